@@ -27,10 +27,12 @@ const (
 
 // Patch is a change of a limit. A nil field stays unchanged.
 type Patch struct {
-	Limit *Rate           `json:"limit,omitempty"`
-	Burst *int64          `json:"burst,omitempty"`
-	Mode  *Mode           `json:"mode,omitempty"`
-	Tiers map[string]Rate `json:"tiers,omitempty"` // those named are replaced, no tier is added
+	Limit *Rate  `json:"limit,omitempty"`
+	Burst *int64 `json:"burst,omitempty"`
+	Mode  *Mode  `json:"mode,omitempty"`
+
+	// Named tiers are replaced. None is added.
+	Tiers map[string]Rate `json:"tiers,omitempty"`
 }
 
 // IsZero reports whether the patch changes nothing.

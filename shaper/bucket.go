@@ -74,7 +74,7 @@ type Bucket struct {
 	Flow *FlowSettings `setting:"flow"`
 
 	// Group, if not nil, puts the flows into groups. It needs Flow.
-	Group *GroupSettings `setting:"group"`
+	Group *GroupSettings `setting:"group,redis=group_"`
 
 	// Pool, if not nil, is what the bucket shares with others. It cannot change while the
 	// bucket holds jobs.

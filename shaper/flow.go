@@ -1,10 +1,6 @@
 package shaper
 
-import (
-	"fmt"
-
-	"github.com/tundish-io/tundish/admission"
-)
+import "fmt"
 
 // Bounds of flows and quotas.
 const (
@@ -35,21 +31,8 @@ const (
 // jobs that come from then on; those that wait stay in their flows. Whether a bucket
 // has flows at all cannot change while it holds jobs other than dead letters.
 type FlowSettings struct {
-	// Key is what names the flow: one of the FlowKey constants.
-	Key string `setting:"key,redis=flow_key"`
-
-	// DefaultURL is where jobs go that name no URL: its host names their flow with
-	// FlowKeyHost. It is of no other use here.
-	DefaultURL string `setting:"-"`
-
-	Rate        admission.Rate   `setting:"rate,redis=flow_rate"`                   // of each flow; zero: none but the bucket's
-	Burst       int64            `setting:"burst,redis=flow_burst"`                 // of a flow with a rate: departures at once after a pause
-	Capacity    int64            `setting:"capacity,redis=flow_capacity"`           // as Bucket.Capacity, for each flow; 0: the bucket's bound only
-	MaxInFlight int64            `setting:"max_in_flight,redis=flow_max_in_flight"` // requests of a flow at a time; 0: the bucket's bound only
-	Quotas      []admission.Rate `setting:"quotas,redis=flow_quotas"`               // as Bucket.Quotas, for each flow
-
-	// ScheduledCapacity is as that of [Bucket], for each flow; 0: as the Capacity that holds for the flow.
-	ScheduledCapacity int64 `setting:"scheduled_capacity,redis=flow_scheduled_capacity"`
+	// What groups have too holds for each flow here. With [FlowKeyJob] the Key is the job's field Flow.
+	GroupSettings `setting:",squash,redis=flow_"`
 
 	MaxFlows int64 `setting:"max_flows,redis=max_flows"` // flows at a time that have jobs, or a pace that still counts
 
@@ -67,19 +50,13 @@ func (f *FlowSettings) EffectiveMaxPerCaller() int64 {
 }
 
 // DefaultFlowSettings returns the defaults. Key has none.
-func DefaultFlowSettings() FlowSettings { return FlowSettings{Burst: 1, MaxFlows: DefaultMaxFlows} }
-
-// asGroup are the settings that groups have too.
-func (f *FlowSettings) asGroup() *GroupSettings {
-	return &GroupSettings{
-		Key: f.Key, DefaultURL: f.DefaultURL, Rate: f.Rate, Burst: f.Burst, Capacity: f.Capacity, MaxInFlight: f.MaxInFlight, Quotas: f.Quotas,
-		ScheduledCapacity: f.ScheduledCapacity,
-	}
+func DefaultFlowSettings() FlowSettings {
+	return FlowSettings{GroupSettings: DefaultGroupSettings(), MaxFlows: DefaultMaxFlows}
 }
 
 // validate returns the faults, each with the key of the configuration.
 func (f *FlowSettings) validate() []error {
-	errs := f.asGroup().validateAs("flow")
+	errs := f.validateAs("flow")
 	if f.MaxFlows < 1 || f.MaxFlows > MaxFlows {
 		errs = append(errs, fmt.Errorf("flow.max_flows: %d: want 1 to %d", f.MaxFlows, MaxFlows))
 	}

@@ -19,19 +19,20 @@ import (
 type GroupSettings struct {
 	// Key is what names the group: one of the FlowKey constants. With [FlowKeyJob] it is
 	// the job's field Group, required then.
-	Key string `setting:"key,redis=group_key"`
+	Key string `setting:"key,redis=key"`
 
-	// DefaultURL is where jobs go that name no URL, as in [FlowSettings].
+	// DefaultURL is where jobs go that name no URL: its host names their group with
+	// FlowKeyHost. It is of no other use here.
 	DefaultURL string `setting:"-"`
 
-	Rate        admission.Rate   `setting:"rate,redis=group_rate"`                   // of each group; zero: none but the bucket's
-	Burst       int64            `setting:"burst,redis=group_burst"`                 // of a group with a rate: departures at once after a pause
-	Capacity    int64            `setting:"capacity,redis=group_capacity"`           // as Bucket.Capacity, for each group; 0: the bucket's bound only
-	MaxInFlight int64            `setting:"max_in_flight,redis=group_max_in_flight"` // requests of a group at a time; 0: the bucket's bound only
-	Quotas      []admission.Rate `setting:"quotas,redis=group_quotas"`               // as Bucket.Quotas, for each group
+	Rate        admission.Rate   `setting:"rate,redis=rate"`                   // of each group; zero: none but the bucket's
+	Burst       int64            `setting:"burst,redis=burst"`                 // of a group with a rate: departures at once after a pause
+	Capacity    int64            `setting:"capacity,redis=capacity"`           // as Bucket.Capacity, for each group; 0: the bucket's bound only
+	MaxInFlight int64            `setting:"max_in_flight,redis=max_in_flight"` // requests of a group at a time; 0: the bucket's bound only
+	Quotas      []admission.Rate `setting:"quotas,redis=quotas"`               // as Bucket.Quotas, for each group
 
 	// ScheduledCapacity is as that of [Bucket], for each group; 0: as the Capacity that holds for the group.
-	ScheduledCapacity int64 `setting:"scheduled_capacity,redis=group_scheduled_capacity"`
+	ScheduledCapacity int64 `setting:"scheduled_capacity,redis=scheduled_capacity"`
 }
 
 // DefaultGroupSettings returns the defaults. Key has none.

@@ -39,7 +39,7 @@ func TestNameOfAFlow(t *testing.T) {
 		{key: "header:X-Long", job: shaper.Job{Identity: who}, field: "flow"},
 		{key: "header:X-Odd", job: shaper.Job{Identity: who}, field: "flow"},
 	} {
-		got, err := (&shaper.FlowSettings{Key: test.key, DefaultURL: test.defaultURL}).NameOf(&test.job)
+		got, err := (&shaper.FlowSettings{GroupSettings: shaper.GroupSettings{Key: test.key, DefaultURL: test.defaultURL}}).NameOf(&test.job)
 		var fault *shaper.FieldError
 		if errors.As(err, &fault) != (test.field != "") || fault != nil && fault.Field != test.field || got != test.want {
 			t.Errorf("test %d: %q, %v", i, got, err)

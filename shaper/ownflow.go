@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/setting"
 )
 
 // ReasonFlowSettings is the reason of an attempt that was not made because no worker
@@ -27,20 +28,33 @@ func (OwnDelivery) String() string { return "(settings of a flow)" }
 // GoString withholds all of it.
 func (o OwnDelivery) GoString() string { return o.String() }
 
-// OwnFlow are the settings that one flow has of its own, over those of all flows of
-// its bucket. What is zero or nil is as for all.
+// OwnBounds are the settings that one flow or one group has of its own, over those of all of its bucket. What is zero or nil is as for
+// all. Each is described once: the tag redis is its place in what Redis keeps, of numbers in the first line, and json its member in the API.
+type OwnBounds struct {
+	Rate  admission.Rate `setting:"rate,redis=0,change" json:"rate,omitzero" help:"departures, such as '5/s' or 100/m"`
+	Burst *int64         `setting:"burst,redis=2,change" json:"burst,omitempty" help:"'number' of departures that may leave at once after a quiet time"`
+
+	// 0: the bucket's bound only.
+	Capacity *int64 `setting:"capacity,redis=3,change" json:"capacity,omitempty" help:"'number' of unfinished jobs at most; 0: the bucket's bound only"`
+
+	// 0: the bucket's bound only.
+	MaxInFlight *int64 `setting:"max_in_flight,redis=4,change" json:"max_in_flight,omitempty" help:"'number' of jobs in flight at most; 0: the bucket's bound only"`
+
+	// Departures in each of its turns.
+	Weight *int64 `setting:"weight,redis=5,change" json:"weight,omitempty" help:"'number' of departures in each of its turns, 1 to 1000"`
+}
+
+// OwnFlow are the settings that one flow has of its own. Of a group none is set but the bounds and the pause.
 type OwnFlow struct {
-	Rate        admission.Rate
-	Burst       *int64
-	Capacity    *int64
-	MaxInFlight *int64
-	Weight      *int64
+	OwnBounds `setting:",squash"`
 
-	URL     string
-	Headers map[string]string
-	Secrets []string
+	// What is for deliveries no script reads: each is a line of JSON. All of it may hold credentials: the API never tells it as it is,
+	// and the command line takes headers and secrets in forms of their own.
+	URL     string            `setting:"url,redis=6,change" help:"'url' for its jobs that name no url"`
+	Headers map[string]string `setting:"headers,redis=7,change"` // sent with its deliveries
+	Secrets []string          `setting:"secrets,redis=8,change"` // that sign its deliveries
 
-	Pause *Pause // nil if the flow is not paused
+	Pause *Pause // nil if it is not paused
 
 	Disabled *Disabled // nil if it is not disabled
 }
@@ -74,7 +88,4 @@ type Disabled struct {
 func (d *Disabled) String() string { return "disabled since " + clockText(d.Since) + because(d.Reason) }
 
 // IsZero reports whether the flow has no settings of its own; a pause is none, nor is that it is disabled.
-func (o *OwnFlow) IsZero() bool {
-	return o.Rate.IsZero() && o.Burst == nil && o.Capacity == nil && o.MaxInFlight == nil && o.Weight == nil &&
-		o.URL == "" && o.Headers == nil && o.Secrets == nil
-}
+func (o *OwnFlow) IsZero() bool { return len(setting.Given(o)) == 0 }

@@ -81,23 +81,35 @@ type JobResult struct {
 
 // ResultJSON is a [JobResult] in JSON, as the HTTP API answers it and as callbacks tell it.
 type ResultJSON struct {
-	ID         string              `json:"id"`
-	Bucket     string              `json:"bucket"`
-	Flow       string              `json:"flow,omitempty"`
-	Group      string              `json:"group,omitempty"`
-	State      State               `json:"state"`
-	Status     int                 `json:"status,omitempty"` // of the answer, if there was one
-	Headers    map[string][]string `json:"headers,omitempty"`
-	Body       *string             `json:"body,omitempty"` // of an answer that is text
-	BodyBytes  []byte              `json:"body_base64,omitempty"`
-	Cut        bool                `json:"cut,omitempty"` // the body had more
-	Cause      string              `json:"cause,omitempty"`
-	Reason     string              `json:"reason,omitempty"`
-	Detail     string              `json:"detail,omitempty"`
-	Attempts   int                 `json:"attempts"`
-	EnqueuedAt *time.Time          `json:"enqueued_at,omitempty"`
-	DepartedAt *time.Time          `json:"departed_at,omitempty"` // the last attempt
-	Took       float64             `json:"took_seconds"`
+	ID     string `json:"id"`
+	Bucket string `json:"bucket"`
+	Flow   string `json:"flow,omitempty"`
+	Group  string `json:"group,omitempty"`
+	State  State  `json:"state"`
+
+	// Of the answer to the last attempt. Absent if there was none: reason says why.
+	Status  int                 `json:"status,omitempty"`
+	Headers map[string][]string `json:"headers,omitempty"`
+
+	// Of an answer that is text.
+	Body      *string `json:"body,omitempty"`
+	BodyBytes []byte  `json:"body_base64,omitempty"`
+
+	// The body had more than the bucket's max_result, or than a callback may have, or it broke off.
+	Cut    bool   `json:"cut,omitempty"`
+	Cause  string `json:"cause,omitempty"`
+	Reason string `json:"reason,omitempty" jsonschema:"example=http_500"`
+	Detail string `json:"detail,omitempty"`
+
+	// Deliveries, the last one included.
+	Attempts   int        `json:"attempts"`
+	EnqueuedAt *time.Time `json:"enqueued_at,omitempty"`
+
+	// Of the last attempt, by the clock of Redis.
+	DepartedAt *time.Time `json:"departed_at,omitempty"`
+
+	// From then until it had ended.
+	Took float64 `json:"took_seconds"`
 }
 
 // JSON is the result as JSON has it: the body as text if it is that, and times in UTC to the microsecond.

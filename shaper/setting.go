@@ -12,7 +12,7 @@ import (
 // GroupSettingNames lists the settings that one group may have of its own: those of
 // flows that are not for deliveries.
 func GroupSettingNames() []FlowSetting {
-	return []FlowSetting{FlowRate, FlowBurst, FlowCapacity, FlowMaxInFlight, FlowWeight}
+	return setting.Changeable[FlowSetting](reflect.TypeFor[OwnBounds]())
 }
 
 // PoolSettings lists the settings of a pool that can be changed at run time, in their order.
@@ -22,22 +22,21 @@ func PoolSettings() []Setting { return setting.Changeable[Setting](reflect.TypeF
 // configuration.
 type FlowSetting string
 
-// The settings of one flow.
+// The settings of one flow: see [OwnFlow].
 const (
 	FlowRate        FlowSetting = "rate"
 	FlowBurst       FlowSetting = "burst"
-	FlowCapacity    FlowSetting = "capacity"      // 0: the bucket's bound only
-	FlowMaxInFlight FlowSetting = "max_in_flight" // 0: the bucket's bound only
-	FlowWeight      FlowSetting = "weight"        // departures in each turn
-
-	FlowURL     FlowSetting = "url"     // where its jobs go that name none
-	FlowHeaders FlowSetting = "headers" // sent with its deliveries
-	FlowSecrets FlowSetting = "secrets" // that sign its deliveries
+	FlowCapacity    FlowSetting = "capacity"
+	FlowMaxInFlight FlowSetting = "max_in_flight"
+	FlowWeight      FlowSetting = "weight"
+	FlowURL         FlowSetting = "url"
+	FlowHeaders     FlowSetting = "headers"
+	FlowSecrets     FlowSetting = "secrets"
 )
 
 // FlowSettingNames lists them all, in their order.
 func FlowSettingNames() []FlowSetting {
-	return []FlowSetting{FlowRate, FlowBurst, FlowCapacity, FlowMaxInFlight, FlowWeight, FlowURL, FlowHeaders, FlowSecrets}
+	return setting.Changeable[FlowSetting](reflect.TypeFor[OwnFlow]())
 }
 
 // RedactedPath stands for the path and the query of a URL where the URL is shown. No
@@ -118,10 +117,15 @@ type Authorship struct {
 
 // SettingsChange is what an owner of settings changed when it started or reloaded its configuration, or what an operator set or reset.
 type SettingsChange struct {
-	At      time.Time `json:"at"`
-	By      string    `json:"by"`               // the process and its host, or the operator
-	Action  string    `json:"action,omitempty"` // of an operator: "set" or "reset"
-	Changes []Change  `json:"changes"`
+	At time.Time `json:"at"`
+
+	// The process or the operator.
+	By string `json:"by"`
+
+	// What an operator did. Absent where a dispatcher started or reloaded its configuration. A reset, or a set to the value in force, may have
+	// before and after alike.
+	Action  string   `json:"action,omitempty" jsonschema:"enum=set,enum=reset"`
+	Changes []Change `json:"changes"`
 }
 
 func (c Change) String() string { return fmt.Sprintf("%s %s → %s", c.Setting, c.Before, c.After) }

@@ -104,39 +104,27 @@ func (p *problem) exitCode() int {
 	return p.answer.exitCode()
 }
 
-// apiPath joins segments of a path below /v1.
-func apiPath(segments ...string) string {
-	var path strings.Builder
-	path.WriteString("/v1")
-	for _, segment := range segments {
-		path.WriteString("/" + url.PathEscape(segment))
+// call carries out an operation, and returns what it answers. An answer that is an error is a [*problem].
+func call[In, Out any](ctx context.Context, c *api, op *httpapi.Operation[In, *Out], in In) (*Out, error) {
+	target, body, err := op.Request(&in)
+	if err != nil {
+		return nil, err
 	}
-	return path.String()
+	out := new(Out)
+	return out, c.send(ctx, op.Method, target, body, out)
 }
 
-// call makes a request and reads the answer into view. body is nil where there is none; a [json.RawMessage] is sent as it is. An answer that is an error
-// is a [*problem].
-func (c *api) call(ctx context.Context, method, path string, query url.Values, body, view any) error {
+// send sends a request and reads the answer into view. body is nil where there is none.
+func (c *api) send(ctx context.Context, method, target string, body []byte, view any) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	target := c.server + path
-	if len(query) > 0 {
-		target += "?" + query.Encode()
-	}
 	var sent io.Reader = http.NoBody
 	if body != nil {
-		text, isRaw := body.(json.RawMessage)
-		if !isRaw {
-			var err error
-			if text, err = json.Marshal(body); err != nil {
-				return fmt.Errorf("write the request: %w", err)
-			}
-		}
-		sent = bytes.NewReader(text)
+		sent = bytes.NewReader(body)
 	}
 	ctx, cause := httpapi.WithCause(ctx)
-	req, err := http.NewRequestWithContext(ctx, method, target, sent)
+	req, err := http.NewRequestWithContext(ctx, method, c.server+target, sent)
 	if err != nil {
 		return fail(exitUsage, "--server %q is not an address: %w", c.server, err)
 	}
@@ -188,16 +176,17 @@ func (c *api) unreachable(ctx context.Context, method string, err error) error {
 }
 
 // buckets looks at all buckets.
-func (c *api) buckets(ctx context.Context) ([]opsview.Bucket, error) {
-	var list struct{ Buckets []opsview.Bucket }
-	err := c.call(ctx, http.MethodGet, apiPath("buckets"), nil, nil, &list)
-	return list.Buckets, err
+func (c *api) buckets(ctx context.Context) ([]*opsview.Bucket, error) {
+	list, err := call(ctx, c, httpapi.ListBuckets, struct{}{})
+	if err != nil {
+		return nil, err
+	}
+	return list.Buckets, nil
 }
 
 // bucket looks at one bucket.
-func (c *api) bucket(ctx context.Context, name string) (view opsview.Bucket, err error) {
-	err = c.call(ctx, http.MethodGet, apiPath("buckets", name), nil, nil, &view)
-	return view, err
+func (c *api) bucket(ctx context.Context, name string) (*opsview.Bucket, error) {
+	return call(ctx, c, httpapi.ShowBucket, httpapi.BucketName{Bucket: name})
 }
 
 // named says of which object something is not valid. Other errors stay as they are.
@@ -207,6 +196,29 @@ func named(err error, what, name string) error {
 		return err
 	}
 	return fail(exitUsage, "%s %q: %w", what, name, p)
+}
+
+// on makes the RunE of a command that carries out an operation on the object NAME, a bucket for example. The command prints what say makes of
+// the answer, or the answer as JSON.
+func on[In, Out any](a *invocation, what string, op *httpapi.Operation[In, *Out], ask func(cmd *cobra.Command, args []string) (In, error), say func(*Out) string) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		in, err := ask(cmd, args)
+		if err != nil {
+			return err
+		}
+		return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
+			out, err := call(ctx, c, op, in)
+			if err != nil {
+				return named(err, what, args[0])
+			}
+			return a.print(out, func(w io.Writer) { fmt.Fprintln(w, say(out)) })
+		})
+	}
+}
+
+// asking makes the ask of a command whose input has no fault.
+func asking[In any](in func(args []string) In) func(*cobra.Command, []string) (In, error) {
+	return func(_ *cobra.Command, args []string) (In, error) { return in(args), nil }
 }
 
 // author names the user of this program as the author of a change.

@@ -1,52 +1,23 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/internal/setting"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// onBucket makes the RunE of a command that changes the bucket NAME by a request to an address below it. The command prints
-// what say makes of the answer, or as JSON the bucket after the change.
-func (a *invocation) onBucket(method, below string, ask func(*cobra.Command, []string) (url.Values, any, error), say func(v *opsview.Bucket) string) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		query, body, err := ask(cmd, args)
-		if err != nil {
-			return err
-		}
-		return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
-			var view opsview.Bucket
-			if err := c.call(ctx, method, apiPath("buckets", args[0])+below, query, body, &view); err != nil {
-				return named(err, "bucket", args[0])
-			}
-			return a.print(view, func(w io.Writer) { fmt.Fprintln(w, say(&view)) })
-		})
-	}
-}
-
-// nothing asks a request without a query and a body.
-func nothing(*cobra.Command, []string) (url.Values, any, error) { return nil, nil, nil }
-
-// because makes the body of a pause.
-func because(reason string) any {
-	if reason == "" {
-		return nil
-	}
-	return map[string]string{"reason": reason}
-}
+// theBucket and thePool are the input of operations that take the name only.
+func theBucket(args []string) httpapi.BucketName { return httpapi.BucketName{Bucket: args[0]} }
+func thePool(args []string) httpapi.PoolName     { return httpapi.PoolName{Pool: args[0]} }
 
 func (a *invocation) bucketPauseCommand() *cobra.Command {
 	var reason string
@@ -61,8 +32,9 @@ twice is harmless.`,
   dispatcher bucket resume webhooks`,
 		Args: positional("NAME"),
 	}
-	cmd.RunE = a.onBucket(http.MethodPost, "/pause", func(*cobra.Command, []string) (url.Values, any, error) { return nil, because(reason), nil },
-		func(v *opsview.Bucket) string { return "paused: " + v.Name })
+	cmd.RunE = on(a, "bucket", httpapi.PauseBucket, asking(func(args []string) httpapi.BucketPause {
+		return httpapi.BucketPause{BucketName: theBucket(args), PauseReason: httpapi.PauseReason{Reason: reason}}
+	}), func(v *opsview.Bucket) string { return "paused: " + v.Name })
 	a.jsonFlag(cmd)
 	cmd.Flags().StringVar(&reason, "reason", "", "why the bucket is paused: a `text` of at most 500 bytes")
 	return cmd
@@ -77,7 +49,7 @@ burst. To resume a bucket that is not paused is harmless.`,
 		Example: `  dispatcher bucket resume webhooks`,
 		Args:    positional("NAME"),
 	}
-	cmd.RunE = a.onBucket(http.MethodPost, "/resume", nothing, func(v *opsview.Bucket) string { return resumedText(v.Outcome, v.Name) })
+	cmd.RunE = on(a, "bucket", httpapi.ResumeBucket, asking(theBucket), func(v *opsview.Bucket) string { return resumedText(v.Outcome, v.Name) })
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -96,13 +68,9 @@ of them with --all-flows, or one with ` + "`flow release`" + `. Disabled flows s
   dispatcher bucket release webhooks --all-flows`,
 		Args: positional("NAME"),
 	}
-	ask := func(*cobra.Command, []string) (url.Values, any, error) {
-		if all {
-			return url.Values{"all_flows": {"true"}}, nil, nil
-		}
-		return nil, nil, nil
-	}
-	cmd.RunE = a.onBucket(http.MethodPost, "/release", ask, bucketReleasedText)
+	cmd.RunE = on(a, "bucket", httpapi.ReleaseBucket, asking(func(args []string) httpapi.BucketRelease {
+		return httpapi.BucketRelease{BucketName: theBucket(args), AllFlows: all}
+	}), bucketReleasedText)
 	a.jsonFlag(cmd)
 	cmd.Flags().BoolVar(&all, "all-flows", false, "release its flows too")
 	return cmd
@@ -138,13 +106,9 @@ func releasedText(o opsview.Outcome, name string) string {
 
 // settingFlags are the flags of `bucket set`, and poolFlags those of `pool set`: the settings whose tags say that an operator may change them.
 var (
-	settingFlags = flagsOf(reflect.TypeFor[shaper.Bucket]())
-	poolFlags    = flagsOf(reflect.TypeFor[shaper.Pool]())
+	settingFlags = setting.Changes(reflect.TypeFor[shaper.Bucket]())
+	poolFlags    = setting.Changes(reflect.TypeFor[shaper.Pool]())
 )
-
-func flagsOf(t reflect.Type) []*setting.Key {
-	return slices.DeleteFunc(slices.Clone(setting.Values(t)), func(k *setting.Key) bool { return !k.Change })
-}
 
 func flagOf(path string) string {
 	return strings.NewReplacer("_", "-", ".", "-").Replace(path)
@@ -163,7 +127,10 @@ slot on. A rate of 0 is refused: pause the bucket instead, with a reason.
   dispatcher bucket reset webhooks`,
 		Args: positional("NAME"),
 	}
-	cmd.RunE = a.onBucket(http.MethodPatch, "", settingsOf(settingFlags), func(v *opsview.Bucket) string { return changesText(v.Changes) })
+	cmd.RunE = on(a, "bucket", httpapi.SetBucket, func(cmd *cobra.Command, args []string) (httpapi.BucketSettings, error) {
+		settings, err := settingsOf(cmd, settingFlags)
+		return httpapi.BucketSettings{BucketName: theBucket(args), Settings: settings}, err
+	}, func(v *opsview.Bucket) string { return changesText(v.Changes) })
 	a.jsonFlag(cmd)
 	addSettings(cmd, settingFlags)
 	return cmd
@@ -173,35 +140,46 @@ slot on. A rate of 0 is refused: pause the bucket instead, with a reason.
 func addSettings(cmd *cobra.Command, flags []*setting.Key) {
 	cmd.Flags().SortFlags = false
 	for _, f := range flags {
-		cmd.Flags().String(flagOf(f.Path), "", strings.ReplaceAll(f.Help, "'", "`"))
+		cmd.Flags().String(flagOf(f.Path), "", strings.Replace(f.Help, "'", "`", 2))
 	}
 }
 
-// settingsOf asks for a patch of the flags that are given.
-func settingsOf(flags []*setting.Key) func(cmd *cobra.Command, _ []string) (url.Values, any, error) {
-	return func(cmd *cobra.Command, _ []string) (url.Values, any, error) {
-		var patch operator.BucketPatch // to check them
-		body := map[string]any{}
-		for _, f := range flags {
-			flag := cmd.Flags().Lookup(flagOf(f.Path))
-			if !flag.Changed {
-				continue
-			}
-			text := flag.Value.String()
-			if err := patch.Put(shaper.Setting(f.Path), text); err != nil {
-				return nil, nil, wrongUsage(cmd, "--%s: %v", flagOf(f.Path), strings.TrimPrefix(err.Error(), f.Path+": "))
-			}
-			var value any = text
-			if f.Type.Kind() == reflect.Int64 {
-				value = json.Number(text)
-			}
-			put(body, f.Path, value)
-		}
-		if patch.IsZero() {
-			return nil, nil, wrongUsage(cmd, "nothing is changed: give --rate or another setting")
-		}
-		return nil, body, nil
+// settingsOf makes a patch of the flags that are given.
+func settingsOf(cmd *cobra.Command, flags []*setting.Key) (json.RawMessage, error) {
+	var patch operator.BucketPatch // to check them
+	body, err := given(cmd, flags, func(path, text string) error { return patch.Put(shaper.Setting(path), text) })
+	if err == nil && patch.IsZero() {
+		err = errNoSetting(cmd)
 	}
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(body)
+}
+
+func errNoSetting(cmd *cobra.Command) error {
+	return wrongUsage(cmd, "nothing is changed: give --rate or another setting")
+}
+
+// given makes the body of a change of the flags that are given, each checked by check.
+func given(cmd *cobra.Command, flags []*setting.Key, check func(path, text string) error) (map[string]any, error) {
+	body := map[string]any{}
+	for _, f := range flags {
+		flag := cmd.Flags().Lookup(flagOf(f.Path))
+		if !flag.Changed {
+			continue
+		}
+		text := flag.Value.String()
+		if err := check(f.Path, text); err != nil {
+			return nil, wrongUsage(cmd, "--%s: %v", flag.Name, strings.TrimPrefix(err.Error(), f.Path+": "))
+		}
+		var value any = text
+		if f.IsNumber() {
+			value = json.Number(text)
+		}
+		put(body, f.Path, value)
+	}
+	return body, nil
 }
 
 // put puts a value at a path of objects: "shed.low" into the object shed.
@@ -219,11 +197,6 @@ func put(body map[string]any, path string, value any) {
 	put(below, rest, value)
 }
 
-// settingNames asks for the settings that are named behind NAME.
-func settingNames(_ *cobra.Command, args []string) (url.Values, any, error) {
-	return url.Values{"setting": args[1:]}, nil, nil
-}
-
 func (a *invocation) bucketResetCommand() *cobra.Command {
 	names := make([]string, 0, len(settingFlags))
 	for _, f := range settingFlags {
@@ -239,7 +212,9 @@ the named settings, or for all. They are ` + strings.Join(names[:4], ", ") + `,
   dispatcher bucket reset webhooks`,
 		Args: positional("NAME", "[SETTING...]"),
 	}
-	cmd.RunE = a.onBucket(http.MethodDelete, "/overrides", settingNames, func(v *opsview.Bucket) string { return resetText(v.Changes) })
+	cmd.RunE = on(a, "bucket", httpapi.ResetBucket, asking(func(args []string) httpapi.BucketResets {
+		return httpapi.BucketResets{BucketName: theBucket(args), Settings: args[1:]}
+	}), func(v *opsview.Bucket) string { return resetText(v.Changes) })
 	a.jsonFlag(cmd)
 	return cmd
 }

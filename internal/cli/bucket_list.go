@@ -54,13 +54,13 @@ func (a *invocation) bucketList(ctx context.Context, c *api) error {
 		return nil
 	}
 	return a.print(views, func(w io.Writer) {
-		title, pooled := "", slices.ContainsFunc(views, func(v opsview.Bucket) bool { return v.Pool != nil })
+		title, pooled := "", slices.ContainsFunc(views, func(v *opsview.Bucket) bool { return v.Pool != nil })
 		if pooled {
 			title = "POOL\t"
 		}
 		fmt.Fprintf(w, "BUCKET\tRATE\tDEPTH\tIN FLIGHT\tLATER\tDEAD\tOLDEST\t%sNOTE\n", title)
-		for i := range views {
-			v, pool := &views[i], ""
+		for _, v := range views {
+			pool := ""
 			if pooled {
 				pool = dash(poolText(v)) + "\t"
 			}

@@ -6,12 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
@@ -32,12 +31,18 @@ It also works on a bucket that left the configuration.`,
   dispatcher bucket purge webhooks --keep-later --yes`,
 		Args: positional("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.purge(cmd, flags, "bucket", args[0], args[0], apiPath("buckets", args[0], "purge"), nil)
+			return a.purge(cmd, flags, "bucket", args[0], args[0], askBucketPurge(args[0]))
 		},
 	}
 	a.jsonFlag(cmd)
 	flags.add(cmd)
 	return cmd
+}
+
+func askBucketPurge(name string) askPurge {
+	return func(ctx context.Context, c *api, request httpapi.PurgeRequest) (*opsview.Purge, error) {
+		return call(ctx, c, httpapi.PurgeBucket, httpapi.BucketPurge{BucketName: httpapi.BucketName{Bucket: name}, PurgeRequest: request})
+	}
 }
 
 // purgeFlags are the flags of all purges.
@@ -51,20 +56,22 @@ func (f *purgeFlags) add(cmd *cobra.Command) {
 
 // purge drops the waiting jobs of a bucket, or of one of its flows or groups (what, and its name), after they were counted and the
 // operator has confirmed.
-func (a *invocation) purge(cmd *cobra.Command, flags purgeFlags, what, bucket, name, path string, query url.Values) error {
+func (a *invocation) purge(cmd *cobra.Command, flags purgeFlags, what, bucket, name string, ask askPurge) error {
 	if !flags.yes && !flags.dryRun && !isTerminal(a.in) {
 		return wrongUsage(cmd, "this drops every job of the %s that waits: confirm with --yes, as there is no terminal to ask", what)
 	}
 	return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
-		return a.purgeBy(ctx, c, flags, what, bucket, name, path, query)
+		return a.purgeBy(ctx, c, flags, what, bucket, name, ask)
 	})
 }
 
-func (a *invocation) purgeBy(ctx context.Context, c *api, flags purgeFlags, what, bucket, name, path string, query url.Values) error {
-	body := map[string]any{"keep_later": flags.keepLater, "dry_run": true}
-	var view opsview.Purge
+// askPurge asks for a purge, or for what it would drop.
+type askPurge func(ctx context.Context, c *api, request httpapi.PurgeRequest) (*opsview.Purge, error)
+
+func (a *invocation) purgeBy(ctx context.Context, c *api, flags purgeFlags, what, bucket, name string, ask askPurge) error {
 	if flags.dryRun || !flags.yes {
-		if err := c.call(ctx, http.MethodPost, path, query, body, &view); err != nil {
+		view, err := ask(ctx, c, httpapi.PurgeRequest{KeepLater: flags.keepLater, DryRun: true})
+		if err != nil {
 			return err
 		}
 		jobs := opsview.Count(deref(view.Matched), "waiting job")
@@ -79,15 +86,13 @@ func (a *invocation) purgeBy(ctx context.Context, c *api, flags purgeFlags, what
 			return err
 		}
 	}
-	delete(body, "dry_run")
-	body["confirm"] = name
-	if err := c.call(ctx, http.MethodPost, path, query, body, &view); err != nil {
+	view, err := ask(ctx, c, httpapi.PurgeRequest{KeepLater: flags.keepLater, Confirm: &name})
+	if err != nil {
 		if p, ok := errors.AsType[*problem](err); ok && p.Purged > 0 {
 			a.note("%s purged before it failed; none of the others departs, and the sweeper of a dispatcher removes them", opsview.Count(p.Purged, "job"))
 		}
 		return err
 	}
-	view.Matched = nil // of the count before
 	return a.print(view, func(w io.Writer) {
 		fmt.Fprintf(w, "purged: %s\n", opsview.Count(view.Purged, "job"))
 		if view.Left > 0 {

@@ -41,7 +41,7 @@ func (a *invocation) bucketShow(ctx context.Context, c *api, name string) error 
 		for i := range v.Quotas {
 			row("quota", "%s", v.Quotas[i].Text())
 		}
-		row("depth", "%d of %d (%s)", v.Unfinished, v.Capacity, drainTime(&v))
+		row("depth", "%d of %d (%s)", v.Unfinished, v.Capacity, drainTime(v))
 		if h := v.Hours; h != nil {
 			hours, late := h.Text(time.Now()), lateText(h.Late)
 			if v.Pause != nil {
@@ -59,7 +59,7 @@ func (a *invocation) bucketShow(ctx context.Context, c *api, name string) error 
 		if v.Flows != nil {
 			among = ", delayed jobs and retries among them"
 		}
-		row("waiting", "%d%s, the oldest for %s", v.Waiting, among, oldest(&v))
+		row("waiting", "%d%s, the oldest for %s", v.Waiting, among, oldest(v))
 		if b := v.Batch; b != nil {
 			row("in flight", "%s with %s; at most %d requests", opsview.Count(b.RequestsInFlight, "request"), opsview.Count(v.InFlight, "job"), v.MaxInFlight)
 			row("batches", "up to %d jobs and %d bytes, which wait for company for %s", b.MaxSize, b.MaxBytes, human(time.Duration(b.MaxWait*float64(time.Second))))
@@ -95,7 +95,7 @@ func (a *invocation) bucketShow(ctx context.Context, c *api, name string) error 
 		if c := v.Callbacks; c != nil {
 			row("callbacks", "%d wait, the oldest for %s; they count against the capacity", c.Waiting, human(time.Duration(c.OldestAge*float64(time.Second))))
 		}
-		row("dead", "%s", deadOf(&v))
+		row("dead", "%s", deadOf(v))
 		row("remembered", "%s, %d forgotten early", opsview.Count(v.Remembered, "settled id"), v.Forgotten)
 		if v.LastSlot != nil {
 			row("last slot", "%s (%s)", stamp(*v.LastSlot), relative(*v.LastSlot, time.Now()))

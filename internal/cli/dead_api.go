@@ -3,12 +3,9 @@ package cli
 import (
 	"context"
 	"errors"
-	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
-	"time"
 
+	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
@@ -19,77 +16,50 @@ const (
 	redriveAtOnce = 1000 // dead letters of all
 )
 
-// filterQuery is a filter as the API takes it in a query.
-func filterQuery(f *operator.DeadFilter) url.Values {
-	query := url.Values{}
-	set := func(name, text string, given bool) {
-		if given {
-			query.Set(name, text)
-		}
+// deadChoice chooses all dead letters that a filter means; the zero filter means all.
+func deadChoice(bucket string, filter *operator.DeadFilter, cursor string, dryRun bool) httpapi.DeadChoice {
+	return httpapi.DeadChoice{
+		BucketName: httpapi.BucketName{Bucket: bucket}, Filter: *filter, All: *filter == operator.DeadFilter{}, Cursor: cursor, DryRun: dryRun,
 	}
-	set("cause", f.Cause, f.Cause != "")
-	set("reason", f.Reason, f.Reason != "")
-	set("status", strconv.Itoa(f.Status), f.Status != 0)
-	set("since", f.Since.UTC().Format(time.RFC3339Nano), !f.Since.IsZero())
-	set("until", f.Until.UTC().Format(time.RFC3339Nano), !f.Until.IsZero())
-	set("q", f.Text, f.Text != "")
-	if f.Flow != nil {
-		query.Set("flow", *f.Flow)
-	}
-	if f.Group != nil {
-		query.Set("group", *f.Group)
-	}
-	return query
 }
 
-// deadBody is the body of a change of all dead letters that a filter means; the zero filter means all.
-func deadBody(f *operator.DeadFilter, cursor string, dryRun bool) map[string]any {
-	body := map[string]any{"dry_run": dryRun}
-	if cursor != "" {
-		body["cursor"] = cursor
-	}
-	filter := map[string]any{}
-	for name, values := range filterQuery(f) {
-		filter[name] = values[0]
-	}
-	if f.Status != 0 {
-		filter["status"] = f.Status
-	}
-	if len(filter) == 0 {
-		body["all"] = true
-	} else {
-		body["filter"] = filter
-	}
-	return body
+// redrive asks for a redrive of dead letters. With an error it returns what was done before.
+func (c *api) redrive(ctx context.Context, in httpapi.DeadRedrive) (operator.DeadChange, error) {
+	view, err := call(ctx, c, httpapi.RedriveDead, in)
+	change, _, err := deadChange(view, in.Bucket, err)
+	return change, err
 }
 
-// changeDead asks for a change of dead letters. With an error it returns what was done before.
-func (c *api) changeDead(ctx context.Context, method, bucket, below string, body map[string]any) (change operator.DeadChange, notDead []opsview.NotDead, err error) {
-	var view opsview.DeadChange
-	err = c.call(ctx, method, apiPath("buckets", bucket, "dead")+below, nil, body, &view)
+// drop asks for a drop of dead letters. With an error it returns what was done before.
+func (c *api) drop(ctx context.Context, in httpapi.DeadChoice) (change operator.DeadChange, notDead []opsview.NotDead, err error) {
+	in.Confirm = in.Bucket
+	view, err := call(ctx, c, httpapi.DropDead, in)
+	return deadChange(view, in.Bucket, err)
+}
+
+func deadChange(view *opsview.DeadChange, bucket string, err error) (operator.DeadChange, []opsview.NotDead, error) {
+	if view == nil {
+		view = &opsview.DeadChange{}
+	}
 	if p, ok := errors.AsType[*problem](err); ok {
 		view.Moved, view.Dropped = &p.Moved, &p.Dropped
 	}
-	change = operator.DeadChange{Matched: view.Matched, Looked: view.Looked, Dropped: deref(view.Dropped), Next: view.Next, Waiting: view.Waiting, Redriven: operator.Redriven{
+	return operator.DeadChange{Matched: view.Matched, Looked: view.Looked, Dropped: deref(view.Dropped), Next: view.Next, Waiting: view.Waiting, Redriven: operator.Redriven{
 		Moved: deref(view.Moved), Full: view.Full, FlowFull: view.FlowFull, GroupFull: view.GroupFull, Disabled: view.Disabled, Unknown: view.Unknown,
-	}}
-	return change, view.NotDead, named(err, "bucket", bucket)
+	}}, view.NotDead, named(err, "bucket", bucket)
 }
 
 // redriveFound makes of requests what [operator.DeadControl.RedriveFound] does.
 func (c *api) redriveFound(bucket string) deadChanges {
 	return func(ctx context.Context, filter operator.DeadFilter, cursor string, dryRun bool) (operator.DeadChange, error) {
-		change, _, err := c.changeDead(ctx, http.MethodPost, bucket, "/redrive", deadBody(&filter, cursor, dryRun))
-		return change, err
+		return c.redrive(ctx, httpapi.DeadRedrive{DeadChoice: deadChoice(bucket, &filter, cursor, dryRun)})
 	}
 }
 
 // dropFound makes of requests what [operator.DeadControl.DropFound] does.
 func (c *api) dropFound(bucket string) deadChanges {
 	return func(ctx context.Context, filter operator.DeadFilter, cursor string, dryRun bool) (operator.DeadChange, error) {
-		body := deadBody(&filter, cursor, dryRun)
-		body["confirm"] = bucket
-		change, _, err := c.changeDead(ctx, http.MethodDelete, bucket, "", body)
+		change, _, err := c.drop(ctx, deadChoice(bucket, &filter, cursor, dryRun))
 		return change, err
 	}
 }
@@ -97,7 +67,7 @@ func (c *api) dropFound(bucket string) deadChanges {
 // redriveIDs redrives dead letters by their ids.
 func (c *api) redriveIDs(ctx context.Context, bucket string, ids []string) (sum operator.Redriven, err error) {
 	for some := range slices.Chunk(ids, idsAtOnce) {
-		change, _, err := c.changeDead(ctx, http.MethodPost, bucket, "/redrive", map[string]any{"ids": some})
+		change, err := c.redrive(ctx, httpapi.DeadRedrive{DeadChoice: httpapi.DeadChoice{BucketName: httpapi.BucketName{Bucket: bucket}, IDs: some}})
 		if sum.Add(change.Redriven); err != nil {
 			return sum, err
 		}
@@ -109,7 +79,7 @@ func (c *api) redriveIDs(ctx context.Context, bucket string, ids []string) (sum 
 func (c *api) redriveSome(ctx context.Context, bucket string, limit int) (sum operator.Redriven, err error) {
 	for sum.Moved < limit {
 		n := min(limit-sum.Moved, redriveAtOnce)
-		change, _, err := c.changeDead(ctx, http.MethodPost, bucket, "/redrive", map[string]any{"all": true, "limit": n})
+		change, err := c.redrive(ctx, httpapi.DeadRedrive{DeadChoice: httpapi.DeadChoice{BucketName: httpapi.BucketName{Bucket: bucket}, All: true}, Limit: n})
 		if sum.Add(change.Redriven); err != nil || change.Moved < n {
 			return sum, err
 		}
@@ -120,7 +90,7 @@ func (c *api) redriveSome(ctx context.Context, bucket string, limit int) (sum op
 // dropIDs drops dead letters by their ids, and returns the jobs that are none.
 func (c *api) dropIDs(ctx context.Context, bucket string, ids []string) (dropped int, left []opsview.NotDead, err error) {
 	for some := range slices.Chunk(ids, idsAtOnce) {
-		change, notDead, err := c.changeDead(ctx, http.MethodDelete, bucket, "", map[string]any{"ids": some})
+		change, notDead, err := c.drop(ctx, httpapi.DeadChoice{BucketName: httpapi.BucketName{Bucket: bucket}, IDs: some})
 		dropped, left = dropped+change.Dropped, append(left, notDead...)
 		if err != nil {
 			return dropped, left, err

@@ -39,7 +39,7 @@ func TestPurgeAsks(t *testing.T) {
 		var out, asked strings.Builder
 		a := &invocation{configPath: emptyBucket(t), in: strings.NewReader(answer), out: &out, err: &asked}
 		err := a.withAPI(t.Context(), func(ctx context.Context, c *api) error {
-			return a.purgeBy(ctx, c, purgeFlags{}, "bucket", "webhooks", "webhooks", apiPath("buckets", "webhooks", "purge"), nil)
+			return a.purgeBy(ctx, c, purgeFlags{}, "bucket", "webhooks", "webhooks", askBucketPurge("webhooks"))
 		})
 		if codeOf(err) != code {
 			t.Errorf("answer %q: %v, want exit code %d", answer, err, code)

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"regexp"
 	"slices"
 	"sync"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/internal/progress"
 	"github.com/tundish-io/tundish/shaper"
@@ -106,11 +105,10 @@ func instantOf(text string, now time.Time) (time.Time, error) {
 
 // deadFind lists the dead letters that a filter means, the newest first.
 func (a *invocation) deadFind(ctx context.Context, c *api, bucket string, filter operator.DeadFilter, cursor string, limit int) error {
-	letters, query := []*opsview.Job{}, filterQuery(&filter)
+	letters, query := []*opsview.Job{}, httpapi.DeadQuery{BucketName: httpapi.BucketName{Bucket: bucket}, DeadFilter: filter}
 	for next := cursor; ; {
-		query.Set("cursor", next)
-		query.Set("limit", fmt.Sprint(min(limit-len(letters), pageOfJobs)))
-		page, err := c.dead(ctx, bucket, query)
+		query.Cursor, query.Limit = next, min(limit-len(letters), pageOfJobs)
+		page, err := c.dead(ctx, query)
 		if err != nil {
 			return err
 		}
@@ -223,11 +221,11 @@ payload, why it died, and how its last attempts ended. Credentials in headers ar
 func (a *invocation) deadExport(ctx context.Context, c *api, bucket string, filter operator.DeadFilter) error {
 	lines := json.NewEncoder(a.out)
 	lines.SetEscapeHTML(false)
-	query := filterQuery(&filter)
-	query.Set("limit", fmt.Sprint(pageOfJobs))
-	query.Set("payload", "true")
+	query := httpapi.DeadQuery{
+		BucketName: httpapi.BucketName{Bucket: bucket}, DeadFilter: filter, Page: httpapi.Page{Limit: pageOfJobs, Payload: true},
+	}
 	for written := 0; ; {
-		page, err := c.dead(ctx, bucket, query)
+		page, err := c.dead(ctx, query)
 		if err != nil {
 			return err
 		}
@@ -237,7 +235,7 @@ func (a *invocation) deadExport(ctx context.Context, c *api, bucket string, filt
 				return fmt.Errorf("write a dead letter: %w", err)
 			}
 		}
-		if query.Set("cursor", page.Next); page.Next == "" {
+		if query.Cursor = page.Next; page.Next == "" {
 			a.hintAtCause(&filter, written)
 			return nil
 		}
@@ -258,7 +256,7 @@ func (a *invocation) printDead(letters []*opsview.Job) error {
 }
 
 // dead lists dead letters.
-func (c *api) dead(ctx context.Context, bucket string, query url.Values) (page opsview.DeadPage, err error) {
-	err = c.call(ctx, http.MethodGet, apiPath("buckets", bucket, "dead"), query, nil, &page)
-	return page, named(err, "bucket", bucket)
+func (c *api) dead(ctx context.Context, query httpapi.DeadQuery) (*opsview.DeadPage, error) {
+	page, err := call(ctx, c, httpapi.ListDead, query)
+	return page, named(err, "bucket", query.Bucket)
 }

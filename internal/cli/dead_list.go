@@ -2,11 +2,10 @@ package cli
 
 import (
 	"context"
-	"fmt"
-	"net/url"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
@@ -57,7 +56,7 @@ func (a *invocation) deadList(ctx context.Context, c *api, bucket string, offset
 	letters := []*opsview.Job{}
 	for len(letters) < limit {
 		n := min(limit-len(letters), pageOfJobs)
-		page, err := c.dead(ctx, bucket, url.Values{"offset": {fmt.Sprint(offset + len(letters))}, "limit": {fmt.Sprint(n)}})
+		page, err := c.dead(ctx, httpapi.DeadQuery{BucketName: httpapi.BucketName{Bucket: bucket}, Page: httpapi.Page{Limit: n}, Offset: new(offset + len(letters))})
 		if err != nil {
 			return err
 		}

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 )
@@ -70,10 +70,10 @@ the drain is done, and with 1 when it was stopped. Ctrl-C leaves the drain going
 }
 
 func (a *invocation) drain(ctx context.Context, c *api, bucket string, flags drainFlags) error {
-	path := apiPath("buckets", bucket, "drain")
-	var view opsview.Bucket
+	of := httpapi.BucketName{Bucket: bucket}
 	if flags.stop {
-		if err := c.call(ctx, http.MethodDelete, path, nil, nil, &view); err != nil {
+		view, err := call(ctx, c, httpapi.StopDrain, of)
+		if err != nil {
 			return named(err, "bucket", bucket)
 		}
 		return a.print(view, func(w io.Writer) {
@@ -84,14 +84,15 @@ func (a *invocation) drain(ctx context.Context, c *api, bucket string, flags dra
 			}
 		})
 	}
-	body := map[string]any{"until_empty": flags.untilEmpty}
+	asked := httpapi.BucketDrain{BucketName: of, Max: flags.most, UntilEmpty: flags.untilEmpty}
 	if flags.rate != "" {
-		body["rate"] = flags.rate
+		var err error
+		if asked.Rate, err = admission.ParseRate(flags.rate); err != nil {
+			return fail(exitUsage, "bucket %q: rate: %w", bucket, err)
+		}
 	}
-	if flags.most > 0 {
-		body["max"] = flags.most
-	}
-	if err := c.call(ctx, http.MethodPost, path, nil, body, &view); err != nil {
+	view, err := call(ctx, c, httpapi.DrainBucket, asked)
+	if err != nil {
 		answered, ok := errors.AsType[*problem](err)
 		if !ok || answered.Code != "conflicting-state" {
 			return named(err, "bucket", bucket)
@@ -106,7 +107,7 @@ func (a *invocation) drain(ctx context.Context, c *api, bucket string, flags dra
 		a.note("a drain of %s runs already: this watches it", bucket)
 	}
 	if !flags.watch || view.Drain == nil {
-		return a.print(view, func(w io.Writer) { fmt.Fprintf(w, "drain of %s: %s\n", bucket, drainText(&view)) })
+		return a.print(view, func(w io.Writer) { fmt.Fprintf(w, "drain of %s: %s\n", bucket, drainText(view)) })
 	}
 	return a.watchDrain(ctx, c, view)
 }
@@ -136,10 +137,10 @@ func drainOf(d *opsview.Drain) string {
 }
 
 // watchDrain shows how far a drain is until it ends.
-func (a *invocation) watchDrain(ctx context.Context, c *api, view opsview.Bucket) error {
+func (a *invocation) watchDrain(ctx context.Context, c *api, view *opsview.Bucket) error {
 	id, bucket := view.Drain.ID, view.Name
 	for shown := ""; ; {
-		if text := drainText(&view); !a.json && text != shown {
+		if text := drainText(view); !a.json && text != shown {
 			fmt.Fprintln(a.out, text)
 			shown = text
 		}

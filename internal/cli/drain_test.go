@@ -74,7 +74,7 @@ manual = true
 	go func() { ended <- s.run(t, "dispatcher bucket drain webhooks --watch") }()
 	select {
 	case r := <-ended:
-		r.want(t, 0, "running: ", "done: 1 departed, 0 waiting, 0 in flight")
+		r.want(t, 0, "running: ", "done: ", " departed, 0 waiting, 0 in flight") // more than one, where a permit came late
 	case <-time.After(30 * time.Second):
 		t.Fatal("the watch does not end though the bucket is empty")
 	}

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
 	"slices"
 	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 )
@@ -171,11 +171,14 @@ func (a *invocation) onJob(do func(ctx context.Context, c *api, bucket, id strin
 	}
 }
 
+// theJob is the input of operations that take the bucket and the id of a job only.
+func theJob(bucket, id string) httpapi.JobName {
+	return httpapi.JobName{BucketName: httpapi.BucketName{Bucket: bucket}, ID: id}
+}
+
 // job looks at a job.
 func (c *api) job(ctx context.Context, bucket, id string) (*opsview.Job, error) {
-	var view opsview.Job
-	err := c.call(ctx, http.MethodGet, apiPath("buckets", bucket, "jobs", id), nil, nil, &view)
-	return &view, err
+	return call(ctx, c, httpapi.ShowJob, theJob(bucket, id))
 }
 
 // since says when something was, "-" if it is not known.

@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 
 	"github.com/spf13/cobra"
 
-	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -35,8 +34,7 @@ type stateView struct {
 }
 
 func (a *invocation) jobCancel(ctx context.Context, c *api, bucket, id string) error {
-	var view opsview.Job
-	err := c.call(ctx, http.MethodDelete, apiPath("buckets", bucket, "jobs", id), nil, nil, &view)
+	view, err := call(ctx, c, httpapi.CancelJob, theJob(bucket, id))
 	if err == nil {
 		return a.print(stateView{id, bucket, view.State}, func(w io.Writer) { fmt.Fprintf(w, "cancelled %s\n", id) })
 	}

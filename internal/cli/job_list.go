@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
@@ -40,18 +39,14 @@ their own: "dispatcher dead list".`,
 			if err := filter.Validate(); err != nil {
 				return wrongUsage(cmd, "%v", err)
 			}
-			query := url.Values{}
-			for _, name := range []string{"state", "flow", "group"} {
-				if flag := cmd.Flags().Lookup(name); flag.Changed {
-					query.Set(name, flag.Value.String())
-				}
+			query := httpapi.JobQuery{BucketName: theBucket(args), State: filter.State, Since: at, Page: httpapi.Page{Cursor: after}}
+			if cmd.Flags().Changed("flow") {
+				query.Flow = &flow
 			}
-			if !at.IsZero() {
-				query.Set("since", at.Format(time.RFC3339Nano))
+			if cmd.Flags().Changed("group") {
+				query.Group = &group
 			}
-			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
-				return a.jobList(ctx, c, args[0], query, after, limit)
-			})
+			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error { return a.jobList(ctx, c, query, limit) })
 		},
 	}
 	a.jsonFlag(cmd)
@@ -65,22 +60,21 @@ their own: "dispatcher dead list".`,
 	return cmd
 }
 
-func (a *invocation) jobList(ctx context.Context, c *api, bucket string, query url.Values, cursor string, limit int) error {
+func (a *invocation) jobList(ctx context.Context, c *api, query httpapi.JobQuery, limit int) error {
 	jobs := []*opsview.Job{}
 	for {
-		var page opsview.JobPage
-		query.Set("cursor", cursor)
-		query.Set("limit", fmt.Sprint(min(limit-len(jobs), pageOfJobs)))
-		if err := c.call(ctx, http.MethodGet, apiPath("buckets", bucket, "jobs"), query, nil, &page); err != nil {
-			return named(err, "bucket", bucket)
+		query.Limit = min(limit-len(jobs), pageOfJobs)
+		page, err := call(ctx, c, httpapi.ListJobs, query)
+		if err != nil {
+			return named(err, "bucket", query.Bucket)
 		}
-		jobs, cursor = append(jobs, page.Jobs...), page.Next
-		if cursor == "" || len(jobs) >= limit {
+		jobs, query.Cursor = append(jobs, page.Jobs...), page.Next
+		if query.Cursor == "" || len(jobs) >= limit {
 			break
 		}
 	}
 	if len(jobs) == 0 && !a.json {
-		a.note("bucket %q has no such job", bucket)
+		a.note("bucket %q has no such job", query.Bucket)
 		return nil
 	}
 	now := time.Now()
@@ -91,8 +85,8 @@ func (a *invocation) jobList(ctx context.Context, c *api, bucket string, query u
 				since(j.EnqueuedAt, now), deref(j.Attempts), since(j.Due, now), dash(deref(j.LastResponse).Reason))
 		}
 	})
-	if cursor != "" && err == nil && !a.json {
-		a.note("there may be more: --after %s", cursor)
+	if query.Cursor != "" && err == nil && !a.json {
+		a.note("there may be more: --after %s", query.Cursor)
 	}
 	return err
 }

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
@@ -26,11 +26,11 @@ keeps that for result_retention. Before the end, and where nothing is kept, the 
   dispatcher job result crm order-17 --json | jq -r .body`,
 		Args: positional("BUCKET", "ID"),
 		RunE: a.onJob(func(ctx context.Context, c *api, bucket, id string) error {
-			var view opsview.Result
-			if err := c.call(ctx, http.MethodGet, apiPath("buckets", bucket, "jobs", id, "result"), nil, nil, &view); err != nil {
+			view, err := call(ctx, c, httpapi.ShowResult, theJob(bucket, id))
+			if err != nil {
 				return err
 			}
-			return a.print(&view, func(w io.Writer) { printResult(w, &view) })
+			return a.print(view, func(w io.Writer) { printResult(w, view) })
 		}),
 	}
 	a.jsonFlag(cmd)

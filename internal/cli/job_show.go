@@ -3,10 +3,10 @@ package cli
 import (
 	"context"
 	"fmt"
-	"net/http"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 )
@@ -39,7 +39,7 @@ func (a *invocation) resultOf(ctx context.Context, c *api, v *opsview.Job) strin
 	if a.json || v.State != shaper.StateDone {
 		return ""
 	}
-	if err := c.call(ctx, http.MethodGet, apiPath("buckets", v.Bucket, "jobs", v.ID, "result"), nil, nil, &opsview.Result{}); err != nil {
+	if _, err := call(ctx, c, httpapi.ShowResult, theJob(v.Bucket, v.ID)); err != nil {
 		return ""
 	}
 	return fmt.Sprintf("is kept: %s job result %s %s", a.program, v.Bucket, v.ID)

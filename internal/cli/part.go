@@ -5,51 +5,70 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/internal/setting"
 	"github.com/tundish-io/tundish/shaper"
 )
 
+// viewOf is the pointer of a flow or group as JSON shows it.
+type viewOf[V any] interface {
+	*V
+	opsview.View
+}
+
 // parts are the commands on the flows of a bucket, or on its groups.
-type parts struct {
+type parts[N httpapi.PartName, V any, P viewOf[V], S any] struct {
 	*invocation
-	opsview.Kind
+	kind     string               // "flow" or "group"
+	settings []shaper.FlowSetting // that one may have of its own
+
+	ops  httpapi.PartOperations[N, V, S]
+	of   func(bucket, name string, group *string) N
+	page func(ctx context.Context, c *api, bucket string, group *string, page httpapi.PartPage) (views []*V, next string, err error)
+
 	group string // the group of a flow, from --group
+
+	listHelp, listExample string // of what only one of both can list
+	listFlags             func(cmd *cobra.Command)
+	isNarrowed            func() bool
 }
 
 // text is a help, in which $ stands for the kind.
-func (p *parts) text(help string) string { return strings.ReplaceAll(help, "$", p.Name) }
+func (p *parts[N, V, P, S]) text(help string) string { return strings.ReplaceAll(help, "$", p.kind) }
 
 // arg is the argument that names one.
-func (p *parts) arg() string { return strings.ToUpper(p.Name) }
+func (p *parts[N, V, P, S]) arg() string { return strings.ToUpper(p.kind) }
 
-// query names the flow or group, and the group of a flow if the command line names one.
-func (p *parts) query(cmd *cobra.Command, name string) url.Values {
-	query := url.Values{p.Name: {name}}
+// groupOf is the group of a flow, nil if the command line names none.
+func (p *parts[N, V, P, S]) groupOf(cmd *cobra.Command) *string {
 	if cmd.Flags().Changed("group") {
-		query.Set("group", p.group)
+		return &p.group
 	}
-	return query
+	return nil
+}
+
+// one is the flow or group behind BUCKET.
+func (p *parts[N, V, P, S]) one(cmd *cobra.Command, args []string) N {
+	return p.of(args[0], args[1], p.groupOf(cmd))
 }
 
 // fault says what to do about an error of a flow or a group.
-func (p *parts) fault(err error, bucket, name string) error {
+func (p *parts[N, V, P, S]) fault(err error, bucket, name string) error {
 	answered, ok := errors.AsType[*problem](err)
 	switch {
 	case !ok:
 		return err
 	case answered.Code == "unknown-flow", answered.Code == "unknown-group":
 		return fail(exitNotFound, "bucket %q has no %s %q now: see `%s %s list %s`, or give --create if its first job is still to come",
-			bucket, p.Name, line(name, 200), p.program, p.Name, bucket)
-	case len(answered.Errors) == 1 && answered.Errors[0].Field == "group" && p.Name == "flow" && p.group == "":
+			bucket, p.kind, line(name, 200), p.program, p.kind, bucket)
+	case len(answered.Errors) == 1 && answered.Errors[0].Field == "group" && p.kind == "flow" && p.group == "":
 		return fail(exitUsage, "bucket %q: its flows are in groups: say with --group in which the flow is", bucket)
 	}
 	return named(err, "bucket", bucket)
@@ -57,21 +76,8 @@ func (p *parts) fault(err error, bucket, name string) error {
 
 // settingRows are the settings as names and values.
 func settingRows(s *opsview.Settings) [][2]string {
-	var rows [][2]string
+	rows := setting.Given(&s.OwnBounds)
 	add := func(name shaper.FlowSetting, value string) { rows = append(rows, [2]string{string(name), value}) }
-	if s.Rate != "" {
-		add(shaper.FlowRate, s.Rate)
-	}
-	for _, n := range []struct {
-		name  shaper.FlowSetting
-		value *int64
-	}{
-		{shaper.FlowBurst, s.Burst}, {shaper.FlowCapacity, s.Capacity}, {shaper.FlowMaxInFlight, s.MaxInFlight}, {shaper.FlowWeight, s.Weight},
-	} {
-		if n.value != nil {
-			add(n.name, fmt.Sprint(*n.value))
-		}
-	}
 	if s.URL != "" {
 		add(shaper.FlowURL, line(s.URL, 200))
 	}
@@ -94,52 +100,58 @@ func settingsText(s *opsview.Settings) string {
 	return strings.Join(texts, ", ")
 }
 
-func (p *parts) listCommand() *cobra.Command {
+func (p *parts[N, V, P, S]) listCommand() *cobra.Command {
 	var limit int
+	var after string
 	cmd := &cobra.Command{
 		Use:   "list BUCKET",
 		Short: p.text("List the $s of a bucket"),
-		Long:  p.text("List the $s of a bucket that have jobs or settings of their own, in no order."),
+		Long:  p.text("List the $s of a bucket that have jobs or settings of their own, in no order" + p.listHelp),
 		Example: p.text(`  dispatcher $ list webhooks
-  dispatcher $ list webhooks --limit 10000 --json`),
+  dispatcher $ list webhooks --limit 10000 --json` + p.listExample),
 		Args: positional("BUCKET"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 1 {
 				return wrongUsage(cmd, "--limit is 1 or more")
 			}
 			return p.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
-				query := url.Values{}
-				if cmd.Flags().Changed("group") {
-					query.Set("group", p.group)
-				}
-				return p.list(ctx, c, args[0], query, limit)
+				return p.list(ctx, c, args[0], p.groupOf(cmd), after, limit)
 			})
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", 1000, "list at most this `number`")
+	cmd.Flags().StringVar(&after, "after", "", "go on behind the `cursor` that an earlier list has told")
+	if p.listFlags != nil {
+		p.listFlags(cmd)
+	}
 	return cmd
 }
 
-func (p *parts) list(ctx context.Context, c *api, bucket string, query url.Values, limit int) error {
-	views, cursor := []opsview.View{}, ""
+func (p *parts[N, V, P, S]) list(ctx context.Context, c *api, bucket string, group *string, cursor string, limit int) error {
+	views := []opsview.View{}
 	for again := true; again && len(views) < limit; again = cursor != "" {
-		var page struct {
-			Flows, Groups []opsview.View
-			Next          string
-		}
-		query.Set("cursor", cursor)
-		query.Set("limit", fmt.Sprint(min(limit-len(views), 1000)))
-		if err := c.call(ctx, http.MethodGet, apiPath("buckets", bucket, p.Name+"s"), query, nil, &page); err != nil {
+		some, next, err := p.page(ctx, c, bucket, group, httpapi.PartPage{Cursor: cursor, Limit: min(limit-len(views), 1000)})
+		if err != nil {
 			return p.fault(err, bucket, "")
 		}
-		views, cursor = slices.Concat(views, page.Flows, page.Groups), page.Next
+		for _, v := range some {
+			views = append(views, P(v))
+		}
+		cursor = next
 	}
-	if len(views) >= limit && (cursor != "" || len(views) > limit) {
+	switch {
+	case len(views) > limit:
 		views = views[:limit]
-		p.note("there are more than %d %ss: see --limit", limit, p.Name)
+		p.note("there are more than %d %ss: see --limit", limit, p.kind)
+	case cursor != "":
+		p.note("there may be more %ss: --after %s, or see --limit", p.kind, cursor)
 	}
 	if len(views) == 0 && !p.json {
-		p.note("bucket %q has no %ss that have jobs or settings of their own", bucket, p.Name)
+		asked := ""
+		if p.isNarrowed != nil && p.isNarrowed() {
+			asked = ", and are asked for"
+		}
+		p.note("bucket %q has no %ss that have jobs or settings of their own%s", bucket, p.kind, asked)
 		return nil
 	}
 	return p.print(views, func(w io.Writer) { table(w, views, time.Now()) })
@@ -147,77 +159,68 @@ func (p *parts) list(ctx context.Context, c *api, bucket string, query url.Value
 
 // table has a column for groups and one for flows where there are any.
 func table(w io.Writer, views []opsview.View, now time.Time) {
-	columns := []struct {
-		title string
-		of    func(opsview.View) *string
-	}{
-		{"GROUP", func(v opsview.View) *string { return v.Group }}, {"FLOW", func(v opsview.View) *string { return v.Flow }},
-	}
-	for _, column := range columns {
-		if slices.ContainsFunc(views, func(v opsview.View) bool { return column.of(v) != nil }) {
-			fmt.Fprintf(w, "%s\t", column.title)
-		}
+	for _, name := range namesOf(views[0]) { // all are of the same bucket
+		fmt.Fprintf(w, "%s\t", strings.ToUpper(name[0]))
 	}
 	fmt.Fprintln(w, "WAITING\tIN FLIGHT\tSETTINGS\tNOTE")
 	for _, v := range views {
-		for _, column := range columns {
-			if name := column.of(v); name != nil {
-				fmt.Fprintf(w, "%s\t", quoted(*name))
-			}
+		for _, name := range namesOf(v) {
+			fmt.Fprintf(w, "%s\t", quoted(name[1]))
 		}
-		fmt.Fprintf(w, "%d\t%d\t%s\t%s\n", v.Waiting, v.InFlight, dash(settingsText(&v.Settings)), dash(strings.Join(partNotes(&v, now), "; ")))
+		own := v.Own()
+		fmt.Fprintf(w, "%d\t%d\t%s\t%s\n", v.Alike().Waiting, v.Alike().InFlight, dash(settingsText(&own)), dash(strings.Join(partNotes(v, now), "; ")))
 	}
+}
+
+// namesOf are "group" and "flow" with the names of these.
+func namesOf(v opsview.View) (rows [][2]string) {
+	group, flow := v.Names()
+	if group != nil {
+		rows = append(rows, [2]string{"group", *group})
+	}
+	if flow != nil {
+		rows = append(rows, [2]string{"flow", *flow})
+	}
+	return rows
 }
 
 // partNotes say what keeps a flow or a group from sending.
-func partNotes(v *opsview.View, now time.Time) []string {
+func partNotes(v opsview.View, now time.Time) []string {
 	var notes []string
-	if v.Pause != nil {
-		notes = append(notes, v.Pause.Text(now))
+	if pause := v.Alike().Pause; pause != nil {
+		notes = append(notes, pause.Text(now))
 	}
-	if d := v.Disabled; d != nil {
-		notes = append(notes, (&shaper.Disabled{Since: d.Since, Reason: d.Reason}).String())
-	}
-	if v.Downstream != nil && v.Downstream.Text != "" {
-		notes = append(notes, v.Downstream.Text)
-	}
-	return notes
+	return append(notes, v.Notes()...)
 }
 
-func (p *parts) printOne(v opsview.View) error {
+func (p *parts[N, V, P, S]) printOne(v opsview.View) error {
 	return p.print(v, func(w io.Writer) {
 		row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
-		now := time.Now()
-		if v.Group != nil {
-			row("group", "%s", quoted(*v.Group))
+		now, shown, own := time.Now(), v.Alike(), v.Own()
+		for _, name := range namesOf(v) {
+			row(name[0], "%s", quoted(name[1]))
 		}
-		if v.Flow != nil {
-			row("flow", "%s", quoted(*v.Flow))
+		row("waiting", "%d", shown.Waiting)
+		row("in flight", "%d", shown.InFlight)
+		if shown.Turn != nil {
+			row("turn", "%s (%s)", stamp(*shown.Turn), relative(*shown.Turn, now))
 		}
-		row("waiting", "%d", v.Waiting)
-		row("in flight", "%d", v.InFlight)
-		if v.Turn != nil {
-			row("turn", "%s (%s)", stamp(*v.Turn), relative(*v.Turn, now))
-		}
-		for _, setting := range settingRows(&v.Settings) {
+		for _, setting := range settingRows(&own) {
 			row(setting[0], "%s", setting[1])
 		}
-		if v.Unknown {
-			row("note", "%s", p.unknownText(&v))
+		if shown.Unknown {
+			row("note", "%s", p.unknownText(v))
 		}
-		for _, note := range partNotes(&v, now) {
+		for _, note := range partNotes(v, now) {
 			row("note", "%s", note)
 		}
 	})
 }
 
 // unknownText says of a flow or group of which Redis holds nothing that its name may be wrong.
-func (p *parts) unknownText(v *opsview.View) string {
-	name := deref(v.Group)
-	if p.Name == "flow" {
-		name = deref(v.Flow)
-	}
-	return fmt.Sprintf("nothing is known of %s %s: no job of it waits or is in flight, and nothing is set of it. Is the name right?", p.Name, quoted(name))
+func (p *parts[N, V, P, S]) unknownText(v opsview.View) string {
+	names := namesOf(v)
+	return fmt.Sprintf("nothing is known of %s %s: no job of it waits or is in flight, and nothing is set of it. Is the name right?", p.kind, quoted(names[len(names)-1][1]))
 }
 
 // secretsText says how many secrets a flow has, each with its number and its fingerprint.

@@ -1,15 +1,46 @@
 package cli
 
 import (
-	"net/http"
+	"context"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/shaper"
 )
 
+// flowParts are the commands on flows.
+type flowParts = parts[httpapi.FlowName, opsview.Flow, *opsview.Flow, opsview.Settings]
+
 func (a *invocation) flowCommand() *cobra.Command {
-	p := parts{invocation: a, Kind: opsview.Flows()}
+	var failing bool
+	var sorted string
+	p := &flowParts{
+		listHelp: ` unless it is asked for.
+With --failing, only those are listed whose receiver keeps them from sending: disabled, held, or
+with a circuit breaker that is not closed. With --sort waiting, those with the most waiting jobs
+come first, and those without any are left out.`,
+		listExample: `
+  dispatcher flow list webhooks --failing
+  dispatcher flow list webhooks --sort waiting --limit 20`,
+		isNarrowed: func() bool { return failing || sorted != "" },
+		listFlags: func(cmd *cobra.Command) {
+			cmd.Flags().BoolVar(&failing, "failing", false, "only flows whose receiver keeps them from sending")
+			cmd.Flags().StringVar(&sorted, "sort", "", "waiting, an `order`: the most waiting jobs first")
+		},
+		invocation: a, kind: "flow", settings: shaper.FlowSettingNames(), ops: httpapi.FlowOperations,
+		of: func(bucket, name string, group *string) httpapi.FlowName {
+			return httpapi.FlowName{BucketName: httpapi.BucketName{Bucket: bucket}, Flow: name, Group: group}
+		},
+		page: func(ctx context.Context, c *api, bucket string, group *string, page httpapi.PartPage) ([]*opsview.Flow, string, error) {
+			list, err := call(ctx, c, httpapi.ListFlows, httpapi.FlowQuery{BucketName: httpapi.BucketName{Bucket: bucket}, PartPage: page, Group: group, Failing: failing, Sort: sorted})
+			if err != nil {
+				return nil, "", err
+			}
+			return list.Flows, list.Next, nil
+		},
+	}
 	return a.serverFlags(group(&cobra.Command{
 		Use:   "flow",
 		Short: "Look at the flows of a bucket, pause, change or purge one",
@@ -25,11 +56,24 @@ any text. In a bucket with groups, --group names the flow's group.`,
   dispatcher flow release webhooks acme
   dispatcher flow enable webhooks acme --redrive
   dispatcher flow show webhooks hooks.acme.example --group acme`,
-	}, p.commands()...))
+	}, p.commands(flowReleaseCommand(p), flowEnableCommand(p))...))
 }
 
 func (a *invocation) groupCommand() *cobra.Command {
-	p := parts{invocation: a, Kind: opsview.Groups()}
+	p := &parts[httpapi.GroupName, opsview.Group, *opsview.Group, shaper.OwnBounds]{
+		listHelp:   ".",
+		invocation: a, kind: "group", settings: shaper.GroupSettingNames(), ops: httpapi.GroupOperations,
+		of: func(bucket, name string, _ *string) httpapi.GroupName {
+			return httpapi.GroupName{BucketName: httpapi.BucketName{Bucket: bucket}, Group: name}
+		},
+		page: func(ctx context.Context, c *api, bucket string, _ *string, page httpapi.PartPage) ([]*opsview.Group, string, error) {
+			list, err := call(ctx, c, httpapi.ListGroups, httpapi.GroupQuery{BucketName: httpapi.BucketName{Bucket: bucket}, PartPage: page})
+			if err != nil {
+				return nil, "", err
+			}
+			return list.Groups, list.Next, nil
+		},
+	}
 	return a.serverFlags(group(&cobra.Command{
 		Use:   "group",
 		Short: "Look at the groups of a bucket's flows, pause, change or purge one",
@@ -45,26 +89,21 @@ text. ` + "`dispatcher flow list BUCKET --group GROUP`" + ` lists its flows.`,
 	}, p.commands()...))
 }
 
-func (p *parts) commands() []*cobra.Command {
-	list := []*cobra.Command{
+// commands are those that flows and groups have both, and more.
+func (p *parts[N, V, P, S]) commands(more ...*cobra.Command) []*cobra.Command {
+	list := append([]*cobra.Command{
 		p.listCommand(), p.showCommand(), p.pauseCommand(), p.resumeCommand(), p.setCommand(), p.resetCommand(), p.purgeCommand(),
-	}
-	if p.Release != nil {
-		list = append(list, p.releaseCommand())
-	}
-	if p.Enable != nil {
-		list = append(list, p.enableCommand())
-	}
+	}, more...)
 	for _, cmd := range list {
 		p.jsonFlag(cmd)
-		if p.Name == "flow" {
+		if p.kind == "flow" {
 			cmd.Flags().StringVar(&p.group, "group", "", "`name` of the group in which the flow is, where the bucket has groups")
 		}
 	}
 	return list
 }
 
-func (p *parts) showCommand() *cobra.Command {
+func (p *parts[N, V, P, S]) showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show BUCKET " + p.arg(),
 		Short: p.text("Show one $"),
@@ -73,6 +112,6 @@ func (p *parts) showCommand() *cobra.Command {
   dispatcher $ show webhooks acme --json`),
 		Args: positional("BUCKET", p.arg()),
 	}
-	cmd.RunE = p.on(http.MethodGet, "", p.just, nil)
+	cmd.RunE = onPart(p, p.ops.Show, p.just, nil)
 	return cmd
 }

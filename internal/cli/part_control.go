@@ -5,75 +5,62 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
+	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/internal/setting"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// on makes the RunE of a command on the flow or group named behind BUCKET: a request to its address, below it. The command prints
-// what say makes of the answer. Without a say, or with --json, it prints the flow or group after the change.
-func (p *parts) on(method, below string, ask partRequest, say partSays) func(*cobra.Command, []string) error {
+// onPart makes the RunE of a command that carries out an operation on the flow or group behind BUCKET. The command prints what say makes of
+// the answer. Without a say, or with --json, it prints the flow or group after the change.
+func onPart[N httpapi.PartName, V any, P viewOf[V], S, In any](p *parts[N, V, P, S], op *httpapi.Operation[In, *V], ask func(cmd *cobra.Command, args []string) (In, error), say func(o opsview.Outcome, name string) string) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		bucket, name := args[0], args[1]
-		query, body, err := ask(cmd, args)
+		in, err := ask(cmd, args)
 		if err != nil {
 			return err
 		}
 		return p.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
-			var view opsview.EnabledFlow
-			if err := c.call(ctx, method, apiPath("buckets", bucket, p.Name)+below, query, body, &view); err != nil {
-				return p.fault(err, bucket, name)
-			}
-			if say == nil {
-				return p.printOne(view.View)
-			}
-			said, err := say(&view, args)
+			view, err := call(ctx, c, op, in)
 			switch {
 			case err != nil:
-				return err
-			case p.json:
-				return p.printOne(view.View)
-			case view.Unknown && view.Changed != nil && !*view.Changed:
-				said += "\n" + p.unknownText(&view.View)
+				return p.fault(err, args[0], args[1])
+			case say == nil:
+				return p.printOne(P(view))
 			}
-			return p.print(nil, func(w io.Writer) { fmt.Fprintln(w, said) })
+			return p.told(view, say(opsview.Outcome{Changed: P(view).Alike().Changed}, quoted(args[1])))
 		})
 	}
 }
 
-// partSays is what a command says of a change.
-type partSays func(v *opsview.EnabledFlow, args []string) (string, error)
-
-// partRequest makes the query and the body of a request of a command line.
-type partRequest func(cmd *cobra.Command, args []string) (url.Values, any, error)
+// told prints what a change came to, or as JSON the flow or group after it.
+func (p *parts[N, V, P, S]) told(view P, said string) error {
+	if p.json {
+		return p.printOne(view)
+	}
+	if shown := view.Alike(); shown.Unknown && shown.Changed != nil && !*shown.Changed {
+		said += "\n" + p.unknownText(view)
+	}
+	return p.print(nil, func(w io.Writer) { fmt.Fprintln(w, said) })
+}
 
 // just asks for the flow or group, and says nothing else.
-func (p *parts) just(cmd *cobra.Command, args []string) (url.Values, any, error) {
-	return p.query(cmd, args[1]), nil, nil
+func (p *parts[N, V, P, S]) just(cmd *cobra.Command, args []string) (N, error) { //nolint:unparam // as all that ask
+	return p.one(cmd, args), nil
 }
 
 // createFlag gives a command that changes one its --create.
-func (p *parts) createFlag(cmd *cobra.Command, create *bool) {
+func (p *parts[N, V, P, S]) createFlag(cmd *cobra.Command, create *bool) {
 	cmd.Flags().BoolVar(create, "create", false, p.text("also where the bucket has no $ of this name now: before its first job"))
 }
 
-// orCreate lets a request change a flow or group that the bucket does not have now.
-func (p *parts) orCreate(query url.Values, create bool) url.Values {
-	if create {
-		query.Set("create", "true")
-	}
-	return query
-}
-
-func (p *parts) pauseCommand() *cobra.Command {
+func (p *parts[N, V, P, S]) pauseCommand() *cobra.Command {
 	var reason string
 	var create bool
 	cmd := &cobra.Command{
@@ -87,15 +74,15 @@ because its name may be mistyped.`),
   dispatcher $ resume webhooks acme`),
 		Args: positional("BUCKET", p.arg()),
 	}
-	cmd.RunE = p.on(http.MethodPost, "/pause", func(cmd *cobra.Command, args []string) (url.Values, any, error) {
-		return p.orCreate(p.query(cmd, args[1]), create), because(reason), nil
-	}, func(_ *opsview.EnabledFlow, args []string) (string, error) { return "paused: " + quoted(args[1]), nil })
+	cmd.RunE = onPart(p, p.ops.Pause, func(cmd *cobra.Command, args []string) (httpapi.PartPause[N], error) {
+		return httpapi.PartPause[N]{Part: p.one(cmd, args), MayCreate: httpapi.MayCreate{Create: create}, PauseReason: httpapi.PauseReason{Reason: reason}}, nil
+	}, func(_ opsview.Outcome, name string) string { return "paused: " + name })
 	p.createFlag(cmd, &create)
 	cmd.Flags().StringVar(&reason, "reason", "", "the reason: a `text` of at most 500 bytes")
 	return cmd
 }
 
-func (p *parts) resumeCommand() *cobra.Command {
+func (p *parts[N, V, P, S]) resumeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "resume BUCKET " + p.arg(),
 		Short:   p.text("Let a paused $ run again"),
@@ -103,13 +90,11 @@ func (p *parts) resumeCommand() *cobra.Command {
 		Example: p.text(`  dispatcher $ resume webhooks acme`),
 		Args:    positional("BUCKET", p.arg()),
 	}
-	cmd.RunE = p.on(http.MethodPost, "/resume", p.just, func(v *opsview.EnabledFlow, args []string) (string, error) {
-		return resumedText(v.Outcome, quoted(args[1])), nil
-	})
+	cmd.RunE = onPart(p, p.ops.Resume, p.just, resumedText)
 	return cmd
 }
 
-func (p *parts) releaseCommand() *cobra.Command {
+func flowReleaseCommand(p *flowParts) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release BUCKET " + p.arg(),
 		Short: p.text("End a hold or an open circuit breaker of one $"),
@@ -119,13 +104,11 @@ To release a $ that is not held is harmless.`),
 		Example: p.text(`  dispatcher $ release webhooks acme`),
 		Args:    positional("BUCKET", p.arg()),
 	}
-	cmd.RunE = p.on(http.MethodPost, "/release", p.just, func(v *opsview.EnabledFlow, args []string) (string, error) {
-		return releasedText(v.Outcome, quoted(args[1])), nil
-	})
+	cmd.RunE = onPart(p, httpapi.ReleaseFlow, p.just, releasedText)
 	return cmd
 }
 
-func (p *parts) enableCommand() *cobra.Command {
+func flowEnableCommand(p *flowParts) *cobra.Command {
 	var redrive bool
 	cmd := &cobra.Command{
 		Use:   "enable BUCKET " + p.arg(),
@@ -138,40 +121,37 @@ first, as far as there is room. To enable a $ that is not disabled is harmless.`
   dispatcher $ enable webhooks acme --redrive`),
 		Args: positional("BUCKET", p.arg()),
 	}
-	cmd.RunE = p.on(http.MethodPost, "/enable", func(cmd *cobra.Command, args []string) (url.Values, any, error) {
-		query := p.query(cmd, args[1])
-		query.Set("redrive", strconv.FormatBool(redrive))
-		return query, nil, nil
-	}, func(v *opsview.EnabledFlow, args []string) (string, error) {
-		said := "was not disabled: " + quoted(args[1])
-		if deref(v.Changed) {
-			said = "enabled: " + quoted(args[1])
-		}
-		if v.Redriven == nil {
-			return said, nil
-		}
-		said += fmt.Sprintf("\nredriven: %s", opsview.Count(v.Redriven.Moved, "job"))
-		if v.Redriven.Full > 0 {
-			return "", fail(exitRefused, "%s; the bucket or the %s is full, and the rest stays dead: use `%s dead redrive %s --all` when there is room",
-				strings.ReplaceAll(said, "\n", "; "), p.Name, p.program, args[0])
-		}
-		return said, nil
-	})
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		in := httpapi.FlowEnable{FlowName: p.one(cmd, args), Redrive: redrive}
+		return p.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
+			v, err := call(ctx, c, httpapi.EnableFlow, in)
+			if err != nil {
+				return p.fault(err, args[0], args[1])
+			}
+			said := "was not disabled: " + quoted(args[1])
+			if deref(v.Changed) {
+				said = "enabled: " + quoted(args[1])
+			}
+			if v.Redriven != nil {
+				said += fmt.Sprintf("\nredriven: %s", opsview.Count(v.Redriven.Moved, "job"))
+				if v.Redriven.Full > 0 {
+					return fail(exitRefused, "%s; the bucket or the %s is full, and the rest stays dead: use `%s dead redrive %s --all` when there is room",
+						strings.ReplaceAll(said, "\n", "; "), p.kind, p.program, args[0])
+				}
+			}
+			return p.told(&v.Flow, said)
+		})
+	}
 	cmd.Flags().BoolVar(&redrive, "redrive", false, "put the jobs back that became dead letters because it was disabled")
 	return cmd
 }
 
-// partFlags are the flags of `flow set` and `group set` that take one value.
-var partFlags = []struct {
-	setting shaper.FlowSetting
-	usage   string
-}{
-	{shaper.FlowRate, "departures, such as `5/s` or 100/m"},
-	{shaper.FlowBurst, "`number` of departures that may leave at once after a quiet time"},
-	{shaper.FlowCapacity, "`number` of unfinished jobs at most; 0: the bucket's bound only"},
-	{shaper.FlowMaxInFlight, "`number` of jobs in flight at most; 0: the bucket's bound only"},
-	{shaper.FlowWeight, "`number` of departures in each of its turns, 1 to 1000"},
-	{shaper.FlowURL, "`url` for its jobs that name no url"},
+// flags are the settings that `flow set` and `group set` take as one value each. Headers and secrets have no help in their tags: they
+// have flags of their own, which name files and variables, so that no credential is on the command line.
+func (p *parts[N, V, P, S]) flags() []*setting.Key {
+	return slices.DeleteFunc(setting.Changes(reflect.TypeFor[shaper.OwnFlow]()), func(k *setting.Key) bool {
+		return k.Help == "" || !slices.Contains(p.settings, shaper.FlowSetting(k.Path))
+	})
 }
 
 // ofDeliveries is the part of the help of `flow set` on settings that groups do not have.
@@ -185,7 +165,7 @@ bucket's url.
 Secrets are given in these forms only. ` + "`$ show`" + ` numbers the secrets of a flow and shows the
 fingerprint of each: the first 12 digits of its SHA-256.`
 
-func (p *parts) setCommand() *cobra.Command {
+func (p *parts[N, V, P, S]) setCommand() *cobra.Command {
 	var own ownDelivery
 	var create bool
 	cmd := &cobra.Command{
@@ -199,13 +179,8 @@ settings needs --create, because its name may be mistyped.`),
   dispatcher $ set webhooks acme --weight 10`),
 		Args: positional("BUCKET", p.arg()),
 	}
-	cmd.Flags().SortFlags = false
-	for _, f := range partFlags {
-		if slices.Contains(p.Settings, f.setting) {
-			cmd.Flags().String(flagOf(string(f.setting)), "", f.usage)
-		}
-	}
-	if slices.Contains(p.Settings, shaper.FlowHeaders) {
+	addSettings(cmd, p.flags())
+	if slices.Contains(p.settings, shaper.FlowHeaders) {
 		cmd.Long += p.text(ofDeliveries)
 		cmd.Example += p.text("\n" + `  dispatcher $ set webhooks acme --url https://acme.example/hook --header "X-Tenant: 7"
   dispatcher $ set webhooks acme --header "Authorization: env:ACME_TOKEN" --secret file:/run/secrets/acme
@@ -221,42 +196,29 @@ settings needs --create, because its name may be mistyped.`),
 		if err := p.nameRemoved(cmd, args, &own, patch); err != nil {
 			return err
 		}
-		return p.on(http.MethodPatch, "", func(cmd *cobra.Command, args []string) (url.Values, any, error) {
-			return p.orCreate(p.query(cmd, args[1]), create), patch, nil
-		}, nil)(cmd, args)
+		return onPart(p, p.ops.Set, p.patching(patch, create), nil)(cmd, args)
 	}
 	p.createFlag(cmd, &create)
 	return cmd
 }
 
 // patchOf makes the body of a patch of the flags that are given.
-func (p *parts) patchOf(cmd *cobra.Command, own *ownDelivery) (body map[string]any, err error) {
+func (p *parts[N, V, P, S]) patchOf(cmd *cobra.Command, own *ownDelivery) (body map[string]any, err error) {
 	var patch operator.FlowPatch // to check them
-	body = map[string]any{}
-	for _, f := range partFlags {
-		name := flagOf(string(f.setting))
-		flag := cmd.Flags().Lookup(name)
-		if flag == nil || !flag.Changed {
-			continue
-		}
-		text := flag.Value.String()
-		if err := patch.Put(f.setting, text); err != nil {
-			return nil, wrongUsage(cmd, "--%s: %v", name, strings.TrimPrefix(err.Error(), string(f.setting)+": "))
-		}
-		if body[string(f.setting)] = text; f.setting != shaper.FlowRate && f.setting != shaper.FlowURL {
-			body[string(f.setting)] = json.Number(text)
-		}
+	body, err = given(cmd, p.flags(), func(path, text string) error { return patch.Put(shaper.FlowSetting(path), text) })
+	if err != nil {
+		return nil, err
 	}
 	if err := p.ownDelivery(cmd, own, &patch, body); err != nil {
 		return nil, err
 	}
 	if patch.IsZero() && len(own.remove) == 0 {
-		return nil, wrongUsage(cmd, "nothing is changed: give --rate or another setting")
+		return nil, errNoSetting(cmd)
 	}
 	return body, nil
 }
 
-func (p *parts) resetCommand() *cobra.Command {
+func (p *parts[N, V, P, S]) resetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reset BUCKET " + p.arg() + " [SETTING...]",
 		Short: p.text("Return a $ to the settings of its bucket"),
@@ -269,45 +231,53 @@ stays. To reset a setting that was not set is harmless.`),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 2 {
-			return p.on(http.MethodPatch, "", p.clear, func(_ *opsview.EnabledFlow, args []string) (string, error) { return "reset: " + quoted(args[1]), nil })(cmd, args)
+			return onPart(p, p.ops.Set, p.clear, func(_ opsview.Outcome, name string) string { return "reset: " + name })(cmd, args)
 		}
-		return p.on(http.MethodDelete, "-settings", p.just, func(v *opsview.EnabledFlow, args []string) (string, error) {
-			if !deref(v.Changed) {
-				return "had no settings of its own: " + quoted(args[1]), nil
+		return onPart(p, p.ops.DeleteSettings, p.just, func(o opsview.Outcome, name string) string {
+			if !deref(o.Changed) {
+				return "had no settings of its own: " + name
 			}
-			return "reset: " + quoted(args[1]), nil
+			return "reset: " + name
 		})(cmd, args)
 	}
 	return cmd
 }
 
 // clear makes a patch that removes the settings that are named behind BUCKET and FLOW.
-func (p *parts) clear(cmd *cobra.Command, args []string) (url.Values, any, error) {
+func (p *parts[N, V, P, S]) clear(cmd *cobra.Command, args []string) (in httpapi.PartPatch[N], err error) {
 	body := map[string]any{}
 	for _, name := range args[2:] {
-		if !slices.Contains(p.Settings, shaper.FlowSetting(name)) {
-			return nil, nil, wrongUsage(cmd, "%s: is no setting of a %s: want %s", line(name, 40), p.Name, p.settingNames())
+		if !slices.Contains(p.settings, shaper.FlowSetting(name)) {
+			return in, wrongUsage(cmd, "%s: is no setting of a %s: want %s", line(name, 40), p.kind, p.settingNames())
 		}
 		body[name] = nil
 	}
-	return p.orCreate(p.query(cmd, args[1]), true), body, nil
+	return p.patching(body, true)(cmd, args)
 }
 
-func (p *parts) settingNames() string {
-	names := make([]string, len(p.Settings))
-	for i, setting := range p.Settings {
+// patching asks for a change of settings.
+func (p *parts[N, V, P, S]) patching(settings map[string]any, create bool) func(*cobra.Command, []string) (httpapi.PartPatch[N], error) {
+	return func(cmd *cobra.Command, args []string) (httpapi.PartPatch[N], error) {
+		body, err := json.Marshal(settings)
+		return httpapi.PartPatch[N]{Part: p.one(cmd, args), MayCreate: httpapi.MayCreate{Create: create}, Settings: body}, err
+	}
+}
+
+func (p *parts[N, V, P, S]) settingNames() string {
+	names := make([]string, len(p.settings))
+	for i, setting := range p.settings {
 		names[i] = string(setting)
 	}
 	return strings.Join(names, ", ")
 }
 
-func (p *parts) purgeCommand() *cobra.Command {
+func (p *parts[N, V, P, S]) purgeCommand() *cobra.Command {
 	var flags purgeFlags
 	long := `Drop all jobs of one flow that wait, for good. There is no way back. None of them
 departs from the first moment on; what is in flight is left, and jobs that come
 meanwhile are not touched. The flow's name has to be typed to confirm; where there is
 no terminal, --yes says so instead. With --dry-run the jobs are only counted.`
-	if p.Name == "group" {
+	if p.kind == "group" {
 		long = `Drop all jobs of one group that wait, for good. There is no way back. It goes flow by
 flow, and none of a flow departs from its moment on; what is in flight is left, and jobs
 that come meanwhile are not touched. The group's name has to be typed to confirm; where
@@ -322,7 +292,9 @@ there is no terminal, --yes says so instead. With --dry-run the jobs are only co
   dispatcher $ purge webhooks acme --keep-later --yes`),
 		Args: positional("BUCKET", p.arg()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := p.purge(cmd, flags, p.Name, args[0], args[1], apiPath("buckets", args[0], p.Name, "purge"), p.query(cmd, args[1]))
+			err := p.purge(cmd, flags, p.kind, args[0], args[1], func(ctx context.Context, c *api, request httpapi.PurgeRequest) (*opsview.Purge, error) {
+				return call(ctx, c, p.ops.Purge, httpapi.PartPurge[N]{Part: p.one(cmd, args), PurgeRequest: request})
+			})
 			return p.fault(err, args[0], args[1])
 		},
 	}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"net/http"
 	"strconv"
 	"strings"
 
@@ -26,7 +25,7 @@ func (o *ownDelivery) flags(cmd *cobra.Command) {
 }
 
 // ownDelivery checks these flags and puts them into the body of a patch, but for the secrets to remove.
-func (p *parts) ownDelivery(cmd *cobra.Command, own *ownDelivery, patch *operator.FlowPatch, body map[string]any) error {
+func (p *parts[N, V, P, S]) ownDelivery(cmd *cobra.Command, own *ownDelivery, patch *operator.FlowPatch, body map[string]any) error {
 	if len(own.secrets) > 0 && len(own.add)+len(own.remove) > 0 {
 		return wrongUsage(cmd, "--secret replaces all secrets: give it without --add-secret and --remove-secret")
 	}
@@ -66,7 +65,7 @@ func (p *parts) ownDelivery(cmd *cobra.Command, own *ownDelivery, patch *operato
 
 // nameRemoved puts the fingerprints of the secrets to remove into the body of a patch. Numbers are looked up: sent again, the
 // patch removes no other secret.
-func (p *parts) nameRemoved(cmd *cobra.Command, args []string, own *ownDelivery, body map[string]any) error {
+func (p *parts[N, V, P, S]) nameRemoved(cmd *cobra.Command, args []string, own *ownDelivery, body map[string]any) error {
 	var known *opsview.Settings
 	prints := make([]string, 0, len(own.remove))
 	for _, text := range own.remove {
@@ -80,7 +79,7 @@ func (p *parts) nameRemoved(cmd *cobra.Command, args []string, own *ownDelivery,
 			continue
 		}
 		if known == nil {
-			if known, err = p.settings(cmd, args[0], args[1]); err != nil {
+			if known, err = p.shownSettings(cmd, args[0], args[1]); err != nil {
 				return err
 			}
 		}
@@ -99,10 +98,15 @@ func (p *parts) nameRemoved(cmd *cobra.Command, args []string, own *ownDelivery,
 }
 
 // settings are those that a flow or group has of its own.
-func (p *parts) settings(cmd *cobra.Command, bucket, name string) (*opsview.Settings, error) {
-	var view opsview.View
-	err := p.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
-		return p.fault(c.call(ctx, http.MethodGet, apiPath("buckets", bucket, p.Name), p.query(cmd, name), nil, &view), bucket, name)
+func (p *parts[N, V, P, S]) shownSettings(cmd *cobra.Command, bucket, name string) (*opsview.Settings, error) {
+	var view *V
+	err := p.withAPI(cmd.Context(), func(ctx context.Context, c *api) (err error) {
+		view, err = call(ctx, c, p.ops.Show, p.of(bucket, name, p.groupOf(cmd)))
+		return p.fault(err, bucket, name)
 	})
-	return &view.Settings, err
+	if err != nil {
+		return nil, err
+	}
+	own := P(view).Own()
+	return &own, nil
 }

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -72,4 +73,25 @@ func TestFlowCommands(t *testing.T) {
 	s.run(t, "dispatcher flow pause webhooks acme").want(t, 2, "the bucket has no flows")
 	s.run(t, "dispatcher flow list nosuch").want(t, 4, `unknown bucket "nosuch"`)
 	s.run(t, "dispatcher flow show tenants").want(t, 2, "FLOW is missing")
+}
+
+// The flags of `flow set` and `group set` are the settings that one may have of its own.
+func TestFlagsOfParts(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	flow, group := s.run(t, "dispatcher flow set --help").out, s.run(t, "dispatcher group set --help").out
+	for _, name := range shaper.FlowSettingNames() {
+		flag := "  --" + strings.TrimSuffix(strings.ReplaceAll(string(name), "_", "-"), "s") + " "
+		if !strings.Contains(flow, flag) {
+			t.Errorf("flow set has no flag%s", flag)
+		}
+		if of := slices.Contains(shaper.GroupSettingNames(), name); of != strings.Contains(group, flag) {
+			t.Errorf("a group may have %s: %t, and group set does not say so", name, of)
+		}
+	}
+	for _, text := range []string{"--weight number ", "number of departures in each of its turns", "0: the bucket's bound only"} {
+		if !strings.Contains(group, text) {
+			t.Errorf("group set does not say %q:\n%s", text, group)
+		}
+	}
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
@@ -55,8 +55,8 @@ buckets; * marks a bucket that has something to send now and takes its share.`,
 }
 
 func (a *invocation) poolList(ctx context.Context, c *api) error {
-	var list struct{ Pools []opsview.PoolView }
-	if err := c.call(ctx, http.MethodGet, apiPath("pools"), nil, nil, &list); err != nil {
+	list, err := call(ctx, c, httpapi.ListPools, struct{}{})
+	if err != nil {
 		return err
 	}
 	views := list.Pools
@@ -96,8 +96,8 @@ func (a *invocation) poolShowCommand() *cobra.Command {
 }
 
 func (a *invocation) poolShow(ctx context.Context, c *api, name string) error {
-	var v opsview.PoolView
-	if err := c.call(ctx, http.MethodGet, apiPath("pools", name), nil, nil, &v); err != nil {
+	v, err := call(ctx, c, httpapi.ShowPool, httpapi.PoolName{Pool: name})
+	if err != nil {
 		return err
 	}
 	var idle map[string]string
@@ -113,7 +113,7 @@ func (a *invocation) poolShow(ctx context.Context, c *api, name string) error {
 		for i := range v.QuotaUse {
 			row("quota", "%s", v.QuotaUse[i].Text())
 		}
-		row("in flight", "%s", bound(&v))
+		row("in flight", "%s", bound(v))
 		if v.LastSlot != nil {
 			row("last slot", "%s (%s)", stamp(*v.LastSlot), relative(*v.LastSlot, time.Now()))
 		}
@@ -144,10 +144,9 @@ func (a *invocation) poolShow(ctx context.Context, c *api, name string) error {
 }
 
 // idleTexts say of buckets with jobs that wait why they may have nothing to send now.
-func idleTexts(buckets []opsview.Bucket, now time.Time) map[string]string {
+func idleTexts(buckets []*opsview.Bucket, now time.Time) map[string]string {
 	texts := make(map[string]string)
-	for i := range buckets {
-		v := &buckets[i]
+	for _, v := range buckets {
 		if v.Waiting == 0 {
 			continue
 		}

@@ -1,35 +1,13 @@
 package cli
 
 import (
-	"context"
-	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
 )
-
-// onPool makes the RunE of a command that changes the pool NAME by a request to an address below it. The command prints what say
-// makes of the answer, or as JSON the pool after the change.
-func (a *invocation) onPool(method, below string, ask func(*cobra.Command, []string) (url.Values, any, error), say func(v *opsview.PoolView) string) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		query, body, err := ask(cmd, args)
-		if err != nil {
-			return err
-		}
-		return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
-			var view opsview.PoolView
-			if err := c.call(ctx, method, apiPath("pools", args[0])+below, query, body, &view); err != nil {
-				return named(err, "pool", args[0])
-			}
-			return a.print(view, func(w io.Writer) { fmt.Fprintln(w, say(&view)) })
-		})
-	}
-}
 
 func (a *invocation) poolSetCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -43,7 +21,10 @@ overrides all configurations until it is reset. A new rate holds from the next s
   dispatcher pool reset vendor`,
 		Args: positional("NAME"),
 	}
-	cmd.RunE = a.onPool(http.MethodPatch, "", settingsOf(poolFlags), func(v *opsview.PoolView) string { return changesText(v.Changes) })
+	cmd.RunE = on(a, "pool", httpapi.SetPool, func(cmd *cobra.Command, args []string) (httpapi.PoolSettings, error) {
+		settings, err := settingsOf(cmd, poolFlags)
+		return httpapi.PoolSettings{PoolName: thePool(args), Settings: settings}, err
+	}, func(v *opsview.PoolView) string { return changesText(v.Changes) })
 	a.jsonFlag(cmd)
 	addSettings(cmd, poolFlags)
 	return cmd
@@ -59,7 +40,7 @@ or hold the pool again. To release a pool that is not held is harmless.`,
 		Example: `  dispatcher pool release vendor`,
 		Args:    positional("NAME"),
 	}
-	cmd.RunE = a.onPool(http.MethodPost, "/release", nothing, func(v *opsview.PoolView) string { return releasedText(v.Outcome, v.Name) })
+	cmd.RunE = on(a, "pool", httpapi.ReleasePool, asking(thePool), func(v *opsview.PoolView) string { return releasedText(v.Outcome, v.Name) })
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -79,7 +60,9 @@ To reset a setting that was not changed is harmless.`,
   dispatcher pool reset vendor`,
 		Args: positional("NAME", "[SETTING...]"),
 	}
-	cmd.RunE = a.onPool(http.MethodDelete, "/overrides", settingNames, func(v *opsview.PoolView) string { return resetText(v.Changes) })
+	cmd.RunE = on(a, "pool", httpapi.ResetPool, asking(func(args []string) httpapi.PoolResets {
+		return httpapi.PoolResets{PoolName: thePool(args), Settings: args[1:]}
+	}), func(v *opsview.PoolView) string { return resetText(v.Changes) })
 	a.jsonFlag(cmd)
 	return cmd
 }

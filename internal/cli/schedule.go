@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 )
@@ -47,8 +47,8 @@ bucket left the configuration does not fire, and is listed last.`,
 }
 
 func (a *invocation) scheduleList(ctx context.Context, c *api) error {
-	var list struct{ Schedules []opsview.Schedule }
-	if err := c.call(ctx, http.MethodGet, apiPath("schedules"), nil, nil, &list); err != nil {
+	list, err := call(ctx, c, httpapi.ListSchedules, struct{}{})
+	if err != nil {
 		return err
 	}
 	if len(list.Schedules) == 0 && !a.json {
@@ -120,12 +120,16 @@ func (a *invocation) scheduleShow(ctx context.Context, c *api, name string) erro
 		opsview.Schedule
 		Runs []opsview.ScheduleRun `json:"runs"`
 	}
-	if err := c.call(ctx, http.MethodGet, apiPath("schedules", name), nil, nil, &v.Schedule); err != nil {
+	of := httpapi.ScheduleName{Schedule: name}
+	shown, err := call(ctx, c, httpapi.ShowSchedule, of)
+	if err != nil {
 		return err
 	}
-	if err := c.call(ctx, http.MethodGet, apiPath("schedules", name, "runs"), nil, nil, &v); err != nil {
+	runs, err := call(ctx, c, httpapi.ShowScheduleRuns, of)
+	if err != nil {
 		return err
 	}
+	v.Schedule, v.Runs = *shown, runs.Runs
 	return a.print(v, func(w io.Writer) {
 		row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 		row("schedule", "%s", v.Name)
@@ -171,18 +175,8 @@ func runText(v *opsview.Schedule, run opsview.ScheduleRun) string {
 	return text
 }
 
-// onSchedule makes the RunE of a command that changes the schedule NAME by a request to an address below it.
-func (a *invocation) onSchedule(below string, body func() any, say func(v *opsview.Schedule) string) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
-			var view opsview.Schedule
-			if err := c.call(ctx, http.MethodPost, apiPath("schedules", args[0], below), nil, body(), &view); err != nil {
-				return named(err, "schedule", args[0])
-			}
-			return a.print(view, func(w io.Writer) { fmt.Fprintln(w, say(&view)) })
-		})
-	}
-}
+// theSchedule is the input of operations that take the name of a schedule only.
+func theSchedule(args []string) httpapi.ScheduleName { return httpapi.ScheduleName{Schedule: args[0]} }
 
 func (a *invocation) schedulePauseCommand() *cobra.Command {
 	var reason string
@@ -195,7 +189,9 @@ resumed. ` + "`schedule fire`" + ` works while it is paused. To pause a schedule
   dispatcher schedule resume nightly-report`,
 		Args: positional("NAME"),
 	}
-	cmd.RunE = a.onSchedule("pause", func() any { return because(reason) }, func(v *opsview.Schedule) string { return "paused: " + v.Name })
+	cmd.RunE = on(a, "schedule", httpapi.PauseSchedule, asking(func(args []string) httpapi.SchedulePause {
+		return httpapi.SchedulePause{ScheduleName: theSchedule(args), PauseReason: httpapi.PauseReason{Reason: reason}}
+	}), func(v *opsview.Schedule) string { return "paused: " + v.Name })
 	a.jsonFlag(cmd)
 	cmd.Flags().StringVar(&reason, "reason", "", "why the schedule is paused: a `text` of at most 500 bytes")
 	return cmd
@@ -210,7 +206,7 @@ for, whatever catch_up says. To resume a schedule that is not paused is harmless
 		Example: `  dispatcher schedule resume nightly-report`,
 		Args:    positional("NAME"),
 	}
-	cmd.RunE = a.onSchedule("resume", func() any { return nil }, func(v *opsview.Schedule) string {
+	cmd.RunE = on(a, "schedule", httpapi.ResumeSchedule, asking(theSchedule), func(v *opsview.Schedule) string {
 		return resumedText(opsview.OutcomeOf(deref(v.Changed)), v.Name)
 	})
 	a.jsonFlag(cmd)
@@ -227,7 +223,7 @@ answer names the job. While such a fire waits, another request is the same one.`
 		Example: `  dispatcher schedule fire nightly-report`,
 		Args:    positional("NAME"),
 	}
-	cmd.RunE = a.onSchedule("fire", func() any { return nil }, func(v *opsview.Schedule) string {
+	cmd.RunE = on(a, "schedule", httpapi.FireSchedule, asking(theSchedule), func(v *opsview.Schedule) string {
 		if !deref(v.Changed) {
 			return fmt.Sprintf("a fire of %s waits already: job %s", v.Name, v.Job)
 		}

@@ -6,12 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
@@ -152,8 +152,8 @@ func (a *invocation) scheduleSet(ctx context.Context, c *api, name string, body 
 		}
 		body = append([]byte(`{"dry_run":true`+comma), rest...)
 	}
-	var v opsview.Schedule
-	if err := c.call(ctx, http.MethodPut, apiPath("schedules", name), nil, body, &v); err != nil {
+	v, err := call(ctx, c, httpapi.SetSchedule, httpapi.ScheduleDefinition{ScheduleName: httpapi.ScheduleName{Schedule: name}, Definition: body})
+	if err != nil {
 		return named(err, "schedule", name)
 	}
 	return a.print(v, func(w io.Writer) {
@@ -166,7 +166,7 @@ func (a *invocation) scheduleSet(ctx context.Context, c *api, name string, body 
 			fmt.Fprintf(w, "was so already: %s\n", v.Name)
 		}
 		for _, fire := range v.Next {
-			fmt.Fprintf(w, "next\t%s\n", inZone(&v, fire))
+			fmt.Fprintf(w, "next\t%s\n", inZone(v, fire))
 		}
 	})
 }
@@ -198,15 +198,10 @@ give --yes instead.`,
 }
 
 func (a *invocation) scheduleRemove(ctx context.Context, c *api, name string, yes, dryRun bool) error {
-	var v struct {
-		Schedule opsview.Schedule `json:"schedule"`
-		Removed  bool             `json:"removed"`
-	}
-	call := func(dryRun bool) error {
-		return c.call(ctx, http.MethodDelete, apiPath("schedules", name), nil, map[string]any{"dry_run": dryRun}, &v)
-	}
+	remove := httpapi.ScheduleRemoval{ScheduleName: httpapi.ScheduleName{Schedule: name}, DryRun: true}
 	if dryRun || !yes {
-		if err := call(true); err != nil {
+		v, err := call(ctx, c, httpapi.RemoveSchedule, remove)
+		if err != nil {
 			return err
 		}
 		s := v.Schedule
@@ -218,7 +213,9 @@ func (a *invocation) scheduleRemove(ctx context.Context, c *api, name string, ye
 			return err
 		}
 	}
-	if err := call(false); err != nil {
+	remove.DryRun = false
+	v, err := call(ctx, c, httpapi.RemoveSchedule, remove)
+	if err != nil {
 		return err
 	}
 	return a.print(v, func(w io.Writer) { fmt.Fprintf(w, "removed: %s\n", name) })

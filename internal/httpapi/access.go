@@ -150,7 +150,7 @@ func bound(r *http.Request, bucket *shaper.Bucket, job *shaper.Job) *fault {
 	flow, err := bucket.Flow.NameOf(job)
 	group, groupErr := bucket.Group.NameOf(job)
 	if err != nil || groupErr != nil || key.MayEnqueue(bucket, group, flow) {
-		return nil
+		return nil //nolint:nilerr // see above
 	}
 	if bucket.Group != nil {
 		return newFault(codeForbidden, "key %q may not enqueue into flow %q of group %q: it is bound to others", key.Name, flow, group)

@@ -19,9 +19,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// contractRoutes finds the operation of a request in openapi.yaml. Its objects have no members but those it names.
-var contractRoutes = sync.OnceValues(func() (routers.Router, error) {
-	text, err := os.ReadFile("openapi.yaml")
+// contracts are the descriptions of the API that every answer keeps: the one that is served, which is generated, and the last one that was
+// written by hand, which holds it to what clients of before know.
+var contracts = map[string]func() (routers.Router, error){
+	"openapi.yaml":                     sync.OnceValues(func() (routers.Router, error) { return contractRoutes("openapi.yaml") }),
+	"../../test/testdata/openapi.yaml": sync.OnceValues(func() (routers.Router, error) { return contractRoutes("../../test/testdata/openapi.yaml") }),
+}
+
+// contractRoutes finds the operation of a request in a description. Its objects have no members but those it names.
+func contractRoutes(name string) (routers.Router, error) {
+	text, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +49,7 @@ var contractRoutes = sync.OnceValues(func() (routers.Router, error) {
 		return nil, err
 	}
 	return gorillamux.NewRouter(doc)
-})
+}
 
 // closeObjects lets each object in the tree have the members that it names, and no others. Of a schema that several make up together
 // (part), that is said where they meet.
@@ -79,11 +86,18 @@ func closeObjects(node any, schemas map[string]any, part bool) {
 // no operation is a 404 or a 405, whatever the contract says.
 func (a *answer) wantContract(r *http.Request) {
 	a.t.Helper()
-	routes, err := contractRoutes()
-	if err != nil {
-		a.t.Error(err)
-		return
+	for name, read := range contracts {
+		routes, err := read()
+		if err != nil {
+			a.t.Errorf("%s: %v", name, err)
+			continue
+		}
+		a.wantContractOf(name, routes, r)
 	}
+}
+
+func (a *answer) wantContractOf(name string, routes routers.Router, r *http.Request) {
+	a.t.Helper()
 	proxied := strings.HasPrefix(r.URL.Path, "/v1/proxy/")
 	if a.status == http.StatusMethodNotAllowed || proxied && a.header.Get("Content-Type") != "application/problem+json" { // the API's answer
 		return
@@ -101,7 +115,7 @@ func (a *answer) wantContract(r *http.Request) {
 	}
 	if err != nil {
 		if a.status < 400 {
-			a.t.Errorf("%s %s: %d, and openapi.yaml has no such operation: %v", r.Method, r.URL, a.status, err)
+			a.t.Errorf("%s %s: %d, and %s has no such operation: %v", r.Method, r.URL, a.status, name, err)
 		}
 		return
 	}
@@ -113,6 +127,6 @@ func (a *answer) wantContract(r *http.Request) {
 		Options:                &openapi3filter.Options{IncludeResponseStatus: true, ExcludeResponseBody: a.header.Get("Content-Type") == "application/yaml"},
 	})
 	if err != nil {
-		a.t.Errorf("%s %s: %d %s\nis not as openapi.yaml says: %v", r.Method, r.URL, a.status, a.text, err)
+		a.t.Errorf("%s %s: %d %s\nis not as %s says: %v", r.Method, r.URL, a.status, a.text, name, err)
 	}
 }

@@ -120,6 +120,9 @@ func TestSetByAPI(t *testing.T) {
 	if a := ops.do("PATCH", "/v1/buckets/roomy", `{"rate":"0/h"}`); !strings.Contains(a.text, "pause it") {
 		t.Errorf("a rate of 0: %s", a.text)
 	}
+	if a := ops.do("PATCH", "/v1/buckets/roomy", `{"shed":5}`); !strings.Contains(a.text, "want an object with low, normal or high") {
+		t.Errorf("a table that is none: %s", a.text)
+	}
 	ops.do("DELETE", "/v1/buckets/roomy/overrides/name", "").want(400, "invalid")
 	ops.do("PATCH", "/v1/buckets/nobody", `{"burst":1}`).want(404, "unknown-bucket")
 	if a := ops.do("GET", "/v1/buckets/roomy", "").want(200, ""); len(a.json["overrides"].([]any)) != 0 {

@@ -11,5 +11,5 @@
 //   - the client of package producer or the limiter of package admission, which decides.
 //
 // Answers are JSON, errors are problems of RFC 9457 with a code from a closed
-// list. openapi.yaml is the contract, and a test compares it with routes and codes.
+// list. openapi.yaml is the contract: it is made of the descriptions in *_operations.go and of openapi-by-hand.yaml, and every answer of the tests is held to it.
 package httpapi

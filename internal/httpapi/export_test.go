@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/internal/apikey"
 )
 
@@ -62,6 +63,13 @@ func TraceContextOf(h http.Header) (parent, state string) {
 
 // FewLists bounds the lists of each caller.
 func FewLists() func(http.HandlerFunc) http.HandlerFunc { return newLists().few }
+
+// ServeOperation serves one operation, which do carries out.
+func ServeOperation[In, Out any](op *Operation[In, Out], do func(*http.Request, *In) (Out, error)) http.Handler {
+	a := newAccess(nil, httplimit.Proxies{})
+	fault := func(_ *http.Request, err error) error { return err }
+	return newHandler([]route{bind(fault, op, do)}, nil, a, newBounds("", 0, 0, a.address), newDraining(), orDiscard(nil))
+}
 
 // As is a request of the caller of a key.
 func As(r *http.Request, key *apikey.Key) *http.Request {

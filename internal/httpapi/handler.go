@@ -46,6 +46,7 @@ type route struct {
 	method, path string
 	serve        http.HandlerFunc
 	needs        rights
+	op           *Described // nil where openapi.yaml is written by hand
 }
 
 // newHandler serves routes behind everything that all requests pass.

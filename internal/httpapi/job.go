@@ -17,7 +17,7 @@ type oneJob struct {
 	job    func(ctx context.Context, bucket, id string) (shaper.JobInfo, error)
 	ended  func(ctx context.Context, bucket, id string) (shaper.JobResult, error)
 	cancel func(r *http.Request, bucket, id string) (shaper.State, error)
-	fault  func(r *http.Request, bucket string, err error) *fault
+	fault  func(r *http.Request, err error) error
 }
 
 func (p *producer) oneJob() oneJob {
@@ -30,13 +30,23 @@ func (p *producer) oneJob() oneJob {
 			}
 			return state, err
 		},
-		fault: func(r *http.Request, bucket string, err error) *fault {
-			if errors.Is(err, shaper.ErrUnknownBucket) {
-				return newFault(codeUnknownBucket, "bucket %q is not configured", bucket)
-			}
-			return p.store.of(r, err)
-		},
+		fault: p.fault,
 	}
+}
+
+// fault makes a fault of the error of an operation.
+func (p *producer) fault(r *http.Request, err error) error {
+	switch err.(type) { //nolint:errorlint // both are made here, and never wrapped
+	case *fault, *problem:
+		return err
+	}
+	switch {
+	case errors.Is(err, shaper.ErrUnknownBucket):
+		return newFault(codeUnknownBucket, "bucket %q is not configured", r.PathValue("bucket"))
+	case r.PathValue("limit") != "":
+		return p.limitFault(r, err)
+	}
+	return p.store.of(r, err)
 }
 
 func (o *ops) oneJob() oneJob {
@@ -51,83 +61,79 @@ func (o *ops) oneJob() oneJob {
 		cancel: func(r *http.Request, bucket, id string) (shaper.State, error) {
 			return o.as(r).Bucket(bucket).Job(id).Cancel(context.WithoutCancel(r.Context()))
 		},
-		fault: o.controlFault,
+		fault: o.fault,
 	}
 }
 
 func (j oneJob) routes() []route {
 	return []route{
-		{"GET", "/v1/buckets/{bucket}/jobs/{id}", j.show, roles(apikey.RoleEnqueue, apikey.RoleRead)},
-		{"GET", "/v1/buckets/{bucket}/jobs/{id}/attempts", j.attempts, roles(apikey.RoleRead)},
-		{"GET", "/v1/buckets/{bucket}/jobs/{id}/result", j.result, roles(apikey.RoleEnqueue, apikey.RoleRead)},
-		{"DELETE", "/v1/buckets/{bucket}/jobs/{id}", j.drop, roles(apikey.RoleEnqueue)},
+		bind(j.faultOf, ShowJob, j.show),
+		bind(j.faultOf, CancelJob, j.drop),
+		bind(j.faultOf, ListAttempts, j.attempts),
+		bind(j.faultOf, ShowResult, j.result),
 	}
 }
 
-type attemptsView struct {
-	Attempts []opsview.Attempt `json:"attempts"`
+// faultOf makes a fault of the error of an operation on a job.
+func (j oneJob) faultOf(r *http.Request, err error) error {
+	if errors.Is(err, shaper.ErrNotFound) {
+		return newFault(codeUnknownJob, "no such job: %q: bucket %q has none of this id, and remembers none", r.PathValue("id"), r.PathValue("bucket"))
+	}
+	return j.fault(r, err)
 }
 
-// show answers a job, with its headers to readers. Its bucket may have left the
-// configuration: GET /v1/buckets/{bucket}/jobs/{id}.
-func (j oneJob) show(w http.ResponseWriter, r *http.Request) {
-	j.with(w, r, func(bucket, id string) error {
-		info, err := j.job(r.Context(), bucket, id)
-		key := keyOf(r)
-		reads := key == nil || key.Has([]apikey.Role{apikey.RoleRead})
-		switch {
-		case err != nil:
-			return err
-		case reads:
-			writeJSON(w, http.StatusOK, opsview.JobForOperators(&info))
-		case j.isKnownOf(key, &info):
-			writeJSON(w, http.StatusOK, opsview.JobOf(&info))
-		default:
-			return shaper.ErrNotFound
-		}
-		return nil
-	})
+// look looks at a job. Its bucket may have left the configuration.
+func (j oneJob) look(ctx context.Context, in *JobName) (shaper.JobInfo, error) {
+	if !shaper.ValidID(in.ID) {
+		return shaper.JobInfo{}, shaper.ErrNotFound
+	}
+	return j.job(ctx, in.Bucket, in.ID)
 }
 
-// attempts answers how the last attempts of a job ended: GET /v1/buckets/{bucket}/jobs/{id}/attempts.
-func (j oneJob) attempts(w http.ResponseWriter, r *http.Request) {
-	j.with(w, r, func(bucket, id string) error {
-		info, err := j.job(r.Context(), bucket, id)
-		if err == nil {
-			writeJSON(w, http.StatusOK, attemptsView{opsview.Attempts(info.LastAttempts)})
-		}
-		return err
-	})
+// show answers a job, with its headers to readers.
+func (j oneJob) show(r *http.Request, in *JobName) (*opsview.Job, error) {
+	info, err := j.look(r.Context(), in)
+	key := keyOf(r)
+	switch {
+	case err != nil:
+		return nil, err
+	case key == nil || key.Has([]apikey.Role{apikey.RoleRead}):
+		return opsview.JobForOperators(&info), nil
+	case j.isKnownOf(key, &info):
+		return opsview.JobOf(&info), nil
+	}
+	return nil, shaper.ErrNotFound
 }
 
-// drop cancels a job that waits: DELETE /v1/buckets/{bucket}/jobs/{id}.
-func (j oneJob) drop(w http.ResponseWriter, r *http.Request) {
-	j.with(w, r, func(bucket, id string) error {
-		if err := j.mayKnow(r, bucket, id); err != nil {
-			return err
-		}
-		state, err := j.cancel(r, bucket, id)
-		switch {
-		case err != nil:
-			return err
-		case state == shaper.StateCancelled:
-			writeJSON(w, http.StatusOK, &opsview.Job{ID: id, Bucket: bucket, State: state})
-		default:
-			problem := newFault(codeConflict, "job %q is %s: only a job that waits can be cancelled", id, state).problem(r)
-			problem.State = state
-			problem.write(w)
-		}
-		return nil
-	})
+// attempts answers how the last attempts of a job ended.
+func (j oneJob) attempts(r *http.Request, in *JobName) (*AttemptList, error) {
+	info, err := j.look(r.Context(), in)
+	return &AttemptList{opsview.Attempts(info.LastAttempts)}, err
+}
+
+// drop cancels a job that waits.
+func (j oneJob) drop(r *http.Request, in *JobName) (*opsview.Job, error) {
+	if err := j.mayKnow(r, in); err != nil {
+		return nil, err
+	}
+	state, err := j.cancel(r, in.Bucket, in.ID)
+	if err == nil && state != shaper.StateCancelled {
+		problem := newFault(codeConflict, "job %q is %s: only a job that waits can be cancelled", in.ID, state).problem(r)
+		problem.State, err = state, problem
+	}
+	return &opsview.Job{ID: in.ID, Bucket: in.Bucket, State: state}, err
 }
 
 // mayKnow returns [shaper.ErrNotFound] of a job that the key of a request may know nothing of.
-func (j oneJob) mayKnow(r *http.Request, bucket, id string) error {
+func (j oneJob) mayKnow(r *http.Request, in *JobName) error {
+	if !shaper.ValidID(in.ID) {
+		return shaper.ErrNotFound
+	}
 	key := keyOf(r)
 	if key == nil || key.Has([]apikey.Role{apikey.RoleRead}) && !key.IsBound() {
 		return nil
 	}
-	info, err := j.job(r.Context(), bucket, id)
+	info, err := j.job(r.Context(), in.Bucket, in.ID)
 	if err == nil && !j.isKnownOf(key, &info) {
 		err = shaper.ErrNotFound
 	}
@@ -155,50 +161,33 @@ func (j oneJob) isOf(key *apikey.Key, owner shaper.Owner, bucketName, group, flo
 	return err == nil && key.MayEnqueue(&bucket, group, flow)
 }
 
-// with calls do with the bucket and the id of the path, and answers the
-// error that it returns.
-func (j oneJob) with(w http.ResponseWriter, r *http.Request, do func(bucket, id string) error) {
-	bucket, id := r.PathValue("bucket"), r.PathValue("id")
-	err := shaper.ErrNotFound
-	if shaper.ValidID(id) {
-		err = do(bucket, id)
+// result answers how a job ended.
+func (j oneJob) result(r *http.Request, in *JobName) (*opsview.Result, error) {
+	if !shaper.ValidID(in.ID) {
+		return nil, shaper.ErrNotFound
 	}
-	switch {
+	result, err := j.ended(r.Context(), in.Bucket, in.ID)
+	if errors.Is(err, shaper.ErrNotEnded) || errors.Is(err, shaper.ErrNoResult) {
+		if hidden := j.mayKnow(r, in); hidden != nil {
+			return nil, hidden
+		}
+	}
+	var f *fault
+	switch key := keyOf(r); {
+	case err == nil && key != nil && !key.Has([]apikey.Role{apikey.RoleRead}) && !j.isOf(key, result.Owner, in.Bucket, result.Group, result.Flow):
+		return nil, shaper.ErrNotFound
 	case err == nil:
-	case errors.Is(err, shaper.ErrNotFound):
-		newFault(codeUnknownJob, "no such job: %q: bucket %q has none of this id, and remembers none", id, bucket).write(w, r)
+		return result.JSON(), nil
+	case errors.Is(err, shaper.ErrNotEnded):
+		f = newFault(codeNotEnded, "job %q is %s: ask again when it has ended, or enqueue with Prefer: wait", in.ID, result.State)
+	case errors.Is(err, shaper.ErrNoResult):
+		f = newFault(codeNoResult, "%s", j.whyNoResult(r.Context(), in.Bucket, in.ID, result.State))
 	default:
-		j.fault(r, bucket, err).write(w, r)
+		return nil, err
 	}
-}
-
-// result answers how a job ended: GET /v1/buckets/{bucket}/jobs/{id}/result.
-func (j oneJob) result(w http.ResponseWriter, r *http.Request) {
-	j.with(w, r, func(bucket, id string) error {
-		result, err := j.ended(r.Context(), bucket, id)
-		if errors.Is(err, shaper.ErrNotEnded) || errors.Is(err, shaper.ErrNoResult) {
-			if hidden := j.mayKnow(r, bucket, id); hidden != nil {
-				return hidden
-			}
-		}
-		switch key := keyOf(r); {
-		case err == nil && key != nil && !key.Has([]apikey.Role{apikey.RoleRead}) && !j.isOf(key, result.Owner, bucket, result.Group, result.Flow):
-			return shaper.ErrNotFound
-		case err == nil:
-			writeJSON(w, http.StatusOK, result.JSON())
-		case errors.Is(err, shaper.ErrNotEnded):
-			problem := newFault(codeNotEnded, "job %q is %s: ask again when it has ended, or enqueue with Prefer: wait", id, result.State).problem(r)
-			problem.State = result.State
-			problem.write(w)
-			return nil
-		case errors.Is(err, shaper.ErrNoResult):
-			problem := newFault(codeNoResult, "%s", j.whyNoResult(r.Context(), bucket, id, result.State)).problem(r)
-			problem.State = result.State
-			problem.write(w)
-			return nil
-		}
-		return err
-	})
+	problem := f.problem(r)
+	problem.State = result.State
+	return nil, problem
 }
 
 // whyNoResult says of a job that has ended why it has no result.

@@ -18,19 +18,8 @@ type BucketLimits interface {
 	ResetLimit(ctx context.Context, name string) error
 }
 
-const maxPatchBytes = 64 << 10
-
-// limitView is a limit as GET shows it. A change is answered without
-// Configured and Override.
-type limitView struct {
-	Name       string           `json:"name"`
-	Configured *admission.Limit `json:"configured,omitempty"`
-	InForce    *admission.Limit `json:"in_force"`
-	Override   *admission.Patch `json:"override,omitempty"` // nil without an override
-}
-
-func limitViewOf(info *admission.LimitInfo) *limitView {
-	view := &limitView{Name: info.Configured.Name, Configured: &info.Configured, InForce: &info.InForce}
+func limitViewOf(info *admission.LimitInfo) *LimitView {
+	view := &LimitView{Name: info.Configured.Name, Configured: &info.Configured, InForce: &info.InForce}
 	if !info.Override.IsZero() {
 		view.Override = &info.Override
 	}
@@ -44,56 +33,36 @@ func (p *producer) limitInfos(ctx context.Context) ([]admission.LimitInfo, error
 	return p.limits.Limits(ctx)
 }
 
-// listLimits answers the configured limits in their order: GET /v1/limits.
-func (p *producer) listLimits(w http.ResponseWriter, r *http.Request) {
+func (p *producer) listLimits(r *http.Request, _ *struct{}) (*LimitList, error) {
 	infos, err := p.limitInfos(r.Context())
-	if err != nil {
-		p.store.of(r, err).write(w, r)
-		return
-	}
-	views := make([]*limitView, len(infos))
+	list := &LimitList{make([]*LimitView, len(infos))}
 	for i := range infos {
-		views[i] = limitViewOf(&infos[i])
+		list.Limits[i] = limitViewOf(&infos[i])
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"limits": views})
+	return list, err
 }
 
-// showLimit answers one limit: GET /v1/limits/{limit}.
-func (p *producer) showLimit(w http.ResponseWriter, r *http.Request) {
+func (p *producer) showLimit(r *http.Request, in *LimitName) (*LimitView, error) {
 	infos, err := p.limitInfos(r.Context())
 	for i := range infos {
-		if infos[i].Configured.Name == r.PathValue("limit") {
-			writeJSON(w, http.StatusOK, limitViewOf(&infos[i]))
-			return
+		if infos[i].Configured.Name == in.Limit {
+			return limitViewOf(&infos[i]), nil
 		}
 	}
 	if err == nil {
 		err = admission.ErrUnknownLimit
 	}
-	p.limitFault(r, err).write(w, r)
+	return nil, err
 }
 
-// changeLimit changes a limit for all processes, until the override is reset:
-// PATCH /v1/limits/{limit}. It is changed where it is asked on its own, and
-// then in every bucket that names it.
-func (p *producer) changeLimit(w http.ResponseWriter, r *http.Request) {
-	_, f := mediaType(r, typeJSON, typeMergePatch)
-	var body []byte
-	if f == nil {
-		body, f = readBody(w, r, maxPatchBytes, "a change of a limit is that long")
+// changeLimit changes a limit for all processes, until the override is reset: where it is asked on its own, and then in every bucket that
+// names it.
+func (p *producer) changeLimit(r *http.Request, in *LimitPatch) (*LimitView, error) {
+	patch, err := decodePatch(in.Patch)
+	if err != nil {
+		return nil, invalid(fieldErrors(err))
 	}
-	var patch admission.Patch
-	if f == nil {
-		var err error
-		if patch, err = decodePatch(body); err != nil {
-			f = invalid(fieldErrors(err))
-		}
-	}
-	if f != nil {
-		f.write(w, r)
-		return
-	}
-	p.override(w, r, change{
+	return p.override(r, in.Limit, limitChange{
 		limit: func(ctx context.Context, name string) (admission.Limit, error) {
 			return p.limits.Override(ctx, name, patch)
 		},
@@ -101,9 +70,9 @@ func (p *producer) changeLimit(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// resetLimit removes the override of a limit: DELETE /v1/limits/{limit}/override.
-func (p *producer) resetLimit(w http.ResponseWriter, r *http.Request) {
-	p.override(w, r, change{
+// resetLimit removes the override of a limit.
+func (p *producer) resetLimit(r *http.Request, in *LimitName) (*LimitView, error) {
+	return p.override(r, in.Limit, limitChange{
 		limit: func(ctx context.Context, name string) (admission.Limit, error) {
 			return p.limits.ResetOverride(ctx, name)
 		},
@@ -111,23 +80,22 @@ func (p *producer) resetLimit(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// change is a change that is made twice: to the limit that is asked on its own, and
+// limitChange is a change that is made twice: to the limit that is asked on its own, and
 // to the limit of buckets.
-type change struct {
+type limitChange struct {
 	limit   func(ctx context.Context, name string) (admission.Limit, error)
 	buckets func(ctx context.Context, name string) error
 }
 
-func (p *producer) override(w http.ResponseWriter, r *http.Request, c change) {
-	name, ctx := r.PathValue("limit"), context.WithoutCancel(r.Context())
+func (p *producer) override(r *http.Request, name string, c limitChange) (*LimitView, error) {
+	ctx := context.WithoutCancel(r.Context())
 	var inForce admission.Limit
 	err := admission.ErrUnknownLimit
 	if p.limits != nil {
 		inForce, err = c.limit(ctx, name)
 	}
 	if bad, ok := errors.AsType[*admission.InvalidPatchError](err); ok {
-		invalid(patchFaults(bad.Err)).write(w, r)
-		return
+		return nil, invalid(patchFaults(bad.Err))
 	}
 	if err != nil {
 		f := p.limitFault(r, err)
@@ -135,8 +103,7 @@ func (p *producer) override(w http.ResponseWriter, r *http.Request, c change) {
 			f.Detail = fmt.Sprintf("Redis is not reachable or too slow: limit %q may be changed at the check, and is not in buckets; "+
 				"send the same request again, which is safe", name)
 		}
-		f.write(w, r)
-		return
+		return nil, f
 	}
 	if p.overrides != nil {
 		err = c.buckets(ctx, name)
@@ -145,12 +112,11 @@ func (p *producer) override(w http.ResponseWriter, r *http.Request, c change) {
 		f := p.store.of(r, err)
 		f.Detail = fmt.Sprintf("limit %q is changed at the check, and perhaps not in all the buckets that name it; "+
 			"send the same request again, which is safe", name)
-		f.write(w, r)
-		return
+		return nil, f
 	}
 	p.log.InfoContext(ctx, "limit changed", "limit", name, "in_force", inForce.Limit.String(), "burst", inForce.Burst,
 		"mode", string(inForce.Mode), "method", r.Method, "key", keyName(r), "request_id", requestID(r))
-	writeJSON(w, http.StatusOK, &limitView{Name: name, InForce: &inForce})
+	return &LimitView{Name: name, InForce: &inForce}, nil
 }
 
 func keyName(r *http.Request) string {

@@ -27,7 +27,12 @@ type lane struct {
 
 func newLists() *lists { return &lists{lanes: map[string]*lane{}} }
 
-// few serves lists, listsAtOnce of a caller at a time.
+// few bounds the route of a list: listsAtOnce of a caller at a time.
+func few(l *lists, list route) route {
+	list.serve = l.few(list.serve)
+	return list
+}
+
 func (l *lists) few(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), listWait)

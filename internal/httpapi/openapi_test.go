@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 // contract is what of openapi.yaml a test can hold true.
@@ -27,7 +29,12 @@ type contract struct {
 
 func readContract(t *testing.T) (c contract, text string) {
 	t.Helper()
-	data, err := os.ReadFile("openapi.yaml")
+	return readContractOf(t, "openapi.yaml")
+}
+
+func readContractOf(t *testing.T, name string) (c contract, text string) {
+	t.Helper()
+	data, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,6 +42,42 @@ func readContract(t *testing.T) (c contract, text string) {
 		t.Fatal(err)
 	}
 	return c, string(data)
+}
+
+// operationsOf are "METHOD path: id [roles] [servers] parameters" of a contract.
+func operationsOf(t *testing.T, c contract) (list []string) {
+	t.Helper()
+	for path, methods := range c.Paths {
+		for method, node := range methods {
+			if method == "parameters" || method == "description" {
+				continue
+			}
+			var op struct {
+				OperationID string `yaml:"operationId"`
+				Tags        []string
+				Security    []struct{ Key []string }
+			}
+			if err := node.Decode(&op); err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, fmt.Sprintf("%s %s: %s %v %v", strings.ToUpper(method), path, op.OperationID, op.Security, op.Tags))
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// Every operation of the last contract by hand is still there, on the same servers and for the same roles.
+func TestContractHasTheOperationsOfBefore(t *testing.T) {
+	t.Parallel()
+	now, _ := readContract(t)
+	before, _ := readContractOf(t, "../../test/testdata/openapi.yaml")
+	there := operationsOf(t, now)
+	for _, op := range operationsOf(t, before) {
+		if !slices.Contains(there, op) {
+			t.Errorf("it is another one now, or gone: %s", op)
+		}
+	}
 }
 
 func TestContractHasTheRoutes(t *testing.T) {
@@ -94,6 +137,26 @@ func TestContractHasTheCodesAndTheFields(t *testing.T) {
 	for i, state := range c.Components.Schemas["State"].Enum {
 		if string(states[i]) != state {
 			t.Errorf("state %s: want %s", state, states[i])
+		}
+	}
+}
+
+// What is described by hand of flows, groups and schedules has their settings, and no others.
+func TestContractHasTheSettings(t *testing.T) {
+	t.Parallel()
+	c, _ := readContract(t)
+	names := func(list []shaper.FlowSetting, more ...string) []string {
+		for _, name := range list {
+			more = append(more, string(name))
+		}
+		return slices.Sorted(slices.Values(more))
+	}
+	for schema, want := range map[string][]string{
+		"FlowPatch":  names(shaper.FlowSettingNames(), operator.AddSecrets, operator.RemoveSecrets),
+		"GroupPatch": names(shaper.GroupSettingNames()),
+	} {
+		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(c.Components.Schemas[schema].Properties))); diff != "" {
+			t.Errorf("%s (-there are +documented):\n%s", schema, diff)
 		}
 	}
 }

@@ -1,12 +1,10 @@
 package httpapi
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -123,56 +121,38 @@ func (o *ops) poolsOf(ctx context.Context, infos []operator.BucketInfo) (map[str
 	return pools, nil
 }
 
-// listBuckets answers all buckets of the caller's key: first the configured ones in the order of
-// the configuration, then the orphaned ones: GET /v1/buckets.
-func (o *ops) listBuckets(w http.ResponseWriter, r *http.Request) {
+// listBuckets answers the buckets of the caller's key.
+func (o *ops) listBuckets(r *http.Request, _ *struct{}) (*BucketList, error) {
 	names, err := o.names(r.Context())
 	if key := keyOf(r); key != nil {
 		names = slices.DeleteFunc(names, func(name string) bool { return !key.MayUse(name) })
 	}
-	var views []*opsview.Bucket
-	if err == nil {
-		views, err = o.bucketViews(r.Context(), names...)
-	}
 	if err != nil {
-		o.store.of(r, err).write(w, r)
-		return
+		return nil, err
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"buckets": views})
+	views, err := o.bucketViews(r.Context(), names...)
+	return &BucketList{views}, err
 }
 
-// showBucket answers one bucket: GET /v1/buckets/{bucket}.
-func (o *ops) showBucket(w http.ResponseWriter, r *http.Request) {
-	o.answerBucket(w, r, opsview.Outcome{})
+func (o *ops) showBucket(r *http.Request, in *BucketName) (*opsview.Bucket, error) {
+	return o.bucketAfter(r, in.Bucket, opsview.Outcome{})
 }
 
-// answerBucket answers the bucket of a request, and what a change of it came to.
-func (o *ops) answerBucket(w http.ResponseWriter, r *http.Request, outcome opsview.Outcome) {
-	name := r.PathValue("bucket")
+// bucketAfter is a bucket, and what a change of it came to.
+func (o *ops) bucketAfter(r *http.Request, name string, outcome opsview.Outcome) (*opsview.Bucket, error) {
 	names, err := o.names(r.Context())
 	if err == nil && !slices.Contains(names, name) {
-		o.unknownBucket(r, name).write(w, r)
-		return
-	}
-	var views []*opsview.Bucket
-	if err == nil {
-		views, err = o.bucketViews(r.Context(), name)
+		err = shaper.ErrUnknownBucket
 	}
 	if err != nil {
-		o.store.of(r, err).write(w, r)
-		return
+		return nil, err
+	}
+	views, err := o.bucketViews(r.Context(), name)
+	if err != nil {
+		return nil, err
 	}
 	views[0].Outcome = outcome
-	writeJSON(w, http.StatusOK, views[0])
-}
-
-// unknownBucket says which buckets there are, of those of the caller's key.
-func (o *ops) unknownBucket(r *http.Request, name string) *fault {
-	names := slices.Clone(o.buckets.Buckets())
-	if key := keyOf(r); key != nil {
-		names = slices.DeleteFunc(names, func(name string) bool { return !key.MayUse(name) })
-	}
-	return newFault(codeUnknownBucket, "unknown bucket %q: the configuration has %s", name, cmp.Or(strings.Join(names, ", "), "-"))
+	return views[0], nil
 }
 
 func (o *ops) names(ctx context.Context) ([]string, error) {

@@ -1,30 +1,41 @@
 package httpapi
 
-import (
-	"slices"
+import "slices"
 
-	"github.com/tundish-io/tundish/internal/apikey"
-	"github.com/tundish-io/tundish/internal/opsview"
-)
-
+// routes are all operations by which buckets are looked at and controlled.
 func (o *ops) routes() []route {
-	return append([]route{
-		{"GET", "/v1/buckets", o.listBuckets, roles(apikey.RoleRead)},
-		{"GET", "/v1/buckets/{bucket}", o.showBucket, roles(apikey.RoleRead)},
-	}, slices.Concat(o.controlRoutes(), o.jobRoutes(), o.poolRoutes(), o.scheduleRoutes(), o.partRoutes(opsview.Flows()), o.partRoutes(opsview.Groups()))...)
-}
+	return slices.Concat([]route{
+		bind(o.fault, ListBuckets, o.listBuckets),
+		bind(o.fault, ShowBucket, o.showBucket),
+		bind(o.fault, SetBucket, o.setBucket),
+		bind(o.fault, ResetBucket, o.resetBucket),
+		bind(o.fault, ResetSetting, o.resetSetting),
+		bind(o.fault, PauseBucket, o.pauseBucket),
+		bind(o.fault, ResumeBucket, o.resumeBucket),
+		bind(o.fault, DrainBucket, o.drainBucket),
+		bind(o.fault, StopDrain, o.stopDrain),
+		bind(o.fault, ReleaseBucket, o.releaseBucket),
+		bind(o.fault, PurgeBucket, o.purgeBucket),
 
-func (o *ops) controlRoutes() []route {
-	admin := roles(apikey.RoleAdmin)
-	return []route{
-		{"PATCH", "/v1/buckets/{bucket}", setting(o.changeBucket), admin},
-		{"DELETE", "/v1/buckets/{bucket}/overrides", resetting(o.changeBucket), admin},
-		{"DELETE", "/v1/buckets/{bucket}/overrides/{setting}", resetting(o.changeBucket), admin},
-		{"POST", "/v1/buckets/{bucket}/pause", o.pauseBucket, admin},
-		{"POST", "/v1/buckets/{bucket}/resume", o.resumeBucket, admin},
-		{"POST", "/v1/buckets/{bucket}/drain", o.drainBucket, admin},
-		{"DELETE", "/v1/buckets/{bucket}/drain", o.stopDrain, admin},
-		{"POST", "/v1/buckets/{bucket}/release", o.releaseBucket, admin},
-		{"POST", "/v1/buckets/{bucket}/purge", o.purgeBucket, admin},
-	}
+		few(o.lists, bind(o.fault, ListJobs, o.listJobs)),
+		few(o.lists, bind(o.fault, ListDead, o.listDead)),
+		bind(o.fault, RedriveDead, o.redriveDead),
+		bind(o.fault, DropDead, o.dropDead),
+
+		bind(o.fault, ListPools, o.listPools),
+		bind(o.fault, ShowPool, o.showPool),
+		bind(o.fault, SetPool, o.setPool),
+		bind(o.fault, ReleasePool, o.releasePool),
+		bind(o.fault, ResetPool, o.resetPool),
+		bind(o.fault, ResetPoolSetting, o.resetPoolSetting),
+
+		bind(o.fault, ListSchedules, o.listSchedules),
+		bind(o.fault, ShowSchedule, o.showSchedule),
+		bind(o.fault, SetSchedule, o.setSchedule),
+		bind(o.fault, RemoveSchedule, o.removeSchedule),
+		bind(o.fault, ShowScheduleRuns, o.showScheduleRuns),
+		bind(o.fault, PauseSchedule, o.pauseSchedule),
+		bind(o.fault, ResumeSchedule, o.resumeSchedule),
+		bind(o.fault, FireSchedule, o.fireSchedule),
+	}, o.flowRoutes(), o.groupRoutes())
 }

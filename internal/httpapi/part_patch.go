@@ -3,10 +3,10 @@ package httpapi
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
+	"reflect"
 	"slices"
-	"strings"
 
+	"github.com/tundish-io/tundish/internal/setting"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
@@ -16,24 +16,24 @@ var hidden = []shaper.FlowSetting{shaper.FlowURL, shaper.FlowHeaders, shaper.Flo
 
 // readPatch reads settings of a flow or a group. Settings that are not named stay. If all are
 // replaced, they are cleared, but for the hidden ones.
-func (p parts) readPatch(w http.ResponseWriter, r *http.Request, replace bool) (operator.FlowPatch, *fault) {
+func (p *parts[N, V, P, S]) readPatch(body []byte, replace bool) (operator.FlowPatch, *fault) {
 	var patch operator.FlowPatch
 	if replace {
-		for _, setting := range p.Settings {
-			if !slices.Contains(hidden, setting) {
-				_ = patch.Clear(setting) // a name of the list
+		for _, name := range p.settings {
+			if !slices.Contains(hidden, name) {
+				_ = patch.Clear(name) // of the list
 			}
 		}
 	}
-	f := readBodyBy(w, r, maxControlBytes, func(d *jobDecoder, body []byte) bool {
+	f := readBytesBy(body, func(d *jobDecoder, body []byte) bool {
 		return eachMember(body, func(name string, value []byte, again bool) bool {
 			switch setting := shaper.FlowSetting(name); {
 			case again:
 				d.fail(name, "is given twice")
-			case (name == operator.AddSecrets || name == operator.RemoveSecrets) && slices.Contains(p.Settings, shaper.FlowSecrets):
+			case (name == operator.AddSecrets || name == operator.RemoveSecrets) && slices.Contains(p.settings, shaper.FlowSecrets):
 				d.partSecrets(&patch, name, value)
-			case !slices.Contains(p.Settings, setting):
-				d.fail(name, fmt.Sprintf("is no setting of a %s: want one of %v", p.Name, p.Settings))
+			case !slices.Contains(p.settings, setting):
+				d.fail(name, fmt.Sprintf("is no setting of a %s: want one of %v", p.kind, p.settings))
 			default:
 				d.partSetting(&patch, setting, value)
 			}
@@ -46,10 +46,11 @@ func (p parts) readPatch(w http.ResponseWriter, r *http.Request, replace bool) (
 	return patch, f
 }
 
+var keysOfFlows = setting.Changes(reflect.TypeFor[shaper.OwnFlow]())
+
 // partSetting reads one setting of a flow or a group.
 func (d *jobDecoder) partSetting(patch *operator.FlowPatch, setting shaper.FlowSetting, value []byte) {
-	name, text := string(setting), string(value)
-	var err error
+	name, err := string(setting), error(nil)
 	switch {
 	case isNull(value):
 		err = patch.Clear(setting)
@@ -69,13 +70,7 @@ func (d *jobDecoder) partSetting(patch *operator.FlowPatch, setting shaper.FlowS
 		d.partSecrets(patch, name, value)
 		return
 	default:
-		if setting == shaper.FlowRate || setting == shaper.FlowURL {
-			given := false
-			if text, given = d.text(name, value); !given {
-				return
-			}
-		}
-		err = patch.Put(setting, text)
+		d.setting(keysOfFlows, name, value, func(path, text string) error { return patch.Put(shaper.FlowSetting(path), text) })
 	}
 	d.failed(err)
 }
@@ -98,13 +93,5 @@ func (d *jobDecoder) partSecrets(patch *operator.FlowPatch, name string, value [
 		d.failed(patch.RemoveSecrets(texts))
 	default:
 		d.failed(patch.PutSecrets(texts))
-	}
-}
-
-// failed notes an error of a patch, if there is one: it begins with the field.
-func (d *jobDecoder) failed(err error) {
-	if err != nil {
-		field, reason, _ := strings.Cut(err.Error(), ": ")
-		d.fail(field, reason)
 	}
 }

@@ -2,278 +2,260 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"net/http"
-	"strconv"
 
-	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// Sizes of a list of flows or groups.
-const (
-	partsAtOnce = 100
-	maxParts    = 1000
-)
+const partsAtOnce = 100 // flows or groups of a list that names no limit
 
-// parts serves the flows of a bucket, or its groups. A parameter of the query names a flow or group,
-// because its name may be any text.
-type parts struct {
+// partControl is a flow or a group to change: an [operator.FlowControl] or an [operator.GroupControl].
+type partControl interface {
+	Pause(ctx context.Context, reason string) error
+	Resume(ctx context.Context) (was bool, err error)
+	Set(ctx context.Context, patch operator.FlowPatch) (shaper.OwnFlow, error)
+	Reset(ctx context.Context) (had bool, err error)
+	Purge(ctx context.Context, options operator.PurgeOptions) (operator.Purged, error)
+}
+
+// viewOf is the pointer of a flow or group as JSON shows it.
+type viewOf[V any] interface {
+	*V
+	opsview.View
+}
+
+// parts serves the flows of buckets, or their groups: N names one, V shows it, and S its own settings.
+type parts[N PartName, V any, P viewOf[V], S any] struct {
 	*ops
-	opsview.Kind
+	kind     string               // "flow" or "group"
+	settings []shaper.FlowSetting // that one may have of its own
+
+	control func(b operator.BucketControl, of N) partControl
+	show    func(r *http.Request, of *N) (*V, error)
+	own     func(view *V) *S
 }
 
-func (o *ops) partRoutes(kind opsview.Kind) []route {
-	p, read, admin := parts{o, kind}, roles(apikey.RoleRead), roles(apikey.RoleAdmin)
-	one := "/v1/buckets/{bucket}/" + kind.Name
-	routes := []route{
-		{"GET", one + "s", p.lists.few(p.list), read},
-		{"GET", one, p.show, read},
-		{"PATCH", one, p.patch, admin},
-		{"POST", one + "/pause", p.pause, admin},
-		{"POST", one + "/resume", p.resume, admin},
-		{"POST", one + "/purge", p.purge, admin},
-		{"GET", one + "-settings", p.showSettings, read},
-		{"PUT", one + "-settings", p.putSettings, admin},
-		{"DELETE", one + "-settings", p.deleteSettings, admin},
+func (o *ops) flowRoutes() []route {
+	p := &parts[FlowName, opsview.Flow, *opsview.Flow, opsview.Settings]{
+		ops: o, kind: "flow", settings: shaper.FlowSettingNames(), show: o.showFlow,
+		control: func(b operator.BucketControl, of FlowName) partControl { return flowControl(b, of) },
+		own:     func(view *opsview.Flow) *opsview.Settings { return &view.Settings },
 	}
-	if kind.Release != nil {
-		routes = append(routes, route{"POST", one + "/release", p.release, admin})
-	}
-	if kind.Enable != nil {
-		routes = append(routes, route{"POST", one + "/enable", p.enable, admin})
-	}
-	return routes
+	return append(p.routes(FlowOperations),
+		few(o.lists, bind(o.fault, ListFlows, o.listFlows)),
+		bind(o.fault, ReleaseFlow, o.releaseFlow),
+		bind(o.fault, EnableFlow, o.enableFlow),
+	)
 }
 
-// groupOf is the group of the flow that the request is about, nil if it names none.
-func (p parts) groupOf(r *http.Request) *string {
-	query := r.URL.Query()
-	if p.Name != "flow" || !query.Has("group") {
-		return nil
+func (o *ops) groupRoutes() []route {
+	p := &parts[GroupName, opsview.Group, *opsview.Group, shaper.OwnBounds]{
+		ops: o, kind: "group", settings: shaper.GroupSettingNames(), show: o.showGroup,
+		control: func(b operator.BucketControl, of GroupName) partControl { return b.Group(of.Group) },
+		own:     func(view *opsview.Group) *shaper.OwnBounds { return &view.Settings },
 	}
-	group := query.Get("group")
-	return &group
+	return append(p.routes(GroupOperations), few(o.lists, bind(o.fault, ListGroups, o.listGroups)))
 }
 
-// one is the flow or the group of this name, to look at and to change.
-func (p parts) one(r *http.Request, bucket, name string) opsview.Part {
-	return p.One(p.as(r).Bucket(bucket), p.groupOf(r), name)
-}
-
-// list answers flows or groups of a bucket, in no order, and where to go on:
-// GET /v1/buckets/{bucket}/flows.
-func (p parts) list(w http.ResponseWriter, r *http.Request) {
-	bucket, query, limit := r.PathValue("bucket"), r.URL.Query(), partsAtOnce
-	if text := query.Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > maxParts {
-			invalid([]*shaper.FieldError{{Field: "limit", Reason: "want 1 to " + strconv.Itoa(maxParts)}}).write(w, r)
-			return
-		}
-		limit = n
-	}
-	views, next, err := p.List(r.Context(), p.buckets.Bucket(bucket), p.groupOf(r), query.Get("cursor"), limit)
-	if err != nil {
-		p.controlFault(r, bucket, err).write(w, r)
-		return
-	}
-	answer := map[string]any{p.Name + "s": views}
-	if next != "" { // the cursor to go on with; none at the end
-		answer["next"] = next
-	}
-	writeJSON(w, http.StatusOK, answer)
-}
-
-// on calls do with the flow or group that the request names.
-func (p parts) on(w http.ResponseWriter, r *http.Request, do func(bucket, name string) error) bool {
-	bucket := r.PathValue("bucket")
-	query := r.URL.Query()
-	if !query.Has(p.Name) {
-		invalid([]*shaper.FieldError{{Field: p.Name, Reason: "is missing: name the " + p.Name + " as ?" + p.Name + "="}}).write(w, r)
-		return false
-	}
-	err := do(bucket, query.Get(p.Name))
-	if errors.Is(err, errNotKnown) {
-		p.notKnown(bucket, query.Get(p.Name)).write(w, r)
-		return false
-	}
-	if err != nil {
-		p.controlFault(r, bucket, err).write(w, r)
-		return false
-	}
-	return true
-}
-
-// show answers one: GET /v1/buckets/{bucket}/flow.
-func (p parts) show(w http.ResponseWriter, r *http.Request) { p.answer(w, r, opsview.Outcome{}) }
-
-// answer answers the flow or group that the request names, and what a change of it came to.
-func (p parts) answer(w http.ResponseWriter, r *http.Request, outcome opsview.Outcome) {
-	p.on(w, r, func(bucket, name string) error {
-		view, err := p.one(r, bucket, name).Show(r.Context())
-		if err == nil {
-			view.Outcome = outcome
-			writeJSON(w, http.StatusOK, view)
-		}
-		return err
-	})
-}
-
-// partChange is a change of a flow or a group by an operator.
-type partChange func(ctx context.Context, part opsview.Part) (opsview.Outcome, error)
-
-// change makes the change of an operator, even if the client does not wait for it, and answers the flow
-// or group after it.
-func (p parts) change(w http.ResponseWriter, r *http.Request, do partChange) {
-	var outcome opsview.Outcome
-	if p.on(w, r, func(bucket, name string) (err error) {
-		outcome, err = do(context.WithoutCancel(r.Context()), p.one(r, bucket, name))
-		return err
-	}) {
-		p.answer(w, r, outcome)
+// routes are those that flows and groups have both.
+func (p *parts[N, V, P, S]) routes(ops PartOperations[N, V, S]) []route {
+	return []route{
+		bind(p.fault, ops.Show, p.show),
+		bind(p.fault, ops.Set, p.set),
+		bind(p.fault, ops.Pause, p.pause),
+		bind(p.fault, ops.Resume, p.resume),
+		bind(p.fault, ops.Purge, p.purge),
+		bind(p.fault, ops.ShowSettings, p.showSettings),
+		bind(p.fault, ops.PutSettings, p.putSettings),
+		bind(p.fault, ops.DeleteSettings, p.deleteSettings),
 	}
 }
 
-// changeKnown is change for a flow or group that the bucket has now, or for any name with ?create=true.
-// Without it a mistyped name would pause or change an object that does not exist.
-func (p parts) changeKnown(w http.ResponseWriter, r *http.Request, do partChange) {
-	p.change(w, r, func(ctx context.Context, part opsview.Part) (opsview.Outcome, error) {
-		if r.URL.Query().Get("create") != "true" {
-			view, err := part.Show(ctx)
+func (o *ops) listFlows(r *http.Request, in *FlowQuery) (*FlowList, error) {
+	filter := operator.FlowFilter{Group: in.Group, Failing: in.Failing, Order: operator.FlowOrder(in.Sort)}
+	infos, next, err := o.buckets.Bucket(in.Bucket).FindFlows(r.Context(), filter, in.Cursor, in.limit())
+	answer := &FlowList{make([]*opsview.Flow, len(infos)), next}
+	for i := range infos {
+		answer.Flows[i] = opsview.FlowOf(&infos[i])
+	}
+	return answer, err
+}
+
+func (o *ops) listGroups(r *http.Request, in *GroupQuery) (*GroupList, error) {
+	infos, next, err := o.buckets.Bucket(in.Bucket).Groups(r.Context(), in.Cursor, in.limit())
+	answer := &GroupList{make([]*opsview.Group, len(infos)), next}
+	for i := range infos {
+		answer.Groups[i] = opsview.GroupOf(&infos[i])
+	}
+	return answer, err
+}
+
+func (p *PartPage) limit() int {
+	if p.Limit == 0 {
+		return partsAtOnce
+	}
+	return p.Limit
+}
+
+// flowControl is a flow of a bucket, or of a group in it, to look at and to change.
+func flowControl(b operator.BucketControl, of FlowName) operator.FlowControl {
+	if of.Group != nil {
+		return b.Group(*of.Group).Flow(of.Flow)
+	}
+	return b.Flow(of.Flow)
+}
+
+func (o *ops) showFlow(r *http.Request, of *FlowName) (*opsview.Flow, error) {
+	info, err := flowControl(o.as(r).Bucket(of.Bucket), *of).Info(r.Context())
+	return opsview.FlowOf(&info), err
+}
+
+func (o *ops) showGroup(r *http.Request, of *GroupName) (*opsview.Group, error) {
+	info, err := o.as(r).Bucket(of.Bucket).Group(of.Group).Info(r.Context())
+	return opsview.GroupOf(&info), err
+}
+
+// change makes the change of an operator, and answers the flow or group after it.
+func (p *parts[N, V, P, S]) change(r *http.Request, of N, do func(ctx context.Context, part partControl) (opsview.Outcome, error)) (*V, error) {
+	bucket, _ := of.part()
+	return change(r, func(ctx context.Context) (opsview.Outcome, error) {
+		return do(ctx, p.control(p.as(r).Bucket(bucket), of))
+	},
+		func(outcome opsview.Outcome) (*V, error) {
+			view, err := p.show(r, &of)
+			P(view).Alike().Changed = outcome.Changed
+			return view, err
+		})
+}
+
+// changeKnown is change for a flow or group that the bucket has now, or for any name, if it may be created.
+func (p *parts[N, V, P, S]) changeKnown(r *http.Request, of N, may MayCreate, do func(ctx context.Context, part partControl) (opsview.Outcome, error)) (*V, error) {
+	return p.change(r, of, func(ctx context.Context, part partControl) (opsview.Outcome, error) {
+		if !may.Create {
+			view, err := p.show(r, &of)
 			if err != nil {
 				return opsview.Outcome{}, err
 			}
-			if view.Unknown {
-				return opsview.Outcome{}, errNotKnown
+			if P(view).Alike().Unknown {
+				return opsview.Outcome{}, p.notKnown(of)
 			}
 		}
 		return do(ctx, part)
 	})
 }
 
-// errNotKnown says that a bucket does not have a flow or a group now.
-var errNotKnown = errors.New("not known")
-
-// notKnown is the fault of an errNotKnown.
-func (p parts) notKnown(bucket, name string) *fault {
+// notKnown says that a bucket does not have a flow or a group now.
+func (p *parts[N, V, P, S]) notKnown(of N) *fault {
 	code := codeUnknownFlow
-	if p.Name == "group" {
+	if p.kind == "group" {
 		code = codeUnknownGroup
 	}
-	return newFault(code, "bucket %q has no %s %q now: correct the name, or add &create=true if its first job is still to come", bucket, p.Name, name)
+	bucket, name := of.part()
+	return newFault(code, "bucket %q has no %s %q now: correct the name, or add &create=true if its first job is still to come", bucket, p.kind, name)
 }
 
-// pause stops departures: POST /v1/buckets/{bucket}/flow/pause.
-func (p parts) pause(w http.ResponseWriter, r *http.Request) {
-	reason, f := readReason(w, r)
-	if f != nil {
-		f.write(w, r)
-		return
-	}
-	p.changeKnown(w, r, func(ctx context.Context, part opsview.Part) (opsview.Outcome, error) {
-		return opsview.Outcome{}, part.Pause(ctx, reason)
+// pause stops departures.
+func (p *parts[N, V, P, S]) pause(r *http.Request, in *PartPause[N]) (*V, error) {
+	return p.changeKnown(r, in.Part, in.MayCreate, func(ctx context.Context, part partControl) (opsview.Outcome, error) {
+		return opsview.Outcome{}, part.Pause(ctx, in.Reason)
 	})
 }
 
-// resume lets one run again: POST /v1/buckets/{bucket}/flow/resume.
-func (p parts) resume(w http.ResponseWriter, r *http.Request) {
-	p.change(w, r, func(ctx context.Context, part opsview.Part) (opsview.Outcome, error) {
+// resume lets one run again.
+func (p *parts[N, V, P, S]) resume(r *http.Request, of *N) (*V, error) {
+	return p.change(r, *of, func(ctx context.Context, part partControl) (opsview.Outcome, error) {
 		return outcomeOf(part.Resume(ctx))
 	})
 }
 
-// release ends a hold and an open circuit breaker of a flow: POST /v1/buckets/{bucket}/flow/release.
-func (p parts) release(w http.ResponseWriter, r *http.Request) {
-	p.change(w, r, func(ctx context.Context, part opsview.Part) (opsview.Outcome, error) {
-		return outcomeOf(p.Release(ctx, part))
-	})
+// releaseFlow ends a hold and an open circuit breaker of a flow.
+func (o *ops) releaseFlow(r *http.Request, in *FlowName) (*opsview.Flow, error) {
+	return change(r, func(ctx context.Context) (opsview.Outcome, error) {
+		return outcomeOf(flowControl(o.as(r).Bucket(in.Bucket), *in).Release(ctx))
+	}, func(outcome opsview.Outcome) (*opsview.Flow, error) { return o.flowAfter(r, in, outcome) })
 }
 
-// enable lets a disabled flow run again, and with ?redrive=true redrives its dead letters: POST /v1/buckets/{bucket}/flow/enable.
-func (p parts) enable(w http.ResponseWriter, r *http.Request) {
-	redrive := r.URL.Query().Get("redrive") == "true"
-	p.on(w, r, func(bucket, name string) error {
-		part := p.one(r, bucket, name)
-		ctx := context.WithoutCancel(r.Context())
-		was, redriven, err := p.Enable(ctx, part, redrive)
-		if err != nil {
-			return err
-		}
-		view, err := part.Show(ctx)
-		if err != nil {
-			return err
-		}
-		view.Outcome = opsview.OutcomeOf(was)
-		answer := opsview.EnabledFlow{View: view}
-		if redrive {
+// enableFlow lets a disabled flow run again, and redrives its dead letters, if that is asked.
+func (o *ops) enableFlow(r *http.Request, in *FlowEnable) (*opsview.EnabledFlow, error) {
+	answer := &opsview.EnabledFlow{}
+	return change(r, func(ctx context.Context) (opsview.Outcome, error) {
+		f := flowControl(o.as(r).Bucket(in.Bucket), in.FlowName)
+		was, err := f.Enable(ctx)
+		if err == nil && in.Redrive {
+			var redriven operator.Redriven
+			redriven, err = f.RedriveDisabled(ctx)
 			answer.Redriven = &opsview.FlowRedriven{Moved: redriven.Moved, Full: redriven.Full + redriven.FlowFull + redriven.GroupFull}
 		}
-		writeJSON(w, http.StatusOK, answer)
-		return nil
+		return outcomeOf(was, err)
+	}, func(outcome opsview.Outcome) (*opsview.EnabledFlow, error) {
+		view, err := o.flowAfter(r, &in.FlowName, outcome)
+		answer.Flow = *view
+		return answer, err
 	})
 }
 
-// purge drops all waiting jobs of a flow or group: POST /v1/buckets/{bucket}/flow/purge.
-func (p parts) purge(w http.ResponseWriter, r *http.Request) {
-	p.on(w, r, func(bucket, name string) error {
-		part := p.one(r, bucket, name)
-		view := opsview.Purge{Bucket: bucket, Flow: &name, Group: p.groupOf(r)}
-		if p.Name == "group" {
-			view.Flow, view.Group = nil, &name
-		}
-		p.ops.purge(w, r, purgeOf{
-			view: view, name: name, what: p.Name, purge: part.Purge,
-			waiting: func(ctx context.Context, _ bool) (int64, error) {
-				one, err := part.Show(ctx)
-				return one.Waiting, err
-			},
-		})
-		return nil
+// flowAfter is a flow, and what a change of it came to.
+func (o *ops) flowAfter(r *http.Request, of *FlowName, outcome opsview.Outcome) (*opsview.Flow, error) {
+	view, err := o.showFlow(r, of)
+	view.Changed = outcome.Changed
+	return view, err
+}
+
+// purge drops all waiting jobs of a flow or group.
+func (p *parts[N, V, P, S]) purge(r *http.Request, in *PartPurge[N]) (*opsview.Purge, error) {
+	bucket, name := in.Part.part()
+	view := opsview.Purge{Bucket: bucket}
+	switch of := any(in.Part).(type) {
+	case FlowName:
+		view.Flow, view.Group = &of.Flow, of.Group
+	case GroupName:
+		view.Group = &of.Group
+	}
+	return p.ops.purge(r, purgeOf{
+		PurgeRequest: in.PurgeRequest, view: view, name: name, what: p.kind, purge: p.control(p.as(r).Bucket(bucket), in.Part).Purge,
+		waiting: func(context.Context, bool) (int64, error) {
+			one, err := p.show(r, &in.Part)
+			return P(one).Alike().Waiting, err
+		},
 	})
 }
 
-// patch changes settings of one; null has one be as for all:
-// PATCH /v1/buckets/{bucket}/flow.
-func (p parts) patch(w http.ResponseWriter, r *http.Request) { p.set(w, r, false) }
-
-// putSettings replaces the settings of a flow or group. A URL, headers and secrets that it does not name
-// stay, because no client can read them to send them again. PUT /v1/buckets/{bucket}/flow-settings.
-func (p parts) putSettings(w http.ResponseWriter, r *http.Request) { p.set(w, r, true) }
-
-func (p parts) set(w http.ResponseWriter, r *http.Request, replace bool) {
-	patch, f := p.readPatch(w, r, replace)
+// set changes settings of one; null has one be as for all.
+func (p *parts[N, V, P, S]) set(r *http.Request, in *PartPatch[N]) (*V, error) {
+	patch, f := p.readPatch(in.Settings, false)
 	if f != nil {
-		f.write(w, r)
-		return
+		return nil, f
 	}
-	change := p.changeKnown
-	if replace { // a PUT creates a missing flow or group
-		change = p.change
-	}
-	change(w, r, func(ctx context.Context, part opsview.Part) (opsview.Outcome, error) {
+	return p.changeKnown(r, in.Part, in.MayCreate, func(ctx context.Context, part partControl) (opsview.Outcome, error) {
 		_, err := part.Set(ctx, patch)
 		return opsview.Outcome{}, err
 	})
 }
 
-// showSettings answers a flow's or group's own settings:
-// GET /v1/buckets/{bucket}/flow-settings.
-func (p parts) showSettings(w http.ResponseWriter, r *http.Request) {
-	p.on(w, r, func(bucket, name string) error {
-		view, err := p.one(r, bucket, name).Show(r.Context())
-		if err == nil {
-			writeJSON(w, http.StatusOK, view.Settings)
-		}
-		return err
+// putSettings replaces the settings of a flow or group, also of one that is not there yet. A URL, headers and secrets that are not named
+// stay, because no client can read them to send them again.
+func (p *parts[N, V, P, S]) putSettings(r *http.Request, in *PartReplacement[N]) (*V, error) {
+	patch, f := p.readPatch(in.Settings, true)
+	if f != nil {
+		return nil, f
+	}
+	return p.change(r, in.Part, func(ctx context.Context, part partControl) (opsview.Outcome, error) {
+		_, err := part.Set(ctx, patch)
+		return opsview.Outcome{}, err
 	})
 }
 
-// deleteSettings has one be as all of its bucket:
-// DELETE /v1/buckets/{bucket}/flow-settings.
-func (p parts) deleteSettings(w http.ResponseWriter, r *http.Request) {
-	p.change(w, r, func(ctx context.Context, part opsview.Part) (opsview.Outcome, error) {
+// showSettings answers a flow's or group's own settings.
+func (p *parts[N, V, P, S]) showSettings(r *http.Request, of *N) (*S, error) {
+	view, err := p.show(r, of)
+	return p.own(view), err
+}
+
+// deleteSettings has one be as all of its bucket.
+func (p *parts[N, V, P, S]) deleteSettings(r *http.Request, of *N) (*V, error) {
+	return p.change(r, *of, func(ctx context.Context, part partControl) (opsview.Outcome, error) {
 		return outcomeOf(part.Reset(ctx))
 	})
 }

@@ -1,33 +1,14 @@
 package httpapi
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 
-	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
-
-func (o *ops) poolRoutes() []route {
-	read := roles(apikey.RoleRead)
-	// A change of a pool holds for all its buckets.
-	change := rights{roles: []apikey.Role{apikey.RoleAdmin}, allBuckets: true}
-	return []route{
-		{"GET", "/v1/pools", o.listPools, read},
-		{"GET", "/v1/pools/{pool}", o.showPool, read},
-		{"PATCH", "/v1/pools/{pool}", setting(o.changePool), change},
-		{"POST", "/v1/pools/{pool}/release", o.releasePool, change},
-		{"DELETE", "/v1/pools/{pool}/overrides", resetting(o.changePool), change},
-		{"DELETE", "/v1/pools/{pool}/overrides/{setting}", resetting(o.changePool), change},
-	}
-}
 
 // poolNames are the pools of the configuration in its order, then those that only Redis
 // knows.
@@ -75,75 +56,65 @@ func (o *ops) poolView(r *http.Request, p *operator.PoolDetails) opsview.PoolVie
 	return view
 }
 
-// listPools answers all pools: GET /v1/pools.
-func (o *ops) listPools(w http.ResponseWriter, r *http.Request) {
+func (o *ops) listPools(r *http.Request, _ *struct{}) (*PoolList, error) {
 	names, err := o.poolNames(r.Context())
 	var all []operator.PoolDetails
 	if err == nil && len(names) > 0 { // no names would mean all of the configuration
 		all, err = o.buckets.PoolDetails(r.Context(), names...)
 	}
-	if err != nil {
-		o.store.of(r, err).write(w, r)
-		return
-	}
-	views := make([]opsview.PoolView, len(all))
+	list := &PoolList{make([]opsview.PoolView, len(all))}
 	for i := range all {
-		views[i] = o.poolView(r, &all[i])
+		list.Pools[i] = o.poolView(r, &all[i])
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"pools": views})
+	return list, err
 }
 
-// showPool answers one pool: GET /v1/pools/{pool}.
-func (o *ops) showPool(w http.ResponseWriter, r *http.Request) { o.answerPool(w, r, opsview.Outcome{}) }
+func (o *ops) showPool(r *http.Request, in *PoolName) (*opsview.PoolView, error) {
+	return o.poolAfter(r, in.Pool, opsview.Outcome{})
+}
 
-// answerPool answers the pool of a request, and what a change of it came to.
-func (o *ops) answerPool(w http.ResponseWriter, r *http.Request, outcome opsview.Outcome) {
-	name := r.PathValue("pool")
+// poolAfter is a pool, and what a change of it came to.
+func (o *ops) poolAfter(r *http.Request, name string, outcome opsview.Outcome) (*opsview.PoolView, error) {
 	names, err := o.poolNames(r.Context())
 	if err == nil && !slices.Contains(names, name) {
-		o.unknownPool(name).write(w, r)
-		return
-	}
-	var all []operator.PoolDetails
-	if err == nil {
-		all, err = o.buckets.PoolDetails(r.Context(), name)
+		err = operator.ErrUnknownPool
 	}
 	if err != nil {
-		o.store.of(r, err).write(w, r)
-		return
+		return nil, err
+	}
+	all, err := o.buckets.PoolDetails(r.Context(), name)
+	if err != nil {
+		return nil, err
 	}
 	view := o.poolView(r, &all[0])
 	view.Outcome = outcome
-	writeJSON(w, http.StatusOK, view)
+	return &view, nil
 }
 
-func (o *ops) unknownPool(name string) *fault {
-	return newFault(codeUnknownPool, "unknown pool %q: the buckets of the configuration are in %s", name, cmp.Or(strings.Join(o.buckets.Pools(), ", "), "none"))
+func (o *ops) changePool(r *http.Request, name string, do func(ctx context.Context, p operator.PoolControl) (opsview.Outcome, error)) (*opsview.PoolView, error) {
+	return change(r, func(ctx context.Context) (opsview.Outcome, error) { return do(ctx, o.as(r).Pool(name)) },
+		func(outcome opsview.Outcome) (*opsview.PoolView, error) { return o.poolAfter(r, name, outcome) })
 }
 
-// releasePool ends a hold and an open circuit breaker of a pool: POST /v1/pools/{pool}/release.
-func (o *ops) releasePool(w http.ResponseWriter, r *http.Request) {
-	o.changePool(w, r, func(ctx context.Context, s settable) (opsview.Outcome, error) { return outcomeOf(s.Release(ctx)) })
+func (o *ops) setPool(r *http.Request, in *PoolSettings) (*opsview.PoolView, error) {
+	return o.changePool(r, in.Pool, func(ctx context.Context, p operator.PoolControl) (opsview.Outcome, error) {
+		return settings(p.Set, in.Settings)(ctx)
+	})
 }
 
-// changePool makes the change of an operator, even if the client does not wait for it, and answers the
-// pool after it.
-func (o *ops) changePool(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, s settable) (opsview.Outcome, error)) {
-	pool := r.PathValue("pool")
-	outcome, err := do(context.WithoutCancel(r.Context()), o.as(r).Pool(pool))
-	bad, isBad := errors.AsType[*operator.InvalidChangeError](err)
-	switch {
-	case err == nil:
-		o.answerPool(w, r, outcome)
-	case isBad:
-		invalid(patchFaults(bad.Err)).write(w, r)
-	case errors.Is(err, operator.ErrUnknownPool):
-		o.unknownPool(pool).write(w, r)
-	default:
-		f := o.store.of(r, err)
-		if f.Code == codeStoreUnavailable {
-			f.Detail = fmt.Sprintf("Redis is not reachable or too slow: pool %q may be changed; send the same request again, which is safe", pool)
-		}
-		f.write(w, r)
-	}
+func (o *ops) resetPool(r *http.Request, in *PoolResets) (*opsview.PoolView, error) {
+	return o.changePool(r, in.Pool, func(ctx context.Context, p operator.PoolControl) (opsview.Outcome, error) {
+		return resets(p.Reset, in.Settings...)(ctx)
+	})
+}
+
+func (o *ops) resetPoolSetting(r *http.Request, in *PoolReset) (*opsview.PoolView, error) {
+	return o.resetPool(r, &PoolResets{in.PoolName, []string{in.Setting}})
+}
+
+// releasePool ends a hold and an open circuit breaker of a pool.
+func (o *ops) releasePool(r *http.Request, in *PoolName) (*opsview.PoolView, error) {
+	return o.changePool(r, in.Pool, func(ctx context.Context, p operator.PoolControl) (opsview.Outcome, error) {
+		return outcomeOf(p.Release(ctx))
+	})
 }

@@ -39,10 +39,10 @@ func (p *probes) routes() []route {
 	}
 	options := promhttp.HandlerOpts{ErrorLog: &scrapeErrors{log: p.log, sometimes: rate.Sometimes{First: 1, Interval: time.Minute}}, ErrorHandling: promhttp.ContinueOnError}
 	return []route{
-		{"GET", livePath, livez, rights{}},
-		{"GET", readyPath, p.readyz, rights{}},
-		{"GET", "/metrics", promhttp.HandlerFor(gatherer, options).ServeHTTP, roles(apikey.RoleRead)},
-		{"GET", "/openapi.yaml", serveOpenAPI, rights{}},
+		{"GET", livePath, livez, rights{}, nil},
+		{"GET", readyPath, p.readyz, rights{}, nil},
+		{"GET", "/metrics", promhttp.HandlerFor(gatherer, options).ServeHTTP, roles(apikey.RoleRead), nil},
+		{"GET", "/openapi.yaml", serveOpenAPI, rights{}, nil},
 	}
 }
 

@@ -137,6 +137,9 @@ type fieldFault struct {
 	Reason string `json:"reason"`
 }
 
+// Error is for what returns a fault as its error.
+func (f *fault) Error() string { return string(f.Code) + ": " + f.Detail }
+
 func newFault(c code, format string, args ...any) *fault {
 	return &fault{Status: kinds[c].status, Code: c, Detail: fmt.Sprintf(format, args...)}
 }

@@ -14,6 +14,7 @@ import (
 
 // purgeOf is what is to be purged.
 type purgeOf struct {
+	PurgeRequest
 	view    opsview.Purge
 	name    string // to confirm
 	what    string // "bucket", "flow" or "group"
@@ -21,15 +22,14 @@ type purgeOf struct {
 	waiting func(ctx context.Context, keepLater bool) (int64, error) // how many jobs a purge would drop
 }
 
-// purgeBucket drops all jobs that wait: POST /v1/buckets/{bucket}/purge.
-func (o *ops) purgeBucket(w http.ResponseWriter, r *http.Request) {
-	bucket := r.PathValue("bucket")
-	b := o.as(r).Bucket(bucket)
-	o.purge(w, r, purgeOf{
-		view: opsview.Purge{Bucket: bucket}, name: bucket, what: "bucket", purge: b.Purge,
+// purgeBucket drops all jobs that wait.
+func (o *ops) purgeBucket(r *http.Request, in *BucketPurge) (*opsview.Purge, error) {
+	b := o.as(r).Bucket(in.Bucket)
+	return o.purge(r, purgeOf{
+		PurgeRequest: in.PurgeRequest, view: opsview.Purge{Bucket: in.Bucket}, name: in.Bucket, what: "bucket", purge: b.Purge,
 		waiting: func(ctx context.Context, keepLater bool) (int64, error) {
 			names, err := o.names(ctx)
-			if err == nil && !slices.Contains(names, bucket) {
+			if err == nil && !slices.Contains(names, in.Bucket) {
 				err = shaper.ErrUnknownBucket
 			}
 			if err != nil {
@@ -44,68 +44,27 @@ func (o *ops) purgeBucket(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// purge drops jobs, or counts them, and answers the result.
-func (o *ops) purge(w http.ResponseWriter, r *http.Request, of purgeOf) {
-	options, dryRun, f := readPurge(w, r, &of)
-	if f != nil {
-		f.write(w, r)
-		return
-	}
-	if dryRun {
-		n, err := of.waiting(r.Context(), options.KeepLater)
-		if err != nil {
-			o.controlFault(r, of.view.Bucket, err).write(w, r)
-			return
-		}
+// purge drops jobs, or counts them. A purge has to confirm the name of its object.
+func (o *ops) purge(r *http.Request, of purgeOf) (*opsview.Purge, error) {
+	if of.DryRun {
+		n, err := of.waiting(r.Context(), of.KeepLater)
 		of.view.Matched = &n
-		writeJSON(w, http.StatusOK, of.view)
-		return
+		return &of.view, err
+	}
+	if of.Confirm == nil || *of.Confirm != of.name {
+		return nil, invalid([]*shaper.FieldError{{Field: "confirm", Reason: fmt.Sprintf("want %q, the %s's name: a purge drops jobs for good", of.name, of.what)}})
 	}
 	ctx, cancel := o.patient(r)
 	defer cancel()
-	purged, err := of.purge(ctx, options)
+	purged, err := of.purge(ctx, operator.PurgeOptions{KeepLater: of.KeepLater})
 	of.view.Purged, of.view.Left = purged.Jobs, purged.Left
-	switch {
-	case err == nil:
-		writeJSON(w, http.StatusOK, of.view)
-	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil && purged.Left > 0:
-		writeJSON(w, http.StatusAccepted, of.view)
-	default:
-		f := o.controlFault(r, of.view.Bucket, err)
-		if purged.Left > 0 {
-			f.Detail += fmt.Sprintf("; %d jobs are dropped, none of the others departs, and the sweeper removes them", purged.Jobs)
-		}
-		p := f.problem(r)
-		p.Purged = purged.Jobs
-		p.write(w)
+	if err == nil || errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil && purged.Left > 0 { // the sweeper goes on
+		of.view.Unfinished = err != nil
+		return &of.view, nil
 	}
-}
-
-// readPurge reads the body of a purge, which has to confirm the name of its object.
-func readPurge(w http.ResponseWriter, r *http.Request, of *purgeOf) (options operator.PurgeOptions, dryRun bool, f *fault) {
-	confirm, given := "", false
-	f = readObject(w, r, func(d *jobDecoder, member string, value []byte) {
-		switch member {
-		case "confirm":
-			confirm, given = d.text(member, value)
-		case "keep_later":
-			options.KeepLater = d.truth(member, value)
-		case "dry_run":
-			dryRun = d.truth(member, value)
-		default:
-			d.fail(member, "is not taken here: want confirm, keep_later or dry_run")
+	return nil, o.partial(r, err, func(p *problem) {
+		if p.Purged = purged.Jobs; purged.Left > 0 {
+			p.Detail += fmt.Sprintf("; %d jobs are dropped, none of the others departs, and the sweeper removes them", purged.Jobs)
 		}
 	})
-	if f == nil && !dryRun && (!given || confirm != of.name) {
-		f = invalid([]*shaper.FieldError{{Field: "confirm", Reason: fmt.Sprintf("want %q, the %s's name: a purge drops jobs for good", of.name, of.what)}})
-	}
-	return options, dryRun, f
-}
-
-// truth reads true or false.
-func (d *jobDecoder) truth(name string, value []byte) bool {
-	if is := string(value); is != "true" && is != "false" {
-		d.fail(name, "want true or false")
-	}
-	return string(value) == "true"
 }

@@ -2,161 +2,98 @@ package httpapi
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/schedule"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-func (o *ops) scheduleRoutes() []route {
-	read, admin := roles(apikey.RoleRead), roles(apikey.RoleAdmin)
-	return []route{
-		{"GET", "/v1/schedules", o.listSchedules, read},
-		{"GET", "/v1/schedules/{schedule}", o.showSchedule, read},
-		{"PUT", "/v1/schedules/{schedule}", o.setSchedule, admin},
-		{"DELETE", "/v1/schedules/{schedule}", o.removeSchedule, admin},
-		{"GET", "/v1/schedules/{schedule}/runs", o.showRuns, read},
-		{"POST", "/v1/schedules/{schedule}/pause", o.pauseSchedule, admin},
-		{"POST", "/v1/schedules/{schedule}/resume", o.resumeSchedule, admin},
-		{"POST", "/v1/schedules/{schedule}/fire", o.fireSchedule, admin},
-	}
-}
-
-// listSchedules answers the schedules of the buckets of the caller's key: GET /v1/schedules.
-func (o *ops) listSchedules(w http.ResponseWriter, r *http.Request) {
+// listSchedules answers the schedules of the buckets of the caller's key.
+func (o *ops) listSchedules(r *http.Request, _ *struct{}) (*ScheduleList, error) {
 	all, err := o.buckets.Schedules(r.Context())
-	if err != nil {
-		o.store.of(r, err).write(w, r)
-		return
-	}
 	if key := keyOf(r); key != nil {
 		all = slices.DeleteFunc(all, func(s shaper.ScheduleInfo) bool { return !key.MayUse(s.Bucket) })
 	}
-	views := make([]opsview.Schedule, len(all))
+	list := &ScheduleList{make([]opsview.Schedule, len(all))}
 	for i, s := range all {
-		views[i] = opsview.ScheduleOf(s)
+		list.Schedules[i] = opsview.ScheduleOf(s)
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"schedules": views})
+	return list, err
 }
 
-// schedule looks at the schedule of a request. To a key that is not for its bucket there is none.
-func (o *ops) schedule(r *http.Request) (shaper.ScheduleInfo, *fault) {
-	name := r.PathValue("schedule")
+// schedule looks at a schedule. To a key that is not for its bucket there is none.
+func (o *ops) schedule(r *http.Request, name string) (shaper.ScheduleInfo, error) {
 	info, err := o.buckets.Schedule(name).Info(r.Context())
-	if key := keyOf(r); err == nil && key != nil && !key.MayUse(info.Bucket) {
+	if err == nil && isForeign(r, info.Bucket) {
 		err = operator.ErrNoSchedule
 	}
+	return info, err
+}
+
+func (o *ops) showSchedule(r *http.Request, in *ScheduleName) (*opsview.Schedule, error) {
+	info, err := o.schedule(r, in.Schedule)
+	view := opsview.ScheduleOf(info)
+	return &view, err
+}
+
+// showScheduleRuns answers what became of the last fires.
+func (o *ops) showScheduleRuns(r *http.Request, in *ScheduleName) (*ScheduleRuns, error) {
+	info, err := o.schedule(r, in.Schedule)
 	if err != nil {
-		return info, o.scheduleFault(r, name, err)
-	}
-	return info, nil
-}
-
-// isForeign reports whether one of the buckets in the way is none of those of the caller's key.
-func isForeign(r *http.Request, conflict *operator.ScheduleConflictError) bool {
-	key := keyOf(r)
-	return key != nil && slices.ContainsFunc(conflict.Buckets, func(bucket string) bool { return !key.MayUse(bucket) })
-}
-
-func (o *ops) scheduleFault(r *http.Request, name string, err error) *fault {
-	if errors.Is(err, operator.ErrNoSchedule) {
-		return newFault(codeUnknownSchedule, "unknown schedule %q: GET /v1/schedules lists them", name)
-	}
-	if bad, ok := errors.AsType[*operator.InvalidChangeError](err); ok {
-		return invalid(patchFaults(bad.Err))
-	}
-	if conflict, ok := errors.AsType[*operator.ScheduleConflictError](err); ok {
-		if isForeign(r, conflict) {
-			return newFault(codeScheduleConflict, "schedule %q: the name is taken in a bucket that the key is not for: choose another name", name)
-		}
-		return newFault(codeScheduleConflict, "%s", conflict)
-	}
-	f := o.store.of(r, err)
-	if f.Code == codeStoreUnavailable && r.Method != http.MethodGet && elsewhere(err) == "" {
-		f.Detail = fmt.Sprintf("Redis is not reachable or too slow: schedule %q may be changed; send the same request again, which is safe", name)
-	}
-	return f
-}
-
-// showSchedule answers one schedule: GET /v1/schedules/{schedule}.
-func (o *ops) showSchedule(w http.ResponseWriter, r *http.Request) {
-	info, f := o.schedule(r)
-	if f != nil {
-		f.write(w, r)
-		return
-	}
-	writeJSON(w, http.StatusOK, opsview.ScheduleOf(info))
-}
-
-// showRuns answers what became of the last fires: GET /v1/schedules/{schedule}/runs.
-func (o *ops) showRuns(w http.ResponseWriter, r *http.Request) {
-	info, f := o.schedule(r)
-	if f != nil {
-		f.write(w, r)
-		return
+		return nil, err
 	}
 	runs, err := o.buckets.Schedule(info.Name).Runs(r.Context())
-	if err != nil {
-		o.scheduleFault(r, info.Name, err).write(w, r)
-		return
-	}
-	writeJSON(w, http.StatusOK, map[string]any{"runs": opsview.ScheduleRunsOf(runs)})
+	return &ScheduleRuns{opsview.ScheduleRunsOf(runs)}, err
 }
 
-// changeSchedule makes the change of an operator, even if the client does not wait for it, and answers the schedule after it.
-func (o *ops) changeSchedule(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, s operator.ScheduleControl) (changed bool, job string, err error)) {
-	info, f := o.schedule(r)
-	if f != nil {
-		f.write(w, r)
-		return
+// scheduleChange is what a change of a schedule came to.
+type scheduleChange struct {
+	changed bool
+	job     string // of a fire
+}
+
+func (o *ops) changeSchedule(r *http.Request, name string, do func(ctx context.Context, s operator.ScheduleControl) (scheduleChange, error)) (*opsview.Schedule, error) {
+	if _, err := o.schedule(r, name); err != nil {
+		return nil, err
 	}
-	changed, job, err := do(context.WithoutCancel(r.Context()), o.as(r).Schedule(info.Name))
-	if err == nil {
-		info, err = o.buckets.Schedule(info.Name).Info(r.Context())
-	}
-	if err != nil {
-		o.scheduleFault(r, info.Name, err).write(w, r)
-		return
-	}
+	return change(r, func(ctx context.Context) (scheduleChange, error) { return do(ctx, o.as(r).Schedule(name)) },
+		func(done scheduleChange) (*opsview.Schedule, error) { return o.scheduleAfter(r, name, done) })
+}
+
+// scheduleAfter is a schedule, and what a change of it came to.
+func (o *ops) scheduleAfter(r *http.Request, name string, done scheduleChange) (*opsview.Schedule, error) {
+	info, err := o.buckets.Schedule(name).Info(r.Context())
 	view := opsview.ScheduleOf(info)
-	view.Changed, view.Job = &changed, job
-	writeJSON(w, http.StatusOK, view)
+	view.Changed, view.Job = &done.changed, done.job
+	return &view, err
 }
 
-// pauseSchedule stops the fires of a schedule: POST /v1/schedules/{schedule}/pause.
-func (o *ops) pauseSchedule(w http.ResponseWriter, r *http.Request) {
-	reason, f := readReason(w, r)
-	if f != nil {
-		f.write(w, r)
-		return
-	}
-	o.changeSchedule(w, r, func(ctx context.Context, s operator.ScheduleControl) (bool, string, error) {
-		changed, err := s.Pause(ctx, reason)
-		return changed, "", err
+// pauseSchedule stops the fires of a schedule.
+func (o *ops) pauseSchedule(r *http.Request, in *SchedulePause) (*opsview.Schedule, error) {
+	return o.changeSchedule(r, in.Schedule, func(ctx context.Context, s operator.ScheduleControl) (done scheduleChange, err error) {
+		done.changed, err = s.Pause(ctx, in.Reason)
+		return done, err
 	})
 }
 
-// resumeSchedule has a schedule fire again: POST /v1/schedules/{schedule}/resume.
-func (o *ops) resumeSchedule(w http.ResponseWriter, r *http.Request) {
-	o.changeSchedule(w, r, func(ctx context.Context, s operator.ScheduleControl) (bool, string, error) {
-		was, err := s.Resume(ctx)
-		return was, "", err
+// resumeSchedule has a schedule fire again.
+func (o *ops) resumeSchedule(r *http.Request, in *ScheduleName) (*opsview.Schedule, error) {
+	return o.changeSchedule(r, in.Schedule, func(ctx context.Context, s operator.ScheduleControl) (done scheduleChange, err error) {
+		done.changed, err = s.Resume(ctx)
+		return done, err
 	})
 }
 
-// fireSchedule asks for a fire now: POST /v1/schedules/{schedule}/fire.
-func (o *ops) fireSchedule(w http.ResponseWriter, r *http.Request) {
-	o.changeSchedule(w, r, func(ctx context.Context, s operator.ScheduleControl) (bool, string, error) {
-		job, asked, err := s.Fire(ctx)
-		return asked, job, err
+// fireSchedule asks for a fire now.
+func (o *ops) fireSchedule(r *http.Request, in *ScheduleName) (*opsview.Schedule, error) {
+	return o.changeSchedule(r, in.Schedule, func(ctx context.Context, s operator.ScheduleControl) (done scheduleChange, err error) {
+		done.job, done.changed, err = s.Fire(ctx)
+		return done, err
 	})
 }
 
@@ -164,8 +101,8 @@ func (o *ops) fireSchedule(w http.ResponseWriter, r *http.Request) {
 const maxScheduleBytes = 256 << 10
 
 // readSchedule reads a schedule: the keys of the configuration, and the body of a job as that of an enqueue.
-func readSchedule(w http.ResponseWriter, r *http.Request) (bucket string, s shaper.Schedule, dryRun bool, f *fault) {
-	f = readBodyBy(w, r, maxScheduleBytes, func(d *jobDecoder, body []byte) bool {
+func readSchedule(body []byte) (bucket string, s shaper.Schedule, dryRun bool, f *fault) {
+	f = readBytesBy(body, func(d *jobDecoder, body []byte) bool {
 		isObject := d.object(body, func(d *jobDecoder, name string, value []byte) {
 			switch name {
 			case "bucket":
@@ -217,85 +154,54 @@ func noReference(d *jobDecoder, field, text string) {
 	}
 }
 
-// setSchedule makes a schedule, or changes one that was made so: PUT /v1/schedules/{schedule}.
-func (o *ops) setSchedule(w http.ResponseWriter, r *http.Request) {
-	name := r.PathValue("schedule")
-	bucket, s, dryRun, f := readSchedule(w, r)
-	if key := keyOf(r); f == nil && key != nil && !key.MayUse(bucket) {
-		f = newFault(codeForbidden, "key %q lacks bucket %q among its buckets", key.Name, bucket)
-	}
-	var settings shaper.Bucket
-	if f == nil {
-		var err error
-		if settings, err = o.buckets.Bucket(bucket).Settings(); err != nil {
-			f = o.unknownBucket(r, bucket)
-		}
-	}
-	if f == nil {
-		job := s.JobOf(bucket)
-		f = bound(r, &settings, &job)
-	}
+// setSchedule makes a schedule, or changes one that was made so.
+func (o *ops) setSchedule(r *http.Request, in *ScheduleDefinition) (*opsview.Schedule, error) {
+	name := in.Schedule
+	bucket, s, dryRun, f := readSchedule(in.Definition)
 	if f != nil {
-		f.write(w, r)
-		return
+		return nil, f
+	}
+	if isForeign(r, bucket) {
+		return nil, newFault(codeForbidden, "key %q lacks bucket %q among its buckets", keyName(r), bucket)
+	}
+	settings, err := o.buckets.Bucket(bucket).Settings()
+	if err != nil {
+		return nil, o.unknownBucket(r, bucket)
+	}
+	job := s.JobOf(bucket)
+	if f := bound(r, &settings, &job); f != nil {
+		return nil, f
 	}
 	control := o.as(r).Schedule(name)
-	if dryRun {
-		if err := control.Check(r.Context(), bucket, s); err != nil {
-			o.scheduleFault(r, name, err).write(w, r)
-			return
-		}
-		s.Name = name
-		info := shaper.ScheduleInfo{Schedule: s, Bucket: bucket, Source: shaper.ScheduleOfAPI}
-		if rule, err := s.Rule(); err == nil { // as Check has seen
-			info.Next = rule.NextN(time.Now(), nextFires)
-		}
-		writeJSON(w, http.StatusOK, opsview.ScheduleOf(info))
-		return
+	if !dryRun {
+		return change(r, func(ctx context.Context) (bool, error) { return control.Set(ctx, bucket, s) },
+			func(changed bool) (*opsview.Schedule, error) {
+				return o.scheduleAfter(r, name, scheduleChange{changed: changed})
+			})
 	}
-	changed, err := control.Set(context.WithoutCancel(r.Context()), bucket, s)
-	var info shaper.ScheduleInfo
-	if err == nil {
-		info, err = control.Info(r.Context())
+	if err := control.Check(r.Context(), bucket, s); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		o.scheduleFault(r, name, err).write(w, r)
-		return
+	s.Name = name
+	info := shaper.ScheduleInfo{Schedule: s, Bucket: bucket, Source: shaper.ScheduleOfAPI}
+	if rule, err := s.Rule(); err == nil { // as Check has seen
+		info.Next = rule.NextN(time.Now(), nextFires)
 	}
 	view := opsview.ScheduleOf(info)
-	view.Changed = &changed
-	writeJSON(w, http.StatusOK, view)
+	return &view, nil
 }
 
 const nextFires = 5 // that a dry run tells
 
-// removeSchedule removes a schedule that was made through the API: DELETE /v1/schedules/{schedule}.
-func (o *ops) removeSchedule(w http.ResponseWriter, r *http.Request) {
-	name, dryRun := r.PathValue("schedule"), false
-	if r.ContentLength != 0 {
-		f := readObject(w, r, func(d *jobDecoder, name string, value []byte) {
-			if name == "dry_run" {
-				dryRun = d.truth(name, value)
-			} else {
-				d.fail(name, "is not taken here: want dry_run")
-			}
-		})
-		if f != nil {
-			f.write(w, r)
-			return
-		}
-	}
-	control := o.as(r).Schedule(name)
+// removeSchedule removes a schedule that was made through the API.
+func (o *ops) removeSchedule(r *http.Request, in *ScheduleRemoval) (*RemovedSchedule, error) {
+	control := o.as(r).Schedule(in.Schedule)
 	info, err := control.Removable(r.Context())
-	if key := keyOf(r); err == nil && key != nil && !key.MayUse(info.Bucket) {
+	if err == nil && isForeign(r, info.Bucket) {
 		err = operator.ErrNoSchedule
 	}
-	if err == nil && !dryRun {
+	if err == nil && !in.DryRun {
 		info, err = control.Remove(context.WithoutCancel(r.Context()))
 	}
-	if err != nil {
-		o.scheduleFault(r, name, err).write(w, r)
-		return
-	}
-	writeJSON(w, http.StatusOK, map[string]any{"schedule": opsview.ScheduleOf(info), "removed": !dryRun})
+	return &RemovedSchedule{opsview.ScheduleOf(info), !in.DryRun}, err
 }

@@ -23,7 +23,7 @@ type sink struct {
 }
 
 func (s *sink) routes() []route {
-	return []route{{"", SinkPath, s.receive, rights{local: true}}, {"", SinkPath + "/{path...}", s.receive, rights{local: true}}}
+	return []route{{"", SinkPath, s.receive, rights{local: true}, nil}, {"", SinkPath + "/{path...}", s.receive, rights{local: true}, nil}}
 }
 
 func (s *sink) receive(w http.ResponseWriter, r *http.Request) {

@@ -1,16 +1,40 @@
 package opsview
 
-import "github.com/tundish-io/tundish/shaper"
+import (
+	"net/http"
+
+	"github.com/tundish-io/tundish/shaper"
+)
 
 // Purge is the result of a purge.
 type Purge struct {
-	Bucket string  `json:"bucket"`
-	Group  *string `json:"group,omitempty"` // only of a purge of one, or of a flow in it
-	Flow   *string `json:"flow,omitempty"`  // only of a purge of one
-	Purged int64   `json:"purged"`
-	Left   int64   `json:"left"` // moved aside, and removed by the sweeper
+	Bucket string `json:"bucket"`
 
-	Matched *int64 `json:"matched,omitempty"` // of a dry run: the jobs that it would drop
+	// Only of a purge of one group, or of a flow in one.
+	Group *string `json:"group,omitempty"`
+
+	// Only of a purge of one flow.
+	Flow *string `json:"flow,omitempty"`
+
+	// Jobs that were dropped.
+	Purged int64 `json:"purged"`
+
+	// Entries that were moved aside and are not removed yet.
+	Left int64 `json:"left"`
+
+	// Only with dry_run: how many jobs a purge would drop now. Of a flow, a group and a bucket with flows, delayed jobs and retries are among
+	// them, also with keep_later.
+	Matched *int64 `json:"matched,omitempty"`
+
+	Unfinished bool `json:"-"` // the sweeper removes those that are left
+}
+
+// Status is that of HTTP.
+func (p *Purge) Status() int {
+	if p.Unfinished {
+		return http.StatusAccepted
+	}
+	return http.StatusOK
 }
 
 // JobPage are some jobs of a list.
@@ -29,18 +53,37 @@ type DeadPage struct {
 
 // DeadChange is what became of dead letters.
 type DeadChange struct {
-	Matched   int       `json:"matched"`
-	Looked    int       `json:"looked_at"`
-	Moved     *int      `json:"moved,omitempty"`
-	Dropped   *int      `json:"dropped,omitempty"`
-	Full      int       `json:"full,omitempty"`       // left dead: the bucket is full
-	FlowFull  int       `json:"flow_full,omitempty"`  // or their flow is, or would be one too many
-	GroupFull int       `json:"group_full,omitempty"` // or their group
-	Disabled  int       `json:"flow_disabled,omitempty"`
-	Unknown   int       `json:"unknown,omitempty"`  // of ids to redrive: no dead letter has the id
-	NotDead   []NotDead `json:"not_dead,omitempty"` // of ids to drop: jobs that are no dead letters
-	Next      string    `json:"next,omitempty"`
-	Waiting   bool      `json:"waiting,omitempty"` // no more can be moved for now
+	// That the filter means, of those that were looked at.
+	Matched int `json:"matched"`
+	Looked  int `json:"looked_at"`
+
+	// Back in the queue.
+	Moved   *int `json:"moved,omitempty"`
+	Dropped *int `json:"dropped,omitempty"`
+
+	// Left dead for now, as the bucket is full: next leads to them.
+	Full int `json:"full,omitempty"`
+
+	// Left dead for now, as their flow is full, or would be one too many: the next round has them.
+	FlowFull int `json:"flow_full,omitempty"`
+
+	// The same of their group.
+	GroupFull int `json:"group_full,omitempty"`
+
+	// Left dead, as their flow is disabled.
+	Disabled int `json:"flow_disabled,omitempty"`
+
+	// Of ids to redrive: those of no dead letter.
+	Unknown int `json:"unknown,omitempty"`
+
+	// Of ids to drop: those of no dead letter.
+	NotDead []NotDead `json:"not_dead,omitempty"`
+
+	// The cursor to go on with. Absent where nothing is left to do.
+	Next string `json:"next,omitempty"`
+
+	// No more can be moved for now: go on with next when jobs have left.
+	Waiting bool `json:"waiting,omitempty"`
 }
 
 // NotDead is a job that was to be dropped and is no dead letter.
@@ -51,12 +94,16 @@ type NotDead struct {
 
 // EnabledFlow is a flow that was enabled, and what became of its dead letters, if these were to be redriven.
 type EnabledFlow struct {
-	View
+	Flow
+
+	// Only with redrive=true.
 	Redriven *FlowRedriven `json:"redriven,omitempty"`
 }
 
 // FlowRedriven says what became of the dead letters of a flow.
 type FlowRedriven struct {
 	Moved int `json:"moved"`
-	Full  int `json:"full"` // left dead: there was no room
+
+	// Left dead, as the bucket, the group or the flow is full. What lies behind them was not tried.
+	Full int `json:"full"`
 }

@@ -8,13 +8,24 @@ import (
 
 // Attempt is how a delivery of a job ended that is not done.
 type Attempt struct {
-	At     time.Time `json:"at"`
-	Number int       `json:"number"`
-	Took   float64   `json:"took_seconds"`
-	Status int       `json:"status,omitempty"`
-	Reason string    `json:"reason,omitempty"`
-	Detail string    `json:"detail,omitempty"`
-	Result string    `json:"result"` // retry, dead or held
+	// When it departed, by the clock of Redis.
+	At time.Time `json:"at"`
+
+	// Of the delivery. Deliveries that were lost have numbers too.
+	Number int `json:"number"`
+
+	// From the departure to the outcome. 0 if nothing was sent.
+	Took float64 `json:"took_seconds"`
+
+	// HTTP status.
+	Status int    `json:"status,omitempty"`
+	Reason string `json:"reason,omitempty" jsonschema:"example=http_500"`
+
+	// At most 200 bytes.
+	Detail string `json:"detail,omitempty"`
+
+	// held: the downstream named a time to wait for.
+	Result string `json:"result" jsonschema:"enum=retry,enum=dead,enum=held"`
 }
 
 // Attempts are the views of attempts, in their order; never nil.

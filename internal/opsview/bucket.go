@@ -11,53 +11,92 @@ import (
 
 // Bucket is a bucket in numbers as JSON shows it.
 type Bucket struct {
-	Name     string `json:"name"`
-	Orphaned bool   `json:"orphaned"` // Redis knows it, the configuration does not
-	// DeliveredElsewhere says of an orphaned bucket that its jobs leave all the same: a program with another configuration delivers them.
+	Name string `json:"name"`
+
+	// Redis knows it, the configuration does not.
+	Orphaned bool `json:"orphaned"`
+
+	// Of an orphaned bucket: its jobs leave, as a program with another configuration delivers them. Absent otherwise.
 	DeliveredElsewhere bool `json:"delivered_elsewhere,omitempty"`
 
 	operator.BucketNumbers
 
-	Unused bool    `json:"unused,omitempty"` // nothing has used it yet: its settings are those of the configuration
-	Rate   string  `json:"rate,omitempty"`
-	Quotas []Quota `json:"quota_use,omitempty"` // only of one with quotas
+	// Nothing has used it yet: its settings are those of the configuration. Absent otherwise.
+	Unused bool   `json:"unused,omitempty"`
+	Rate   string `json:"rate,omitempty"`
 
-	Batch       *Batch     `json:"batch,omitempty"` // only of one with batches
-	DeadDropped int64      `json:"dead_dropped"`    // as their retention had ended, or as there were too many, ever
-	OldestAge   float64    `json:"oldest_age_seconds"`
-	LastSlot    *time.Time `json:"last_slot,omitempty"`
-	Empty       *time.Time `json:"empty,omitempty"`     // when the last job leaves that waits now, at the earliest; none: none waits, or nobody knows
-	Callbacks   *Callbacks `json:"callbacks,omitempty"` // that wait; none if none does
+	// Only of a bucket with quotas.
+	Quotas []Quota `json:"quota_use,omitempty"`
 
-	Flows  *PartCounts `json:"flows,omitempty"`  // only of one with flows
-	Groups *PartCounts `json:"groups,omitempty"` // only of one with groups of them
+	// Only of a bucket with batches, which makes several jobs one request.
+	Batch *Batch `json:"batch,omitempty"`
 
-	Pool      *Pool `json:"pool,omitempty"`      // only of a bucket in a pool
-	Elsewhere bool  `json:"elsewhere,omitempty"` // it lives in another pool than configured here
+	// All dead letters ever dropped because dead_retention had ended or there were too many.
+	DeadDropped int64 `json:"dead_dropped"`
 
-	Pause     *Pause     `json:"pause,omitempty"` // only of one that is paused
-	Overrides []Override `json:"overrides"`       // settings that were changed at run time
+	// Of the oldest job at the head of a list. Of a bucket with flows dispatchers look for it about every 30 seconds; 0 until they have.
+	OldestAge float64    `json:"oldest_age_seconds"`
+	LastSlot  *time.Time `json:"last_slot,omitempty"`
+
+	// When the last job leaves that waits now, at the earliest: as `eta` of a receipt, without the bounds of single flows and groups. Absent: none
+	// waits, or nobody knows.
+	Empty *time.Time `json:"empty,omitempty"`
+
+	// Callbacks that wait for the bucket that delivers them. They count against the capacity, beside unfinished jobs. Absent if there are none.
+	Callbacks *Callbacks `json:"callbacks,omitempty"`
+
+	// Only of a bucket with flows. The bucket's `waiting` then counts all waiting jobs, and `later` is 0.
+	Flows *PartCounts `json:"flows,omitempty"`
+
+	// Only of a bucket with groups.
+	Groups *PartCounts `json:"groups,omitempty"`
+
+	// Only of a bucket in a pool. The limits of a pool hold for all its buckets together.
+	Pool *Pool `json:"pool,omitempty"`
+
+	// True if the bucket lives in another pool than in the configuration of this process, or in none. The numbers are of its real place. The
+	// bucket changes its pool once it is empty, when a dispatcher with the new configuration starts.
+	Elsewhere bool `json:"elsewhere,omitempty"`
+
+	// Only of a paused bucket.
+	Pause *Pause `json:"pause,omitempty"`
+
+	// Settings that an operator changed, if they differ from the configuration.
+	Overrides []Override `json:"overrides"`
 
 	Downstream *Downstream `json:"downstream,omitempty"` // what the answers to it have changed; none if nothing
 
-	Hours *Hours `json:"hours,omitempty"` // whether it leaks now; none of a bucket that does at all times
-	Drain *Drain `json:"drain,omitempty"` // the last one that an operator has asked for
+	// Whether the bucket leaks now. Absent of a bucket that leaks at all times at its rate.
+	Hours *Hours `json:"hours,omitempty"`
 
-	Notes       []string     `json:"notes"`       // what people should know
-	Differences []Difference `json:"differences"` // from the configuration here and from those of other processes, those of its pool too
+	// The last drain that an operator has asked for. Absent if there was none.
+	Drain *Drain `json:"drain,omitempty"`
 
-	Written        *Written                `json:"written,omitempty"`         // none of a bucket that a program of an older version wrote
-	SettingChanges []shaper.SettingsChange `json:"setting_changes,omitempty"` // newest first; where one bucket is shown
+	// What people should know.
+	Notes []string `json:"notes"`
+
+	// What is not as the configuration of this process says, or that of another one that runs, also of the bucket's pool.
+	Differences []Difference `json:"differences"`
+
+	// The process that wrote the settings in force. Absent if none has, or a program of an older version.
+	Written *Written `json:"written,omitempty"`
+
+	// The last changes of settings by dispatchers and operators, newest first: up to 20 of the bucket and of its pool. Absent if there are none,
+	// and where several buckets are listed.
+	SettingChanges []shaper.SettingsChange `json:"setting_changes,omitempty"`
 
 	Outcome
+	ReleasedFlows
 }
 
 // Batch are the batches of a bucket.
 type Batch struct {
-	MaxSize          int64   `json:"max_size"`
-	MaxBytes         int64   `json:"max_bytes"`
-	MaxWait          float64 `json:"max_wait_seconds"`
-	RequestsInFlight int64   `json:"requests_in_flight"` // max_in_flight bounds them; in_flight are the jobs in them
+	MaxSize  int64   `json:"max_size"`
+	MaxBytes int64   `json:"max_bytes"`
+	MaxWait  float64 `json:"max_wait_seconds"`
+
+	// What max_in_flight bounds: in_flight counts the jobs in them.
+	RequestsInFlight int64 `json:"requests_in_flight"`
 }
 
 // Callbacks are those of a bucket that wait for the bucket that delivers them.
@@ -68,22 +107,41 @@ type Callbacks struct {
 
 // PartCounts are the flows or the groups of a bucket in numbers.
 type PartCounts struct {
-	Known   int64  `json:"known"`             // that have jobs, or had some lately
-	Waiting *int64 `json:"waiting,omitempty"` // have something to send, now or later; not counted for flows in groups
+	// Flows that have jobs, or had some lately. A list of flows also has those with settings alone.
+	Known int64 `json:"known"`
 
-	Held     int64 `json:"held,omitempty"` // of flows: their downstream holds them; dispatchers count these about every 30 s
-	Open     int64 `json:"breaker_open,omitempty"`
+	// Flows that have something to send, now or later. Absent in a bucket with groups, which does not count them.
+	Waiting *int64 `json:"waiting,omitempty"`
+
+	// Flows that their downstream holds. Dispatchers count these three about every 30 seconds. Absent if there are none.
+	Held int64 `json:"held,omitempty"`
+
+	// Flows whose circuit breaker is open.
+	Open int64 `json:"breaker_open,omitempty"`
+
+	// Flows whose circuit breaker is half-open.
 	HalfOpen int64 `json:"breaker_half_open,omitempty"`
+
+	// Flows that are disabled. Absent if there are none.
 	Disabled int64 `json:"disabled,omitempty"`
 }
 
 // Outcome is what a change came to, beside the object after it.
 type Outcome struct {
-	Changed *bool           `json:"changed,omitempty"` // of a resume, a release, a reset of a flow's settings: there was something to change
-	Changes []shaper.Change `json:"changes,omitempty"` // of settings that were set or reset
+	// Only in the answer to a change: there was something to resume, release, enable or delete.
+	Changed *bool `json:"changed,omitempty"`
 
-	FlowsReleased *int64 `json:"flows_released,omitempty"` // of a release of all flows: how many had something to release
-	More          bool   `json:"more,omitempty"`           // the time was up before all flows were looked at
+	// Only in the answer to a change of settings.
+	Changes []shaper.Change `json:"changes,omitempty"`
+}
+
+// ReleasedFlows is what a release of all flows of a bucket came to.
+type ReleasedFlows struct {
+	// Only in the answer to a release with all_flows=true: how many flows had something to release.
+	FlowsReleased *int64 `json:"flows_released,omitempty"`
+
+	// True if the time of that release was up before it had looked at all flows. Absent otherwise.
+	More bool `json:"more,omitempty"`
 }
 
 // OutcomeOf is the outcome of a change that may have had nothing to do.
@@ -91,9 +149,14 @@ func OutcomeOf(changed bool) Outcome { return Outcome{Changed: &changed} }
 
 // Written is who wrote the settings of a bucket.
 type Written struct {
-	By          string     `json:"by"`
-	At          *time.Time `json:"at,omitempty"`          // when that process started or reloaded
-	Provisional bool       `json:"provisional,omitempty"` // it does not own them: the next dispatcher replaces them
+	// Its program, its number and its host.
+	By string `json:"by" jsonschema:"example=dispatcher 4711 on web-1"`
+
+	// When it started or reloaded its configuration.
+	At *time.Time `json:"at,omitempty"`
+
+	// True if the process does not own the settings, as a producer: the next dispatcher replaces them.
+	Provisional bool `json:"provisional,omitempty"`
 }
 
 // BucketOf shows a bucket. configured is the bucket as the configuration here has it, nil if it has none. pool is the

@@ -15,14 +15,19 @@ import (
 // Difference is a setting of a bucket or of a pool whose value in force differs from the
 // configuration here.
 type Difference struct {
-	Bucket     string     `json:"bucket,omitempty"` // none where a pool is shown on its own
-	Setting    string     `json:"setting"`
-	Configured string     `json:"configured"` // here; of an orphaned bucket: where it was
-	InForce    string     `json:"in_force"`
-	Why        string     `json:"why"`
-	Process    string     `json:"process,omitempty"` // whose configuration says so; none: the one here
-	By         string     `json:"by,omitempty"`
-	At         *time.Time `json:"at,omitempty"`
+	// Not of a pool that is shown on its own.
+	Bucket  string `json:"bucket,omitempty"`
+	Setting string `json:"setting"`
+
+	// In the configuration of this process. Of what left it: where it was.
+	Configured string `json:"configured"`
+	InForce    string `json:"in_force"`
+	Why        string `json:"why"`
+
+	// Whose configuration says so, every 10 seconds as long as it runs. Absent: the one of this process.
+	Process string     `json:"process,omitempty"`
+	By      string     `json:"by,omitempty"`
+	At      *time.Time `json:"at,omitempty"`
 }
 
 // differences lists the differences of a bucket: its pause, its overrides, and settings of

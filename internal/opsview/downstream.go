@@ -8,16 +8,30 @@ import (
 
 // Downstream is what the answers of a downstream have changed of a flow, a bucket or a pool.
 type Downstream struct {
-	HeldUntil *time.Time          `json:"held_until,omitempty"`      // it sends nothing before; none if it is not held now
-	Rate      float64             `json:"rate_per_second,omitempty"` // the adaptive rate; none if it is not slowed
-	Factor    float64             `json:"factor"`                    // of its rate; 1 if it is not slowed
-	Breaker   shaper.BreakerState `json:"breaker"`
-	Failures  int64               `json:"failures"`             // in a row
-	OpenSince *time.Time          `json:"open_since,omitempty"` // when the breaker opened; none if it is closed
-	Reason    string              `json:"reason,omitempty"`     // of the last answer that changed this
-	Heard     *time.Time          `json:"heard,omitempty"`      // when it came
+	// It sends nothing before. Absent if it is not held now.
+	HeldUntil *time.Time `json:"held_until,omitempty"`
 
-	Text string `json:"text,omitempty"` // the same for people; none if there are but failures in a row
+	// The adaptive rate. Absent if it is not slowed.
+	Rate float64 `json:"rate_per_second,omitempty"`
+
+	// The adaptive rate as a part of the rate in force, 0 to 1. 1 if it is not slowed.
+	Factor  float64             `json:"factor"`
+	Breaker shaper.BreakerState `json:"breaker"`
+
+	// Failures in a row.
+	Failures int64 `json:"failures"`
+
+	// When the breaker opened. Absent if it is closed.
+	OpenSince *time.Time `json:"open_since,omitempty"`
+
+	// Reason of the last answer that changed something.
+	Reason string `json:"reason,omitempty" jsonschema:"example=http_429"`
+
+	// When that answer came.
+	Heard *time.Time `json:"heard,omitempty"`
+
+	// The same for people. Absent if there are but failures in a row.
+	Text string `json:"text,omitempty"`
 }
 
 // DownstreamOf shows what is in force at that time, by the clock of Redis: nil if nothing is.

@@ -10,15 +10,28 @@ import (
 
 // Hours is whether a bucket leaks now, and when that changes.
 type Hours struct {
-	Open  bool       `json:"open"`
-	Rate  string     `json:"rate"`            // that holds now or, of a closed bucket, when it opens
-	Until *time.Time `json:"until,omitempty"` // when that changes
-	Opens *time.Time `json:"opens,omitempty"` // when it is open next; none: not before an operator drains it
-	Empty *time.Time `json:"empty,omitempty"` // as of the bucket, where clients of before look for it
-	Late  string     `json:"late,omitempty"`  // why jobs will be left at the finish: rate or behind
+	Open bool `json:"open"`
 
-	Finish     *time.Time `json:"finish,omitempty"` // by which jobs are to have left
-	FinishJobs int64      `json:"finish_jobs,omitempty"`
+	// That holds now or, of a closed bucket, when it opens.
+	Rate string `json:"rate"`
+
+	// When that changes. Absent if it does not.
+	Until *time.Time `json:"until,omitempty"`
+
+	// When it is open next, which may be now. Absent: not before an operator drains it.
+	Opens *time.Time `json:"opens,omitempty"`
+
+	// The `empty` of the bucket.
+	Empty *time.Time `json:"empty,omitempty"`
+
+	// Why jobs will be left at the finish: the rate that is needed is above the allowed one, or fewer departed than were to. Absent: none will.
+	Late string `json:"late,omitempty" jsonschema:"enum=rate,enum=behind"`
+
+	// By which jobs are to have left, of a closed bucket in its next window.
+	Finish *time.Time `json:"finish,omitempty"`
+
+	// Jobs that are to leave by then.
+	FinishJobs int64 `json:"finish_jobs,omitempty"`
 }
 
 // HoursOf shows the hours of a bucket, nil where it has none.
@@ -80,15 +93,19 @@ func (h *Hours) PausedText(now time.Time) string {
 
 // Drain is a drain that an operator has asked for.
 type Drain struct {
-	ID         string     `json:"id"`
-	By         string     `json:"by"`
-	State      string     `json:"state"` // running, done or stopped
-	Since      time.Time  `json:"since"`
-	Ended      *time.Time `json:"ended,omitempty"`
-	Rate       string     `json:"rate,omitempty"` // only if it is slower than the bucket
-	Max        int64      `json:"max,omitempty"`
-	Departed   int64      `json:"departed"`
-	UntilEmpty bool       `json:"until_empty"`
+	ID    string     `json:"id"`
+	By    string     `json:"by"`
+	State string     `json:"state" jsonschema:"enum=running,enum=done,enum=stopped"`
+	Since time.Time  `json:"since"`
+	Ended *time.Time `json:"ended,omitempty"`
+
+	// Absent if it is not slower than the bucket.
+	Rate string `json:"rate,omitempty"`
+	Max  int64  `json:"max,omitempty"`
+
+	// Permits that were handed out.
+	Departed   int64 `json:"departed"`
+	UntilEmpty bool  `json:"until_empty"`
 }
 
 // DrainOf shows a drain, nil where there was none.

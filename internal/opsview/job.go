@@ -13,38 +13,64 @@ import (
 // Job is a job as JSON shows it. Fields that do not apply to its state are left out. Of a settled job
 // only id, bucket and state are known.
 type Job struct {
-	ID           string               `json:"id"`
-	Bucket       string               `json:"bucket"`
-	Flow         *string              `json:"flow,omitempty"`
-	Group        string               `json:"group,omitempty"`
-	State        shaper.State         `json:"state"`
-	Why          string               `json:"why,omitempty"`
-	BlockedBy    []shaper.BlockedBy   `json:"blocked_by,omitempty"` // what keeps it, one word each
-	Attempts     *int                 `json:"attempts,omitempty"`
-	Lost         int                  `json:"lost,omitempty"`          // deliveries that spent no attempt
-	KeptAttempts int                  `json:"kept_attempts,omitempty"` // how many …/attempts lists
-	Position     *int64               `json:"position,omitempty"`
-	ETA          *time.Time           `json:"eta,omitempty"`         // earliest departure of a waiting job
-	Due          *time.Time           `json:"due,omitempty"`         // of a delayed job or a retry: it does not leave before
-	LeaseUntil   *time.Time           `json:"lease_until,omitempty"` // in flight
-	DiedAt       *time.Time           `json:"died_at,omitempty"`
-	EnqueuedAt   *time.Time           `json:"enqueued_at,omitempty"`
-	URL          string               `json:"url,omitempty"`
-	Method       string               `json:"method,omitempty"`
-	Headers      map[string][]string  `json:"headers,omitempty"` // credentials redacted; only for operators
+	ID     string  `json:"id"`
+	Bucket string  `json:"bucket"`
+	Flow   *string `json:"flow,omitempty"`
+
+	// Only in a bucket with groups.
+	Group string       `json:"group,omitempty"`
+	State shaper.State `json:"state"`
+
+	// Why the job waits.
+	Why string `json:"why,omitempty"`
+
+	// The same in words for programs. Only of a waiting job.
+	BlockedBy []shaper.BlockedBy `json:"blocked_by,omitempty"`
+
+	// Deliveries that ended.
+	Attempts *int `json:"attempts,omitempty"`
+
+	// Deliveries that spent no attempt: their dispatcher died or lost its lease, the downstream named a time to wait for, or they came before a
+	// redrive.
+	Lost int `json:"lost,omitempty"`
+
+	// How many outcomes …/attempts lists.
+	KeptAttempts int    `json:"kept_attempts,omitempty"`
+	Position     *int64 `json:"position,omitempty"`
+
+	// Estimated departure, as in the receipt. Not while the bucket is paused.
+	ETA *time.Time `json:"eta,omitempty"`
+
+	// Of a delayed job or a retry: it does not leave before.
+	Due        *time.Time `json:"due,omitempty"`
+	LeaseUntil *time.Time `json:"lease_until,omitempty"` // in flight
+	DiedAt     *time.Time `json:"died_at,omitempty"`
+	EnqueuedAt *time.Time `json:"enqueued_at,omitempty"`
+
+	// Of a job that a hook, a schedule or a callback made: its origin, and /*** for the rest.
+	URL    string `json:"url,omitempty"`
+	Method string `json:"method,omitempty"`
+
+	// Credentials, as far as the names tell, are ***. Only for the role read.
+	Headers      map[string][]string  `json:"headers,omitempty"`
 	LastResponse *shaper.LastResponse `json:"last_response,omitempty"`
 	Payload      json.RawMessage      `json:"payload,omitempty"`
 	PayloadBytes []byte               `json:"payload_base64,omitempty"` // a payload that is not JSON
 
-	BeforeRedrive *BeforeRedrive `json:"before_redrive,omitempty"` // of a dead letter that was put back
+	// Only of a job that was dead and was put back, as far as that is known: what was before. With a cause, last_response is of that time.
+	BeforeRedrive *BeforeRedrive `json:"before_redrive,omitempty"`
 
-	LastAttempts []Attempt `json:"last_attempts,omitempty"` // the oldest first; only for operators
+	// How the last attempts ended, the oldest first. Only for the role read, and not in the list of jobs.
+	LastAttempts []Attempt `json:"last_attempts,omitempty"`
 }
 
 // BeforeRedrive is what was of a job while it was dead.
 type BeforeRedrive struct {
-	Deliveries int    `json:"deliveries"`      // before it died, which are among those that are lost
-	Cause      string `json:"cause,omitempty"` // why it was dead: then last_response is of that time
+	// How many came before it died. They are counted in lost.
+	Deliveries int `json:"deliveries"`
+
+	// Why it was dead.
+	Cause string `json:"cause,omitempty"`
 }
 
 // JobOf shows a job to a client that put it in: without headers, which may hold credentials.

@@ -16,8 +16,10 @@ type Pause struct {
 
 // Disabled says when and why a flow was disabled.
 type Disabled struct {
-	Since  time.Time `json:"since"`
-	Reason string    `json:"reason,omitempty"`
+	Since time.Time `json:"since"`
+
+	// Of the answer that disabled it, one word.
+	Reason string `json:"reason,omitempty"`
 }
 
 // DisabledOf shows it: nil of a flow that is not disabled.

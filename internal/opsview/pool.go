@@ -11,14 +11,24 @@ import (
 // Pool is the pool of a bucket, which others are in too, and the bucket's share of it. What
 // the scripts obey is absent of an orphaned bucket that nothing has used.
 type Pool struct {
-	Name        string     `json:"name"`
-	Rate        string     `json:"rate,omitempty"`
-	Burst       int64      `json:"burst,omitempty"`
-	Quotas      []Quota    `json:"quota_use,omitempty"`     // with what is left of each
-	InFlight    int64      `json:"in_flight"`               // of all its buckets
-	MaxInFlight int64      `json:"max_in_flight,omitempty"` // absent where there is no such bound
-	LastSlot    *time.Time `json:"last_slot,omitempty"`     // of any of its buckets
-	Weight      int64      `json:"weight,omitempty"`        // of the bucket
+	Name  string `json:"name"`
+	Rate  string `json:"rate,omitempty"`
+	Burst int64  `json:"burst,omitempty"`
+
+	// Only of a pool with quotas: what is left of each.
+	Quotas []Quota `json:"quota_use,omitempty"`
+
+	// Requests in flight in all its buckets.
+	InFlight int64 `json:"in_flight"`
+
+	// Only of a pool with such a bound.
+	MaxInFlight int64 `json:"max_in_flight,omitempty"`
+
+	// Of any of its buckets.
+	LastSlot *time.Time `json:"last_slot,omitempty"`
+
+	// The bucket's share of the pool, relative to the other buckets that have work.
+	Weight int64 `json:"weight,omitempty"`
 
 	Downstream *Downstream `json:"downstream,omitempty"` // what the answers to its buckets have changed; none if nothing
 }

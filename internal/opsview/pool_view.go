@@ -10,34 +10,59 @@ import (
 
 // PoolView is a pool with its buckets as JSON shows it.
 type PoolView struct {
-	Name        string       `json:"name"`
-	Orphaned    bool         `json:"orphaned"`         // the configuration does not have it
-	Unused      bool         `json:"unused,omitempty"` // nothing has used it yet: its settings are those of the configuration
-	Revision    *int64       `json:"revision,omitempty"`
-	Rate        string       `json:"rate,omitempty"`
-	Burst       int64        `json:"burst,omitempty"`
-	Quotas      []string     `json:"quotas,omitempty"`
-	QuotaUse    []Quota      `json:"quota_use,omitempty"`     // the same, with what is left of each
-	InFlight    int64        `json:"in_flight"`               // of all its buckets
-	MaxInFlight int64        `json:"max_in_flight,omitempty"` // absent where there is no such bound
-	LastSlot    *time.Time   `json:"last_slot,omitempty"`     // of any of its buckets
-	Buckets     []PoolBucket `json:"buckets"`
-	Overrides   []Override   `json:"overrides"` // settings that were changed at run time
+	Name string `json:"name"`
+
+	// Redis knows a bucket in it, and the configuration has no such pool.
+	Orphaned bool `json:"orphaned"`
+
+	// Nothing has used it yet: its settings are those of the configuration. Absent otherwise.
+	Unused   bool   `json:"unused,omitempty"`
+	Revision *int64 `json:"revision,omitempty"`
+	Rate     string `json:"rate,omitempty"`
+	Burst    int64  `json:"burst,omitempty"`
+
+	// Only of a pool with quotas.
+	Quotas []string `json:"quotas,omitempty"`
+
+	// The same, with what is left of each.
+	QuotaUse []Quota `json:"quota_use,omitempty"`
+
+	// Requests in flight in all its buckets.
+	InFlight int64 `json:"in_flight"`
+
+	// Only of a pool with such a bound.
+	MaxInFlight int64 `json:"max_in_flight,omitempty"`
+
+	// Of any of its buckets.
+	LastSlot *time.Time `json:"last_slot,omitempty"`
+
+	// The buckets of the caller's key.
+	Buckets []PoolBucket `json:"buckets"`
+
+	// Settings that an operator changed, if they differ from the configuration.
+	Overrides []Override `json:"overrides"`
 
 	Downstream *Downstream `json:"downstream,omitempty"` // what the answers to its buckets have changed; none if nothing
 
-	Notes       []string     `json:"notes"`       // what people should know
-	Differences []Difference `json:"differences"` // from the configuration here
+	// What people should know.
+	Notes []string `json:"notes"`
+
+	// What is not as the configuration of this process says.
+	Differences []Difference `json:"differences"`
 
 	Outcome
 }
 
 // PoolBucket is a bucket in a pool.
 type PoolBucket struct {
-	Name     string `json:"name"`
-	Weight   int64  `json:"weight,omitempty"` // absent where nobody knows it yet
-	InFlight int64  `json:"in_flight"`
-	HasWork  bool   `json:"has_work"` // it takes its share now
+	Name string `json:"name"`
+
+	// Its share of the pool, relative to the other buckets that have work; absent while it is not known.
+	Weight   int64 `json:"weight,omitempty"`
+	InFlight int64 `json:"in_flight"`
+
+	// It has jobs to send and takes its share.
+	HasWork bool `json:"has_work"`
 }
 
 // Override is a setting of a bucket or a pool that was changed at run time.

@@ -10,10 +10,16 @@ import (
 
 // Quota is a quota of a bucket or a pool, with what is left of it.
 type Quota struct {
-	Quota     string     `json:"quota"`
-	Used      int64      `json:"used"`                 // departures in its window until now
-	Left      int64      `json:"left"`                 // how many may leave now
-	HeldUntil *time.Time `json:"held_until,omitempty"` // nothing leaves before; none if it lets a job leave now
+	Quota string `json:"quota" jsonschema:"example=5/m"`
+
+	// Departures in its window until now.
+	Used int64 `json:"used"`
+
+	// How many may leave now.
+	Left int64 `json:"left"`
+
+	// Nothing leaves before. Absent where it lets a job leave now.
+	HeldUntil *time.Time `json:"held_until,omitempty"`
 }
 
 // QuotasOf shows quotas; none is nil.

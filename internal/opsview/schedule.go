@@ -8,29 +8,55 @@ import (
 
 // Schedule is a schedule with its state.
 type Schedule struct {
-	Name      string      `json:"name"`
-	Bucket    string      `json:"bucket"`
-	Cron      string      `json:"cron"`
-	Timezone  string      `json:"timezone"`
-	CatchUp   string      `json:"catch_up"`
-	Overlap   string      `json:"overlap"`
-	Source    string      `json:"source"`                   // config or api
-	Orphaned  bool        `json:"orphaned,omitempty"`       // its bucket is not in the configuration: it does not fire
-	Made      *MadeBy     `json:"made,omitempty"`           // through the API
-	Waiting   bool        `json:"configured_too,omitempty"` // the configuration has one of this name too, which waits until this one is removed
-	Next      []time.Time `json:"next"`                     // the next five fires, in the schedule's time zone
-	Paused    *Pause      `json:"paused,omitempty"`
-	Blocked   string      `json:"blocked,omitempty"`   // why the job of the fire that is due has not got in
-	Requested *time.Time  `json:"requested,omitempty"` // when an operator asked for a fire that has not been yet
-	Last      *time.Time  `json:"last,omitempty"`      // the last fire whose job got in
-	LastJob   string      `json:"last_job,omitempty"`
-	Fired     int64       `json:"fired"`
-	Missed    int64       `json:"missed"`
-	Skipped   int64       `json:"skipped"`
+	Name     string `json:"name"`
+	Bucket   string `json:"bucket"`
+	Cron     string `json:"cron" jsonschema:"example=0 2 * * *"`
+	Timezone string `json:"timezone" jsonschema:"example=Europe/Paris"`
+	CatchUp  string `json:"catch_up" jsonschema:"enum=none,enum=last,enum=all"`
+	Overlap  string `json:"overlap" jsonschema:"enum=queue,enum=skip"`
 
-	// Only in the answer to a change.
-	Changed *bool  `json:"changed,omitempty"`
-	Job     string `json:"job,omitempty"` // the id of the job of the fire that was asked for
+	// Where it was declared.
+	Source string `json:"source" jsonschema:"enum=config,enum=api"`
+
+	// Its bucket is not in the configuration: it does not fire. Absent otherwise.
+	Orphaned bool `json:"orphaned,omitempty"`
+
+	// Only of one that was made through the API; who made or changed it last.
+	Made *MadeBy `json:"made,omitempty"`
+
+	// The configuration has a schedule of this name for the bucket too, which comes when this one is removed. Absent otherwise.
+	Waiting bool `json:"configured_too,omitempty"`
+
+	// The next five fires, in its time zone; none while it is paused or orphaned, or before a dispatcher has seen it.
+	Next []time.Time `json:"next"`
+
+	// Only of a paused schedule.
+	Paused *Pause `json:"paused,omitempty"`
+
+	// Why the job of the fire that is due has not got in, such as bucket-full; absent if none waits.
+	Blocked string `json:"blocked,omitempty"`
+
+	// When an operator asked for a fire that has not been yet.
+	Requested *time.Time `json:"requested,omitempty"`
+
+	// The last fire whose job got in.
+	Last *time.Time `json:"last,omitempty"`
+
+	// The id of its job.
+	LastJob string `json:"last_job,omitempty"`
+	Fired   int64  `json:"fired"`
+
+	// Fires that were given up.
+	Missed int64 `json:"missed"`
+
+	// Fires that were skipped because the job of the one before was unfinished.
+	Skipped int64 `json:"skipped"`
+
+	// Only in the answer to a change: it was not so before.
+	Changed *bool `json:"changed,omitempty"`
+
+	// Only in the answer to fire: the id that the job has, or will have.
+	Job string `json:"job,omitempty"`
 }
 
 // MadeBy says who made or changed something last.
@@ -67,17 +93,33 @@ func ScheduleOf(s shaper.ScheduleInfo) Schedule {
 
 // ScheduleRun is what became of a fire, or of several in a row that were missed.
 type ScheduleRun struct {
-	Fire     time.Time `json:"fire"` // when it was to be; of several the first
-	At       time.Time `json:"at"`   // when it was decided
+	// When it was to be; of several the first.
+	Fire time.Time `json:"fire"`
+
+	// When it was decided.
+	At       time.Time `json:"at"`
 	Lateness float64   `json:"lateness_seconds"`
-	Outcome  string    `json:"outcome"`
-	By       string    `json:"by,omitempty"`       // the dispatcher
-	AskedBy  string    `json:"asked_by,omitempty"` // the operator
-	Job      string    `json:"job,omitempty"`
-	JobState string    `json:"job_state,omitempty"` // of that job now; unknown: it has ended, and its id is not remembered any more
-	Jobs     int       `json:"jobs"`                // that the fire made
-	Count    int64     `json:"count"`
-	Reason   string    `json:"reason,omitempty"`
+	Outcome  string    `json:"outcome" jsonschema:"enum=fired,enum=missed,enum=skipped"`
+
+	// The dispatcher that decided it.
+	By string `json:"by,omitempty"`
+
+	// The operator who asked for it.
+	AskedBy string `json:"asked_by,omitempty"`
+
+	// The id of its job; of a skipped fire that of the unfinished one.
+	Job string `json:"job,omitempty"`
+
+	// Of a fire that fired: the state of its job now. `unknown`: the job has ended, and how is no longer known, as the bucket has forgotten its id
+	// after its dedupe_window.
+	JobState string `json:"job_state,omitempty"`
+
+	// How many jobs the fire made: 1 of a fire that fired, else 0.
+	Jobs  int   `json:"jobs"`
+	Count int64 `json:"count"`
+
+	// late, overlap, or why the job did not get in.
+	Reason string `json:"reason,omitempty"`
 }
 
 // ScheduleRunsOf shows the history of a schedule.

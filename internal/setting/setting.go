@@ -10,8 +10,10 @@
 //	optional  this table need not be there: its defaults hold only where it is
 //	bytes     a number of bytes
 //	percent   a part of a hundred
-//	redis=F   the field of the settings in Redis that scripts read; of a rate the fields F_count and F_per
-//	change    an operator may change it while the bucket runs; a tag help says what it is, for the command line
+//	redis=F   the field of the settings in Redis that scripts read; of a rate the fields F_count and F_per. Of a setting that stands in
+//	          a text there, F is its place in it. Of a table, and of a struct that is squashed, F is in front of the fields of all in it
+//	change    an operator may change it while the bucket runs, as one value, also if it is a map; a tag help says what it is, for the
+//	          command line: the first part of it in quotes is the value
 //
 // Nothing is read but types: the package imports none of those that it describes.
 package setting
@@ -99,7 +101,7 @@ func keysOf(t reflect.Type, at []int) []*Key {
 		}
 		switch {
 		case squash:
-			list = append(list, keysOf(field.Type, k.index)...)
+			list = append(list, k.within(keysOf(field.Type, k.index))...)
 		case name == "" || name == "-":
 		default:
 			k.describe()
@@ -136,14 +138,24 @@ func (k *Key) describe() {
 	switch t := k.Type; {
 	case t.Kind() == reflect.Pointer && isTable(t.Elem()):
 		k.Kind, k.Type, k.Optional = Table, t.Elem(), true
-		k.Keys = keysOf(k.Type, k.index)
+		k.Keys = k.within(keysOf(k.Type, k.index))
 	case isTable(t):
-		k.Kind, k.Keys = Table, keysOf(t, k.index)
+		k.Kind, k.Keys = Table, k.within(keysOf(t, k.index))
 	case t.Kind() == reflect.Slice && isTable(t.Elem()):
 		k.Kind, k.Type, k.Keys = Tables, t.Elem(), Keys(t.Elem())
-	case t.Kind() == reflect.Map:
+	case t.Kind() == reflect.Map && !k.Change:
 		k.Kind = Names
 	}
+}
+
+// within puts what the tag says of a struct in front of the fields of the keys in it.
+func (k *Key) within(keys []*Key) []*Key {
+	for _, inner := range values(keys) {
+		if inner.Redis != "" {
+			inner.Redis = k.Redis + inner.Redis
+		}
+	}
+	return keys
 }
 
 // isTable tells a table from a value that happens to be a struct, such as a rate: a field of it has a tag.
@@ -230,25 +242,49 @@ func values(keys []*Key) (list []*Key) {
 	return list
 }
 
+// Changes lists the keys of those values that an operator may change.
+func Changes(t reflect.Type) []*Key {
+	return slices.DeleteFunc(slices.Clone(Values(t)), func(k *Key) bool { return !k.Change })
+}
+
 // Changeable lists the paths of those that an operator may change.
 func Changeable[S ~string](t reflect.Type) (paths []S) {
-	for _, k := range Values(t) {
-		if k.Change {
-			paths = append(paths, S(k.Path))
-		}
+	for _, k := range Changes(t) {
+		paths = append(paths, S(k.Path))
 	}
 	return paths
 }
 
+// IsNumber reports whether the value is a whole number, in JSON too. One without a number may be there: it is a pointer.
+func (k *Key) IsNumber() bool {
+	return k.Type == reflect.TypeFor[int64]() || k.Type == reflect.TypeFor[*int64]()
+}
+
 // Text is what stands at a path in an object, as it is shown; "" if nothing does.
 func Text[S ~string](object any, path S) string {
-	root := reflect.Indirect(reflect.ValueOf(object))
-	for _, k := range Values(root.Type()) {
+	for _, k := range Values(reflect.Indirect(reflect.ValueOf(object)).Type()) {
 		if k.Path == string(path) {
-			if v, ok := k.In(root); ok {
-				return fmt.Sprint(v.Interface())
-			}
+			return k.text(object)
 		}
 	}
 	return ""
+}
+
+func (k *Key) text(object any) string {
+	v, ok := k.In(reflect.Indirect(reflect.ValueOf(object)))
+	if !ok {
+		return ""
+	}
+	return fmt.Sprint(reflect.Indirect(v).Interface())
+}
+
+// Given lists the names and texts of an object's values that are not zero.
+func Given(object any) (rows [][2]string) {
+	root := reflect.Indirect(reflect.ValueOf(object))
+	for _, k := range Values(root.Type()) {
+		if v, ok := k.In(root); ok && !v.IsZero() {
+			rows = append(rows, [2]string{k.Path, k.text(object)})
+		}
+	}
+	return rows
 }

@@ -1,9 +1,11 @@
 package setting_test
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/tundish-io/tundish/internal/setting"
 )
@@ -121,5 +123,41 @@ func TestWrongTags(t *testing.T) {
 			}()
 			setting.Keys(typ)
 		}()
+	}
+}
+
+// own has what an operator may change: as one value each, also a map. Numbers may be missing.
+type own struct {
+	Count  *int64            `setting:"count,change"`
+	Labels map[string]string `setting:"labels,change"`
+	Wait   time.Duration     `setting:"wait"`
+	Total  int64             `setting:"total,change"`
+}
+
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	if got := paths(setting.Changes(reflect.TypeFor[own]())); !slices.Equal(got, []string{"count", "labels", "total"}) {
+		t.Errorf("an operator may change %v", got)
+	}
+	var numbers []string
+	for _, k := range setting.Values(reflect.TypeFor[own]()) {
+		if k.IsNumber() {
+			numbers = append(numbers, k.Path)
+		}
+	}
+	if !slices.Equal(numbers, []string{"count", "total"}) {
+		t.Errorf("numbers are %v", numbers)
+	}
+}
+
+// What is zero is not given; a number of 0 that is there, or an empty map, is.
+func TestGiven(t *testing.T) {
+	t.Parallel()
+	zero := int64(0)
+	if got := setting.Given(&own{}); got != nil {
+		t.Errorf("nothing is %v", got)
+	}
+	if got := fmt.Sprint(setting.Given(&own{Count: &zero, Labels: map[string]string{}, Wait: time.Second})); got != "[[count 0] [labels map[]] [wait 1s]]" {
+		t.Errorf("given are %s", got)
 	}
 }

@@ -19,7 +19,7 @@ func TestSchedulesInACluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, "--cluster-node-timeout", "30000")
 	buckets, _ := onThree(t, c)
-	buckets[1].Flow = &shaper.FlowSettings{Key: shaper.FlowKeyJob, Burst: 1, MaxFlows: 10}
+	buckets[1].Flow = &shaper.FlowSettings{GroupSettings: shaper.GroupSettings{Key: shaper.FlowKeyJob, Burst: 1}, MaxFlows: 10}
 	buckets[2].Flow, buckets[2].Group = buckets[1].Flow, &shaper.GroupSettings{Key: shaper.FlowKeyJob, Burst: 1}
 	for i := range buckets {
 		buckets[i].Schedules = []shaper.Schedule{{

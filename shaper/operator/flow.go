@@ -11,24 +11,38 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// FlowInfo is a flow in numbers.
-type FlowInfo struct {
-	Bucket   string
-	Flow     string
-	Group    string // "" in a bucket without groups
-	Waiting  int64  // in its lists, and for their time
-	InFlight int64  // leased
+// FlowNumbers are the plain numbers of a flow, or of all flows of a group, each described once: json is its member in the API. No script
+// answers them: a page of flows is read by plain commands.
+type FlowNumbers struct {
+	// Its jobs in lists, and its delayed jobs and retries.
+	Waiting int64 `json:"waiting"`
+
+	// Jobs in flight of all its flows.
+	InFlight int64 `json:"in_flight"`
+}
+
+// PartInfo is what is known of a flow and of a group alike.
+type PartInfo struct {
+	Bucket string
+	FlowNumbers
 
 	// Known says that Redis holds something of it: jobs, settings, a pause, or what is
-	// left of its burst. Any name is that of a flow, also a mistyped one, which is not known.
+	// left of its burst. Any name is that of a flow or a group, also a mistyped one, which is not known.
 	Known bool
 
 	// Turn is when a claim looks at it next, by the clock of Redis; zero: nothing waits,
-	// or a claim has seen that it is paused or has as many in flight as it may. While its
-	// group is held back, no claim looks at it.
+	// or a claim has seen that it is paused or has as many in flight as it may. While the
+	// group of a flow is held back, no claim looks at the flow.
 	Turn time.Time
 
-	Own shaper.OwnFlow // its own settings, and its pause
+	Own shaper.OwnFlow // its own settings, and its pause; of a group never a URL, headers or secrets
+}
+
+// FlowInfo is a flow in numbers.
+type FlowInfo struct {
+	PartInfo
+	Flow  string
+	Group string // "" in a bucket without groups
 
 	Downstream *shaper.Downstream // what the answers to it have changed; nil: nothing. A hold in it may be over
 }
@@ -160,22 +174,26 @@ func (g Group) Flows(ctx context.Context, cursor string, limit int) (infos []Flo
 	return g.op.flows(ctx, g.bucket, &g.name, cursor, limit)
 }
 
-func (o *Operator) flows(ctx context.Context, bucket string, group *string, cursor string, limit int) (infos []FlowInfo, next string, err error) {
+// flowsTarget is a flow of a bucket, or of one of its groups, and what the names of all these match in Redis.
+func (o *Operator) flowsTarget(ctx context.Context, bucket string, group *string) (t target, match string, err error) {
 	k, err := o.keysOf(ctx, bucket)
 	if err != nil {
-		return nil, "", err
+		return t, "", err
 	}
 	of := group
 	if k.Levels == codec.LevelsGroups && group == nil {
 		of = new(string) // any: the flows of all are told
 	}
-	t, err := flowTarget(bucket, k, of, "")
+	if t, err = flowTarget(bucket, k, of, ""); err == nil && group != nil {
+		match = globEscape(t.name) + "*"
+	}
+	return t, match, err
+}
+
+func (o *Operator) flows(ctx context.Context, bucket string, group *string, cursor string, limit int) (infos []FlowInfo, next string, err error) {
+	t, match, err := o.flowsTarget(ctx, bucket, group)
 	if err != nil {
 		return nil, "", err
-	}
-	match := ""
-	if group != nil {
-		match = globEscape(t.name) + "*"
 	}
 	names, next, err := o.list(ctx, t, match, cursor, limit)
 	if err != nil {
@@ -197,7 +215,7 @@ func (o *Operator) flowInfos(ctx context.Context, t target, names []string) ([]F
 	}
 	infos := make([]FlowInfo, 0, len(all))
 	for _, f := range all {
-		info := FlowInfo{Bucket: t.bucket, Flow: f.name, Waiting: f.Waiting(), InFlight: f.InFlight, Known: f.known, Turn: f.turn, Own: f.own, Downstream: f.downstream}
+		info := FlowInfo{PartInfo: f.PartInfo, Flow: f.name, Downstream: f.downstream}
 		if t.what == targetFlowInGroup {
 			var ok bool
 			if info.Group, info.Flow, ok = codec.SplitPath(f.name); !ok {

@@ -1,10 +1,11 @@
 package operator
 
 import (
-	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,62 +26,80 @@ const (
 
 // FlowPatch is a change of the settings of one flow. The zero value changes none.
 type FlowPatch struct {
-	fields [codec.FlowFieldSum]string // as control_flow.lua takes them
-	given  map[shaper.FlowSetting]bool
+	own   shaper.OwnFlow
+	given map[shaper.FlowSetting]bool // what own has of it; zero has it be as for all
 
-	secrets secretsChange // given instead of a field
+	secrets secretsChange // given instead of a list of them
 }
 
 // IsZero reports whether the patch changes nothing.
 func (p *FlowPatch) IsZero() bool { return len(p.given) == 0 }
 
-func (p *FlowPatch) set(setting shaper.FlowSetting, values ...string) {
+func (p *FlowPatch) give(setting shaper.FlowSetting) {
 	if p.given == nil {
 		p.given = map[shaper.FlowSetting]bool{}
 	}
 	p.given[setting] = true
-	copy(p.fields[codec.FlowFields[setting]:], values)
 }
 
 // Put adds a setting to the patch, its value as in the configuration; not headers and
 // secrets. The error begins with the setting.
 func (p *FlowPatch) Put(setting shaper.FlowSetting, value string) error {
-	switch setting {
-	case shaper.FlowRate:
-		rate, err := admission.ParseRate(value)
-		if err != nil && rate.Count == 0 && rate.Per > 0 {
-			return fmt.Errorf("%s: %q would mean that the flow is paused: pause it, so that all see why", setting, value)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", setting, err)
-		}
-		if rate.Unit != admission.UnitRequests {
-			return fmt.Errorf("%s: %q: only requests are paced in this version, not %s", setting, value, rate.Unit)
-		}
-		p.set(setting, strconv.FormatInt(rate.Count, 10), strconv.FormatInt(rate.Per.Microseconds(), 10))
-	case shaper.FlowBurst, shaper.FlowCapacity, shaper.FlowMaxInFlight, shaper.FlowWeight:
-		n, err := strconv.ParseInt(value, 10, 64)
-		if err != nil {
-			return fmt.Errorf("%s: %q is not a whole number", setting, value)
-		}
-		bounds := map[shaper.FlowSetting][2]int64{
-			shaper.FlowBurst: {1, shaper.MaxBurst}, shaper.FlowCapacity: {0, shaper.MaxCapacity}, shaper.FlowMaxInFlight: {0, shaper.MaxCapacity}, shaper.FlowWeight: {1, shaper.MaxWeight},
-		}[setting]
-		if n < bounds[0] || n > bounds[1] {
-			return fmt.Errorf("%s: %d: want %d to %d", setting, n, bounds[0], bounds[1])
-		}
-		p.set(setting, strconv.FormatInt(n, 10))
-	case shaper.FlowURL:
-		u, err := url.Parse(value)
-		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || len(value) > maxFlowText || !utf8.ValidString(value) {
-			return fmt.Errorf("%s: want an absolute http or https URL of at most %d bytes of UTF-8", setting, maxFlowText)
-		}
-		if strings.HasSuffix(value, shaper.RedactedPath) {
-			return fmt.Errorf("%s: is redacted: give the whole URL, or leave it out to keep it", setting)
-		}
-		p.set(setting, jsonLine(value))
+	own, err := p.own, error(nil)
+	switch to, _ := codec.OwnPlace(&own, setting); to := to.(type) {
+	case *admission.Rate:
+		*to, err = parseFlowRate(value)
+	case **int64:
+		*to, err = parseFlowNumber(setting, value)
+	case *string:
+		*to, err = value, checkFlowURL(value)
 	default:
 		return unknownFlowSetting(setting)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", setting, err)
+	}
+	p.own = own
+	p.give(setting)
+	return nil
+}
+
+func parseFlowRate(text string) (admission.Rate, error) {
+	rate, err := admission.ParseRate(text)
+	switch {
+	case err != nil && rate.Count == 0 && rate.Per > 0:
+		err = fmt.Errorf("%q would mean that the flow is paused: pause it, so that all see why", text)
+	case err == nil && rate.Unit != admission.UnitRequests:
+		err = fmt.Errorf("%q: only requests are paced in this version, not %s", text, rate.Unit)
+	}
+	return rate, err
+}
+
+func parseFlowNumber(setting shaper.FlowSetting, text string) (*int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("%q is not a whole number", text)
+	}
+	low, high := int64(0), int64(shaper.MaxCapacity)
+	switch setting {
+	case shaper.FlowBurst:
+		low, high = 1, shaper.MaxBurst
+	case shaper.FlowWeight:
+		low, high = 1, shaper.MaxWeight
+	}
+	if n < low || n > high {
+		return nil, fmt.Errorf("%d: want %d to %d", n, low, high)
+	}
+	return &n, nil
+}
+
+func checkFlowURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || len(text) > maxFlowText || !utf8.ValidString(text) {
+		return fmt.Errorf("want an absolute http or https URL of at most %d bytes of UTF-8", maxFlowText)
+	}
+	if strings.HasSuffix(text, shaper.RedactedPath) {
+		return errors.New("is redacted: give the whole URL, or leave it out to keep it")
 	}
 	return nil
 }
@@ -96,51 +115,39 @@ func (p *FlowPatch) PutHeaders(headers map[string]string) error {
 			return fmt.Errorf("%s: %q: want a valid name, and a value of at most %d bytes of UTF-8", shaper.FlowHeaders, name, maxFlowText)
 		}
 	}
-	p.set(shaper.FlowHeaders, jsonLine(headers))
+	p.own.Headers = headers
+	p.give(shaper.FlowHeaders)
 	return nil
 }
 
 // Clear has a setting be as for all flows again.
 func (p *FlowPatch) Clear(settings ...shaper.FlowSetting) error {
 	for _, setting := range settings {
-		if _, ok := codec.FlowFields[setting]; !ok {
+		to, _ := codec.OwnPlace(&p.own, setting)
+		if to == nil {
 			return unknownFlowSetting(setting)
 		}
 		if setting == shaper.FlowSecrets && !p.secrets.isZero() {
 			return errSecretsTwice
 		}
-		values := []string{codec.FlowUnset}
-		if setting == shaper.FlowRate {
-			values = append(values, codec.FlowUnset)
-		}
-		p.set(setting, values...)
+		reflect.ValueOf(to).Elem().SetZero()
+		p.give(setting)
 	}
 	return nil
 }
 
 // delivery is what the patch gives a flow for its deliveries.
 func (p *FlowPatch) delivery() *shaper.OwnDelivery {
-	lines := []string{"", ""}
-	for _, line := range p.fields[codec.FlowNumbers:] {
-		lines = append(lines, cmp.Or(line, codec.FlowUnset))
-	}
-	var own shaper.OwnFlow
-	_ = codec.ReadOwnLines(&own, lines) // they are ours
-	return &shaper.OwnDelivery{URL: own.URL, Headers: own.Headers, Secrets: slices.Concat(own.Secrets, p.secrets.Put)}
+	return &shaper.OwnDelivery{URL: p.own.URL, Headers: p.own.Headers, Secrets: slices.Concat(p.own.Secrets, p.secrets.Put)}
 }
 
 // applied returns the rate and the burst of a flow with the patch; the rest is as before.
 func (p *FlowPatch) applied(own shaper.OwnFlow) shaper.OwnFlow {
-	numbers := make([]string, 0, codec.FlowNumbers+1)
-	for _, value := range append(p.fields[:codec.FlowNumbers:codec.FlowNumbers], codec.FlowUnset) {
-		numbers = append(numbers, cmp.Or(value, codec.FlowUnset))
-	}
-	changed, _ := codec.ParseOwnFlow(strings.Join(numbers, " "))
 	if p.given[shaper.FlowRate] {
-		own.Rate = changed.Rate
+		own.Rate = p.own.Rate
 	}
 	if p.given[shaper.FlowBurst] {
-		own.Burst = changed.Burst
+		own.Burst = p.own.Burst
 	}
 	return own
 }
@@ -149,13 +156,13 @@ func (p *FlowPatch) applied(own shaper.OwnFlow) shaper.OwnFlow {
 func jsonLine(value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
-		return codec.FlowUnset // text and maps of it always marshal
+		return codec.FlowUnset // text and lists of it always marshal
 	}
 	return string(text)
 }
 
 func unknownFlowSetting(setting shaper.FlowSetting) error {
-	names := make([]string, 0, len(codec.FlowFields))
+	var names []string
 	for _, name := range shaper.FlowSettingNames() {
 		names = append(names, string(name))
 	}

@@ -30,7 +30,8 @@ func (p *FlowPatch) PutSecrets(secrets []string) error {
 	if err := checkSecrets(string(shaper.FlowSecrets), secrets); err != nil {
 		return err
 	}
-	p.set(shaper.FlowSecrets, jsonLine(secrets))
+	p.own.Secrets = secrets
+	p.give(shaper.FlowSecrets)
 	return nil
 }
 
@@ -70,7 +71,7 @@ func (p *FlowPatch) changeSecrets(some bool) error {
 		return errSecretsTwice
 	}
 	if some {
-		p.set(shaper.FlowSecrets)
+		p.give(shaper.FlowSecrets)
 	}
 	return nil
 }

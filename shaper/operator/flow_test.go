@@ -91,7 +91,7 @@ func TestControlOfFlows(t *testing.T) {
 		t.Fatal(err)
 	}
 	own, err := control.Bucket("b").Flow("a b").Set(ctx, full)
-	const all = `{"Rate":"20/s","Burst":2,"Capacity":0,"MaxInFlight":7,"Weight":3,` +
+	const all = `{"rate":"20/s","burst":2,"capacity":0,"max_in_flight":7,"weight":3,` +
 		`"URL":"https://example.com/a","Headers":{"X-A":"1"},"Secrets":["whsec_x"]`
 	if got := text(own); err != nil || !strings.HasPrefix(got, all) {
 		t.Errorf("set: %s, %v", got, err)

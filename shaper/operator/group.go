@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
@@ -13,17 +12,8 @@ import (
 
 // GroupInfo is a group in numbers.
 type GroupInfo struct {
-	Bucket   string
-	Group    string
-	Waiting  int64 // of all its flows: in their lists, and for their time
-	InFlight int64 // leased
-	Known    bool  // as of a [FlowInfo]
-
-	// Turn is when a claim looks at it next, by the clock of Redis; zero: nothing waits,
-	// or a claim has seen that it is paused or has as many in flight as it may.
-	Turn time.Time
-
-	Own shaper.OwnFlow // its own settings, and its pause; never a URL, headers or secrets
+	PartInfo
+	Group string
 }
 
 // Group is a group of flows to look at.
@@ -139,7 +129,7 @@ func (o *Operator) groupInfos(ctx context.Context, t target, names []string) ([]
 	}
 	infos := make([]GroupInfo, 0, len(all))
 	for _, one := range all {
-		infos = append(infos, GroupInfo{Bucket: t.bucket, Group: one.name, Waiting: one.Waiting(), InFlight: one.InFlight, Known: one.known, Turn: one.turn, Own: one.own})
+		infos = append(infos, GroupInfo{one.PartInfo, one.name})
 	}
 	return infos, nil
 }

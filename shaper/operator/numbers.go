@@ -7,23 +7,50 @@ type BucketNumbers struct {
 	Burst             int64 `lua:"burst" json:"burst,omitempty"`
 	Capacity          int64 `lua:"capacity" json:"capacity,omitempty" gauge:"bucket_capacity" help:"Unfinished jobs that the bucket holds at most."`
 	ScheduledCapacity int64 `lua:"scheduled_capacity" json:"scheduled_capacity"`
-	MaxInFlight       int64 `lua:"max_in_flight" json:"max_in_flight,omitempty"` // of Requests
 
-	Unfinished int64 `lua:"unfinished" json:"unfinished" gauge:"bucket_depth" help:"Unfinished jobs: waiting, in flight, retrying."`                                                          // what counts against Capacity, with Callbacks
-	Waiting    int64 `lua:"waiting" json:"waiting"`                                                                                                                                           // in the lists; with flows: all that wait, also for their time
-	Later      int64 `lua:"later" json:"later" gauge:"bucket_later_jobs" help:"Delayed jobs and retries that wait for their time. Of a bucket with flows 0: they are among those that wait."` // with flows: 0, they are not counted apart
-	Scheduled  int64 `lua:"scheduled" json:"scheduled" gauge:"bucket_scheduled_jobs" help:"Jobs that came with a delay and wait for their time. They are not part of bucket_depth."`          // what counts against ScheduledCapacity
-	InFlight   int64 `lua:"in_flight" json:"in_flight" gauge:"bucket_in_flight_jobs" help:"Jobs leased to dispatchers."`
-	Requests   int64 `lua:"requests" json:"-" gauge:"bucket_in_flight_requests" help:"Requests in flight: fewer than jobs, where there are batches."`
+	// Requests in flight at most.
+	MaxInFlight int64 `lua:"max_in_flight" json:"max_in_flight,omitempty"`
+
+	// Jobs that count against capacity.
+	Unfinished int64 `lua:"unfinished" json:"unfinished" gauge:"bucket_depth" help:"Unfinished jobs: waiting, in flight, retrying."`
+
+	// Of a bucket with flows, delayed jobs and retries are among them.
+	Waiting int64 `lua:"waiting" json:"waiting"`
+
+	// Delayed jobs and retries. Of a bucket with flows always 0, as they are not counted apart.
+	Later int64 `lua:"later" json:"later" gauge:"bucket_later_jobs" help:"Delayed jobs and retries that wait for their time. Of a bucket with flows 0: they are among those that wait."`
+
+	// Jobs that count against scheduled_capacity.
+	Scheduled int64 `lua:"scheduled" json:"scheduled" gauge:"bucket_scheduled_jobs" help:"Jobs that came with a delay and wait for their time. They are not part of bucket_depth."`
+
+	// Jobs in flight.
+	InFlight int64 `lua:"in_flight" json:"in_flight" gauge:"bucket_in_flight_jobs" help:"Jobs leased to dispatchers."`
+	Requests int64 `lua:"requests" json:"-" gauge:"bucket_in_flight_requests" help:"Requests in flight: fewer than jobs, where there are batches."`
+
+	// Dead letters.
 	Dead       int64 `lua:"dead" json:"dead" gauge:"bucket_dead_letters" help:"Dead letters kept."`
-	Remembered int64 `lua:"remembered" json:"remembered_ids"`                                                                                                   // ids of settled jobs
-	Forgotten  int64 `lua:"forgotten" json:"forgotten_ids" gauge:"bucket_forgotten_ids" help:"Ids of settled jobs forgotten before their dedupe window ended."` // before their dedupe window ended
-	Purged     int64 `lua:"purged" json:"purged"`                                                                                                               // jobs that purges have dropped, ever
-	Purging    int64 `lua:"purging" json:"purging,omitempty" gauge:"bucket_purging_jobs" help:"Jobs that a purge has moved aside and not removed yet."`
+	Remembered int64 `lua:"remembered" json:"remembered_ids"` // ids of settled jobs
 
-	DeadBytes        int64 `lua:"dead_bytes" json:"dead_bytes" gauge:"bucket_dead_letters_bytes" help:"Bytes of the dead letters kept."`
-	DeadCapacity     int64 `lua:"dead_capacity" json:"dead_capacity,omitempty" gauge:"bucket_dead_letters_capacity,positive" help:"Dead letters from which on the bucket refuses jobs, or drops the oldest."`                      // before new jobs are refused, or the oldest dropped
-	DeadMaxBytes     int64 `lua:"dead_max_bytes" json:"dead_capacity_bytes,omitempty" gauge:"bucket_dead_letters_capacity_bytes,positive" help:"Bytes of dead letters from which on the same happens. None without such a bound."` // the same; 0 no bound
+	// Forgotten before their dedupe window ended.
+	Forgotten int64 `lua:"forgotten" json:"forgotten_ids" gauge:"bucket_forgotten_ids" help:"Ids of settled jobs forgotten before their dedupe window ended."`
+
+	// All jobs ever dropped by purges.
+	Purged int64 `lua:"purged" json:"purged"`
+
+	// Jobs that a purge has moved aside and not removed yet. Absent if there are none.
+	Purging int64 `lua:"purging" json:"purging,omitempty" gauge:"bucket_purging_jobs" help:"Jobs that a purge has moved aside and not removed yet."`
+
+	// Of dead letters: their ids, payloads, headers and last responses.
+	DeadBytes int64 `lua:"dead_bytes" json:"dead_bytes" gauge:"bucket_dead_letters_bytes" help:"Bytes of the dead letters kept."`
+
+	// From this many dead letters on, new jobs are refused (429 `dead-full`) or the oldest are dropped, as when_dead_full says. Jobs in the bucket
+	// may exceed it.
+	DeadCapacity int64 `lua:"dead_capacity" json:"dead_capacity,omitempty" gauge:"bucket_dead_letters_capacity,positive" help:"Dead letters from which on the bucket refuses jobs, or drops the oldest."`
+
+	// The same for their bytes. Only of a bucket with such a bound.
+	DeadMaxBytes int64 `lua:"dead_max_bytes" json:"dead_capacity_bytes,omitempty" gauge:"bucket_dead_letters_capacity_bytes,positive" help:"Bytes of dead letters from which on the same happens. None without such a bound."`
+
+	// Above this many dead letters operators are told. Only of a bucket with such a number.
 	DeadWarn         int64 `lua:"dead_warn" json:"dead_warn,omitempty" gauge:"bucket_dead_letters_warn,positive" help:"Dead letters above which operators are told. None without such a number."`
 	DeadDroppedOld   int64 `lua:"dead_dropped_old" json:"-"`   // as their retention had ended, ever
 	DeadDroppedExtra int64 `lua:"dead_dropped_extra" json:"-"` // as there were too many, ever

@@ -239,7 +239,7 @@ func (o *Operator) fits(ctx context.Context, t target, patch *FlowPatch) error {
 	if err != nil {
 		return err
 	}
-	own := patch.applied(infos[0].own)
+	own := patch.applied(infos[0].Own)
 	if !own.Rate.IsZero() {
 		rate = own.Rate
 	}
@@ -270,12 +270,8 @@ func (o *Operator) ofAll(ctx context.Context, t target) (rate admission.Rate, bu
 
 // seen is what is known of a flow or a group.
 type seen struct {
-	codec.FlowState
-	name  string // in Redis
-	known bool
-	turn  time.Time
-	own   shaper.OwnFlow
-
+	PartInfo
+	name       string // in Redis
 	downstream *shaper.Downstream
 }
 
@@ -290,12 +286,22 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 	states, own := pipe.HMGet(ctx, t.states(), names...), pipe.HMGet(ctx, t.settings(), names...)
 	pace := pipe.HMGet(ctx, t.keys.Pace(), "offset", "drain")
 	rates := pipe.HMGet(ctx, t.keys.Conf(), "rate_count", "rate_per", "flow_rate_count", "flow_rate_per", store.FieldTimetable)
-	turns := make([]*redis.FloatCmd, len(names))
-	for i, name := range names {
-		turns[i] = pipe.ZScore(ctx, t.calendar(name), name)
+	turnsOf := map[string][]string{} // of each calendar the names that may stand on it
+	for _, name := range names {
+		turnsOf[t.calendar(name)] = append(turnsOf[t.calendar(name)], name)
+	}
+	asked := make(map[string]*redis.FloatSliceCmd, len(turnsOf))
+	for calendar, some := range turnsOf {
+		asked[calendar] = pipe.ZMScore(ctx, calendar, some...)
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return nil, fmt.Errorf("bucket %q: read its flows: %w", t.bucket, err)
+	}
+	turns := make(map[string]float64, len(names)) // 0 of one that has none
+	for calendar, some := range turnsOf {
+		for i, turn := range asked[calendar].Val() {
+			turns[some[i]] = turn
+		}
 	}
 	ahead, _ := pace.Val()[0].(string)
 	ofCalendar, _ := strconv.ParseInt(ahead, 10, 64) // 0 without one
@@ -303,24 +309,26 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 	infos := make([]seen, len(names))
 	for i, name := range names {
 		text, _ := states.Val()[i].(string)
-		infos[i].name, infos[i].FlowState = name, codec.ParseFlowState(text)
-		infos[i].known = states.Val()[i] != nil || own.Val()[i] != nil
+		state := codec.ParseFlowState(text)
+		info := seen{name: name, PartInfo: PartInfo{Bucket: t.bucket, FlowNumbers: FlowNumbers{state.Waiting(), state.InFlight}}}
+		info.Known = states.Val()[i] != nil || own.Val()[i] != nil
 		text, _ = own.Val()[i].(string)
 		var err error
-		if infos[i].own, err = codec.ParseOwnFlow(text); err != nil {
+		if info.Own, err = codec.ParseOwnFlow(text); err != nil {
 			return nil, fmt.Errorf("bucket %q: flow %q: %w", t.bucket, name, err)
 		}
-		if turns[i].Err() == nil {
-			infos[i].turn = time.UnixMicro(int64(turns[i].Val()) - ofCalendar)
+		if turn := turns[name]; turn > 0 {
+			info.Turn = time.UnixMicro(int64(turn) - ofCalendar)
 		}
-		if infos[i].Downstream != "" && hasHours {
+		if state.Downstream != "" && hasHours {
 			hasHours = false // it is asked once
 			if buckets, err := o.BucketInfos(ctx, t.bucket); err == nil {
 				rate := buckets[0].rateInForce()
 				stored[0], stored[1] = rate.Count, rate.Per.Microseconds()
 			}
 		}
-		infos[i].downstream = codec.ParseDownstream(infos[i].Downstream, ofCalendar, configuredRate(infos[i].own.Rate, stored))
+		info.downstream = codec.ParseDownstream(state.Downstream, ofCalendar, configuredRate(info.Own.Rate, stored))
+		infos[i] = info
 	}
 	return infos, nil
 }
@@ -411,8 +419,8 @@ func (o *Operator) without(ctx context.Context, key string, names []string) ([]s
 
 // resolved are the fields of a patch as control_flow.lua takes them. Secrets that are to be removed are looked up by their
 // fingerprints first. The script so removes the same secrets if it is sent twice. One round trip if there are any.
-func (o *Operator) resolved(ctx context.Context, t target, patch *FlowPatch) ([codec.FlowFieldSum]string, error) {
-	fields, change := patch.fields, patch.secrets
+func (o *Operator) resolved(ctx context.Context, t target, patch *FlowPatch) ([]string, error) {
+	fields, change := codec.OwnFields(&patch.own, patch.given), patch.secrets
 	if change.isZero() {
 		return fields, nil
 	}
@@ -421,7 +429,7 @@ func (o *Operator) resolved(ctx context.Context, t target, patch *FlowPatch) ([c
 		if err != nil {
 			return fields, err
 		}
-		for _, secret := range infos[0].own.Secrets {
+		for _, secret := range infos[0].Own.Secrets {
 			if !slices.Contains(change.remove, shaper.SecretFingerprint(secret)) {
 				continue
 			}
@@ -432,6 +440,7 @@ func (o *Operator) resolved(ctx context.Context, t target, patch *FlowPatch) ([c
 		}
 	}
 	change.Most = maxFlowSecrets
-	fields[codec.FlowFields[shaper.FlowSecrets]] = codec.FlowListChange + jsonLine(change)
+	_, place := codec.OwnPlace(&patch.own, shaper.FlowSecrets)
+	fields[place] = codec.FlowListChange + jsonLine(change)
 	return fields, nil
 }

@@ -74,7 +74,7 @@ var taskID = regexp.MustCompile(`^a\.[0-9]+$`)
 func TestTaskOfAJob(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(b *shaper.Bucket, c *asynq.Config) {
-		b.Flow = &shaper.FlowSettings{Key: "job", Burst: 1, MaxFlows: 10}
+		b.Flow = &shaper.FlowSettings{GroupSettings: shaper.GroupSettings{Key: "job", Burst: 1}, MaxFlows: 10}
 		c.Timeout, c.Retention = 90*time.Second, time.Hour
 	})
 	type sight struct {

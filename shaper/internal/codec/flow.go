@@ -1,7 +1,6 @@
 package codec
 
 import (
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -26,120 +25,6 @@ func BatchText(s shaper.BatchSettings) string {
 		return ""
 	}
 	return fmt.Sprint(s.MaxSize, " ", s.MaxBytes, " ", s.MaxWait.Microseconds())
-}
-
-// ParseOwnDelivery reads what claim.lua tells of a flow's settings: their text after
-// the first line. It returns nil of a flow that has nothing for its deliveries. The
-// error repeats nothing of the text.
-func ParseOwnDelivery(text string) (*shaper.OwnDelivery, error) {
-	var own shaper.OwnFlow
-	if err := ReadOwnLines(&own, strings.Split("\n"+text, "\n")); err != nil {
-		return nil, err
-	}
-	if own.URL == "" && len(own.Headers) == 0 && len(own.Secrets) == 0 {
-		return nil, nil
-	}
-	return &shaper.OwnDelivery{URL: own.URL, Headers: own.Headers, Secrets: own.Secrets}, nil
-}
-
-// FlowFields are the places of the settings in what control_flow.lua is given: numbers first, then lines.
-var FlowFields = map[shaper.FlowSetting]int{
-	shaper.FlowRate: 0, shaper.FlowBurst: 2, shaper.FlowCapacity: 3, shaper.FlowMaxInFlight: 4, shaper.FlowWeight: 5,
-	shaper.FlowURL: 6, shaper.FlowHeaders: 7, shaper.FlowSecrets: 8,
-}
-
-const (
-	FlowNumbers  = 6 // rate_count, rate_per, burst, capacity, max_in_flight, weight
-	FlowFieldSum = 9
-	FlowUnset    = "-"
-
-	FlowListChange = "~" // in front of a change of a list: see own_settings.change_list
-)
-
-func ownNumbers(o *shaper.OwnFlow) map[shaper.FlowSetting]**int64 {
-	return map[shaper.FlowSetting]**int64{
-		shaper.FlowBurst: &o.Burst, shaper.FlowCapacity: &o.Capacity, shaper.FlowMaxInFlight: &o.MaxInFlight, shaper.FlowWeight: &o.Weight,
-	}
-}
-
-// PauseNote is who paused a flow, and why.
-type PauseNote struct {
-	By     string `json:"by"`
-	Reason string `json:"reason,omitempty"`
-}
-
-func ReadFlowPause(since int64, note string) *shaper.Pause {
-	if since == 0 {
-		return nil
-	}
-	var n PauseNote
-	_ = json.Unmarshal([]byte(note), &n) // what is not there is not known
-	return ReadPause(since, n.By, n.Reason)
-}
-
-// ParseOwnFlow reads the text of the hash flow_settings, see lua/flow.lua and
-// control_flow.lua.
-func ParseOwnFlow(text string) (shaper.OwnFlow, error) {
-	var own shaper.OwnFlow
-	if text == "" {
-		return own, nil
-	}
-	lines := strings.Split(text, "\n")
-	values := strings.Fields(lines[0])
-	if len(values) != FlowNumbers+1 && len(values) != FlowNumbers+2 {
-		return own, fmt.Errorf("shaper: the settings of a flow in Redis are not ours: %q", lines[0])
-	}
-	number := func(at int) *int64 {
-		if n, err := strconv.ParseInt(values[at], 10, 64); err == nil {
-			return &n
-		}
-		return nil
-	}
-	if count, per := number(0), number(1); count != nil && per != nil {
-		own.Rate = admission.Rate{Count: *count, Per: time.Duration(*per) * time.Microsecond, Unit: admission.UnitRequests}
-	}
-	for setting, to := range ownNumbers(&own) {
-		*to = number(FlowFields[setting])
-	}
-	if since := number(FlowNumbers); since != nil {
-		note := ""
-		if len(lines) > 1 {
-			note = lines[1]
-		}
-		own.Pause = ReadFlowPause(*since, note)
-	}
-	if len(values) > FlowNumbers+1 {
-		own.Disabled = ReadDisabled(values[FlowNumbers+1])
-	}
-	return own, ReadOwnLines(&own, lines)
-}
-
-// ReadDisabled reads when and why a flow was disabled: see lua/lib/own_settings.lua. It returns nil of one that is not.
-func ReadDisabled(text string) *shaper.Disabled {
-	micros, reason, _ := strings.Cut(text, "/")
-	since, err := strconv.ParseInt(micros, 10, 64)
-	if err != nil {
-		return nil
-	}
-	if reason == noReason {
-		reason = ""
-	}
-	return &shaper.Disabled{Since: time.UnixMicro(since), Reason: reason}
-}
-
-// ReadOwnLines reads the lines of the text that are for programs: all but the first two. Its
-// error repeats nothing of them, as they hold credentials.
-func ReadOwnLines(o *shaper.OwnFlow, lines []string) error {
-	for setting, to := range map[shaper.FlowSetting]any{shaper.FlowURL: &o.URL, shaper.FlowHeaders: &o.Headers, shaper.FlowSecrets: &o.Secrets} {
-		at := 2 + FlowFields[setting] - FlowNumbers
-		if at >= len(lines) || lines[at] == FlowUnset {
-			continue
-		}
-		if json.Unmarshal([]byte(lines[at]), to) != nil {
-			return fmt.Errorf("shaper: the %s of a flow in Redis are not ours", setting)
-		}
-	}
-	return nil
 }
 
 // FlowState is what Redis knows of a flow; see lua/flow.lua.

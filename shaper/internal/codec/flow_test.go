@@ -1,10 +1,15 @@
 package codec
 
 import (
+	"fmt"
+	"os"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -51,6 +56,66 @@ func TestFlowPaths(t *testing.T) {
 	for _, path := range []string{"", "a", "2:a", "-1:a", ":a", "x:a"} {
 		if _, _, ok := SplitPath(path); ok {
 			t.Errorf("%q was taken for a path", path)
+		}
+	}
+}
+
+// The names of what control_flow.lua takes are in its header, and lua/lib/own_settings.lua knows how many are numbers: both are those of
+// the tags.
+func TestOwnPlacesAreThoseOfTheScript(t *testing.T) {
+	t.Parallel()
+	script, err := os.ReadFile("../../../lua/control_flow.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	library, err := os.ReadFile("../../../lua/lib/own_settings.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var numbers []string
+	next := 0
+	for _, s := range ownSettings {
+		if s.Redis != strconv.Itoa(next) {
+			t.Errorf("%s has the place %s, and %d is the next one", s.Path, s.Redis, next)
+		}
+		next += s.size
+		switch {
+		case s.size == 2:
+			numbers = append(numbers, s.Path+"_count", s.Path+"_per")
+		case s.IsNumber():
+			numbers = append(numbers, s.Path)
+		}
+	}
+	if !strings.Contains(strings.ReplaceAll(string(script), "\n--          ", " "), "set: "+strings.Join(numbers, ", ")+", then any number of lines") {
+		t.Errorf("the header of control_flow.lua does not say that it takes %v", numbers)
+	}
+	if !strings.Contains(string(library), fmt.Sprintf("NUMBERS = %d,", len(numbers))) || len(numbers) != ownNumbers {
+		t.Errorf("%d settings are numbers", len(numbers))
+	}
+}
+
+// What is given is read as it was written; what is not given is left, and what is zero taken back.
+func TestOwnFields(t *testing.T) {
+	t.Parallel()
+	zero, seven := int64(0), int64(7)
+	own := shaper.OwnFlow{
+		OwnBounds: shaper.OwnBounds{
+			Rate: admission.Rate{Count: 5, Per: time.Minute, Unit: admission.UnitRequests}, Burst: &seven, Capacity: &zero, MaxInFlight: &seven, Weight: &seven,
+		},
+		URL: "https://a.example/?a=1&b=\n", Headers: map[string]string{"X-A": "<1>"}, Secrets: []string{},
+	}
+	given := map[shaper.FlowSetting]bool{}
+	for _, name := range shaper.FlowSettingNames() {
+		given[name] = true
+	}
+	fields := OwnFields(&own, given)
+	text := strings.Join(fields[:ownNumbers], " ") + " -\n-\n" + strings.Join(fields[ownNumbers:], "\n")
+	if got, err := ParseOwnFlow(text); err != nil || !reflect.DeepEqual(got, own) {
+		t.Errorf("%q is read as %#v, %v", text, got, err)
+	}
+	for name, want := range map[string]string{"rate": "[- -       ]", "weight": "[     -   ]", "headers": "[       - ]"} {
+		if got := fmt.Sprint(OwnFields(&shaper.OwnFlow{}, map[shaper.FlowSetting]bool{shaper.FlowSetting(name): true})); got != want {
+			t.Errorf("%s is taken back by %s, want %s", name, got, want)
 		}
 	}
 }

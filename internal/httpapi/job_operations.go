@@ -1,0 +1,170 @@
+package httpapi
+
+import (
+	"time"
+
+	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
+)
+
+// JobName names a job.
+type JobName struct {
+	BucketName
+	ID string `json:"id" in:"path"`
+}
+
+// JobQuery says which jobs a list has.
+type JobQuery struct {
+	BucketName
+
+	// In this state.
+	State shaper.State `json:"state" in:"query" jsonschema:"enum=queued,enum=scheduled,enum=retrying,enum=in_flight"`
+
+	// Of this flow.
+	Flow *string `json:"flow" in:"query"`
+
+	// Of this group.
+	Group *string `json:"group" in:"query"`
+
+	// Enqueued then or later.
+	Since time.Time `json:"since" in:"query"`
+
+	Page
+}
+
+// Page says how much a list of jobs has.
+type Page struct {
+	// Tell the payloads, too.
+	Payload bool `json:"payload" in:"query"`
+
+	// How many at most.
+	Limit int `json:"limit" in:"query" jsonschema:"minimum=1,maximum=1000,default=100"`
+
+	// The next of the answer before.
+	Cursor string `json:"cursor" in:"query"`
+}
+
+// AttemptList is how the last attempts of a job ended.
+type AttemptList struct {
+	Attempts []opsview.Attempt `json:"attempts"`
+}
+
+// DeadQuery says which dead letters a list has.
+type DeadQuery struct {
+	BucketName
+	operator.DeadFilter `in:"query"`
+	Page
+
+	Offset *int `json:"offset" in:"query" jsonschema:"minimum=0"`
+}
+
+// DeadChoice says which dead letters are to be changed: those of ids, those that the filter means, or all.
+type DeadChoice struct {
+	BucketName
+
+	IDs    []string            `json:"ids,omitempty" jsonschema:"minItems=1,maxItems=200"`
+	Filter operator.DeadFilter `json:"filter,omitzero"`
+
+	// Every dead letter. An empty filter does not mean that, but with dry_run.
+	All    bool   `json:"all,omitempty"`
+	Cursor string `json:"cursor,omitempty"`
+
+	// Only count; not with ids.
+	DryRun bool `json:"dry_run,omitempty"`
+
+	// The bucket's name. To drop letters it is required, but with ids and with dry_run.
+	Confirm string `json:"confirm,omitempty"`
+}
+
+// DeadRedrive says which dead letters are to be redriven.
+type DeadRedrive struct {
+	DeadChoice
+
+	// With all: redrive so many at most; without a cursor, and the answer has no next.
+	Limit int `json:"limit,omitempty" jsonschema:"minimum=1,maximum=1000"`
+}
+
+// The operations of jobs and of dead letters.
+var (
+	ListJobs = &Operation[JobQuery, *opsview.JobPage]{
+		ID: "listJobs", Method: "GET", Path: "/v1/buckets/{bucket}/jobs", Roles: []apikey.Role{apikey.RoleRead}, StrictQuery: true,
+		Answer:   "Some of them.",
+		Commands: []string{"job list"},
+		Summary:  "Jobs that wait or are in flight",
+		Description: `Those in flight come first, then flow by flow those that wait. Jobs that come, go or move meanwhile may be
+missing, and some may be told twice. An answer has no payloads, unless they are asked for, and about 1 MiB of jobs. It looks at 2000 jobs
+at most, and at 16 MiB of what is kept of them: ` + "`" + `next` + "`" + ` is there as long as there may be more, also where ` + "`" + `jobs` + "`" + ` is empty. A key has four
+lists at a time: further ones wait, and are answered 503 ` + "`" + `overloaded` + "`" + ` after 10 s.`,
+	}
+
+	ShowJob = &Operation[JobName, *opsview.Job]{
+		ID: "showJob", Method: "GET", Path: "/v1/buckets/{bucket}/jobs/{id}", Roles: []apikey.Role{apikey.RoleEnqueue, apikey.RoleRead},
+		Answer:   "The job. Of a settled one only id, bucket and state are known.",
+		Commands: []string{"job show", "dead show"},
+		Summary:  "Show a job",
+		Description: `A key with the role read, and a program of this machine where there are no keys, also see the job's headers, without
+credentials, and how its last attempts ended. A key with the role enqueue alone sees the jobs of its caller, and of these those
+in its flows and groups; any other is 404.`,
+	}
+
+	CancelJob = &Operation[JobName, *opsview.Job]{
+		ID: "cancelJob", Method: "DELETE", Path: "/v1/buckets/{bucket}/jobs/{id}", Roles: []apikey.Role{apikey.RoleEnqueue}, Faults: []code{codeConflict},
+		Answer:      "The job is cancelled, now or before.",
+		Commands:    []string{"job cancel"},
+		Summary:     "Cancel a waiting job",
+		Description: "A key with the role enqueue alone cancels the jobs of its caller, and of these those in its flows and groups; any other is 404.",
+	}
+
+	ListAttempts = &Operation[JobName, *AttemptList]{
+		ID: "listAttempts", Method: "GET", Path: "/v1/buckets/{bucket}/jobs/{id}/attempts", Roles: []apikey.Role{apikey.RoleRead},
+		Answer:  "The oldest first. Of a settled job there are none.",
+		Summary: "List how the last attempts of a job ended",
+		Description: `Each attempt of a job that is not done is kept with its outcome: the last ` + "`" + `retry.keep_attempts` + "`" + ` of the bucket, in 2 KiB at
+most. A redrive keeps them. When the job is done, cancelled or dropped, they go with it.`,
+	}
+
+	ShowResult = &Operation[JobName, *opsview.Result]{
+		ID: "showResult", Method: "GET", Path: "/v1/buckets/{bucket}/jobs/{id}/result", Roles: []apikey.Role{apikey.RoleEnqueue, apikey.RoleRead}, Faults: []code{codeNotEnded, codeNoResult},
+		Commands: []string{"job result"},
+		Summary:  "Show how a job ended, and what was answered",
+		Description: `A bucket keeps results for ` + "`" + `result_retention` + "`" + `, ` + "`" + `results_max` + "`" + ` of them in ` + "`" + `results_bytes` + "`" + ` at most. A result that a client waits for is
+there without a retention, too: for 30 s, and for 5 s once the waiting producer has read it. 404 is ` + "`" + `not-ended` + "`" + ` as long as the job is under way, and ` + "`" + `no-result` + "`" + ` if nothing is kept.
+A key with the role enqueue alone sees the results of its caller's jobs, as it sees the jobs.`,
+	}
+
+	ListDead = &Operation[DeadQuery, *opsview.DeadPage]{
+		ID: "listDead", Method: "GET", Path: "/v1/buckets/{bucket}/dead", Roles: []apikey.Role{apikey.RoleRead}, StrictQuery: true,
+		Answer:   "Some of them, with their headers but for credentials, and how their last attempts ended.",
+		Commands: []string{"dead list", "dead export"},
+		Summary:  "Dead letters, the newest first",
+		Description: `All that is given has to hold. An answer has no payloads, unless they are asked for, and about 1 MiB of dead letters. It looks at 2000 at
+most, and at 16 MiB of what is kept of them: ` + "`" + `next` + "`" + ` is there as long as there may be more, also where ` + "`" + `dead` + "`" + ` is empty. A key has four
+lists at a time: further ones wait, and are answered 503 ` + "`" + `overloaded` + "`" + ` after 10 s.`,
+	}
+
+	RedriveDead = &Operation[DeadRedrive, *opsview.DeadChange]{
+		ID: "redriveDead", Method: "POST", Path: "/v1/buckets/{bucket}/dead/redrive", Roles: []apikey.Role{apikey.RoleAdmin},
+		Answer:   "What became of them.",
+		Commands: []string{"dead redrive"},
+		Summary:  "Put dead letters back in the queue",
+		Description: `Those of ` + "`" + `ids` + "`" + `, or those that ` + "`" + `filter` + "`" + ` means, or ` + "`" + `all` + "`" + `: one of the three. Redriven jobs leave at the bucket's pace, with a fresh
+budget of attempts.
+
+With a filter and with all, the oldest go first, 2000 looked at in one request. Send it again with ` + "`" + `next` + "`" + ` as the cursor until there is
+no ` + "`" + `next` + "`" + `. Where ` + "`" + `waiting` + "`" + ` is true, wait before that: a tenth of a second, and longer where nothing was moved. No letter that found
+no place is passed over. The cursor is all the state that there is: nothing goes on between two requests. A request that failed is
+sent again as it was. Letters that die after the first request stay. Producers are left places: a flow and a group are filled to
+nine tenths, and the bucket to nine tenths of what jobs of priority ` + "`" + `low` + "`" + ` may fill.`,
+	}
+
+	DropDead = &Operation[DeadChoice, *opsview.DeadChange]{
+		ID: "dropDead", Method: "DELETE", Path: "/v1/buckets/{bucket}/dead", Roles: []apikey.Role{apikey.RoleAdmin},
+		Answer:   "What became of them.",
+		Commands: []string{"dead drop"},
+		Summary:  "Drop dead letters for good",
+		Description: `Those of ` + "`" + `ids` + "`" + `, or those that ` + "`" + `filter` + "`" + ` means, or ` + "`" + `all` + "`" + `: one of the three. With a filter and with all, the oldest go first, 2000
+looked at in one request. Send it again with ` + "`" + `next` + "`" + ` as the cursor until there is no ` + "`" + `next` + "`" + `.`,
+	}
+)

@@ -1,0 +1,68 @@
+package httpapi
+
+import (
+	"encoding/json"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/apikey"
+)
+
+// LimitName names a limit.
+type LimitName struct {
+	Limit string `json:"limit" in:"path"`
+}
+
+// LimitPatch changes a limit.
+type LimitPatch struct {
+	LimitName
+	Patch json.RawMessage `json:"-" in:"body" schema:"LimitPatch"`
+}
+
+// LimitList are the configured limits in their order.
+type LimitList struct {
+	Limits []*LimitView `json:"limits"`
+}
+
+// LimitView is a limit. A change is answered without configured and override.
+type LimitView struct {
+	Name string `json:"name"`
+
+	// In the configuration of this process. Not in the answer to a change.
+	Configured *admission.Limit `json:"configured,omitempty"`
+	InForce    *admission.Limit `json:"in_force"`
+
+	// The override by an operator. Absent without one.
+	Override *admission.Patch `json:"override,omitempty"`
+}
+
+// The operations of limits.
+var (
+	ListLimits = &Operation[struct{}, *LimitList]{
+		ID: "listLimits", Method: "GET", Path: "/v1/limits", Roles: []apikey.Role{apikey.RoleRead},
+		Answer:  "In the order of the configuration.",
+		Summary: "List the limits, as configured and in force",
+	}
+
+	ShowLimit = &Operation[LimitName, *LimitView]{
+		ID: "showLimit", Method: "GET", Path: "/v1/limits/{limit}", Roles: []apikey.Role{apikey.RoleRead},
+		Answer:  "The limit, as configured and in force.",
+		Summary: "Show a limit",
+	}
+
+	ChangeLimit = &Operation[LimitPatch, *LimitView]{
+		ID: "changeLimit", AllBuckets: true, Method: "PATCH", Path: "/v1/limits/{limit}", Roles: []apikey.Role{apikey.RoleAdmin},
+		Answer:  "The limit in force, everywhere.",
+		Summary: "Change a limit for all processes at once",
+		Description: `The given settings override the configuration until DELETE .../override. Settings of an earlier change stay.
+The limit keeps its state: a caller that has spent more than a lowered limit allows exceeds it at once. If only
+` + "`" + `limit` + "`" + ` is changed, a token bucket's burst is scaled alike. The limit of the check is changed first, then that of
+every bucket that names it. 503 says how far the change came; it is safe to send it again.`,
+	}
+
+	ResetLimit = &Operation[LimitName, *LimitView]{
+		ID: "resetLimit", AllBuckets: true, Method: "DELETE", Path: "/v1/limits/{limit}/override", Roles: []apikey.Role{apikey.RoleAdmin},
+		Answer:      "The limit in force, everywhere.",
+		Summary:     "Remove the override of a limit",
+		Description: "Safe to repeat, also if nothing was changed.",
+	}
+)

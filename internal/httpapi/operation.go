@@ -1,0 +1,125 @@
+package httpapi
+
+import (
+	"bytes"
+	"cmp"
+	"net/http"
+	"reflect"
+
+	"github.com/tundish-io/tundish/internal/apikey"
+)
+
+// Operation is an operation of the operator's API, described once. From it come its route, its part of openapi.yaml (scripts/operations),
+// its row in docs/operators.md, and the request by which a program calls it.
+//
+// The fields of In are what it takes: each a member of the body, or with the tag in:"path" or in:"query" a parameter. See field. Out is what
+// it answers; one with a method Status names the status, which else is 200. The comments of both types are their descriptions.
+type Operation[In, Out any] struct {
+	ID           string // in openapi.yaml
+	Method, Path string // in the grammar of http.ServeMux
+
+	Summary     string
+	Description string
+	Answer      string // what it answers, where Summary does not say it
+
+	Commands []string // of the command line that call it
+
+	Roles      []apikey.Role // one of them is needed, or RoleAdmin
+	AllBuckets bool          // and a key for all buckets
+
+	Faults       []code // that it can answer, besides those of its parameters and its body, of keys, and of a store that fails
+	OptionalBody bool   // may be missing
+	MaxBody      int64  // bytes; 0 is maxControlBytes
+	StrictQuery  bool   // a parameter that it does not know is a fault
+}
+
+const maxControlBytes = 64 << 10
+
+// Described is what an [Operation] says of itself, for openapi.yaml and the docs.
+type Described struct {
+	ID, Method, Path, Summary, Description, Answer string
+
+	Commands     []string
+	Tags         []string // the servers that have it: producer, operator
+	Roles        []apikey.Role
+	AllBuckets   bool
+	Codes        []string // of its own faults
+	Statuses     []int    // of these
+	OptionalBody bool
+	In, Out      reflect.Type
+}
+
+func (op *Operation[In, Out]) described() *Described {
+	d := &Described{
+		ID: op.ID, Method: op.Method, Path: op.Path, Summary: op.Summary, Description: op.Description, Answer: op.Answer, Commands: op.Commands, Roles: op.Roles, AllBuckets: op.AllBuckets,
+		OptionalBody: op.OptionalBody, In: reflect.TypeFor[In](), Out: reflect.TypeFor[Out](),
+	}
+	for _, c := range op.Faults {
+		d.Codes, d.Statuses = append(d.Codes, string(c)), append(d.Statuses, kinds[c].status)
+	}
+	return d
+}
+
+// bind makes the route of an operation. do carries it out; its error is a *fault or a *problem, or else of becomes one of it.
+func bind[In, Out any](of func(r *http.Request, err error) error, op *Operation[In, Out], do func(r *http.Request, in *In) (Out, error)) route {
+	serve := func(w http.ResponseWriter, r *http.Request) {
+		in, f := op.read(w, r)
+		if f != nil {
+			f.write(w, r)
+			return
+		}
+		out, err := do(r, in)
+		if err != nil {
+			writeFault(w, r, of(r, err))
+			return
+		}
+		status := http.StatusOK
+		if answer, ok := any(out).(interface{ Status() int }); ok {
+			status = answer.Status()
+		}
+		writeJSON(w, status, out)
+	}
+	return route{op.Method, op.Path, serve, rights{roles: op.Roles, allBuckets: op.AllBuckets}, op.described()}
+}
+
+// read reads the input of a request.
+func (op *Operation[In, Out]) read(w http.ResponseWriter, r *http.Request) (*In, *fault) {
+	in := new(In)
+	of, fields := reflect.ValueOf(in).Elem(), inputOf(reflect.TypeFor[In]())
+	f := readParameters(r, fields, of, op.StrictQuery)
+	if f == nil && takesBody(fields) && (!op.OptionalBody || r.ContentLength != 0) {
+		f = readMembers(w, r, fields, of, cmp.Or(op.MaxBody, maxControlBytes))
+	}
+	return in, f
+}
+
+// writeFault writes an error that is a *fault or a *problem.
+func writeFault(w http.ResponseWriter, r *http.Request, err error) {
+	switch err := err.(type) { //nolint:errorlint // both are made here, and never wrapped
+	case *fault:
+		err.write(w, r)
+	case *problem:
+		err.write(w)
+	default:
+		newFault(codeInternal, "%v", err).write(w, r)
+	}
+}
+
+// Request makes the request of an operation: its path with the query, and its body, nil if it has none.
+func (op *Operation[In, Out]) Request(in *In) (target string, body []byte, err error) {
+	w := requestWriter{path: op.Path}
+	if err := w.fields(inputOf(reflect.TypeFor[In]()), reflect.ValueOf(in).Elem()); err != nil {
+		return "", nil, err
+	}
+	target = w.path
+	if len(w.query) > 0 {
+		target += "?" + w.query.Encode()
+	}
+	if w.raw != nil {
+		return target, w.raw, nil
+	}
+	if len(w.members) == 0 && (op.OptionalBody || !takesBody(inputOf(reflect.TypeFor[In]()))) {
+		return target, nil, nil
+	}
+	return target, append(append([]byte("{"), bytes.Join(w.members, []byte(","))...), '}'), nil
+}

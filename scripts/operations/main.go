@@ -1,0 +1,90 @@
+// Program operations writes what is made of the operations that package httpapi describes: internal/httpapi/openapi.yaml, with what stands in
+// openapi-by-hand.yaml beside it, and the table of docs/operators.md. With -check it writes nothing, and ends with 1 if one of them is stale.
+//
+//	go run ./scripts/operations
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"reflect"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+const (
+	byHand    = "internal/httpapi/openapi-by-hand.yaml"
+	generated = "internal/httpapi/openapi.yaml"
+)
+
+func main() {
+	if err := run(len(os.Args) > 1 && os.Args[1] == "-check"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(check bool) error {
+	for name, made := range map[string]func() ([]byte, error){generated: document, tablePage: page} {
+		text, err := made()
+		if err != nil {
+			return err
+		}
+		there, err := os.ReadFile(name) //nolint:gosec // one of two constants
+		switch {
+		case err == nil && bytes.Equal(there, text):
+		case check:
+			return fmt.Errorf("%s is stale: run go run ./scripts/operations", name)
+		default:
+			if err := os.WriteFile(name, text, 0o644); err != nil { //nolint:gosec // all may read it
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// document is the whole of openapi.yaml.
+func document() ([]byte, error) {
+	source, err := os.ReadFile(byHand)
+	if err != nil {
+		return nil, err
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(source, &doc); err != nil {
+		return nil, err
+	}
+	root := doc.Content[0]
+	paths, schemas := get(root, "paths"), get(get(root, "components"), "schemas")
+	s, err := newSchemas(schemas)
+	if err != nil {
+		return nil, err
+	}
+	s.settings("BucketPatch", "Setting", reflect.TypeFor[shaper.Bucket]())
+	s.settings("PoolPatch", "PoolSetting", reflect.TypeFor[shaper.Pool]())
+	for _, op := range httpapi.Operations() {
+		item := get(paths, op.Path)
+		if item == nil {
+			item = mapping()
+			put(paths, op.Path, item)
+		}
+		operation, err := s.operation(op)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", op.ID, err)
+		}
+		put(item, lower(op.Method), operation)
+	}
+	s.write()
+	var out bytes.Buffer
+	out.WriteString("# Made by go run ./scripts/operations, of openapi-by-hand.yaml and of the operations in *_operations.go.\n")
+	e := yaml.NewEncoder(&out)
+	e.SetIndent(2)
+	if err := e.Encode(&doc); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), e.Close()
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/tundish-io/tundish/internal/httpapi"
+)
+
+// sharedParameters are described once in openapi-by-hand.yaml.
+var sharedParameters = []string{"bucket", "pool", "schedule", "limit", "id"}
+
+// operation describes an operation.
+func (s *schemas) operation(op *httpapi.Described) (*yaml.Node, error) {
+	n := mapping("tags", list(yaml.FlowStyle, texts(op.Tags)...), "operationId", op.ID)
+	roles := make([]any, len(op.Roles))
+	for i, role := range op.Roles {
+		roles[i] = string(role)
+	}
+	put(n, "security", list(yaml.FlowStyle, short("key", list(yaml.FlowStyle, roles...))))
+	put(n, "summary", op.Summary)
+	if op.Description != "" {
+		put(n, "description", op.Description)
+	}
+	in, err := s.input(op.In)
+	if err != nil {
+		return nil, err
+	}
+	parameters := list(0, in.parameters...)
+	parameters.Content = append(parameters.Content, ref("parameters", "requestID"))
+	put(n, "parameters", parameters)
+	if in.body != nil {
+		body := mapping()
+		if !op.OptionalBody {
+			put(body, "required", true)
+		}
+		media := content("application/json", in.body)
+		if op.Method == http.MethodPatch {
+			put(media, "application/merge-patch+json", short("schema", in.body))
+		}
+		put(body, "content", media)
+		put(n, "requestBody", body)
+	}
+	out, err := s.of(op.Out)
+	if err != nil {
+		return nil, err
+	}
+	put(n, "responses", responses(op, out, in))
+	return n, nil
+}
+
+func responses(op *httpapi.Described, out *yaml.Node, in *input) *yaml.Node {
+	answer := op.Answer
+	switch {
+	case answer != "":
+	case op.Method == http.MethodGet:
+		answer = "What was asked for."
+	default:
+		answer = "As it is now."
+	}
+	n := mapping()
+	put(n, "200", mapping("description", answer, "content", content("application/json", out)))
+	if _, slow := op.Out.MethodByName("Status"); slow {
+		put(n, "202", mapping("description", "It takes long, and goes on without the client.", "content", content("application/json", out)))
+	}
+	statuses := append([]int{http.StatusForbidden, http.StatusInternalServerError}, op.Statuses...)
+	if strings.Contains(op.Path, "{") {
+		statuses = append(statuses, http.StatusNotFound)
+	}
+	if op.Method != http.MethodGet || in.asks {
+		statuses = append(statuses, http.StatusBadRequest)
+	}
+	if in.body != nil {
+		statuses = append(statuses, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+	}
+	problems := map[int]string{http.StatusUnauthorized: "Unauthorized", http.StatusServiceUnavailable: "Unavailable"}
+	for _, status := range statuses {
+		problems[status] = "Problem"
+	}
+	codes := map[int][]string{}
+	for i, status := range op.Statuses {
+		codes[status] = append(codes[status], "`"+op.Codes[i]+"`")
+	}
+	for status := range 600 {
+		name, ok := problems[status]
+		switch {
+		case !ok:
+		case codes[status] != nil:
+			text := "A problem with the code " + strings.Join(codes[status], " or ")
+			if status == http.StatusNotFound {
+				text += ", or of something that is not there"
+			}
+			put(n, strconv.Itoa(status), mapping("description", text, "content", content("application/problem+json", ref("schemas", "Problem"))))
+		default:
+			put(n, strconv.Itoa(status), ref("responses", name))
+		}
+	}
+	return n
+}
+
+func content(mediaType string, schema *yaml.Node) *yaml.Node {
+	return mapping(mediaType, short("schema", schema))
+}
+
+func texts(list []string) []any {
+	values := make([]any, len(list))
+	for i, text := range list {
+		values[i] = text
+	}
+	return values
+}
+
+// input is what an operation takes.
+type input struct {
+	parameters []any
+	asks       bool       // has a parameter of the query
+	body       *yaml.Node // nil if it takes none
+}
+
+func (s *schemas) input(t reflect.Type) (*input, error) {
+	in := &input{}
+	properties, required := mapping(), []any{}
+	var add func(t reflect.Type, place string) error
+	add = func(t reflect.Type, place string) error {
+		for i := range t.NumField() {
+			f := t.Field(i)
+			at := f.Tag.Get("in")
+			if at == "" {
+				at = place
+			}
+			name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if f.Anonymous || name == "" && options == "inline" {
+				if err := add(f.Type, at); err != nil {
+					return err
+				}
+				continue
+			}
+			if at == "body" {
+				kind := "Flow"
+				if t.Kind() == reflect.Struct && strings.Contains(t.Name(), "Group") {
+					kind = "Group"
+				}
+				in.body = ref("schemas", strings.Replace(f.Tag.Get("schema"), "$", kind, 1))
+				continue
+			}
+			if at == "path" && slices.Contains(sharedParameters, name) {
+				in.parameters = append(in.parameters, ref("parameters", name))
+				continue
+			}
+			schema, err := s.field(t, &f)
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			needed := at == "path" || slices.Contains(strings.Split(f.Tag.Get("jsonschema"), ","), "required")
+			if at == "" {
+				put(properties, name, schema)
+				if needed {
+					required = append(required, name)
+				}
+				continue
+			}
+			p := mapping("name", name, "in", at, "required", needed)
+			if text := s.comment(t, f.Name); text != "" {
+				put(p, "description", text)
+			}
+			put(p, "schema", without(schema, "description"))
+			in.parameters, in.asks = append(in.parameters, p), in.asks || at == "query"
+		}
+		return nil
+	}
+	if err := add(t, ""); err != nil {
+		return nil, err
+	}
+	if len(properties.Content) > 0 {
+		in.body = mapping("type", "object", "additionalProperties", false, "properties", properties)
+		if len(required) > 0 {
+			put(in.body, "required", list(yaml.FlowStyle, required...))
+		}
+	}
+	return in, nil
+}

@@ -1,0 +1,181 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+)
+
+// Bounds of one look at flows: longer ones go on from a cursor.
+const (
+	maxFlowsFound  = 1000 // of one answer
+	maxFlowsLooked = 20_000
+	flowChunk      = 1000 // of one command
+)
+
+// FlowOrder is an order of flows; "" is none.
+type FlowOrder string
+
+// ByWaiting has the flows with the most waiting jobs come first.
+const ByWaiting FlowOrder = "waiting"
+
+// FlowFilter says which flows are meant. The zero value means all, in no order.
+type FlowFilter struct {
+	Group   *string // "" is a group too
+	Failing bool    // disabled, held by their downstream, or with a circuit breaker that is not closed
+	Order   FlowOrder
+}
+
+// FindFlows returns flows that the filter means, of those that have jobs or settings of their own: about limit of them (1 to 1000; others are cut to
+// that), or none, from a cursor on that an earlier call has returned, "" at first; the cursor in the end is "". Flows that come or go meanwhile may be
+// missing, and some may be told twice. Without an order it looks at 20,000 flows at most, in three round trips for each thousand. With one it looks at
+// all flows each time, in one round trip for each thousand, and those without jobs are left out.
+func (b Bucket) FindFlows(ctx context.Context, filter FlowFilter, cursor string, limit int) (infos []FlowInfo, next string, err error) {
+	limit = min(max(limit, 1), maxFlowsFound)
+	switch {
+	case filter.Order != "" && filter.Order != ByWaiting:
+		return nil, "", &InvalidChangeError{b.name, &shaper.FieldError{Field: "sort", Reason: fmt.Sprintf("%q: want %s", filter.Order, ByWaiting)}}
+	case filter.Order == ByWaiting:
+		return b.fullestFlows(ctx, &filter, cursor, limit)
+	case !filter.Failing:
+		return b.op.flows(ctx, b.name, filter.Group, cursor, limit)
+	}
+	for looked := 0; looked < maxFlowsLooked && len(infos) < limit; looked += flowChunk {
+		var some []FlowInfo
+		if some, cursor, err = b.op.flows(ctx, b.name, filter.Group, cursor, flowChunk); err != nil {
+			return nil, "", err
+		}
+		now := time.Now()
+		for i := range some {
+			if some[i].isFailing(now) {
+				infos = append(infos, some[i])
+			}
+		}
+		if cursor == "" {
+			break
+		}
+	}
+	return infos, cursor, nil
+}
+
+// isFailing reports whether something of a flow's receiver keeps it from sending.
+func (f *FlowInfo) isFailing(now time.Time) bool {
+	d := f.Downstream
+	return f.Own.Disabled != nil || d != nil && (d.HeldUntil.After(now) || d.Breaker != shaper.BreakerClosed)
+}
+
+// fullFlow is a flow by its name in Redis, with how many jobs of it wait.
+type fullFlow struct {
+	waiting int64
+	name    string
+}
+
+// compare has the fuller one come first.
+func (f fullFlow) compare(g fullFlow) int {
+	return cmp.Or(cmp.Compare(g.waiting, f.waiting), strings.Compare(f.name, g.name))
+}
+
+func (f fullFlow) cursor() string {
+	return strconv.FormatInt(f.waiting, 10) + "." + base64.RawURLEncoding.EncodeToString([]byte(f.name))
+}
+
+// fullestFlows are the flows with the most waiting jobs, behind the one of the cursor.
+func (b Bucket) fullestFlows(ctx context.Context, filter *FlowFilter, cursor string, limit int) (infos []FlowInfo, next string, err error) {
+	var after *fullFlow
+	if cursor != "" {
+		count, text, found := strings.Cut(cursor, ".")
+		waiting, err := strconv.ParseInt(count, 10, 64)
+		name, err2 := base64.RawURLEncoding.DecodeString(text)
+		if !found || err != nil || err2 != nil {
+			return nil, "", badCursor(b.name)
+		}
+		after = &fullFlow{waiting, string(name)}
+	}
+	t, match, err := b.op.flowsTarget(ctx, b.name, filter.Group)
+	if err != nil {
+		return nil, "", err
+	}
+	for {
+		// A failing flow is one of those whose state says more than numbers; more of them are asked for, as some may be well again.
+		most := limit
+		if filter.Failing {
+			most = maxFlowsFound
+		}
+		found, isAll, err := b.op.fullest(ctx, t, match, after, most, filter.Failing)
+		if err != nil || len(found) == 0 {
+			return infos, "", err
+		}
+		names := make([]string, len(found))
+		for i := range found {
+			names[i] = found[i].name
+		}
+		some, err := b.op.flowInfos(ctx, t, names)
+		if err != nil {
+			return nil, "", err
+		}
+		for i := range some {
+			if after = &found[i]; filter.Failing && !some[i].isFailing(time.Now()) {
+				continue
+			}
+			if infos = append(infos, some[i]); len(infos) == limit {
+				if isAll && i == len(some)-1 {
+					return infos, "", nil
+				}
+				return infos, after.cursor(), nil
+			}
+		}
+		if isAll {
+			return infos, "", nil
+		}
+	}
+}
+
+// fullest goes through the states of all flows, and returns those with the most waiting jobs behind one of them, most of them at most. isAll says that
+// there are no more.
+func (o *Operator) fullest(ctx context.Context, t target, match string, after *fullFlow, most int, failing bool) (found []fullFlow, isAll bool, err error) {
+	isAll = true
+	keep := func() {
+		slices.SortFunc(found, fullFlow.compare)
+		found = slices.CompactFunc(found, func(a, b fullFlow) bool { return a.name == b.name }) // some are told twice
+		if len(found) > most {
+			found, isAll = found[:most], false
+		}
+	}
+	for at := uint64(0); ; {
+		if err := ctx.Err(); err != nil {
+			return nil, false, err
+		}
+		var pairs []string
+		if pairs, at, err = o.scanStates(ctx, t, match, at); err != nil {
+			return nil, false, fmt.Errorf("bucket %q: list its flows: %w", t.bucket, err)
+		}
+		for i := 0; i+1 < len(pairs); i += 2 {
+			state := codec.ParseFlowState(pairs[i+1])
+			f := fullFlow{state.Waiting(), pairs[i]}
+			if f.waiting > 0 && (after == nil || after.compare(f) < 0) && (!failing || state.Downstream != "") {
+				found = append(found, f)
+			}
+		}
+		if at == 0 {
+			keep()
+			return found, isAll, nil
+		}
+		if len(found) > 2*most+flowChunk {
+			keep()
+		}
+	}
+}
+
+func (o *Operator) scanStates(ctx context.Context, t target, match string, at uint64) ([]string, uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.store.Timeout)
+	defer cancel()
+	return o.store.Redis.HScan(ctx, t.states(), at, match, flowChunk).Result()
+}

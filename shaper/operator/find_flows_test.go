@@ -1,0 +1,110 @@
+package operator_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+	"github.com/tundish-io/tundish/shaper/operator"
+)
+
+// allFlows goes through all pages of a list of flows, and returns the names in their order.
+func allFlows(t *testing.T, b operator.Bucket, filter operator.FlowFilter, limit int) (names []string) {
+	t.Helper()
+	for cursor, pages := "", 0; ; pages++ {
+		infos, next, err := b.FindFlows(t.Context(), filter, cursor, limit)
+		if err != nil || pages > 10_000 {
+			t.Fatalf("page %d: %v", pages, err)
+		}
+		for i := range infos {
+			names = append(names, infos[i].Flow)
+		}
+		if cursor = next; next == "" {
+			return names
+		}
+	}
+}
+
+// Of many flows those whose receivers fail are found, and the fullest come first, however long a page is.
+func TestFindFlows(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t).Client() // the pipelines are longer than a pipe in memory bears
+	b := rig.Bucket("b", 100)
+	b.Flow = new(shaper.DefaultFlowSettings())
+	b.Flow.Key = shaper.FlowKeyJob
+	op, err := operator.New(operator.Config{Redis: client, Buckets: []shaper.Bucket{b}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, keys, bucket := t.Context(), store.BucketKeys("b"), op.Bucket("b")
+	const flows = 2500
+	const well, held, open = "", "@%[2]d,0,0,0,3,0,0,0,0,0,0,0,0,timeout ", "@0,0,0,1,5,0,0,0,0,0,%[2]d,0,0,http_500 "
+	later := time.Now().Add(time.Hour).UnixMicro()
+	states, waiting := map[string]any{}, map[string]int{}
+	for i := range flows {
+		name, down := fmt.Sprintf("f%04d", i), well
+		switch i % 500 {
+		case 3:
+			down = held
+		case 4:
+			down = open
+		}
+		waiting[name] = i * 7919 % 101
+		states[name] = fmt.Sprintf(down+"1 0 1/10000000 0 %[1]d 0 0 .n", waiting[name], later)
+		if down == well {
+			states[name] = fmt.Sprintf("1 0 1/10000000 0 %d 0 0 .n", waiting[name])
+		}
+	}
+	// A hold that is over is none.
+	states["f0000"] = fmt.Sprintf("@%d,0,0,0,3,0,0,0,0,0,0,0,0,timeout 1 0 1/10000000 0 0 0 0 .n", time.Now().Add(-time.Hour).UnixMicro())
+	if err := client.HSet(ctx, keys.Flows(), states).Err(); err != nil {
+		t.Fatal(err)
+	}
+	failing := []string{"f0003", "f0004", "f0503", "f0504", "f1003", "f1004", "f1503", "f1504", "f2003", "f2004"}
+	full := make([]string, 0, flows)
+	for name, n := range waiting {
+		if n > 0 {
+			full = append(full, name)
+		}
+	}
+	fuller := func(a, b string) int {
+		if waiting[a] != waiting[b] {
+			return waiting[b] - waiting[a]
+		}
+		return map[bool]int{true: -1, false: 1}[a < b]
+	}
+	slices.SortFunc(full, fuller)
+	for _, limit := range []int{1, 7, 1000} {
+		got := allFlows(t, bucket, operator.FlowFilter{Failing: true}, limit)
+		slices.Sort(got)
+		if diff := cmp.Diff(failing, slices.Compact(got)); diff != "" {
+			t.Errorf("failing flows, pages of %d (-want +got):\n%s", limit, diff)
+		}
+		of := slices.DeleteFunc(slices.Clone(failing), func(name string) bool { return waiting[name] == 0 })
+		slices.SortFunc(of, fuller)
+		if diff := cmp.Diff(of, allFlows(t, bucket, operator.FlowFilter{Failing: true, Order: operator.ByWaiting}, limit)); diff != "" {
+			t.Errorf("failing flows, the fullest first, pages of %d (-want +got):\n%s", limit, diff)
+		}
+	}
+	for _, limit := range []int{37, 1000} {
+		if diff := cmp.Diff(full, allFlows(t, bucket, operator.FlowFilter{Order: operator.ByWaiting}, limit)); diff != "" {
+			t.Errorf("the fullest first, pages of %d (-want +got):\n%s", limit, diff)
+		}
+	}
+	for _, filter := range []operator.FlowFilter{{Order: "name"}, {Group: new("g")}} {
+		if _, _, err := bucket.FindFlows(ctx, filter, "", 10); err == nil {
+			t.Errorf("%+v is no error", filter)
+		}
+	}
+	if _, _, err := bucket.FindFlows(ctx, operator.FlowFilter{Order: operator.ByWaiting}, "5", 10); !errors.As(err, new(*operator.InvalidChangeError)) {
+		t.Errorf("a cursor of another list: %v", err)
+	}
+}
