@@ -5,6 +5,7 @@ import "slices"
 // routes are all operations by which buckets are looked at and controlled.
 func (o *ops) routes() []route {
 	return slices.Concat([]route{
+		bind(o.fault, ShowStatus, o.showStatus),
 		bind(o.fault, ListBuckets, o.listBuckets),
 		bind(o.fault, ShowBucket, o.showBucket),
 		bind(o.fault, SetBucket, o.setBucket),

@@ -50,6 +50,15 @@ func TestOps(t *testing.T) {
 	if got := strings.Join(names, " "); got != "roomy limited small fixed old" {
 		t.Errorf("buckets %s", got)
 	}
+	a = api.do("GET", "/v1/status", "").want(200, "")
+	a.has("buckets", float64(5))
+	a.has("unfinished", float64(3))
+	a.has("in_flight", float64(0))
+	a.has("dead", float64(0))
+	notes := a.json["notes"].([]any)
+	if last := notes[len(notes)-1].(map[string]any); last["bucket"] != "old" || !strings.HasPrefix(last["notes"].([]any)[0].(string), "orphaned") {
+		t.Errorf("notes %v, want those of the orphaned bucket last", notes)
+	}
 	a = api.do("GET", "/v1/buckets/old", "").want(200, "")
 	a.has("orphaned", true)
 	a.has("unfinished", float64(1))

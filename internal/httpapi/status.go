@@ -1,0 +1,60 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/internal/opsview"
+)
+
+// Status is what all buckets tell at a glance.
+type Status struct {
+	// Buckets that the caller's key is for, also those that left the configuration.
+	Buckets int64 `json:"buckets"`
+
+	// Their unfinished jobs: those that wait, also for their time, and those in flight.
+	Unfinished int64 `json:"unfinished"`
+	InFlight   int64 `json:"in_flight"`
+
+	// Their dead letters.
+	Dead int64 `json:"dead"`
+
+	// Those of the buckets that people should look at.
+	Notes []BucketNotes `json:"notes"`
+}
+
+// BucketNotes are what people should know of a bucket.
+type BucketNotes struct {
+	Bucket string   `json:"bucket"`
+	Notes  []string `json:"notes"`
+}
+
+// ShowStatus sums up all buckets.
+var ShowStatus = &Operation[struct{}, *Status]{
+	ID: "showStatus", Method: "GET", Path: "/v1/status", Roles: []apikey.Role{apikey.RoleRead},
+	Commands:    []string{"status"},
+	Summary:     "Sum up all buckets, and tell which of them people should look at",
+	Description: "The notes are those of `GET /v1/buckets`. Jobs that come or go meanwhile may be counted or not.",
+}
+
+func (o *ops) showStatus(r *http.Request, _ *struct{}) (*Status, error) {
+	list, err := o.listBuckets(r, nil)
+	if err != nil {
+		return nil, err
+	}
+	status := &Status{Notes: []BucketNotes{}}
+	for _, b := range list.Buckets {
+		status.add(b)
+	}
+	return status, nil
+}
+
+func (s *Status) add(b *opsview.Bucket) {
+	s.Buckets++
+	s.Unfinished += b.Unfinished
+	s.InFlight += b.InFlight
+	s.Dead += b.Dead
+	if len(b.Notes) > 0 {
+		s.Notes = append(s.Notes, BucketNotes{b.Name, b.Notes})
+	}
+}
