@@ -92,8 +92,10 @@ type ResultJSON struct {
 	Headers map[string][]string `json:"headers,omitempty"`
 
 	// Of an answer that is text.
-	Body      *string `json:"body,omitempty"`
-	BodyBytes []byte  `json:"body_base64,omitempty"`
+	Body *string `json:"body,omitempty"`
+
+	// A body that is no text.
+	BodyBytes []byte `json:"body_base64,omitempty"`
 
 	// The body had more than the bucket's max_result, or than a callback may have, or it broke off.
 	Cut    bool   `json:"cut,omitempty"`

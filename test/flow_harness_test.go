@@ -106,24 +106,30 @@ func (s *system) scriptCalls() int {
 func (s *system) permitsReturned() (sum int) {
 	s.t.Helper()
 	for _, ops := range s.opsOf {
-		response, err := http.Get(ops + "/metrics")
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		text, err := io.ReadAll(response.Body)
-		response.Body.Close()
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		_, value, found := strings.Cut(string(text), "\ntundish_permits_returned_total{bucket=\""+bucketName+"\"} ")
-		value, _, _ = strings.Cut(value, "\n")
-		n, err := strconv.ParseFloat(value, 64)
-		if !found || err != nil {
-			s.t.Fatalf("permits returned by %s: %v in %q", ops, err, value)
-		}
-		sum += int(n)
+		sum += s.counted(ops, "tundish_permits_returned_total")
 	}
 	return sum
+}
+
+// counted is what a dispatcher has counted of the bucket, by the name of a metric.
+func (s *system) counted(ops, metric string) int {
+	s.t.Helper()
+	response, err := http.Get(ops + "/metrics")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	text, err := io.ReadAll(response.Body)
+	response.Body.Close()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, value, found := strings.Cut(string(text), "\n"+metric+"{bucket=\""+bucketName+"\"} ")
+	value, _, _ = strings.Cut(value, "\n")
+	n, err := strconv.ParseFloat(value, 64)
+	if !found || err != nil {
+		s.t.Fatalf("%s of %s: %v in %q", metric, ops, err, value)
+	}
+	return int(n)
 }
 
 // sorted are the arrivals of a prefix, the first one first.

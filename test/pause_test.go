@@ -4,10 +4,7 @@ package test
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -67,19 +64,7 @@ func (s *system) busiest() (busiest int) {
 	s.t.Helper()
 	most := -1
 	for i, ops := range s.opsOf {
-		response, err := http.Get(ops + "/metrics")
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		text, err := io.ReadAll(response.Body)
-		response.Body.Close()
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		n := 0
-		if m := regexp.MustCompile(`(?m)^tundish_departures_total\{bucket="` + bucketName + `"\} (\d+)$`).FindSubmatch(text); m != nil {
-			n, _ = strconv.Atoi(string(m[1]))
-		}
+		n := s.counted(ops, "tundish_departures_total")
 		if n > most {
 			busiest, most = i, n
 		}

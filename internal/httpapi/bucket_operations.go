@@ -40,6 +40,7 @@ type BucketReset struct {
 
 // PauseReason says why something is paused.
 type PauseReason struct {
+	// At most 500 bytes. Shown with the pause.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -53,6 +54,8 @@ type BucketPause struct {
 type BucketRelease struct {
 	BucketName
 
+	// `true` releases every flow of the bucket too, within 20 seconds. If `more` is true in the answer, send the request again for the flows that are
+	// left. Disabled flows stay disabled. A bucket without flows is answered 409 `no-flows`.
 	AllFlows bool `json:"all_flows" in:"query"`
 }
 
@@ -60,16 +63,24 @@ type BucketRelease struct {
 type BucketDrain struct {
 	BucketName
 
-	Rate       admission.Rate `json:"rate,omitzero"`
-	Max        int64          `json:"max,omitempty" jsonschema:"minimum=1,maximum=100000000"`
-	UntilEmpty bool           `json:"until_empty,omitempty"`
+	// Slower than the rate in force. A faster one changes nothing.
+	Rate admission.Rate `json:"rate,omitzero"`
+
+	// Departures after which it ends, retries among them.
+	Max        int64 `json:"max,omitempty" jsonschema:"minimum=1,maximum=100000000"`
+	UntilEmpty bool  `json:"until_empty,omitempty"`
 }
 
 // PurgeRequest confirms a purge, or asks what it would drop.
 type PurgeRequest struct {
-	Confirm   *string `json:"confirm,omitempty"`
-	KeepLater bool    `json:"keep_later,omitempty"`
-	DryRun    bool    `json:"dry_run,omitempty"`
+	// The name of the bucket, the flow or the group. Required unless dry_run is true.
+	Confirm *string `json:"confirm,omitempty"`
+
+	// Leave delayed jobs and retries.
+	KeepLater bool `json:"keep_later,omitempty"`
+
+	// Only count.
+	DryRun bool `json:"dry_run,omitempty"`
 }
 
 // BucketPurge purges a bucket.
@@ -119,7 +130,7 @@ is safe to send the change again.`,
 		Commands: []string{"bucket pause"},
 		Summary:  "Stop departures from a bucket",
 		Description: `No process claims jobs from now on. Jobs that were claimed already still leave, within 200 ms. New jobs are admitted
-until the bucket is full: 202 without ` + "`" + `eta` + "`" + `, and then 429 without Retry-After. Leases, outcomes and retries go on.
+until the bucket is full: 202 without ` + "`eta`" + `, and then 429 without Retry-After. Leases, outcomes and retries go on.
 To pause a paused bucket changes the author and the reason.`,
 	}
 
@@ -135,16 +146,16 @@ To pause a paused bucket changes the author and the reason.`,
 		Commands: []string{"bucket release"},
 		Summary:  "End a hold or an open circuit breaker of a bucket",
 		Description: `Forgets its adaptive rate too. Waiting jobs go on at once, at the bucket's pace. Its flows stay as they are, unless
-` + "`" + `all_flows` + "`" + ` is true. Answers that come later may slow or hold it again. Safe to repeat.`,
+` + "`all_flows`" + ` is true. Answers that come later may slow or hold it again. Safe to repeat.`,
 	}
 
 	DrainBucket = &Operation[BucketDrain, *opsview.Bucket]{
 		ID: "drainBucket", Method: "POST", Path: "/v1/buckets/{bucket}/drain", Roles: []apikey.Role{apikey.RoleAdmin}, OptionalBody: true, Faults: []code{codeConflict},
 		Commands: []string{"bucket drain"},
 		Summary:  "Have a bucket leak now, whatever its drain windows say",
-		Description: `The bucket leaks until ` + "`" + `max` + "`" + ` jobs have left or, with ` + "`" + `until_empty` + "`" + ` or without ` + "`" + `max` + "`" + `, until nothing waits, is due or is in flight.
-It leaks at the rate in force, or at ` + "`" + `rate` + "`" + ` if that is slower. A paused bucket stays paused. The drain is kept in Redis, and ends by
-itself. One drain of a bucket runs at a time: beside another one the answer is 409 ` + "`" + `conflicting-state` + "`" + `.`,
+		Description: `The bucket leaks until ` + "`max`" + ` jobs have left or, with ` + "`until_empty`" + ` or without ` + "`max`" + `, until nothing waits, is due or is in flight.
+It leaks at the rate in force, or at ` + "`rate`" + ` if that is slower. A paused bucket stays paused. The drain is kept in Redis, and ends by
+itself. One drain of a bucket runs at a time: beside another one the answer is 409 ` + "`conflicting-state`" + `.`,
 	}
 
 	StopDrain = &Operation[BucketName, *opsview.Bucket]{
@@ -159,7 +170,7 @@ itself. One drain of a bucket runs at a time: beside another one the answer is 4
 		Answer:   "The purge is done, or the jobs are counted.",
 		Commands: []string{"bucket purge"},
 		Summary:  "Drop all waiting jobs of a bucket, for good",
-		Description: `None of them departs from now on. Jobs in flight and jobs that come later stay. Purged jobs are ` + "`" + `cancelled` + "`" + `, and
+		Description: `None of them departs from now on. Jobs in flight and jobs that come later stay. Purged jobs are ` + "`cancelled`" + `, and
 remembered as long as any settled job. They count against the capacity until they are removed, some 100,000 a
 second. The same request again is another purge, of the jobs that wait by then.`,
 	}

@@ -44,11 +44,7 @@ func outcomeOf(was bool, err error) (opsview.Outcome, error) { return opsview.Ou
 
 // partial is the problem of a change that failed half way: tell adds what was done.
 func (o *ops) partial(r *http.Request, err error, tell func(p *problem)) error {
-	err = o.fault(r, err)
-	if f, ok := err.(*fault); ok { //nolint:errorlint // as made by fault
-		p := f.problem(r)
-		tell(p)
-		return p
-	}
-	return err
+	p := o.fault(r, err).problem(r)
+	tell(p)
+	return p
 }

@@ -18,39 +18,41 @@ func (o *ops) changeBucket(r *http.Request, name string, do func(ctx context.Con
 		func(outcome opsview.Outcome) (*opsview.Bucket, error) { return o.bucketAfter(r, name, outcome) })
 }
 
-// settings changes settings of a bucket or a pool until they are reset.
-func settings(change func(context.Context, operator.BucketPatch) ([]shaper.Change, error), body []byte) func(context.Context) (opsview.Outcome, error) {
-	return func(ctx context.Context) (opsview.Outcome, error) {
-		patch, f := readSettings(body)
-		if f != nil {
-			return opsview.Outcome{}, f
-		}
-		changes, err := change(ctx, patch)
-		return opsview.Outcome{Changes: changes}, err
-	}
+// settable is a bucket or a pool.
+type settable interface {
+	Set(ctx context.Context, patch operator.BucketPatch) ([]shaper.Change, error)
+	Reset(ctx context.Context, settings ...shaper.Setting) ([]shaper.Change, error)
 }
 
-// resets lets settings of a bucket or a pool be as configured again: all of them, if none is named.
-func resets(reset func(context.Context, ...shaper.Setting) ([]shaper.Change, error), names ...string) func(context.Context) (opsview.Outcome, error) {
-	return func(ctx context.Context) (opsview.Outcome, error) {
-		settings := make([]shaper.Setting, len(names))
-		for i, name := range names {
-			settings[i] = shaper.Setting(name)
-		}
-		changes, err := reset(ctx, settings...)
-		return opsview.Outcome{Changes: changes}, err
+// set changes settings of a bucket or a pool until they are reset.
+func set(ctx context.Context, of settable, body []byte) (opsview.Outcome, error) {
+	patch, f := readSettings(body)
+	if f != nil {
+		return opsview.Outcome{}, f
 	}
+	changes, err := of.Set(ctx, patch)
+	return opsview.Outcome{Changes: changes}, err
+}
+
+// reset lets settings of a bucket or a pool be as configured again: all of them, if none is named.
+func reset(ctx context.Context, of settable, names []string) (opsview.Outcome, error) {
+	settings := make([]shaper.Setting, len(names))
+	for i, name := range names {
+		settings[i] = shaper.Setting(name)
+	}
+	changes, err := of.Reset(ctx, settings...)
+	return opsview.Outcome{Changes: changes}, err
 }
 
 func (o *ops) setBucket(r *http.Request, in *BucketSettings) (*opsview.Bucket, error) {
 	return o.changeBucket(r, in.Bucket, func(ctx context.Context, b operator.BucketControl) (opsview.Outcome, error) {
-		return settings(b.Set, in.Settings)(ctx)
+		return set(ctx, b, in.Settings)
 	})
 }
 
 func (o *ops) resetBucket(r *http.Request, in *BucketResets) (*opsview.Bucket, error) {
 	return o.changeBucket(r, in.Bucket, func(ctx context.Context, b operator.BucketControl) (opsview.Outcome, error) {
-		return resets(b.Reset, in.Settings...)(ctx)
+		return reset(ctx, b, in.Settings)
 	})
 }
 

@@ -17,7 +17,7 @@ type oneJob struct {
 	job    func(ctx context.Context, bucket, id string) (shaper.JobInfo, error)
 	ended  func(ctx context.Context, bucket, id string) (shaper.JobResult, error)
 	cancel func(r *http.Request, bucket, id string) (shaper.State, error)
-	fault  func(r *http.Request, err error) error
+	fault  func(r *http.Request, err error) *fault
 }
 
 func (p *producer) oneJob() oneJob {
@@ -35,11 +35,7 @@ func (p *producer) oneJob() oneJob {
 }
 
 // fault makes a fault of the error of an operation.
-func (p *producer) fault(r *http.Request, err error) error {
-	switch err.(type) { //nolint:errorlint // both are made here, and never wrapped
-	case *fault, *problem:
-		return err
-	}
+func (p *producer) fault(r *http.Request, err error) *fault {
 	switch {
 	case errors.Is(err, shaper.ErrUnknownBucket):
 		return newFault(codeUnknownBucket, "bucket %q is not configured", r.PathValue("bucket"))
@@ -75,7 +71,7 @@ func (j oneJob) routes() []route {
 }
 
 // faultOf makes a fault of the error of an operation on a job.
-func (j oneJob) faultOf(r *http.Request, err error) error {
+func (j oneJob) faultOf(r *http.Request, err error) *fault {
 	if errors.Is(err, shaper.ErrNotFound) {
 		return newFault(codeUnknownJob, "no such job: %q: bucket %q has none of this id, and remembers none", r.PathValue("id"), r.PathValue("bucket"))
 	}

@@ -57,6 +57,8 @@ type DeadQuery struct {
 	operator.DeadFilter `in:"query"`
 	Page
 
+	// Leave out so many of the newest; with no filter and no cursor. The answer then has no next: go on with the offset and the number of those in
+	// it.
 	Offset *int `json:"offset" in:"query" jsonschema:"minimum=0"`
 }
 
@@ -64,7 +66,9 @@ type DeadQuery struct {
 type DeadChoice struct {
 	BucketName
 
-	IDs    []string            `json:"ids,omitempty" jsonschema:"minItems=1,maxItems=200"`
+	IDs []string `json:"ids,omitempty" jsonschema:"minItems=1,maxItems=200"`
+
+	// All that is given has to hold.
 	Filter operator.DeadFilter `json:"filter,omitzero"`
 
 	// Every dead letter. An empty filter does not mean that, but with dry_run.
@@ -95,8 +99,8 @@ var (
 		Summary:  "Jobs that wait or are in flight",
 		Description: `Those in flight come first, then flow by flow those that wait. Jobs that come, go or move meanwhile may be
 missing, and some may be told twice. An answer has no payloads, unless they are asked for, and about 1 MiB of jobs. It looks at 2000 jobs
-at most, and at 16 MiB of what is kept of them: ` + "`" + `next` + "`" + ` is there as long as there may be more, also where ` + "`" + `jobs` + "`" + ` is empty. A key has four
-lists at a time: further ones wait, and are answered 503 ` + "`" + `overloaded` + "`" + ` after 10 s.`,
+at most, and at 16 MiB of what is kept of them: ` + "`next`" + ` is there as long as there may be more, also where ` + "`jobs`" + ` is empty. A key has four
+lists at a time: further ones wait, and are answered 503 ` + "`overloaded`" + ` after 10 s.`,
 	}
 
 	ShowJob = &Operation[JobName, *opsview.Job]{
@@ -121,7 +125,7 @@ in its flows and groups; any other is 404.`,
 		ID: "listAttempts", Method: "GET", Path: "/v1/buckets/{bucket}/jobs/{id}/attempts", Roles: []apikey.Role{apikey.RoleRead},
 		Answer:  "The oldest first. Of a settled job there are none.",
 		Summary: "List how the last attempts of a job ended",
-		Description: `Each attempt of a job that is not done is kept with its outcome: the last ` + "`" + `retry.keep_attempts` + "`" + ` of the bucket, in 2 KiB at
+		Description: `Each attempt of a job that is not done is kept with its outcome: the last ` + "`retry.keep_attempts`" + ` of the bucket, in 2 KiB at
 most. A redrive keeps them. When the job is done, cancelled or dropped, they go with it.`,
 	}
 
@@ -129,8 +133,8 @@ most. A redrive keeps them. When the job is done, cancelled or dropped, they go 
 		ID: "showResult", Method: "GET", Path: "/v1/buckets/{bucket}/jobs/{id}/result", Roles: []apikey.Role{apikey.RoleEnqueue, apikey.RoleRead}, Faults: []code{codeNotEnded, codeNoResult},
 		Commands: []string{"job result"},
 		Summary:  "Show how a job ended, and what was answered",
-		Description: `A bucket keeps results for ` + "`" + `result_retention` + "`" + `, ` + "`" + `results_max` + "`" + ` of them in ` + "`" + `results_bytes` + "`" + ` at most. A result that a client waits for is
-there without a retention, too: for 30 s, and for 5 s once the waiting producer has read it. 404 is ` + "`" + `not-ended` + "`" + ` as long as the job is under way, and ` + "`" + `no-result` + "`" + ` if nothing is kept.
+		Description: `A bucket keeps results for ` + "`result_retention`" + `, ` + "`results_max`" + ` of them in ` + "`results_bytes`" + ` at most. A result that a client waits for is
+there without a retention, too: for 30 s, and for 5 s once the waiting producer has read it. 404 is ` + "`not-ended`" + ` as long as the job is under way, and ` + "`no-result`" + ` if nothing is kept.
 A key with the role enqueue alone sees the results of its caller's jobs, as it sees the jobs.`,
 	}
 
@@ -140,8 +144,8 @@ A key with the role enqueue alone sees the results of its caller's jobs, as it s
 		Commands: []string{"dead list", "dead export"},
 		Summary:  "Dead letters, the newest first",
 		Description: `All that is given has to hold. An answer has no payloads, unless they are asked for, and about 1 MiB of dead letters. It looks at 2000 at
-most, and at 16 MiB of what is kept of them: ` + "`" + `next` + "`" + ` is there as long as there may be more, also where ` + "`" + `dead` + "`" + ` is empty. A key has four
-lists at a time: further ones wait, and are answered 503 ` + "`" + `overloaded` + "`" + ` after 10 s.`,
+most, and at 16 MiB of what is kept of them: ` + "`next`" + ` is there as long as there may be more, also where ` + "`dead`" + ` is empty. A key has four
+lists at a time: further ones wait, and are answered 503 ` + "`overloaded`" + ` after 10 s.`,
 	}
 
 	RedriveDead = &Operation[DeadRedrive, *opsview.DeadChange]{
@@ -149,14 +153,14 @@ lists at a time: further ones wait, and are answered 503 ` + "`" + `overloaded` 
 		Answer:   "What became of them.",
 		Commands: []string{"dead redrive"},
 		Summary:  "Put dead letters back in the queue",
-		Description: `Those of ` + "`" + `ids` + "`" + `, or those that ` + "`" + `filter` + "`" + ` means, or ` + "`" + `all` + "`" + `: one of the three. Redriven jobs leave at the bucket's pace, with a fresh
+		Description: `Those of ` + "`ids`" + `, or those that ` + "`filter`" + ` means, or ` + "`all`" + `: one of the three. Redriven jobs leave at the bucket's pace, with a fresh
 budget of attempts.
 
-With a filter and with all, the oldest go first, 2000 looked at in one request. Send it again with ` + "`" + `next` + "`" + ` as the cursor until there is
-no ` + "`" + `next` + "`" + `. Where ` + "`" + `waiting` + "`" + ` is true, wait before that: a tenth of a second, and longer where nothing was moved. No letter that found
+With a filter and with all, the oldest go first, 2000 looked at in one request. Send it again with ` + "`next`" + ` as the cursor until there is
+no ` + "`next`" + `. Where ` + "`waiting`" + ` is true, wait before that: a tenth of a second, and longer where nothing was moved. No letter that found
 no place is passed over. The cursor is all the state that there is: nothing goes on between two requests. A request that failed is
 sent again as it was. Letters that die after the first request stay. Producers are left places: a flow and a group are filled to
-nine tenths, and the bucket to nine tenths of what jobs of priority ` + "`" + `low` + "`" + ` may fill.`,
+nine tenths, and the bucket to nine tenths of what jobs of priority ` + "`low`" + ` may fill.`,
 	}
 
 	DropDead = &Operation[DeadChoice, *opsview.DeadChange]{
@@ -164,7 +168,7 @@ nine tenths, and the bucket to nine tenths of what jobs of priority ` + "`" + `l
 		Answer:   "What became of them.",
 		Commands: []string{"dead drop"},
 		Summary:  "Drop dead letters for good",
-		Description: `Those of ` + "`" + `ids` + "`" + `, or those that ` + "`" + `filter` + "`" + ` means, or ` + "`" + `all` + "`" + `: one of the three. With a filter and with all, the oldest go first, 2000
-looked at in one request. Send it again with ` + "`" + `next` + "`" + ` as the cursor until there is no ` + "`" + `next` + "`" + `.`,
+		Description: `Those of ` + "`ids`" + `, or those that ` + "`filter`" + ` means, or ` + "`all`" + `: one of the three. With a filter and with all, the oldest go first, 2000
+looked at in one request. Send it again with ` + "`next`" + ` as the cursor until there is no ` + "`next`" + `.`,
 	}
 )

@@ -55,7 +55,7 @@ var (
 		Summary: "Change a limit for all processes at once",
 		Description: `The given settings override the configuration until DELETE .../override. Settings of an earlier change stay.
 The limit keeps its state: a caller that has spent more than a lowered limit allows exceeds it at once. If only
-` + "`" + `limit` + "`" + ` is changed, a token bucket's burst is scaled alike. The limit of the check is changed first, then that of
+` + "`limit`" + ` is changed, a token bucket's burst is scaled alike. The limit of the check is changed first, then that of
 every bucket that names it. 503 says how far the change came; it is safe to send it again.`,
 	}
 

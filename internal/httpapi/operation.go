@@ -60,8 +60,8 @@ func (op *Operation[In, Out]) described() *Described {
 	return d
 }
 
-// bind makes the route of an operation. do carries it out; its error is a *fault or a *problem, or else of becomes one of it.
-func bind[In, Out any](of func(r *http.Request, err error) error, op *Operation[In, Out], do func(r *http.Request, in *In) (Out, error)) route {
+// bind makes the route of an operation. do carries it out. Its error is a *fault or a *problem; of makes a fault of any other one.
+func bind[In, Out any](of func(r *http.Request, err error) *fault, op *Operation[In, Out], do func(r *http.Request, in *In) (Out, error)) route {
 	serve := func(w http.ResponseWriter, r *http.Request) {
 		in, f := op.read(w, r)
 		if f != nil {
@@ -70,7 +70,7 @@ func bind[In, Out any](of func(r *http.Request, err error) error, op *Operation[
 		}
 		out, err := do(r, in)
 		if err != nil {
-			writeFault(w, r, of(r, err))
+			writeFault(w, r, err, of)
 			return
 		}
 		status := http.StatusOK
@@ -93,15 +93,14 @@ func (op *Operation[In, Out]) read(w http.ResponseWriter, r *http.Request) (*In,
 	return in, f
 }
 
-// writeFault writes an error that is a *fault or a *problem.
-func writeFault(w http.ResponseWriter, r *http.Request, err error) {
+func writeFault(w http.ResponseWriter, r *http.Request, err error, of func(r *http.Request, err error) *fault) {
 	switch err := err.(type) { //nolint:errorlint // both are made here, and never wrapped
 	case *fault:
 		err.write(w, r)
 	case *problem:
 		err.write(w)
 	default:
-		newFault(codeInternal, "%v", err).write(w, r)
+		of(r, err).write(w, r)
 	}
 }
 

@@ -13,11 +13,7 @@ import (
 )
 
 // fault makes a fault of the error of an operation.
-func (o *ops) fault(r *http.Request, err error) error {
-	switch err.(type) { //nolint:errorlint // both are made here, and never wrapped
-	case *fault, *problem:
-		return err
-	}
+func (o *ops) fault(r *http.Request, err error) *fault {
 	if bad, ok := errors.AsType[*operator.InvalidChangeError](err); ok {
 		return invalid(patchFaults(bad.Err))
 	}

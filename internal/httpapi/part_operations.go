@@ -242,8 +242,8 @@ Answers that come later may slow or hold it again. Safe to repeat.`,
 		ID: "enableFlow", Method: "POST", Path: "/v1/buckets/{bucket}/flow/enable", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
 		Commands: []string{"flow enable"},
 		Summary:  "Let a disabled flow run again",
-		Description: `A flow is disabled when its receiver answers that it is gone (410), or has not worked for ` + "`" + `breaker.disable_after` + "`" + `.
+		Description: `A flow is disabled when its receiver answers that it is gone (410), or has not worked for ` + "`breaker.disable_after`" + `.
 It then sends nothing, new jobs get 409 (flow-disabled), and those that waited are dead letters with the cause
-` + "`" + `flow-disabled` + "`" + `. Safe to repeat.`,
+` + "`flow-disabled`" + `. Safe to repeat.`,
 	}
 )

@@ -98,13 +98,13 @@ func (o *ops) changePool(r *http.Request, name string, do func(ctx context.Conte
 
 func (o *ops) setPool(r *http.Request, in *PoolSettings) (*opsview.PoolView, error) {
 	return o.changePool(r, in.Pool, func(ctx context.Context, p operator.PoolControl) (opsview.Outcome, error) {
-		return settings(p.Set, in.Settings)(ctx)
+		return set(ctx, p, in.Settings)
 	})
 }
 
 func (o *ops) resetPool(r *http.Request, in *PoolResets) (*opsview.PoolView, error) {
 	return o.changePool(r, in.Pool, func(ctx context.Context, p operator.PoolControl) (opsview.Outcome, error) {
-		return resets(p.Reset, in.Settings...)(ctx)
+		return reset(ctx, p, in.Settings)
 	})
 }
 

@@ -37,13 +37,17 @@ type SchedulePause struct {
 // ScheduleRemoval removes a schedule.
 type ScheduleRemoval struct {
 	ScheduleName
+
+	// Only show what would be removed.
 	DryRun bool `json:"dry_run,omitempty"`
 }
 
 // RemovedSchedule is a schedule that was removed, or would be.
 type RemovedSchedule struct {
 	Schedule opsview.Schedule `json:"schedule"`
-	Removed  bool             `json:"removed"`
+
+	// False of a dry run.
+	Removed bool `json:"removed"`
 }
 
 // The operations of schedules.
@@ -67,7 +71,7 @@ var (
 		Commands: []string{"schedule set"},
 		Summary:  "Make a schedule, or change one that was made so",
 		Description: `It holds in all processes and across restarts, whatever configurations say, until it is removed by DELETE. A pause stays. Another
-` + "`" + `cron` + "`" + ` or ` + "`" + `timezone` + "`" + ` counts from now on; what else changes holds from the next fire on. Safe to repeat. A name that the
+` + "`cron`" + ` or ` + "`timezone`" + ` counts from now on; what else changes holds from the next fire on. Safe to repeat. A name that the
 configuration has, or that another bucket has, is a 409 that says where it is.`,
 	}
 

@@ -50,7 +50,9 @@ type Flow struct {
 	Common
 
 	// Only of a disabled flow: it sends nothing and takes no jobs until it is enabled.
-	Disabled   *Disabled   `json:"disabled,omitempty"`
+	Disabled *Disabled `json:"disabled,omitempty"`
+
+	// What it has of its own. Absent settings are those of all flows of its bucket.
 	Settings   Settings    `json:"settings"`
 	Downstream *Downstream `json:"downstream,omitempty"` // what the answers to it have changed; none if nothing
 }
@@ -77,6 +79,8 @@ type Group struct {
 	Bucket string `json:"bucket"`
 	Group  string `json:"group"`
 	Common
+
+	// What it has of its own. Absent settings are those of all groups of its bucket.
 	Settings shaper.OwnBounds `json:"settings"`
 }
 

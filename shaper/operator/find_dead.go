@@ -24,14 +24,14 @@ const (
 
 // DeadFilter says which dead letters are meant. A zero field asks for nothing, so that the zero value means all.
 type DeadFilter struct {
-	Cause  string    `json:"cause,omitempty"`  // one of the Cause constants of package shaper
-	Reason string    `json:"reason,omitempty"` // of the last response, one word
-	Flow   *string   `json:"flow,omitempty"`   // "" is a flow too
-	Group  *string   `json:"group,omitempty"`  // the same
-	Status int       `json:"status,omitempty" jsonschema:"minimum=100,maximum=599"`
-	Since  time.Time `json:"since,omitzero"` // died then or later
-	Until  time.Time `json:"until,omitzero"` // died before
-	Text   string    `json:"q,omitempty"`    // in the id, or in the detail or the body of the last response; capitals and small letters are the same
+	Cause  string    `json:"cause,omitempty"`                                       // one of the Cause constants of package shaper
+	Reason string    `json:"reason,omitempty"`                                      // of the last response, one word
+	Flow   *string   `json:"flow,omitempty"`                                        // "" is a flow too
+	Group  *string   `json:"group,omitempty"`                                       // the same
+	Status int       `json:"status,omitempty" jsonschema:"minimum=100,maximum=599"` // HTTP status of the last response
+	Since  time.Time `json:"since,omitzero"`                                        // died then or later
+	Until  time.Time `json:"until,omitzero"`                                        // died before
+	Text   string    `json:"q,omitempty"`                                           // in the id, or in the detail or the body of the last response; capitals and small letters are the same
 }
 
 // logged is the filter for the log.
