@@ -38,7 +38,7 @@ func TestConnectionsOfAReplacedAsynqWorker(t *testing.T) {
 	if clients() == 0 {
 		t.Fatal("the worker has no connection: this shows nothing")
 	}
-	worker = nil
+	runtime.KeepAlive(worker) // until here: a collection before the count closed its connections
 	for deadline := time.Now().Add(time.Minute); clients() > 0; {
 		if runtime.GC(); time.Now().After(deadline) {
 			t.Fatalf("%d connections of a worker that nothing refers to", clients())
