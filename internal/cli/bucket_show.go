@@ -110,7 +110,7 @@ func (a *invocation) bucketShow(ctx context.Context, c *api, name string) error 
 			}
 		}
 		for _, d := range v.Differences {
-			row("differs", "%s is %s, not %s: %s", d.Setting, d.InForce, dash(d.Configured), d.Why)
+			row("differs", "%s", d.Text())
 		}
 		for _, note := range v.Notes {
 			row("note", "%s", note)

@@ -1,6 +1,7 @@
 package opsview
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,6 +29,14 @@ type Difference struct {
 	Process string     `json:"process,omitempty"`
 	By      string     `json:"by,omitempty"`
 	At      *time.Time `json:"at,omitempty"`
+}
+
+// Text says which value is in force, and why.
+func (d *Difference) Text() string {
+	if d.InForce == d.Configured { // an override that the configuration has caught up with
+		return fmt.Sprintf("%s stays %s, whatever the configuration says: %s", d.Setting, d.InForce, d.Why)
+	}
+	return fmt.Sprintf("%s is %s, not %s: %s", d.Setting, d.InForce, cmp.Or(d.Configured, "-"), d.Why)
 }
 
 // differences lists the differences of a bucket: its pause, its overrides, and settings of
