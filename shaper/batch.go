@@ -2,7 +2,6 @@ package shaper
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"net/textproto"
 	"slices"
@@ -35,21 +34,17 @@ type BatchSettings struct {
 // Has reports whether there are batches.
 func (s BatchSettings) Has() bool { return s.MaxSize > 0 }
 
-func (s BatchSettings) validate() (errs []error) {
+func (s BatchSettings) validate() []error {
 	if s == (BatchSettings{}) {
 		return nil
 	}
-	inRange := func(key string, value, low, high int64) {
-		if value < low || value > high {
-			errs = append(errs, fmt.Errorf("batch.%s: %d: want %d to %d", key, value, low, high))
-		}
-	}
-	inRange("max_size", s.MaxSize, 1, MaxBatchSize)
-	inRange("max_bytes", s.MaxBytes, 1, MaxBatchBytes)
+	f := faults{prefix: "batch."}
+	f.inRange("max_size", s.MaxSize, 1, MaxBatchSize)
+	f.inRange("max_bytes", s.MaxBytes, 1, MaxBatchBytes)
 	if s.MaxWait < 0 || s.MaxWait > MaxBatchWait {
-		errs = append(errs, fmt.Errorf("batch.max_wait: %s: want 0s (no job waits) to %s", s.MaxWait, MaxBatchWait))
+		f.add("max_wait", "%s: want 0s (no job waits) to %s", s.MaxWait, MaxBatchWait)
 	}
-	return errs
+	return f.errs
 }
 
 // Batch is one delivery of jobs that agree: see [BatchSettings]. It has one permit.

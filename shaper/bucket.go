@@ -2,7 +2,6 @@ package shaper
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -181,105 +180,109 @@ func (b Bucket) EffectivePermitTTL() time.Duration {
 // Validate reports every fault of the bucket, joined, or nil. Each begins with
 // the key of the configuration.
 func (b Bucket) Validate() error {
-	var errs []error
-	fail := func(key, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
+	var f faults
+	f.name(b.Name)
+	b.validateLeak(&f)
+	b.validateBounds(&f)
+	b.validateDead(&f)
+	b.validateParts(&f)
+	for _, errs := range [][]error{
+		validateQuotas("quotas", b.Quotas), b.validateSchedules(), b.validatePlan(), b.Results.validate(), b.Batch.validate(), b.Callbacks.validate(b.Name),
+		{b.Retry.Validate(), b.Adapt.Validate(), b.Breaker.Validate()},
+	} {
+		f.errs = append(f.errs, errs...)
 	}
-	inRange := func(key string, value, low, high int64) {
-		if value < low || value > high {
-			fail(key, "%d: want %d to %d", value, low, high)
-		}
+	if b.Adapt.Scope == ScopePool && b.Pool == nil {
+		f.add("adapt.scope", "%q: the bucket is in no pool: want flow or bucket, or put it into one", b.Adapt.Scope)
 	}
-	if !admission.ValidName(b.Name) {
-		fail("name", "%q: want lower-case letters, digits, _ . and -, at most 63, the first a letter or digit", b.Name)
-	}
+	return errors.Join(f.errs...)
+}
+
+// validateLeak checks how fast jobs leave.
+func (b *Bucket) validateLeak(f *faults) {
 	if b.Rate.IsZero() {
-		fail("rate", "is missing: say how fast the bucket leaks, such as \"50/s\"")
-	} else if err := b.Rate.Validate(); err != nil {
-		fail("rate", "%v", err)
-	} else if b.Rate.Unit != admission.UnitRequests {
-		fail("rate", "%q: only requests are paced in this version, not %s", b.Rate, b.Rate.Unit)
+		f.add("rate", "is missing: say how fast the bucket leaks, such as \"50/s\"")
+	} else {
+		f.pace(b.Rate, b.Burst)
 	}
-	inRange("burst", b.Burst, 1, MaxBurst)
-	inRange("capacity", b.Capacity, 1, MaxCapacity)
-	inRange("scheduled_capacity", b.ScheduledCapacity, 0, MaxCapacity)
-	inRange("shed.low", b.Shed.Low, 1, 100)
-	inRange("shed.normal", b.Shed.Normal, 1, 100)
-	inRange("shed.high", b.Shed.High, 1, 100)
-	if b.Shed.Low > b.Shed.Normal || b.Shed.Normal > b.Shed.High {
-		fail("shed", "low %d, normal %d, high %d: want them in ascending order", b.Shed.Low, b.Shed.Normal, b.Shed.High)
-	}
-	inRange("max_in_flight", b.MaxInFlight, 0, MaxCapacity)
+	f.inRange("burst", b.Burst, 1, MaxBurst)
+	f.inRange("max_in_flight", b.MaxInFlight, 0, MaxCapacity)
 	if b.DeliveryTimeout < 0 {
-		fail("timeout", "%s: want none below 0s", b.DeliveryTimeout)
+		f.add("timeout", "%s: want none below 0s", b.DeliveryTimeout)
 	}
-	inRange("dead_capacity", b.DeadCapacity, 0, 10*MaxCapacity)
-	inRange("dead_bytes", b.DeadBytes, 0, MaxDeadBytes)
-	inRange("dead_warn", b.DeadWarn, 0, 10*MaxCapacity)
-	if b.DeadRetention < 0 || b.DeadRetention > MaxDelay {
-		fail("dead_retention", "%s: want 0s (for ever) to %s", b.DeadRetention, MaxDelay)
-	}
-	if w := b.WhenDeadFull; w != "" && w != RefuseJobs && w != DropOldestDead {
-		fail("when_dead_full", "%q: want %s or %s", w, RefuseJobs, DropOldestDead)
-	}
-	errs = append(errs, validateQuotas("quotas", b.Quotas)...)
 	if b.PriorityAging < 0 || b.PriorityAging > MaxDelay {
-		fail("priority_aging", "%s: want 0s to %s", b.PriorityAging, MaxDelay)
-	}
-	if b.Flow != nil {
-		errs = append(errs, b.Flow.validate()...)
-	}
-	if b.Group != nil {
-		errs = append(errs, b.Group.validate()...)
-		if b.Flow == nil {
-			fail("group", "is given without flows: groups are of flows, so say in flow.key what names these")
-		}
-	}
-	if b.Weight != 0 {
-		inRange("weight", b.Weight, 1, MaxWeight)
-	}
-	if b.Pool != nil {
-		errs = append(errs, b.Pool.faults("pool.")...)
-		if b.Pool.Name == b.Name {
-			fail("pool.name", "%q: is that of a bucket in it: want another", b.Name)
-		}
-	}
-	inRange("dedupe_max", b.DedupeMax, 0, MaxCapacity)
-	inRange("max_payload", b.MaxPayload, 1, MaxPayloadLimit)
-	if b.DedupeWindow < 0 || b.DedupeWindow > MaxDedupeWindow {
-		fail("dedupe_window", "%s: want 0s to %s", b.DedupeWindow, MaxDedupeWindow)
+		f.add("priority_aging", "%s: want 0s to %s", b.PriorityAging, MaxDelay)
 	}
 	if b.PermitTTL != 0 && (b.PermitTTL < time.Millisecond || b.PermitTTL > MaxPermitTTL) {
-		fail("permit_ttl", "%s: want 1ms to %s, or 0s for the automatic one", b.PermitTTL, MaxPermitTTL)
+		f.add("permit_ttl", "%s: want 1ms to %s, or 0s for the automatic one", b.PermitTTL, MaxPermitTTL)
 	}
-	if b.Rate.Count > 0 && float64(b.Burst)/b.Rate.PerSecond() > MaxBurstTime.Seconds() {
-		fail("burst", "%d: at %s it takes more than %d days to come back", b.Burst, b.Rate, int(MaxBurstTime.Hours()/24))
+}
+
+// validateBounds checks which jobs get in, and how many.
+func (b *Bucket) validateBounds(f *faults) {
+	f.inRange("capacity", b.Capacity, 1, MaxCapacity)
+	f.inRange("scheduled_capacity", b.ScheduledCapacity, 0, MaxCapacity)
+	f.inRange("shed.low", b.Shed.Low, 1, 100)
+	f.inRange("shed.normal", b.Shed.Normal, 1, 100)
+	f.inRange("shed.high", b.Shed.High, 1, 100)
+	if b.Shed.Low > b.Shed.Normal || b.Shed.Normal > b.Shed.High {
+		f.add("shed", "low %d, normal %d, high %d: want them in ascending order", b.Shed.Low, b.Shed.Normal, b.Shed.High)
+	}
+	f.inRange("dedupe_max", b.DedupeMax, 0, MaxCapacity)
+	f.inRange("max_payload", b.MaxPayload, 1, MaxPayloadLimit)
+	if b.DedupeWindow < 0 || b.DedupeWindow > MaxDedupeWindow {
+		f.add("dedupe_window", "%s: want 0s to %s", b.DedupeWindow, MaxDedupeWindow)
 	}
 	names := make(map[string]bool, len(b.Limits))
 	for _, limit := range b.Limits {
 		if names[limit.Name] {
-			fail("limits", "%s: is given twice", limit.Name)
+			f.add("limits", "%s: is given twice", limit.Name)
 		}
 		names[limit.Name] = true
 		if err := limit.Validate(); err != nil {
-			fail("limits", "%s: %v", limit.Name, err)
+			f.add("limits", "%s: %v", limit.Name, err)
 		}
+	}
+}
+
+// validateDead checks what is kept of dead letters, and what is told.
+func (b *Bucket) validateDead(f *faults) {
+	f.inRange("dead_capacity", b.DeadCapacity, 0, 10*MaxCapacity)
+	f.inRange("dead_bytes", b.DeadBytes, 0, MaxDeadBytes)
+	f.inRange("dead_warn", b.DeadWarn, 0, 10*MaxCapacity)
+	if b.DeadRetention < 0 || b.DeadRetention > MaxDelay {
+		f.add("dead_retention", "%s: want 0s (for ever) to %s", b.DeadRetention, MaxDelay)
+	}
+	if w := b.WhenDeadFull; w != "" && w != RefuseJobs && w != DropOldestDead {
+		f.add("when_dead_full", "%q: want %s or %s", w, RefuseJobs, DropOldestDead)
 	}
 	for _, event := range b.Events {
 		if !slices.Contains(Events(), event) {
-			fail("events", "%q: want some of %v", event, Events())
+			f.add("events", "%q: want some of %v", event, Events())
 		}
 	}
-	errs = append(errs, b.validateSchedules()...)
-	errs = append(errs, b.validatePlan()...)
-	errs = append(errs, b.Results.validate()...)
-	errs = append(errs, b.Batch.validate()...)
-	errs = append(errs, b.Callbacks.validate(b.Name)...)
-	errs = append(errs, b.Retry.Validate(), b.Adapt.Validate(), b.Breaker.Validate())
-	if b.Adapt.Scope == ScopePool && b.Pool == nil {
-		fail("adapt.scope", "%q: the bucket is in no pool: want flow or bucket, or put it into one", b.Adapt.Scope)
+}
+
+// validateParts checks the flows, the groups and the pool.
+func (b *Bucket) validateParts(f *faults) {
+	if b.Flow != nil {
+		f.errs = append(f.errs, b.Flow.validate()...)
 	}
-	return errors.Join(errs...)
+	if b.Group != nil {
+		f.errs = append(f.errs, b.Group.validate()...)
+		if b.Flow == nil {
+			f.add("group", "is given without flows: groups are of flows, so say in flow.key what names these")
+		}
+	}
+	if b.Weight != 0 {
+		f.inRange("weight", b.Weight, 1, MaxWeight)
+	}
+	if b.Pool != nil {
+		f.errs = append(f.errs, b.Pool.validate("pool.")...)
+		if b.Pool.Name == b.Name {
+			f.add("pool.name", "%q: is that of a bucket in it: want another", b.Name)
+		}
+	}
 }
 
 // DefaultTimeout bounds a call to Redis where no other is given, resends

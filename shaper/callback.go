@@ -127,28 +127,26 @@ func callbackURLFault(text string) string {
 }
 
 // validate reports every fault, each with its key of the configuration.
-func (c Callbacks) validate(bucket string) (errs []error) {
-	fail := func(key, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("callbacks.%s: %s", key, fmt.Sprintf(format, args...)))
-	}
+func (c Callbacks) validate(bucket string) []error {
+	f := faults{prefix: "callbacks."}
 	if c.Bucket == "" && (c.URL != "" || c.FailureURL != "" || c.MaxPayload != 0 || len(c.Origins) > 0) {
-		fail("bucket", "is missing: want the name of the bucket that delivers")
+		f.add("bucket", "is missing: want the name of the bucket that delivers")
 	}
 	if c.Bucket != "" && c.Bucket == bucket {
-		fail("bucket", "%q: is the bucket itself: name another one, or its callbacks would wait for the places that they take", c.Bucket)
+		f.add("bucket", "%q: is the bucket itself: name another one, or its callbacks would wait for the places that they take", c.Bucket)
 	}
 	for _, given := range []struct{ key, url string }{{"url", c.URL}, {"failure_url", c.FailureURL}} {
 		if reason := callbackURLFault(given.url); given.url != "" && reason != "" {
-			fail(given.key, "%s", reason)
+			f.add(given.key, "%s", reason)
 		}
 	}
 	for _, origin := range c.Origins {
 		if reason := OriginFault(origin); reason != "" {
-			fail("origins", "%q: %s", origin, reason)
+			f.add("origins", "%q: %s", origin, reason)
 		}
 	}
 	if c.MaxPayload != 0 && c.MaxPayload < MinCallbackPayload {
-		fail("bucket", "%q: takes payloads of %d bytes: want a max_payload of %d or more", c.Bucket, c.MaxPayload, MinCallbackPayload)
+		f.add("bucket", "%q: takes payloads of %d bytes: want a max_payload of %d or more", c.Bucket, c.MaxPayload, MinCallbackPayload)
 	}
-	return errs
+	return f.errs
 }

@@ -1,6 +1,5 @@
 package shaper
 
-import "fmt"
 
 // Bounds of flows and quotas.
 const (
@@ -56,12 +55,8 @@ func DefaultFlowSettings() FlowSettings {
 
 // validate returns the faults, each with the key of the configuration.
 func (f *FlowSettings) validate() []error {
-	errs := f.validateAs("flow")
-	if f.MaxFlows < 1 || f.MaxFlows > MaxFlows {
-		errs = append(errs, fmt.Errorf("flow.max_flows: %d: want 1 to %d", f.MaxFlows, MaxFlows))
-	}
-	if f.MaxPerCaller < 0 || f.MaxPerCaller > MaxFlows {
-		errs = append(errs, fmt.Errorf("flow.max_per_caller: %d: want 0 to %d", f.MaxPerCaller, MaxFlows))
-	}
-	return errs
+	found := faults{prefix: "flow."}
+	found.inRange("max_flows", f.MaxFlows, 1, MaxFlows)
+	found.inRange("max_per_caller", f.MaxPerCaller, 0, MaxFlows)
+	return append(f.validateAs("flow"), found.errs...)
 }

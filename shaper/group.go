@@ -1,7 +1,6 @@
 package shaper
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/tundish-io/tundish/admission"
@@ -43,40 +42,22 @@ func (g *GroupSettings) validate() []error { return g.validateAs("group") }
 // validateAs returns the faults of settings of groups, or of flows, each with the key of
 // the configuration.
 func (g *GroupSettings) validateAs(what string) []error {
-	var errs []error
-	fail := func(key, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%s.%s: %s", what, key, fmt.Sprintf(format, args...)))
-	}
+	f := faults{prefix: what + "."}
 	header, isHeader := strings.CutPrefix(g.Key, FlowKeyHeader)
 	switch {
 	case g.Key == "":
-		fail("key", "is missing: say what names the %s of a job: job, host, caller or header:X-Name", what)
+		f.add("key", "is missing: say what names the %s of a job: job, host, caller or header:X-Name", what)
 	case isHeader && header == "", !isHeader && g.Key != FlowKeyJob && g.Key != FlowKeyHost && g.Key != FlowKeyCaller:
-		fail("key", "%q: want job, host, caller or header:X-Name", g.Key)
+		f.add("key", "%q: want job, host, caller or header:X-Name", g.Key)
 	}
 	if !g.Rate.IsZero() {
-		if err := g.Rate.Validate(); err != nil {
-			fail("rate", "%v", err)
-		} else if g.Rate.Unit != admission.UnitRequests {
-			fail("rate", "%q: only requests are paced in this version, not %s", g.Rate, g.Rate.Unit)
-		} else if float64(g.Burst)/g.Rate.PerSecond() > MaxBurstTime.Seconds() {
-			fail("burst", "%d: at %s it takes more than %d days to come back", g.Burst, g.Rate, int(MaxBurstTime.Hours()/24))
-		}
+		f.pace(g.Rate, g.Burst)
 	}
-	for _, bound := range []struct {
-		key              string
-		value, low, high int64
-	}{
-		{"burst", g.Burst, 1, MaxBurst},
-		{"capacity", g.Capacity, 0, MaxCapacity},
-		{"scheduled_capacity", g.ScheduledCapacity, 0, MaxCapacity},
-		{"max_in_flight", g.MaxInFlight, 0, MaxCapacity},
-	} {
-		if bound.value < bound.low || bound.value > bound.high {
-			fail(bound.key, "%d: want %d to %d", bound.value, bound.low, bound.high)
-		}
-	}
-	return append(errs, validateQuotas(what+".quotas", g.Quotas)...)
+	f.inRange("burst", g.Burst, 1, MaxBurst)
+	f.inRange("capacity", g.Capacity, 0, MaxCapacity)
+	f.inRange("scheduled_capacity", g.ScheduledCapacity, 0, MaxCapacity)
+	f.inRange("max_in_flight", g.MaxInFlight, 0, MaxCapacity)
+	return append(f.errs, validateQuotas(what+".quotas", g.Quotas)...)
 }
 
 // NameOf returns the group of a job, as Key says: what the job says of its group counts

@@ -25,33 +25,22 @@ type Pool struct {
 }
 
 // Validate reports every fault of the pool, joined, or nil. Each begins with the key of the configuration.
-func (p *Pool) Validate() error { return errors.Join(p.faults("")...) }
+func (p *Pool) Validate() error { return errors.Join(p.validate("")...) }
 
-// faults are those of the pool; each begins with the prefix and the key.
-func (p *Pool) faults(prefix string) []error {
-	var errs []error
-	fail := func(key, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%s%s: %s", prefix, key, fmt.Sprintf(format, args...)))
-	}
-	if !admission.ValidName(p.Name) {
-		fail("name", "%q: want lower-case letters, digits, _ . and -, at most 63, the first a letter or digit", p.Name)
-	}
+// validate returns the faults of the pool; each begins with the prefix and the key.
+func (p *Pool) validate(prefix string) []error {
+	f := faults{prefix: prefix}
+	f.name(p.Name)
 	if p.Rate.IsZero() {
-		fail("rate", "is missing: say how fast the pool leaks, such as \"50/s\"")
-	} else if err := p.Rate.Validate(); err != nil {
-		fail("rate", "%v", err)
-	} else if p.Rate.Unit != admission.UnitRequests {
-		fail("rate", "%q: only requests are paced in this version, not %s", p.Rate, p.Rate.Unit)
-	} else if float64(p.Burst)/p.Rate.PerSecond() > MaxBurstTime.Seconds() {
-		fail("burst", "%d: at %s it takes more than %d days to come back", p.Burst, p.Rate, int(MaxBurstTime.Hours()/24))
+		f.add("rate", "is missing: say how fast the pool leaks, such as \"50/s\"")
+	} else {
+		f.pace(p.Rate, p.Burst)
 	}
-	if p.Burst < 0 || p.Burst > MaxBurst {
-		fail("burst", "%d: want 1 to %d", p.Burst, MaxBurst)
+	if p.Burst != 0 { // the same as 1
+		f.inRange("burst", p.Burst, 1, MaxBurst)
 	}
-	if p.MaxInFlight < 0 || p.MaxInFlight > MaxCapacity {
-		fail("max_in_flight", "%d: want 0 to %d", p.MaxInFlight, MaxCapacity)
-	}
-	return append(errs, validateQuotas(prefix+"quotas", p.Quotas)...)
+	f.inRange("max_in_flight", p.MaxInFlight, 0, MaxCapacity)
+	return append(f.errs, validateQuotas(prefix+"quotas", p.Quotas)...)
 }
 
 // PoolWarnings lists what of the bucket can never be used, because its pool allows less.

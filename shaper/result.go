@@ -1,7 +1,6 @@
 package shaper
 
 import (
-	"fmt"
 	"time"
 	"unicode/utf8"
 )
@@ -32,20 +31,16 @@ func DefaultResultSettings() ResultSettings {
 	return ResultSettings{Max: 10_000, Bytes: 64 << 20, MaxBody: 256 << 10}
 }
 
-// Validate reports every fault, each with its key of the configuration.
-func (r ResultSettings) validate() (errs []error) {
-	inRange := func(key string, value, low, high int64) {
-		if value < low || value > high {
-			errs = append(errs, fmt.Errorf("%s: %d: want %d to %d", key, value, low, high))
-		}
-	}
+// validate reports every fault, each with its key of the configuration.
+func (r ResultSettings) validate() []error {
+	var f faults
 	if r.Retention < 0 || r.Retention > MaxDelay {
-		errs = append(errs, fmt.Errorf("result_retention: %s: want 0s (none is kept) to %s", r.Retention, MaxDelay))
+		f.add("result_retention", "%s: want 0s (none is kept) to %s", r.Retention, MaxDelay)
 	}
-	inRange("results_max", r.Max, 1, MaxResults)
-	inRange("results_bytes", r.Bytes, 1, MaxResultsBytes)
-	inRange("max_result", r.MaxBody, 1, MaxResultBody)
-	return errs
+	f.inRange("results_max", r.Max, 1, MaxResults)
+	f.inRange("results_bytes", r.Bytes, 1, MaxResultsBytes)
+	f.inRange("max_result", r.MaxBody, 1, MaxResultBody)
+	return f.errs
 }
 
 // Answer is what the downstream answered to an attempt.

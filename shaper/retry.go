@@ -2,7 +2,6 @@ package shaper
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 )
@@ -58,34 +57,27 @@ func (p RetryPolicy) WithSchedule(waits ...time.Duration) RetryPolicy {
 
 // Validate reports every fault of the policy, joined, or nil. Each begins with the key of the configuration.
 func (p RetryPolicy) Validate() error {
-	var errs []error
-	fail := func(key, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("retry.%s: %s", key, fmt.Sprintf(format, args...)))
-	}
-	if p.MaxAttempts < 1 || p.MaxAttempts > MaxTries {
-		fail("max_attempts", "%d: want 1 to %d", p.MaxAttempts, MaxTries)
-	}
+	f := faults{prefix: "retry."}
+	f.inRange("max_attempts", int64(p.MaxAttempts), 1, MaxTries)
 	if p.MinBackoff < minWait || p.MinBackoff > p.MaxBackoff {
-		fail("min_backoff", "%s: want 1ms to retry.max_backoff (%s)", p.MinBackoff, p.MaxBackoff)
+		f.add("min_backoff", "%s: want 1ms to retry.max_backoff (%s)", p.MinBackoff, p.MaxBackoff)
 	}
 	if p.MaxBackoff > MaxDelay {
-		fail("max_backoff", "%s: want at most %s", p.MaxBackoff, MaxDelay)
+		f.add("max_backoff", "%s: want at most %s", p.MaxBackoff, MaxDelay)
 	}
 	if len(p.Schedule) >= MaxTries {
-		fail("schedule", "has %d waits: want at most %d", len(p.Schedule), MaxTries-1)
+		f.add("schedule", "has %d waits: want at most %d", len(p.Schedule), MaxTries-1)
 	}
 	for _, wait := range p.Schedule {
 		if wait < minWait || wait > p.MaxBackoff {
-			fail("schedule", "%s: want waits of 1ms to %s", wait, p.MaxBackoff)
+			f.add("schedule", "%s: want waits of 1ms to %s", wait, p.MaxBackoff)
 		}
 	}
 	if p.MaxAge != 0 && (p.MaxAge < MinMaxAge || p.MaxAge > MaxDelay) {
-		fail("max_age", "%s: want %s to %s, or 0s for no bound", p.MaxAge, MinMaxAge, MaxDelay)
+		f.add("max_age", "%s: want %s to %s, or 0s for no bound", p.MaxAge, MinMaxAge, MaxDelay)
 	}
-	if p.KeepAttempts < 0 || p.KeepAttempts > MaxKeepAttempts {
-		fail("keep_attempts", "%d: want 0 to %d", p.KeepAttempts, MaxKeepAttempts)
-	}
-	return errors.Join(errs...)
+	f.inRange("keep_attempts", int64(p.KeepAttempts), 0, MaxKeepAttempts)
+	return errors.Join(f.errs...)
 }
 
 // jitterShare is the part of a wait of a schedule by which it is lengthened or shortened at most: a tenth.

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/schedule"
 )
 
@@ -86,37 +85,32 @@ func ScheduleJobID(name string, fire time.Time) string {
 
 // Validate reports every fault of the schedule of a bucket, joined, or nil. Each begins with the key of the configuration.
 func (s Schedule) Validate(b *Bucket) error {
-	var errs []error
-	fail := func(key, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
-	}
-	if !admission.ValidName(s.Name) {
-		fail("name", "%q: want lower-case letters, digits, _ . and -, at most 63, the first a letter or digit", s.Name)
-	}
+	var f faults
+	f.name(s.Name)
 	if _, err := s.Rule(); err != nil {
 		key, reason, _ := strings.Cut(err.Error(), " ")
-		fail(key, "%s", reason)
+		f.add(key, "%s", reason)
 	}
 	if c := s.CatchUp; c != "" && !slices.Contains([]schedule.CatchUp{schedule.CatchUpNone, schedule.CatchUpLast, schedule.CatchUpAll}, c) {
-		fail("catch_up", "%q: want none, last or all", c)
+		f.add("catch_up", "%q: want none, last or all", c)
 	}
 	if o := s.Overlap; o != "" && o != schedule.OverlapQueue && o != schedule.OverlapSkip {
-		fail("overlap", "%q: want queue or skip", o)
+		f.add("overlap", "%q: want queue or skip", o)
 	}
 	job := s.JobOf(b.Name)
 	if err := job.Validate(min(b.MaxPayload, MaxScheduleBytes)); err != nil {
-		errs = append(errs, err)
+		f.errs = append(f.errs, err)
 	}
 	if _, err := b.Flow.NameOf(&job); err != nil {
-		errs = append(errs, err)
+		f.errs = append(f.errs, err)
 	}
 	if _, err := b.Group.NameOf(&job); err != nil {
-		errs = append(errs, err)
+		f.errs = append(f.errs, err)
 	}
 	if text, err := json.Marshal(s); err != nil || len(text) > maxDefinitionBytes {
-		fail("headers", "the schedule is larger than %d bytes", maxDefinitionBytes)
+		f.add("headers", "the schedule is larger than %d bytes", maxDefinitionBytes)
 	}
-	return errors.Join(errs...)
+	return errors.Join(f.errs...)
 }
 
 // validateSchedules reports the faults of all schedules of the bucket.
