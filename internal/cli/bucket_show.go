@@ -35,87 +35,103 @@ func (a *invocation) bucketShow(ctx context.Context, c *api, name string) error 
 		return err
 	}
 	return a.print(v, func(w io.Writer) {
-		row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
-		row("bucket", "%s", v.Name)
-		row("rate", "%s, burst %d", v.Rate, v.Burst)
+		r := rows{w, time.Now()}
+		r.row("bucket", "%s", v.Name)
+		r.row("rate", "%s, burst %d", v.Rate, v.Burst)
 		for i := range v.Quotas {
-			row("quota", "%s", v.Quotas[i].Text())
+			r.row("quota", "%s", v.Quotas[i].Text())
 		}
-		row("depth", "%d of %d (%s)", v.Unfinished, v.Capacity, drainTime(v))
-		if h := v.Hours; h != nil {
-			hours, late := h.Text(time.Now()), lateText(h.Late)
-			if v.Pause != nil {
-				hours, late = h.PausedText(time.Now()), "; none leaves while the bucket is paused"
-			}
-			row("hours", "%s", hours)
-			if h.Finish != nil {
-				row("finish", "%s by %s%s", opsview.Count(h.FinishJobs, "job"), stamp(*h.Finish), late)
-			}
-		}
-		if d := v.Drain; d != nil {
-			row("drain", "%s", d.Text(time.Now()))
-		}
-		among := ""
-		if v.Flows != nil {
-			among = ", delayed jobs and retries among them"
-		}
-		row("waiting", "%d%s, the oldest for %s", v.Waiting, among, oldest(v))
-		if b := v.Batch; b != nil {
-			row("in flight", "%s with %s; at most %d requests", opsview.Count(b.RequestsInFlight, "request"), opsview.Count(v.InFlight, "job"), v.MaxInFlight)
-			row("batches", "up to %d jobs and %d bytes, which wait for company for %s", b.MaxSize, b.MaxBytes, human(time.Duration(b.MaxWait*float64(time.Second))))
-		} else {
-			row("in flight", "%d of %d", v.InFlight, v.MaxInFlight)
-		}
-		if p := v.Pool; p != nil {
-			row("pool", "%s: %s, burst %d, %s; weight %d of the bucket", p.Name, dash(p.Rate), p.Burst, p.Bound(), p.Weight)
-			for i := range p.Quotas {
-				row("pool quota", "%s", p.Quotas[i].Text())
-			}
-		}
-		if v.Flows == nil {
-			row("later", "%d: %d scheduled (at most %d), %d retries", v.Later, v.Scheduled, v.ScheduledCapacity, max(v.Later-v.Scheduled, 0))
-		} else { // retries are not counted apart
-			row("scheduled", "%d delayed jobs (at most %d)", v.Scheduled, v.ScheduledCapacity)
-		}
-		if g := v.Groups; g != nil {
-			row("groups", "%s", partsText(g, "group"))
-		}
-		if f := v.Flows; f != nil {
-			row("flows", "%s", partsText(f, "flow"))
-			if f.Held+f.Open+f.HalfOpen > 0 {
-				row("flows held", "%d; circuit breaker open: %d, half-open: %d (counted about every 30s)", f.Held, f.Open, f.HalfOpen)
-			}
-			if f.Disabled > 0 {
-				row("flows disabled", "%d", f.Disabled)
-			}
-		}
+		r.row("depth", "%d of %d (%s)", v.Unfinished, v.Capacity, drainTime(v))
+		r.hours(v)
+		r.jobsOf(v)
+		r.partsOf(v)
 		if p := v.Pool; p != nil && p.Downstream != nil && p.Downstream.Text != "" {
-			row("note", "pool %s: %s", p.Name, p.Downstream.Text)
+			r.row("note", "pool %s: %s", p.Name, p.Downstream.Text)
 		}
 		if c := v.Callbacks; c != nil {
-			row("callbacks", "%d wait, the oldest for %s; they count against the capacity", c.Waiting, human(time.Duration(c.OldestAge*float64(time.Second))))
+			r.row("callbacks", "%d wait, the oldest for %s; they count against the capacity", c.Waiting, human(time.Duration(c.OldestAge*float64(time.Second))))
 		}
-		row("dead", "%s", deadOf(v))
-		row("remembered", "%s, %d forgotten early", opsview.Count(v.Remembered, "settled id"), v.Forgotten)
-		if v.LastSlot != nil {
-			row("last slot", "%s (%s)", stamp(*v.LastSlot), relative(*v.LastSlot, time.Now()))
-		}
-		row("revision", "%d", v.Revision)
-		if w := v.Written; w != nil && w.At != nil {
-			row("written", "by %s, which started or reloaded %s", w.By, relative(*w.At, time.Now()))
-		}
-		for _, c := range v.SettingChanges {
-			for _, change := range c.Changes {
-				row("changed", "%s %s by %s%s", change, relative(c.At, time.Now()), c.By, actionText(c.Action))
-			}
-		}
-		for _, d := range v.Differences {
-			row("differs", "%s", d.Text())
-		}
-		for _, note := range v.Notes {
-			row("note", "%s", note)
-		}
+		r.row("dead", "%s", deadOf(v))
+		r.row("remembered", "%s, %d forgotten early", opsview.Count(v.Remembered, "settled id"), v.Forgotten)
+		r.at("last slot", v.LastSlot)
+		r.settings(v)
+		r.notes(v.Notes)
 	})
+}
+
+// hours writes when a bucket may send, and what of it has to leave by when.
+func (r rows) hours(v *opsview.Bucket) {
+	if h := v.Hours; h != nil {
+		hours, late := h.Text(r.now), lateText(h.Late)
+		if v.Pause != nil {
+			hours, late = h.PausedText(r.now), "; none leaves while the bucket is paused"
+		}
+		r.row("hours", "%s", hours)
+		if h.Finish != nil {
+			r.row("finish", "%s by %s%s", opsview.Count(h.FinishJobs, "job"), stamp(*h.Finish), late)
+		}
+	}
+	if d := v.Drain; d != nil {
+		r.row("drain", "%s", d.Text(r.now))
+	}
+}
+
+// jobsOf writes what waits in a bucket, and what is in flight.
+func (r rows) jobsOf(v *opsview.Bucket) {
+	among := ""
+	if v.Flows != nil {
+		among = ", delayed jobs and retries among them"
+	}
+	r.row("waiting", "%d%s, the oldest for %s", v.Waiting, among, oldest(v))
+	if b := v.Batch; b != nil {
+		r.row("in flight", "%s with %s; at most %d requests", opsview.Count(b.RequestsInFlight, "request"), opsview.Count(v.InFlight, "job"), v.MaxInFlight)
+		r.row("batches", "up to %d jobs and %d bytes, which wait for company for %s", b.MaxSize, b.MaxBytes, human(time.Duration(b.MaxWait*float64(time.Second))))
+	} else {
+		r.row("in flight", "%d of %d", v.InFlight, v.MaxInFlight)
+	}
+	if p := v.Pool; p != nil {
+		r.row("pool", "%s: %s, burst %d, %s; weight %d of the bucket", p.Name, dash(p.Rate), p.Burst, p.Bound(), p.Weight)
+		for i := range p.Quotas {
+			r.row("pool quota", "%s", p.Quotas[i].Text())
+		}
+	}
+	if v.Flows == nil {
+		r.row("later", "%d: %d scheduled (at most %d), %d retries", v.Later, v.Scheduled, v.ScheduledCapacity, max(v.Later-v.Scheduled, 0))
+	} else { // retries are not counted apart
+		r.row("scheduled", "%d delayed jobs (at most %d)", v.Scheduled, v.ScheduledCapacity)
+	}
+}
+
+// partsOf writes how many flows and groups a bucket has.
+func (r rows) partsOf(v *opsview.Bucket) {
+	if g := v.Groups; g != nil {
+		r.row("groups", "%s", partsText(g, "group"))
+	}
+	f := v.Flows
+	if f == nil {
+		return
+	}
+	r.row("flows", "%s", partsText(f, "flow"))
+	if f.Held+f.Open+f.HalfOpen > 0 {
+		r.row("flows held", "%d; circuit breaker open: %d, half-open: %d (counted about every 30s)", f.Held, f.Open, f.HalfOpen)
+	}
+	if f.Disabled > 0 {
+		r.row("flows disabled", "%d", f.Disabled)
+	}
+}
+
+// settings writes whose settings a bucket obeys, and where they differ.
+func (r rows) settings(v *opsview.Bucket) {
+	r.row("revision", "%d", v.Revision)
+	if w := v.Written; w != nil && w.At != nil {
+		r.row("written", "by %s, which started or reloaded %s", w.By, relative(*w.At, r.now))
+	}
+	for _, c := range v.SettingChanges {
+		for _, change := range c.Changes {
+			r.row("changed", "%s %s by %s%s", change, relative(c.At, r.now), c.By, actionText(c.Action))
+		}
+	}
+	r.differences(v.Differences)
 }
 
 // actionText says what an operator did to a setting, "" of a configuration.

@@ -5,8 +5,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -19,72 +17,62 @@ import (
 
 // printJob shows all of a job. result is what to say of its result, "" nothing.
 func (a *invocation) printJob(v *opsview.Job, result string) error {
-	now := time.Now()
 	return a.print(v, func(w io.Writer) {
-		row := func(name, value string) {
-			if value != "" {
-				fmt.Fprintf(w, "%s\t%s\n", name, line(value, 2000))
-			}
-		}
-		at := func(name string, t *time.Time) {
-			if t != nil {
-				row(name, stamp(*t)+" ("+relative(*t, now)+")")
-			}
-		}
-		row("id", v.ID)
-		row("bucket", v.Bucket)
-		row("group", v.Group)
-		row("flow", deref(v.Flow))
-		row("state", string(v.State))
-		row("why", v.Why)
+		r := rows{w, time.Now()}
+		r.text("id", v.ID)
+		r.text("bucket", v.Bucket)
+		r.text("group", v.Group)
+		r.text("flow", deref(v.Flow))
+		r.text("state", string(v.State))
+		r.text("why", v.Why)
 		if v.Position != nil {
-			row("position", fmt.Sprint(*v.Position))
+			r.row("position", "%d", *v.Position)
 		}
 		if v.ETA != nil {
 			bound := ""
 			if v.EarliestOnly() {
 				bound = " at the earliest"
 			}
-			row("leaves", stamp(*v.ETA)+" ("+relative(*v.ETA, now)+bound+")")
+			r.row("leaves", "%s (%s%s)", stamp(*v.ETA), relative(*v.ETA, r.now), bound)
 		}
-		at("due", v.Due)
-		at("lease ends", v.LeaseUntil)
-		at("died", v.DiedAt)
-		at("enqueued", v.EnqueuedAt)
-		before := deref(v.BeforeRedrive)
-		if v.Attempts != nil {
-			row("attempts", attemptsText(v))
-		}
-		row("method", v.Method)
-		row("url", v.URL)
-		for _, name := range slices.Sorted(maps.Keys(v.Headers)) {
-			for _, value := range v.Headers[name] {
-				row("header", name+": "+value)
-			}
-		}
-		for _, attempt := range v.LastAttempts {
-			row(fmt.Sprintf("attempt %d", attempt.Number), attemptLine(attempt, now))
-		}
-		if v.BeforeRedrive != nil {
-			row("redriven", redrivenText(before))
-		}
-		if last := v.LastResponse; last != nil {
-			row("last status", status(last.Status))
-			row("last reason", last.Reason)
-			row("last detail", last.Detail)
-			row("last answer", last.Body)
-			if v.State == shaper.StateDead {
-				row("dead because", last.Cause)
-			}
-		}
-		row("result", result)
-		row("payload", string(v.Payload))
+		r.at("due", v.Due)
+		r.at("lease ends", v.LeaseUntil)
+		r.at("died", v.DiedAt)
+		r.at("enqueued", v.EnqueuedAt)
+		r.attempts(v)
+		r.text("result", result)
+		r.text("payload", string(v.Payload))
 		if utf8.Valid(v.PayloadBytes) {
-			row("payload (text)", string(v.PayloadBytes))
+			r.text("payload (text)", string(v.PayloadBytes))
 		} else {
-			row("payload (base64)", base64.StdEncoding.EncodeToString(v.PayloadBytes))
+			r.text("payload (base64)", base64.StdEncoding.EncodeToString(v.PayloadBytes))
 		}
 	})
+}
+
+// attempts writes where the attempts at a job went, and how they ended.
+func (r rows) attempts(v *opsview.Job) {
+	if v.Attempts != nil {
+		r.text("attempts", attemptsText(v))
+	}
+	r.text("method", v.Method)
+	r.text("url", v.URL)
+	r.headers(v.Headers)
+	for _, attempt := range v.LastAttempts {
+		r.text(fmt.Sprintf("attempt %d", attempt.Number), attemptLine(attempt, r.now))
+	}
+	if v.BeforeRedrive != nil {
+		r.text("redriven", redrivenText(*v.BeforeRedrive))
+	}
+	if last := v.LastResponse; last != nil {
+		r.text("last status", status(last.Status))
+		r.text("last reason", last.Reason)
+		r.text("last detail", last.Detail)
+		r.text("last answer", last.Body)
+		if v.State == shaper.StateDead {
+			r.text("dead because", last.Cause)
+		}
+	}
 }
 
 // attemptsText says how many attempts a job has spent, and of its other deliveries why they spent none, as far as that is known. Those before

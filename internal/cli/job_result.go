@@ -5,8 +5,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -38,36 +36,28 @@ keeps that for result_retention. Before the end, and where nothing is kept, the 
 }
 
 func printResult(w io.Writer, v *opsview.Result) {
-	row := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(w, "%s\t%s\n", name, line(value, 2000))
-		}
-	}
-	row("id", v.ID)
-	row("group", v.Group)
-	row("flow", v.Flow)
-	row("state", string(v.State))
-	row("status", status(v.Status))
-	row("dead because", v.Cause)
-	row("reason", strings.TrimSuffix(v.Reason+": "+v.Detail, ": "))
-	row("attempts", fmt.Sprint(v.Attempts))
+	r := rows{w: w}
+	r.text("id", v.ID)
+	r.text("group", v.Group)
+	r.text("flow", v.Flow)
+	r.text("state", string(v.State))
+	r.text("status", status(v.Status))
+	r.text("dead because", v.Cause)
+	r.text("reason", strings.TrimSuffix(v.Reason+": "+v.Detail, ": "))
+	r.text("attempts", fmt.Sprint(v.Attempts))
 	if v.EnqueuedAt != nil {
-		row("enqueued", stamp(*v.EnqueuedAt))
+		r.text("enqueued", stamp(*v.EnqueuedAt))
 	}
 	if v.DepartedAt != nil {
-		row("sent", stamp(*v.DepartedAt)+", answered after "+time.Duration(v.Took*float64(time.Second)).Round(time.Millisecond).String())
+		r.text("sent", stamp(*v.DepartedAt)+", answered after "+time.Duration(v.Took*float64(time.Second)).Round(time.Millisecond).String())
 	}
-	for _, name := range slices.Sorted(maps.Keys(v.Headers)) {
-		for _, value := range v.Headers[name] {
-			row("header", name+": "+value)
-		}
-	}
+	r.headers(v.Headers)
 	if v.Cut {
-		row("cut", "the body had more")
+		r.text("cut", "the body had more")
 	}
 	if v.Body != nil {
-		row("body", *v.Body)
+		r.text("body", *v.Body)
 	} else {
-		row("body (base64)", base64.StdEncoding.EncodeToString(v.BodyBytes))
+		r.text("body (base64)", base64.StdEncoding.EncodeToString(v.BodyBytes))
 	}
 }

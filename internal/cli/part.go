@@ -195,25 +195,21 @@ func partNotes(v opsview.View, now time.Time) []string {
 
 func (p *parts[N, V, P, S]) printOne(v opsview.View) error {
 	return p.print(v, func(w io.Writer) {
-		row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
-		now, shown, own := time.Now(), v.Alike(), v.Own()
+		r := rows{w, time.Now()}
+		shown, own := v.Alike(), v.Own()
 		for _, name := range namesOf(v) {
-			row(name[0], "%s", quoted(name[1]))
+			r.row(name[0], "%s", quoted(name[1]))
 		}
-		row("waiting", "%d", shown.Waiting)
-		row("in flight", "%d", shown.InFlight)
-		if shown.Turn != nil {
-			row("turn", "%s (%s)", stamp(*shown.Turn), relative(*shown.Turn, now))
-		}
+		r.row("waiting", "%d", shown.Waiting)
+		r.row("in flight", "%d", shown.InFlight)
+		r.at("turn", shown.Turn)
 		for _, setting := range settingRows(&own) {
-			row(setting[0], "%s", setting[1])
+			r.row(setting[0], "%s", setting[1])
 		}
 		if shown.Unknown {
-			row("note", "%s", p.unknownText(v))
+			r.row("note", "%s", p.unknownText(v))
 		}
-		for _, note := range partNotes(v, now) {
-			row("note", "%s", note)
-		}
+		r.notes(partNotes(v, r.now))
 	})
 }
 

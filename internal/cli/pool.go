@@ -107,16 +107,14 @@ func (a *invocation) poolShow(ctx context.Context, c *api, name string) error {
 		}
 	}
 	return a.print(v, func(w io.Writer) {
-		row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
-		row("pool", "%s", v.Name)
-		row("rate", "%s, burst %d", dash(v.Rate), v.Burst)
+		r := rows{w, time.Now()}
+		r.row("pool", "%s", v.Name)
+		r.row("rate", "%s, burst %d", dash(v.Rate), v.Burst)
 		for i := range v.QuotaUse {
-			row("quota", "%s", v.QuotaUse[i].Text())
+			r.row("quota", "%s", v.QuotaUse[i].Text())
 		}
-		row("in flight", "%s", bound(v))
-		if v.LastSlot != nil {
-			row("last slot", "%s (%s)", stamp(*v.LastSlot), relative(*v.LastSlot, time.Now()))
-		}
+		r.row("in flight", "%s", bound(v))
+		r.at("last slot", v.LastSlot)
 		for _, b := range v.Buckets {
 			work := idle[b.Name]
 			switch {
@@ -129,17 +127,13 @@ func (a *invocation) poolShow(ctx context.Context, c *api, name string) error {
 			if b.Weight > 0 {
 				weight = fmt.Sprint(b.Weight)
 			}
-			row("bucket", "%s: weight %s, %d in flight, %s", b.Name, weight, b.InFlight, work)
+			r.row("bucket", "%s: weight %s, %d in flight, %s", b.Name, weight, b.InFlight, work)
 		}
 		if v.Revision != nil {
-			row("revision", "%d", *v.Revision)
+			r.row("revision", "%d", *v.Revision)
 		}
-		for _, d := range v.Differences {
-			row("differs", "%s", d.Text())
-		}
-		for _, note := range v.Notes {
-			row("note", "%s", note)
-		}
+		r.differences(v.Differences)
+		r.notes(v.Notes)
 	})
 }
 

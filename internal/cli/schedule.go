@@ -131,24 +131,24 @@ func (a *invocation) scheduleShow(ctx context.Context, c *api, name string) erro
 	}
 	v.Schedule, v.Runs = *shown, runs.Runs
 	return a.print(v, func(w io.Writer) {
-		row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
-		row("schedule", "%s", v.Name)
-		row("bucket", "%s", v.Bucket)
-		if row("source", "%s", v.Source); v.Made != nil {
-			row("made", "by %s at %s", v.Made.By, stamp(v.Made.At))
+		r := rows{w, time.Now()}
+		r.row("schedule", "%s", v.Name)
+		r.row("bucket", "%s", v.Bucket)
+		if r.row("source", "%s", v.Source); v.Made != nil {
+			r.row("made", "by %s at %s", v.Made.By, stamp(v.Made.At))
 		}
-		row("cron", "%s in %s", v.Cron, v.Timezone)
-		row("missed fires", "catch_up %s", v.CatchUp)
-		row("overlap", "%s", v.Overlap)
-		row("fires", "%d fired, %d missed, %d skipped", v.Fired, v.Missed, v.Skipped)
+		r.row("cron", "%s in %s", v.Cron, v.Timezone)
+		r.row("missed fires", "catch_up %s", v.CatchUp)
+		r.row("overlap", "%s", v.Overlap)
+		r.row("fires", "%d fired, %d missed, %d skipped", v.Fired, v.Missed, v.Skipped)
 		if note := scheduleNote(&v.Schedule); note != "" {
-			row("note", "%s", note)
+			r.row("note", "%s", note)
 		}
 		for _, fire := range v.Next {
-			row("next", "%s (%s)", inZone(&v.Schedule, fire), relative(fire, time.Now()))
+			r.row("next", "%s (%s)", inZone(&v.Schedule, fire), relative(fire, r.now))
 		}
 		for _, run := range v.Runs {
-			row("run", "%s", runText(&v.Schedule, run))
+			r.row("run", "%s", runText(&v.Schedule, run))
 		}
 	})
 }
