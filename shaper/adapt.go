@@ -6,12 +6,14 @@ import (
 	"time"
 )
 
-// Scope is what a hold, the adaptive rate and the circuit breaker belong to.
+// Scope is a flow, its group, their bucket or its pool. A hold, the adaptive rate and the circuit breaker belong to one of them, and so does
+// each [Blocker] of a job.
 type Scope string
 
-// The scopes.
+// The scopes. All but ScopeGroup are a scope of [Adapt].
 const (
 	ScopeFlow   Scope = "flow"   // each flow has its own; in a bucket without flows, the bucket
+	ScopeGroup  Scope = "group"  // each group has its own
 	ScopeBucket Scope = "bucket" // the bucket has one
 	ScopePool   Scope = "pool"   // all buckets of the pool share one
 )

@@ -2,176 +2,136 @@ package shaper
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
 
-// BlockedBy is something that keeps a job from leaving.
-type BlockedBy string
-
-// What may keep a job from leaving. Several may at once.
-const (
-	BlockedByPause       BlockedBy = "paused"        // its bucket is
-	BlockedByJobsAhead   BlockedBy = "ahead"         // others leave first, of its flow
-	BlockedByPace        BlockedBy = "pace"          // it is next, of its flow, and waits for its slot
-	BlockedByTime        BlockedBy = "not-before"    // its time has not come
-	BlockedByBackoff     BlockedBy = "backoff"       // an attempt failed, and the next has not come
-	BlockedByMaxInFlight BlockedBy = "max-in-flight" // as many as may are on their way
-	BlockedByQuota       BlockedBy = "quota"         // as many as may have left in a window of its bucket or its flow
-
-	BlockedByFlowPause       BlockedBy = "flow-paused"        // its flow is
-	BlockedByFlowDisabled    BlockedBy = "flow-disabled"      // its flow is: it becomes a dead letter
-	BlockedByFlowPace        BlockedBy = "flow-pace"          // the rate of its flow lets it leave later
-	BlockedByFlowMaxInFlight BlockedBy = "flow-max-in-flight" // as many of its flow as may are on their way
-
-	BlockedByGroupPause       BlockedBy = "group-paused"        // its group is
-	BlockedByGroupPace        BlockedBy = "group-pace"          // the rate of its group lets it leave later
-	BlockedByGroupQuota       BlockedBy = "group-quota"         // as many of its group as may have left in a window
-	BlockedByGroupMaxInFlight BlockedBy = "group-max-in-flight" // as many of its group as may are on their way
-
-	BlockedByPoolPace        BlockedBy = "pool-pace"          // the rate of its bucket's pool lets it leave later
-	BlockedByPoolQuota       BlockedBy = "pool-quota"         // as many as may have left the pool in a window
-	BlockedByPoolMaxInFlight BlockedBy = "pool-max-in-flight" // as many of the pool as may are on their way
-
-	BlockedByLastChance BlockedBy = "last-chance" // it goes alone, and another one does now
-
-	BlockedByHold         BlockedBy = "held"          // its bucket's downstream asked for nothing until a time
-	BlockedByBreaker      BlockedBy = "breaker-open"  // the circuit breaker of its bucket is open, or half-open
-	BlockedByAdaptivePace BlockedBy = "adaptive-pace" // its bucket's downstream asks for less than its rate
-
-	BlockedByFlowHold         BlockedBy = "flow-held" // the same of its flow
-	BlockedByFlowBreaker      BlockedBy = "flow-breaker-open"
-	BlockedByFlowAdaptivePace BlockedBy = "flow-adaptive-pace"
-
-	BlockedByPoolHold         BlockedBy = "pool-held" // the same of its bucket's pool
-	BlockedByPoolBreaker      BlockedBy = "pool-breaker-open"
-	BlockedByPoolAdaptivePace BlockedBy = "pool-adaptive-pace"
-
-	BlockedByHours BlockedBy = "closed" // its bucket is, outside of its drain windows
-)
-
 // BlockedBy lists all that keeps the job from leaving; nothing if it does not wait.
-func (j *JobInfo) BlockedBy() []BlockedBy {
-	var by []BlockedBy
+func (j *JobInfo) BlockedBy() []Blocker {
 	if j.State != StateQueued && j.State != StateScheduled && j.State != StateRetrying {
 		return nil
 	}
-	if j.Pause != nil {
-		by = append(by, BlockedByPause)
+	var by []Blocker
+	scopes := j.scopes()
+	for i := range scopes {
+		by = append(by, scopes[i].stopped()...)
 	}
-	if j.Closed {
-		by = append(by, BlockedByHours)
+	by = append(by, Blocker{ScopeBucket, j.turn()})
+	for i := range scopes {
+		by = append(by, scopes[i].used()...)
 	}
-	if isPaused(j.OfGroup) {
-		by = append(by, BlockedByGroupPause)
+	for _, s := range [...]Scope{ScopeBucket, ScopeFlow, ScopePool} {
+		by = append(by, j.scope(s).slowed(j.Now)...)
 	}
-	if isPaused(j.OfFlow) {
-		by = append(by, BlockedByFlowPause)
-	}
-	if isDisabled(j.OfFlow) {
-		by = append(by, BlockedByFlowDisabled)
-	}
+	return by
+}
+
+// turn is what the job waits for in its own queue.
+func (j *JobInfo) turn() BlockReason {
 	switch {
 	case j.State == StateQueued && j.Position > 0:
-		by = append(by, BlockedByJobsAhead)
+		return BlockAhead
 	case j.State == StateQueued:
-		by = append(by, BlockedByPace)
+		return BlockPace
 	case j.State == StateScheduled:
-		by = append(by, BlockedByTime)
+		return BlockNotBefore
 	case j.setAside():
-		by = append(by, BlockedByLastChance)
-	default:
-		by = append(by, BlockedByBackoff)
+		return BlockLastChance
 	}
-	if j.MaxInFlight > 0 && j.InFlight >= j.MaxInFlight {
-		by = append(by, BlockedByMaxInFlight)
-	}
-	if g := j.OfGroup; g != nil {
-		if g.MaxInFlight > 0 && g.InFlight >= g.MaxInFlight {
-			by = append(by, BlockedByGroupMaxInFlight)
-		}
-		if !g.RateFrees.IsZero() {
-			by = append(by, BlockedByGroupPace)
-		}
-		if !g.QuotaFrees.IsZero() {
-			by = append(by, BlockedByGroupQuota)
-		}
-	}
-	if f := j.OfFlow; f != nil {
-		if f.MaxInFlight > 0 && f.InFlight >= f.MaxInFlight {
-			by = append(by, BlockedByFlowMaxInFlight)
-		}
-		if !f.RateFrees.IsZero() {
-			by = append(by, BlockedByFlowPace)
-		}
-	}
-	if !j.quotaFrees().IsZero() {
-		by = append(by, BlockedByQuota)
-	}
-	if p := j.OfPool; p != nil {
-		if p.MaxInFlight > 0 && p.InFlight >= p.MaxInFlight {
-			by = append(by, BlockedByPoolMaxInFlight)
-		}
-		if !p.RateFrees.IsZero() {
-			by = append(by, BlockedByPoolPace)
-		}
-		if !p.QuotaFrees.IsZero() {
-			by = append(by, BlockedByPoolQuota)
-		}
-	}
-	for _, s := range j.scopes() {
-		by = append(by, s.blocks(j.Now)...)
-	}
-	return by
+	return BlockBackoff
 }
 
-// jobScope is a scope of a job, with what its downstream says.
+// jobScope is what the bucket of a job, its group, its flow or its pool says of it.
 type jobScope struct {
-	*Downstream
-	what                    string // for people
-	waits                   bool   // its rate lets the job leave later than now
-	hold, breaker, adaptive BlockedBy
+	Scope
+	text                  string // for people
+	pause                 *Pause
+	closed, disabled      bool
+	inFlight, maxInFlight int64
+	rateFrees             time.Time // when its rate lets the job leave; zero: at once, and in a bucket
+	quotaFrees            time.Time // when its quotas let the job leave; zero: at once, or those of another scope hold longer
+	quotas                []QuotaUse
+	downstream            *Downstream
+	waits                 bool // its rate lets the job leave later than now
 }
 
-// scopes are those of the job of which the downstream says something.
+// scopes are those of the job, in the order in which they are told. The quotas of the bucket and of the flow are one blocker, of the scope
+// whose quota holds longer.
 func (j *JobInfo) scopes() []jobScope {
-	all := []jobScope{{j.Downstream, fmt.Sprintf("bucket %q", j.Bucket), j.NextSlot.After(j.Now), BlockedByHold, BlockedByBreaker, BlockedByAdaptivePace}}
+	bucket := jobScope{
+		Scope: ScopeBucket, text: fmt.Sprintf("bucket %q", j.Bucket), pause: j.Pause, closed: j.Closed, inFlight: j.InFlight, maxInFlight: j.MaxInFlight,
+		quotaFrees: j.QuotaFrees, quotas: j.Quotas, downstream: j.Downstream, waits: j.NextSlot.After(j.Now),
+	}
+	part := func(scope Scope, name string, of *JobFlow) jobScope {
+		return jobScope{
+			Scope: scope, text: fmt.Sprintf("%s %q", scope, name), pause: of.Pause, disabled: of.Disabled != nil, inFlight: of.InFlight, maxInFlight: of.MaxInFlight,
+			rateFrees: of.RateFrees, quotaFrees: of.QuotaFrees, quotas: of.Quotas, downstream: of.Downstream, waits: !of.RateFrees.IsZero(),
+		}
+	}
+	all := []jobScope{bucket}
+	if j.OfGroup != nil {
+		all = append(all, part(ScopeGroup, j.Group, j.OfGroup))
+	}
 	if f := j.OfFlow; f != nil {
-		all = append(all, jobScope{f.Downstream, fmt.Sprintf("flow %q", j.Flow), !f.RateFrees.IsZero(), BlockedByFlowHold, BlockedByFlowBreaker, BlockedByFlowAdaptivePace})
+		flow := part(ScopeFlow, j.Flow, f)
+		if f.QuotaFrees.After(j.QuotaFrees) {
+			all[0].quotaFrees = time.Time{}
+		} else {
+			flow.quotaFrees = time.Time{}
+		}
+		all = append(all, flow)
 	}
 	if p := j.OfPool; p != nil {
-		all = append(all, jobScope{p.Downstream, fmt.Sprintf("pool %q", p.Name), !p.RateFrees.IsZero(), BlockedByPoolHold, BlockedByPoolBreaker, BlockedByPoolAdaptivePace})
+		all = append(all, jobScope{
+			Scope: ScopePool, text: fmt.Sprintf("pool %q", p.Name), inFlight: p.InFlight, maxInFlight: p.MaxInFlight,
+			rateFrees: p.RateFrees, quotaFrees: p.QuotaFrees, quotas: p.Quotas, downstream: p.Downstream, waits: !p.RateFrees.IsZero(),
+		})
 	}
-	return slices.DeleteFunc(all, func(s jobScope) bool { return s.Downstream == nil })
+	return all
 }
 
-// blocks lists how the downstream keeps the job from leaving now.
-func (s *jobScope) blocks(now time.Time) []BlockedBy {
-	var by []BlockedBy
-	switch {
-	case s.Breaker != BreakerClosed: // also when the next departure is the probe, which may fail
-		by = append(by, s.breaker)
-	case s.HeldAt(now):
-		by = append(by, s.hold)
+// scope is one of the job's scopes; of one that it does not have, a scope that keeps nothing from leaving.
+func (j *JobInfo) scope(scope Scope) *jobScope {
+	for _, s := range j.scopes() {
+		if s.Scope == scope {
+			return &s
+		}
 	}
-	if s.waits && s.Slowed() {
-		by = append(by, s.adaptive)
+	return &jobScope{Scope: scope}
+}
+
+// because lists a reason of the scope where it holds.
+func (s *jobScope) because(by []Blocker, reason BlockReason, holds bool) []Blocker {
+	if holds {
+		by = append(by, Blocker{s.Scope, reason})
 	}
 	return by
 }
 
-// whyDownstream says why in a sentence; "" of what is none of the downstream's.
-func (j *JobInfo) whyDownstream(by BlockedBy) string {
-	for _, s := range j.scopes() {
-		switch by {
-		case s.hold, s.breaker:
-			return s.what + ": " + s.heldText(j.Now)
-		case s.adaptive:
-			return s.what + ": " + s.slowedText()
-		}
+// stopped lists why the scope sends nothing at all.
+func (s *jobScope) stopped() (by []Blocker) {
+	by = s.because(by, BlockPaused, s.pause != nil)
+	by = s.because(by, BlockClosed, s.closed)
+	return s.because(by, BlockDisabled, s.disabled)
+}
+
+// used lists the bounds of the scope that are used up.
+func (s *jobScope) used() (by []Blocker) {
+	by = s.because(by, BlockMaxInFlight, s.maxInFlight > 0 && s.inFlight >= s.maxInFlight)
+	by = s.because(by, BlockPace, !s.rateFrees.IsZero())
+	return s.because(by, BlockQuota, !s.quotaFrees.IsZero())
+}
+
+// slowed lists how the downstream keeps the job from leaving now.
+func (s *jobScope) slowed(now time.Time) (by []Blocker) {
+	d := s.downstream
+	if d == nil {
+		return nil
 	}
-	return ""
+	opened := d.Breaker != BreakerClosed // also when the next departure is the probe, which may fail
+	by = s.because(by, BlockBreakerOpen, opened)
+	by = s.because(by, BlockHeld, !opened && d.HeldAt(now))
+	return s.because(by, BlockAdaptivePace, s.waits && d.Slowed())
 }
 
 // quotaFrees is when the quotas of bucket and flow let the job leave; zero: at once.
@@ -206,7 +166,9 @@ func (j *JobInfo) Earliest() time.Time {
 			earliest = latest(latest(earliest, j.OfPool.RateFrees), j.OfPool.QuotaFrees)
 		}
 		for _, s := range j.scopes() {
-			earliest = latest(earliest, s.HeldUntil)
+			if s.downstream != nil {
+				earliest = latest(earliest, s.downstream.HeldUntil)
+			}
 		}
 		return earliest
 	}
@@ -239,62 +201,59 @@ func whyPaused(p *Pause, what string) string {
 	return text
 }
 
-func (j *JobInfo) why(by BlockedBy) string {
-	switch by {
-	case BlockedByGroupPause:
-		return whyPaused(j.OfGroup.Pause, fmt.Sprintf("group %q", j.Group))
-	case BlockedByGroupPace:
-		return fmt.Sprintf("group %q may send again at %s, at its own pace", j.Group, clockText(j.OfGroup.RateFrees))
-	case BlockedByGroupQuota:
-		return fmt.Sprintf("as many have left as %s allows group %q; it is free again at %s", j.quotaText(j.OfGroup.Quotas), j.Group, clockText(j.OfGroup.QuotaFrees))
-	case BlockedByGroupMaxInFlight:
-		return fmt.Sprintf("%d of at most %d of group %q are in flight: one of them has to end first", j.OfGroup.InFlight, j.OfGroup.MaxInFlight, j.Group)
-	case BlockedByPoolPace:
-		return fmt.Sprintf("pool %q may send again at %s, at its own pace", j.OfPool.Name, clockText(j.OfPool.RateFrees))
-	case BlockedByPoolQuota:
-		return fmt.Sprintf("as many have left as %s allows pool %q; it is free again at %s", j.quotaText(j.OfPool.Quotas), j.OfPool.Name, clockText(j.OfPool.QuotaFrees))
-	case BlockedByPoolMaxInFlight:
-		return fmt.Sprintf("%d of at most %d of pool %q are in flight: one of them has to end first", j.OfPool.InFlight, j.OfPool.MaxInFlight, j.OfPool.Name)
-	case BlockedByHours:
+func (j *JobInfo) why(by Blocker) string {
+	s := j.scope(by.Scope)
+	switch by.Reason {
+	case BlockPaused:
+		return whyPaused(s.pause, s.text)
+	case BlockClosed:
 		if j.Opens.IsZero() {
-			return fmt.Sprintf("bucket %q is closed: it leaks during a drain only, which an operator starts", j.Bucket)
+			return s.text + " is closed: it leaks during a drain only, which an operator starts"
 		}
-		return fmt.Sprintf("bucket %q is closed: it opens at %s", j.Bucket, j.Opens.UTC().Format(time.RFC3339))
-	case BlockedByPause:
-		return whyPaused(j.Pause, fmt.Sprintf("bucket %q", j.Bucket))
-	case BlockedByFlowPause:
-		return whyPaused(j.OfFlow.Pause, fmt.Sprintf("flow %q", j.Flow))
-	case BlockedByFlowDisabled:
-		return fmt.Sprintf("flow %q is %s: the job becomes a dead letter, to be redriven once the flow is enabled", j.Flow, j.OfFlow.Disabled)
-	case BlockedByFlowPace:
-		return fmt.Sprintf("flow %q may send again at %s, at its own pace", j.Flow, clockText(j.OfFlow.RateFrees))
-	case BlockedByFlowMaxInFlight:
-		return fmt.Sprintf("%d of at most %d of flow %q are in flight: one of them has to end first", j.OfFlow.InFlight, j.OfFlow.MaxInFlight, j.Flow)
-	case BlockedByQuota:
-		if f := j.OfFlow; f != nil && f.QuotaFrees.After(j.QuotaFrees) {
-			return fmt.Sprintf("as many have left as %s allows flow %q; it is free again at %s", j.quotaText(f.Quotas), j.Flow, clockText(f.QuotaFrees))
+		return fmt.Sprintf("%s is closed: it opens at %s", s.text, j.Opens.UTC().Format(time.RFC3339))
+	case BlockDisabled:
+		return fmt.Sprintf("%s is %s: the job becomes a dead letter, to be redriven once the flow is enabled", s.text, j.OfFlow.Disabled)
+	case BlockMaxInFlight:
+		of := " of " + s.text
+		if s.Scope == ScopeBucket {
+			of = ""
 		}
-		return fmt.Sprintf("as many have left as %s allows bucket %q; it is free again at %s", j.quotaText(j.Quotas), j.Bucket, clockText(j.QuotaFrees))
-	case BlockedByJobsAhead:
+		return fmt.Sprintf("%d of at most %d%s are in flight: one of them has to end first", s.inFlight, s.maxInFlight, of)
+	case BlockQuota:
+		return fmt.Sprintf("as many have left as %s allows %s; it is free again at %s", j.quotaText(s.quotas), s.text, clockText(s.quotaFrees))
+	case BlockHeld, BlockBreakerOpen:
+		return s.text + ": " + s.downstream.heldText(j.Now)
+	case BlockAdaptivePace:
+		return s.text + ": " + s.downstream.slowedText()
+	case BlockPace:
+		if s.Scope != ScopeBucket {
+			return fmt.Sprintf("%s may send again at %s, at its own pace", s.text, clockText(s.rateFrees))
+		}
+	}
+	return j.whyTurn(by.Reason)
+}
+
+// whyTurn says what the job waits for in its own queue.
+func (j *JobInfo) whyTurn(reason BlockReason) string {
+	switch reason {
+	case BlockAhead:
 		if j.OfFlow != nil {
 			return fmt.Sprintf("%d ahead of it leave flow %q of bucket %q first, in its turns", j.Position, j.Flow, j.Bucket)
 		}
 		return fmt.Sprintf("%d ahead of it leave bucket %q first, at its pace", j.Position, j.Bucket)
-	case BlockedByPace:
+	case BlockPace:
 		if j.OfFlow != nil {
 			return fmt.Sprintf("it is the next of flow %q, which waits for its turn in bucket %q", j.Flow, j.Bucket)
 		}
 		return fmt.Sprintf("it is the next to leave bucket %q, at its pace", j.Bucket)
-	case BlockedByTime:
+	case BlockNotBefore:
 		return "its time has not come"
-	case BlockedByBackoff:
+	case BlockBackoff:
 		return fmt.Sprintf("attempt %d failed (%s); it waits for the next one", j.Attempts, j.Last.Reason)
-	case BlockedByMaxInFlight:
-		return fmt.Sprintf("%d of at most %d are in flight: one of them has to end first", j.InFlight, j.MaxInFlight)
-	case BlockedByLastChance:
+	case BlockLastChance:
 		return fmt.Sprintf("the process that delivered it died %d times in a row; it is on its last chance, and a process takes one such job at a time", j.Crashes)
 	}
-	return j.whyDownstream(by)
+	return ""
 }
 
 // quotaText names the quota that holds longest.

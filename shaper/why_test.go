@@ -2,6 +2,7 @@ package shaper_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,51 @@ import (
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/shaper"
 )
+
+// The words that clients read, as version 1 of the API wrote them down. Each word is read again as the blocker that it was made of.
+func TestBlockerWords(t *testing.T) {
+	t.Parallel()
+	want := strings.Fields(`paused closed group-paused flow-paused ahead pace not-before backoff last-chance max-in-flight group-max-in-flight group-pace
+		group-quota flow-max-in-flight flow-pace quota pool-max-in-flight pool-pace pool-quota held breaker-open adaptive-pace flow-held flow-disabled
+		flow-breaker-open flow-adaptive-pace pool-held pool-breaker-open pool-adaptive-pace`)
+	got := shaper.BlockerWords()
+	for _, word := range got {
+		var b shaper.Blocker
+		if err := b.UnmarshalText([]byte(word)); err != nil || b.String() != word {
+			t.Errorf("%s is read as %+v, %v", word, b, err)
+		}
+		if scope, _, _ := strings.Cut(word, "-"); (scope == "flow" || scope == "group" || scope == "pool") != (b.Scope != shaper.ScopeBucket) {
+			t.Errorf("%s is read as a blocker of scope %s", word, b.Scope)
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("the words are %q, want %q", got, want)
+	}
+}
+
+// The quota that holds longer is told, as one word for bucket and flow.
+func TestOneQuotaIsTold(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1_700_000_000, 0)
+	for _, c := range []struct {
+		bucket, flow time.Time
+		want         []shaper.Blocker
+		why          string
+	}{
+		{time.Time{}, time.Time{}, nil, "at its pace"},
+		{at.Add(2), at.Add(1), []shaper.Blocker{{Scope: shaper.ScopeBucket, Reason: shaper.BlockQuota}}, `allows bucket "b"`},
+		{at.Add(1), at.Add(2), []shaper.Blocker{{Scope: shaper.ScopeFlow, Reason: shaper.BlockQuota}}, `allows flow "f"`},
+		{time.Time{}, at.Add(2), []shaper.Blocker{{Scope: shaper.ScopeFlow, Reason: shaper.BlockQuota}}, `allows flow "f"`},
+	} {
+		job := shaper.JobInfo{State: shaper.StateQueued, Bucket: "b", Flow: "f", Now: at, QuotaFrees: c.bucket, OfFlow: &shaper.JobFlow{QuotaFrees: c.flow}}
+		got := job.BlockedBy()[1:]
+		if !slices.Equal(got, c.want) || len(got) > 0 && (got[0].String() != "quota" || !strings.Contains(job.Why(), c.why)) {
+			t.Errorf("%s and %s: %v, %s", c.bucket, c.flow, got, job.Why())
+		}
+	}
+}
 
 func TestWhy(t *testing.T) {
 	t.Parallel()

@@ -25,10 +25,10 @@ const (
 	nothing, accepted, throttled, failed = shaper.SignalNone, shaper.SignalAccepted, shaper.SignalThrottled, shaper.SignalFailed
 )
 
-// listed is the other list of statuses that docs/statuses.md shows.
+// listed is the other list of statuses that docs/downstream.md shows.
 var listed = Policy{Statuses: []string{"408", "425", "429", "5xx"}, Hold: true}
 
-// answers are the kinds of answers, apart from their headers. docs/statuses.md shows them.
+// answers are the kinds of answers, apart from their headers. docs/downstream.md shows them.
 var answers = []struct {
 	name     string
 	statuses []int
@@ -54,7 +54,7 @@ var answers = []struct {
 	{"any status outside 200 to 599: it counts as 5xx", []int{0, 101, 199, 600, 999}, 0, retry, retry, "http_other", failed},
 }
 
-// namedWaits are the forms in which a 429 or 503 names a time, at noon. docs/statuses.md shows them.
+// namedWaits are the forms in which a 429 or 503 names a time, at noon. docs/downstream.md shows them.
 var namedWaits = []struct {
 	group, header string
 	want          time.Duration
@@ -109,7 +109,7 @@ var namedWaits = []struct {
 
 func dialError(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
 
-// failures are the kinds of errors. docs/statuses.md shows them.
+// failures are the kinds of errors. docs/downstream.md shows them.
 var failures = []struct {
 	name   string
 	errs   []error

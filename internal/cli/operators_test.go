@@ -25,7 +25,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/producer"
 )
 
-// operatorRow is a row of the table of docs/operators.md.
+// operatorRow is a row of the table of docs/http-api.md.
 type operatorRow struct {
 	command   string   // "" of an endpoint without one
 	endpoints []string // none of a command without one
@@ -34,13 +34,13 @@ type operatorRow struct {
 
 func operatorTable(t *testing.T) []operatorRow {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/operators.md")
+	text, err := os.ReadFile("../../docs/http-api.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, table, found := strings.Cut(string(text), "| command | endpoint below `/v1` | role |\n|---|---|---|\n")
 	if !found {
-		t.Fatal("docs/operators.md has no such table")
+		t.Fatal("docs/http-api.md has no such table")
 	}
 	table, after, _ := strings.Cut(table, "<!--")
 	_, local, _ := strings.Cut(after, "| command | why |\n|---|---|\n")
@@ -108,7 +108,7 @@ func operatorEndpoints(t *testing.T) map[string]string {
 	return endpoints
 }
 
-// The table of docs/operators.md has every command and every endpoint, and no others.
+// The table of docs/http-api.md has every command and every endpoint, and no others.
 func TestOperatorTable(t *testing.T) {
 	t.Parallel()
 	rows, endpoints := operatorTable(t), operatorEndpoints(t)

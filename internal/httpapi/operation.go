@@ -10,7 +10,7 @@ import (
 )
 
 // Operation is an operation of the operator's API, described once. From it come its route, its part of openapi.yaml (scripts/operations),
-// its row in docs/operators.md, and the request by which a program calls it.
+// its row in docs/http-api.md, and the request by which a program calls it.
 //
 // The fields of In are what it takes: each a member of the body, or with the tag in:"path" or in:"query" a parameter. See field. Out is what
 // it answers; one with a method Status names the status, which else is 200. The comments of both types are their descriptions.

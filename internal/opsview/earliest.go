@@ -41,13 +41,9 @@ func (d *Downstream) breaks() bool {
 	return d != nil && (d.Breaker == shaper.BreakerOpen || d.Breaker == shaper.BreakerHalfOpen)
 }
 
-// bounds are what keeps a job from leaving and ends at a time that nobody knows.
-var bounds = []shaper.BlockedBy{
-	shaper.BlockedByMaxInFlight, shaper.BlockedByFlowMaxInFlight, shaper.BlockedByGroupMaxInFlight, shaper.BlockedByPoolMaxInFlight,
-	shaper.BlockedByBreaker, shaper.BlockedByFlowBreaker, shaper.BlockedByPoolBreaker, shaper.BlockedByLastChance,
-}
-
-// EarliestOnly reports whether the time at which a job leaves is the earliest one and no estimate.
+// EarliestOnly reports whether the time at which a job leaves is the earliest one and no estimate: no process knows when what blocks it ends.
 func (v *Job) EarliestOnly() bool {
-	return slices.ContainsFunc(v.BlockedBy, func(by shaper.BlockedBy) bool { return slices.Contains(bounds, by) })
+	return slices.ContainsFunc(v.BlockedBy, func(by shaper.Blocker) bool {
+		return by.Reason == shaper.BlockMaxInFlight || by.Reason == shaper.BlockBreakerOpen || by.Reason == shaper.BlockLastChance
+	})
 }

@@ -25,7 +25,7 @@ type Job struct {
 	Why string `json:"why,omitempty"`
 
 	// The same in words for programs. Only of a waiting job.
-	BlockedBy []shaper.BlockedBy `json:"blocked_by,omitempty"`
+	BlockedBy []shaper.Blocker `json:"blocked_by,omitempty"`
 
 	// Deliveries that ended.
 	Attempts *int `json:"attempts,omitempty"`

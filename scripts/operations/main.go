@@ -1,5 +1,5 @@
 // Program operations writes what is made of the operations that package httpapi describes: internal/httpapi/openapi.yaml, with what stands in
-// openapi-by-hand.yaml beside it, and the table of docs/operators.md. With -check it writes nothing, and ends with 1 if one of them is stale.
+// openapi-by-hand.yaml beside it, and the table of docs/http-api.md. With -check it writes nothing, and ends with 1 if one of them is stale.
 //
 //	go run ./scripts/operations
 package main

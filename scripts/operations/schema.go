@@ -61,6 +61,13 @@ func newSchemas(into *yaml.Node) (*schemas, error) {
 			return &jsonschema.Schema{Type: "string", Examples: []any{"20/s"}}
 		case reflect.TypeFor[time.Duration]():
 			return &jsonschema.Schema{Type: "string", Examples: []any{"10s"}}
+		case reflect.TypeFor[shaper.Blocker]():
+			words := shaper.BlockerWords()
+			list := make([]any, len(words))
+			for i, word := range words {
+				list[i] = word
+			}
+			return &jsonschema.Schema{Type: "string", Enum: list}
 		}
 		if t.Kind() != reflect.String || t.PkgPath() == "" {
 			return nil

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	tablePage = "docs/operators.md"
+	tablePage = "docs/http-api.md"
 	tableEnd  = "<!-- end of the generated table -->\n"
 )
 

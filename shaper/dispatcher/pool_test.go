@@ -83,7 +83,7 @@ func TestPoolPlaceIsPassedOn(t *testing.T) {
 		runtime.Gosched()
 	}
 	info, err := w.Client.Job(t.Context(), "b", "b0")
-	if err != nil || !slices.Contains(info.BlockedBy(), shaper.BlockedByPoolMaxInFlight) || !strings.Contains(info.Why(), `1 of at most 1 of pool "vendor" are in flight`) {
+	if err != nil || !slices.Contains(info.BlockedBy(), shaper.Blocker{Scope: shaper.ScopePool, Reason: shaper.BlockMaxInFlight}) || !strings.Contains(info.Why(), `1 of at most 1 of pool "vendor" are in flight`) {
 		t.Errorf("%v: %q, %v", info.BlockedBy(), info.Why(), err)
 	}
 	infos, err := w.Client.Op.BucketInfos(t.Context(), "b")
