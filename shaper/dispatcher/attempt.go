@@ -18,7 +18,7 @@ func (l *leased) validFor() time.Duration {
 }
 
 // callWorker survives a worker that panics, or that gives no result.
-func (d *drain) callWorker(ctx context.Context, job *leased, outcome *shaper.Outcome) {
+func (d *bucketLoop) callWorker(ctx context.Context, job *leased, outcome *shaper.Outcome) {
 	defer func() {
 		if p := recover(); p != nil {
 			d.log.ErrorContext(ctx, "a worker panicked", "job", job.ID, "panic", p, "stack", string(debug.Stack()))
@@ -35,7 +35,7 @@ func panicked(p any) shaper.Outcome {
 }
 
 // prepare gives a job what the worker may ask it for.
-func (d *drain) prepare(job *leased) {
+func (d *bucketLoop) prepare(job *leased) {
 	job.Permit(job.slot, job.validFor(), job.depart)
 	job.Epoch = job.epoch
 	job.Lend(func() string { return d.ticketOf(job) })

@@ -68,12 +68,12 @@ func (jobs request) returned(reason string) []shaper.Outcome {
 }
 
 // travelsAsBatch reports whether a request goes to the worker as a batch: in a bucket with batches also that of one job.
-func (d *drain) travelsAsBatch(jobs request) bool {
+func (d *bucketLoop) travelsAsBatch(jobs request) bool {
 	return len(jobs) > 1 || d.Settings.Load().Batch.Has() && !shaper.GoesAlone(jobs[0].Method)
 }
 
 // attempt has the worker make the attempt, at the slot.
-func (d *drain) attempt(ctx context.Context, jobs request) []shaper.Outcome {
+func (d *bucketLoop) attempt(ctx context.Context, jobs request) []shaper.Outcome {
 	first := jobs[0]
 	began := time.Now()
 	var outcomes []shaper.Outcome
@@ -105,7 +105,7 @@ func (d *drain) attempt(ctx context.Context, jobs request) []shaper.Outcome {
 
 // deliverBatch has the worker deliver jobs as a batch. Jobs that a hash took for alike, or that an older program stored, may not
 // agree: they go back.
-func (d *drain) deliverBatch(ctx context.Context, jobs request) []shaper.Outcome {
+func (d *bucketLoop) deliverBatch(ctx context.Context, jobs request) []shaper.Outcome {
 	worker, ok := (*d.worker.Load()).(shaper.BatchWorker)
 	outcomes := jobs.returned("no_company")
 	if !ok { // a reload took the batches from the bucket
@@ -152,7 +152,7 @@ func (d *drain) deliverBatch(ctx context.Context, jobs request) []shaper.Outcome
 }
 
 // callBatchWorker survives a worker that panics.
-func (d *drain) callBatchWorker(ctx context.Context, worker shaper.BatchWorker, batch *shaper.Batch) (outcomes []shaper.Outcome) {
+func (d *bucketLoop) callBatchWorker(ctx context.Context, worker shaper.BatchWorker, batch *shaper.Batch) (outcomes []shaper.Outcome) {
 	defer func() {
 		if p := recover(); p != nil {
 			d.log.ErrorContext(ctx, "a worker panicked", "batch", batch.ID, "panic", p, "stack", string(debug.Stack()))

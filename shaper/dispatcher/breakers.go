@@ -17,7 +17,7 @@ const (
 
 // logScopes logs which flows the outcomes of a batch have disabled, and which circuit breakers they have opened or closed. Only the reply
 // of the script that did it says so: of any number of dispatchers one logs it.
-func (d *drain) logScopes(ctx context.Context, flows []string, r *lua.Reader) {
+func (d *bucketLoop) logScopes(ctx context.Context, flows []string, r *lua.Reader) {
 	for r.Err() == nil && r.Left() > 0 {
 		what, nth, reason := r.Int(), r.Int(), r.Text()
 		if r.Err() != nil || nth < 0 || int(nth) > len(flows) {
@@ -39,7 +39,7 @@ func (d *drain) logScopes(ctx context.Context, flows []string, r *lua.Reader) {
 }
 
 // scopeLabel names what the answers changed, for the log: the nth of some flows, or with 0 the pool, or nothing but the bucket.
-func (d *drain) scopeLabel(flows []string, nth int64) []any {
+func (d *bucketLoop) scopeLabel(flows []string, nth int64) []any {
 	switch {
 	case nth > 0:
 		return d.flowLabel(flows[nth-1])
@@ -51,7 +51,7 @@ func (d *drain) scopeLabel(flows []string, nth int64) []any {
 }
 
 // flowLabel names a flow for the log, by its name in Redis.
-func (d *drain) flowLabel(name string) []any {
+func (d *bucketLoop) flowLabel(name string) []any {
 	if d.Levels() != codec.LevelsGroups {
 		return []any{"flow", name}
 	}

@@ -34,7 +34,7 @@ const (
 )
 
 // callbackLine is what settle.lua writes of a job whose end is to be told: "" of one whose end is not.
-func (d *drain) callbackLine(job *leased, state shaper.State) string {
+func (d *bucketLoop) callbackLine(job *leased, state shaper.State) string {
 	settings := d.Settings.Load().Callbacks
 	if job.callback == "" || settings.Bucket != "" && settings.URLOf(state, job.callbackURL, job.failureURL) == "" {
 		return "" // without settings nobody knows, and nothing is lost
@@ -44,7 +44,7 @@ func (d *drain) callbackLine(job *leased, state shaper.State) string {
 
 // tellCallbacks moves the callbacks of the bucket on until there is none to move now, or ctx ends. Callbacks that this process has written
 // move at once. The patrol finds all others within seconds: see someToTell.
-func (d *drain) tellCallbacks(ctx context.Context) {
+func (d *bucketLoop) tellCallbacks(ctx context.Context) {
 	for pause := time.Duration(0); ; {
 		if pause > 0 && !sleep(ctx, pause) {
 			pause = 0
@@ -62,9 +62,9 @@ func (d *drain) tellCallbacks(ctx context.Context) {
 	}
 }
 
-// tellLast moves the callbacks on that were written while the drain stopped, for about a second: without it they would wait for
+// tellLast moves the callbacks on that were written while the loop stopped, for about a second: without it they would wait for
 // another dispatcher.
-func (d *drain) tellLast() {
+func (d *bucketLoop) tellLast() {
 	if len(d.told) == 0 || d.enqueue == nil || d.Settings.Load().Callbacks.Bucket == "" {
 		return
 	}
@@ -74,7 +74,7 @@ func (d *drain) tellLast() {
 }
 
 // someToTell has the callbacks looked at soon.
-func (d *drain) someToTell() {
+func (d *bucketLoop) someToTell() {
 	select {
 	case d.told <- struct{}{}:
 	default:
@@ -93,7 +93,7 @@ type waiting struct {
 
 // moveCallbacks makes jobs of the callbacks of the bucket until none is left, or for as long as the target takes them: then it returns
 // how long to leave it alone. A callback stays in Redis until its job is in. When ctx ends, what was handed out is still moved.
-func (d *drain) moveCallbacks(ctx context.Context) (pause time.Duration) {
+func (d *bucketLoop) moveCallbacks(ctx context.Context) (pause time.Duration) {
 	var said []any
 	for {
 		atMost := callbacksAtOnce
@@ -113,7 +113,7 @@ func (d *drain) moveCallbacks(ctx context.Context) (pause time.Duration) {
 }
 
 // takeCallbacks tells Redis what became of callbacks, and takes others: those are handed out again unless it hears of them.
-func (d *drain) takeCallbacks(ctx context.Context, atMost int, said []any) ([]*waiting, error) {
+func (d *bucketLoop) takeCallbacks(ctx context.Context, atMost int, said []any) ([]*waiting, error) {
 	reply, err := d.store.Run(ctx, lua.MoveCallbacks, d.Keys.Of(lua.MoveCallbacks), slices.Concat([]any{atMost, callbackBytes, d.Levels()}, said)...)
 	if err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (d *drain) takeCallbacks(ctx context.Context, atMost int, said []any) ([]*w
 
 // enqueueCallbacks enqueues the jobs of callbacks, and returns what is to be said of each; of one that nothing is said of, nobody knows
 // whether its job is in.
-func (d *drain) enqueueCallbacks(ctx context.Context, page []*waiting) (said []any, pause time.Duration) {
+func (d *bucketLoop) enqueueCallbacks(ctx context.Context, page []*waiting) (said []any, pause time.Duration) {
 	say := func(w *waiting, word any) { said = append(said, w.name, word) }
 	page = slices.DeleteFunc(page, func(w *waiting) bool {
 		err := d.fillCallback(w)
@@ -178,7 +178,7 @@ func (d *drain) enqueueCallbacks(ctx context.Context, page []*waiting) (said []a
 var refusesAll = []shaper.Reason{shaper.ReasonBucketFull, shaper.ReasonShed, shaper.ReasonDeadFull}
 
 // noteWaiting logs, about once a minute, why callbacks wait.
-func (d *drain) noteWaiting(ctx context.Context, why string) {
+func (d *bucketLoop) noteWaiting(ctx context.Context, why string) {
 	d.waitingLog.Do(func() {
 		d.log.WarnContext(ctx, "callbacks wait: they are tried again, and count against the capacity of the bucket",
 			"to", d.Settings.Load().Callbacks.Bucket, "reason", why)
@@ -186,7 +186,7 @@ func (d *drain) noteWaiting(ctx context.Context, why string) {
 }
 
 // fillCallback makes the job of a callback.
-func (d *drain) fillCallback(w *waiting) error {
+func (d *bucketLoop) fillCallback(w *waiting) error {
 	c, err := codec.OpenCallback(d.Name, w.name, w.text)
 	if err != nil {
 		return err

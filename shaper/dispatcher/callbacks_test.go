@@ -73,8 +73,10 @@ func (w *telling) run() {
 	})
 }
 
-// drain is that of the bucket, for a test that makes each step itself.
-func (w *telling) drain() *drain { return newDrain(w.d, w.d.store.Known("b"), w.t.Context()) }
+// bucketLoop is that of the bucket, for a test that makes each step itself.
+func (w *telling) bucketLoop() *bucketLoop {
+	return newBucketLoop(w.d, w.d.store.Known("b"), w.t.Context())
+}
 
 func (w *telling) enqueue(jobs ...shaper.Job) {
 	w.t.Helper()
@@ -219,7 +221,7 @@ func TestCallbacksAndLostReplies(t *testing.T) {
 	w.write(250)
 	lost := errors.New("the reply was lost")
 	for round := range 100 {
-		d := w.drain() // another dispatcher each time
+		d := w.bucketLoop() // another dispatcher each time
 		calls := 0
 		d.enqueue = func(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error) {
 			receipts, err := w.client.Enqueue(ctx, jobs...)
@@ -254,7 +256,7 @@ func TestCallbacksAndLostReplies(t *testing.T) {
 			w.redis.ZAdd(t.Context(), d.Keys.Callbacks(), redis.Z{Member: z.Member, Score: 1})
 		}
 	}
-	d := w.drain()
+	d := w.bucketLoop()
 	if pause := d.moveCallbacks(t.Context()); pause != 0 || w.counts() != "0 0 250" {
 		t.Errorf("waiting, waiting and made are %s, pause %s", w.counts(), pause)
 	}
@@ -270,7 +272,7 @@ func TestCallbacksWaitForRoom(t *testing.T) {
 		told.Flow, told.Capacity = &flow, 3
 	})
 	w.write(6)
-	d := w.drain()
+	d := w.bucketLoop()
 	receipts, err := w.client.Enqueue(t.Context(), shaper.Job{Bucket: "told", ID: "one", Flow: "flow1", Payload: []byte("x")})
 	if err != nil || receipts[0].Refusal != nil {
 		t.Fatal(receipts, err)
@@ -310,7 +312,7 @@ func TestCallbacksThatCannotBeSent(t *testing.T) {
 	w.redis.HSet(t.Context(), k.CallbackTexts(), names[0], "not ours")
 	w.redis.HSet(t.Context(), k.CallbackTexts(), names[1], "0 1 AAAAAAAAAAAcn001^ \n{\"state\":\"done\"}\n") // no URL
 	w.redis.HSet(t.Context(), k.CallbackTexts(), names[2], "0 1 AAAAAAAAAAAcn001^ {\"cu\":\"https://a.example/\\u0000\",\"f\":\""+strings.Repeat("x", 300)+"\"}\n5 1 0 0 0 c {}\n")
-	d := w.drain()
+	d := w.bucketLoop()
 	if pause := d.moveCallbacks(t.Context()); pause != 0 || w.counts() != "3 3 1" {
 		t.Errorf("waiting, waiting and made are %s, pause %s", w.counts(), pause)
 	}

@@ -14,7 +14,7 @@ import (
 
 // claim asks for up to want jobs, starts them, and returns how long to wait
 // until the next claim.
-func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Duration, error) {
+func (d *bucketLoop) claim(ctx context.Context, claimID string, want int) (time.Duration, error) {
 	if step := d.clock.takeJump(); step > 0 { // a sweep has seen it, or a question before a claim that failed
 		d.stepped += step
 		return d.pauseForStep(ctx, step), nil
@@ -126,7 +126,7 @@ func (d *drain) claim(ctx context.Context, claimID string, want int) (time.Durat
 }
 
 // toClaim is a claim of those whose turn it is.
-func (d *drain) toClaim(claimID string, want int, ahead, lead time.Duration, turn turns) lua.Call {
+func (d *bucketLoop) toClaim(claimID string, want int, ahead, lead time.Duration, turn turns) lua.Call {
 	args := append([]any{
 		d.dispatcher, claimID, want, ahead.Microseconds(), d.lease.Microseconds(), lead.Microseconds(),
 		lastChance, d.guard.free(), expiredLast, d.Levels(), d.Keys.Member, store.WakeChannel, d.Name, d.link.bytes, d.stepped.Microseconds(), d.steps, len(turn.flows),
@@ -136,7 +136,7 @@ func (d *drain) toClaim(claimID string, want int, ahead, lead time.Duration, tur
 
 // fetchUnanswered asks once more for the answer of the last claim, if it has not
 // arrived: else the leases of its jobs would run out as those of a crash.
-func (d *drain) fetchUnanswered(ctx context.Context, claimID string) {
+func (d *bucketLoop) fetchUnanswered(ctx context.Context, claimID string) {
 	if d.unanswered == nil {
 		return
 	}

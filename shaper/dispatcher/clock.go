@@ -182,7 +182,7 @@ func horizon(interval, rtt time.Duration, questions int) time.Duration {
 // step forwards may still go out. It returns how long that is. The next claim
 // tells the step to the script: the burst that would have grown in that time
 // has not.
-func (d *drain) pauseForStep(ctx context.Context, step time.Duration) time.Duration {
+func (d *bucketLoop) pauseForStep(ctx context.Context, step time.Duration) time.Duration {
 	d.store.Metrics.CountStep()
 	d.log.WarnContext(ctx, "the clock of Redis stepped forwards: pausing for one horizon", "step", step)
 	d.pause = time.Now().Add(maxHorizon)

@@ -92,12 +92,12 @@ func oneNodeHangs(t *testing.T, client *rig.Actors, buckets []shaper.Bucket, mas
 	if err != nil {
 		t.Fatal(err)
 	}
-	var drains []*drain
+	var loops []*bucketLoop
 	for _, b := range buckets {
-		drains = append(drains, newDrain(d, d.store.Known(b.Name), t.Context()))
+		loops = append(loops, newBucketLoop(d, d.store.Known(b.Name), t.Context()))
 	}
 	look := func() (failed int) {
-		for i, s := range d.look(t.Context(), drains) {
+		for i, s := range d.look(t.Context(), loops) {
 			if s.err == nil {
 				continue
 			}

@@ -41,7 +41,7 @@ type leased struct {
 }
 
 // readLeases reads the jobs of a claim: each, then what differs of those that were claimed before, then the jobs that died.
-func (d *drain) readLeases(r *lua.Reader, claimID string, now int64) ([]*leased, error) {
+func (d *bucketLoop) readLeases(r *lua.Reader, claimID string, now int64) ([]*leased, error) {
 	jobs := make([]*leased, 0, min(max(r.Int(), 0), maxClaim))
 	for range cap(jobs) {
 		job, err := d.readLease(r, claimID)
@@ -81,7 +81,7 @@ func (d *drain) readLeases(r *lua.Reader, claimID string, now int64) ([]*leased,
 }
 
 // readLease reads one job of a claim's answer.
-func (d *drain) readLease(r *lua.Reader, claimID string) (*leased, error) {
+func (d *bucketLoop) readLease(r *lua.Reader, claimID string) (*leased, error) {
 	id, slot, body := r.Text(), r.Int(), r.Text()
 	var flow, settings string
 	if d.HasFlows() {
@@ -127,7 +127,7 @@ func (d *drain) readLease(r *lua.Reader, claimID string) (*leased, error) {
 // hold notes jobs as ours, so that the heartbeat keeps their leases. A job that
 // is under way here already was taken back and came again: the older delivery
 // has lost its lease.
-func (d *drain) hold(jobs []*leased) {
+func (d *bucketLoop) hold(jobs []*leased) {
 	if len(jobs) == 0 { // none is a reason for a heartbeat
 		return
 	}
@@ -147,7 +147,7 @@ func (d *drain) hold(jobs []*leased) {
 //
 // The stack of a goroutine begins small, and to grow it costs more than most steps of a delivery. So the functions on the way from
 // here to net/http keep little on the stack: outcomes of rare cases are made in functions of their own.
-func (d *drain) start(jobs []*leased) int {
+func (d *bucketLoop) start(jobs []*leased) int {
 	if len(jobs) == 0 {
 		return 0
 	}
@@ -167,7 +167,7 @@ func (d *drain) start(jobs []*leased) int {
 }
 
 // delivered hands over the outcomes of a request.
-func (d *drain) delivered(jobs request, outcomes []shaper.Outcome) {
+func (d *bucketLoop) delivered(jobs request, outcomes []shaper.Outcome) {
 	if outcomes[0].Result == shaper.ResultHandedOver {
 		d.handOver(jobs[0], outcomes[0])
 		return
@@ -180,7 +180,7 @@ func (d *drain) delivered(jobs request, outcomes []shaper.Outcome) {
 }
 
 // release frees a worker, and wakes the loop if it waits for one.
-func (d *drain) release() {
+func (d *bucketLoop) release() {
 	d.mu.Lock()
 	d.running--
 	starved := d.starved
@@ -192,7 +192,7 @@ func (d *drain) release() {
 }
 
 // deliver waits for the slot and has the worker make the attempt. It returns an outcome for each job.
-func (d *drain) deliver(jobs request) []shaper.Outcome {
+func (d *bucketLoop) deliver(jobs request) []shaper.Outcome {
 	first := jobs[0]
 	ctx, cancel := context.WithCancelCause(d.life)
 	defer cancel(nil)
@@ -241,7 +241,7 @@ func (jobs request) unsent(late bool) []shaper.Outcome {
 }
 
 // attemptRest has the worker make the attempt at the jobs that have no outcome yet.
-func (d *drain) attemptRest(ctx context.Context, jobs request, outcomes []shaper.Outcome) []shaper.Outcome {
+func (d *bucketLoop) attemptRest(ctx context.Context, jobs request, outcomes []shaper.Outcome) []shaper.Outcome {
 	var rest request
 	var places []int
 	for i, job := range jobs {
@@ -261,7 +261,7 @@ func (d *drain) attemptRest(ctx context.Context, jobs request, outcomes []shaper
 }
 
 // interrupt cancels what still runs and returns how many that were.
-func (d *drain) interrupt() int {
+func (d *bucketLoop) interrupt() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	count := 0

@@ -21,7 +21,7 @@ const (
 )
 
 // emptyDisabled makes dead letters of the jobs that wait in disabled flows, for at most a while.
-func (d *drain) emptyDisabled(ctx context.Context) {
+func (d *bucketLoop) emptyDisabled(ctx context.Context) {
 	if !d.HasFlows() {
 		return
 	}
@@ -38,7 +38,7 @@ func (d *drain) emptyDisabled(ctx context.Context) {
 }
 
 // emptySomeDisabled looks at the disabled flows whose turn it is, and reports whether there was one.
-func (d *drain) emptySomeDisabled(ctx context.Context, began time.Time) (some bool, err error) {
+func (d *bucketLoop) emptySomeDisabled(ctx context.Context, began time.Time) (some bool, err error) {
 	latest := d.clock.latest(time.Now())
 	if latest == 0 {
 		return false, nil

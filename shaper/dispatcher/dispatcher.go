@@ -66,20 +66,20 @@ type Dispatcher struct {
 	store *store.Store
 
 	shared *store.Store // the store, for what is done for all buckets side by side
-	outage outage       // of Redis, as its drains see it
+	outage outage       // of Redis, as its loops see it
 	stall  stall        // of this process
 	guard  poisonGuard  // one for all buckets: it is the process that a job may kill
 	hooks  atomic.Pointer[[]Hook]
-	drains atomic.Pointer[[]*drain] // of all buckets, while it runs
+	loops  atomic.Pointer[[]*bucketLoop] // of all buckets, while it runs
 
 	listens atomic.Bool // it has subscribed to wake-ups
 
 	scheduleWake *scheduleWake
 
-	mu      sync.Mutex // of changes of hooks, drains, and the following
+	mu      sync.Mutex // of changes of hooks, loops, and the following
 	workers map[string]shaper.Worker
-	crew    *crew    // nil while it does not run
-	gone    []*drain // have ended since the patrol last looked
+	crew    *crew         // nil while it does not run
+	gone    []*bucketLoop // have ended since the patrol last looked
 }
 
 // New checks the configuration. It does not talk to Redis yet.
@@ -116,14 +116,14 @@ func New(cfg Config) (*Dispatcher, error) {
 // settles, and returns nil. A fault of Redis is not the end: Run goes on when
 // Redis is back.
 func (d *Dispatcher) Run(ctx context.Context) error {
-	// Deliveries and settling go on when ctx ends, until each drain has ended.
+	// Deliveries and settling go on when ctx ends, until each loop has ended.
 	life, kill := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer kill(nil)
 
 	c := &crew{ctx: ctx, life: life}
 	d.mu.Lock()
 	d.crew = c
-	d.drains.Store(&[]*drain{})
+	d.loops.Store(&[]*bucketLoop{})
 	d.staff()
 	d.mu.Unlock()
 	var helpers sync.WaitGroup
@@ -135,7 +135,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 
 	<-ctx.Done()
 	d.mu.Lock()
-	d.crew = nil // a reload starts no drain any more
+	d.crew = nil // a reload starts no loop any more
 	d.mu.Unlock()
 	c.running.Wait()
 	kill(errStopped)
@@ -153,14 +153,14 @@ const (
 	killGrace   = time.Second     // and then for what was told to give up
 )
 
-// listen turns wake-ups of Redis into those of drains, until ctx ends. What it
+// listen turns wake-ups of Redis into those of loops, until ctx ends. What it
 // misses while the connection is down, patrol finds.
 func (d *Dispatcher) listen(ctx context.Context) {
 	sub := d.store.Redis.Subscribe(ctx, store.WakeChannel)
 	defer sub.Close()
 	messages := sub.ChannelWithSubscriptions()
-	var known *[]*drain
-	var byName map[string][]*drain
+	var known *[]*bucketLoop
+	var byName map[string][]*bucketLoop
 	for {
 		select {
 		case <-ctx.Done():
@@ -169,39 +169,39 @@ func (d *Dispatcher) listen(ctx context.Context) {
 			if !ok {
 				return
 			}
-			if drains := d.drains.Load(); drains != known {
-				known, byName = drains, wokenBy(*drains)
+			if loops := d.loops.Load(); loops != known {
+				known, byName = loops, wokenBy(*loops)
 			}
 			if m, isMessage := message.(*redis.Message); isMessage {
 				if bucket, ok := strings.CutPrefix(m.Payload, store.WakeSchedules); ok {
 					d.scheduleWake.add(bucket)
 				}
-				for _, drain := range byName[m.Payload] {
-					drain.news.Store(true)
-					drain.nudge()
+				for _, loop := range byName[m.Payload] {
+					loop.news.Store(true)
+					loop.nudge()
 				}
 				continue
 			}
 			d.listens.Store(true)
-			for _, drain := range *d.drains.Load() { // (re)subscribed: something may have been missed. This begins the first claims
-				drain.news.Store(true)
-				drain.nudge()
+			for _, loop := range *d.loops.Load() { // (re)subscribed: something may have been missed. This begins the first claims
+				loop.news.Store(true)
+				loop.nudge()
 			}
 			d.scheduleWake.add("")
 		}
 	}
 }
 
-// wokenBy are the drains that each wake-up is for: one of a bucket, one of a single drain, one of a pool.
-func wokenBy(drains []*drain) map[string][]*drain {
-	byName := make(map[string][]*drain, len(drains))
-	for _, drain := range drains {
-		names := []string{drain.Name, store.WakeOne(drain.Name, drain.dispatcher)}
-		if drain.Keys.Pool != "" {
-			names = append(names, store.WakePool+drain.Keys.Pool)
+// wokenBy are the loops that each wake-up is for: one of a bucket, one of a single loop, one of a pool.
+func wokenBy(loops []*bucketLoop) map[string][]*bucketLoop {
+	byName := make(map[string][]*bucketLoop, len(loops))
+	for _, loop := range loops {
+		names := []string{loop.Name, store.WakeOne(loop.Name, loop.dispatcher)}
+		if loop.Keys.Pool != "" {
+			names = append(names, store.WakePool+loop.Keys.Pool)
 		}
 		for _, name := range names {
-			byName[name] = append(byName[name], drain)
+			byName[name] = append(byName[name], loop)
 		}
 	}
 	return byName

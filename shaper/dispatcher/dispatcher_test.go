@@ -54,7 +54,7 @@ func TestStoppedLoopClaimsNothing(t *testing.T) {
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 50 {
-		r := newDrain(d, d.store.Known("b"), t.Context())
+		r := newBucketLoop(d, d.store.Known("b"), t.Context())
 		r.nudge()
 		r.loop(stopped)
 	}
@@ -266,10 +266,10 @@ func TestCostOfAPatrol(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var drains []*drain
+	var loops []*bucketLoop
 	for _, name := range d.store.Names() {
-		drains = append(drains, newDrain(d, d.store.Known(name), t.Context()))
-		drains[len(drains)-1].setSleeping(true)
+		loops = append(loops, newBucketLoop(d, d.store.Known(name), t.Context()))
+		loops[len(loops)-1].setSleeping(true)
 	}
 	commands := func() (n int) {
 		t.Helper()
@@ -283,10 +283,10 @@ func TestCostOfAPatrol(t *testing.T) {
 		}
 		return n
 	}
-	d.look(t.Context(), drains) // opens the connection
+	d.look(t.Context(), loops) // opens the connection
 	look := func() int {
 		before := commands()
-		for _, sight := range d.look(t.Context(), drains) {
+		for _, sight := range d.look(t.Context(), loops) {
 			if sight.err != nil {
 				t.Fatal(sight.err)
 			}
@@ -296,15 +296,15 @@ func TestCostOfAPatrol(t *testing.T) {
 	if cost := look(); cost != 1 {
 		t.Errorf("a look at %d buckets in which there was nothing costs %d commands", buckets, cost)
 	}
-	if err := client.RPush(t.Context(), drains[3].Keys.Places("")[0], "a job").Err(); err != nil {
+	if err := client.RPush(t.Context(), loops[3].Keys.Places("")[0], "a job").Err(); err != nil {
 		t.Fatal(err)
 	}
-	for i, sight := range d.look(t.Context(), drains) {
+	for i, sight := range d.look(t.Context(), loops) {
 		if sight.waiting != (i == 3) {
 			t.Errorf("a job waits in bucket 3: of bucket %d the look says %v", i, sight.waiting)
 		}
 	}
-	for _, r := range drains {
+	for _, r := range loops {
 		r.quiet = false
 	}
 	cost := look()
@@ -314,12 +314,12 @@ func TestCostOfAPatrol(t *testing.T) {
 	if perSecond := float64(cost) / patrolInterval.Seconds(); perSecond > 40 {
 		t.Errorf("idle, %d buckets cost %.0f commands a second", buckets, perSecond)
 	}
-	for _, r := range drains {
+	for _, r := range loops {
 		r.quiet = false
 		r.setSleeping(false)
 	}
 	if cost := look(); cost != buckets+1 {
-		t.Errorf("a look at %d buckets whose drains look for work themselves costs %d commands", buckets, cost)
+		t.Errorf("a look at %d buckets whose loops look for work themselves costs %d commands", buckets, cost)
 	}
 }
 

@@ -13,9 +13,9 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-func newDrain(d *Dispatcher, b *store.Bucket, life context.Context) *drain {
+func newBucketLoop(d *Dispatcher, b *store.Bucket, life context.Context) *bucketLoop {
 	worker := d.workers[b.Name]
-	r := &drain{
+	r := &bucketLoop{
 		Bucket: b, store: d.store, shared: d.shared, via: d.store, log: d.store.Log.With("bucket", b.Name),
 		dispatcher: store.ShortID(rand.Uint64()), lease: d.cfg.Lease, shutdown: d.cfg.ShutdownTimeout, concurrency: d.cfg.Concurrency, //nolint:gosec // a name, not a secret
 		outage: &d.outage, stall: &d.stall, guard: &d.guard, hooks: &d.hooks, enqueue: d.cfg.Enqueue, clock: newClock(), wake: make(chan struct{}, 1), told: make(chan struct{}, 1),
@@ -34,7 +34,7 @@ func newDrain(d *Dispatcher, b *store.Bucket, life context.Context) *drain {
 }
 
 // run drains until ctx ends, and then until the last outcome is settled.
-func (d *drain) run(ctx context.Context) error {
+func (d *bucketLoop) run(ctx context.Context) error {
 	defer d.kill(nil)
 	if d.enqueue != nil {
 		d.mu.Lock()
@@ -51,7 +51,7 @@ func (d *drain) run(ctx context.Context) error {
 
 // loop claims until ctx ends. One claim is under way at a time; the next one
 // is sent when half of the horizon is left, so that round trips cost no slots.
-func (d *drain) loop(ctx context.Context) {
+func (d *bucketLoop) loop(ctx context.Context) {
 	claimID := store.ShortID(rand.Uint64()) //nolint:gosec // a name, not a secret
 	faultWait := minFaultWait
 	d.via = d.shared
@@ -108,7 +108,7 @@ func (d *drain) loop(ctx context.Context) {
 
 // finish waits for deliveries, cancels those that take too long, and sees
 // their outcomes into Redis.
-func (d *drain) finish() error {
+func (d *bucketLoop) finish() error {
 	idle := make(chan struct{})
 	go func() {
 		defer close(idle)
@@ -142,7 +142,7 @@ func (d *drain) finish() error {
 // heartbeat extends the leases of all jobs held and of the claim under way, three
 // times a lease, until there are none or ctx ends. A delivery whose lease is lost is cancelled:
 // somebody else has it.
-func (d *drain) heartbeat(ctx context.Context) {
+func (d *bucketLoop) heartbeat(ctx context.Context) {
 	holdsNothing := func() bool { return len(d.held) == 0 && d.unknown == "" }
 	for sleep(ctx, d.heartbeatEvery()); !d.ends(&d.beat, holdsNothing); sleep(ctx, d.heartbeatEvery()) {
 		jobs, claimID := d.heldNow(), d.unansweredClaim()

@@ -21,7 +21,7 @@ const (
 
 // expire makes dead letters of waiting jobs that have expired, for at most a while, so that they take no place from new ones. A claim
 // does the same when the turn of a job comes.
-func (d *drain) expire(ctx context.Context) {
+func (d *bucketLoop) expire(ctx context.Context) {
 	latest := d.clock.latest(time.Now())
 	for began := time.Now(); latest != 0 && time.Since(began) < expireTurn; {
 		at, more, err := d.expireSome(ctx, latest)
@@ -36,7 +36,7 @@ func (d *drain) expire(ctx context.Context) {
 }
 
 // expireSome looks at the jobs that expire first, until latest. It returns the time of Redis, and whether there may be more.
-func (d *drain) expireSome(ctx context.Context, latest int64) (now int64, more bool, err error) {
+func (d *bucketLoop) expireSome(ctx context.Context, latest int64) (now int64, more bool, err error) {
 	within, cancel := context.WithTimeout(ctx, d.store.Timeout)
 	defer cancel()
 	ids, err := d.store.Redis.ZRangeByScore(within, d.Keys.Expiries(),
@@ -82,7 +82,7 @@ func (d *drain) expireSome(ctx context.Context, latest int64) (now int64, more b
 }
 
 // sift takes the ids of jobs that ended out of the lists of a flow.
-func (d *drain) sift(ctx context.Context, flow string) error {
+func (d *bucketLoop) sift(ctx context.Context, flow string) error {
 	keys := d.Keys.Of(lua.Sift, flow)
 	for list := 1; list < len(d.Keys.Places(flow)); list++ {
 		for from, lookedAt := int64(0), int64(siftAtMost); lookedAt == siftAtMost; {

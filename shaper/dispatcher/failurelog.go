@@ -68,7 +68,7 @@ func (l *failureLog) add(flow string, now time.Time) *failures {
 }
 
 // attemptOf is what is kept of an attempt.
-func (d *drain) attemptOf(s *settlement) shaper.JobAttempt {
+func (d *bucketLoop) attemptOf(s *settlement) shaper.JobAttempt {
 	at := s.job.departed
 	if at.IsZero() { // nothing was sent
 		at = time.Now()
@@ -80,7 +80,7 @@ func (d *drain) attemptOf(s *settlement) shaper.JobAttempt {
 }
 
 // logOutcome logs an attempt that failed: a sample of those after which the job waits for another one, and every dead letter.
-func (d *drain) logOutcome(ctx context.Context, s *settlement) {
+func (d *bucketLoop) logOutcome(ctx context.Context, s *settlement) {
 	path := d.pathOf(s.job)
 	switch s.result {
 	case shaper.ResultDead:
@@ -95,10 +95,10 @@ func (d *drain) logOutcome(ctx context.Context, s *settlement) {
 }
 
 // pathOf is the flow of a job as the scripts name it.
-func (d *drain) pathOf(job *leased) string { return codec.PathOf(d.Levels(), job.Group, job.Flow) }
+func (d *bucketLoop) pathOf(job *leased) string { return codec.PathOf(d.Levels(), job.Group, job.Flow) }
 
 // logDead logs a dead letter. It does so for every one. Of one that died without an answer it names none.
-func (d *drain) logDead(ctx context.Context, id, path, cause string, attempts int, seen shaper.JobAttempt) {
+func (d *bucketLoop) logDead(ctx context.Context, id, path, cause string, attempts int, seen shaper.JobAttempt) {
 	fields := append(d.namesOf(id, path), "cause", cause)
 	if seen.Reason != "" {
 		fields = append(fields, "reason", seen.Reason)
@@ -120,7 +120,7 @@ const (
 )
 
 // foundDead takes in a job of which a script made a dead letter while it waited.
-func (d *drain) foundDead(why int64, id, path string, attempts int) {
+func (d *bucketLoop) foundDead(why int64, id, path string, attempts int) {
 	cause := shaper.CauseExpired
 	if why == claimTooOld {
 		cause = shaper.CauseMaxAge
@@ -130,7 +130,7 @@ func (d *drain) foundDead(why int64, id, path string, attempts int) {
 }
 
 // namesOf are the names of a job for the log. path is its flow as the scripts name it.
-func (d *drain) namesOf(id, path string) []any {
+func (d *bucketLoop) namesOf(id, path string) []any {
 	switch d.Levels() {
 	case codec.LevelsFlows:
 		return []any{"job", id, "flow", path}

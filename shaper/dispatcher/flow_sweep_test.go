@@ -16,7 +16,7 @@ import (
 func TestSettlementsOfFlows(t *testing.T) {
 	t.Parallel()
 	s := steppedOn(t, rig.NewFlowing(t), rig.NewWaiting())
-	r := s.drain()
+	r := s.bucketLoop()
 	var batch []*settlement
 	for i := range settleBatch {
 		flow := fmt.Sprint("f", i)
@@ -42,11 +42,11 @@ func TestSettlementsOfFlows(t *testing.T) {
 func TestPatrolOfFlows(t *testing.T) {
 	t.Parallel()
 	s := steppedOn(t, rig.NewFlowing(t), rig.NewWaiting())
-	r := s.drain()
+	r := s.bucketLoop()
 	r.setSleeping(true)
 	waiting := func() bool {
 		t.Helper()
-		sights := s.d.look(t.Context(), []*drain{r})
+		sights := s.d.look(t.Context(), []*bucketLoop{r})
 		if sights[0].err != nil {
 			t.Fatal(sights[0].err)
 		}
@@ -94,7 +94,7 @@ func TestPatrolOfFlows(t *testing.T) {
 func TestAuditFindsTheOldest(t *testing.T) {
 	t.Parallel()
 	s := steppedOn(t, rig.NewFlowing(t), rig.NewWaiting())
-	r, k := s.drain(), store.BucketKeys("b")
+	r, k := s.bucketLoop(), store.BucketKeys("b")
 	var w sweepWatch
 	oldest := func() string {
 		t.Helper()

@@ -99,11 +99,11 @@ func TestGroupsAreDelivered(t *testing.T) {
 func TestPatrolOfGroups(t *testing.T) {
 	t.Parallel()
 	s := steppedOn(t, rig.NewGrouped(t), rig.NewWaiting())
-	r, ctx, k := s.drain(), t.Context(), store.BucketKeys("b").As(codec.LevelsGroups)
+	r, ctx, k := s.bucketLoop(), t.Context(), store.BucketKeys("b").As(codec.LevelsGroups)
 	r.setSleeping(true)
 	waiting := func() bool {
 		t.Helper()
-		sights := s.d.look(ctx, []*drain{r})
+		sights := s.d.look(ctx, []*bucketLoop{r})
 		if sights[0].err != nil {
 			t.Fatal(sights[0].err)
 		}

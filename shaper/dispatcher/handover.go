@@ -19,7 +19,7 @@ type handedOver struct {
 
 // handOver keeps the lease of a job without a worker. The heartbeat extends the lease until another process starts the job,
 // which takes the lease over: see lua/start.lua.
-func (d *drain) handOver(job *leased, outcome shaper.Outcome) {
+func (d *bucketLoop) handOver(job *leased, outcome shaper.Outcome) {
 	d.store.Metrics.CountOutcome(d.Name, outcome.Result, outcome, time.Since(job.departed))
 	d.guard.leave(job) // a crash of this process is none of the job's
 	d.mu.Lock()
@@ -29,21 +29,21 @@ func (d *drain) handOver(job *leased, outcome shaper.Outcome) {
 }
 
 // handsOver reports whether the jobs of the bucket run in other processes.
-func (d *drain) handsOver() bool {
+func (d *bucketLoop) handsOver() bool {
 	_, ok := (*d.worker.Load()).(shaper.HandsOver)
 	return ok
 }
 
 // lookAfterHandedOver looks three times a lease until no job is handed over, or ctx ends. It is no part of the heartbeat: a queue that
 // does not answer must not stop that.
-func (d *drain) lookAfterHandedOver(ctx context.Context) {
+func (d *bucketLoop) lookAfterHandedOver(ctx context.Context) {
 	for sleep(ctx, d.heartbeatEvery()); !d.ends(&d.asks, d.handedNothingOver); sleep(ctx, d.heartbeatEvery()) {
 		d.askAfterHandedOver(ctx)
 	}
 }
 
 // handedNothingOver reports whether no job is handed over. The caller holds mu.
-func (d *drain) handedNothingOver() bool {
+func (d *bucketLoop) handedNothingOver() bool {
 	for _, job := range d.held {
 		if job.handedOver != nil {
 			return false
@@ -54,7 +54,7 @@ func (d *drain) handedNothingOver() bool {
 
 // askAfterHandedOver settles jobs that were handed over and have left their queue without a start. It asks after those
 // that it has not asked after for the longest time, and gives up at the first fault, because their queues are mostly one.
-func (d *drain) askAfterHandedOver(ctx context.Context) {
+func (d *bucketLoop) askAfterHandedOver(ctx context.Context) {
 	look, cancel := context.WithTimeout(ctx, d.heartbeatEvery()/2)
 	defer cancel()
 	for _, job := range d.leastAskedAfter(time.Now().Add(-d.heartbeatEvery())) {
@@ -77,7 +77,7 @@ func (d *drain) askAfterHandedOver(ctx context.Context) {
 }
 
 // leastAskedAfter returns the jobs that were not asked after since a time, at most lookAfter, and notes that they are now.
-func (d *drain) leastAskedAfter(since time.Time) []*leased {
+func (d *bucketLoop) leastAskedAfter(since time.Time) []*leased {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var jobs []*leased
@@ -94,7 +94,7 @@ func (d *drain) leastAskedAfter(since time.Time) []*leased {
 	return jobs
 }
 
-func (d *drain) holds(job *leased) bool {
+func (d *bucketLoop) holds(job *leased) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.held[job.ID] == job

@@ -8,13 +8,13 @@ import (
 	"github.com/tundish-io/tundish/lua"
 )
 
-func (d *drain) heartbeatEvery() time.Duration { return d.lease / 3 }
+func (d *bucketLoop) heartbeatEvery() time.Duration { return d.lease / 3 }
 
 // heartbeatSeen is the time within which every living dispatcher has extended
 // its leases.
-func (d *drain) heartbeatSeen() time.Duration { return d.heartbeatEvery() + time.Second }
+func (d *bucketLoop) heartbeatSeen() time.Duration { return d.heartbeatEvery() + time.Second }
 
-func (d *drain) heldNow() []*leased {
+func (d *bucketLoop) heldNow() []*leased {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	jobs := make([]*leased, 0, len(d.held))
@@ -24,7 +24,7 @@ func (d *drain) heldNow() []*leased {
 	return jobs
 }
 
-func (d *drain) extend(ctx context.Context, jobs []*leased, claimID string) error {
+func (d *bucketLoop) extend(ctx context.Context, jobs []*leased, claimID string) error {
 	args := make([]any, 0, 3+3*len(jobs))
 	args = append(args, d.lease.Microseconds(), d.dispatcher, claimID)
 	for _, job := range jobs {

@@ -2,7 +2,7 @@ package dispatcher
 
 import "context"
 
-// helper is a goroutine of a drain that runs while it has something to do. A drain that is idle has no goroutine but its loop. The drain's
+// helper is a goroutine of a loop that runs while it has something to do. A loop that is idle has no goroutine but its loop. The loop's
 // mu guards the fields.
 type helper struct {
 	within context.Context //nolint:containedctx // the helper is begun until this ends; nil: never
@@ -11,7 +11,7 @@ type helper struct {
 }
 
 // begin starts a helper, unless it runs. The caller holds mu.
-func (d *drain) begin(h *helper) {
+func (d *bucketLoop) begin(h *helper) {
 	if h.runs || h.within == nil || h.within.Err() != nil || d.life.Err() != nil {
 		return
 	}
@@ -21,7 +21,7 @@ func (d *drain) begin(h *helper) {
 
 // ends reports whether a helper is to end: its context has ended, or there is nothing to do. mu is held while idle is asked, so that no work
 // comes in between: work that comes afterwards begins the helper again.
-func (d *drain) ends(h *helper, idle func() bool) bool {
+func (d *bucketLoop) ends(h *helper, idle func() bool) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h.runs = h.within.Err() == nil && !idle()
@@ -29,7 +29,7 @@ func (d *drain) ends(h *helper, idle func() bool) bool {
 }
 
 // endHelpers waits for the helpers, once life has ended.
-func (d *drain) endHelpers() {
+func (d *bucketLoop) endHelpers() {
 	d.mu.Lock()   // a caller of begin that has not seen the end of life yet holds it
 	d.mu.Unlock() //nolint:staticcheck // see above
 	d.helping.Wait()

@@ -51,7 +51,7 @@ func TestHelpersRunWhileNeeded(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- d.Run(ctx) }()
 			<-time.After(2 * lease)
-			r := (*d.drains.Load())[0]
+			r := (*d.loops.Load())[0]
 			want := func(when string, beats, asks bool) {
 				t.Helper()
 				synctest.Wait()

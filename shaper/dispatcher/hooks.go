@@ -47,7 +47,7 @@ type event struct {
 }
 
 // moveEvents makes jobs of the events of a bucket. An event stays in Redis until every hook's job is in.
-func (d *drain) moveEvents(ctx context.Context) {
+func (d *bucketLoop) moveEvents(ctx context.Context) {
 	var moved []any
 	for began := time.Now(); ; {
 		atMost := eventsAtOnce
@@ -78,7 +78,7 @@ func (d *drain) moveEvents(ctx context.Context) {
 }
 
 // tell enqueues the jobs of an event, one for each hook that wants to hear of it.
-func (d *drain) tell(ctx context.Context, e event) error {
+func (d *bucketLoop) tell(ctx context.Context, e event) error {
 	kind, path, ofFlow := strings.Cut(e.name, " ")
 	var jobs []shaper.Job
 	for _, hook := range *d.hooks.Load() {
@@ -127,7 +127,7 @@ type toldData struct {
 	By     string `json:"by,omitempty"`
 }
 
-func (d *drain) jobOf(hook Hook, e event, kind, path string, ofFlow bool) shaper.Job {
+func (d *bucketLoop) jobOf(hook Hook, e event, kind, path string, ofFlow bool) shaper.Job {
 	body := told{Type: kind, Timestamp: time.UnixMicro(e.since).UTC()}
 	_ = json.Unmarshal([]byte(e.detail), &body.Data) // what nobody can read is left out
 	body.Data.Bucket, body.Data.Count = d.Name, e.count

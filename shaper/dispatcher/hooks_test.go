@@ -16,11 +16,11 @@ import (
 )
 
 // hooked is a bucket with two hooks on it, whose jobs go into the same bucket.
-func hooked(t *testing.T, b shaper.Bucket) (*stepped, *drain) {
+func hooked(t *testing.T, b shaper.Bucket) (*stepped, *bucketLoop) {
 	t.Helper()
 	b.Events = shaper.Events()
 	s := newSteppedBucket(t, rig.NewWaiting(), b)
-	d := s.drain()
+	d := s.bucketLoop()
 	d.hooks.Store(&[]Hook{
 		{Events: []shaper.Event{shaper.EventJobDead}, Bucket: "b", URL: "https://a.example", Flow: b.Name},
 		{Events: []shaper.Event{shaper.EventJobDead, shaper.EventBucketFull}, Bucket: "b", URL: "https://b.example", Flow: b.Name},
@@ -30,7 +30,7 @@ func hooked(t *testing.T, b shaper.Bucket) (*stepped, *drain) {
 }
 
 // happen puts events into the outbox as scripts do.
-func (s *stepped) happen(d *drain, name, text string) {
+func (s *stepped) happen(d *bucketLoop, name, text string) {
 	s.T.Helper()
 	pipe := s.Redis.Pipeline()
 	pipe.HSet(s.T.Context(), d.Keys.OutboxTexts(), name, text)
@@ -41,7 +41,7 @@ func (s *stepped) happen(d *drain, name, text string) {
 }
 
 // bodies are the payloads of all jobs, by id.
-func (s *stepped) bodies(d *drain) map[string]told {
+func (s *stepped) bodies(d *bucketLoop) map[string]told {
 	s.T.Helper()
 	found := map[string]told{}
 	for id, body := range s.Redis.HGetAll(s.T.Context(), d.Keys.Body()).Val() {

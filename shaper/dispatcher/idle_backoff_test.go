@@ -10,13 +10,13 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 )
 
-// An idle drain waits longer each time, never longer than maxBackoff, and never less than a drain that serves.
+// An idle loop waits longer each time, never longer than maxBackoff, and never less than a loop that serves.
 func TestIdleBackoff(t *testing.T) {
 	t.Parallel()
 	const whole, atLeast = 40 * time.Millisecond, 3 * time.Millisecond
 	var b idleBackoff
 	if wait := b.looked(false, whole, atLeast); wait != atLeast || b.ahead(whole) != whole {
-		t.Errorf("a drain that serves waits %s and looks %s ahead", wait, b.ahead(whole))
+		t.Errorf("a loop that serves waits %s and looks %s ahead", wait, b.ahead(whole))
 	}
 	if wait := b.looked(true, whole, atLeast); wait != atLeast || b.ahead(whole) != whole {
 		t.Errorf("after one miss it waits %s and looks %s ahead", wait, b.ahead(whole))
@@ -33,13 +33,13 @@ func TestIdleBackoff(t *testing.T) {
 		t.Errorf("it waits %s, although the next slot is a minute away", wait)
 	}
 	if b.woken(); b.ahead(whole) != whole {
-		t.Error("a drain that was woken does not look as one that serves")
+		t.Error("a loop that was woken does not look as one that serves")
 	}
 	if wait := b.looked(true, whole, atLeast); b.serves() || wait > whole {
-		t.Errorf("a drain that was woken for nothing serves: %t, and waits %s", b.serves(), wait)
+		t.Errorf("a loop that was woken for nothing serves: %t, and waits %s", b.serves(), wait)
 	}
 	if wait := b.looked(false, whole, atLeast); wait != atLeast || !b.serves() {
-		t.Errorf("a drain that finds slots waits %s", wait)
+		t.Errorf("a loop that finds slots waits %s", wait)
 	}
 }
 
@@ -47,7 +47,7 @@ func TestIdleBackoff(t *testing.T) {
 func TestIsIdle(t *testing.T) {
 	t.Parallel()
 	s := newStepped(t, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) }))
-	r := s.drain()
+	r := s.bucketLoop()
 	whole := 16 * r.interval()
 	for _, c := range []struct {
 		jobs, want int
@@ -87,33 +87,33 @@ func TestIdleDrains(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			drains := make([]*drain, 3)
-			for i := range drains {
-				drains[i] = s.drain()
-				drains[i].dispatcher = fmt.Sprint("d", i)
+			loops := make([]*bucketLoop, 3)
+			for i := range loops {
+				loops[i] = s.bucketLoop()
+				loops[i].dispatcher = fmt.Sprint("d", i)
 				for n := range 3 {
 					if i > 0 || n == 0 {
-						s.claimFor(drains[i], fmt.Sprint("claim", n), 40)
+						s.claimFor(loops[i], fmt.Sprint("claim", n), 40)
 					}
 				}
-				if serves := drains[i].idle.serves(); serves != (i == 0) {
+				if serves := loops[i].idle.serves(); serves != (i == 0) {
 					t.Errorf("dispatcher %d serves: %t", i, serves)
 				}
 			}
-			last := drains[2]
+			last := loops[2]
 			if standbys := s.Redis.HGet(t.Context(), last.Keys.Pace(), "standbys").Val(); standbys != "d1 d2 " {
 				t.Errorf("the standbys are %q", standbys)
 			}
 			s.Step(time.Second)
 			last.clock = newClock() // or it took that for a step of the clock
 			if s.claimFor(last, "again", 40); !last.idle.serves() {
-				t.Error("a drain that finds slots is idle")
+				t.Error("a loop that finds slots is idle")
 			}
 		})
 	}
 }
 
-// Where it is the rate of a flow that binds, slots go by that nobody takes: no drain is idle.
+// Where it is the rate of a flow that binds, slots go by that nobody takes: no loop is idle.
 func TestNoDrainIsIdleForTurns(t *testing.T) {
 	t.Parallel()
 	b := rig.Grouped("b", 100)
@@ -124,7 +124,7 @@ func TestNoDrainIsIdleForTurns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r := s.drain()
+	r := s.bucketLoop()
 	s.claim(r, "first") // gets the first slot, 10 ms away
 	s.Step(15 * time.Millisecond)
 	s.claim(r, "second") // gets one 195 ms away, the last one within the horizon
@@ -133,7 +133,7 @@ func TestNoDrainIsIdleForTurns(t *testing.T) {
 	}
 }
 
-// A drain that is alone is not idle. It looks soon after its own claim, and its horizon ends between two turns that follow each other: the slots
+// A loop that is alone is not idle. It looks soon after its own claim, and its horizon ends between two turns that follow each other: the slots
 // that it has itself, and those that pass before a turn, are not taken by others.
 func TestNoDrainIsIdleForItsOwnSlots(t *testing.T) {
 	t.Parallel()
@@ -145,7 +145,7 @@ func TestNoDrainIsIdleForItsOwnSlots(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r := s.drain()
+	r := s.bucketLoop()
 	left := func() (n int64) {
 		for i := range 4 {
 			n += s.Redis.LLen(t.Context(), r.Keys.Queue(fmt.Sprint("f", i))).Val()
@@ -168,7 +168,7 @@ func TestNoDrainIsIdleForItsOwnSlots(t *testing.T) {
 }
 
 // claimFor claims for so many workers.
-func (s *stepped) claimFor(r *drain, claim string, want int) {
+func (s *stepped) claimFor(r *bucketLoop, claim string, want int) {
 	s.T.Helper()
 	if _, err := r.claim(s.T.Context(), r.dispatcher+claim, want); err != nil {
 		s.T.Fatal(err)

@@ -44,7 +44,7 @@ func TestIdleBucketsTakeLittleMemory(t *testing.T) { //nolint:paralleltest // it
 		<-time.After(2*time.Minute + 5*time.Second)
 		synctest.Wait()
 		beats := 0
-		for _, r := range *d.drains.Load() {
+		for _, r := range *d.loops.Load() {
 			r.mu.Lock()
 			if r.beat.runs {
 				beats++

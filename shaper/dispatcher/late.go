@@ -21,7 +21,7 @@ func wakeLimit(interval, ttl time.Duration) time.Duration {
 }
 
 // wakeLimit is that of the bucket at the rate in force. Buckets of a pool share a stream that is as fast as the pool.
-func (d *drain) wakeLimit() time.Duration {
+func (d *bucketLoop) wakeLimit() time.Duration {
 	b := d.obeyed()
 	interval := b.Rate.Interval()
 	if b.Pool != nil {

@@ -40,8 +40,8 @@ type Leases struct {
 	lone  chan struct{} // held by the only job on its last chance
 
 	mu      sync.Mutex
-	drains  map[store.Keys]*drain // one for each bucket
-	returns sync.WaitGroup        // of jobs that are given back
+	loops   map[store.Keys]*bucketLoop // one for each bucket
+	returns sync.WaitGroup             // of jobs that are given back
 	outage  outage
 	guard   poisonGuard
 }
@@ -59,7 +59,7 @@ func NewLeases(cfg LeasesConfig) (*Leases, error) {
 		return nil, err
 	}
 	life, end := context.WithCancel(context.Background())
-	return &Leases{store: s, life: life, end: end, lone: make(chan struct{}, 1), drains: map[store.Keys]*drain{}, outage: outage{log: s.Log}}, nil
+	return &Leases{store: s, life: life, end: end, lone: make(chan struct{}, 1), loops: map[store.Keys]*bucketLoop{}, outage: outage{log: s.Log}}, nil
 }
 
 // Close ends the heartbeats. The leases of jobs that are not settled yet run out, and the jobs are delivered again. Close
@@ -67,10 +67,10 @@ func NewLeases(cfg LeasesConfig) (*Leases, error) {
 func (l *Leases) Close() {
 	l.mu.Lock()
 	l.end()
-	drains := slices.Collect(maps.Values(l.drains))
+	loops := slices.Collect(maps.Values(l.loops))
 	l.mu.Unlock()
 	l.returns.Wait()
-	for _, d := range drains {
+	for _, d := range loops {
 		d.endHelpers()
 	}
 }
@@ -78,7 +78,7 @@ func (l *Leases) Close() {
 // Lease is a job that this process has started. It ends with [Lease.Settle].
 type Lease struct {
 	leases *Leases
-	drain  *drain
+	loop   *bucketLoop
 	job    *leased
 	ctx    context.Context //nolint:containedctx // of the handler: it ends with the lease
 }
@@ -122,7 +122,7 @@ func (l *Leases) start(ctx context.Context, t *ticket) (*Lease, error) {
 			within, cancel := context.WithCancelCause(ctx)
 			job.cancel = cancel
 			d.hold([]*leased{job})
-			return &Lease{leases: l, drain: d, job: job, ctx: within}, nil
+			return &Lease{leases: l, loop: d, job: job, ctx: within}, nil
 		case !redisconn.Unavailable(err):
 			return nil, err
 		}
@@ -135,7 +135,7 @@ func (l *Leases) start(ctx context.Context, t *ticket) (*Lease, error) {
 
 // giveBack returns a job that may have been started by a call whose reply was lost. Nobody runs it: without this its lease would run out, and
 // count as a crash.
-func (l *Leases) giveBack(d *drain, job *leased) {
+func (l *Leases) giveBack(d *bucketLoop, job *leased) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.life.Err() != nil {
@@ -149,7 +149,7 @@ func (l *Leases) giveBack(d *drain, job *leased) {
 }
 
 // startLent runs start.lua.
-func (d *drain) startLent(ctx context.Context, t *ticket, job *leased) (started bool, err error) {
+func (d *bucketLoop) startLent(ctx context.Context, t *ticket, job *leased) (started bool, err error) {
 	// A canceled context would close the connection.
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.store.Timeout)
 	defer cancel()
@@ -168,25 +168,25 @@ func (d *drain) startLent(ctx context.Context, t *ticket, job *leased) (started 
 }
 
 // drainOf returns what settles for a bucket. Its settings are those of the newest ticket.
-func (l *Leases) drainOf(t *ticket) (*drain, error) {
+func (l *Leases) drainOf(t *ticket) (*bucketLoop, error) {
 	b := t.bucket()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.life.Err() != nil {
 		return nil, shaper.ErrClosed
 	}
-	if d := l.drains[b.Keys]; d != nil {
+	if d := l.loops[b.Keys]; d != nil {
 		d.Settings.Store(t.settings())
 		return d, nil
 	}
-	d := &drain{
+	d := &bucketLoop{
 		Bucket: b, store: l.store, log: l.store.Log.With("bucket", b.Name), dispatcher: store.ShortID(rand.Uint64()), //nolint:gosec // a name, not a secret
 		lease: t.lease(), life: l.life, outage: &l.outage, guard: &l.guard, clock: newClock(), wake: make(chan struct{}, 1), link: newSlowLink(),
 		held: make(map[string]*leased),
 	}
 	d.settler = settlerOf(d)
 	d.beat = helper{within: l.life, do: d.heartbeat}
-	l.drains[b.Keys] = d
+	l.loops[b.Keys] = d
 	return d, nil
 }
 
@@ -200,7 +200,7 @@ func (l *Lease) Settle(outcome shaper.Outcome) {
 	if outcome.Result < shaper.ResultDone || outcome.Result >= shaper.ResultHandedOver {
 		outcome = shaper.Retry("no_result", fmt.Sprintf("the handler answered result %d", outcome.Result))
 	}
-	l.drain.settle(l.job, outcome)
+	l.loop.settle(l.job, outcome)
 	<-l.job.ended
 	l.job.cancel(nil)
 	if l.job.lastChance {

@@ -18,7 +18,7 @@ const askedTogether = 50
 
 // sight is what a look at a bucket saw.
 type sight struct {
-	waiting    bool  // there is something to send, and the drain sleeps
+	waiting    bool  // there is something to send, and the loop sleeps
 	deadline   int64 // of the lease that ends first, 0 none
 	events     bool  // there are some, for hooks
 	callbacks  bool  // there are some
@@ -30,40 +30,40 @@ type sight struct {
 }
 
 // look looks at every bucket. The buckets in which there was nothing the last time are asked about together, in one command for
-// up to 50 of them; any other bucket costs one command while it is busy, and about three while its drain sleeps. All of that is one round trip,
+// up to 50 of them; any other bucket costs one command while it is busy, and about three while its loop sleeps. All of that is one round trip,
 // and a second one where something came into a bucket that had nothing. In a cluster each node is asked on its own, and one command
 // is about one bucket: buckets of a node that does not answer are not seen, and the others are.
-func (d *Dispatcher) look(ctx context.Context, drains []*drain) []sight {
-	sights := make([]sight, len(drains))
+func (d *Dispatcher) look(ctx context.Context, loops []*bucketLoop) []sight {
+	sights := make([]sight, len(loops))
 	var quiet, others []int
-	for i, drain := range drains {
-		sights[i].empty = drain.empty
-		if drain.quiet {
+	for i, loop := range loops {
+		sights[i].empty = loop.empty
+		if loop.quiet {
 			quiet = append(quiet, i)
 		} else {
 			others = append(others, i)
 		}
 	}
-	there := d.anyThere(ctx, len(quiet), func(n int) []string { return drains[quiet[n]].lookedAt() })
+	there := d.anyThere(ctx, len(quiet), func(n int) []string { return loops[quiet[n]].lookedAt() })
 	for n, i := range quiet {
 		if there[n] {
-			others, drains[i].expiring = append(others, i), true // perhaps: this look tells
+			others, loops[i].expiring = append(others, i), true // perhaps: this look tells
 		}
 	}
-	d.lookForExpiring(ctx, drains)
+	d.lookForExpiring(ctx, loops)
 	ctx, cancel := context.WithTimeout(ctx, d.store.Timeout)
 	defer cancel()
-	lua.Spread(ctx, d.store.Redis, len(others), func(n int) string { return drains[others[n]].Keys.Leases() }, func(some []int) {
+	lua.Spread(ctx, d.store.Redis, len(others), func(n int) string { return loops[others[n]].Keys.Leases() }, func(some []int) {
 		pipe := d.store.Redis.Pipeline()
 		looks := make([]func(*sight), len(some))
 		for at, n := range some {
-			looks[at] = drains[others[n]].look(ctx, pipe)
+			looks[at] = loops[others[n]].look(ctx, pipe)
 		}
 		_, _ = pipe.Exec(ctx) // the commands hold the errors
 		for at, n := range some {
 			i := others[n]
 			if looks[at](&sights[i]); sights[i].err != nil {
-				sights[i].err = fmt.Errorf("look at bucket %q: %w", drains[i].Name, sights[i].err)
+				sights[i].err = fmt.Errorf("look at bucket %q: %w", loops[i].Name, sights[i].err)
 			}
 		}
 	})
@@ -72,8 +72,8 @@ func (d *Dispatcher) look(ctx context.Context, drains []*drain) []sight {
 
 // lookForExpiring finds out in which of the buckets with something to see there may be jobs that expire. Those of which it is known tell
 // it at each look, and all others cost a 50th of a command.
-func (d *Dispatcher) lookForExpiring(ctx context.Context, drains []*drain) {
-	unknown := slices.DeleteFunc(slices.Clone(drains), func(drain *drain) bool { return drain.quiet || drain.expiring })
+func (d *Dispatcher) lookForExpiring(ctx context.Context, loops []*bucketLoop) {
+	unknown := slices.DeleteFunc(slices.Clone(loops), func(loop *bucketLoop) bool { return loop.quiet || loop.expiring })
 	for n, is := range d.anyThere(ctx, len(unknown), func(n int) []string { return []string{unknown[n].Keys.Expiries()} }) {
 		unknown[n].expiring = is
 	}
@@ -119,16 +119,16 @@ func (d *Dispatcher) anyThere(ctx context.Context, n int, keys func(n int) []str
 
 // lookForKept finds out of which buckets Redis keeps something that is to be audited or trimmed. A bucket of which it keeps nothing
 // costs a 50th of a command.
-func (d *Dispatcher) lookForKept(ctx context.Context, drains []*drain) {
+func (d *Dispatcher) lookForKept(ctx context.Context, loops []*bucketLoop) {
 	var empty, some []int
-	for i, drain := range drains {
-		if drain.empty {
+	for i, loop := range loops {
+		if loop.empty {
 			empty = append(empty, i)
 		} else {
 			some = append(some, i)
 		}
 	}
-	there := d.anyThere(ctx, len(empty), func(n int) []string { return append(drains[empty[n]].audited(), drains[empty[n]].trimmed()...) })
+	there := d.anyThere(ctx, len(empty), func(n int) []string { return append(loops[empty[n]].audited(), loops[empty[n]].trimmed()...) })
 	for n, i := range empty {
 		if there[n] {
 			some = append(some, i)
@@ -136,36 +136,36 @@ func (d *Dispatcher) lookForKept(ctx context.Context, drains []*drain) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.store.Timeout)
 	defer cancel()
-	lua.Spread(ctx, d.store.Redis, len(some), func(n int) string { return drains[some[n]].Keys.Leases() }, func(part []int) {
+	lua.Spread(ctx, d.store.Redis, len(some), func(n int) string { return loops[some[n]].Keys.Leases() }, func(part []int) {
 		pipe := d.store.Redis.Pipeline()
 		audited, trimmed := make([]*redis.IntCmd, len(part)), make([]*redis.IntCmd, len(part))
 		for at, n := range part {
-			drain := drains[some[n]]
-			audited[at], trimmed[at] = pipe.Exists(ctx, drain.audited()...), pipe.Exists(ctx, drain.trimmed()...)
+			loop := loops[some[n]]
+			audited[at], trimmed[at] = pipe.Exists(ctx, loop.audited()...), pipe.Exists(ctx, loop.trimmed()...)
 		}
 		_, _ = pipe.Exec(ctx) // the commands hold the errors
 		for at, n := range part {
-			drain := drains[some[n]]
-			drain.trims = trimmed[at].Err() == nil && trimmed[at].Val() > 0
-			drain.empty = audited[at].Err() == nil && audited[at].Val() == 0 && !drain.trims
+			loop := loops[some[n]]
+			loop.trims = trimmed[at].Err() == nil && trimmed[at].Val() > 0
+			loop.empty = audited[at].Err() == nil && audited[at].Val() == 0 && !loop.trims
 		}
 	})
 }
 
 // audited are the keys that the audit of the sweeper is about.
-func (d *drain) audited() []string {
+func (d *bucketLoop) audited() []string {
 	k := d.Keys
 	return append(k.Purged(), k.Body(), k.Meta(), k.Attempts(), k.Leases(), k.Riders(), k.Seen(), k.SeenWindow(), k.SeenMinute(), k.SeenUntil(), k.Flows(), k.Groups(),
 		k.Idle())
 }
 
 // trimmed are the keys of which the patrol drops what is old.
-func (d *drain) trimmed() []string {
+func (d *bucketLoop) trimmed() []string {
 	return []string{d.Keys.Dead(), d.Keys.Disabled(), d.Keys.ResultEnds()}
 }
 
 // lookedAt are the keys that a look is about: where none of them exists, there is nothing to see.
-func (d *drain) lookedAt() []string {
+func (d *bucketLoop) lookedAt() []string {
 	keys := []string{d.Keys.Leases(), d.Keys.Expiries()}
 	if d.tellsEvents() {
 		keys = append(keys, d.Keys.Outbox())
@@ -182,17 +182,17 @@ func (d *drain) lookedAt() []string {
 	return append(keys, d.Keys.Places("")...)
 }
 
-func (d *drain) tellsEvents() bool {
+func (d *bucketLoop) tellsEvents() bool {
 	return len(*d.hooks.Load()) > 0 && len(d.Settings.Load().Events) > 0
 }
 
-func (d *drain) tellsCallbacks() bool {
+func (d *bucketLoop) tellsCallbacks() bool {
 	return d.enqueue != nil && d.Settings.Load().Callbacks.Bucket != ""
 }
 
 // look adds the commands of a look at one bucket to a pipeline, and returns what
 // notes what they saw when it has run.
-func (d *drain) look(ctx context.Context, pipe redis.Pipeliner) func(*sight) {
+func (d *bucketLoop) look(ctx context.Context, pipe redis.Pipeliner) func(*sight) {
 	lease := pipe.ZRangeWithScores(ctx, d.Keys.Leases(), 0, 0)
 	exists := func(asks bool, key string) *redis.IntCmd {
 		if !asks {
@@ -228,7 +228,7 @@ func (d *drain) look(ctx context.Context, pipe redis.Pipeliner) func(*sight) {
 }
 
 // lookForWork looks whether there are jobs, and whether one of them can be sent.
-func (d *drain) lookForWork(ctx context.Context, pipe redis.Pipeliner) func() (there, waiting bool, err error) {
+func (d *bucketLoop) lookForWork(ctx context.Context, pipe redis.Pipeliner) func() (there, waiting bool, err error) {
 	latest := d.clock.latest(time.Now())
 	if d.HasFlows() {
 		head := pipe.ZRangeWithScores(ctx, d.Keys.Calendar(), 0, 0)

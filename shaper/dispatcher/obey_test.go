@@ -164,7 +164,7 @@ func TestDrainObeysTheRateInForce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newDrain(d, d.store.Known("b"), t.Context())
+	r := newBucketLoop(d, d.store.Known("b"), t.Context())
 	if got := r.obeyed().Rate.String(); got != "100/s" {
 		t.Errorf("before the first claim: %s", got)
 	}
@@ -227,7 +227,7 @@ func TestPurgeGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newDrain(d, d.store.Known("b"), t.Context())
+	r := newBucketLoop(d, d.store.Known("b"), t.Context())
 	if err := r.sweep(t.Context(), &sweepWatch{}, 0, true); err != nil {
 		t.Fatal(err)
 	}

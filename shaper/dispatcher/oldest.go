@@ -23,7 +23,7 @@ type oldestJob struct {
 
 // findOldest looks for the oldest waiting job in the flows that a chunk of an audit has named, and keeps it in Redis when the audit has been
 // through all flows. It looks at each flow unless bodies are large. Then it looks at as many as its bounds allow, at others each time.
-func (d *drain) findOldest(ctx context.Context, w *sweepWatch, flows []string, next string) error {
+func (d *bucketLoop) findOldest(ctx context.Context, w *sweepWatch, flows []string, next string) error {
 	through := w.flows != "" && !strings.HasPrefix(w.flows, "g") && w.flows != "i" && (next == "0" || next == "i" || next == "g0")
 	rand.Shuffle(len(flows), func(i, j int) { flows[i], flows[j] = flows[j], flows[i] }) //nolint:gosec // which ones come first, no secret
 	for range oldestScripts {
@@ -44,7 +44,7 @@ func (d *drain) findOldest(ctx context.Context, w *sweepWatch, flows []string, n
 }
 
 // lookAtHeads has one script look at flows, or at the first ones of them, and returns at how many it did.
-func (d *drain) lookAtHeads(ctx context.Context, w *sweepWatch, flows []string, keep bool) (looked int, err error) {
+func (d *bucketLoop) lookAtHeads(ctx context.Context, w *sweepWatch, flows []string, keep bool) (looked int, err error) {
 	reply, err := d.shared.Run(ctx, lua.OldestWaiting, d.Keys.Of(lua.OldestWaiting, flows...), oldestBytes, store.BoolArg(keep), w.oldest.came, w.oldest.id)
 	if err != nil {
 		return 0, fmt.Errorf("bucket %q: look for the oldest job: %w", d.Name, err)

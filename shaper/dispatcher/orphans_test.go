@@ -254,10 +254,10 @@ func TestStalledProcessPoisonsNothing(t *testing.T) {
 	go func() { ended <- d.Run(ctx) }()
 	w.Submit("j")
 	<-worker.Began
-	drain := (*d.drains.Load())[0]
+	loop := (*d.loops.Load())[0]
 	runOut := func() {
 		t.Helper()
-		if err := d.store.Redis.ZAdd(t.Context(), drain.Keys.Leases(), redis.Z{Member: "j", Score: 1}).Err(); err != nil {
+		if err := d.store.Redis.ZAdd(t.Context(), loop.Keys.Leases(), redis.Z{Member: "j", Score: 1}).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -266,8 +266,8 @@ func TestStalledProcessPoisonsNothing(t *testing.T) {
 		d.stall.beat = time.Now().Add(-2 * lease) // the process stood still for two leases
 		d.stall.mu.Unlock()
 		runOut()
-		drain.tend(ctx, &sweepWatch{}, sight{deadline: 1})
-		if err := drain.extend(ctx, drain.heldNow(), ""); err != nil {
+		loop.tend(ctx, &sweepWatch{}, sight{deadline: 1})
+		if err := loop.extend(ctx, loop.heldNow(), ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -278,7 +278,7 @@ func TestStalledProcessPoisonsNothing(t *testing.T) {
 	d.stall.beat, d.stall.long = time.Now(), time.Time{}
 	d.stall.mu.Unlock()
 	runOut()
-	drain.tend(ctx, &sweepWatch{}, sight{deadline: 1})
+	loop.tend(ctx, &sweepWatch{}, sight{deadline: 1})
 	if j := w.Job("j"); j.Lost != 1 {
 		t.Errorf("without a stall the lease of a job that ran out is lost: job %+v", j)
 	}

@@ -42,7 +42,7 @@ func (o *ownDeliveries) of(text string) (own *shaper.OwnDelivery, isNew bool, er
 // ownDelivery is what a flow has of its own for the delivery of a job, by what a claim
 // said. A text that nobody can read is told once, and the error keeps the job back: to
 // deliver it by the bucket's settings could send it elsewhere, or unsigned.
-func (d *drain) ownDelivery(flow, text string) (*shaper.OwnDelivery, error) {
+func (d *bucketLoop) ownDelivery(flow, text string) (*shaper.OwnDelivery, error) {
 	if text == "" {
 		return nil, nil
 	}

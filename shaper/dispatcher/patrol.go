@@ -23,7 +23,7 @@ const (
 	purgeTurn      = time.Second // of a sweep that goes on with a purge
 )
 
-// patrol looks after all buckets until ctx ends. It wakes drains that missed a wake-up, returns jobs whose leases ended,
+// patrol looks after all buckets until ctx ends. It wakes loops that missed a wake-up, returns jobs whose leases ended,
 // and runs the sweeper. The buckets are looked after side by side, and their scripts share round trips: however many buckets there
 // are and however far Redis is, the next look is not late.
 func (d *Dispatcher) patrol(ctx context.Context) {
@@ -31,30 +31,30 @@ func (d *Dispatcher) patrol(ctx context.Context) {
 	defer tending.Wait()
 	for round := 0; sleep(ctx, patrolInterval*9/10+rand.N(patrolInterval/5)); round++ { //nolint:gosec // jitter
 		d.forgetGone()
-		drains := *d.drains.Load()
+		loops := *d.loops.Load()
 		trims := round%trimEvery == 0
 		if trims {
-			d.lookForKept(ctx, drains)
+			d.lookForKept(ctx, loops)
 		}
 		began := time.Now()
-		for i, s := range d.look(ctx, drains) {
-			drain := drains[i]
+		for i, s := range d.look(ctx, loops) {
+			loop := loops[i]
 			if s.err != nil {
-				drain.outage.failed(ctx, began, s.err)
+				loop.outage.failed(ctx, began, s.err)
 				continue
 			}
-			drain.outage.worked(ctx, began, d.cfg.Lease)
+			loop.outage.worked(ctx, began, d.cfg.Lease)
 			if s.waiting {
-				drain.nudge()
+				loop.nudge()
 			}
 			if s.callbacks {
-				drain.someToTell()
+				loop.someToTell()
 			}
-			s.trims, s.trimsRound = trims && drain.trims, trims
-			if drain.tended.CompareAndSwap(false, true) {
+			s.trims, s.trimsRound = trims && loop.trims, trims
+			if loop.tended.CompareAndSwap(false, true) {
 				tending.Go(func() {
-					defer drain.tended.Store(false)
-					drain.lookAfter(ctx, s)
+					defer loop.tended.Store(false)
+					loop.lookAfter(ctx, s)
 				})
 			}
 		}
@@ -62,7 +62,7 @@ func (d *Dispatcher) patrol(ctx context.Context) {
 }
 
 // lookAfter does what there is to do for one bucket. One call is under way at a time.
-func (d *drain) lookAfter(ctx context.Context, s sight) {
+func (d *bucketLoop) lookAfter(ctx context.Context, s sight) {
 	for d.tend(ctx, &d.sweeps, s) && ctx.Err() == nil {
 	}
 	if s.events {
@@ -98,7 +98,7 @@ type sweepWatch struct {
 
 // tend sweeps a bucket if a lease ran out or a comparison is due. It reports whether there may be more leases
 // to take back, and is to be called again at once.
-func (d *drain) tend(ctx context.Context, w *sweepWatch, s sight) (more bool) {
+func (d *bucketLoop) tend(ctx context.Context, w *sweepWatch, s sight) (more bool) {
 	now := time.Now()
 	if away := later(d.outage.lastLong(), d.stall.lastLong()); !away.IsZero() {
 		// Redis was away, or this process stood still: leases ran out because nobody could extend them.

@@ -107,7 +107,7 @@ func TestLastChanceOfTwoClaims(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newDrain(d, d.store.Known("b"), t.Context())
+	r := newBucketLoop(d, d.store.Known("b"), t.Context())
 	claim := func(id string) {
 		t.Helper()
 		if _, err := r.claim(t.Context(), id, 1); err != nil {

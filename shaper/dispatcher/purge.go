@@ -10,7 +10,7 @@ import (
 )
 
 // goOnPurging removes what a purge whose process has died has left.
-func (d *drain) goOnPurging(ctx context.Context, w *sweepWatch, unpurged int64) error {
+func (d *bucketLoop) goOnPurging(ctx context.Context, w *sweepWatch, unpurged int64) error {
 	if unpurged == 0 {
 		return nil
 	}
@@ -24,7 +24,7 @@ func (d *drain) goOnPurging(ctx context.Context, w *sweepWatch, unpurged int64) 
 
 // finishPurge removes what a purge has left lying, for at most a while, and
 // returns how many entries are left.
-func (d *drain) finishPurge(ctx context.Context, while time.Duration) (left int64, err error) {
+func (d *bucketLoop) finishPurge(ctx context.Context, while time.Duration) (left int64, err error) {
 	for began := time.Now(); ; {
 		none := codec.PathOf(d.Levels(), "", "")
 		r, err := d.store.RunConfigured(ctx, d.Bucket, lua.Purge, d.Keys.Of(lua.Purge, none), "", 0, store.PurgeBatch, store.PurgeBytes, d.Levels(), none)

@@ -14,10 +14,10 @@ import (
 type crew struct {
 	ctx     context.Context //nolint:containedctx // ends when nothing more is to be claimed
 	life    context.Context //nolint:containedctx // ends when deliveries must have ended
-	running sync.WaitGroup  // the drains, also of buckets that left
+	running sync.WaitGroup  // the loops, also of buckets that left
 
 	mu     sync.Mutex
-	faults []error // of drains that ended
+	faults []error // of loops that ended
 }
 
 // Reconfigure replaces the buckets, their workers and the hooks, as if the dispatcher had been made with these. It may be
@@ -69,13 +69,13 @@ func (d *Dispatcher) CheckPools(ctx context.Context, buckets []shaper.Bucket) er
 	return d.store.CheckPools(ctx, buckets)
 }
 
-// staff has one drain for each bucket: it starts, stops and changes drains. The caller holds mu.
+// staff has one loop for each bucket: it starts, stops and changes loops. The caller holds mu.
 func (d *Dispatcher) staff() {
-	before, after := *d.drains.Load(), []*drain(nil)
+	before, after := *d.loops.Load(), []*bucketLoop(nil)
 	for _, b := range d.store.All() {
-		at := slices.IndexFunc(before, func(r *drain) bool { return r.Bucket == b })
+		at := slices.IndexFunc(before, func(r *bucketLoop) bool { return r.Bucket == b })
 		if at < 0 {
-			after = append(after, d.startDrain(newDrain(d, b, d.crew.life)))
+			after = append(after, d.startLoop(newBucketLoop(d, b, d.crew.life)))
 			continue
 		}
 		r, worker := before[at], d.workers[b.Name]
@@ -85,7 +85,7 @@ func (d *Dispatcher) staff() {
 		}
 		after = append(after, r)
 	}
-	d.drains.Store(&after)
+	d.loops.Store(&after)
 	if d.listens.Load() { // else the subscription begins the first claims
 		for _, r := range after {
 			if !slices.Contains(before, r) {
@@ -103,8 +103,8 @@ func (d *Dispatcher) staff() {
 	}
 }
 
-// startDrain runs a drain until the dispatcher stops, or staff stops it. The caller holds mu.
-func (d *Dispatcher) startDrain(r *drain) *drain {
+// startLoop runs a loop until the dispatcher stops, or staff stops it. The caller holds mu.
+func (d *Dispatcher) startLoop(r *bucketLoop) *bucketLoop {
 	c := d.crew
 	ctx, stop := context.WithCancel(c.ctx)
 	r.stop = stop

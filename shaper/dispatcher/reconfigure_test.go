@@ -96,9 +96,9 @@ func TestBucketComesLeavesAndComesBack(t *testing.T) {
 	}
 
 	w.has(worker, a)
-	left := (*w.d.drains.Load())
+	left := (*w.d.loops.Load())
 	if len(left) != 1 || left[0].Name != "a" {
-		t.Fatalf("%d drains", len(left))
+		t.Fatalf("%d loops", len(left))
 	}
 	w.Enqueue("b", 2, func(job *shaper.Job) { job.ID = "later" + job.ID })
 	worker.End <- shaper.Done(200)

@@ -13,7 +13,7 @@ import (
 type turns struct {
 	flows  []string
 	slots  int64    // how many there are for them at most, 0 if all within the horizon are taken, -1 while the bucket is closed
-	own    bool     // no other drain has taken slots since this one served the bucket
+	own    bool     // no other loop has taken slots since this one served the bucket
 	groups []string // of the flows; none in a bucket without
 	args   []any    // for the claim: each flow with its turn, then each group
 }
@@ -21,7 +21,7 @@ type turns struct {
 // reserve asks whose turn it is, or when to ask again if it is nobody's now. Where flows
 // are in groups it asks twice: the calendars of the groups whose turn it is have to be named to a
 // script. Each question looks as far ahead as the claim will, that comes one or two round trips later.
-func (d *drain) reserve(ctx context.Context, want int, ahead, roundTrip time.Duration) (turn turns, next int64, err error) {
+func (d *bucketLoop) reserve(ctx context.Context, want int, ahead, roundTrip time.Duration) (turn turns, next int64, err error) {
 	ahead += roundTrip
 	horizon := ahead
 	if d.Levels() == codec.LevelsGroups {

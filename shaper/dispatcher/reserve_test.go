@@ -39,7 +39,7 @@ func TestLostClaimOfGroups(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSteppedBucket(t, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) }), rig.Grouped("b", 100))
-		r := s.drain()
+		r := s.bucketLoop()
 		enqueue := func(group string, jobs int) {
 			for range jobs {
 				if _, err := s.Client.Enqueue(t.Context(), shaper.Job{Bucket: "b", Group: group, Flow: "f", Payload: []byte("{}")}); err != nil {
@@ -91,7 +91,7 @@ func TestClaimsAsManyAsItAskedTurnsFor(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				r := s.drain()
+				r := s.bucketLoop()
 				_, err := r.claim(t.Context(), "first", 2)
 				held := len(r.heldNow())
 				for range held {

@@ -19,7 +19,7 @@ type result struct {
 }
 
 // answerBytes is how much of the answer to a job is wanted: none where it is not kept and nobody is to hear of it.
-func (d *drain) answerBytes(isTold bool) int64 {
+func (d *bucketLoop) answerBytes(isTold bool) int64 {
 	settings := d.Settings.Load().Results
 	if !isTold && settings.Retention == 0 {
 		return 0
@@ -29,7 +29,7 @@ func (d *drain) answerBytes(isTold bool) int64 {
 
 // endOnce ends a job that is sent once: what its first attempt came to is its result, and whoever waits for that decides what to do.
 // A hold is waited for if the job does not expire before. If it does, the hold is returned: it is one for the others all the same.
-func (d *drain) endOnce(job *leased, outcome *shaper.Outcome) (hold time.Duration) {
+func (d *bucketLoop) endOnce(job *leased, outcome *shaper.Outcome) (hold time.Duration) {
 	switch outcome.Result {
 	case shaper.ResultRetry, shaper.ResultDead, shaper.ResultDropped:
 		outcome.Result = shaper.ResultDone
@@ -43,7 +43,7 @@ func (d *drain) endOnce(job *leased, outcome *shaper.Outcome) (hold time.Duratio
 }
 
 // resultOf is the result of a job that has ended with an outcome, if the bucket keeps it or somebody is to hear of it.
-func (d *drain) resultOf(s *settlement, cause string) result {
+func (d *bucketLoop) resultOf(s *settlement, cause string) result {
 	state := shaper.StateDone
 	switch s.result {
 	case shaper.ResultDone:

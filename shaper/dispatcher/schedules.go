@@ -61,9 +61,9 @@ func (w *scheduleWake) take() (all bool, named map[string]bool) {
 	return all, named
 }
 
-// scheduler looks after the schedules of one drain's bucket. It belongs to the loop of fireSchedules.
+// scheduler looks after the schedules of one loop's bucket. It belongs to the loop of fireSchedules.
 type scheduler struct {
-	drain  *drain
+	loop   *bucketLoop
 	next   time.Time // when there is something to do
 	some   bool      // the last look saw a schedule
 	failed bool      // the last look did not work
@@ -94,11 +94,11 @@ func (d *Dispatcher) fireSchedules(ctx context.Context) {
 		case <-d.scheduleWake.token:
 		}
 		all, named := d.scheduleWake.take()
-		known = schedulersOf(*d.drains.Load(), known)
+		known = schedulersOf(*d.loops.Load(), known)
 		var due []*scheduler
 		for _, s := range known {
-			s.some = s.some || named[s.drain.Name]
-			if all || named[s.drain.Name] || !time.Now().Before(s.next) {
+			s.some = s.some || named[s.loop.Name]
+			if all || named[s.loop.Name] || !time.Now().Before(s.next) {
 				due = append(due, s)
 			}
 		}
@@ -116,16 +116,16 @@ func (d *Dispatcher) fireSchedules(ctx context.Context) {
 	}
 }
 
-// schedulersOf are those of drains. Those that are among the known ones stay.
-func schedulersOf(drains []*drain, known []*scheduler) []*scheduler {
-	byDrain := make(map[*drain]*scheduler, len(known))
+// schedulersOf are those of loops. Those that are among the known ones stay.
+func schedulersOf(loops []*bucketLoop, known []*scheduler) []*scheduler {
+	byDrain := make(map[*bucketLoop]*scheduler, len(known))
 	for _, s := range known {
-		byDrain[s.drain] = s
+		byDrain[s.loop] = s
 	}
-	schedulers := make([]*scheduler, len(drains))
-	for i, drain := range drains {
-		if schedulers[i] = byDrain[drain]; schedulers[i] == nil {
-			schedulers[i] = &scheduler{drain: drain, rules: make(map[string]readSchedule)}
+	schedulers := make([]*scheduler, len(loops))
+	for i, loop := range loops {
+		if schedulers[i] = byDrain[loop]; schedulers[i] == nil {
+			schedulers[i] = &scheduler{loop: loop, rules: make(map[string]readSchedule)}
 		}
 	}
 	return schedulers
@@ -141,7 +141,7 @@ func (d *Dispatcher) withSchedules(ctx context.Context, all []*scheduler) []*sch
 			none = append(none, s)
 		}
 	}
-	there := d.anyThere(ctx, len(none), func(n int) []string { return []string{none[n].drain.Keys.ScheduleDue()} })
+	there := d.anyThere(ctx, len(none), func(n int) []string { return []string{none[n].loop.Keys.ScheduleDue()} })
 	for n, s := range none {
 		if there[n] {
 			some = append(some, s)
@@ -162,7 +162,7 @@ func (d *Dispatcher) lookAtSchedules(ctx context.Context, some []*scheduler) {
 	defer cancel()
 	calls := make([]lua.Call, len(some))
 	for i, s := range some {
-		calls[i] = lua.Call{Script: lua.DueSchedules, Keys: s.drain.Keys.Of(lua.DueSchedules), Args: []any{schedulesLook}}
+		calls[i] = lua.Call{Script: lua.DueSchedules, Keys: s.loop.Keys.Of(lua.DueSchedules), Args: []any{schedulesLook}}
 	}
 	began := time.Now()
 	results := lua.RunAll(bounded, d.store.Redis, calls)
@@ -194,7 +194,7 @@ func (s *scheduler) see(ctx context.Context, began time.Time, result lua.Result)
 		return
 	case err != nil:
 		if !s.failed {
-			s.drain.log.WarnContext(ctx, "schedules of the bucket were not all looked at: the dispatcher tries again", "error", err)
+			s.loop.log.WarnContext(ctx, "schedules of the bucket were not all looked at: the dispatcher tries again", "error", err)
 		}
 		s.failed, s.next = true, time.Now().Add(schedulesRetry)
 		return
@@ -231,10 +231,10 @@ func (s *scheduler) fire(ctx context.Context, now time.Time, one dueSchedule) er
 	if err != nil {
 		return err
 	}
-	fire := store.FireOf(one.name, &state, s.drain.dispatcher)
+	fire := store.FireOf(one.name, &state, s.loop.dispatcher)
 	read, err := s.read(one)
 	if err != nil { // a newer program has written it
-		s.drain.log.ErrorContext(ctx, "a schedule in Redis cannot be read: this dispatcher does not fire it", "schedule", one.name, "error", err)
+		s.loop.log.ErrorContext(ctx, "a schedule in Redis cannot be read: this dispatcher does not fire it", "schedule", one.name, "error", err)
 		return s.advance(ctx, fire, "unreadable", unreadablePause)
 	}
 	if at := state.Requested(); !at.IsZero() {
@@ -287,7 +287,7 @@ func (s *scheduler) advance(ctx context.Context, fire *store.Fire, blocked strin
 	if err != nil {
 		return err
 	}
-	reply, err := s.drain.store.Run(ctx, lua.AdvanceSchedule, s.drain.Keys.Of(lua.AdvanceSchedule), text, blocked, pause.Microseconds())
+	reply, err := s.loop.store.Run(ctx, lua.AdvanceSchedule, s.loop.Keys.Of(lua.AdvanceSchedule), text, blocked, pause.Microseconds())
 	if err != nil {
 		return err
 	}
@@ -295,7 +295,7 @@ func (s *scheduler) advance(ctx context.Context, fire *store.Fire, blocked strin
 		return nil // another dispatcher was faster
 	}
 	if blocked != "" { // what is late with it is not given up yet
-		s.drain.store.Metrics.CountSchedule(s.drain.Name, metrics.ScheduleBlocked, 1)
+		s.loop.store.Metrics.CountSchedule(s.loop.Name, metrics.ScheduleBlocked, 1)
 		return nil
 	}
 	s.noteMissed(ctx, fire)
@@ -307,8 +307,8 @@ func (s *scheduler) noteMissed(ctx context.Context, fire *store.Fire) {
 	if fire.Missed == 0 {
 		return
 	}
-	s.drain.log.WarnContext(ctx, "fires of a schedule are given up, as they are late", "schedule", fire.Name, "first", fire.First.UTC(), "count", fire.Missed)
-	s.drain.store.Metrics.CountSchedule(s.drain.Name, string(shaper.ScheduleMissed), fire.Missed)
+	s.loop.log.WarnContext(ctx, "fires of a schedule are given up, as they are late", "schedule", fire.Name, "first", fire.First.UTC(), "count", fire.Missed)
+	s.loop.store.Metrics.CountSchedule(s.loop.Name, string(shaper.ScheduleMissed), fire.Missed)
 }
 
 // Answers of enqueue.lua about a fire.
@@ -320,7 +320,7 @@ const (
 
 // enqueue lets the job of a fire in and moves the schedule on, in one script. Of any number of dispatchers that try one does.
 func (s *scheduler) enqueue(ctx context.Context, fire *store.Fire, definition *shaper.Schedule, at time.Time) error {
-	d := s.drain
+	d := s.loop
 	job := definition.JobOf(d.Name)
 	job.ID = shaper.ScheduleJobID(definition.Name, at)
 	settings := d.Settings.Load()
@@ -369,7 +369,7 @@ func (s *scheduler) enqueue(ctx context.Context, fire *store.Fire, definition *s
 
 // letIn runs enqueue.lua for the only job of a fire.
 func (s *scheduler) letIn(ctx context.Context, fire *store.Fire, job *shaper.Job) (*lua.Reader, error) {
-	d := s.drain
+	d := s.loop
 	sealed, err := codec.Seal(nil, job, false, "", d.Settings.Load().Callbacks.Has(job), d.Settings.Load().Batch.Has())
 	if err != nil {
 		return nil, err

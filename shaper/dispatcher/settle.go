@@ -81,7 +81,7 @@ func isAlike(a, b *settlement) bool {
 // sendSettlements writes outcomes until Redis has taken them. It gives up only
 // when the dispatcher's life ends; the leases then run out and the jobs are
 // delivered again.
-func (d *drain) sendSettlements(batch []*settlement) (after func()) {
+func (d *bucketLoop) sendSettlements(batch []*settlement) (after func()) {
 	var flows store.FlowSet
 	// Outcomes that are alike but for the job stand together: most are done, in some claims.
 	slices.SortStableFunc(batch, compareOutcomes)
@@ -133,7 +133,7 @@ func (d *drain) sendSettlements(batch []*settlement) (after func()) {
 	}
 }
 
-func (d *drain) settled(ctx context.Context, batch []*settlement, r *lua.Reader, resent bool) {
+func (d *bucketLoop) settled(ctx context.Context, batch []*settlement, r *lua.Reader, resent bool) {
 	lost := 0
 	for _, s := range batch {
 		code := r.Int()
@@ -166,13 +166,13 @@ func (d *drain) settled(ctx context.Context, batch []*settlement, r *lua.Reader,
 }
 
 // count counts attempts. Whether one failed or was held is known when Redis has taken its outcome.
-func (d *drain) count(batch ...*settlement) {
+func (d *bucketLoop) count(batch ...*settlement) {
 	for _, s := range batch {
 		d.store.Metrics.CountOutcome(d.Name, s.result, s.outcome, s.took)
 	}
 }
 
-func (d *drain) forgetHeld(batch []*settlement) {
+func (d *bucketLoop) forgetHeld(batch []*settlement) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, s := range batch {
@@ -186,8 +186,8 @@ func (d *drain) forgetHeld(batch []*settlement) {
 	}
 }
 
-// settlerOf is the queue in which outcomes of a drain travel.
-func settlerOf(d *drain) batch.Queue[*settlement] {
+// settlerOf is the queue in which outcomes of a loop travel.
+func settlerOf(d *bucketLoop) batch.Queue[*settlement] {
 	return batch.Queue[*settlement]{
 		Max: settleBatch, MaxWeight: settleBatchBytes, Send: d.sendSettlements,
 		Weigh: func(s *settlement) int {
@@ -197,12 +197,12 @@ func settlerOf(d *drain) batch.Queue[*settlement] {
 }
 
 // settle hands over the outcome of a job; it travels with others of the moment.
-func (d *drain) settle(job *leased, outcome shaper.Outcome) {
+func (d *bucketLoop) settle(job *leased, outcome shaper.Outcome) {
 	d.settler.Add(d.settlementOf(job, outcome))
 }
 
 // isGone reports whether an answer disables the flow of a job.
-func (d *drain) isGone(job *leased, outcome *shaper.Outcome) bool {
+func (d *bucketLoop) isGone(job *leased, outcome *shaper.Outcome) bool {
 	if !outcome.Gone || !d.HasFlows() {
 		return false
 	}
@@ -217,7 +217,7 @@ func (d *drain) isGone(job *leased, outcome *shaper.Outcome) bool {
 }
 
 // settlementOf is what becomes of a job after an outcome.
-func (d *drain) settlementOf(job *leased, outcome shaper.Outcome) *settlement {
+func (d *bucketLoop) settlementOf(job *leased, outcome shaper.Outcome) *settlement {
 	var hold time.Duration // that a job leaves behind which is done
 	if job.once {
 		hold = d.endOnce(job, &outcome)

@@ -60,7 +60,7 @@ func (l *slowLink) answered(late, took, wakeLimit, permitTTL time.Duration) (shi
 // jobs: where other calls are answered meanwhile, it needs more time, or it
 // never arrives. Where none is, Redis is away, and waiting longer would delay
 // the first claim after that.
-func (l *slowLink) failed(start time.Time, err error, d *drain) {
+func (l *slowLink) failed(start time.Time, err error, d *bucketLoop) {
 	var timeout net.Error
 	if !errors.As(err, &timeout) || !timeout.Timeout() {
 		return
@@ -72,7 +72,7 @@ func (l *slowLink) failed(start time.Time, err error, d *drain) {
 }
 
 // sendClaim sends a claim, and gives it the time that the link needs.
-func (d *drain) sendClaim(ctx context.Context, call lua.Call) (*lua.Reader, error) {
+func (d *bucketLoop) sendClaim(ctx context.Context, call lua.Call) (*lua.Reader, error) {
 	s := d.via
 	if d.link.patience > 0 {
 		s = s.WithTimeout(ctx, call.Keys[0], d.link.patience)
@@ -85,7 +85,7 @@ func (d *drain) sendClaim(ctx context.Context, call lua.Call) (*lua.Reader, erro
 // heartbeat extends their leases by the id of the claim. It begins before the
 // answer is there only where that may take as long as a heartbeat: the claims
 // of an idle bucket need none.
-func (d *drain) setUnanswered(claimID string) {
+func (d *bucketLoop) setUnanswered(claimID string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.unknown = claimID; claimID != "" && max(d.link.patience, d.store.Timeout) >= d.heartbeatEvery() {
@@ -94,7 +94,7 @@ func (d *drain) setUnanswered(claimID string) {
 }
 
 // keepUnanswered has the heartbeat extend the leases of a claim that failed, if its answer did not come.
-func (d *drain) keepUnanswered() {
+func (d *bucketLoop) keepUnanswered() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.unknown != "" {
@@ -102,7 +102,7 @@ func (d *drain) keepUnanswered() {
 	}
 }
 
-func (d *drain) unansweredClaim() string {
+func (d *bucketLoop) unansweredClaim() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.unknown

@@ -78,8 +78,8 @@ func TestStartsInFewRoundTrips(t *testing.T) {
 				ended := make(chan error, 1)
 				go func() { ended <- d.Run(ctx) }()
 				asleep := func() (n int) {
-					for _, drain := range *d.drains.Load() {
-						if drain.isSleeping() {
+					for _, loop := range *d.loops.Load() {
+						if loop.isSleeping() {
 							n++
 						}
 					}

@@ -89,7 +89,7 @@ func TestStepForwardsFillsNoBurst(t *testing.T) {
 	}
 }
 
-// throughSteps drains a backlog while the clock of the store steps forwards five times, and returns
+// throughSteps loops a backlog while the clock of the store steps forwards five times, and returns
 // the departures.
 func throughSteps(t *testing.T, b shaper.Bucket, dispatchers, jobs int) []time.Time {
 	t.Helper()

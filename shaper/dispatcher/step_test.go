@@ -40,10 +40,10 @@ func steppedOn(t *testing.T, s *rig.Bench, worker shaper.Worker) *stepped {
 	return &stepped{s, d}
 }
 
-// drain returns what drains the bucket.
-func (s *stepped) drain() *drain {
+// bucketLoop returns what drains the bucket.
+func (s *stepped) bucketLoop() *bucketLoop {
 	life, kill := context.WithCancel(context.WithoutCancel(s.T.Context()))
-	r := newDrain(s.d, s.d.store.Known("b"), life)
+	r := newBucketLoop(s.d, s.d.store.Known("b"), life)
 	s.T.Cleanup(func() {
 		r.interrupt()
 		r.deliveries.Wait()
@@ -53,7 +53,7 @@ func (s *stepped) drain() *drain {
 	return r
 }
 
-func (s *stepped) claim(r *drain, id string) {
+func (s *stepped) claim(r *bucketLoop, id string) {
 	s.T.Helper()
 	if _, err := r.claim(s.T.Context(), id, 10); err != nil {
 		s.T.Fatal(err)
@@ -73,7 +73,7 @@ func TestStepForwardsTakesNoLeaseBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		worker := rig.NewWaiting()
 		s := newStepped(t, worker)
-		r := s.drain()
+		r := s.bucketLoop()
 		s.Enqueue("a")
 		s.claim(r, "first")
 		<-worker.Began
@@ -90,16 +90,16 @@ func TestStepForwardsTakesNoLeaseBack(t *testing.T) {
 // get one heartbeat. It may be shorter than the time between two patrols.
 func TestOutageTakesNoLeaseBack(t *testing.T) {
 	t.Parallel()
-	for name, outage := range map[string]func(r *drain){
-		"calls failed":  func(r *drain) { r.outage.since = time.Now().Add(-r.lease) },
-		"a call waited": func(r *drain) { r.outage.worked(t.Context(), time.Now().Add(-r.lease), r.lease) },
+	for name, outage := range map[string]func(r *bucketLoop){
+		"calls failed":  func(r *bucketLoop) { r.outage.since = time.Now().Add(-r.lease) },
+		"a call waited": func(r *bucketLoop) { r.outage.worked(t.Context(), time.Now().Add(-r.lease), r.lease) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				worker := rig.NewWaiting()
 				s := newStepped(t, worker)
-				r := s.drain()
+				r := s.bucketLoop()
 				s.Enqueue("a")
 				s.claim(r, "first")
 				<-worker.Began
@@ -126,7 +126,7 @@ func TestStepSeenBySweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		worker := rig.NewWaiting()
 		s := newStepped(t, worker)
-		r := s.drain()
+		r := s.bucketLoop()
 		s.claim(r, "first")
 		s.Step(time.Minute)
 		if err := r.sweep(t.Context(), &sweepWatch{}, r.clock.latest(time.Now()), false); err != nil {
@@ -148,7 +148,7 @@ func TestPauseIsNotCutShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		worker := rig.NewWaiting()
 		s := newStepped(t, worker)
-		r := s.drain()
+		r := s.bucketLoop()
 		s.Enqueue("a")
 		r.pause = time.Now().Add(maxHorizon)
 		r.nudge()
@@ -173,7 +173,7 @@ func TestReplayAfterAStepBackwards(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := newStepped(t, rig.NewWaiting())
-				lost, r := s.drain(), s.drain()
+				lost, r := s.bucketLoop(), s.bucketLoop()
 				lost.dispatcher = r.dispatcher
 				s.claim(r, "before")
 				s.Enqueue("a", "b")

@@ -23,7 +23,7 @@ type mended struct{ takenBack, poisoned, repaired, missing int64 }
 // sweep has Redis look for what was lost, and take it back. These are two scripts: the
 // first cannot know in which flow's places the jobs belong that it finds, and a
 // script touches declared keys only.
-func (d *drain) sweep(ctx context.Context, w *sweepWatch, latest int64, audit bool) error {
+func (d *bucketLoop) sweep(ctx context.Context, w *sweepWatch, latest int64, audit bool) error {
 	start := time.Now()
 	how := mending{crash: 1}
 	if d.handsOver() {
@@ -128,7 +128,7 @@ func (w *sweepWatch) advance(cursor, flows string, start time.Time) {
 
 // offCalendar returns those of some flows that are not on the calendar of their group,
 // which the script that named them could not see.
-func (d *drain) offCalendar(ctx context.Context, flows []string) ([]string, error) {
+func (d *bucketLoop) offCalendar(ctx context.Context, flows []string) ([]string, error) {
 	var off []string
 	for some := range slices.Chunk(flows, store.MaxFlowSet) {
 		args := make([]any, len(some))
@@ -161,7 +161,7 @@ func readTexts(r *lua.Reader, n int64) []string {
 }
 
 // takeBack has jobs and flows mended that a sweep has found.
-func (d *drain) takeBack(ctx context.Context, how mending, ids, astray []string, sum *mended) error {
+func (d *bucketLoop) takeBack(ctx context.Context, how mending, ids, astray []string, sum *mended) error {
 	names, err := d.shared.FlowsOf(ctx, d.Bucket, ids...)
 	if err != nil {
 		return err
@@ -194,7 +194,7 @@ func (d *drain) takeBack(ctx context.Context, how mending, ids, astray []string,
 	return send()
 }
 
-func (d *drain) sendTakeBack(ctx context.Context, how mending, flows *store.FlowSet, jobs []any, sum *mended) error {
+func (d *bucketLoop) sendTakeBack(ctx context.Context, how mending, flows *store.FlowSet, jobs []any, sum *mended) error {
 	poison := shaper.LastResponse{Cause: shaper.CausePoison, Reason: shaper.CausePoison,
 		Detail: fmt.Sprintf("the process that delivered it died %d times in a row", shaper.MaxCrashes)}
 	args := slices.Concat([]any{store.WakeChannel, d.Name, d.Levels(), how.crash, shaper.MaxCrashes, poison.String(),

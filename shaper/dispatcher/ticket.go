@@ -42,7 +42,7 @@ type ticket struct {
 }
 
 // ticketOf is the text of a job's ticket.
-func (d *drain) ticketOf(job *leased) string {
+func (d *bucketLoop) ticketOf(job *leased) string {
 	settings := d.Settings.Load()
 	t := ticket{
 		Bucket: d.Name, Pool: d.Keys.Pool, Levels: d.Levels(), ID: job.ID, Flow: job.Flow, Group: job.Group, Mark: job.mark,

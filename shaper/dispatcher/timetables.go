@@ -15,30 +15,30 @@ import (
 // renewTimetables has the timetables of buckets reckoned anew before they end, and logs that a finish will not be met. Any number of
 // dispatchers look, one round trip for all buckets with a plan and in a cluster one to each node; the first one that finds a timetable
 // short writes the next.
-func (d *Dispatcher) renewTimetables(ctx context.Context, all []*drain) {
-	var drains []*drain
+func (d *Dispatcher) renewTimetables(ctx context.Context, all []*bucketLoop) {
+	var loops []*bucketLoop
 	for _, r := range all {
 		if r.HasPlan() {
-			drains = append(drains, r)
+			loops = append(loops, r)
 		} else {
 			r.tellLate(ctx, shaper.NotLate)
 		}
 	}
-	if len(drains) == 0 {
+	if len(loops) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.store.Timeout)
 	defer cancel()
-	found, windows := make([]*redis.SliceCmd, len(drains)), make([]*redis.StringCmd, len(drains))
-	lua.Spread(ctx, d.store.Redis, len(drains), func(i int) string { return drains[i].Keys.Conf() }, func(some []int) {
+	found, windows := make([]*redis.SliceCmd, len(loops)), make([]*redis.StringCmd, len(loops))
+	lua.Spread(ctx, d.store.Redis, len(loops), func(i int) string { return loops[i].Keys.Conf() }, func(some []int) {
 		pipe := d.store.Redis.Pipeline()
 		for _, i := range some {
-			found[i] = pipe.HMGet(ctx, drains[i].Keys.Conf(), store.FieldPlan, store.FieldTimetable)
-			windows[i] = pipe.HGet(ctx, drains[i].Keys.Pace(), "window")
+			found[i] = pipe.HMGet(ctx, loops[i].Keys.Conf(), store.FieldPlan, store.FieldTimetable)
+			windows[i] = pipe.HGet(ctx, loops[i].Keys.Pace(), "window")
 		}
 		_, _ = pipe.Exec(ctx) // the commands hold the errors
 	})
-	for i, r := range drains {
+	for i, r := range loops {
 		if windows[i].Err() == nil {
 			r.tellLate(ctx, codec.LateOf(windows[i].Val()))
 		}
@@ -56,7 +56,7 @@ func (d *Dispatcher) renewTimetables(ctx context.Context, all []*drain) {
 }
 
 // tellLate logs once that a finish will not be met, and once that it will be after all.
-func (d *drain) tellLate(ctx context.Context, late shaper.Late) {
+func (d *bucketLoop) tellLate(ctx context.Context, late shaper.Late) {
 	if d.late == late {
 		return
 	}
@@ -72,7 +72,7 @@ func (d *drain) tellLate(ctx context.Context, late shaper.Late) {
 }
 
 // finishBy is what the configuration here says; "" where the plan in force is that of another one.
-func (d *drain) finishBy() string {
+func (d *bucketLoop) finishBy() string {
 	if plan := d.Settings.Load().Drain; plan != nil {
 		return plan.FinishBy
 	}
@@ -82,7 +82,7 @@ func (d *drain) finishBy() string {
 // keepWithin keeps a job within its window, whatever this process does not know of the clock of Redis: it leaves no earlier than at the
 // latest instant at which the window can open, and its permit is void from the earliest one on at which the window can end. The times are
 // those of a claim; 0: there is none.
-func (d *drain) keepWithin(job *leased, opening, closes int64) {
+func (d *bucketLoop) keepWithin(job *leased, opening, closes int64) {
 	if opening > 0 {
 		if _, latest := d.clock.localBounds(opening); job.slot.Before(latest) {
 			job.slot = latest

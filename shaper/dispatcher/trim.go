@@ -21,7 +21,7 @@ const (
 )
 
 // someDied notes that jobs became dead letters, so that the next patrol looks whether there are too many.
-func (d *drain) someDied(n int64) {
+func (d *bucketLoop) someDied(n int64) {
 	if n > 0 {
 		d.died.Store(true)
 		d.someToTell()
@@ -30,7 +30,7 @@ func (d *drain) someDied(n int64) {
 
 // trimDead has Redis drop the dead letters whose retention has ended and, where the bucket is told to
 // drop rather than to refuse, those above its bounds. It warns before there are too many.
-func (d *drain) trimDead(ctx context.Context, w *sweepWatch) {
+func (d *bucketLoop) trimDead(ctx context.Context, w *sweepWatch) {
 	var old, extra int64
 	for began := time.Now(); ; {
 		reply, err := d.shared.Run(ctx, lua.TrimDead, d.Keys.Of(lua.TrimDead), trimAtMost, trimMostBytes)
@@ -65,7 +65,7 @@ func (d *drain) trimDead(ctx context.Context, w *sweepWatch) {
 }
 
 // warnOfDead logs when a bucket becomes nearly full of dead letters, when it is full, and when neither holds any more.
-func (d *drain) warnOfDead(ctx context.Context, w *sweepWatch, there, bytes, most, mostBytes int64, drops bool) {
+func (d *bucketLoop) warnOfDead(ctx context.Context, w *sweepWatch, there, bytes, most, mostBytes int64, drops bool) {
 	is, before := max(fullness(there, most), fullness(bytes, mostBytes)), w.deadFull
 	if is == before || is < before && (!isRoomy(there, most) || !isRoomy(bytes, mostBytes)) {
 		return
@@ -103,7 +103,7 @@ func fullness(there, most int64) int {
 const resultsAtMost = 500 // dropped by one script
 
 // trimResults has Redis drop the results whose retention has ended.
-func (d *drain) trimResults(ctx context.Context) {
+func (d *bucketLoop) trimResults(ctx context.Context) {
 	for began := time.Now(); time.Since(began) < trimTurn; {
 		dropped, err := d.shared.Run(ctx, lua.TrimResults, d.Keys.Of(lua.TrimResults), resultsAtMost)
 		if err != nil && ctx.Err() == nil {

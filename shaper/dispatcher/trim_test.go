@@ -25,7 +25,7 @@ import (
 func TestDeadLettersAreWarnedOf(t *testing.T) {
 	t.Parallel()
 	s := newSteppedBucket(t, rig.NewWaiting(), rig.Bucket("b", 10))
-	d := s.drain()
+	d := s.bucketLoop()
 	var text bytes.Buffer
 	d.log = slog.New(slog.NewTextHandler(&text, nil))
 	w := &sweepWatch{}

@@ -16,26 +16,26 @@ func (d *Dispatcher) watchSettings(ctx context.Context) {
 	wait := patrolInterval
 	for round := 0; sleep(ctx, wait); round++ {
 		wait = store.WatchEvery
-		drains := *d.drains.Load()
-		d.watch(ctx, drains, round%watchAll == 0 || !d.listens.Load())
-		d.renewTimetables(ctx, drains)
+		loops := *d.loops.Load()
+		d.watch(ctx, loops, round%watchAll == 0 || !d.listens.Load())
+		d.renewTimetables(ctx, loops)
 	}
 }
 
-// watch looks at what is in force. A drain whose settings another process has replaced that does not own them, or that comes before this
+// watch looks at what is in force. A loop whose settings another process has replaced that does not own them, or that comes before this
 // one, writes them again with its next claim.
-func (d *Dispatcher) watch(ctx context.Context, drains []*drain, all bool) {
-	byBucket := make(map[*store.Bucket]*drain, len(drains))
-	for _, drain := range drains {
-		byBucket[drain.Bucket] = drain
+func (d *Dispatcher) watch(ctx context.Context, loops []*bucketLoop, all bool) {
+	byBucket := make(map[*store.Bucket]*bucketLoop, len(loops))
+	for _, loop := range loops {
+		byBucket[loop.Bucket] = loop
 	}
 	again := d.store.WatchSome(ctx, func(b *store.Bucket) bool {
-		drain := byBucket[b]
-		return drain == nil || drain.news.Swap(false) || all
+		loop := byBucket[b]
+		return loop == nil || loop.news.Swap(false) || all
 	})
 	for _, b := range again {
-		if drain := byBucket[b]; drain != nil {
-			drain.nudge()
+		if loop := byBucket[b]; loop != nil {
+			loop.nudge()
 		}
 	}
 }

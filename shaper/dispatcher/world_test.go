@@ -25,7 +25,7 @@ func takeLease(w *rig.World, id string) {
 	if err != nil {
 		w.T.Fatal(err)
 	}
-	r := newDrain(d, d.store.Known(w.Bucket.Name), w.T.Context())
+	r := newBucketLoop(d, d.store.Known(w.Bucket.Name), w.T.Context())
 	if err := d.store.Redis.ZAdd(w.T.Context(), r.Keys.Leases(), redis.Z{Member: id, Score: 1}).Err(); err != nil {
 		w.T.Fatal(err)
 	}

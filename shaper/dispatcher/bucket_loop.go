@@ -25,10 +25,10 @@ const (
 	// workers that become free one by one do not cost a claim each.
 	claimSpacing = 2 * time.Millisecond
 
-	// firstClaim is how long a drain waits at most until wake-ups are heard: a claim before that would have to be repeated.
+	// firstClaim is how long a loop waits at most until wake-ups are heard: a claim before that would have to be repeated.
 	firstClaim = time.Second
 
-	// idleClaim is how long a drain sleeps at most.
+	// idleClaim is how long a loop sleeps at most.
 	idleClaim = 30 * time.Second
 
 	minFaultWait = 100 * time.Millisecond
@@ -41,22 +41,22 @@ const (
 	nextInFlight = -1 // max_in_flight is reached
 )
 
-// drain empties one bucket in one process: it claims jobs with their slots and
+// bucketLoop empties one bucket in one process: it claims jobs with their slots and
 // starts their deliveries.
-type drain struct {
+type bucketLoop struct {
 	*store.Bucket
 	store       *store.Store
 	shared      *store.Store // the same, for what the patrol does and the first claim
 	via         *store.Store // what the next claim is sent by; the loop's own
 	log         *slog.Logger
 	worker      atomic.Pointer[shaper.Worker] // replaced by a reload
-	dispatcher  string                        // names the drain in Redis
+	dispatcher  string                        // names the loop in Redis
 	lease       time.Duration
 	shutdown    time.Duration // how long a stop waits for deliveries
 	concurrency int
 	life        context.Context         //nolint:containedctx // ends when deliveries and settling must
 	kill        context.CancelCauseFunc // ends life
-	stop        context.CancelFunc      // has the drain stop; nil of one that is not run
+	stop        context.CancelFunc      // has the loop stop; nil of one that is not run
 	late        shaper.Late             // why the finish will not be met, as last logged; the patrol's own
 	sweeps      sweepWatch              // of the goroutine that looks after the bucket
 	tended      atomic.Bool             // there is one
@@ -97,26 +97,26 @@ type drain struct {
 	starved    bool                // the loop waits for a worker
 	sleeping   bool                // the loop waits for a wake-up only
 	died       atomic.Bool         // jobs became dead letters since they were last trimmed
-	outage     *outage             // shared by all drains, unless Redis is a cluster
-	stall      *stall              // shared by all drains: the process is one
+	outage     *outage             // shared by all loops, unless Redis is a cluster
+	stall      *stall              // shared by all loops: the process is one
 	told       chan struct{}       // a token: callbacks were written
 	waitingLog sometimes.Sometimes // of callbacks that wait
 	failures   failureLog
-	guard      *poisonGuard // shared by all drains: the process is one
+	guard      *poisonGuard // shared by all loops: the process is one
 
 	hooks   *atomic.Pointer[[]Hook] // that events are told to
 	enqueue func(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error)
 }
 
 // nudge makes the loop look for work now.
-func (d *drain) nudge() {
+func (d *bucketLoop) nudge() {
 	select {
 	case d.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (d *drain) free() int {
+func (d *bucketLoop) free() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	free := d.concurrency - d.running
@@ -127,13 +127,13 @@ func (d *drain) free() int {
 	return min(free, maxClaim)
 }
 
-func (d *drain) setSleeping(sleeping bool) {
+func (d *bucketLoop) setSleeping(sleeping bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.sleeping = sleeping
 }
 
-func (d *drain) isSleeping() bool {
+func (d *bucketLoop) isSleeping() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.sleeping
@@ -141,7 +141,7 @@ func (d *drain) isSleeping() bool {
 
 // untilNext is how long to wait until the next claim, by what a script said: it is sent so
 // much earlier.
-func (d *drain) untilNext(next int64, early time.Duration) time.Duration {
+func (d *bucketLoop) untilNext(next int64, early time.Duration) time.Duration {
 	b := d.Settings.Load()
 	d.closed = next > 0 && (b.Drain != nil || len(b.Calendar) > 0)
 	switch next {
@@ -154,7 +154,7 @@ func (d *drain) untilNext(next int64, early time.Duration) time.Duration {
 
 // obeyed is the bucket with the rate that is in force: an operator may have
 // changed it.
-func (d *drain) obeyed() shaper.Bucket {
+func (d *bucketLoop) obeyed() shaper.Bucket {
 	b := *d.Settings.Load()
 	if !d.rate.IsZero() {
 		b.Rate = d.rate
@@ -163,7 +163,7 @@ func (d *drain) obeyed() shaper.Bucket {
 }
 
 // interval is that between two slots: of a bucket that shares a pool, no less than the pool's.
-func (d *drain) interval() time.Duration {
+func (d *bucketLoop) interval() time.Duration {
 	b := d.obeyed()
 	if b.Pool == nil {
 		return b.Rate.Interval()
