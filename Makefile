@@ -7,7 +7,7 @@ GOLANGCI := .tools/golangci-lint
 export GOFLAGS := -trimpath $(GOFLAGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run build test unit soak race fuzz bench lint redis parsers ci
+.PHONY: help demo run build test unit soak slowpaths race fuzz bench lint redis parsers ci
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ unit: redis parsers ## the units alone
 
 soak: redis ## the long measurements, with their figures
 	@scripts/soak
+
+slowpaths: redis ## the tests of the scripts with all fast paths off
+	@scripts/slowpaths
 
 race: redis ## all units five times over with the race detector
 	@go test -race -timeout 40m -count=5 $$(go list ./... | grep -v /test)
@@ -52,5 +55,5 @@ redis:
 parsers:
 	@scripts/parsers
 
-ci: lint test ## what CI runs: lint, tests, the commands of README and docs
+ci: lint test slowpaths ## what CI runs: lint, tests, the commands of README and docs
 	@scripts/readme-commands

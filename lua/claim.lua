@@ -310,7 +310,7 @@ local function step()
     depart(plain, own_next)
     return true
   end
-  if is_simple and take_simple(f, own_next) then return true end
+  if is_simple and take_simple(f, own_next) then return true end --#slow
   local q = f.queue
   local at = shared and fair_queue.ready(shared, own_next - offset) + offset or own_next
   local full, read_enough = aside_count >= MAX_ASIDE, reader.bytes > MAX_READ and out.count + #over.ids > 0

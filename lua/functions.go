@@ -42,7 +42,7 @@ type library struct {
 func Library() string { return theLibrary().text }
 
 var theLibrary = sync.OnceValue(func() *library {
-	a, bodies := assembly{files: files}, map[*Script]string{}
+	a, bodies := assembly{files: files, slow: slowPaths != ""}, map[*Script]string{}
 	for _, script := range All() {
 		own, err := a.add(script.name)
 		if err != nil {

@@ -13,11 +13,18 @@ import (
 //go:embed *.lua lib/*.lua
 var files embed.FS
 
-var includeLine = regexp.MustCompile(`(?m)^--#include (\S+)\n`)
+var (
+	includeLine = regexp.MustCompile(`(?m)^--#include (\S+)\n`)
+	slowLine    = regexp.MustCompile(`(?m)^.* --#slow *(.*)$`)
+)
+
+// slowPaths is set by the linker in `make slowpaths`, which tests that a fast path decides what the general path decides, only faster.
+var slowPaths string
 
 // assembly is scripts, and the pieces that they include, each once and behind those that it includes itself.
 type assembly struct {
 	files  fs.FS
+	slow   bool // without the fast paths
 	pieces strings.Builder
 	done   []string
 }
@@ -28,8 +35,10 @@ type assembly struct {
 // and a piece include another piece by a line of its own: `--#include lib/NAME.lua`. Each piece stands once in front
 // of the script, behind the pieces that it includes itself, as a local NAME. A file that is missing, and pieces that
 // include each other in a circle, are errors that name the files.
+//
+// A line that chooses a fast path ends with a mark and with the line that stands there when all fast paths are off: `CHOICE --#slow LINE`.
 func assemble(files fs.FS, name string) (string, error) {
-	a := assembly{files: files}
+	a := assembly{files: files, slow: slowPaths != ""}
 	own, err := a.add(name)
 	if err != nil {
 		return "", err
@@ -45,6 +54,9 @@ func (a *assembly) add(name string) (string, error) {
 		text, err := fs.ReadFile(a.files, file)
 		if err != nil {
 			return "", fmt.Errorf("script %s: %s: %w", name, strings.Join(append(open, file), " includes "), err)
+		}
+		if a.slow {
+			text = slowLine.ReplaceAll(text, []byte("$1"))
 		}
 		open = append(open, file)
 		defer func() { open = open[:len(open)-1] }()

@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"fmt"
 	"io/fs"
 	"regexp"
 	"strings"
@@ -49,6 +50,39 @@ func TestAssemble(t *testing.T) {
 				t.Errorf("assembled %q, %v", got, err)
 			}
 		})
+	}
+}
+
+// TestSlowPaths: without the fast paths, each line that chooses one is replaced, and nothing else. `make slowpaths` relies on that.
+func TestSlowPaths(t *testing.T) {
+	t.Parallel()
+	instead := map[string][]string{}
+	for _, script := range []string{"claim", "settle"} {
+		with, without := assembly{files: files}, assembly{files: files, slow: true}
+		own, err := with.add(script)
+		ownWithout, errWithout := without.add(script)
+		if err != nil || errWithout != nil {
+			t.Fatal(err, errWithout)
+		}
+		lines := strings.Split(with.pieces.String()+own, "\n")
+		others := strings.Split(without.pieces.String()+ownWithout, "\n")
+		if len(lines) != len(others) {
+			t.Fatalf("%s has %d lines, and %d without the fast paths", script, len(lines), len(others))
+		}
+		for i, line := range lines {
+			if line != others[i] {
+				instead[script] = append(instead[script], others[i])
+			}
+		}
+		if strings.Contains(ownWithout, "--#slow") {
+			t.Errorf("%s has a mark that was not obeyed", script)
+		}
+	}
+	if got, want := fmt.Sprintf("%q", instead), `map["claim":["do return nil end" ""] "settle":["" "local usual = ''"]]`; got != want {
+		t.Errorf("instead of fast paths there is %s, want %s", got, want)
+	}
+	if on := slowPaths != ""; strings.Contains(Claim.Text(), "--#slow") == on || strings.Contains(Library(), "--#slow") == on {
+		t.Errorf("the linker switched the fast paths off: %t, and the scripts have %d of their marks", on, strings.Count(Library(), "--#slow"))
 	}
 }
 

@@ -154,7 +154,7 @@ while at <= last_arg do
   -- The meta of a job that was claimed once is known.
   local expected = epoch == '1' and codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '') or ''
   -- The usual outcome: the first attempt of a job that came without a delay is accepted.
-  local usual = result == DONE and signal == ACCEPTED and not (has_result or number) and expected or ''
+  local usual = result == DONE and signal == ACCEPTED and not (has_result or number) and expected or '' --#slow local usual = ''
   for from = at + HEAD, ends - 1, WIDTH do
     i = i + 1
     local id, text, mark, of = ids[i], stored[i], args[from + 1], args[from + 2]

@@ -92,7 +92,7 @@ function light_flow.load(parts, names, conf, flows, flow_settings, due, before)
   for i = 1, #parts do
     local part = parts[i]
     local n, waits = part.n, true
-    if not part.unusual then texts[n], waits = after(all, n, part.usual) end
+    if not part.unusual then texts[n], waits = after(all, n, part.usual) end --#slow
     if waits then
       local key = before and KEYS[before + 2 + group_of[n]] or due
       local some = asked[key]
