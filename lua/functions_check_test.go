@@ -27,7 +27,7 @@ func oneFunction(library string) string {
 
 // functionsOf runs scripts as functions, and hands over what is reported.
 func functionsOf(t *testing.T) (r *rig, v *verbs, reports chan error, due func()) {
-	client := redistest.Start(t).Client()
+	client := withoutLibrary(t)
 	v, reports = &verbs{}, make(chan error, 8)
 	due = lua.AsFunctionsDue(client, func(err error) { reports <- err })
 	client.AddHook(v)

@@ -65,9 +65,18 @@ type refusal string
 func (r refusal) Error() string { return string(r) }
 func (refusal) RedisError()     {}
 
+// withoutLibrary is a client of a server that has no library of functions.
+func withoutLibrary(t *testing.T) *redis.Client {
+	client := redistest.Start(t).Client()
+	if err := client.FunctionFlush(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
 // functionsRig runs scripts as functions, and notes what is sent.
 func functionsRig(t *testing.T) (*rig, *verbs) {
-	client, v := redistest.Start(t).Client(), &verbs{}
+	client, v := withoutLibrary(t), &verbs{}
 	lua.AsFunctions(client, func(err error) { t.Error(err) })
 	client.AddHook(v)
 	r := &rig{t: t, ctx: t.Context(), c: client, name: "b"}
@@ -123,7 +132,7 @@ func TestFunctionsInAPipeline(t *testing.T) {
 // A server that refuses to load is not asked with each run.
 func TestFunctionsRefused(t *testing.T) {
 	t.Parallel()
-	client, v := redistest.Start(t).Client(), &verbs{refuses: "function"}
+	client, v := withoutLibrary(t), &verbs{refuses: "function"}
 	lua.AsFunctions(client, func(err error) { t.Error(err) })
 	client.AddHook(v)
 	r := &rig{t: t, ctx: t.Context(), c: client, name: "b"}

@@ -62,13 +62,16 @@ func TestPaceInEveryWindow(t *testing.T) {
 func checkWindows(t tb, slots []int64, s settings) {
 	// One with a short lead may use what a burst left before one with a longer.
 	slots = slices.Sorted(slices.Values(slots))
-	for i := range slots {
-		for j := i + int(s.burst); j < len(slots); j++ {
-			need := new(big.Int).Mul(big.NewInt(int64(j-i+1)-s.burst), big.NewInt(s.ratePer))
-			have := new(big.Int).Mul(big.NewInt(slots[j]-slots[i]+1), big.NewInt(s.rateCount))
-			if have.Cmp(need) < 0 {
-				t.Fatalf("%d slots in %d µs at %d in %d µs, burst %d", j-i+1, slots[j]-slots[i], s.rateCount, s.ratePer, s.burst)
-			}
+	times := func(a, b int64) *big.Int { return new(big.Int).Mul(big.NewInt(a), big.NewInt(b)) }
+	// The tightest window that ends with a slot begins with the slot that is the furthest behind an even row without a burst.
+	least := new(big.Int).Sub(times(1-s.burst, s.ratePer), big.NewInt(s.rateCount))
+	first, furthest := 0, new(big.Int)
+	for j := range slots {
+		behind := new(big.Int).Sub(times(slots[j], s.rateCount), times(int64(j), s.ratePer))
+		if j == 0 || behind.Cmp(furthest) > 0 {
+			first, furthest = j, behind
+		} else if new(big.Int).Sub(behind, furthest).Cmp(least) < 0 {
+			t.Fatalf("%d slots in %d µs at %d in %d µs, burst %d", j-first+1, slots[j]-slots[first], s.rateCount, s.ratePer, s.burst)
 		}
 	}
 }

@@ -85,10 +85,11 @@ func (r *rig) readClaim(in *lua.Reader, claim string) claimed {
 	c := claimed{now: in.Int(), next: in.Int(), inFlight: in.Int(), expired: in.Int(), lone: in.Int(),
 		rateCount: in.Int(), ratePer: in.Int(), freeSlot: in.Int()}
 	r.steps, c.opening, c.closes = in.Int(), in.Int(), in.Int()
-	for range in.Int() {
+	count, hasFlows := in.Int(), r.withFlows() > 0
+	for range count {
 		job := lease{id: in.Text(), slot: in.Int(), epoch: 1, number: 1, claim: claim}
 		body := in.Text()
-		if r.withFlows() > 0 {
+		if hasFlows {
 			job.flow, job.own = in.Text(), in.Text()
 		}
 		parts := strings.SplitN(body, " ", 4)

@@ -6,43 +6,38 @@ import (
 	"encoding/hex"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/lua"
 )
 
 // realClock is what the scripts of a real server take for its clock: it stands
 // still until a test moves it, as that of a miniredis does. What a script says
 // then does not depend on how fast the machine is.
 //
-// It lies in another database than the data, in the form of a reply of TIME, and
-// the hook has the server run copies of the scripts that read it.
+// The hook has the server run copies of the scripts, which get the time as one argument more, the last.
 type realClock struct {
-	c  *redis.Client // of its database
-	at int64
+	c  *redis.Client // of a database where the ends of keys are noted
+	at atomic.Int64
 }
 
-// clockDB is the database of the clock. Tests look at all keys of database 0.
+// clockDB is the database of these ends. Tests look at all keys of database 0.
 const clockDB = 1
 
 // clocked has the scripts that client runs take their time from a clock, which is set to epoch.
-func clocked(ctx context.Context, client *redis.Client) (*realClock, error) {
+func clocked(client *redis.Client) *realClock {
 	options := *client.Options()
 	options.DB, options.PoolSize = clockDB, 1
 	k := &realClock{c: redis.NewClient(&options)}
-	client.AddHook(clockHook{})
-	return k, k.set(ctx, epoch)
-}
-
-func (k *realClock) set(ctx context.Context, micros int64) error {
-	k.at = micros
-	pipe := k.c.TxPipeline()
-	pipe.Del(ctx, "clock")
-	pipe.RPush(ctx, "clock", micros/second, micros%second)
-	_, err := pipe.Exec(ctx)
-	return err
+	k.at.Store(epoch)
+	client.AddHook(clockHook{k})
+	return k
 }
 
 // ttl is how long a key is kept from now on, by the clock of the test.
@@ -57,7 +52,7 @@ func (r *rig) ttl(key string) time.Duration {
 	if !errors.Is(err, redis.Nil) {
 		r.ok(err)
 	}
-	return time.Duration(until-r.clock.at) * time.Microsecond
+	return time.Duration(until-r.clock.at.Load()) * time.Microsecond
 }
 
 // The copies of scripts, by the digest of their own text.
@@ -66,16 +61,11 @@ var copies sync.Map
 // beforeCopies is what the copies begin with. A key is kept for ten days more than it
 // should be: the server forgets it by its own clock, and that of the test stands still.
 const beforeCopies = `
-local function test_clock()
-  redis.call('SELECT', 1)
-  local t = redis.call('LRANGE', 'clock', 0, 1)
-  redis.call('SELECT', 0)
-  return t
-end
+local test_now
+local function test_clock() return { math.floor(test_now / 1000000), test_now % 1000000 } end
 local function test_until(key, ms)
-  local t = test_clock()
   redis.call('SELECT', 1)
-  redis.call('HSET', 'until', key, string.format('%.0f', t[1] * 1000000 + t[2] + ms * 1000))
+  redis.call('HSET', 'until', key, string.format('%.0f', test_now + ms * 1000))
   redis.call('SELECT', 0)
   return string.format('%.0f', ms + 864000000)
 end
@@ -83,17 +73,22 @@ local function test_expire(key, ms) return redis.call('PEXPIRE', key, test_until
 local function test_set(key, text, ms) return redis.call('SET', key, text, 'PX', test_until(key, ms)) end
 `
 
+// takeTime takes the last argument away, before the script sees them.
+const takeTime = " test_now = tonumber(table.remove(ARGV)) "
+
 var ownClock = strings.NewReplacer(
 	"redis.call('TIME')", "test_clock()",
 	"redis.call('PEXPIRE', ", "test_expire(",
 	"redis.call('SET', key, text, 'PX', ", "test_set(key, text, ",
 )
 
-// withClock is the tests' copy of a script.
+// withClock is the tests' copy of a script. Errors tell the lines of the script.
 func withClock(text string) string {
-	// Errors tell the lines of the script.
-	return strings.ReplaceAll(beforeCopies, "\n", " ") + ownClock.Replace(text)
+	return strings.ReplaceAll(beforeCopies, "\n", " ") + takeTime + ownClock.Replace(text)
 }
+
+// theLibrary is what a program loads, and the tests' copy of it.
+var theLibrary = sync.OnceValues(func() (text, withClock string) { return lua.Library(), libraryWithClock(lua.Library()) })
 
 // clockPrefix begins the names of copies of functions.
 const clockPrefix = "clock_"
@@ -101,7 +96,9 @@ const clockPrefix = "clock_"
 // libraryWithClock is the tests' copy of the library.
 func libraryWithClock(text string) string {
 	head, rest, _ := strings.Cut(text, "\n")
-	return strings.ReplaceAll(head, "=", "="+clockPrefix) + "\n" + strings.ReplaceAll(withClock(rest), "register_function('", "register_function('"+clockPrefix)
+	rest = strings.ReplaceAll(ownClock.Replace(rest), "KEYS, ARGV = keys, args\n", "KEYS, ARGV = keys, args"+takeTime+"\n")
+	return strings.ReplaceAll(head, "=", "="+clockPrefix) + "\n" + strings.ReplaceAll(beforeCopies, "\n", " ") +
+		strings.ReplaceAll(rest, "register_function('", "register_function('"+clockPrefix)
 }
 
 func digest(text string) string {
@@ -110,47 +107,74 @@ func digest(text string) string {
 }
 
 // clockHook sends the copies of scripts instead of the scripts.
-type clockHook struct{}
+type clockHook struct{ *realClock }
 
 func (clockHook) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
 }
 
-func (clockHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (h clockHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		replace(cmd)
-		return next(ctx, cmd)
+		sent := h.instead(ctx, cmd)
+		err := next(ctx, sent)
+		pass(cmd, sent)
+		return err
 	}
 }
 
-func (clockHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (h clockHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		for _, cmd := range cmds {
-			replace(cmd)
+		sent := make([]redis.Cmder, len(cmds))
+		for i, cmd := range cmds {
+			sent[i] = h.instead(ctx, cmd)
 		}
-		return next(ctx, cmds)
+		err := next(ctx, sent)
+		for i, cmd := range cmds {
+			pass(cmd, sent[i])
+		}
+		return err
 	}
 }
 
-func replace(cmd redis.Cmder) {
+// pass gives a command the answer of the one that was sent instead.
+func pass(cmd, sent redis.Cmder) {
+	own, isScript := cmd.(interface{ SetVal(val any) })
+	if reply, ok := sent.(*redis.Cmd); ok && isScript && cmd != sent {
+		own.SetVal(reply.Val())
+		cmd.SetErr(reply.Err())
+	}
+}
+
+// instead is the command that is sent instead of one that runs a script; of others it is the same.
+func (h clockHook) instead(ctx context.Context, cmd redis.Cmder) redis.Cmder {
 	args := cmd.Args()
-	if len(args) < 2 {
-		return
+	if len(args) < 3 {
+		return cmd
 	}
 	text, ok := args[1].(string)
-	switch {
-	case !ok:
-	case args[0] == "function":
-		args[2] = libraryWithClock(args[2].(string))
-	case args[0] == "fcall":
-		args[1] = clockPrefix + strings.TrimPrefix(text, clockPrefix)
-	case args[0] == "eval":
+	if !ok {
+		return cmd
+	}
+	switch args[0] {
+	case "function":
+		if text, withClock := theLibrary(); args[2] == text {
+			args[2] = withClock
+		}
+		return cmd
+	case "fcall":
+		text = clockPrefix + text
+	case "eval":
 		own := withClock(text)
 		copies.Store(digest(text), digest(own))
-		args[1] = own
-	case args[0] == "evalsha":
+		text = own
+	case "evalsha":
 		if sha, known := copies.Load(text); known {
-			args[1] = sha
+			text = sha.(string)
 		}
+	default:
+		return cmd
 	}
+	args = append(slices.Clone(args), h.at.Load())
+	args[1] = text
+	return redis.NewCmd(ctx, args...)
 }

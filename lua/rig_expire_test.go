@@ -2,7 +2,6 @@ package lua_test
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
@@ -23,7 +22,7 @@ type expired struct {
 // expireOnly runs expire.lua for jobs.
 func (r *rig) expireOnly(ids ...string) (out expired) {
 	r.t.Helper()
-	flows, numbers := r.flowsAtOnce(ids)
+	flows, numbers := r.flowsOf(ids...)
 	args := texts([]any{r.withFlows(), expireAgain, 1 << 20, expiredLast, len(flows)}, flows)
 	for i, id := range ids {
 		args = append(args, id, numbers[i])
@@ -46,24 +45,6 @@ func (r *rig) expireOnly(ids ...string) (out expired) {
 	}
 	r.ok(in.Err())
 	return out
-}
-
-// flowsAtOnce is flowsOf in one question.
-func (r *rig) flowsAtOnce(ids []string) (flows []string, numbers []int) {
-	r.t.Helper()
-	if r.withFlows() == 0 {
-		return []string{""}, slices.Repeat([]int{1}, len(ids))
-	}
-	in := lua.NewReader(r.run(lua.FlowsOf, r.keys("body"), texts([]any{1 << 30, r.withFlows()}, ids)...))
-	for range ids {
-		flow := in.Text()
-		if !slices.Contains(flows, flow) {
-			flows = append(flows, flow)
-		}
-		numbers = append(numbers, slices.Index(flows, flow)+1)
-	}
-	r.ok(in.Err())
-	return flows, numbers
 }
 
 // expire does what a dispatcher does: it looks at jobs whose time has come, until there are none. It returns the ids of the dead.

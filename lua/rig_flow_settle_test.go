@@ -41,29 +41,27 @@ func (r *rig) withFlows() int {
 // flowOf is the flow of a job, as the caller of a script has to know it.
 func (r *rig) flowOf(id string) string {
 	r.t.Helper()
-	if r.withFlows() == 0 {
-		return ""
-	}
-	in := lua.NewReader(r.run(lua.FlowsOf, r.keys("body"), 1<<20, r.withFlows(), id))
-	flow := in.Text()
-	r.ok(in.Err())
-	return flow
+	flows, _ := r.flowsOf(id)
+	return flows[0]
 }
 
 // flowsOf numbers the flows of jobs: which there are, and for each job which it is
 // of, counted from 1.
 func (r *rig) flowsOf(ids ...string) (flows []string, numbers []int) {
 	r.t.Helper()
-	for _, id := range ids {
-		flow := r.flowOf(id)
+	levels := r.withFlows()
+	if levels == 0 || len(ids) == 0 {
+		return []string{""}, slices.Repeat([]int{1}, len(ids))
+	}
+	in := lua.NewReader(r.run(lua.FlowsOf, r.keys("body"), texts([]any{1 << 30, levels}, ids)...))
+	for range ids {
+		flow := in.Text()
 		if !slices.Contains(flows, flow) {
 			flows = append(flows, flow)
 		}
 		numbers = append(numbers, slices.Index(flows, flow)+1)
 	}
-	if len(flows) == 0 {
-		flows = []string{""}
-	}
+	r.ok(in.Err())
 	return flows, numbers
 }
 

@@ -85,10 +85,11 @@ func (s *Server) handled() bool {
 	return s.signalled || s.closed
 }
 
-// lasting are the commands whose effect [Server.clean] does not undo.
+// lasting are the commands whose effect [Server.clean] does not undo. A library of functions that was loaded stays: it has one name for each
+// text, and the next test would load it again. A test of libraries removes what it loaded.
 var lasting = []string{
-	"acl", "bgrewriteaof", "bgsave", "client|no-evict", "client|pause", "cluster", "config|rewrite", "config|set", "debug", "failover", "function",
-	"replicaof", "save", "shutdown", "slaveof", "swapdb",
+	"acl", "bgrewriteaof", "bgsave", "client|no-evict", "client|pause", "cluster", "config|rewrite", "config|set", "debug", "failover",
+	"function|delete", "function|flush", "function|restore", "replicaof", "save", "shutdown", "slaveof", "swapdb",
 }
 
 var errLasting = errors.New("the test has changed the server")
