@@ -4,29 +4,20 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
-	"time"
 
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// validFor is how long after its slot the job may depart: no permit of a window lasts beyond its end.
-func (l *leased) validFor() time.Duration {
-	if l.closes.IsZero() {
-		return l.permitTTL
-	}
-	return min(l.permitTTL, l.closes.Sub(l.slot)-time.Nanosecond)
-}
-
 // callWorker survives a worker that panics, or that gives no result.
-func (d *bucketLoop) callWorker(ctx context.Context, job *leased, outcome *shaper.Outcome) {
+func (v *deliverer) callWorker(ctx context.Context, job *leased, outcome *shaper.Outcome) {
 	defer func() {
 		if p := recover(); p != nil {
-			d.log.ErrorContext(ctx, "a worker panicked", "job", job.ID, "panic", p, "stack", string(debug.Stack()))
+			v.log.ErrorContext(ctx, "a worker panicked", "job", job.ID, "panic", p, "stack", string(debug.Stack()))
 			*outcome = panicked(p)
 		}
 	}()
-	d.prepare(job)
-	*outcome = (*d.worker.Load()).Deliver(ctx, &job.Attempt)
+	v.prepare(job)
+	*outcome = (*v.worker.Load()).Deliver(ctx, &job.Attempt)
 	check(outcome)
 }
 
@@ -35,10 +26,10 @@ func panicked(p any) shaper.Outcome {
 }
 
 // prepare gives a job what the worker may ask it for.
-func (d *bucketLoop) prepare(job *leased) {
+func (v *deliverer) prepare(job *leased) {
 	job.Permit(job.slot, job.validFor(), job.depart)
 	job.Epoch = job.epoch
-	job.Lend(func() string { return d.ticketOf(job) })
+	job.Lend(func() string { return v.ticketOf(job) })
 }
 
 // check replaces an outcome without a result that there is.
@@ -46,4 +37,10 @@ func check(outcome *shaper.Outcome) {
 	if outcome.Result < shaper.ResultDone || outcome.Result > shaper.ResultHandedOver {
 		*outcome = shaper.Retry("no_result", fmt.Sprintf("the worker answered result %d", outcome.Result))
 	}
+}
+
+// handsOver reports whether the jobs of the bucket run in other processes.
+func (v *deliverer) handsOver() bool {
+	_, ok := (*v.worker.Load()).(shaper.HandsOver)
+	return ok
 }

@@ -31,22 +31,20 @@ func (w batchWorker) DeliverBatch(ctx context.Context, batch *shaper.Batch) []sh
 	return w.batch(ctx, batch)
 }
 
-// requestOf is a loop with a request in hand whose slot was so long ago.
-func requestOf(t *testing.T, late time.Duration, worker shaper.Worker, ids ...string) (d *bucketLoop, jobs request, departures *int) {
+// requestOf is a deliverer with a request in hand whose slot was so long ago.
+func requestOf(t *testing.T, late time.Duration, worker shaper.Worker, ids ...string) (d *deliverer, jobs request, departures *int) {
 	t.Helper()
 	b := shaper.DefaultBucket()
 	b.Name, b.Batch = "b", shaper.BatchSettings{MaxSize: 10, MaxBytes: 1000}
-	d = &bucketLoop{
-		Bucket: store.Lent(&b, store.BucketKeys("b")), store: &store.Store{}, life: t.Context(), held: map[string]*leased{}, log: slog.New(slog.DiscardHandler),
-	}
-	d.worker.Store(&worker)
+	c := &bucketConn{Bucket: store.Lent(&b, store.BucketKeys("b")), store: &store.Store{}, life: t.Context(), log: slog.New(slog.DiscardHandler)}
+	d = newDeliverer(newSettler(newLeaseHolder(c, nil), nil, nil), worker, 1)
 	departures = new(int)
 	for _, id := range ids {
 		job := &leased{
 			wakeLimit: lateWake, Attempt: shaper.Attempt{ID: id}, slot: time.Now().Add(-late), permitTTL: 250 * time.Millisecond, claim: "c", batch: 7,
 		}
 		job.depart = func(time.Duration) { job.departed = time.Now(); *departures++ }
-		d.held[id] = job
+		d.held.jobs[id] = job
 		jobs = append(jobs, job)
 	}
 	return d, jobs, departures
@@ -77,7 +75,7 @@ func TestOutcomesOfARequest(t *testing.T) {
 		name       string
 		late       time.Duration
 		batch      func(context.Context, *shaper.Batch) []shaper.Outcome
-		change     func(d *bucketLoop, jobs request)
+		change     func(d *deliverer, jobs request)
 		want       string
 		signals    []shaper.Signal
 		departures int
@@ -95,20 +93,20 @@ func TestOutcomesOfARequest(t *testing.T) {
 		{name: "a panic", batch: func(context.Context, *shaper.Batch) []shaper.Outcome { panic("x") }, want: "retry/panic retry/panic retry/panic", departures: 1},
 		{name: "handed over", batch: answer(shaper.HandedOver(nil), done, done), want: "retry/no_result done done", signals: []shaper.Signal{0, shaper.SignalAccepted, 0}, departures: 1},
 		{
-			name: "one that does not agree", batch: answer(done, done), change: func(_ *bucketLoop, jobs request) { jobs[1].URL = "/other" },
+			name: "one that does not agree", batch: answer(done, done), change: func(_ *deliverer, jobs request) { jobs[1].URL = "/other" },
 			want: "done returned/no_company done", signals: []shaper.Signal{shaper.SignalAccepted, 0, 0}, departures: 1,
 		},
 		{
-			name: "one that nobody can read", batch: answer(done, done), change: func(_ *bucketLoop, jobs request) { jobs[0].unreadable = errors.New("x") },
+			name: "one that nobody can read", batch: answer(done, done), change: func(_ *deliverer, jobs request) { jobs[0].unreadable = errors.New("x") },
 			want: "dead/unreadable done done", signals: []shaper.Signal{0, shaper.SignalAccepted, 0}, departures: 1,
 		},
 		{
-			name: "one whose lease was lost", batch: answer(done, done, done), change: func(d *bucketLoop, jobs request) { delete(d.held, jobs[0].ID) },
+			name: "one whose lease was lost", batch: answer(done, done, done), change: func(d *deliverer, jobs request) { delete(d.held.jobs, jobs[0].ID) },
 			want: "done done done", signals: []shaper.Signal{shaper.SignalAccepted, 0, 0}, departures: 1,
 		},
-		{name: "all leases were lost", batch: answer(done, done, done), change: func(d *bucketLoop, _ request) { clear(d.held) }, want: "returned/stopped returned/stopped returned/stopped"},
+		{name: "all leases were lost", batch: answer(done, done, done), change: func(d *deliverer, _ request) { clear(d.held.jobs) }, want: "returned/stopped returned/stopped returned/stopped"},
 		{
-			name: "no batches any more", change: func(d *bucketLoop, _ request) {
+			name: "no batches any more", change: func(d *deliverer, _ request) {
 				var alone shaper.Worker = shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return done })
 				d.worker.Store(&alone)
 			},

@@ -1,15 +1,21 @@
 package dispatcher
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 	"time"
+	"unicode/utf8"
+
+	sometimes "golang.org/x/time/rate"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
@@ -33,55 +39,65 @@ const (
 	maxCallbackDelay = time.Minute
 )
 
-// callbackLine is what settle.lua writes of a job whose end is to be told: "" of one whose end is not.
-func (d *bucketLoop) callbackLine(job *leased, state shaper.State) string {
-	settings := d.Settings.Load().Callbacks
-	if job.callback == "" || settings.Bucket != "" && settings.URLOf(state, job.callbackURL, job.failureURL) == "" {
-		return "" // without settings nobody knows, and nothing is lost
-	}
-	return job.callback
+// callbackMover makes jobs of the callbacks of one bucket. Callbacks that this process has written move at once. The patrol finds all others
+// within seconds.
+type callbackMover struct {
+	*bucketConn
+	enqueue    enqueuer
+	told       token // callbacks were written
+	tells      helper
+	waitingLog sometimes.Sometimes // of callbacks that wait
 }
 
-// tellCallbacks moves the callbacks of the bucket on until there is none to move now, or ctx ends. Callbacks that this process has written
-// move at once. The patrol finds all others within seconds: see someToTell.
-func (d *bucketLoop) tellCallbacks(ctx context.Context) {
+// newCallbackMover returns nil where there is nothing to enqueue jobs with.
+func newCallbackMover(c *bucketConn, enqueue enqueuer) *callbackMover {
+	if enqueue == nil {
+		return nil
+	}
+	m := &callbackMover{bucketConn: c, enqueue: enqueue, told: newToken(), waitingLog: sometimes.Sometimes{First: 1, Interval: time.Minute}}
+	m.tells.do = m.move
+	return m
+}
+
+// wake has the callbacks looked at soon. A process without a mover leaves them to others.
+func (m *callbackMover) wake() {
+	if m != nil {
+		m.told.put()
+		m.tells.begin()
+	}
+}
+
+// isNeeded reports whether callbacks of the bucket are to be moved on here.
+func (m *callbackMover) isNeeded() bool { return m != nil && m.Settings.Load().Callbacks.Bucket != "" }
+
+// move moves callbacks on until there is none to move now, or ctx ends.
+func (m *callbackMover) move(ctx context.Context) {
 	for pause := time.Duration(0); ; {
 		if pause > 0 && !sleep(ctx, pause) {
 			pause = 0
 		}
-		if pause == 0 && d.ends(&d.tells, func() bool { return len(d.told) == 0 }) {
+		if pause == 0 && m.tells.ends(func() bool { return len(m.told) == 0 }) {
 			return
 		}
 		select {
-		case <-d.told:
+		case <-m.told:
 		default:
 		}
-		if pause = 0; d.Settings.Load().Callbacks.Bucket != "" {
-			pause = d.moveCallbacks(ctx)
+		if pause = 0; m.isNeeded() {
+			pause = m.moveAll(ctx)
 		}
 	}
 }
 
-// tellLast moves the callbacks on that were written while the loop stopped, for about a second: without it they would wait for
+// moveLast moves the callbacks on that were written while the bucket's loop stopped, for about a second: without it they would wait for
 // another dispatcher.
-func (d *bucketLoop) tellLast() {
-	if len(d.told) == 0 || d.enqueue == nil || d.Settings.Load().Callbacks.Bucket == "" {
+func (m *callbackMover) moveLast() {
+	if !m.isNeeded() || len(m.told) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(d.life, lastCallbacks)
+	ctx, cancel := context.WithTimeout(m.life, lastCallbacks)
 	defer cancel()
-	d.moveCallbacks(ctx)
-}
-
-// someToTell has the callbacks looked at soon.
-func (d *bucketLoop) someToTell() {
-	select {
-	case d.told <- struct{}{}:
-	default:
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.begin(&d.tells)
+	m.moveAll(ctx)
 }
 
 // waiting is a callback that is to be moved on.
@@ -91,49 +107,46 @@ type waiting struct {
 	at         time.Time
 }
 
-// moveCallbacks makes jobs of the callbacks of the bucket until none is left, or for as long as the target takes them: then it returns
+// moveAll makes jobs of the callbacks of the bucket until none is left, or for as long as the target takes them: then it returns
 // how long to leave it alone. A callback stays in Redis until its job is in. When ctx ends, what was handed out is still moved.
-func (d *bucketLoop) moveCallbacks(ctx context.Context) (pause time.Duration) {
+func (m *callbackMover) moveAll(ctx context.Context) (pause time.Duration) {
 	var said []any
 	for {
 		atMost := callbacksAtOnce
 		if pause > 0 || ctx.Err() != nil {
 			atMost = 0
 		}
-		page, err := d.takeCallbacks(d.life, atMost, said)
+		page, err := m.take(m.life, atMost, said)
 		if err != nil {
-			d.noteWaiting(ctx, err.Error())
+			m.noteWaiting(ctx, err.Error())
 			return minCallbackPause
 		}
 		if len(page) == 0 {
 			return pause
 		}
-		said, pause = d.enqueueCallbacks(d.life, page)
+		said, pause = m.enqueueJobs(m.life, page)
 	}
 }
 
-// takeCallbacks tells Redis what became of callbacks, and takes others: those are handed out again unless it hears of them.
-func (d *bucketLoop) takeCallbacks(ctx context.Context, atMost int, said []any) ([]*waiting, error) {
-	reply, err := d.store.Run(ctx, lua.MoveCallbacks, d.Keys.Of(lua.MoveCallbacks), slices.Concat([]any{atMost, callbackBytes, d.Levels()}, said)...)
-	if err != nil {
-		return nil, err
-	}
+// take tells Redis what became of callbacks, and takes others: those are handed out again unless it hears of them.
+func (m *callbackMover) take(ctx context.Context, atMost int, said []any) ([]*waiting, error) {
 	var page []*waiting
-	r := lua.NewReader(reply)
-	for r.Left() > 0 && r.Err() == nil {
-		page = append(page, &waiting{name: r.Text(), text: r.Text()})
-	}
-	return page, r.Err()
+	err := m.run(ctx, m.store, lua.MoveCallbacks, nil, func(r *lua.Reader) {
+		for r.Left() > 0 {
+			page = append(page, &waiting{name: r.Text(), text: r.Text()})
+		}
+	}, slices.Concat([]any{atMost, callbackBytes, m.Levels()}, said)...)
+	return page, err
 }
 
-// enqueueCallbacks enqueues the jobs of callbacks, and returns what is to be said of each; of one that nothing is said of, nobody knows
+// enqueueJobs enqueues the jobs of callbacks, and returns what is to be said of each; of one that nothing is said of, nobody knows
 // whether its job is in.
-func (d *bucketLoop) enqueueCallbacks(ctx context.Context, page []*waiting) (said []any, pause time.Duration) {
+func (m *callbackMover) enqueueJobs(ctx context.Context, page []*waiting) (said []any, pause time.Duration) {
 	say := func(w *waiting, word any) { said = append(said, w.name, word) }
 	page = slices.DeleteFunc(page, func(w *waiting) bool {
-		err := d.fillCallback(w)
+		err := m.fill(w)
 		if err != nil {
-			d.noteWaiting(ctx, err.Error())
+			m.noteWaiting(ctx, err.Error())
 			say(w, maxCallbackDelay.Microseconds())
 		}
 		return err != nil
@@ -143,16 +156,16 @@ func (d *bucketLoop) enqueueCallbacks(ctx context.Context, page []*waiting) (sai
 		for i, w := range page {
 			jobs[i] = w.job
 		}
-		receipts, err := d.enqueue(ctx, jobs...)
+		receipts, err := m.enqueue(ctx, jobs...)
 		if bad, ok := errors.AsType[*producer.JobError](err); ok && bad.Index < len(page) { // the others are as good as before
 			w := page[bad.Index]
-			d.noteWaiting(ctx, bad.Err.Error())
+			m.noteWaiting(ctx, bad.Err.Error())
 			say(w, maxCallbackDelay.Microseconds())
 			page = slices.Delete(page, bad.Index, bad.Index+1)
 			continue
 		}
 		if err != nil {
-			d.noteWaiting(ctx, err.Error())
+			m.noteWaiting(ctx, err.Error())
 			return said, minCallbackPause
 		}
 		for i, w := range page {
@@ -161,12 +174,12 @@ func (d *bucketLoop) enqueueCallbacks(ctx context.Context, page []*waiting) (sai
 			case refusal == nil || isThere(refusal.Reason):
 				say(w, "")
 			case slices.Contains(refusesAll, refusal.Reason):
-				d.noteWaiting(ctx, refusal.Detail)
+				m.noteWaiting(ctx, refusal.Detail)
 				say(w, 0)
 				pause = max(pause, min(max(refusal.RetryAfter, minCallbackPause), maxCallbackPause))
 			default:
-				d.noteWaiting(ctx, refusal.Detail)
-				say(w, min(max(d.clock.redis(time.Now()).Sub(w.at)/2, minCallbackDelay), maxCallbackDelay).Microseconds())
+				m.noteWaiting(ctx, refusal.Detail)
+				say(w, min(max(m.clock.redis(time.Now()).Sub(w.at)/2, minCallbackDelay), maxCallbackDelay).Microseconds())
 			}
 		}
 		break
@@ -178,31 +191,84 @@ func (d *bucketLoop) enqueueCallbacks(ctx context.Context, page []*waiting) (sai
 var refusesAll = []shaper.Reason{shaper.ReasonBucketFull, shaper.ReasonShed, shaper.ReasonDeadFull}
 
 // noteWaiting logs, about once a minute, why callbacks wait.
-func (d *bucketLoop) noteWaiting(ctx context.Context, why string) {
-	d.waitingLog.Do(func() {
-		d.log.WarnContext(ctx, "callbacks wait: they are tried again, and count against the capacity of the bucket",
-			"to", d.Settings.Load().Callbacks.Bucket, "reason", why)
+func (m *callbackMover) noteWaiting(ctx context.Context, why string) {
+	m.waitingLog.Do(func() {
+		m.log.WarnContext(ctx, "callbacks wait: they are tried again, and count against the capacity of the bucket",
+			"to", m.Settings.Load().Callbacks.Bucket, "reason", why)
 	})
 }
 
-// fillCallback makes the job of a callback.
-func (d *bucketLoop) fillCallback(w *waiting) error {
-	c, err := codec.OpenCallback(d.Name, w.name, w.text)
+// fill makes the job of a callback.
+func (m *callbackMover) fill(w *waiting) error {
+	c, err := codec.OpenCallback(m.Name, w.name, w.text)
 	if err != nil {
 		return err
 	}
-	settings := d.Settings.Load().Callbacks
+	settings := m.Settings.Load().Callbacks
 	to := settings.URLOf(c.Result.State, c.CallbackURL, c.FailureURL)
 	if to == "" { // of the configuration of another process, or not any more
-		return fmt.Errorf("the outcome of job %q is to be told, and neither the job nor callbacks of bucket %q has a URL for it", c.Result.ID, d.Name)
+		return fmt.Errorf("the outcome of job %q is to be told, and neither the job nor callbacks of bucket %q has a URL for it", c.Result.ID, m.Name)
 	}
-	sum := sha256.Sum256([]byte(strings.Join([]string{d.Keys.Prefix, w.name, string(c.Result.State)}, "\n")))
+	sum := sha256.Sum256([]byte(strings.Join([]string{m.Keys.Prefix, w.name, string(c.Result.State)}, "\n")))
 	w.at = c.At
 	w.job = shaper.Job{
 		Bucket: settings.Bucket, ID: shaper.CallbackID + hex.EncodeToString(sum[:16]), URL: to,
-		Flow: cmp.Or(c.Result.Flow, d.Name), Group: cmp.Or(c.Result.Group, d.Name), // where the job names them
+		Flow: cmp.Or(c.Result.Flow, m.Name), Group: cmp.Or(c.Result.Group, m.Name), // where the job names them
 		Identity: admission.Identity{Caller: ourCaller},
 	}
 	w.job.Payload, err = callbackPayload(&c, cmp.Or(settings.MaxPayload, shaper.DefaultBucket().MaxPayload))
 	return err
+}
+
+// outcomeTold is the payload of a callback: as that of a hook, with the result as its data.
+type outcomeTold struct {
+	Type      string             `json:"type"` // job.done, job.dead or job.dropped
+	Timestamp time.Time          `json:"timestamp"`
+	Data      *shaper.ResultJSON `json:"data"`
+}
+
+// callbackPayload is the payload of a callback, of at most so many bytes: where it would be longer, the body of the answer is cut, then
+// its headers go. The same callback always has the same payload.
+func callbackPayload(c *codec.Callback, atMost int64) ([]byte, error) {
+	told := outcomeTold{Type: "job." + string(c.Result.State), Timestamp: c.At.UTC(), Data: c.Result.JSON()}
+	whole, err := encode(&told)
+	if err != nil || int64(len(whole)) <= atMost {
+		return whole, err
+	}
+	if c.Result.Answer != nil {
+		less, answer := c.Result, *c.Result.Answer
+		less.Answer, answer.Cut = &answer, true
+		body := answer.Body
+		isText := utf8.Valid(body)
+		fits := func(n int) []byte {
+			for isText && n > 0 && n < len(body) && !utf8.RuneStart(body[n]) {
+				n--
+			}
+			answer.Body = body[:n]
+			told.Data = less.JSON()
+			if text, err := encode(&told); err == nil && int64(len(text)) <= atMost {
+				return text
+			}
+			return nil
+		}
+		if fits(0) == nil {
+			answer.Headers = nil
+		}
+		// The first length that is too much, less one.
+		if n := sort.Search(len(body)+1, func(n int) bool { return fits(n) == nil }); n > 0 {
+			return fits(n - 1), nil
+		}
+	}
+	return nil, fmt.Errorf("the outcome of job %q of bucket %q does not fit into %d bytes: raise max_payload of the bucket that delivers callbacks",
+		c.Result.ID, c.Result.Bucket, atMost)
+}
+
+func encode(v any) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return nil, fmt.Errorf("write a callback as JSON: %w", err)
+	}
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), nil
 }

@@ -223,7 +223,7 @@ func TestCallbacksAndLostReplies(t *testing.T) {
 	for round := range 100 {
 		d := w.bucketLoop() // another dispatcher each time
 		calls := 0
-		d.enqueue = func(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error) {
+		d.callbacks.enqueue = func(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error) {
 			receipts, err := w.client.Enqueue(ctx, jobs...)
 			if calls++; round%3 == 0 {
 				return nil, lost
@@ -232,21 +232,21 @@ func TestCallbacksAndLostReplies(t *testing.T) {
 		}
 		switch round % 3 {
 		case 0: // it does not learn that the jobs are in
-			d.moveCallbacks(t.Context())
+			d.callbacks.moveAll(t.Context())
 		case 1: // it dies before it takes them out
-			page, err := d.takeCallbacks(t.Context(), 30, nil)
+			page, err := d.callbacks.take(t.Context(), 30, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			d.enqueueCallbacks(t.Context(), page)
+			d.callbacks.enqueueJobs(t.Context(), page)
 		default: // it dies after it took some out and others
-			page, err := d.takeCallbacks(t.Context(), 20, nil)
+			page, err := d.callbacks.take(t.Context(), 20, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			said, _ := d.enqueueCallbacks(t.Context(), page)
+			said, _ := d.callbacks.enqueueJobs(t.Context(), page)
 			for range 2 {
-				if _, err := d.takeCallbacks(t.Context(), 5, said); err != nil {
+				if _, err := d.callbacks.take(t.Context(), 5, said); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -257,7 +257,7 @@ func TestCallbacksAndLostReplies(t *testing.T) {
 		}
 	}
 	d := w.bucketLoop()
-	if pause := d.moveCallbacks(t.Context()); pause != 0 || w.counts() != "0 0 250" {
+	if pause := d.callbacks.moveAll(t.Context()); pause != 0 || w.counts() != "0 0 250" {
 		t.Errorf("waiting, waiting and made are %s, pause %s", w.counts(), pause)
 	}
 }
@@ -277,7 +277,7 @@ func TestCallbacksWaitForRoom(t *testing.T) {
 	if err != nil || receipts[0].Refusal != nil {
 		t.Fatal(receipts, err)
 	}
-	pause := d.moveCallbacks(t.Context())
+	pause := d.callbacks.moveAll(t.Context())
 	if pause < minCallbackPause || pause > maxCallbackPause || w.counts() != "4 4 3" {
 		t.Errorf("full: %s, pause %s", w.counts(), pause)
 	}
@@ -289,7 +289,7 @@ func TestCallbacksWaitForRoom(t *testing.T) {
 		if err := w.redis.HIncrBy(t.Context(), store.BucketKeys("told").Conf(), "capacity", 1).Err(); err != nil {
 			t.Fatal(err)
 		}
-		d.moveCallbacks(t.Context())
+		d.callbacks.moveAll(t.Context())
 	}
 	if w.counts() != "1 1 6" {
 		t.Errorf("with room: %s", w.counts())
@@ -313,7 +313,7 @@ func TestCallbacksThatCannotBeSent(t *testing.T) {
 	w.redis.HSet(t.Context(), k.CallbackTexts(), names[1], "0 1 AAAAAAAAAAAcn001^ \n{\"state\":\"done\"}\n") // no URL
 	w.redis.HSet(t.Context(), k.CallbackTexts(), names[2], "0 1 AAAAAAAAAAAcn001^ {\"cu\":\"https://a.example/\\u0000\",\"f\":\""+strings.Repeat("x", 300)+"\"}\n5 1 0 0 0 c {}\n")
 	d := w.bucketLoop()
-	if pause := d.moveCallbacks(t.Context()); pause != 0 || w.counts() != "3 3 1" {
+	if pause := d.callbacks.moveAll(t.Context()); pause != 0 || w.counts() != "3 3 1" {
 		t.Errorf("waiting, waiting and made are %s, pause %s", w.counts(), pause)
 	}
 }

@@ -12,135 +12,178 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
+// lookAhead is for what a claim looks, and how far.
+type lookAhead struct {
+	want  int
+	whole time.Duration // how far ahead a loop looks that serves the bucket
+	ahead time.Duration // how far this one does
+	lead  time.Duration // see clock.local
+	early time.Duration // before the time that the answer names the next claim is sent
+	turn  turns
+}
+
+// answer is what claim.lua answered. Times are microseconds.
+type answer struct {
+	start, end      time.Time
+	now, next       int64
+	lastChance      int64         // the number of the job that is on its last chance, from 1 on; 0: none
+	freeSlot        int64         // the first slot behind the jobs; 0: it is not told
+	opening, closes int64         // of the window; 0: there is none
+	step            time.Duration // by which the clock of Redis stepped forwards
+	jobs            []*leased
+}
+
 // claim asks for up to want jobs, starts them, and returns how long to wait
 // until the next claim.
-func (d *bucketLoop) claim(ctx context.Context, claimID string, want int) (time.Duration, error) {
-	if step := d.clock.takeJump(); step > 0 { // a sweep has seen it, or a question before a claim that failed
-		d.stepped += step
-		return d.pauseForStep(ctx, step), nil
+func (c *claimer) claim(ctx context.Context, claimID string, want int) (time.Duration, error) {
+	if step := c.clock.takeJump(); step > 0 { // a sweep has seen it, or a question before a claim that failed
+		c.stepped += step
+		return c.pauseForStep(ctx, step), nil
 	}
-	if err := d.via.Join(ctx, d.Bucket); err != nil { // before the clock runs
+	if err := c.via.Join(ctx, c.Bucket); err != nil { // before the clock runs
 		return 0, err
 	}
-	shortest, longest := d.clock.rtt()
-	whole := d.horizon()
-	ahead := d.idle.ahead(whole)
-	lead := min(shortest/2, ahead/2) // see clock.local
-	asking := time.Duration(d.questions()) * longest
-	early := whole/2 + asking
-
-	turn := turns{flows: []string{""}}
-	if d.unanswered != nil { // nobody's turn now is no reason not to ask for what it got
-		turn = *d.unanswered
-	} else if d.HasFlows() {
+	shortest, longest := c.clock.rtt()
+	l := &lookAhead{want: want, whole: c.horizon(), turn: turns{flows: []string{""}}}
+	l.ahead = c.idle.ahead(l.whole)
+	l.lead = min(shortest/2, l.ahead/2)
+	l.early = l.whole/2 + time.Duration(c.Levels())*longest
+	if c.unanswered != nil { // nobody's turn now is no reason not to ask for what it got
+		l.turn = *c.unanswered
+	} else if c.HasFlows() {
 		var next int64
 		var err error
-		if turn, next, err = d.reserve(ctx, want, ahead, longest); err != nil {
+		if l.turn, next, err = c.reserve(ctx, want, l.ahead, longest); err != nil {
 			return 0, err
 		}
-		if len(turn.flows)+len(turn.groups) == 0 {
-			return d.idle.looked(d.isIdle(0, want, turn.slots == 0 && next > 0 && !turn.own, ahead), whole, d.untilNext(next, early)), nil
+		if len(l.turn.flows)+len(l.turn.groups) == 0 {
+			idle := c.isIdle(0, want, l.turn.slots == 0 && next > 0 && !l.turn.own, l.ahead)
+			return c.idle.looked(idle, l.whole, c.untilNext(next, l.early)), nil
 		}
-		if d.Levels() == codec.LevelsGroups {
+		if c.Levels() == codec.LevelsGroups {
 			// Workers became free during the two round trips. Without them, 256 workers 50 ms from Redis reach 80 % of
 			// 1,000/s. After one round trip they are not worth that some flow gets two turns.
-			want = max(want, d.free())
+			l.want = max(want, c.want())
 		}
 	}
-	d.unanswered = &turn
-	call := d.toClaim(claimID, want, ahead, lead, turn)
-	d.setUnanswered(claimID)
+	c.unanswered = &l.turn
+	call := c.toClaim(claimID, l)
+	c.held.setUnanswered(claimID, max(c.link.patience, c.store.Timeout))
 	start := time.Now()
-	r, err := d.sendClaim(ctx, call)
-	end := time.Now()
+	r, err := c.sendClaim(ctx, call)
 	if err != nil {
-		d.link.failed(start, err, d)
-		return 0, fmt.Errorf("claim from bucket %q: %w", d.Name, err)
+		c.link.failed(err, c.store.Timeout, c.outage.workedSince(start))
+		return 0, fmt.Errorf("claim from bucket %q: %w", c.Name, err)
 	}
-	d.unanswered = nil
-	now, next := r.Int(), r.Int()
-	_ = r.Int() // in flight; the collector reports it
-	expired := r.Int()
-	d.someDied(expired)
-	lastChanceAt := r.Int() // from 1 on; 0: none
-	d.rate = admission.Rate{Count: r.Int(), Per: time.Duration(r.Int()) * time.Microsecond, Unit: admission.UnitRequests}
-	freeSlot := r.Int()
-	steps, opening, closes := r.Int(), r.Int(), r.Int()
-	d.permitTTL, d.wakeLate = d.obeyed().EffectivePermitTTL(), d.wakeLimit()
-	d.clock.observe(start, end, now)
-	step := d.clock.takeJump()
-	d.stepped = step
-	if step == 0 { // else the script compares with those of before: another dispatcher may have told it of this step
-		d.steps = steps
-	}
-	var jobs, unusable []*leased
-	var spare *leased
-	var late time.Duration // of the first job when it arrived
-	claimed, err := d.readLeases(r, claimID, now)
-	if err != nil {
+	a := &answer{start: start, end: time.Now()}
+	c.unanswered = nil
+	if err := c.readAnswer(r, claimID, a); err != nil {
 		return 0, err
 	}
-	for i, job := range claimed {
-		job.lastChance = int64(i)+1 == lastChanceAt
-		d.keepWithin(job, opening, closes)
-		late = max(late, end.Sub(job.slot))
-		if step > 0 || job.slot.After(end.Add(maxHorizon+stepSlack)) {
-			unusable = append(unusable, job)
-		} else if job.lastChance && !d.guard.take(job) {
-			spare = job
-		} else {
+	served := c.served(a.jobs, a.freeSlot)
+	requests := c.startClaimed(a)
+	c.held.setUnanswered("", 0) // the process knows the jobs now
+	if a.step > 0 {
+		return c.pauseForStep(ctx, a.step), nil
+	}
+	return c.untilNextClaim(l, a, max(requests, served), served > 0), nil
+}
+
+// readAnswer takes in what a claim answered.
+func (c *claimer) readAnswer(r *lua.Reader, claimID string, a *answer) (err error) {
+	a.now, a.next = r.Int(), r.Int()
+	_ = r.Int() // in flight; the collector reports it
+	c.deaths.note(r.Int())
+	a.lastChance = r.Int()
+	c.rate = admission.Rate{Count: r.Int(), Per: time.Duration(r.Int()) * time.Microsecond, Unit: admission.UnitRequests}
+	a.freeSlot = r.Int()
+	steps := r.Int()
+	a.opening, a.closes = r.Int(), r.Int()
+	c.permitTTL, c.wakeLate = c.obeyed().EffectivePermitTTL(), c.wakeLimit()
+	c.clock.observe(a.start, a.end, a.now)
+	a.step = c.clock.takeJump()
+	c.stepped = a.step
+	if a.step == 0 { // else the script compares with those of before: another dispatcher may have told it of this step
+		c.steps = steps
+	}
+	if a.jobs, err = c.readLeases(r, claimID, a.now); err != nil {
+		return err
+	}
+	for i, job := range a.jobs {
+		job.lastChance = int64(i)+1 == a.lastChance
+		c.keepWithin(job, a.opening, a.closes)
+	}
+	return nil
+}
+
+// startClaimed starts the jobs of an answer, and returns how many requests these are. Two kinds go back unused:
+//   - Permits from before a step forwards may still go out during a horizon: these would come on top of them. And an answer from before a step
+//     backwards, repeated after it, tells slots that come when the clock is there again.
+//   - Of two jobs on their last chance, which two claims got that were under way at a time, one.
+func (c *claimer) startClaimed(a *answer) (requests int) {
+	var late time.Duration // of the first job when it arrived
+	jobs := make([]*leased, 0, len(a.jobs))
+	for _, job := range a.jobs {
+		late = max(late, a.end.Sub(job.slot))
+		switch {
+		case a.step > 0 || job.slot.After(a.end.Add(maxHorizon+stepSlack)):
+			c.giveBack(job, "clock_step")
+		case job.lastChance && !c.held.guard.take(job):
+			c.giveBack(job, "last_chance")
+		default:
 			jobs = append(jobs, job)
 		}
 	}
-	// Permits from before a step forwards may still go out during a horizon:
-	// these would come on top of them. And an answer from before a step
-	// backwards, repeated after it, tells slots that come when the clock is
-	// there again.
-	d.hold(unusable)
-	for _, job := range unusable {
-		d.settle(job, shaper.Returned("clock_step"))
-	}
-	if spare != nil { // another bucket's claim was under way and got one too
-		d.hold([]*leased{spare})
-		d.settle(spare, shaper.Returned("last_chance"))
-	}
-	served := d.served(claimed, freeSlot)
-	shift := d.link.answered(late, end.Sub(start), d.wakeLate, d.permitTTL)
+	shift := c.link.answered(late, a.end.Sub(a.start), c.wakeLate, c.permitTTL)
 	for _, job := range jobs {
 		job.slot = job.slot.Add(shift)
 	}
-	requests := d.start(jobs)
-	d.setUnanswered("") // the process knows the jobs now
-	if step > 0 {
-		return d.pauseForStep(ctx, step), nil
-	}
-	taken := next > 0 && freeSlot > now+ahead.Microseconds()
-	if d.HasFlows() && (next != freeSlot || turn.own) { // it is not the bucket's rate that others and this one share, but turns that come later
+	return c.deliveries.start(jobs)
+}
+
+func (c *claimer) giveBack(job *leased, reason string) {
+	c.held.hold(job)
+	c.settler.settle(job, shaper.Returned(reason))
+}
+
+// untilNextClaim is how long to wait after a claim that filled so many slots.
+func (c *claimer) untilNextClaim(l *lookAhead, a *answer, slots int, serves bool) time.Duration {
+	taken := a.next > 0 && a.freeSlot > a.now+l.ahead.Microseconds()
+	if c.HasFlows() && (a.next != a.freeSlot || l.turn.own) { // it is not the bucket's rate that others and this one share, but turns that come later
 		taken = false
 	}
-	idle := d.isIdle(max(requests, served), want, taken, ahead)
-	if served > 0 && !idle {
-		d.idle.mine = freeSlot
+	idle := c.isIdle(slots, l.want, taken, l.ahead)
+	if serves && !idle {
+		c.idle.mine = a.freeSlot
 	}
-	return d.idle.looked(idle, whole, d.untilNext(next, early)), nil
+	return c.idle.looked(idle, l.whole, c.untilNext(a.next, l.early))
 }
 
 // toClaim is a claim of those whose turn it is.
-func (d *bucketLoop) toClaim(claimID string, want int, ahead, lead time.Duration, turn turns) lua.Call {
+func (c *claimer) toClaim(claimID string, l *lookAhead) lua.Call {
 	args := append([]any{
-		d.dispatcher, claimID, want, ahead.Microseconds(), d.lease.Microseconds(), lead.Microseconds(),
-		lastChance, d.guard.free(), expiredLast, d.Levels(), d.Keys.Member, store.WakeChannel, d.Name, d.link.bytes, d.stepped.Microseconds(), d.steps, len(turn.flows),
-	}, turn.args...)
-	return lua.Call{Script: lua.Claim, Keys: d.Keys.OfGroups(lua.Claim, turn.flows, turn.groups), Args: args}
+		c.dispatcher, claimID, l.want, l.ahead.Microseconds(), c.lease.Microseconds(), l.lead.Microseconds(),
+		lastChance, c.held.guard.free(), expiredLast, c.Levels(), c.Keys.Member, store.WakeChannel, c.Name, c.link.bytes, c.stepped.Microseconds(), c.steps, len(l.turn.flows),
+	}, l.turn.args...)
+	return lua.Call{Script: lua.Claim, Keys: c.Keys.OfGroups(lua.Claim, l.turn.flows, l.turn.groups), Args: args}
+}
+
+// sendClaim sends a claim, and gives it the time that the link needs.
+func (c *claimer) sendClaim(ctx context.Context, call lua.Call) (*lua.Reader, error) {
+	s := c.via
+	if c.link.patience > 0 {
+		s = s.WithTimeout(ctx, call.Keys[0], c.link.patience)
+	}
+	return s.RunConfigured(ctx, c.Bucket, call.Script, call.Keys, call.Args...)
 }
 
 // fetchUnanswered asks once more for the answer of the last claim, if it has not
 // arrived: else the leases of its jobs would run out as those of a crash.
-func (d *bucketLoop) fetchUnanswered(ctx context.Context, claimID string) {
-	if d.unanswered == nil {
+func (c *claimer) fetchUnanswered(ctx context.Context, claimID string) {
+	if c.unanswered == nil {
 		return
 	}
-	if _, err := d.claim(ctx, claimID, 0); err != nil {
-		d.log.WarnContext(ctx, "the jobs of the last claim are not known here: they are taken back when their leases end", "error", err)
+	if _, err := c.claim(ctx, claimID, 0); err != nil {
+		c.log.WarnContext(ctx, "the jobs of the last claim are not known here: they are taken back when their leases end", "error", err)
 	}
 }

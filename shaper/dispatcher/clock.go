@@ -130,13 +130,6 @@ func (c *clock) localBounds(redisTime int64) (earliest, latest time.Time) {
 	return middle.Add(-half), middle.Add(half)
 }
 
-// isKnown reports whether a call was observed.
-func (c *clock) isKnown() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.known
-}
-
 // redis is the Redis time of an instant on our clock. observe comes first.
 func (c *clock) redis(at time.Time) time.Time {
 	c.mu.Lock()
@@ -182,10 +175,10 @@ func horizon(interval, rtt time.Duration, questions int) time.Duration {
 // step forwards may still go out. It returns how long that is. The next claim
 // tells the step to the script: the burst that would have grown in that time
 // has not.
-func (d *bucketLoop) pauseForStep(ctx context.Context, step time.Duration) time.Duration {
-	d.store.Metrics.CountStep()
-	d.log.WarnContext(ctx, "the clock of Redis stepped forwards: pausing for one horizon", "step", step)
-	d.pause = time.Now().Add(maxHorizon)
+func (c *claimer) pauseForStep(ctx context.Context, step time.Duration) time.Duration {
+	c.store.Metrics.CountStep()
+	c.log.WarnContext(ctx, "the clock of Redis stepped forwards: pausing for one horizon", "step", step)
+	c.pause = time.Now().Add(maxHorizon)
 	return maxHorizon
 }
 

@@ -92,9 +92,9 @@ func oneNodeHangs(t *testing.T, client *rig.Actors, buckets []shaper.Bucket, mas
 	if err != nil {
 		t.Fatal(err)
 	}
-	var loops []*bucketLoop
+	var loops []*bucketPatrol
 	for _, b := range buckets {
-		loops = append(loops, newBucketLoop(d, d.store.Known(b.Name), t.Context()))
+		loops = append(loops, newBucketLoop(d, d.store.Known(b.Name), t.Context()).patrol)
 	}
 	look := func() (failed int) {
 		for i, s := range d.look(t.Context(), loops) {

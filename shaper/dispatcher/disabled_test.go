@@ -36,7 +36,7 @@ func TestWhatDisablesAFlow(t *testing.T) {
 	} {
 		b := rig.Flowing("b", shaper.FlowKeyJob)
 		b.Breaker.OnGone = c.onGone
-		d := &bucketLoop{Bucket: &store.Bucket{Name: "b", Keys: store.BucketKeys("b").As(1)}}
+		d := &settler{bucketConn: &bucketConn{Bucket: &store.Bucket{Name: "b", Keys: store.BucketKeys("b").As(1)}}}
 		d.Settings.Store(&b)
 		if got := d.isGone(&leased{Attempt: c.job}, &c.outcome); got != c.want {
 			t.Errorf("%s: %t", name, got)

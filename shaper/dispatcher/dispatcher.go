@@ -74,7 +74,8 @@ type Dispatcher struct {
 
 	listens atomic.Bool // it has subscribed to wake-ups
 
-	scheduleWake *scheduleWake
+	scheduleWake token       // schedules are to be looked at
+	allSchedules atomic.Bool // those of all buckets
 
 	mu      sync.Mutex // of changes of hooks, loops, and the following
 	workers map[string]shaper.Worker
@@ -103,7 +104,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Dispatcher{cfg: cfg, store: s, shared: s.Sharing(), workers: cfg.Workers, scheduleWake: newScheduleWake()}
+	d := &Dispatcher{cfg: cfg, store: s, shared: s.Sharing(), workers: cfg.Workers, scheduleWake: newToken()}
 	d.stall.limit = cfg.Lease / 3
 	d.outage.log = s.Log
 	d.hooks.Store(&cfg.Hooks)
@@ -174,20 +175,23 @@ func (d *Dispatcher) listen(ctx context.Context) {
 			}
 			if m, isMessage := message.(*redis.Message); isMessage {
 				if bucket, ok := strings.CutPrefix(m.Payload, store.WakeSchedules); ok {
-					d.scheduleWake.add(bucket)
+					for _, loop := range byName[bucket] {
+						loop.schedules.told.Store(true)
+					}
+					d.scheduleWake.put()
 				}
 				for _, loop := range byName[m.Payload] {
 					loop.news.Store(true)
-					loop.nudge()
+					loop.claims.wake.put()
 				}
 				continue
 			}
 			d.listens.Store(true)
 			for _, loop := range *d.loops.Load() { // (re)subscribed: something may have been missed. This begins the first claims
 				loop.news.Store(true)
-				loop.nudge()
+				loop.claims.wake.put()
 			}
-			d.scheduleWake.add("")
+			d.lookAtAllSchedules()
 		}
 	}
 }

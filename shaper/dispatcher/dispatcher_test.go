@@ -55,8 +55,8 @@ func TestStoppedLoopClaimsNothing(t *testing.T) {
 	cancel()
 	for range 50 {
 		r := newBucketLoop(d, d.store.Known("b"), t.Context())
-		r.nudge()
-		r.loop(stopped)
+		r.claims.wake.put()
+		r.claims.loop(stopped, r.shared)
 	}
 	if j := w.Job("j"); j.State != shaper.StateQueued {
 		t.Errorf("%+v", j)
@@ -266,10 +266,10 @@ func TestCostOfAPatrol(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var loops []*bucketLoop
+	var patrols []*bucketPatrol
 	for _, name := range d.store.Names() {
-		loops = append(loops, newBucketLoop(d, d.store.Known(name), t.Context()))
-		loops[len(loops)-1].setSleeping(true)
+		patrols = append(patrols, newBucketLoop(d, d.store.Known(name), t.Context()).patrol)
+		patrols[len(patrols)-1].claims.sleeping.Store(true)
 	}
 	commands := func() (n int) {
 		t.Helper()
@@ -283,10 +283,10 @@ func TestCostOfAPatrol(t *testing.T) {
 		}
 		return n
 	}
-	d.look(t.Context(), loops) // opens the connection
+	d.look(t.Context(), patrols) // opens the connection
 	look := func() int {
 		before := commands()
-		for _, sight := range d.look(t.Context(), loops) {
+		for _, sight := range d.look(t.Context(), patrols) {
 			if sight.err != nil {
 				t.Fatal(sight.err)
 			}
@@ -296,15 +296,15 @@ func TestCostOfAPatrol(t *testing.T) {
 	if cost := look(); cost != 1 {
 		t.Errorf("a look at %d buckets in which there was nothing costs %d commands", buckets, cost)
 	}
-	if err := client.RPush(t.Context(), loops[3].Keys.Places("")[0], "a job").Err(); err != nil {
+	if err := client.RPush(t.Context(), patrols[3].Keys.Places("")[0], "a job").Err(); err != nil {
 		t.Fatal(err)
 	}
-	for i, sight := range d.look(t.Context(), loops) {
+	for i, sight := range d.look(t.Context(), patrols) {
 		if sight.waiting != (i == 3) {
 			t.Errorf("a job waits in bucket 3: of bucket %d the look says %v", i, sight.waiting)
 		}
 	}
-	for _, r := range loops {
+	for _, r := range patrols {
 		r.quiet = false
 	}
 	cost := look()
@@ -314,9 +314,9 @@ func TestCostOfAPatrol(t *testing.T) {
 	if perSecond := float64(cost) / patrolInterval.Seconds(); perSecond > 40 {
 		t.Errorf("idle, %d buckets cost %.0f commands a second", buckets, perSecond)
 	}
-	for _, r := range loops {
+	for _, r := range patrols {
 		r.quiet = false
-		r.setSleeping(false)
+		r.claims.sleeping.Store(false)
 	}
 	if cost := look(); cost != buckets+1 {
 		t.Errorf("a look at %d buckets whose loops look for work themselves costs %d commands", buckets, cost)

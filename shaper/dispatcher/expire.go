@@ -21,12 +21,12 @@ const (
 
 // expire makes dead letters of waiting jobs that have expired, for at most a while, so that they take no place from new ones. A claim
 // does the same when the turn of a job comes.
-func (d *bucketLoop) expire(ctx context.Context) {
-	latest := d.clock.latest(time.Now())
+func (p *bucketPatrol) expire(ctx context.Context) {
+	latest := p.clock.latest(time.Now())
 	for began := time.Now(); latest != 0 && time.Since(began) < expireTurn; {
-		at, more, err := d.expireSome(ctx, latest)
+		at, more, err := p.expireSome(ctx, latest)
 		if err != nil && ctx.Err() == nil {
-			d.log.ErrorContext(ctx, "jobs that have expired were not looked at", "error", err)
+			p.log.ErrorContext(ctx, "jobs that have expired were not looked at", "error", err)
 		}
 		if !more || err != nil {
 			return
@@ -36,64 +36,57 @@ func (d *bucketLoop) expire(ctx context.Context) {
 }
 
 // expireSome looks at the jobs that expire first, until latest. It returns the time of Redis, and whether there may be more.
-func (d *bucketLoop) expireSome(ctx context.Context, latest int64) (now int64, more bool, err error) {
-	within, cancel := context.WithTimeout(ctx, d.store.Timeout)
-	defer cancel()
-	ids, err := d.store.Redis.ZRangeByScore(within, d.Keys.Expiries(),
-		&redis.ZRangeBy{Min: "-inf", Max: strconv.FormatInt(latest, 10), Count: expireAtMost}).Result()
-	if err != nil {
-		return 0, false, fmt.Errorf("bucket %q: list its jobs that expire: %w", d.Name, err)
+func (p *bucketPatrol) expireSome(ctx context.Context, latest int64) (now int64, more bool, err error) {
+	ids, err := p.due(ctx, p.Keys.Expiries(), latest, expireAtMost)
+	if err != nil || len(ids) == 0 {
+		return 0, false, err
 	}
-	if len(ids) == 0 {
-		return 0, false, nil
-	}
-	names, err := d.shared.FlowsOf(ctx, d.Bucket, ids...)
+	flows, jobs, err := p.jobsOf(ctx, ids)
 	if err != nil {
 		return 0, false, err
 	}
-	var flows store.FlowSet
-	var jobs []any
-	for i, id := range ids {
-		jobs = append(jobs, id, flows.Number(names[i]))
-	}
-	args := append([]any{d.Levels(), expireAgain.Microseconds(), store.PurgeBytes, expiredLast, len(flows.Names)}, flows.Args()...)
-	reply, err := d.shared.Run(ctx, lua.Expire, d.Keys.Of(lua.Expire, flows.Names...), append(args, jobs...)...)
+	args := append([]any{p.Levels(), expireAgain.Microseconds(), store.PurgeBytes, expiredLast, len(flows.Names)}, flows.Args()...)
+	var lookedAt, dead int64
+	var sifted []string
+	err = p.run(ctx, p.shared, lua.Expire, flows.Names, func(r *lua.Reader) {
+		now, lookedAt = r.Int(), r.Int()
+		for sifted = readTexts(r, r.Int()); r.Left() > 0; dead++ {
+			p.foundDead(r.Int(), r.Text(), r.Text(), int(r.Int()))
+		}
+	}, append(args, jobs...)...)
+	p.deaths.note(dead)
 	if err != nil {
-		return 0, false, fmt.Errorf("bucket %q: %w", d.Name, err)
-	}
-	r := lua.NewReader(reply)
-	now, lookedAt := r.Int(), r.Int()
-	sifted := readTexts(r, r.Int())
-	dead := int64(0)
-	for r.Left() > 0 {
-		d.foundDead(r.Int(), r.Text(), r.Text(), int(r.Int()))
-		dead++
-	}
-	d.someDied(dead)
-	if r.Err() != nil {
-		return 0, false, fmt.Errorf("bucket %q: script expire: %w", d.Name, r.Err())
+		return 0, false, err
 	}
 	for _, flow := range sifted {
-		if err := d.sift(ctx, flow); err != nil {
+		if err := p.sift(ctx, flow); err != nil {
 			return 0, false, err
 		}
 	}
 	return now, lookedAt > 0 && (len(ids) == expireAtMost || lookedAt < int64(len(ids))), nil
 }
 
+// due are the first members of a sorted set that are due.
+func (p *bucketPatrol) due(ctx context.Context, key string, latest, atMost int64) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.store.Timeout)
+	defer cancel()
+	found, err := p.store.Redis.ZRangeByScore(ctx, key, &redis.ZRangeBy{Min: "-inf", Max: strconv.FormatInt(latest, 10), Count: atMost}).Result()
+	if err != nil {
+		return nil, fmt.Errorf("bucket %q: look for what is due in %s: %w", p.Name, key, err)
+	}
+	return found, nil
+}
+
 // sift takes the ids of jobs that ended out of the lists of a flow.
-func (d *bucketLoop) sift(ctx context.Context, flow string) error {
-	keys := d.Keys.Of(lua.Sift, flow)
-	for list := 1; list < len(d.Keys.Places(flow)); list++ {
+func (p *bucketPatrol) sift(ctx context.Context, flow string) error {
+	for list := 1; list < len(p.Keys.Places(flow)); list++ {
 		for from, lookedAt := int64(0), int64(siftAtMost); lookedAt == siftAtMost; {
-			reply, err := d.shared.Run(ctx, lua.Sift, keys, list, from, siftAtMost)
+			err := p.run(ctx, p.shared, lua.Sift, []string{flow}, func(r *lua.Reader) {
+				lookedAt = r.Int()
+				from += lookedAt - r.Int()
+			}, list, from, siftAtMost)
 			if err != nil {
-				return fmt.Errorf("bucket %q: %w", d.Name, err)
-			}
-			r := lua.NewReader(reply)
-			lookedAt = r.Int()
-			if from += lookedAt - r.Int(); r.Err() != nil {
-				return fmt.Errorf("bucket %q: script sift: %w", d.Name, r.Err())
+				return err
 			}
 		}
 	}

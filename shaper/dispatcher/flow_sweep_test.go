@@ -23,7 +23,7 @@ func TestSettlementsOfFlows(t *testing.T) {
 		s.Put(fmt.Sprint("w", i), flow, shaper.StateQueued)
 		batch = append(batch, &settlement{job: s.lease(fmt.Sprint("j", i), flow), result: shaper.ResultReturned})
 	}
-	r.sendSettlements(batch)
+	r.settler.send(batch)
 	for i := range settleBatch {
 		flow := fmt.Sprint("f", i)
 		ids := s.Redis.LRange(t.Context(), store.BucketKeys("b").Queue(flow), 0, -1).Val()
@@ -43,10 +43,10 @@ func TestPatrolOfFlows(t *testing.T) {
 	t.Parallel()
 	s := steppedOn(t, rig.NewFlowing(t), rig.NewWaiting())
 	r := s.bucketLoop()
-	r.setSleeping(true)
+	r.claims.sleeping.Store(true)
 	waiting := func() bool {
 		t.Helper()
-		sights := s.d.look(t.Context(), []*bucketLoop{r})
+		sights := s.d.look(t.Context(), []*bucketPatrol{r.patrol})
 		if sights[0].err != nil {
 			t.Fatal(sights[0].err)
 		}
@@ -65,9 +65,9 @@ func TestPatrolOfFlows(t *testing.T) {
 		t.Error("something waits, and is not on the calendar")
 	}
 	s.Step(time.Millisecond)
-	var w sweepWatch
+	w := patrolOf(r)
 	for range 2 {
-		if err := r.sweep(t.Context(), &w, s.Now.UnixMicro(), true); err != nil {
+		if err := w.sweep(t.Context(), s.Now.UnixMicro(), true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -95,11 +95,11 @@ func TestAuditFindsTheOldest(t *testing.T) {
 	t.Parallel()
 	s := steppedOn(t, rig.NewFlowing(t), rig.NewWaiting())
 	r, k := s.bucketLoop(), store.BucketKeys("b")
-	var w sweepWatch
+	w := patrolOf(r)
 	oldest := func() string {
 		t.Helper()
 		for w.begin(true); w.auditing; {
-			if err := r.sweep(t.Context(), &w, s.Now.UnixMicro(), true); err != nil {
+			if err := w.sweep(t.Context(), s.Now.UnixMicro(), true); err != nil {
 				t.Fatal(err)
 			}
 		}

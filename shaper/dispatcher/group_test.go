@@ -100,10 +100,10 @@ func TestPatrolOfGroups(t *testing.T) {
 	t.Parallel()
 	s := steppedOn(t, rig.NewGrouped(t), rig.NewWaiting())
 	r, ctx, k := s.bucketLoop(), t.Context(), store.BucketKeys("b").As(codec.LevelsGroups)
-	r.setSleeping(true)
+	r.claims.sleeping.Store(true)
 	waiting := func() bool {
 		t.Helper()
-		sights := s.d.look(ctx, []*bucketLoop{r})
+		sights := s.d.look(ctx, []*bucketPatrol{r.patrol})
 		if sights[0].err != nil {
 			t.Fatal(sights[0].err)
 		}
@@ -130,9 +130,9 @@ func TestPatrolOfGroups(t *testing.T) {
 	s.Redis.HSet(ctx, k.Flows(), codec.FlowPath("a", "x"), "0 0 - 0 1 0 1 .khnld")
 	s.Redis.HSet(ctx, k.Groups(), "a", "0 0 - 0 1 0 1 .khnld")
 	s.Step(time.Millisecond)
-	var w sweepWatch
+	w := patrolOf(r)
 	for range 4 {
-		if err := r.sweep(ctx, &w, s.Now.UnixMicro(), true); err != nil {
+		if err := w.sweep(ctx, s.Now.UnixMicro(), true); err != nil {
 			t.Fatal(err)
 		}
 	}

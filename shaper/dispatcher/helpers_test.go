@@ -55,10 +55,8 @@ func TestHelpersRunWhileNeeded(t *testing.T) {
 			want := func(when string, beats, asks bool) {
 				t.Helper()
 				synctest.Wait()
-				r.mu.Lock()
-				defer r.mu.Unlock()
-				if r.beat.runs != beats || r.asks.runs != asks || r.tells.runs {
-					t.Errorf("%s (hands over: %t): heartbeat runs: %t, hand-over look: %t, callbacks: %t", when, handsOver, r.beat.runs, r.asks.runs, r.tells.runs)
+				if beat, ask, tell := runs(&r.held.beat), runs(&r.deliveries.handovers.asks), runs(&r.callbacks.tells); beat != beats || ask != asks || tell {
+					t.Errorf("%s (hands over: %t): heartbeat runs: %t, hand-over look: %t, callbacks: %t", when, handsOver, beat, ask, tell)
 				}
 			}
 			want("idle", false, false)
@@ -84,4 +82,10 @@ func TestHelpersRunWhileNeeded(t *testing.T) {
 			}
 		})
 	}
+}
+
+func runs(h *helper) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.runs
 }

@@ -10,12 +10,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
+	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
 // Hook is where a dispatcher tells of events in its buckets: each becomes a job of another bucket, or of the same. Of one kind there is
@@ -46,30 +48,44 @@ type event struct {
 	detail string
 }
 
-// moveEvents makes jobs of the events of a bucket. An event stays in Redis until every hook's job is in.
-func (d *bucketLoop) moveEvents(ctx context.Context) {
+// enqueuer enqueues the jobs of hooks and callbacks: see Config.
+type enqueuer func(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error)
+
+// eventTeller tells hooks of the events in one bucket.
+type eventTeller struct {
+	*bucketConn
+	shared  *store.Store
+	hooks   *atomic.Pointer[[]Hook]
+	enqueue enqueuer
+}
+
+// isNeeded reports whether a hook may want to hear of the bucket.
+func (h *eventTeller) isNeeded() bool {
+	return len(*h.hooks.Load()) > 0 && len(h.Settings.Load().Events) > 0
+}
+
+// move makes jobs of the events of the bucket. An event stays in Redis until every hook's job is in.
+func (h *eventTeller) move(ctx context.Context) {
 	var moved []any
 	for began := time.Now(); ; {
 		atMost := eventsAtOnce
 		if time.Since(began) > eventsTurn {
 			atMost = 0
 		}
-		reply, err := d.shared.Run(ctx, lua.MoveEvents, d.Keys.Of(lua.MoveEvents), slices.Concat([]any{atMost}, moved)...)
-		if err != nil {
-			if ctx.Err() == nil {
-				d.log.ErrorContext(ctx, "events for hooks were not looked at", "error", err)
-			}
-			return
-		}
-		r := lua.NewReader(reply)
+		args := append([]any{atMost}, moved...)
 		moved = nil
-		for r.Left() > 0 && r.Err() == nil {
-			e := event{name: r.Text(), count: r.Int(), since: r.Int(), detail: r.Text()}
-			if err := d.tell(ctx, e); err != nil {
-				d.log.WarnContext(ctx, "a hook was not told of an event: it will be told later", "event", e.name, "error", err)
-				continue
+		err := h.run(ctx, h.shared, lua.MoveEvents, nil, func(r *lua.Reader) {
+			for r.Left() > 0 {
+				e := event{name: r.Text(), count: r.Int(), since: r.Int(), detail: r.Text()}
+				if err := h.tell(ctx, e); err != nil {
+					h.log.WarnContext(ctx, "a hook was not told of an event: it will be told later", "event", e.name, "error", err)
+					continue
+				}
+				moved = append(moved, e.name, e.since)
 			}
-			moved = append(moved, e.name, e.since)
+		}, args...)
+		if err != nil && ctx.Err() == nil {
+			h.log.ErrorContext(ctx, "events for hooks were not looked at", "error", err)
 		}
 		if len(moved) == 0 {
 			return
@@ -78,18 +94,18 @@ func (d *bucketLoop) moveEvents(ctx context.Context) {
 }
 
 // tell enqueues the jobs of an event, one for each hook that wants to hear of it.
-func (d *bucketLoop) tell(ctx context.Context, e event) error {
+func (h *eventTeller) tell(ctx context.Context, e event) error {
 	kind, path, ofFlow := strings.Cut(e.name, " ")
 	var jobs []shaper.Job
-	for _, hook := range *d.hooks.Load() {
+	for _, hook := range *h.hooks.Load() {
 		if slices.Contains(hook.Events, shaper.Event(kind)) {
-			jobs = append(jobs, d.jobOf(hook, e, kind, path, ofFlow))
+			jobs = append(jobs, h.jobOf(hook, e, kind, path, ofFlow))
 		}
 	}
 	if len(jobs) == 0 { // a hook that there is no more
 		return nil
 	}
-	receipts, err := d.enqueue(ctx, jobs...)
+	receipts, err := h.enqueue(ctx, jobs...)
 	if err != nil {
 		return err
 	}
@@ -127,20 +143,20 @@ type toldData struct {
 	By     string `json:"by,omitempty"`
 }
 
-func (d *bucketLoop) jobOf(hook Hook, e event, kind, path string, ofFlow bool) shaper.Job {
+func (h *eventTeller) jobOf(hook Hook, e event, kind, path string, ofFlow bool) shaper.Job {
 	body := told{Type: kind, Timestamp: time.UnixMicro(e.since).UTC()}
 	_ = json.Unmarshal([]byte(e.detail), &body.Data) // what nobody can read is left out
-	body.Data.Bucket, body.Data.Count = d.Name, e.count
-	if ofFlow && d.HasFlows() {
+	body.Data.Bucket, body.Data.Count = h.Name, e.count
+	if ofFlow && h.HasFlows() {
 		flow := path
-		if d.Levels() == codec.LevelsGroups {
+		if h.Levels() == codec.LevelsGroups {
 			group, name, _ := codec.SplitPath(path)
 			body.Data.Group, flow = &group, name
 		}
 		body.Data.Flow = &flow
 	}
 	payload, _ := json.Marshal(body) // texts, numbers and times always marshal
-	sum := sha256.Sum256([]byte(strings.Join([]string{hook.Bucket, hook.URL, d.Keys.Prefix, e.name, strconv.FormatInt(e.since, 10)}, "\n")))
+	sum := sha256.Sum256([]byte(strings.Join([]string{hook.Bucket, hook.URL, h.Keys.Prefix, e.name, strconv.FormatInt(e.since, 10)}, "\n")))
 	return shaper.Job{
 		Bucket: hook.Bucket, ID: shaper.HookID + hex.EncodeToString(sum[:16]), Flow: hook.Flow, Group: hook.Group, URL: hook.URL, Payload: payload,
 		Identity: admission.Identity{Caller: ourCaller},

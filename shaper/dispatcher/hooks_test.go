@@ -21,11 +21,11 @@ func hooked(t *testing.T, b shaper.Bucket) (*stepped, *bucketLoop) {
 	b.Events = shaper.Events()
 	s := newSteppedBucket(t, rig.NewWaiting(), b)
 	d := s.bucketLoop()
-	d.hooks.Store(&[]Hook{
+	d.patrol.events.hooks.Store(&[]Hook{
 		{Events: []shaper.Event{shaper.EventJobDead}, Bucket: "b", URL: "https://a.example", Flow: b.Name},
 		{Events: []shaper.Event{shaper.EventJobDead, shaper.EventBucketFull}, Bucket: "b", URL: "https://b.example", Flow: b.Name},
 	})
-	d.enqueue = s.Client.Enqueue
+	d.patrol.events.enqueue = s.Client.Enqueue
 	return s, d
 }
 
@@ -62,20 +62,20 @@ func TestAHookIsToldOnce(t *testing.T) {
 	s, d := hooked(t, rig.Bucket("b", 100))
 	s.happen(d, "job.dead", "0 0 2 1783228800000001\n{\"job\":\"j1\",\"reason\":\"permanent\"}")
 	calls := 0
-	d.enqueue = func(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error) {
+	d.patrol.events.enqueue = func(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error) {
 		receipts, err := s.Client.Enqueue(ctx, jobs...)
 		if calls++; calls == 1 {
 			return nil, errors.New("the reply was lost")
 		}
 		return receipts, err
 	}
-	d.moveEvents(t.Context())
+	d.patrol.events.move(t.Context())
 	first := s.bodies(d)
 	if len(first) != 2 {
 		t.Fatalf("there are %d jobs, want one of each hook", len(first))
 	}
 	s.happen(d, "job.dead", "2 1783228800000001 3 1783228800000002\n{\"job\":\"j2\"}") // as another script would leave it
-	d.moveEvents(t.Context())
+	d.patrol.events.move(t.Context())
 	if again := s.bodies(d); len(again) != 2 || calls != 2 {
 		t.Errorf("then there are %d jobs, after %d calls", len(again), calls)
 	}
@@ -100,13 +100,13 @@ func TestAHookWaitsForRoom(t *testing.T) {
 	s.Put("j", "", shaper.StateQueued)
 	s.happen(d, "bucket.full", "0 0 1 1783228800000001\n{\"reason\":\"capacity\"}")
 	s.happen(d, "bucket.paused", "0 0 1 1783228800000001\n{}")
-	d.moveEvents(t.Context())
+	d.patrol.events.move(t.Context())
 	texts := s.Redis.HGetAll(t.Context(), d.Keys.OutboxTexts()).Val()
 	if len(s.Redis.HKeys(t.Context(), d.Keys.Body()).Val()) != 1 || !strings.HasPrefix(texts["bucket.full"], "1 ") || !strings.HasPrefix(texts["bucket.paused"], "0 0 0 ") {
 		t.Errorf("with a full bucket are left %q", texts)
 	}
 	s.Redis.HSet(t.Context(), d.Keys.Conf(), "capacity", 2)
-	d.moveEvents(t.Context())
+	d.patrol.events.move(t.Context())
 	if ids := s.Redis.HKeys(t.Context(), d.Keys.Body()).Val(); len(ids) != 2 {
 		t.Errorf("with room there are %q", ids)
 	}
@@ -119,10 +119,10 @@ func TestAHookWaitsForRoom(t *testing.T) {
 func TestHooksNameFlows(t *testing.T) {
 	t.Parallel()
 	s, d := hooked(t, rig.Grouped("b", 100))
-	hooks := *d.hooks.Load()
+	hooks := *d.patrol.events.hooks.Load()
 	hooks[0].Group, hooks[1].Group = "hooks", "hooks"
 	s.happen(d, "job.dead 1:gthe flow", "0 0 1 1783228800000001\n{}")
-	d.moveEvents(t.Context())
+	d.patrol.events.move(t.Context())
 	bodies := s.bodies(d)
 	if len(bodies) != 2 {
 		t.Fatalf("there are %d jobs", len(bodies))
@@ -142,7 +142,7 @@ func TestHooksHaveACaller(t *testing.T) {
 	b.Limits = []admission.Limit{limit}
 	s, d := hooked(t, b)
 	s.happen(d, "job.dead", "0 0 1 1783228800000001\n{}")
-	d.moveEvents(t.Context())
+	d.patrol.events.move(t.Context())
 	if n := len(s.bodies(d)); n != 2 {
 		t.Errorf("there are %d jobs, want one of each hook", n)
 	}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/lua"
-	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
 const (
@@ -61,12 +60,12 @@ func (b *idleBackoff) looked(idle bool, horizon, atLeast time.Duration) time.Dur
 
 // served is how many slots a claim serves: all from its first job on, also those that pass because no job may go then. freeSlot is the first
 // one behind its jobs, 0 where the answer does not tell it.
-func (d *bucketLoop) served(jobs []*leased, freeSlot int64) int {
-	interval := d.interval()
+func (c *claimer) served(jobs []*leased, freeSlot int64) int {
+	interval := c.interval()
 	if freeSlot == 0 || len(jobs) == 0 || interval <= 0 {
 		return 0
 	}
-	return int((d.clock.local(freeSlot).Sub(jobs[0].slot) + interval/2) / interval) //nolint:mnd // rounds
+	return int((c.clock.local(freeSlot).Sub(jobs[0].slot) + interval/2) / interval) //nolint:mnd // rounds
 }
 
 // left reports whether as many slots are free within the horizon as the last claim that served the bucket has left, or all but one. Then no
@@ -79,28 +78,16 @@ func (b *idleBackoff) left(slots, want, now int64, horizon, interval time.Durati
 // isIdle reports whether others serve the bucket: all slots that the loop looked for are taken, and it serves less than a quarter of
 // them. In a fast bucket each claim brings many jobs, and the workers of all may be needed. In a pool, a slot that is taken for one
 // bucket may be free for another.
-func (d *bucketLoop) isIdle(slots, want int, taken bool, ahead time.Duration) bool {
-	interval := d.interval()
-	if !taken || slots >= want || d.Settings.Load().Pool != nil || interval*horizonIntervals <= minHorizon {
+func (c *claimer) isIdle(slots, want int, taken bool, ahead time.Duration) bool {
+	interval := c.interval()
+	if !taken || slots >= want || c.Settings.Load().Pool != nil || interval*horizonIntervals <= minHorizon {
 		return false
 	}
 	return slots == 0 || idleShare*slots < int(ahead/interval)
 }
 
-// horizon is how far ahead the loop looks where it serves.
-func (d *bucketLoop) horizon() time.Duration {
-	_, longest := d.clock.rtt()
-	return horizon(d.interval(), longest, d.questions())
-}
-
-// questions is how many come before a claim.
-func (d *bucketLoop) questions() int {
-	switch d.Levels() {
-	case codec.LevelsFlows:
-		return 1
-	case codec.LevelsGroups:
-		return 2
-	default:
-		return 0
-	}
+// horizon is how far ahead the loop looks where it serves. A question comes before a claim for each level.
+func (c *claimer) horizon() time.Duration {
+	_, longest := c.clock.rtt()
+	return horizon(c.interval(), longest, c.Levels())
 }

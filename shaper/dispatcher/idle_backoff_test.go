@@ -48,7 +48,7 @@ func TestIsIdle(t *testing.T) {
 	t.Parallel()
 	s := newStepped(t, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) }))
 	r := s.bucketLoop()
-	whole := 16 * r.interval()
+	whole := 16 * r.claims.interval()
 	for _, c := range []struct {
 		jobs, want int
 		taken      bool
@@ -57,11 +57,11 @@ func TestIsIdle(t *testing.T) {
 		{0, 100, true, true}, {3, 100, true, true}, {4, 100, true, false}, {16, 100, true, false},
 		{0, 100, false, false}, {3, 100, false, false}, {3, 3, true, false},
 	} {
-		if got := r.isIdle(c.jobs, c.want, c.taken, whole); got != c.idle {
+		if got := r.claims.isIdle(c.jobs, c.want, c.taken, whole); got != c.idle {
 			t.Errorf("%d jobs of %d, all slots taken: %t: idle: %t", c.jobs, c.want, c.taken, got)
 		}
 	}
-	if r.isIdle(1, 100, true, r.interval()) {
+	if r.claims.isIdle(1, 100, true, r.claims.interval()) {
 		t.Error("one job of a bucket where a horizon has no more is idle")
 	}
 }
@@ -96,7 +96,7 @@ func TestIdleDrains(t *testing.T) {
 						s.claimFor(loops[i], fmt.Sprint("claim", n), 40)
 					}
 				}
-				if serves := loops[i].idle.serves(); serves != (i == 0) {
+				if serves := loops[i].claims.idle.serves(); serves != (i == 0) {
 					t.Errorf("dispatcher %d serves: %t", i, serves)
 				}
 			}
@@ -106,7 +106,7 @@ func TestIdleDrains(t *testing.T) {
 			}
 			s.Step(time.Second)
 			last.clock = newClock() // or it took that for a step of the clock
-			if s.claimFor(last, "again", 40); !last.idle.serves() {
+			if s.claimFor(last, "again", 40); !last.claims.idle.serves() {
 				t.Error("a loop that finds slots is idle")
 			}
 		})
@@ -128,8 +128,8 @@ func TestNoDrainIsIdleForTurns(t *testing.T) {
 	s.claim(r, "first") // gets the first slot, 10 ms away
 	s.Step(15 * time.Millisecond)
 	s.claim(r, "second") // gets one 195 ms away, the last one within the horizon
-	if left := s.Redis.LLen(t.Context(), r.Keys.Queue("f")).Val(); left != 7 || r.idle.misses > 0 {
-		t.Errorf("%d of 9 jobs are left; %d misses", left, r.idle.misses)
+	if left := s.Redis.LLen(t.Context(), r.Keys.Queue("f")).Val(); left != 7 || r.claims.idle.misses > 0 {
+		t.Errorf("%d of 9 jobs are left; %d misses", left, r.claims.idle.misses)
 	}
 }
 
@@ -157,9 +157,9 @@ func TestNoDrainIsIdleForItsOwnSlots(t *testing.T) {
 	for i, step := range []time.Duration{10, 3, 7, 35} {
 		s.Step(step * time.Millisecond)
 		s.claimFor(r, fmt.Sprint("claim", i), 40)
-		t.Logf("%d jobs are left, %d misses", left(), r.idle.misses)
-		if r.idle.misses > 0 {
-			t.Errorf("%d misses after claim %d, %d jobs are left", r.idle.misses, i, left())
+		t.Logf("%d jobs are left, %d misses", left(), r.claims.idle.misses)
+		if r.claims.idle.misses > 0 {
+			t.Errorf("%d misses after claim %d, %d jobs are left", r.claims.idle.misses, i, left())
 		}
 	}
 	if left() == before {
@@ -170,7 +170,7 @@ func TestNoDrainIsIdleForItsOwnSlots(t *testing.T) {
 // claimFor claims for so many workers.
 func (s *stepped) claimFor(r *bucketLoop, claim string, want int) {
 	s.T.Helper()
-	if _, err := r.claim(s.T.Context(), r.dispatcher+claim, want); err != nil {
+	if _, err := r.claims.claim(s.T.Context(), r.dispatcher+claim, want); err != nil {
 		s.T.Fatal(err)
 	}
 }

@@ -45,11 +45,9 @@ func TestIdleBucketsTakeLittleMemory(t *testing.T) { //nolint:paralleltest // it
 		synctest.Wait()
 		beats := 0
 		for _, r := range *d.loops.Load() {
-			r.mu.Lock()
-			if r.beat.runs {
+			if runs(&r.held.beat) {
 				beats++
 			}
-			r.mu.Unlock()
 		}
 		running := inUse()
 		stop()

@@ -47,7 +47,7 @@ func TestWakeLimit(t *testing.T) {
 			if c.pool != "" {
 				b.Pool = &shaper.Pool{Name: "p", Rate: rig.MustRate(t, c.pool), Burst: 1}
 			}
-			d := &bucketLoop{Bucket: &store.Bucket{Name: "b"}}
+			d := &claimer{bucketConn: &bucketConn{Bucket: &store.Bucket{Name: "b"}}}
 			d.Settings.Store(&b)
 			if got := d.wakeLimit(); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
@@ -127,10 +127,10 @@ func TestLateWakeGivesBack(t *testing.T) {
 					}
 					return shaper.Done(200)
 				})
-				d := &bucketLoop{Bucket: store.Lent(&shaper.Bucket{Name: "b"}, store.BucketKeys("b")), store: &store.Store{}, life: t.Context(), held: map[string]*leased{}}
-				d.worker.Store(&worker)
+				conn := &bucketConn{Bucket: store.Lent(&shaper.Bucket{Name: "b"}, store.BucketKeys("b")), store: &store.Store{}, life: t.Context()}
+				d := newDeliverer(newSettler(newLeaseHolder(conn, nil), nil, nil), worker, 1)
 				job := &leased{wakeLimit: lateWake, Attempt: shaper.Attempt{ID: "j"}, slot: time.Now().Add(-c.late), permitTTL: 250 * time.Millisecond}
-				d.held["j"] = job
+				d.held.jobs["j"] = job
 				if c.closes > 0 {
 					job.closes = job.slot.Add(c.closes)
 				}

@@ -39,11 +39,11 @@ type Leases struct {
 	end   context.CancelFunc
 	lone  chan struct{} // held by the only job on its last chance
 
-	mu      sync.Mutex
-	loops   map[store.Keys]*bucketLoop // one for each bucket
-	returns sync.WaitGroup             // of jobs that are given back
-	outage  outage
-	guard   poisonGuard
+	mu       sync.Mutex
+	settlers map[store.Keys]*settler // one for each bucket
+	returns  sync.WaitGroup          // of jobs that are given back
+	outage   outage
+	guard    poisonGuard
 }
 
 // reasonNotStarted is why a job is returned whose start nobody knows of.
@@ -59,7 +59,7 @@ func NewLeases(cfg LeasesConfig) (*Leases, error) {
 		return nil, err
 	}
 	life, end := context.WithCancel(context.Background())
-	return &Leases{store: s, life: life, end: end, lone: make(chan struct{}, 1), loops: map[store.Keys]*bucketLoop{}, outage: outage{log: s.Log}}, nil
+	return &Leases{store: s, life: life, end: end, lone: make(chan struct{}, 1), settlers: map[store.Keys]*settler{}, outage: outage{log: s.Log}}, nil
 }
 
 // Close ends the heartbeats. The leases of jobs that are not settled yet run out, and the jobs are delivered again. Close
@@ -67,20 +67,20 @@ func NewLeases(cfg LeasesConfig) (*Leases, error) {
 func (l *Leases) Close() {
 	l.mu.Lock()
 	l.end()
-	loops := slices.Collect(maps.Values(l.loops))
+	settlers := slices.Collect(maps.Values(l.settlers))
 	l.mu.Unlock()
 	l.returns.Wait()
-	for _, d := range loops {
-		d.endHelpers()
+	for _, s := range settlers {
+		s.held.beat.wait()
 	}
 }
 
 // Lease is a job that this process has started. It ends with [Lease.Settle].
 type Lease struct {
-	leases *Leases
-	loop   *bucketLoop
-	job    *leased
-	ctx    context.Context //nolint:containedctx // of the handler: it ends with the lease
+	leases  *Leases
+	settler *settler
+	job     *leased
+	ctx     context.Context //nolint:containedctx // of the handler: it ends with the lease
 }
 
 // Start marks the start of a job by its ticket, which a worker got from [shaper.Attempt.Ticket], and takes over its lease. It
@@ -107,13 +107,13 @@ func (l *Leases) Start(ctx context.Context, text string) (*Lease, error) {
 }
 
 func (l *Leases) start(ctx context.Context, t *ticket) (*Lease, error) {
-	d, err := l.drainOf(t)
+	s, err := l.settlerOf(t)
 	if err != nil {
 		return nil, err
 	}
 	job := t.leased("+" + store.ShortID(rand.Uint64())) //nolint:gosec // a name, not a secret
 	for wait := minFaultWait; ; wait = min(2*wait, maxFaultWait) {
-		started, err := d.startLent(ctx, t, job)
+		started, err := s.startLent(ctx, t, job)
 		switch {
 		case err == nil && !started:
 			return nil, ErrNotStarted
@@ -121,13 +121,13 @@ func (l *Leases) start(ctx context.Context, t *ticket) (*Lease, error) {
 			job.departed = time.Now()
 			within, cancel := context.WithCancelCause(ctx)
 			job.cancel = cancel
-			d.hold([]*leased{job})
-			return &Lease{leases: l, loop: d, job: job, ctx: within}, nil
+			s.held.hold(job)
+			return &Lease{leases: l, settler: s, job: job, ctx: within}, nil
 		case !redisconn.Unavailable(err):
 			return nil, err
 		}
 		if !sleep(ctx, wait/2+rand.N(wait/2)) { //nolint:gosec // jitter
-			l.giveBack(d, job)
+			l.giveBack(s, job)
 			return nil, err
 		}
 	}
@@ -135,59 +135,53 @@ func (l *Leases) start(ctx context.Context, t *ticket) (*Lease, error) {
 
 // giveBack returns a job that may have been started by a call whose reply was lost. Nobody runs it: without this its lease would run out, and
 // count as a crash.
-func (l *Leases) giveBack(d *bucketLoop, job *leased) {
+func (l *Leases) giveBack(s *settler, job *leased) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.life.Err() != nil {
 		return
 	}
-	d.hold([]*leased{job})
+	s.held.hold(job)
 	l.returns.Go(func() {
-		d.settle(job, shaper.Returned(reasonNotStarted))
+		s.settle(job, shaper.Returned(reasonNotStarted))
 		<-job.ended
 	})
 }
 
 // startLent runs start.lua.
-func (d *bucketLoop) startLent(ctx context.Context, t *ticket, job *leased) (started bool, err error) {
+func (c *bucketConn) startLent(ctx context.Context, t *ticket, job *leased) (started bool, err error) {
 	// A canceled context would close the connection.
-	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.store.Timeout)
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.store.Timeout)
 	defer cancel()
 	began := time.Now()
-	reply, err := d.store.Run(call, lua.Start, d.Keys.Of(lua.Start), t.ID, t.Epoch, t.Claim, job.claim, d.lease.Microseconds())
+	err = c.run(call, c.store, lua.Start, nil, func(r *lua.Reader) {
+		now, code := r.Int(), r.Int()
+		if r.Err() == nil {
+			c.clock.observe(began, time.Now(), now)
+		}
+		started = code == 1
+	}, t.ID, t.Epoch, t.Claim, job.claim, c.lease.Microseconds())
 	if err != nil {
-		return false, fmt.Errorf("start job %q of bucket %q: %w", t.ID, d.Name, err)
+		return false, fmt.Errorf("start job %q: %w", t.ID, err)
 	}
-	r := lua.NewReader(reply)
-	now, code := r.Int(), r.Int()
-	if r.Err() != nil {
-		return false, fmt.Errorf("start job %q of bucket %q: %w", t.ID, d.Name, r.Err())
-	}
-	d.clock.observe(began, time.Now(), now)
-	return code == 1, nil
+	return started, nil
 }
 
-// drainOf returns what settles for a bucket. Its settings are those of the newest ticket.
-func (l *Leases) drainOf(t *ticket) (*bucketLoop, error) {
+// settlerOf returns what settles for a bucket. Its settings are those of the newest ticket.
+func (l *Leases) settlerOf(t *ticket) (*settler, error) {
 	b := t.bucket()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.life.Err() != nil {
 		return nil, shaper.ErrClosed
 	}
-	if d := l.loops[b.Keys]; d != nil {
-		d.Settings.Store(t.settings())
-		return d, nil
+	if s := l.settlers[b.Keys]; s != nil {
+		s.Settings.Store(t.settings())
+		return s, nil
 	}
-	d := &bucketLoop{
-		Bucket: b, store: l.store, log: l.store.Log.With("bucket", b.Name), dispatcher: store.ShortID(rand.Uint64()), //nolint:gosec // a name, not a secret
-		lease: t.lease(), life: l.life, outage: &l.outage, guard: &l.guard, clock: newClock(), wake: make(chan struct{}, 1), link: newSlowLink(),
-		held: make(map[string]*leased),
-	}
-	d.settler = settlerOf(d)
-	d.beat = helper{within: l.life, do: d.heartbeat}
-	l.loops[b.Keys] = d
-	return d, nil
+	s := newSettler(newLeaseHolder(newBucketConn(b, l.store, t.lease(), l.life, &l.outage), &l.guard), &deaths{}, nil)
+	l.settlers[b.Keys] = s
+	return s, nil
 }
 
 // Context is for whatever runs the job: the context of the start. It ends when the lease is lost, too.
@@ -200,7 +194,7 @@ func (l *Lease) Settle(outcome shaper.Outcome) {
 	if outcome.Result < shaper.ResultDone || outcome.Result >= shaper.ResultHandedOver {
 		outcome = shaper.Retry("no_result", fmt.Sprintf("the handler answered result %d", outcome.Result))
 	}
-	l.loop.settle(l.job, outcome)
+	l.settler.settle(l.job, outcome)
 	<-l.job.ended
 	l.job.cancel(nil)
 	if l.job.lastChance {

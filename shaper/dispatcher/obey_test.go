@@ -165,14 +165,14 @@ func TestDrainObeysTheRateInForce(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newBucketLoop(d, d.store.Known("b"), t.Context())
-	if got := r.obeyed().Rate.String(); got != "100/s" {
+	if got := r.claims.obeyed().Rate.String(); got != "100/s" {
 		t.Errorf("before the first claim: %s", got)
 	}
-	if _, err := r.claim(t.Context(), "c", 1); err != nil {
+	if _, err := r.claims.claim(t.Context(), "c", 1); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.obeyed().Rate.String(); got != "1/h" || r.permitTTL != shaper.MaxPermitTTL {
-		t.Errorf("rate %s, permit_ttl %s", got, r.permitTTL)
+	if got := r.claims.obeyed().Rate.String(); got != "1/h" || r.claims.permitTTL != shaper.MaxPermitTTL {
+		t.Errorf("rate %s, permit_ttl %s", got, r.claims.permitTTL)
 	}
 }
 
@@ -228,7 +228,7 @@ func TestPurgeGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newBucketLoop(d, d.store.Known("b"), t.Context())
-	if err := r.sweep(t.Context(), &sweepWatch{}, 0, true); err != nil {
+	if err := patrolOf(r).sweep(t.Context(), 0, true); err != nil {
 		t.Fatal(err)
 	}
 	if info := w.Info(); info.Purging != 0 || info.Unfinished != 0 || info.Purged != 3*jobs {

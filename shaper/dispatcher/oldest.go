@@ -23,37 +23,34 @@ type oldestJob struct {
 
 // findOldest looks for the oldest waiting job in the flows that a chunk of an audit has named, and keeps it in Redis when the audit has been
 // through all flows. It looks at each flow unless bodies are large. Then it looks at as many as its bounds allow, at others each time.
-func (d *bucketLoop) findOldest(ctx context.Context, w *sweepWatch, flows []string, next string) error {
-	through := w.flows != "" && !strings.HasPrefix(w.flows, "g") && w.flows != "i" && (next == "0" || next == "i" || next == "g0")
+func (p *bucketPatrol) findOldest(ctx context.Context, flows []string, next string) error {
+	through := p.flows != "" && !strings.HasPrefix(p.flows, "g") && p.flows != "i" && (next == "0" || next == "i" || next == "g0")
 	rand.Shuffle(len(flows), func(i, j int) { flows[i], flows[j] = flows[j], flows[i] }) //nolint:gosec // which ones come first, no secret
 	for range oldestScripts {
 		if len(flows) == 0 {
 			break
 		}
-		looked, err := d.lookAtHeads(ctx, w, flows[:min(len(flows), store.MaxFlowSet)], false)
+		looked, err := p.lookAtHeads(ctx, flows[:min(len(flows), store.MaxFlowSet)], false)
 		if err != nil {
 			return err
 		}
 		flows = flows[looked:]
 	}
-	if !through || w.oldest.came == 0 {
+	if !through || p.oldest.came == 0 {
 		return nil
 	}
-	_, err := d.lookAtHeads(ctx, w, nil, true)
+	_, err := p.lookAtHeads(ctx, nil, true)
 	return err
 }
 
 // lookAtHeads has one script look at flows, or at the first ones of them, and returns at how many it did.
-func (d *bucketLoop) lookAtHeads(ctx context.Context, w *sweepWatch, flows []string, keep bool) (looked int, err error) {
-	reply, err := d.shared.Run(ctx, lua.OldestWaiting, d.Keys.Of(lua.OldestWaiting, flows...), oldestBytes, store.BoolArg(keep), w.oldest.came, w.oldest.id)
-	if err != nil {
-		return 0, fmt.Errorf("bucket %q: look for the oldest job: %w", d.Name, err)
+func (p *bucketPatrol) lookAtHeads(ctx context.Context, flows []string, keep bool) (looked int, err error) {
+	err = p.run(ctx, p.shared, lua.OldestWaiting, flows, func(r *lua.Reader) {
+		looked = int(r.Int())
+		p.oldest = oldestJob{r.Int(), r.Text()}
+	}, oldestBytes, store.BoolArg(keep), p.oldest.came, p.oldest.id)
+	if err == nil && (looked > len(flows) || looked == 0 && len(flows) > 0) {
+		err = fmt.Errorf("bucket %q: script oldest_waiting looked at %d of %d flows", p.Name, looked, len(flows))
 	}
-	r := lua.NewReader(reply)
-	looked = int(r.Int())
-	w.oldest = oldestJob{r.Int(), r.Text()}
-	if r.Err() != nil || looked > len(flows) || looked == 0 && len(flows) > 0 {
-		return 0, fmt.Errorf("bucket %q: script oldest_waiting answered %v to %d flows", d.Name, reply, len(flows))
-	}
-	return looked, nil
+	return looked, err
 }

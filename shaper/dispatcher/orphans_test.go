@@ -266,8 +266,9 @@ func TestStalledProcessPoisonsNothing(t *testing.T) {
 		d.stall.beat = time.Now().Add(-2 * lease) // the process stood still for two leases
 		d.stall.mu.Unlock()
 		runOut()
-		loop.tend(ctx, &sweepWatch{}, sight{deadline: 1})
-		if err := loop.extend(ctx, loop.heldNow(), ""); err != nil {
+		patrolOf(loop).tend(ctx, sight{deadline: 1})
+		jobs, _ := loop.held.now()
+		if err := loop.held.extend(ctx, jobs, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -278,7 +279,7 @@ func TestStalledProcessPoisonsNothing(t *testing.T) {
 	d.stall.beat, d.stall.long = time.Now(), time.Time{}
 	d.stall.mu.Unlock()
 	runOut()
-	loop.tend(ctx, &sweepWatch{}, sight{deadline: 1})
+	patrolOf(loop).tend(ctx, sight{deadline: 1})
 	if j := w.Job("j"); j.Lost != 1 {
 		t.Errorf("without a stall the lease of a job that ran out is lost: job %+v", j)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/redisconn"
+	"github.com/tundish-io/tundish/shaper"
 )
 
 // outage logs that Redis went and came back, once each, and remembers when one
@@ -83,4 +84,86 @@ func later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
+}
+
+// elsewhere logs that a bucket is not where this process looks for it, and that it is there again, once each. It is
+// no outage of Redis, and not of other buckets.
+type elsewhere struct{ why string }
+
+// tell reports whether that is what an error says.
+func (e *elsewhere) tell(ctx context.Context, log *slog.Logger, err error) bool {
+	if !errors.Is(err, shaper.ErrTagChanged) {
+		return false
+	}
+	if why := err.Error(); e.why != why {
+		e.why = why
+		log.ErrorContext(ctx, "the dispatcher claims nothing of this bucket until it is in the pool that this configuration says", "error", err)
+	}
+	return true
+}
+
+func (e *elsewhere) back(ctx context.Context, log *slog.Logger) {
+	if e.why != "" {
+		e.why = ""
+		log.InfoContext(ctx, "the bucket is in the pool that this configuration says")
+	}
+}
+
+// stall notices that this process stood still: it was stopped, the machine slept, or its processors were busy with something else.
+// A ticker runs late then. Leases of this process may have run out meanwhile, with nobody dead.
+type stall struct {
+	limit time.Duration // what counts
+
+	mu   sync.Mutex
+	beat time.Time // of the ticker; zero before the first one
+	long time.Time // end of the last stall
+}
+
+// beatsInLimit is how often the ticker runs in the shortest stall that counts.
+const beatsInLimit = 4
+
+// watch runs the ticker until ctx ends, and logs each stall.
+func (s *stall) watch(ctx context.Context, log *slog.Logger) {
+	s.note(time.Now())
+	tick := time.NewTicker(s.limit / beatsInLimit)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if still := s.note(time.Now()); still > 0 {
+				log.WarnContext(ctx, "this process stood still: it was stopped, or its machine had no time for it; what failed meanwhile may have no other cause",
+					"for", still.Round(time.Millisecond))
+			}
+		}
+	}
+}
+
+// note takes in that the process runs at an instant, and returns for how long it stood still before; 0 if it did not.
+func (s *stall) note(now time.Time) (still time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.see(now) {
+		still = now.Sub(s.beat)
+	}
+	s.beat = now
+	return still
+}
+
+// see finds out whether there was a stall until an instant. The caller holds mu.
+func (s *stall) see(now time.Time) bool {
+	was := !s.beat.IsZero() && now.Sub(s.beat) > s.limit
+	if was {
+		s.long = now
+	}
+	return was
+}
+
+// lastLong is when the last stall ended, zero if there was none. After a stall it may be asked before the ticker runs.
+func (s *stall) lastLong() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.see(time.Now())
+	return s.long
 }

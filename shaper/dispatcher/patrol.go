@@ -4,9 +4,11 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
 const (
@@ -31,52 +33,79 @@ func (d *Dispatcher) patrol(ctx context.Context) {
 	defer tending.Wait()
 	for round := 0; sleep(ctx, patrolInterval*9/10+rand.N(patrolInterval/5)); round++ { //nolint:gosec // jitter
 		d.forgetGone()
-		loops := *d.loops.Load()
+		var patrols []*bucketPatrol
+		for _, l := range *d.loops.Load() {
+			patrols = append(patrols, l.patrol)
+		}
 		trims := round%trimEvery == 0
 		if trims {
-			d.lookForKept(ctx, loops)
+			d.lookForKept(ctx, patrols)
 		}
 		began := time.Now()
-		for i, s := range d.look(ctx, loops) {
-			loop := loops[i]
+		for i, s := range d.look(ctx, patrols) {
+			p := patrols[i]
 			if s.err != nil {
-				loop.outage.failed(ctx, began, s.err)
+				p.outage.failed(ctx, began, s.err)
 				continue
 			}
-			loop.outage.worked(ctx, began, d.cfg.Lease)
+			p.outage.worked(ctx, began, p.lease)
 			if s.waiting {
-				loop.nudge()
+				p.claims.wake.put()
 			}
 			if s.callbacks {
-				loop.someToTell()
+				p.deaths.callbacks.wake()
 			}
-			s.trims, s.trimsRound = trims && loop.trims, trims
-			if loop.tended.CompareAndSwap(false, true) {
+			s.trims, s.trimsRound = trims && p.trims, trims
+			if p.tended.CompareAndSwap(false, true) {
 				tending.Go(func() {
-					defer loop.tended.Store(false)
-					loop.lookAfter(ctx, s)
+					defer p.tended.Store(false)
+					p.lookAfter(ctx, s)
 				})
 			}
 		}
 	}
 }
 
+// bucketPatrol looks after one bucket: it takes back what was lost, drops what is old, and tells hooks of events.
+type bucketPatrol struct {
+	*bucketConn
+	sweepWatch
+	shared *store.Store // scripts for many buckets share round trips
+	claims *claimer
+	deaths *deaths
+	events eventTeller
+	stall  *stall      // shared by all buckets: the process is one
+	tended atomic.Bool // a goroutine looks after the bucket, whose own sweepWatch is
+
+	// Of the goroutine of all patrols.
+	quiet    bool // the last look saw nothing
+	expiring bool // there were jobs that expire
+	empty    bool // Redis keeps nothing of the bucket that is to be audited or trimmed
+	trims    bool // it keeps something that is to be trimmed
+}
+
+func newBucketPatrol(claims *claimer, deaths *deaths, shared *store.Store, stall *stall) *bucketPatrol {
+	p := &bucketPatrol{bucketConn: claims.bucketConn, shared: shared, claims: claims, deaths: deaths, stall: stall}
+	p.nextAudit = time.Now().Add(rand.N(auditInterval)) //nolint:gosec // spread
+	return p
+}
+
 // lookAfter does what there is to do for one bucket. One call is under way at a time.
-func (d *bucketLoop) lookAfter(ctx context.Context, s sight) {
-	for d.tend(ctx, &d.sweeps, s) && ctx.Err() == nil {
+func (p *bucketPatrol) lookAfter(ctx context.Context, s sight) {
+	for p.tend(ctx, s) && ctx.Err() == nil {
 	}
 	if s.events {
-		d.moveEvents(ctx)
+		p.events.move(ctx)
 	}
-	if s.expiry != 0 && s.expiry <= d.clock.latest(time.Now()) {
-		d.expire(ctx)
+	if s.expiry != 0 && s.expiry <= p.clock.latest(time.Now()) {
+		p.expire(ctx)
 	}
-	if d.died.Swap(false) || s.trims || s.trimsRound && d.sweeps.deadFull != deadRoom { // the last dead letter went: that is to be logged
-		d.trimDead(ctx, &d.sweeps)
-		d.emptyDisabled(ctx)
+	if p.deaths.some.Swap(false) || s.trims || s.trimsRound && p.deadFull != deadRoom { // the last dead letter went: that is to be logged
+		p.trimDead(ctx)
+		p.emptyDisabled(ctx)
 	}
 	if s.trims {
-		d.trimResults(ctx)
+		p.trimResults(ctx)
 	}
 }
 
@@ -98,34 +127,34 @@ type sweepWatch struct {
 
 // tend sweeps a bucket if a lease ran out or a comparison is due. It reports whether there may be more leases
 // to take back, and is to be called again at once.
-func (d *bucketLoop) tend(ctx context.Context, w *sweepWatch, s sight) (more bool) {
+func (p *bucketPatrol) tend(ctx context.Context, s sight) (more bool) {
 	now := time.Now()
-	if away := later(d.outage.lastLong(), d.stall.lastLong()); !away.IsZero() {
+	if away := later(p.outage.lastLong(), p.stall.lastLong()); !away.IsZero() {
 		// Redis was away, or this process stood still: leases ran out because nobody could extend them.
 		// Their holders get one heartbeat, and nobody is called a crash.
-		w.spare = later(w.spare, away.Add(d.heartbeatSeen()))
-		w.pardon = later(w.pardon, away.Add(d.lease+2*patrolInterval))
+		p.spare = later(p.spare, away.Add(p.heartbeatSeen()))
+		p.pardon = later(p.pardon, away.Add(p.lease+2*patrolInterval))
 	}
-	latest := d.clock.latest(now)
+	latest := p.clock.latest(now)
 	expired := s.deadline != 0 && (latest == 0 || s.deadline <= latest)
-	audit := !now.Before(w.nextAudit) && now.Sub(w.lastAudit) >= patrolInterval/2 // also where there is no pause
-	if audit && s.empty && w.skips > 0 && !w.auditing {
-		w.skips, w.nextAudit, audit = w.skips-1, now.Add(auditInterval), false
+	audit := !now.Before(p.nextAudit) && now.Sub(p.lastAudit) >= patrolInterval/2 // also where there is no pause
+	if audit && s.empty && p.skips > 0 && !p.auditing {
+		p.skips, p.nextAudit, audit = p.skips-1, now.Add(auditInterval), false
 	}
 	if !expired && !audit {
 		return false
 	}
 	if audit {
-		w.lastAudit, w.skips = now, 0
+		p.lastAudit, p.skips = now, 0
 		if s.empty {
-			w.skips = emptyAudits - 1
+			p.skips = emptyAudits - 1
 		}
 	}
-	err := d.sweep(ctx, w, latest, audit)
+	err := p.sweep(ctx, latest, audit)
 	if err != nil && ctx.Err() == nil {
-		d.log.ErrorContext(ctx, "sweep failed", "error", err)
+		p.log.ErrorContext(ctx, "sweep failed", "error", err)
 	}
-	return err == nil && w.more
+	return err == nil && p.more
 }
 
 // expiredLast is what is kept of a job that has expired.

@@ -110,11 +110,11 @@ func TestLastChanceOfTwoClaims(t *testing.T) {
 	r := newBucketLoop(d, d.store.Known("b"), t.Context())
 	claim := func(id string) {
 		t.Helper()
-		if _, err := r.claim(t.Context(), id, 1); err != nil {
+		if _, err := r.claims.claim(t.Context(), id, 1); err != nil {
 			t.Fatal(err)
 		}
-		r.deliveries.Wait()
-		r.settler.Wait()
+		r.deliveries.underWay.Wait()
+		r.settler.queue.Wait()
 	}
 	// This claim's answer is on its way while another bucket's comes.
 	if _, err := lua.Claim.Run(t.Context(), w.Server.Client(), nil, r.Keys.OfGroups(lua.Claim, []string{""}, nil), r.dispatcher, "c1", 1, 200_000, 30_000_000, 0, lastChance, 1,
@@ -126,15 +126,15 @@ func TestLastChanceOfTwoClaims(t *testing.T) {
 		t.Fatal("one is held already")
 	}
 	claim("c1")
-	if j := w.Job("j"); j.State != shaper.StateQueued || w.Delivered["j"] != 0 || len(r.heldNow()) != 0 {
+	if j := w.Job("j"); j.State != shaper.StateQueued || w.Delivered["j"] != 0 || !r.held.holdsNothing() {
 		t.Errorf("after the second claim: %+v", j)
 	}
 	claim("c2")
 	if j := w.Job("j"); j.State != shaper.StateRetrying || d.guard.free() {
 		t.Errorf("while the other is held: %+v", j)
 	}
-	r.hold([]*leased{other})
-	if err := r.extend(t.Context(), []*leased{other}, ""); err != nil || !d.guard.free() {
+	r.held.hold(other)
+	if err := r.held.extend(t.Context(), []*leased{other}, ""); err != nil || !d.guard.free() {
 		t.Errorf("the lease was lost and the job is held: %v", err)
 	}
 }

@@ -15,9 +15,7 @@ type crew struct {
 	ctx     context.Context //nolint:containedctx // ends when nothing more is to be claimed
 	life    context.Context //nolint:containedctx // ends when deliveries must have ended
 	running sync.WaitGroup  // the loops, also of buckets that left
-
-	mu     sync.Mutex
-	faults []error // of loops that ended
+	faults  []error         // of loops that ended; the dispatcher's mu guards it
 }
 
 // Reconfigure replaces the buckets, their workers and the hooks, as if the dispatcher had been made with these. It may be
@@ -79,9 +77,9 @@ func (d *Dispatcher) staff() {
 			continue
 		}
 		r, worker := before[at], d.workers[b.Name]
-		r.worker.Store(&worker)
+		r.deliveries.worker.Store(&worker)
 		if !b.Configured.Load() {
-			r.nudge() // its next claim writes what has changed
+			r.claims.wake.put() // its next claim writes what has changed
 		}
 		after = append(after, r)
 	}
@@ -89,11 +87,11 @@ func (d *Dispatcher) staff() {
 	if d.listens.Load() { // else the subscription begins the first claims
 		for _, r := range after {
 			if !slices.Contains(before, r) {
-				r.nudge()
+				r.claims.wake.put()
 			}
 		}
 	}
-	d.scheduleWake.add("")
+	d.lookAtAllSchedules()
 	for _, r := range before {
 		if !slices.Contains(after, r) {
 			d.store.Log.Info("nothing more is claimed of a bucket that left the configuration, or its place; deliveries under way may end",
@@ -108,20 +106,21 @@ func (d *Dispatcher) startLoop(r *bucketLoop) *bucketLoop {
 	c := d.crew
 	ctx, stop := context.WithCancel(c.ctx)
 	r.stop = stop
+	if r.callbacks != nil {
+		r.callbacks.tells.within = ctx
+	}
 	c.running.Go(func() {
 		defer stop()
 		err := r.run(ctx)
+		d.mu.Lock()
+		defer d.mu.Unlock()
 		if c.ctx.Err() != nil {
-			c.mu.Lock()
-			defer c.mu.Unlock()
 			c.faults = append(c.faults, err)
 			return
 		}
 		if err != nil {
 			r.log.Error("the deliveries of a bucket that left did not end well", "error", err)
 		}
-		d.mu.Lock()
-		defer d.mu.Unlock()
 		d.gone = append(d.gone, r)
 	})
 	return r

@@ -21,40 +21,40 @@ type turns struct {
 // reserve asks whose turn it is, or when to ask again if it is nobody's now. Where flows
 // are in groups it asks twice: the calendars of the groups whose turn it is have to be named to a
 // script. Each question looks as far ahead as the claim will, that comes one or two round trips later.
-func (d *bucketLoop) reserve(ctx context.Context, want int, ahead, roundTrip time.Duration) (turn turns, next int64, err error) {
+func (c *claimer) reserve(ctx context.Context, want int, ahead, roundTrip time.Duration) (turn turns, next int64, err error) {
 	ahead += roundTrip
 	horizon := ahead
-	if d.Levels() == codec.LevelsGroups {
+	if c.Levels() == codec.LevelsGroups {
 		horizon += roundTrip
 	}
 	start := time.Now()
-	r, err := d.via.RunConfigured(ctx, d.Bucket, lua.Reserve, d.Keys.Of(lua.Reserve), want, horizon.Microseconds(),
-		d.Keys.Member, d.dispatcher, d.stepped.Microseconds(), d.steps)
+	r, err := c.via.RunConfigured(ctx, c.Bucket, lua.Reserve, c.Keys.Of(lua.Reserve), want, horizon.Microseconds(),
+		c.Keys.Member, c.dispatcher, c.stepped.Microseconds(), c.steps)
 	if err != nil {
-		return turns{}, 0, fmt.Errorf("reserve flows of bucket %q: %w", d.Name, err)
+		return turns{}, 0, fmt.Errorf("reserve flows of bucket %q: %w", c.Name, err)
 	}
 	now, next := r.Int(), r.Int()
 	slots, again, steps := r.Int(), r.Int(), r.Int()
 	names, args := readTurns(r)
 	if r.Err() != nil {
-		return turns{}, 0, fmt.Errorf("reserve flows of bucket %q: %w", d.Name, r.Err())
+		return turns{}, 0, fmt.Errorf("reserve flows of bucket %q: %w", c.Name, r.Err())
 	}
-	if d.clock.observe(start, time.Now(), now) <= 0 { // else the next script is told of the step
-		d.stepped, d.steps = 0, steps
+	if c.clock.observe(start, time.Now(), now) <= 0 { // else the next script is told of the step
+		c.stepped, c.steps = 0, steps
 	}
-	own := d.idle.left(slots, int64(want), now, horizon, d.interval())
-	if d.Levels() != codec.LevelsGroups || len(names) == 0 {
+	own := c.idle.left(slots, int64(want), now, horizon, c.interval())
+	if c.Levels() != codec.LevelsGroups || len(names) == 0 {
 		return turns{flows: names, slots: slots, own: own, args: args}, next, nil
 	}
 	start = time.Now()
-	r, err = d.via.RunConfigured(ctx, d.Bucket, lua.ReserveFlows, d.Keys.OfGroups(lua.ReserveFlows, nil, names), slots, ahead.Microseconds(), again)
+	r, err = c.via.RunConfigured(ctx, c.Bucket, lua.ReserveFlows, c.Keys.OfGroups(lua.ReserveFlows, nil, names), slots, ahead.Microseconds(), again)
 	if err != nil {
-		return turns{}, 0, fmt.Errorf("reserve flows of groups of bucket %q: %w", d.Name, err)
+		return turns{}, 0, fmt.Errorf("reserve flows of groups of bucket %q: %w", c.Name, err)
 	}
-	d.clock.observe(start, time.Now(), r.Int())
+	c.clock.observe(start, time.Now(), r.Int())
 	flows, ofFlows := readTurns(r)
 	if r.Err() != nil {
-		return turns{}, 0, fmt.Errorf("reserve flows of groups of bucket %q: %w", d.Name, r.Err())
+		return turns{}, 0, fmt.Errorf("reserve flows of groups of bucket %q: %w", c.Name, r.Err())
 	}
 	// Also groups of which no flow is named: the claim puts them back where they belong.
 	return turns{flows: flows, slots: slots, own: own, groups: names, args: append(ofFlows, args...)}, next, nil

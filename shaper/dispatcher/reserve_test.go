@@ -53,13 +53,13 @@ func TestLostClaimOfGroups(t *testing.T) {
 		lose := &losing{}
 		s.Redis.AddHook(lose)
 		lose.next.Store(true)
-		if _, err := r.claim(t.Context(), "first", 10); err == nil {
+		if _, err := r.claims.claim(t.Context(), "first", 10); err == nil {
 			t.Fatal("the answer was not lost")
 		}
 		s.claim(r, "first")
 		leases, err := s.Redis.ZCard(t.Context(), r.Keys.Leases()).Result()
-		if err != nil || leases < 2 || len(r.heldNow()) != int(leases) { // none has come to its slot yet
-			t.Errorf("%d leases, of which the process knows %d: %v", leases, len(r.heldNow()), err)
+		if err != nil || leases < 2 || len(r.held.jobs) != int(leases) { // none has come to its slot yet
+			t.Errorf("%d leases, of which the process knows %d: %v", leases, len(r.held.jobs), err)
 		}
 	})
 }
@@ -92,8 +92,8 @@ func TestClaimsAsManyAsItAskedTurnsFor(t *testing.T) {
 					}
 				}
 				r := s.bucketLoop()
-				_, err := r.claim(t.Context(), "first", 2)
-				held := len(r.heldNow())
+				_, err := r.claims.claim(t.Context(), "first", 2)
+				held := len(r.held.jobs)
 				for range held {
 					worker.End <- shaper.Done(200)
 				}
@@ -101,7 +101,7 @@ func TestClaimsAsManyAsItAskedTurnsFor(t *testing.T) {
 					t.Fatal(err)
 				}
 				if !c.want(held) {
-					t.Errorf("a claim that asked turns for two jobs, with %d workers free when it was sent, got %d", r.concurrency, held)
+					t.Errorf("a claim that asked turns for two jobs, with %d workers free when it was sent, got %d", r.deliveries.concurrency, held)
 				}
 			})
 		})

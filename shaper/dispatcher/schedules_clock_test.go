@@ -61,7 +61,7 @@ func fireIDs(name string, fires ...time.Time) string {
 // control is what an operator does to a schedule.
 func (f *firers) control(name, action, text string) {
 	f.t.Helper()
-	d := f.own[0].loop
+	d := f.own[0]
 	if change, _, err := d.store.ControlSchedule(f.t.Context(), store.HomeOf(d.Bucket), name, action, "ann", text); err != nil || change != store.ScheduleChanged {
 		f.t.Fatalf("%s %s: %d, %v", action, name, change, err)
 	}
@@ -119,7 +119,7 @@ func TestAStepBackBeforeAResume(t *testing.T) {
 	if got, want := fmt.Sprint(f.ids()), fireIDs("s", noon); got != want {
 		t.Fatalf("%s, want %s", got, want)
 	}
-	d := f.own[0].loop
+	d := f.own[0]
 	if state, err := d.store.Cancel(t.Context(), "b", shaper.ScheduleJobID("s", noon), ""); err != nil || state != shaper.StateCancelled {
 		t.Fatal(state, err)
 	}
@@ -190,7 +190,7 @@ func TestMissedFiresAreCountedOnce(t *testing.T) {
 	f.look(0)                                           // 14:00 gets in, 12:00 and 13:00 are missed
 	mini.SetTime(noon.Add(5*time.Hour + 2*time.Minute)) // 17:00 is skipped, 15:00 and 16:00 are missed
 	f.look(0)
-	found, err := f.all[0].store.Schedules(t.Context(), store.HomeOf(f.own[0].loop.Bucket), "s")
+	found, err := f.all[0].store.Schedules(t.Context(), store.HomeOf(f.own[0].Bucket), "s")
 	if err != nil || len(found) != 1 {
 		t.Fatal(found, err)
 	}

@@ -46,7 +46,7 @@ func newFirers(t *testing.T, n int, b shaper.Bucket, conn func() producer.Config
 			t.Fatal(err)
 		}
 		f.all = append(f.all, d)
-		f.own = append(f.own, &scheduler{loop: newBucketLoop(d, known, t.Context()), rules: map[string]readSchedule{}})
+		f.own = append(f.own, newBucketLoop(d, known, t.Context()).schedules)
 	}
 	return f
 }
@@ -55,7 +55,7 @@ func newFirers(t *testing.T, n int, b shaper.Bucket, conn func() producer.Config
 func (f *firers) look(n int) {
 	f.t.Helper()
 	for range 500 {
-		f.all[n].lookAtSchedules(f.t.Context(), f.own[n:n+1])
+		f.own[n].look(f.t.Context())
 		if f.own[n].failed {
 			f.t.Fatal("a look at the schedules failed")
 		}
@@ -69,14 +69,14 @@ func (f *firers) look(n int) {
 // ids are those of all jobs in the bucket.
 func (f *firers) ids() []string {
 	f.t.Helper()
-	ids := f.all[0].store.Redis.HKeys(f.t.Context(), f.own[0].loop.Keys.Body()).Val()
+	ids := f.all[0].store.Redis.HKeys(f.t.Context(), f.own[0].Keys.Body()).Val()
 	slices.Sort(ids)
 	return ids
 }
 
 func (f *firers) runs(name string) []shaper.ScheduleRun {
 	f.t.Helper()
-	runs, err := f.all[0].store.ScheduleRuns(f.t.Context(), store.HomeOf(f.own[0].loop.Bucket), name)
+	runs, err := f.all[0].store.ScheduleRuns(f.t.Context(), store.HomeOf(f.own[0].Bucket), name)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestAYearOfSchedules(t *testing.T) {
 	}
 	fired := int64(0) // a second fire of the same time would have the same id
 	for name := range want {
-		found, err := f.all[0].store.Schedules(t.Context(), store.HomeOf(f.own[0].loop.Bucket), name)
+		found, err := f.all[0].store.Schedules(t.Context(), store.HomeOf(f.own[0].Bucket), name)
 		if err != nil || len(found) != 1 || found[0].Missed != 0 || found[0].Skipped != 0 {
 			t.Fatalf("%s: %+v, %v", name, found, err)
 		}
@@ -215,7 +215,7 @@ func TestOneOfManyFires(t *testing.T) {
 	f := newFirers(t, 4, b, func() producer.Config { return producer.Config{Redis: server.Client()} })
 	f.look(0)
 	due := fmt.Sprint(time.Now().Add(-time.Minute / 2).Truncate(time.Second).UnixMicro())
-	keys := f.own[0].loop.Keys
+	keys := f.own[0].Keys
 	for i := range 40 { // each due at the same time, once
 		name := fmt.Sprint("s", i)
 		text := f.all[0].store.Redis.HGet(t.Context(), keys.Schedules(), name+":state").Val()
@@ -308,7 +308,7 @@ func TestAFullBucketKeepsAFireDue(t *testing.T) {
 			if l := runs[0].Lateness(); l != 2*time.Minute {
 				t.Errorf("late by %s", l)
 			}
-			body := f.all[0].store.Redis.HGet(t.Context(), f.own[0].loop.Keys.Body(), shaper.ScheduleJobID("noon", noon)).Val()
+			body := f.all[0].store.Redis.HGet(t.Context(), f.own[0].Keys.Body(), shaper.ScheduleJobID("noon", noon)).Val()
 			if job, err := codec.Open(body); err != nil || string(job.Payload) != "hello" {
 				t.Errorf("%q: %v", body, err)
 			}
@@ -325,12 +325,12 @@ func TestALostReplyOfAFire(t *testing.T) {
 	f := newFirers(t, 1, b, func() producer.Config { return producer.Config{Redis: rig.Connect(t, w.Proxy.Addr())} })
 	f.look(0)
 	w.Enqueue(1) // so that the server knows the script
-	d := f.own[0].loop
+	d := f.own[0]
 	if _, _, err := d.store.ControlSchedule(t.Context(), store.HomeOf(d.Bucket), "s", "fire", "ann", ""); err != nil {
 		t.Fatal(err)
 	}
 	lost := w.Proxy.DropReply(lua.Enqueue.SHA() + "\r\n")
-	f.all[0].lookAtSchedules(t.Context(), f.own)
+	f.own[0].look(t.Context())
 	<-lost
 	if !f.own[0].failed || len(f.ids()) != 2 {
 		t.Fatalf("failed %t, %d jobs", f.own[0].failed, len(f.ids()))

@@ -1,12 +1,9 @@
 package dispatcher
 
 import (
-	"context"
 	"errors"
 	"net"
 	"time"
-
-	"github.com/tundish-io/tundish/lua"
 )
 
 const (
@@ -60,50 +57,13 @@ func (l *slowLink) answered(late, took, wakeLimit, permitTTL time.Duration) (shi
 // jobs: where other calls are answered meanwhile, it needs more time, or it
 // never arrives. Where none is, Redis is away, and waiting longer would delay
 // the first claim after that.
-func (l *slowLink) failed(start time.Time, err error, d *bucketLoop) {
-	var timeout net.Error
-	if !errors.As(err, &timeout) || !timeout.Timeout() {
+func (l *slowLink) failed(err error, timeout time.Duration, othersWork bool) {
+	var late net.Error
+	if !errors.As(err, &late) || !late.Timeout() {
 		return
 	}
 	l.bytes = max(l.bytes/2, minClaimBytes)
-	if d.outage.workedSince(start) {
-		l.patience = min(2*max(l.patience, d.store.Timeout), max(maxPatience, d.store.Timeout))
+	if othersWork {
+		l.patience = min(2*max(l.patience, timeout), max(maxPatience, timeout))
 	}
-}
-
-// sendClaim sends a claim, and gives it the time that the link needs.
-func (d *bucketLoop) sendClaim(ctx context.Context, call lua.Call) (*lua.Reader, error) {
-	s := d.via
-	if d.link.patience > 0 {
-		s = s.WithTimeout(ctx, call.Keys[0], d.link.patience)
-	}
-	return s.RunConfigured(ctx, d.Bucket, call.Script, call.Keys, call.Args...)
-}
-
-// setUnanswered notes the claim whose answer has not arrived, "" if there is none.
-// Its jobs are leased to this process, which does not know them: the
-// heartbeat extends their leases by the id of the claim. It begins before the
-// answer is there only where that may take as long as a heartbeat: the claims
-// of an idle bucket need none.
-func (d *bucketLoop) setUnanswered(claimID string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.unknown = claimID; claimID != "" && max(d.link.patience, d.store.Timeout) >= d.heartbeatEvery() {
-		d.begin(&d.beat)
-	}
-}
-
-// keepUnanswered has the heartbeat extend the leases of a claim that failed, if its answer did not come.
-func (d *bucketLoop) keepUnanswered() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.unknown != "" {
-		d.begin(&d.beat)
-	}
-}
-
-func (d *bucketLoop) unansweredClaim() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.unknown
 }

@@ -79,7 +79,7 @@ func TestStartsInFewRoundTrips(t *testing.T) {
 				go func() { ended <- d.Run(ctx) }()
 				asleep := func() (n int) {
 					for _, loop := range *d.loops.Load() {
-						if loop.isSleeping() {
+						if loop.claims.sleeping.Load() {
 							n++
 						}
 					}

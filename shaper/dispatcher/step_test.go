@@ -45,9 +45,9 @@ func (s *stepped) bucketLoop() *bucketLoop {
 	life, kill := context.WithCancel(context.WithoutCancel(s.T.Context()))
 	r := newBucketLoop(s.d, s.d.store.Known("b"), life)
 	s.T.Cleanup(func() {
-		r.interrupt()
-		r.deliveries.Wait()
-		r.settler.Wait()
+		r.held.interrupt()
+		r.deliveries.underWay.Wait()
+		r.settler.queue.Wait()
 		kill()
 	})
 	return r
@@ -55,7 +55,7 @@ func (s *stepped) bucketLoop() *bucketLoop {
 
 func (s *stepped) claim(r *bucketLoop, id string) {
 	s.T.Helper()
-	if _, err := r.claim(s.T.Context(), id, 10); err != nil {
+	if _, err := r.claims.claim(s.T.Context(), id, 10); err != nil {
 		s.T.Fatal(err)
 	}
 }
@@ -81,7 +81,7 @@ func TestStepForwardsTakesNoLeaseBack(t *testing.T) {
 
 		s.Step(time.Hour)
 		s.claim(r, "second")
-		r.tend(t.Context(), &sweepWatch{nextAudit: time.Now().Add(time.Hour)}, sight{deadline: deadline})
+		patrolOf(r).tend(t.Context(), sight{deadline: deadline})
 		s.WantState(shaper.StateInFlight, "a")
 	})
 }
@@ -106,14 +106,14 @@ func TestOutageTakesNoLeaseBack(t *testing.T) {
 				if err := s.Redis.ZAdd(t.Context(), r.Keys.Leases(), redis.Z{Member: "a", Score: 1}).Err(); err != nil {
 					t.Fatal(err)
 				}
-				watch := &sweepWatch{nextAudit: time.Now().Add(time.Hour)}
+				watch := patrolOf(r)
 				outage(r)
 				r.outage.worked(t.Context(), time.Now(), r.lease)
-				r.tend(t.Context(), watch, sight{deadline: 1})
+				watch.tend(t.Context(), sight{deadline: 1})
 				s.WantState(shaper.StateInFlight, "a")
 
 				r.outage.long = time.Time{} // long ago
-				r.tend(t.Context(), &sweepWatch{nextAudit: time.Now().Add(time.Hour)}, sight{deadline: 1})
+				patrolOf(r).tend(t.Context(), sight{deadline: 1})
 				s.WantState(shaper.StateQueued, "a")
 			})
 		})
@@ -129,14 +129,14 @@ func TestStepSeenBySweep(t *testing.T) {
 		r := s.bucketLoop()
 		s.claim(r, "first")
 		s.Step(time.Minute)
-		if err := r.sweep(t.Context(), &sweepWatch{}, r.clock.latest(time.Now()), false); err != nil {
+		if err := patrolOf(r).sweep(t.Context(), r.clock.latest(time.Now()), false); err != nil {
 			t.Fatal(err)
 		}
 		s.Enqueue("a")
 		s.claim(r, "second")
-		r.settler.Wait()
+		r.settler.queue.Wait()
 		s.WantState(shaper.StateQueued, "a")
-		if wait := time.Until(r.pause); wait <= 0 {
+		if wait := time.Until(r.claims.pause); wait <= 0 {
 			t.Errorf("the next claim may come at once: %s", wait)
 		}
 	})
@@ -150,13 +150,13 @@ func TestPauseIsNotCutShort(t *testing.T) {
 		s := newStepped(t, worker)
 		r := s.bucketLoop()
 		s.Enqueue("a")
-		r.pause = time.Now().Add(maxHorizon)
-		r.nudge()
+		r.claims.pause = time.Now().Add(maxHorizon)
+		r.claims.wake.put()
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
-		go func() { defer close(ended); r.loop(ctx) }()
+		go func() { defer close(ended); r.claims.loop(ctx, r.shared) }()
 		<-worker.Began
-		if early := time.Until(r.pause); early > 0 {
+		if early := time.Until(r.claims.pause); early > 0 {
 			t.Errorf("a delivery came %s before the end of the pause", early)
 		}
 		stop()
@@ -180,7 +180,7 @@ func TestReplayAfterAStepBackwards(t *testing.T) {
 				s.claim(lost, "lost")
 				s.Step(-back)
 				s.claim(r, "lost")
-				r.settler.Wait()
+				r.settler.queue.Wait()
 				s.WantState(shaper.StateQueued, "a", "b")
 			})
 		})

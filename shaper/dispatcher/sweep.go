@@ -8,6 +8,7 @@ import (
 
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
@@ -17,89 +18,104 @@ type mending struct {
 	bound int64 // the latest time that it can be, microseconds; 0 unknown
 }
 
+// found is what sweep.lua answers: what it repaired itself, and the jobs and flows that other scripts are to mend.
+type found struct {
+	now, repaired, missing, unpurged           int64
+	cursor, flows                              string // where the next part of an audit begins
+	expired, waiting, astray, listed, suspects []string
+}
+
+func (f *found) read(r *lua.Reader) {
+	f.now, f.repaired = r.Int(), r.Int()
+	f.cursor, f.flows = r.Text(), r.Text()
+	missing, unpurged, lost, retries, strays, full := r.Int(), r.Int(), r.Int(), r.Int(), r.Int(), r.Int()
+	f.missing, f.unpurged = missing, unpurged
+	f.expired, f.waiting, f.astray, f.listed = readTexts(r, lost), readTexts(r, retries), readTexts(r, strays), readTexts(r, full)
+	f.suspects = readTexts(r, int64(r.Left()))
+}
+
 // mended is what a sweep has mended.
 type mended struct{ takenBack, poisoned, repaired, missing int64 }
 
 // sweep has Redis look for what was lost, and take it back. These are two scripts: the
 // first cannot know in which flow's places the jobs belong that it finds, and a
 // script touches declared keys only.
-func (d *bucketLoop) sweep(ctx context.Context, w *sweepWatch, latest int64, audit bool) error {
+func (p *bucketPatrol) sweep(ctx context.Context, latest int64, audit bool) error {
 	start := time.Now()
-	how := mending{crash: 1}
-	if d.handsOver() {
+	how, atMost := p.mending(start, latest)
+	cursor, flows := "", ""
+	if audit {
+		p.begin(p.HasFlows())
+		cursor, flows, atMost = p.cursor, p.flows, min(atMost, sweepAtMost)
+	}
+	var f found
+	err := p.run(ctx, p.shared, lua.Sweep, []string{""}, f.read, p.Levels(), atMost, cursor, flows, how.bound, p.Keys.Member, store.WakeChannel)
+	if err != nil {
+		return err
+	}
+	p.clock.observe(start, time.Now(), f.now)
+	if how.bound != 0 && f.now > how.bound {
+		p.spare = time.Now().Add(p.heartbeatSeen())
+		p.log.WarnContext(ctx, "the clock of Redis is ahead of ours: no lease is taken back for one heartbeat")
+	}
+	// Those that ran out on their own: their order at the head is made in one call. Of several calls, the last one
+	// puts its jobs in front: these are to be those whose leases ran out first.
+	sum := mended{repaired: f.repaired}
+	slices.Reverse(f.expired)
+	err = p.takeBack(ctx, how, f.expired, nil, &sum)
+	p.more = sum.takenBack+sum.poisoned >= sweepMore
+	if err == nil {
+		f.suspects, err = p.offCalendar(ctx, f.suspects)
+	}
+	if err == nil {
+		err = p.takeBack(ctx, how, f.waiting, append(f.astray, f.suspects...), &sum)
+	}
+	p.tell(ctx, &sum)
+	if err != nil {
+		return err
+	}
+	if audit {
+		if err := p.findOldest(ctx, f.listed, f.flows); err != nil {
+			return err
+		}
+		p.advance(f.cursor, f.flows, start)
+		if missing := f.missing + sum.missing; missing != p.missing {
+			p.missing = missing
+			p.log.WarnContext(ctx, "jobs without a place: were keys of this bucket deleted by hand?", "count", missing)
+		}
+	}
+	if p.more { // what ran out comes first
+		return nil
+	}
+	return p.goOnPurging(ctx, f.unpurged)
+}
+
+// mending is how to take back what a sweep finds, and how many leases it may name.
+func (p *bucketPatrol) mending(start time.Time, latest int64) (how mending, atMost int) {
+	how, atMost = mending{crash: 1}, sweepNames
+	if p.claims.deliveries.handsOver() {
 		how.crash = 2
 	}
-	atMost := sweepNames
-	if audit {
-		atMost = sweepAtMost
-	}
-	if latest == 0 || start.Before(w.spare) || d.clock.jumpedSince(start.Add(-d.heartbeatSeen())) {
+	if latest == 0 || start.Before(p.spare) || p.clock.jumpedSince(start.Add(-p.heartbeatSeen())) {
 		atMost = 0
 	}
-	if start.Before(w.pardon) {
+	if start.Before(p.pardon) {
 		how.crash = 0
 	}
 	if latest != 0 {
 		how.bound = latest + sweepSlack.Microseconds()
 	}
-	cursor, flows := "", ""
-	if audit {
-		w.begin(d.HasFlows())
-		cursor, flows = w.cursor, w.flows
-	}
-	reply, err := d.shared.Run(ctx, lua.Sweep, d.Keys.Of(lua.Sweep, ""), d.Levels(), atMost, cursor, flows, how.bound, d.Keys.Member, store.WakeChannel)
-	if err != nil {
-		return fmt.Errorf("bucket %q: %w", d.Name, err)
-	}
-	r := lua.NewReader(reply)
-	now := r.Int()
-	sum := mended{repaired: r.Int()}
-	cursor, flows = r.Text(), r.Text()
-	missing, unpurged, lost, retries, strays, full := r.Int(), r.Int(), r.Int(), r.Int(), r.Int(), r.Int()
-	expired, waiting, astray, listed := readTexts(r, lost), readTexts(r, retries), readTexts(r, strays), readTexts(r, full)
-	suspects := readTexts(r, int64(r.Left()))
-	if r.Err() != nil {
-		return fmt.Errorf("bucket %q: script sweep: %w", d.Name, r.Err())
-	}
-	d.clock.observe(start, time.Now(), now)
-	if how.bound != 0 && now > how.bound {
-		w.spare = time.Now().Add(d.heartbeatSeen())
-		d.log.WarnContext(ctx, "the clock of Redis is ahead of ours: no lease is taken back for one heartbeat")
-	}
-	// Those that ran out on their own: their order at the head is made in one call. Of several calls, the last one
-	// puts its jobs in front: these are to be those whose leases ran out first.
-	slices.Reverse(expired)
-	err = d.takeBack(ctx, how, expired, nil, &sum)
-	w.more = sum.takenBack+sum.poisoned >= sweepMore
-	if err == nil {
-		suspects, err = d.offCalendar(ctx, suspects)
-	}
-	if err == nil {
-		err = d.takeBack(ctx, how, waiting, append(astray, suspects...), &sum)
-	}
-	d.someDied(sum.poisoned)
-	d.store.Metrics.CountSweep(d.Name, sum.takenBack, sum.poisoned, sum.repaired)
+	return how, atMost
+}
+
+// tell counts and logs what a sweep has mended.
+func (p *bucketPatrol) tell(ctx context.Context, sum *mended) {
+	p.deaths.note(sum.poisoned)
+	p.store.Metrics.CountSweep(p.Name, sum.takenBack, sum.poisoned, sum.repaired)
 	if sum.takenBack+sum.poisoned+sum.repaired > 0 {
-		d.log.WarnContext(ctx, "swept: leases ended without an outcome, as a dispatcher died, hung or was cut off from Redis; their jobs wait again",
+		p.log.WarnContext(ctx, "swept: leases ended without an outcome, as a dispatcher died, hung or was cut off from Redis; their jobs wait again",
 			"taken_back", sum.takenBack, "poison", sum.poisoned, "repaired", sum.repaired)
 	}
-	if err != nil {
-		return err
-	}
-	if audit {
-		if err := d.findOldest(ctx, w, listed, flows); err != nil {
-			return err
-		}
-		w.advance(cursor, flows, start)
-		if missing += sum.missing; missing != w.missing {
-			w.missing = missing
-			d.log.WarnContext(ctx, "jobs without a place: were keys of this bucket deleted by hand?", "count", missing)
-		}
-	}
-	if w.more { // what ran out comes first
-		return nil
-	}
-	return d.goOnPurging(ctx, w, unpurged)
 }
 
 // begin begins an audit, unless one is under way.
@@ -128,25 +144,22 @@ func (w *sweepWatch) advance(cursor, flows string, start time.Time) {
 
 // offCalendar returns those of some flows that are not on the calendar of their group,
 // which the script that named them could not see.
-func (d *bucketLoop) offCalendar(ctx context.Context, flows []string) ([]string, error) {
+func (p *bucketPatrol) offCalendar(ctx context.Context, flows []string) ([]string, error) {
 	var off []string
 	for some := range slices.Chunk(flows, store.MaxFlowSet) {
 		args := make([]any, len(some))
 		for i, flow := range some {
 			args[i] = flow
 		}
-		reply, err := d.shared.Run(ctx, lua.OffCalendar, d.Keys.Of(lua.OffCalendar, some...), args...)
-		if err != nil {
-			return nil, fmt.Errorf("bucket %q: look for flows on the calendars of their groups: %w", d.Name, err)
-		}
-		found, err := lua.IntegersFor(reply, len(some))
-		if err != nil {
-			return nil, fmt.Errorf("bucket %q: look for flows on the calendars of their groups: %w", d.Name, err)
-		}
-		for i, flow := range some {
-			if found[i] == 1 {
-				off = append(off, flow)
+		err := p.run(ctx, p.shared, lua.OffCalendar, some, func(r *lua.Reader) {
+			for _, flow := range some {
+				if r.Int() == 1 {
+					off = append(off, flow)
+				}
 			}
+		}, args...)
+		if err != nil {
+			return nil, err
 		}
 	}
 	return off, nil
@@ -161,58 +174,73 @@ func readTexts(r *lua.Reader, n int64) []string {
 }
 
 // takeBack has jobs and flows mended that a sweep has found.
-func (d *bucketLoop) takeBack(ctx context.Context, how mending, ids, astray []string, sum *mended) error {
-	names, err := d.shared.FlowsOf(ctx, d.Bucket, ids...)
-	if err != nil {
-		return err
-	}
-	var flows store.FlowSet
-	var jobs []any
-	send := func() error {
-		if len(flows.Names) == 0 {
-			return nil
+func (p *bucketPatrol) takeBack(ctx context.Context, how mending, ids, astray []string, sum *mended) error {
+	for some := range slices.Chunk(ids, sweepAtMost) {
+		flows, jobs, err := p.jobsOf(ctx, some)
+		if err == nil {
+			err = p.sendTakeBack(ctx, how, &flows, jobs, sum)
 		}
-		err := d.sendTakeBack(ctx, how, &flows, jobs, sum)
-		flows, jobs = store.FlowSet{}, nil
-		return err
-	}
-	for i, id := range ids {
-		jobs = append(jobs, id, flows.Number(names[i]))
-		if len(flows.Names) == store.MaxFlowSet || len(jobs) == 2*sweepAtMost {
-			if err := send(); err != nil {
-				return err
-			}
+		if err != nil {
+			return err
 		}
 	}
-	for _, flow := range astray {
-		if flows.Number(flow); len(flows.Names) == store.MaxFlowSet {
-			if err := send(); err != nil {
-				return err
-			}
+	slices.Sort(astray)
+	for some := range slices.Chunk(slices.Compact(astray), store.MaxFlowSet) {
+		if err := p.sendTakeBack(ctx, how, &store.FlowSet{Names: some}, nil, sum); err != nil {
+			return err
 		}
 	}
-	return send()
+	return nil
 }
 
-func (d *bucketLoop) sendTakeBack(ctx context.Context, how mending, flows *store.FlowSet, jobs []any, sum *mended) error {
+// jobsOf are ids as arguments of a script, each with the number of its flow.
+func (p *bucketPatrol) jobsOf(ctx context.Context, ids []string) (flows store.FlowSet, jobs []any, err error) {
+	names, err := p.shared.FlowsOf(ctx, p.Bucket, ids...)
+	for i, name := range names {
+		jobs = append(jobs, ids[i], flows.Number(name))
+	}
+	return flows, jobs, err
+}
+
+func (p *bucketPatrol) sendTakeBack(ctx context.Context, how mending, flows *store.FlowSet, jobs []any, sum *mended) error {
 	poison := shaper.LastResponse{Cause: shaper.CausePoison, Reason: shaper.CausePoison,
 		Detail: fmt.Sprintf("the process that delivered it died %d times in a row", shaper.MaxCrashes)}
-	args := slices.Concat([]any{store.WakeChannel, d.Name, d.Levels(), how.crash, shaper.MaxCrashes, poison.String(),
-		d.Settings.Load().Retry.MaxBackoff.Microseconds(), how.bound, d.Keys.Member, len(flows.Names)}, flows.Args(), jobs)
-	reply, err := d.shared.Run(ctx, lua.TakeBack, d.Keys.Of(lua.TakeBack, flows.Names...), args...)
-	if err != nil {
-		return fmt.Errorf("bucket %q: %w", d.Name, err)
+	args := slices.Concat([]any{store.WakeChannel, p.Name, p.Levels(), how.crash, shaper.MaxCrashes, poison.String(),
+		p.Settings.Load().Retry.MaxBackoff.Microseconds(), how.bound, p.Keys.Member, len(flows.Names)}, flows.Args(), jobs)
+	return p.run(ctx, p.shared, lua.TakeBack, flows.Names, func(r *lua.Reader) {
+		sum.takenBack += r.Int()
+		sum.poisoned += r.Int()
+		sum.repaired += r.Int()
+		sum.missing += r.Int()
+		for _, id := range readTexts(r, int64(r.Left())) {
+			p.log.WarnContext(ctx, "a job is dead", "job", id, "cause", shaper.CausePoison)
+		}
+	}, args...)
+}
+
+// goOnPurging removes what a purge whose process has died has left, for at most a while.
+func (p *bucketPatrol) goOnPurging(ctx context.Context, unpurged int64) error {
+	if unpurged == 0 {
+		return nil
 	}
-	r := lua.NewReader(reply)
-	sum.takenBack += r.Int()
-	sum.poisoned += r.Int()
-	sum.repaired += r.Int()
-	sum.missing += r.Int()
-	for _, id := range readTexts(r, int64(r.Left())) {
-		d.log.WarnContext(ctx, "a job is dead", "job", id, "cause", shaper.CausePoison)
+	var left int64
+	none := codec.PathOf(p.Levels(), "", "")
+	for began := time.Now(); ; {
+		r, err := p.store.RunConfigured(ctx, p.Bucket, lua.Purge, p.Keys.Of(lua.Purge, none), "", 0, store.PurgeBatch, store.PurgeBytes, p.Levels(), none)
+		if err == nil {
+			_, _, _, left = r.Int(), r.Int(), r.Int(), r.Int()
+			err = r.Err()
+		}
+		if err != nil {
+			return fmt.Errorf("bucket %q: go on with a purge: %w", p.Name, err)
+		}
+		if left == 0 || time.Since(began) > purgeTurn {
+			break
+		}
 	}
-	if r.Err() != nil {
-		return fmt.Errorf("bucket %q: script take_back: %w", d.Name, r.Err())
+	p.log.WarnContext(ctx, "a purge was left unfinished and goes on", "entries", unpurged, "left", left)
+	if left > 0 {
+		p.nextAudit = time.Time{}
 	}
 	return nil
 }

@@ -42,12 +42,12 @@ type ticket struct {
 }
 
 // ticketOf is the text of a job's ticket.
-func (d *bucketLoop) ticketOf(job *leased) string {
-	settings := d.Settings.Load()
+func (c *bucketConn) ticketOf(job *leased) string {
+	settings := c.Settings.Load()
 	t := ticket{
-		Bucket: d.Name, Pool: d.Keys.Pool, Levels: d.Levels(), ID: job.ID, Flow: job.Flow, Group: job.Group, Mark: job.mark,
+		Bucket: c.Name, Pool: c.Keys.Pool, Levels: c.Levels(), ID: job.ID, Flow: job.Flow, Group: job.Group, Mark: job.mark,
 		Epoch: job.epoch, Claim: job.claim, ClaimedAt: job.claimedAt, Number: job.Number, Attempts: job.attempts, MaxAttempts: job.maxAttempts,
-		Expires: job.expires.Microseconds(), Once: job.once, Waiter: job.waiter, Callback: job.callback, LastChance: job.lastChance, Lease: d.lease.Microseconds(),
+		Expires: job.expires.Microseconds(), Once: job.once, Waiter: job.waiter, Callback: job.callback, LastChance: job.lastChance, Lease: c.lease.Microseconds(),
 		MinBackoff: settings.Retry.MinBackoff.Microseconds(), MaxBackoff: settings.Retry.MaxBackoff.Microseconds(),
 		Schedule: settings.Retry.Schedule, MaxHold: settings.Adapt.MaxHold.Microseconds(),
 	}

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/tundish-io/tundish/lua"
@@ -20,69 +21,69 @@ const (
 	deadFull
 )
 
-// someDied notes that jobs became dead letters, so that the next patrol looks whether there are too many.
-func (d *bucketLoop) someDied(n int64) {
+// deaths are told that jobs became dead letters, so that the next patrol looks whether there are too many.
+type deaths struct {
+	some      atomic.Bool    // since they were last trimmed
+	callbacks *callbackMover // some of them may be told of
+}
+
+func (s *deaths) note(n int64) {
 	if n > 0 {
-		d.died.Store(true)
-		d.someToTell()
+		s.some.Store(true)
+		s.callbacks.wake()
 	}
 }
 
 // trimDead has Redis drop the dead letters whose retention has ended and, where the bucket is told to
 // drop rather than to refuse, those above its bounds. It warns before there are too many.
-func (d *bucketLoop) trimDead(ctx context.Context, w *sweepWatch) {
+func (p *bucketPatrol) trimDead(ctx context.Context) {
 	var old, extra int64
 	for began := time.Now(); ; {
-		reply, err := d.shared.Run(ctx, lua.TrimDead, d.Keys.Of(lua.TrimDead), trimAtMost, trimMostBytes)
-		if err != nil {
-			d.died.Store(true)
-			if ctx.Err() == nil {
-				d.log.ErrorContext(ctx, "dead letters were not looked at", "error", err)
-			}
-			break
-		}
-		r := lua.NewReader(reply)
-		old += r.Int()
-		extra += r.Int()
-		more := r.Int() == 1
-		there, bytes, most, mostBytes, drops := r.Int(), r.Int(), r.Int(), r.Int(), r.Int() == 1
-		if r.Err() != nil {
-			d.log.ErrorContext(ctx, "script trim_dead gave a short answer", "error", r.Err())
-			break
-		}
-		if more && time.Since(began) < trimTurn {
+		var more, drops bool
+		var there, bytes, most, mostBytes int64
+		err := p.run(ctx, p.shared, lua.TrimDead, nil, func(r *lua.Reader) {
+			old += r.Int()
+			extra += r.Int()
+			more = r.Int() == 1
+			there, bytes, most, mostBytes, drops = r.Int(), r.Int(), r.Int(), r.Int(), r.Int() == 1
+		}, trimAtMost, trimMostBytes)
+		if err == nil && more && time.Since(began) < trimTurn {
 			continue
 		}
-		if more {
-			d.died.Store(true) // the next patrol goes on
+		if err != nil || more {
+			p.deaths.some.Store(true) // the next patrol goes on
 		}
-		d.warnOfDead(ctx, w, there, bytes, most, mostBytes, drops)
+		if err == nil {
+			p.warnOfDead(ctx, there, bytes, most, mostBytes, drops)
+		} else if ctx.Err() == nil {
+			p.log.ErrorContext(ctx, "dead letters were not looked at", "error", err)
+		}
 		break
 	}
 	if old+extra > 0 {
-		d.log.InfoContext(ctx, "dead letters were dropped", "retention_ended", old, "too_many", extra)
+		p.log.InfoContext(ctx, "dead letters were dropped", "retention_ended", old, "too_many", extra)
 	}
 }
 
 // warnOfDead logs when a bucket becomes nearly full of dead letters, when it is full, and when neither holds any more.
-func (d *bucketLoop) warnOfDead(ctx context.Context, w *sweepWatch, there, bytes, most, mostBytes int64, drops bool) {
-	is, before := max(fullness(there, most), fullness(bytes, mostBytes)), w.deadFull
+func (p *bucketPatrol) warnOfDead(ctx context.Context, there, bytes, most, mostBytes int64, drops bool) {
+	is, before := max(fullness(there, most), fullness(bytes, mostBytes)), p.deadFull
 	if is == before || is < before && (!isRoomy(there, most) || !isRoomy(bytes, mostBytes)) {
 		return
 	}
-	w.deadFull = is
+	p.deadFull = is
 	args := []any{"dead_letters", there, "dead_capacity", most, "bytes", bytes, "dead_bytes", mostBytes}
 	switch {
 	case is == deadFull && drops:
-		d.log.WarnContext(ctx, "the bucket has as many dead letters as it may: the oldest are dropped", args...)
+		p.log.WarnContext(ctx, "the bucket has as many dead letters as it may: the oldest are dropped", args...)
 	case is == deadFull:
-		d.log.ErrorContext(ctx, "the bucket has as many dead letters as it may and refuses jobs: redrive or drop some", args...)
+		p.log.ErrorContext(ctx, "the bucket has as many dead letters as it may and refuses jobs: redrive or drop some", args...)
 	case is == deadNearly && drops:
-		d.log.WarnContext(ctx, "the bucket has 80 % of the dead letters that it may have: above them the oldest are dropped", args...)
+		p.log.WarnContext(ctx, "the bucket has 80 % of the dead letters that it may have: above them the oldest are dropped", args...)
 	case is == deadNearly:
-		d.log.WarnContext(ctx, "the bucket has 80 % of the dead letters that it may have, and then refuses jobs: redrive or drop some", args...)
+		p.log.WarnContext(ctx, "the bucket has 80 % of the dead letters that it may have, and then refuses jobs: redrive or drop some", args...)
 	default:
-		d.log.InfoContext(ctx, "the bucket has room for dead letters again", args...)
+		p.log.InfoContext(ctx, "the bucket has room for dead letters again", args...)
 	}
 }
 
@@ -103,11 +104,11 @@ func fullness(there, most int64) int {
 const resultsAtMost = 500 // dropped by one script
 
 // trimResults has Redis drop the results whose retention has ended.
-func (d *bucketLoop) trimResults(ctx context.Context) {
+func (p *bucketPatrol) trimResults(ctx context.Context) {
 	for began := time.Now(); time.Since(began) < trimTurn; {
-		dropped, err := d.shared.Run(ctx, lua.TrimResults, d.Keys.Of(lua.TrimResults), resultsAtMost)
+		dropped, err := p.shared.Run(ctx, lua.TrimResults, p.Keys.Of(lua.TrimResults), resultsAtMost)
 		if err != nil && ctx.Err() == nil {
-			d.log.ErrorContext(ctx, "results were not looked at", "error", err)
+			p.log.ErrorContext(ctx, "results were not looked at", "error", err)
 		}
 		if n, ok := dropped.(int64); err != nil || !ok || n < resultsAtMost {
 			return

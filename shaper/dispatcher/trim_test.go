@@ -28,7 +28,6 @@ func TestDeadLettersAreWarnedOf(t *testing.T) {
 	d := s.bucketLoop()
 	var text bytes.Buffer
 	d.log = slog.New(slog.NewTextHandler(&text, nil))
-	w := &sweepWatch{}
 	for _, step := range []struct {
 		there, bytes int64
 		drops        bool
@@ -39,13 +38,13 @@ func TestDeadLettersAreWarnedOf(t *testing.T) {
 		{0, 1000, true, "the oldest are dropped"}, {0, 0, true, "has room"},
 	} {
 		text.Reset()
-		d.warnOfDead(t.Context(), w, step.there, step.bytes, 10, 1000, step.drops)
+		d.patrol.warnOfDead(t.Context(), step.there, step.bytes, 10, 1000, step.drops)
 		if got := text.String(); (got == "") != (step.want == "") || !strings.Contains(got, step.want) {
 			t.Errorf("%+v: %q", step, got)
 		}
 	}
-	d.warnOfDead(t.Context(), w, 1_000_000, 1_000_000, 0, 0, false) // without bounds
-	if w.deadFull != deadRoom {
+	d.patrol.warnOfDead(t.Context(), 1_000_000, 1_000_000, 0, 0, false) // without bounds
+	if d.patrol.deadFull != deadRoom {
 		t.Error("full without a bound")
 	}
 }

@@ -2,7 +2,12 @@ package dispatcher
 
 import (
 	"context"
+	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
@@ -35,7 +40,77 @@ func (d *Dispatcher) watch(ctx context.Context, loops []*bucketLoop, all bool) {
 	})
 	for _, b := range again {
 		if loop := byBucket[b]; loop != nil {
-			loop.nudge()
+			loop.claims.wake.put()
 		}
+	}
+}
+
+// renewTimetables has the timetables of buckets reckoned anew before they end, and logs that a finish will not be met. Any number of
+// dispatchers look, one round trip for all buckets with a plan and in a cluster one to each node; the first one that finds a timetable
+// short writes the next.
+func (d *Dispatcher) renewTimetables(ctx context.Context, loops []*bucketLoop) {
+	planned := those(loops, func(l *bucketLoop) bool { return l.HasPlan() })
+	found, windows := make([]*redis.SliceCmd, len(planned)), make([]*redis.StringCmd, len(planned))
+	pipelined(ctx, d.store, len(planned), func(i int) string { return planned[i].Keys.Conf() }, func(pipe redis.Pipeliner, i int) {
+		found[i] = pipe.HMGet(ctx, planned[i].Keys.Conf(), store.FieldPlan, store.FieldTimetable)
+		windows[i] = pipe.HGet(ctx, planned[i].Keys.Pace(), "window")
+	})
+	for i, l := range planned {
+		if windows[i].Err() == nil {
+			l.tellLate(ctx, codec.LateOf(windows[i].Val()))
+		}
+		now := l.clock.latest(time.Now())
+		values := found[i].Val()
+		if found[i].Err() != nil || len(values) != 2 || now == 0 { // the next look sees it
+			continue
+		}
+		plan, _ := values[0].(string)
+		text, _ := values[1].(string)
+		if err := d.store.RenewTimetable(ctx, l.Bucket, plan, text, now); err != nil && ctx.Err() == nil {
+			l.log.ErrorContext(ctx, "the timetable of a bucket was not renewed: the bucket stays closed once it ends", "error", err)
+		}
+	}
+	for _, l := range loops {
+		if !l.HasPlan() {
+			l.tellLate(ctx, shaper.NotLate)
+		}
+	}
+}
+
+// tellLate logs once that a finish will not be met, and once that it will be after all.
+func (l *bucketLoop) tellLate(ctx context.Context, late shaper.Late) {
+	if l.late == late {
+		return
+	}
+	l.late = late
+	switch late {
+	case shaper.LateRate:
+		l.log.WarnContext(ctx, "jobs will be left at the finish: the rate that is needed is above the one that is allowed", "finish_by", l.finishBy())
+	case shaper.LateBehind:
+		l.log.WarnContext(ctx, "jobs will be left at the finish: fewer departed than were to; a quota, flows, a pool, a downstream or too few workers hold them back", "finish_by", l.finishBy())
+	default:
+		l.log.InfoContext(ctx, "no finish is late any more", "finish_by", l.finishBy())
+	}
+}
+
+// finishBy is what the configuration here says; "" where the plan in force is that of another one.
+func (c *bucketConn) finishBy() string {
+	if plan := c.Settings.Load().Drain; plan != nil {
+		return plan.FinishBy
+	}
+	return ""
+}
+
+// keepWithin keeps a job within its window, whatever this process does not know of the clock of Redis: it leaves no earlier than at the
+// latest instant at which the window can open, and its permit is void from the earliest one on at which the window can end. The times are
+// those of a claim; 0: there is none.
+func (c *bucketConn) keepWithin(job *leased, opening, closes int64) {
+	if opening > 0 {
+		if _, latest := c.clock.localBounds(opening); job.slot.Before(latest) {
+			job.slot = latest
+		}
+	}
+	if closes > 0 {
+		job.closes, _ = c.clock.localBounds(closes)
 	}
 }

@@ -34,9 +34,16 @@ func takeLease(w *rig.World, id string) {
 		w.T.Fatal(err)
 	}
 	r.clock.observe(time.Now(), time.Now(), now.UnixMicro())
-	if err := r.sweep(w.T.Context(), &sweepWatch{}, r.clock.latest(time.Now()), false); err != nil {
+	if err := patrolOf(r).sweep(w.T.Context(), r.clock.latest(time.Now()), false); err != nil {
 		w.T.Fatal(err)
 	}
+}
+
+// patrolOf is another patrol of a bucket, which has seen nothing yet.
+func patrolOf(l *bucketLoop) *bucketPatrol {
+	p := newBucketPatrol(l.claims, l.patrol.deaths, l.shared, l.patrol.stall)
+	p.nextAudit = time.Now().Add(time.Hour)
+	return p
 }
 
 // dispatch runs a dispatcher; the function that it returns stops it.

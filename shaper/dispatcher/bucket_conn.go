@@ -1,0 +1,59 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+)
+
+// bucketConn is one bucket as this process reaches it: its keys and settings, the scripts, and the clock of Redis. All parts of the process
+// that work for the bucket have the same one.
+type bucketConn struct {
+	*store.Bucket
+	store      *store.Store
+	log        *slog.Logger
+	dispatcher string // names this process in Redis, for this bucket
+	lease      time.Duration
+	life       context.Context //nolint:containedctx // ends when deliveries and settling must
+	clock      *clock
+	outage     *outage // shared by all buckets, unless Redis is a cluster
+}
+
+func newBucketConn(b *store.Bucket, s *store.Store, lease time.Duration, life context.Context, o *outage) *bucketConn {
+	c := &bucketConn{
+		Bucket: b, store: s, log: s.Log.With("bucket", b.Name), dispatcher: store.ShortID(rand.Uint64()), //nolint:gosec // a name, not a secret
+		lease: lease, life: life, clock: newClock(), outage: o,
+	}
+	if _, ok := s.Redis.(*redis.ClusterClient); ok { // one node may fail and others not
+		c.outage = &outage{log: c.log}
+	}
+	return c
+}
+
+// run has read take in the answer of a script that touches places of some flows. The error names the bucket and the script.
+func (c *bucketConn) run(ctx context.Context, via *store.Store, script *lua.Script, flows []string, read func(*lua.Reader), args ...any) error {
+	reply, err := via.Run(ctx, script, c.Keys.Of(script, flows...), args...)
+	if err == nil {
+		r := lua.NewReader(reply)
+		if read(r); r.Err() != nil {
+			err = fmt.Errorf("script %s: %w", script.Name(), r.Err())
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("bucket %q: %w", c.Name, err)
+	}
+	return nil
+}
+
+func (c *bucketConn) heartbeatEvery() time.Duration { return c.lease / 3 }
+
+// heartbeatSeen is the time within which every living dispatcher has extended
+// its leases.
+func (c *bucketConn) heartbeatSeen() time.Duration { return c.heartbeatEvery() + time.Second }

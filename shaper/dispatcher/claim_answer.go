@@ -1,0 +1,154 @@
+package dispatcher
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+)
+
+// claimBatch is what claim.lua answers in front of a batch: its first job, how many it has, and its number.
+const claimBatch = -2
+
+// readLeases reads the jobs of a claim: each, then what differs of those that were claimed before, then the jobs that died.
+func (c *claimer) readLeases(r *lua.Reader, claimID string, now int64) ([]*leased, error) {
+	jobs := make([]*leased, 0, min(max(r.Int(), 0), maxClaim))
+	for range cap(jobs) {
+		job, err := c.readLease(r, claimID)
+		if err != nil {
+			return nil, err
+		}
+		job.claimedAt = now
+		jobs = append(jobs, job)
+	}
+	for r.Left() > 0 {
+		nth := r.Int()
+		if nth == claimExpired || nth == claimTooOld {
+			c.foundDead(nth, r.Text(), r.Text(), int(r.Int()))
+			continue
+		}
+		if nth == claimBatch {
+			first, size, number := r.Int(), r.Int(), r.Int()
+			if first < 1 || size < 1 || first-1+size > int64(len(jobs)) {
+				return nil, fmt.Errorf("claim from bucket %q: the answer has %d jobs and speaks of a batch of %d from number %d on", c.Name, len(jobs), size, first)
+			}
+			for _, job := range jobs[first-1 : first-1+size] {
+				job.batch = number
+			}
+			continue
+		}
+		epoch, number, attempts := r.Int(), r.Int(), r.Int()
+		if nth < 1 || int(nth) > len(jobs) {
+			return nil, fmt.Errorf("claim from bucket %q: the answer has %d jobs and speaks of number %d", c.Name, len(jobs), nth)
+		}
+		job := jobs[nth-1]
+		job.epoch, job.Number, job.attempts = epoch, int(number), int(attempts)
+	}
+	if r.Err() != nil {
+		return nil, fmt.Errorf("claim from bucket %q: %w", c.Name, r.Err())
+	}
+	return jobs, nil
+}
+
+// readLease reads one job of a claim's answer.
+func (c *claimer) readLease(r *lua.Reader, claimID string) (*leased, error) {
+	id, slot, body := r.Text(), r.Int(), r.Text()
+	var flow, settings string
+	if c.HasFlows() {
+		flow, settings = r.Text(), r.Text()
+	}
+	if r.Err() != nil {
+		return nil, fmt.Errorf("claim from bucket %q: %w", c.Name, r.Err())
+	}
+	job, err := codec.Open(body)
+	if err != nil {
+		job.Mark = codec.UnknownMark
+	}
+	switch c.Levels() { // also of a body that nobody can read
+	case codec.LevelsFlows:
+		job.Flow = flow
+	case codec.LevelsGroups:
+		job.Group, job.Flow, _ = codec.SplitPath(flow)
+	}
+	own, unsettled := c.ownDelivery(flow, settings)
+	l := &leased{
+		unreadable: err, unsettled: unsettled,
+		Attempt: shaper.Attempt{
+			Bucket: c.Name, ID: id, Flow: job.Flow, Group: job.Group, URL: job.URL, Method: job.Method, Headers: job.Headers,
+			Own: own, Payload: job.Payload, Number: 1, Enqueued: codec.InstantOf(job.Enqueued),
+			AnswerBytes: c.answerBytes(job.Waiter != "" || job.Callback != ""),
+		},
+		once: job.Once, expires: time.Duration(job.ExpiresIn) * time.Microsecond, waiter: job.Waiter,
+		callback: job.Callback, callbackURL: job.CallbackURL, failureURL: job.FailureURL,
+		slot: c.clock.local(slot), permitTTL: c.permitTTL,
+		mark: job.Mark, epoch: 1, claim: claimID, maxAttempts: job.MaxAttempts,
+		wakeLimit: c.wakeLate,
+	}
+	if l.maxAttempts == 0 {
+		l.maxAttempts = c.Settings.Load().Retry.MaxAttempts
+	}
+	l.depart = func(late time.Duration) {
+		l.departed = time.Now()
+		c.store.Metrics.CountDeparture(c.Name, late)
+	}
+	return l, nil
+}
+
+// answerBytes is how much of the answer to a job is wanted: none where it is not kept and nobody is to hear of it.
+func (c *claimer) answerBytes(isTold bool) int64 {
+	settings := c.Settings.Load().Results
+	if !isTold && settings.Retention == 0 {
+		return 0
+	}
+	return settings.MaxBody
+}
+
+// ownDelivery is what a flow has of its own for the delivery of a job, by what a claim
+// said. A text that nobody can read is told once, and the error keeps the job back: to
+// deliver it by the bucket's settings could send it elsewhere, or unsigned.
+func (c *claimer) ownDelivery(flow, text string) (*shaper.OwnDelivery, error) {
+	if text == "" {
+		return nil, nil
+	}
+	own, isNew, err := c.own.of(text)
+	if err != nil && isNew {
+		c.log.ErrorContext(c.life, "the settings of a flow cannot be read: its jobs are not sent until they are set anew", "flow", flow, "error", err)
+	}
+	return own, err
+}
+
+// Bounds of what is kept of texts that were read.
+const (
+	maxOwnTexts = 1024
+	maxOwnBytes = 4 << 20
+)
+
+// ownDeliveries keeps what was read, by the text: all jobs of a flow share one. It
+// forgets all when it is full. The zero value is ready; it is not for concurrent use.
+type ownDeliveries struct {
+	read  map[string]ownRead
+	bytes int
+}
+
+type ownRead struct {
+	own *shaper.OwnDelivery
+	err error
+}
+
+// of reads a text, and reports whether it was new.
+func (o *ownDeliveries) of(text string) (own *shaper.OwnDelivery, isNew bool, err error) {
+	if known, ok := o.read[text]; ok {
+		return known.own, false, known.err
+	}
+	if o.read == nil || len(o.read) == maxOwnTexts || o.bytes+len(text) > maxOwnBytes {
+		o.read, o.bytes = map[string]ownRead{}, 0
+	}
+	own, err = codec.ParseOwnDelivery(text)
+	if len(text) <= maxOwnBytes {
+		o.read[text] = ownRead{own, err}
+		o.bytes += len(text)
+	}
+	return own, true, err
+}

@@ -1,0 +1,124 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// leased is a job that this process holds: from the claim until it is settled.
+type leased struct {
+	shaper.Attempt
+	slot        time.Time // when to depart, on this process's monotonic clock
+	permitTTL   time.Duration
+	depart      func(late time.Duration)
+	mark        string
+	epoch       int64
+	claim       string
+	batch       int64 // its number, of a job that leaves together with others; else 0
+	claimedAt   int64 // by the server's clock, microseconds
+	attempts    int   // deliveries with an outcome so far
+	maxAttempts int
+	wakeLimit   time.Duration           // how late the delivery may wake for the slot
+	closes      time.Time               // the end of the window, when the permit is void; zero: it has none
+	cancel      context.CancelCauseFunc // of the delivery, once it runs
+	departed    time.Time
+	once        bool          // the first attempt ends the job
+	expires     time.Duration // after its enqueue; 0 never
+	waiter      string        // the channel of who waits for the result, "" nobody
+	callback    string        // the first line of its body in Redis, if its end is to be told
+	callbackURL string        // that it names, as failureURL
+	failureURL  string
+	lastChance  bool          // one more crash makes it poison
+	handedOver  *handedOver   // another process is to start it, nil: it is not
+	ended       chan struct{} // closed when Redis has taken the outcome, or it is lost; nil: nobody waits for that
+	unreadable  error         // what is in Redis is no job of ours
+	unsettled   error         // what its flow has of its own cannot be read
+}
+
+// owner is the claim as Redis has it with the job.
+func (l *leased) owner() string {
+	if l.batch == 0 {
+		return l.claim
+	}
+	return fmt.Sprint(l.claim, "#", l.batch)
+}
+
+// validFor is how long after its slot the job may depart: no permit of a window lasts beyond its end.
+func (l *leased) validFor() time.Duration {
+	if l.closes.IsZero() {
+		return l.permitTTL
+	}
+	return min(l.permitTTL, l.closes.Sub(l.slot)-time.Nanosecond)
+}
+
+// request is the jobs that one request carries: those of a batch, or one job.
+type request []*leased
+
+// requestsOf puts jobs together that the claim has made a batch. They stand side by side.
+func requestsOf(jobs []*leased) []request {
+	requests := make([]request, 0, len(jobs))
+	for i, job := range jobs {
+		if i > 0 && job.batch != 0 && job.batch == jobs[i-1].batch {
+			requests[len(requests)-1] = append(requests[len(requests)-1], job)
+		} else {
+			requests = append(requests, request{job})
+		}
+	}
+	return requests
+}
+
+// withCancel lets each job of the request be cancelled by itself. The request ends with the last one: as long as one job is ours, its
+// outcome counts. The caller holds the mutex of the leases, and so does each call that cancels.
+func (jobs request) withCancel(cancel context.CancelCauseFunc) {
+	if len(jobs) == 1 {
+		jobs[0].cancel = cancel
+		return
+	}
+	left := len(jobs)
+	for _, job := range jobs {
+		canceled := false
+		job.cancel = func(cause error) {
+			if !canceled {
+				canceled = true
+				left--
+			}
+			if left == 0 {
+				cancel(cause)
+			}
+		}
+	}
+}
+
+// returned is the outcomes of jobs of which none is sent.
+func (jobs request) returned(reason string) []shaper.Outcome {
+	outcomes := make([]shaper.Outcome, len(jobs))
+	for i := range outcomes {
+		outcomes[i] = shaper.Returned(reason)
+	}
+	return outcomes
+}
+
+// unsent is the outcomes of jobs that are not sent, nil if all of them are. Those of the others have no result yet.
+func (jobs request) unsent(late bool) []shaper.Outcome {
+	var outcomes []shaper.Outcome
+	note := func(i int, outcome shaper.Outcome) {
+		if outcomes == nil {
+			outcomes = make([]shaper.Outcome, len(jobs))
+		}
+		outcomes[i] = outcome
+	}
+	for i, job := range jobs {
+		switch {
+		case job.unreadable != nil:
+			note(i, shaper.Dead("unreadable", job.unreadable.Error()))
+		case late:
+			note(i, shaper.Returned("late"))
+		case jobs[0].unsettled != nil: // the settings of the flow, which stand with its first job
+			note(i, shaper.Retry(shaper.ReasonFlowSettings, jobs[0].unsettled.Error()))
+		}
+	}
+	return outcomes
+}

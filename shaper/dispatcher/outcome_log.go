@@ -1,0 +1,177 @@
+package dispatcher
+
+import (
+	"sync"
+	"time"
+
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+)
+
+const (
+	failureLogEvery = 10 * time.Second // at most one line for each flow
+	failureLogFlows = 1024             // flows that are told apart
+)
+
+// failureLog samples the log of failed attempts. It logs the first one of a flow at once, and then one in
+// failureLogEvery. Flows above failureLogFlows share one turn. The zero value is ready. It is safe for concurrent use.
+type failureLog struct {
+	mu     sync.Mutex
+	flows  map[string]*failures
+	others failures
+	tidied time.Time
+}
+
+// failures are those of one flow.
+type failures struct {
+	logged time.Time
+	more   int // since then
+}
+
+// note takes in a failed attempt of a flow. It reports whether to log it, and how many attempts of the flow failed
+// since the last line.
+func (l *failureLog) note(flow string, now time.Time) (logs bool, more int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := l.flows[flow]
+	if f == nil {
+		f = l.add(flow, now)
+	}
+	if !f.logged.IsZero() && now.Sub(f.logged) < failureLogEvery {
+		f.more++
+		return false, 0
+	}
+	more = f.more
+	f.logged, f.more = now, 0
+	return true, more
+}
+
+func (l *failureLog) add(flow string, now time.Time) *failures {
+	if len(l.flows) >= failureLogFlows && now.Sub(l.tidied) >= time.Second {
+		l.tidied = now
+		for name, f := range l.flows {
+			if now.Sub(f.logged) >= failureLogEvery {
+				delete(l.flows, name)
+			}
+		}
+	}
+	if len(l.flows) >= failureLogFlows {
+		return &l.others
+	}
+	if l.flows == nil {
+		l.flows = map[string]*failures{}
+	}
+	f := &failures{}
+	l.flows[flow] = f
+	return f
+}
+
+// logOutcome logs an attempt that failed: a sample of those after which the job waits for another one, and every dead letter.
+func (s *settler) logOutcome(one *settlement) {
+	path := s.pathOf(one.job)
+	switch one.result {
+	case shaper.ResultDead:
+		s.logDead(one.job.ID, path, one.cause, one.job.attempts+1, *one.attempt)
+	case shaper.ResultRetry, shaper.ResultHeld:
+		if logs, more := s.failures.note(path, time.Now()); logs {
+			s.log.Info("an attempt failed", append(s.namesOf(one.job.ID, path),
+				"number", one.attempt.Number, "result", one.result.String(), "reason", one.attempt.Reason, "status", one.attempt.Status,
+				"detail", one.attempt.Detail, "wait", one.delay.Round(time.Millisecond), "unlogged", more)...)
+		}
+	}
+}
+
+// pathOf is the flow of a job as the scripts name it.
+func (c *bucketConn) pathOf(job *leased) string { return codec.PathOf(c.Levels(), job.Group, job.Flow) }
+
+// logDead logs a dead letter. It does so for every one. Of one that died without an answer it names none.
+func (c *bucketConn) logDead(id, path, cause string, attempts int, seen shaper.JobAttempt) {
+	fields := append(c.namesOf(id, path), "cause", cause)
+	if seen.Reason != "" {
+		fields = append(fields, "reason", seen.Reason)
+	}
+	if seen.Status != 0 {
+		fields = append(fields, "status", seen.Status)
+	}
+	fields = append(fields, "attempts", attempts)
+	if seen.Detail != "" {
+		fields = append(fields, "detail", seen.Detail)
+	}
+	c.log.Warn("a job is dead", fields...)
+}
+
+// Why a job was found dead, as claim.lua and expire.lua answer.
+const (
+	claimExpired = 0
+	claimTooOld  = -1
+)
+
+// foundDead takes in a job of which a script made a dead letter while it waited.
+func (c *bucketConn) foundDead(why int64, id, path string, attempts int) {
+	cause := shaper.CauseExpired
+	if why == claimTooOld {
+		cause = shaper.CauseMaxAge
+	}
+	c.logDead(id, path, cause, attempts, shaper.JobAttempt{})
+	c.store.Metrics.CountGivenUp(c.Name, cause, 1)
+}
+
+// namesOf are the names of a job for the log. path is its flow as the scripts name it.
+func (c *bucketConn) namesOf(id, path string) []any {
+	if !c.HasFlows() {
+		return []any{"job", id}
+	}
+	return append([]any{"job", id}, c.flowLabel(path)...)
+}
+
+// What settle.lua says became of a flow, or of the bucket or pool.
+const (
+	flowDisabled  = 1
+	breakerOpened = 2
+	breakerClosed = 3
+)
+
+// logScopes logs which flows the outcomes of a batch have disabled, and which circuit breakers they have opened or closed. Only the reply
+// of the script that did it says so: of any number of dispatchers one logs it.
+func (s *settler) logScopes(flows []string, r *lua.Reader) {
+	for r.Err() == nil && r.Left() > 0 {
+		what, nth, reason := r.Int(), r.Int(), r.Text()
+		if r.Err() != nil || nth < 0 || int(nth) > len(flows) {
+			s.log.Error("script settle gave an answer of another form", "error", r.Err())
+			return
+		}
+		label := s.scopeLabel(flows, nth)
+		switch what {
+		case flowDisabled:
+			s.deaths.some.Store(true) // the next patrol makes dead letters of what waits
+			s.log.Error("a flow was disabled: its receiver is gone, or has not worked for too long; it sends nothing until it is enabled",
+				append(label, "reason", reason)...)
+		case breakerOpened:
+			s.log.Warn("a circuit breaker opened: its receiver does not work; only a probe leaves now and then", append(label, "reason", reason)...)
+		case breakerClosed:
+			s.log.Warn("a circuit breaker closed: its receiver works again", label...)
+		}
+	}
+}
+
+// scopeLabel names what the answers changed, for the log: the nth of some flows, or with 0 the pool, or nothing but the bucket.
+func (c *bucketConn) scopeLabel(flows []string, nth int64) []any {
+	switch {
+	case nth > 0:
+		return c.flowLabel(flows[nth-1])
+	case c.Settings.Load().Adapt.Scope == shaper.ScopePool:
+		return []any{"pool", c.Keys.Pool}
+	default:
+		return nil
+	}
+}
+
+// flowLabel names a flow for the log, by its name in Redis.
+func (c *bucketConn) flowLabel(name string) []any {
+	if c.Levels() != codec.LevelsGroups {
+		return []any{"flow", name}
+	}
+	group, flow, _ := codec.SplitPath(name)
+	return []any{"group", group, "flow", flow}
+}

@@ -1,0 +1,60 @@
+package dispatcher
+
+import (
+	"context"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+)
+
+// askedTogether is how many buckets are in one question whether there is anything.
+const askedTogether = 50
+
+// pipelined has each of n questions add its commands to a pipeline, and runs it: one round trip, in a cluster one to each node, side by
+// side. A question is sent to where its key is. The commands hold the errors.
+func pipelined(ctx context.Context, s *store.Store, n int, key func(n int) string, add func(pipe redis.Pipeliner, n int)) {
+	if n == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	lua.Spread(ctx, s.Redis, n, key, func(some []int) {
+		pipe := s.Redis.Pipeline()
+		for _, i := range some {
+			add(pipe, i)
+		}
+		_, _ = pipe.Exec(ctx) // the commands hold the errors
+	})
+}
+
+// anyThere returns those of all of which any key exists. They are asked about together: where one has a key, all that were asked about with it
+// are returned, and also where the question was not answered.
+func anyThere[T any](ctx context.Context, s *store.Store, all []T, keys func(T) []string) (there []T) {
+	together := askedTogether
+	if _, ok := s.Redis.(*redis.ClusterClient); ok { // their keys are at several nodes
+		together = 1
+	}
+	groups := slices.Collect(slices.Chunk(all, together))
+	answers := make([]*redis.IntCmd, len(groups))
+	pipelined(ctx, s, len(groups), func(g int) string { return keys(groups[g][0])[0] }, func(pipe redis.Pipeliner, g int) {
+		var names []string
+		for _, one := range groups[g] {
+			names = append(names, keys(one)...)
+		}
+		answers[g] = pipe.Exists(ctx, names...)
+	})
+	for g, answer := range answers {
+		if answer.Err() != nil || answer.Val() > 0 {
+			there = append(there, groups[g]...)
+		}
+	}
+	return there
+}
+
+// those returns the ones of all that are so.
+func those[T any](all []T, are func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !are(one) })
+}

@@ -1,0 +1,200 @@
+package dispatcher
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+)
+
+// settlement is the outcome of one lease on its way to Redis.
+type settlement struct {
+	job    *leased
+	result shaper.Result
+	delay  time.Duration
+	last   string
+	signal shaper.Signal
+	reason string // a word, where the signal says that something is wrong
+	alone  bool   // the job is held, and nothing else
+	spent  bool   // it was the last attempt
+	gone   bool   // dead, and its flow is to be disabled
+
+	outcome  shaper.Outcome
+	took     time.Duration
+	answered result
+	attempt  *shaper.JobAttempt // unless it is done or returned
+	line     string             // the same as Redis keeps it, else ""
+	cause    string             // of a dead letter
+}
+
+// Results that only settle.lua has.
+const (
+	heldAlone = 6
+	exhausted = 7 // dead after the last attempt, but not by the probe of a breaker, which is no attempt
+	flowGone  = 8 // dead, and its flow is disabled
+	dropped   = 9
+)
+
+// settledHeld is its answer for a job that it held although its attempt failed: that was the probe of a breaker.
+const settledHeld = 2
+
+func (s *settlement) code() int {
+	switch {
+	case s.alone:
+		return heldAlone
+	case s.spent:
+		return exhausted
+	case s.gone:
+		return flowGone
+	case s.result == shaper.ResultDropped:
+		return dropped
+	}
+	return int(s.result)
+}
+
+// settlementOf is what becomes of a job after an outcome.
+func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement {
+	var hold time.Duration // that a job leaves behind which is done
+	if job.once {
+		hold = s.endOnce(job, &outcome)
+	}
+	one := &settlement{job: job, result: outcome.Result, signal: outcome.Signal, reason: "-"}
+	switch {
+	case !s.HasFlows() && shaper.NamesReceiver(job.URL): // what its receiver says is no word on the others
+		one.signal, one.alone = shaper.SignalNone, outcome.Result == shaper.ResultHeld
+	case one.signal != shaper.SignalAccepted:
+		one.reason = codec.ReasonWord(outcome.Reason)
+	}
+	last := shaper.LastResponse{Status: outcome.Status, Reason: outcome.Reason, Detail: outcome.Detail, Body: outcome.Body}
+	switch outcome.Result {
+	case shaper.ResultRetry:
+		tried := job.attempts + 1
+		if tried >= job.maxAttempts {
+			one.result, one.spent = shaper.ResultDead, true
+			last.Cause = shaper.CauseExhausted
+			break
+		}
+		one.delay = s.Settings.Load().Retry.Delay(tried, outcome.RetryAfter, rand.Float64()) //nolint:gosec // jitter
+	case shaper.ResultHeld:
+		one.delay = holdFor(s.Settings.Load(), outcome.RetryAfter)
+	case shaper.ResultDead:
+		last.Cause = shaper.CausePermanent
+		if one.gone = s.isGone(job, &outcome); one.gone {
+			one.reason = codec.ReasonWord(outcome.Reason)
+		}
+	case shaper.ResultDropped:
+		last = shaper.LastResponse{}
+	case shaper.ResultDone:
+		last, one.delay = shaper.LastResponse{}, hold // Redis keeps nothing of a delivered job but its id
+	case shaper.ResultReturned:
+		last = shaper.LastResponse{} // what the attempt before it saw stays
+	}
+	one.last = last.String()
+	one.outcome = outcome
+	if !job.departed.IsZero() {
+		one.took = time.Since(job.departed)
+	}
+	if one.result == shaper.ResultRetry || one.result == shaper.ResultDead || one.result == shaper.ResultHeld {
+		attempt := s.attemptOf(one)
+		one.attempt, one.cause, one.line = &attempt, last.Cause, codec.AttemptLine(attempt)
+	}
+	one.answered = s.resultOf(one, last.Cause)
+	return one
+}
+
+// isGone reports whether an answer disables the flow of a job.
+func (s *settler) isGone(job *leased, outcome *shaper.Outcome) bool {
+	if !outcome.Gone || !s.HasFlows() {
+		return false
+	}
+	switch s.Settings.Load().Breaker.OnGone {
+	case shaper.GoneDisables:
+		return true
+	case shaper.GoneIsIgnored:
+		return false
+	default: // a flow of a host holds the receivers of many owners: one that is gone says nothing of the others
+		return !shaper.NamesReceiver(job.URL) && job.Own != nil && job.Own.URL != ""
+	}
+}
+
+// endOnce ends a job that is sent once: what its first attempt came to is its result, and whoever waits for that decides what to do.
+// A hold is waited for if the job does not expire before. If it does, the hold is returned: it is one for the others all the same.
+func (s *settler) endOnce(job *leased, outcome *shaper.Outcome) (hold time.Duration) {
+	switch outcome.Result {
+	case shaper.ResultRetry, shaper.ResultDead, shaper.ResultDropped:
+		outcome.Result = shaper.ResultDone
+	case shaper.ResultHeld:
+		hold = holdFor(s.Settings.Load(), outcome.RetryAfter)
+		if job.expires > 0 && !job.Enqueued.Add(job.expires).After(s.clock.redis(time.Now()).Add(hold)) {
+			outcome.Result = shaper.ResultDone
+		}
+	}
+	return hold
+}
+
+// result is how a job ended, as settle.lua writes it. The zero value says that nobody wants to know.
+type result struct {
+	head   string
+	body   []byte
+	kept   bool   // the bucket keeps it
+	waiter string // the channel of who waits for it, "" nobody
+
+	callback string // the first line of the job's body, if its end is to be told
+}
+
+// resultOf is the result of a job that has ended with an outcome, if the bucket keeps it or somebody is to hear of it.
+func (s *settler) resultOf(one *settlement, cause string) result {
+	state := shaper.StateDone
+	switch one.result {
+	case shaper.ResultDone:
+	case shaper.ResultDead:
+		state = shaper.StateDead
+	case shaper.ResultDropped:
+		state = shaper.StateDropped
+	default:
+		return result{}
+	}
+	kept := one.outcome.Answer != nil && s.Settings.Load().Results.Retention > 0
+	callback := s.callbackLine(one.job, state)
+	if !kept && one.job.waiter == "" && callback == "" {
+		return result{}
+	}
+	r := shaper.JobResult{
+		Flow: one.job.Flow, Group: one.job.Group, Owner: codec.OwnerOf(one.job.mark), State: state, Answer: one.outcome.Answer, Cause: cause, Reason: one.outcome.Reason, Detail: one.outcome.Detail, Attempts: one.job.attempts + 1,
+		Enqueued: one.job.Enqueued, Took: one.took,
+	}
+	if !one.job.departed.IsZero() {
+		r.Departed = s.clock.redis(one.job.departed)
+	}
+	head, body := codec.SealResult(&r)
+	return result{head: head, body: body, kept: kept, waiter: one.job.waiter, callback: callback}
+}
+
+// callbackLine is what settle.lua writes of a job whose end is to be told: "" of one whose end is not.
+func (s *settler) callbackLine(job *leased, state shaper.State) string {
+	settings := s.Settings.Load().Callbacks
+	if job.callback == "" || settings.Bucket != "" && settings.URLOf(state, job.callbackURL, job.failureURL) == "" {
+		return "" // without settings nobody knows, and nothing is lost
+	}
+	return job.callback
+}
+
+// attemptOf is what is kept of an attempt.
+func (s *settler) attemptOf(one *settlement) shaper.JobAttempt {
+	at := one.job.departed
+	if at.IsZero() { // nothing was sent
+		at = time.Now()
+	}
+	return codec.ShortAttempt(shaper.JobAttempt{
+		At: s.clock.redis(at), Number: one.job.Number, Took: one.took,
+		Status: one.outcome.Status, Reason: one.outcome.Reason, Detail: one.outcome.Detail, Result: one.result,
+	})
+}
+
+// holdFor bounds the time that a downstream asked for, also of a job that is held alone: its wait does not pass through
+// lua/lib/downstream.lua. A bucket that has no longest hold bounds it as any wait.
+func holdFor(b *shaper.Bucket, asked time.Duration) time.Duration {
+	return min(max(asked, 0), cmp.Or(b.Adapt.MaxHold, b.Retry.MaxBackoff))
+}
