@@ -58,10 +58,10 @@ func answersTable() string {
 func timesTable() string {
 	table := tableOf("", "header", "wait")
 	for _, row := range namedWaits {
-		wait := "none"
-		if row.want > 0 {
-			wait = strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(row.want.String())
+		if row.group == aboveTheBound { // the page says the rest in words
+			break
 		}
+		wait := strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(row.want.String())
 		table += line(row.group, code(strings.ReplaceAll(row.header, "\n", "`<br>`")), wait)
 	}
 	return table

@@ -54,7 +54,10 @@ var answers = []struct {
 	{"any status outside 200 to 599: it counts as 5xx", []int{0, 101, 199, 600, 999}, 0, retry, retry, "http_other", failed},
 }
 
-// namedWaits are the forms in which a 429 or 503 names a time, at noon. docs/downstream.md shows them.
+// aboveTheBound begins the rows of namedWaits that docs/downstream.md does not show.
+const aboveTheBound = "above the bound"
+
+// namedWaits are the forms in which a 429 or 503 names a time, at noon. docs/downstream.md shows those that name one within the bound.
 var namedWaits = []struct {
 	group, header string
 	want          time.Duration
@@ -86,7 +89,7 @@ var namedWaits = []struct {
 	{"", "RateLimit: \"burst\";r=3;t=60\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 5", 5 * time.Second},
 	{"", "x-ratelimit-remaining-requests: 0\nx-ratelimit-reset-requests: 1s\nx-ratelimit-remaining-tokens: 0\nx-ratelimit-reset-tokens: 20s", 20 * time.Second},
 
-	{"above the bound", "Retry-After: 40000000", shaper.MaxHold},
+	{aboveTheBound, "Retry-After: 40000000", shaper.MaxHold},
 	{"", "Retry-After: Fri, 31 Dec 9999 23:59:59 GMT", shaper.MaxHold},
 	{"", "RateLimit: \"burst\";r=0;t=999999999999999", shaper.MaxHold},
 
