@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -21,6 +23,47 @@ type sight struct {
 	trims      bool  // it keeps what is to be trimmed, and it is time for that
 	trimsRound bool  // it is time for that
 	err        error // nothing was seen
+}
+
+// patrol looks after all buckets until ctx ends. It wakes loops that missed a wake-up, returns jobs whose leases ended,
+// and runs the sweeper. The buckets are looked after side by side, and their scripts share round trips: however many buckets there
+// are and however far Redis is, the next look is not late.
+func (d *Dispatcher) patrol(ctx context.Context) {
+	var tending sync.WaitGroup
+	defer tending.Wait()
+	for round := 0; sleep(ctx, patrolInterval*9/10+rand.N(patrolInterval/5)); round++ { //nolint:gosec // jitter
+		d.forgetGone()
+		var patrols []*bucketPatrol
+		for _, l := range *d.loops.Load() {
+			patrols = append(patrols, l.patrol)
+		}
+		trims := round%trimEvery == 0
+		if trims {
+			d.lookForKept(ctx, patrols)
+		}
+		began := time.Now()
+		for i, s := range d.look(ctx, patrols) {
+			p := patrols[i]
+			if s.err != nil {
+				p.outage.failed(ctx, began, s.err)
+				continue
+			}
+			p.outage.worked(ctx, began, p.lease)
+			if s.waiting {
+				p.claims.wake.put()
+			}
+			if s.callbacks {
+				p.deaths.callbacks.wake()
+			}
+			s.trims, s.trimsRound = trims && p.trims, trims
+			if p.tended.CompareAndSwap(false, true) {
+				tending.Go(func() {
+					defer p.tended.Store(false)
+					p.lookAfter(ctx, s)
+				})
+			}
+		}
+	}
 }
 
 // look looks at every bucket. The buckets in which there was nothing the last time are asked about together, in one command for

@@ -3,7 +3,6 @@ package dispatcher
 import (
 	"context"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,47 +23,6 @@ const (
 	heartbeatBatch = 500
 	purgeTurn      = time.Second // of a sweep that goes on with a purge
 )
-
-// patrol looks after all buckets until ctx ends. It wakes loops that missed a wake-up, returns jobs whose leases ended,
-// and runs the sweeper. The buckets are looked after side by side, and their scripts share round trips: however many buckets there
-// are and however far Redis is, the next look is not late.
-func (d *Dispatcher) patrol(ctx context.Context) {
-	var tending sync.WaitGroup
-	defer tending.Wait()
-	for round := 0; sleep(ctx, patrolInterval*9/10+rand.N(patrolInterval/5)); round++ { //nolint:gosec // jitter
-		d.forgetGone()
-		var patrols []*bucketPatrol
-		for _, l := range *d.loops.Load() {
-			patrols = append(patrols, l.patrol)
-		}
-		trims := round%trimEvery == 0
-		if trims {
-			d.lookForKept(ctx, patrols)
-		}
-		began := time.Now()
-		for i, s := range d.look(ctx, patrols) {
-			p := patrols[i]
-			if s.err != nil {
-				p.outage.failed(ctx, began, s.err)
-				continue
-			}
-			p.outage.worked(ctx, began, p.lease)
-			if s.waiting {
-				p.claims.wake.put()
-			}
-			if s.callbacks {
-				p.deaths.callbacks.wake()
-			}
-			s.trims, s.trimsRound = trims && p.trims, trims
-			if p.tended.CompareAndSwap(false, true) {
-				tending.Go(func() {
-					defer p.tended.Store(false)
-					p.lookAfter(ctx, s)
-				})
-			}
-		}
-	}
-}
 
 // bucketPatrol looks after one bucket: it takes back what was lost, drops what is old, and tells hooks of events.
 type bucketPatrol struct {

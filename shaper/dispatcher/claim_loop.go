@@ -1,0 +1,66 @@
+package dispatcher
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper/internal/store"
+)
+
+// loop claims until ctx ends, first via a store that shares round trips. One claim is under way at a time; the next one
+// is sent when half of the horizon is left, so that round trips cost no slots.
+func (c *claimer) loop(ctx context.Context, shared *store.Store) {
+	claimID := store.ShortID(rand.Uint64()) //nolint:gosec // a name, not a secret
+	faultWait := minFaultWait
+	c.via = shared
+	timer := time.NewTimer(firstClaim)
+	defer timer.Stop()
+	var start time.Time
+	for {
+		select {
+		case <-ctx.Done():
+		case <-c.wake:
+			c.idle.woken()
+		case <-timer.C:
+		}
+		if ctx.Err() != nil { // whatever else was ready: a stop claims no more
+			c.fetchUnanswered(c.life, claimID)
+			return
+		}
+		if soon := max(claimSpacing-time.Since(start), time.Until(c.pause)); soon > 0 {
+			timer.Reset(soon)
+			continue
+		}
+		want := c.want()
+		if want == 0 {
+			timer.Reset(idleClaim) // a worker that becomes free nudges
+			continue
+		}
+		// The first claim only learns the clock of Redis: if it were slow, its slots could be earlier than they look by half of it. It also says
+		// whether there is something to claim. The first claims of all buckets share round trips: they bring no jobs.
+		learns := c.clock.latest(time.Now()) == 0
+		if learns {
+			want = 0
+		}
+		start = time.Now()
+		// A claim outlives a stop: what it got is delivered, not left to its lease.
+		wait, err := c.claim(c.life, claimID, want)
+		c.via = c.store
+		if err != nil {
+			c.held.keepUnanswered()
+			// The same claim id again: it answers what was lost.
+			if !c.elsewhere.tell(ctx, c.log, err) {
+				c.outage.failed(ctx, start, err)
+			}
+			wait = faultWait/2 + rand.N(faultWait/2) //nolint:gosec // jitter
+			faultWait = min(2*faultWait, maxFaultWait)
+		} else {
+			c.elsewhere.back(ctx, c.log)
+			c.outage.worked(ctx, start, c.lease)
+			claimID, faultWait = store.ShortID(rand.Uint64()), minFaultWait //nolint:gosec // a name, not a secret
+		}
+		c.sleeping.Store(err == nil && wait >= idleClaim && !c.closed)
+		timer.Reset(max(wait, 0))
+	}
+}
