@@ -118,8 +118,8 @@ local MAX_READ = 4194304 -- bytes of bodies that a run reads, one job more or le
 redis.call('ZREM', leases, '')
 
 local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused', 'quotas', 'aging',
-  'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity', 'flow_max_in_flight', 'flow_quotas', 'weight', 'recheck', 'leftovers',
-  'max_age', 'events', 'timetable', 'batch')
+  'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity', 'flow_max_in_flight', 'flow_must_exist', 'weight', 'recheck',
+  'leftovers', 'max_age', 'events', 'timetable', 'batch', 'flow_quotas')
 if not settings[1] then return { 1 } end
 local bounds = pacer.prepare({ rate_count = tonumber(settings[1]), rate_per = tonumber(settings[2]), burst = tonumber(settings[3]),
   max_in_flight = tonumber(settings[4]), paused = tonumber(settings[5] or 0) })
@@ -220,8 +220,8 @@ local reader = queue.reader(body, meta, last_chance, tonumber(settings[7] or 0),
 local is_simple = not (shared or rules or reader.expiring or reader.leftovers)
 local named, ready, groups, plain = {}, {}, {}, nil
 if has_flows then
-  local at_once_each, of_all = math.ceil(at_once / math.max(flow_count, 1)), { unpack(settings, 8, 12) }
-  local upto, windows = string.format('%d', at_once_each), quota.windows(settings[13])
+  local at_once_each, of_all = math.ceil(at_once / math.max(flow_count, 1)), { unpack(settings, 8, 13) }
+  local upto, windows = string.format('%d', at_once_each), quota.windows(settings[21])
   local told = drr.told(flow_count, ARGV, FIRST_FLOW, FIRST_PLACE, flows, flow_settings)
   plain = at_once_each == 1 and is_simple and not (in_groups or settings[15]) and plain_turns.open(reader, told, of_all, windows, earliest)
   named = drr.flows(clock, since, told, of_all, windows, lease)

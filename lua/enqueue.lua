@@ -58,7 +58,8 @@
 --          batch code: 1 queued, 2 scheduled, 3 duplicate, 4 id reused, 5 limit exceeded, 6 impossible, 7 bucket full, 8 scheduled full, 9
 --          shed: too full for the priority, 10 flow full, 11 too many flows, 12 group full, 13 too many groups, 14 too many dead letters,
 --          15 too many bytes of them, 16 flow disabled, 17 the wait is expected to be too long, 18 the id is that of another caller's job,
---          19 flow scheduled full, 20 group scheduled full, 21 too many flows of its caller; of 3 and 4 wait is 1 if the job has the former
+--          19 flow scheduled full, 20 group scheduled full, 21 too many flows of its caller, 22 the flow has to exist, and does not (see
+--          flow.lua), 23 the job needs a URL, and its flow has none; of 3 and 4 wait is 1 if the job has the former
 --          id; position is that in the flow, behind all of its priority or above; eta is 0 while the bucket, the group or the flow is
 --          paused; with 7 to 15, and 19 to 21 position is how many there are, eta how many there may be, and wait 0 while it is paused;
 --          with 14 and 15 wait is negative where it is a guess; with 16 position is when the flow was disabled, microseconds; with 17 it is
@@ -390,9 +391,9 @@ for j = 1, job_count do
 
   if was_there then
     not_asked()
-  elseif has_flows and part.obeys.disabled > 0 then -- no limit and no bound matters until an operator enables it
+  elseif has_flows and places.closed(part, args[at + 2]) then -- no limit and no bound matters until an operator changes it
     not_asked()
-    answer(places.FLOW_DISABLED, part.obeys.disabled, 0, 0)
+    answer(places.closed(part, args[at + 2]), part.obeys.disabled, 0, 0)
   else
     local due_at
     if due ~= '' then

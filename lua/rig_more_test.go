@@ -167,6 +167,7 @@ type job struct {
 	inFlight, maxInFlight, nextSlot int64
 	quota, hasFlows                 int64
 	ofFlow, ofGroup                 jobFlow
+	missing                         int64     // its flow is
 	quotas                          [4]string // of the bucket, the flow, the group and the pool, with what is left
 	ofPool                          [4]int64  // in flight, max_in_flight, when its rate and its quotas let one leave
 	attempts                        string
@@ -212,6 +213,7 @@ func (r *rig) job(id string) job {
 	}
 	j.ofFlow, j.ofGroup = of("flow_"), of("group_")
 	j.ofPool = [4]int64{a.Int("pool_in_flight"), a.Int("pool_max_in_flight"), a.Int("pool_ready"), a.Int("pool_quota_frees")}
+	j.missing = a.Int("flow_missing")
 	j.attempts, j.offset = a.Text("attempts"), a.Int("offset")
 	scope := func(prefix string) scopeSeen {
 		return scopeSeen{a.Text(prefix + "downstream"), a.Int(prefix + "rate_count"), a.Int(prefix + "rate_per")}

@@ -257,6 +257,7 @@ type entry struct {
 	agrees   string // with others in this
 	caller   string // its letters
 	former   string // its id in programs without callers
+	more     string // of its header, behind its flow and group
 }
 
 func (e entry) expiry() string {
@@ -285,7 +286,7 @@ func (e entry) header() string {
 	if err != nil {
 		panic(err) // strings always marshal
 	}
-	return string(text)
+	return strings.TrimSuffix(string(text), "}") + e.more + "}"
 }
 
 func (e entry) mark() string {

@@ -20,6 +20,7 @@ const (
 	BlockPaused       BlockReason = "paused"        // an operator paused the scope
 	BlockClosed       BlockReason = "closed"        // the bucket is outside of its drain windows
 	BlockDisabled     BlockReason = "disabled"      // the flow is disabled: its jobs become dead letters
+	BlockMissing      BlockReason = "missing"       // the flow has to exist, and does not: see FlowSettings.MustExist
 	BlockAhead        BlockReason = "ahead"         // other jobs of its flow leave first
 	BlockPace         BlockReason = "pace"          // of a bucket: the job is next of its flow and waits for its slot; else the rate of the scope
 	BlockNotBefore    BlockReason = "not-before"    // the job is delayed
@@ -39,7 +40,7 @@ var blockers = []struct {
 }{
 	{ScopeBucket, []BlockReason{BlockPaused, BlockClosed, BlockAhead, BlockPace, BlockNotBefore, BlockBackoff, BlockLastChance, BlockMaxInFlight, BlockQuota, BlockHeld, BlockBreakerOpen, BlockAdaptivePace}},
 	{ScopeGroup, []BlockReason{BlockPaused, BlockMaxInFlight, BlockPace, BlockQuota}},
-	{ScopeFlow, []BlockReason{BlockPaused, BlockDisabled, BlockMaxInFlight, BlockPace, BlockQuota, BlockHeld, BlockBreakerOpen, BlockAdaptivePace}},
+	{ScopeFlow, []BlockReason{BlockPaused, BlockDisabled, BlockMissing, BlockMaxInFlight, BlockPace, BlockQuota, BlockHeld, BlockBreakerOpen, BlockAdaptivePace}},
 	{ScopePool, []BlockReason{BlockMaxInFlight, BlockPace, BlockQuota, BlockHeld, BlockBreakerOpen, BlockAdaptivePace}},
 }
 

@@ -1,6 +1,5 @@
 package shaper
 
-
 // Bounds of flows and quotas.
 const (
 	MaxQuotas     = 4
@@ -38,6 +37,13 @@ type FlowSettings struct {
 	// MaxPerCaller is how many of these one caller of an API key may have made; 0: half of MaxFlows. A caller may be refused from nine
 	// tenths on. Flows of jobs without a caller are nobody's.
 	MaxPerCaller int64 `setting:"max_per_caller,redis=max_per_caller"`
+
+	// MustExist has the bucket take jobs only of flows to which an operator has given a setting of their own: [ReasonUnknownFlow]. A pause
+	// is no setting. Jobs that wait in a flow without any, because it was reset or they were redriven, stay there until it has one.
+	MustExist bool `setting:"must_exist,redis=flow_must_exist"`
+
+	// NeedsURL, with MustExist, has a job name its URL unless its flow has one.
+	NeedsURL bool `setting:"-"`
 }
 
 // EffectiveMaxPerCaller is MaxPerCaller, or its default.

@@ -125,6 +125,7 @@ func (j *JobInfo) BeforeRedrive() (deliveries int, cause string, redriven bool) 
 type JobFlow struct {
 	Pause       *Pause    // nil if it is not paused
 	Disabled    *Disabled // of a flow: nil if it is not disabled
+	Missing     bool      `lua:"missing"` // of a flow: it has to exist, and does not, see [FlowSettings.MustExist]
 	InFlight    int64     `lua:"in_flight"`
 	MaxInFlight int64     `lua:"max_in_flight"` // 0 if it has none of its own
 	RateFrees   time.Time `lua:"ready"`         // when its rate lets it depart next; zero: at once

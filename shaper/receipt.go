@@ -37,6 +37,7 @@ const (
 	ReasonIdentity      Reason = "identity-missing" // a limit counts by something that is not known of the caller
 	ReasonIDReused      Reason = "id-reused"        // the id is that of a job with other content
 	ReasonFlowDisabled  Reason = "flow-disabled"    // its flow is disabled, until an operator enables it
+	ReasonUnknownFlow   Reason = "unknown-flow"     // the bucket has no such flow, and wants each to exist: see FlowSettings.MustExist
 	ReasonWaitTooLong   Reason = "wait-too-long"    // it is expected to wait longer than it may
 	ReasonIDTaken       Reason = "id-taken"         // the id is that of another caller's job
 	ReasonIDEnded       Reason = "id-ended"         // the job of this id ended undelivered: it is a dead letter, was dropped or cancelled
@@ -46,7 +47,7 @@ const (
 func Reasons() []Reason {
 	return []Reason{
 		ReasonLimit, ReasonImpossible, ReasonBucketFull, ReasonScheduledFull, ReasonFlowFull, ReasonGroupFull, ReasonTooManyFlows,
-		ReasonDeadFull, ReasonShed, ReasonIdentity, ReasonIDReused, ReasonIDTaken, ReasonIDEnded, ReasonFlowDisabled,
+		ReasonDeadFull, ReasonShed, ReasonIdentity, ReasonIDReused, ReasonIDTaken, ReasonIDEnded, ReasonFlowDisabled, ReasonUnknownFlow,
 		ReasonWaitTooLong,
 	}
 }

@@ -46,7 +46,8 @@ type jobScope struct {
 	Scope
 	text                  string // for people
 	pause                 *Pause
-	closed, disabled      bool
+	closed                bool
+	disabled, missing     bool
 	inFlight, maxInFlight int64
 	rateFrees             time.Time // when its rate lets the job leave; zero: at once, and in a bucket
 	quotaFrees            time.Time // when its quotas let the job leave; zero: at once, or those of another scope hold longer
@@ -64,7 +65,7 @@ func (j *JobInfo) scopes() []jobScope {
 	}
 	part := func(scope Scope, name string, of *JobFlow) jobScope {
 		return jobScope{
-			Scope: scope, text: fmt.Sprintf("%s %q", scope, name), pause: of.Pause, disabled: of.Disabled != nil, inFlight: of.InFlight, maxInFlight: of.MaxInFlight,
+			Scope: scope, text: fmt.Sprintf("%s %q", scope, name), pause: of.Pause, disabled: of.Disabled != nil, missing: of.Missing, inFlight: of.InFlight, maxInFlight: of.MaxInFlight,
 			rateFrees: of.RateFrees, quotaFrees: of.QuotaFrees, quotas: of.Quotas, downstream: of.Downstream, waits: !of.RateFrees.IsZero(),
 		}
 	}
@@ -112,7 +113,8 @@ func (s *jobScope) because(by []Blocker, reason BlockReason, holds bool) []Block
 func (s *jobScope) stopped() (by []Blocker) {
 	by = s.because(by, BlockPaused, s.pause != nil)
 	by = s.because(by, BlockClosed, s.closed)
-	return s.because(by, BlockDisabled, s.disabled)
+	by = s.because(by, BlockDisabled, s.disabled)
+	return s.because(by, BlockMissing, s.missing)
 }
 
 // used lists the bounds of the scope that are used up.
@@ -148,12 +150,13 @@ func (j *JobInfo) setAside() bool { return j.State == StateRetrying && j.Crashes
 
 func isPaused(of *JobFlow) bool   { return of != nil && of.Pause != nil }
 func isDisabled(of *JobFlow) bool { return of != nil && of.Disabled != nil }
+func isMissing(of *JobFlow) bool  { return of != nil && of.Missing }
 
 // Earliest is the earliest instant at which the job may depart, as far as that can be
 // known; zero while its bucket, group or flow is paused, and if the job does not wait.
 func (j *JobInfo) Earliest() time.Time {
 	switch {
-	case j.Pause != nil || isPaused(j.OfGroup) || isPaused(j.OfFlow) || isDisabled(j.OfFlow) || j.Closed && j.Opens.IsZero():
+	case j.Pause != nil || isPaused(j.OfGroup) || isPaused(j.OfFlow) || isDisabled(j.OfFlow) || isMissing(j.OfFlow) || j.Closed && j.Opens.IsZero():
 		return time.Time{}
 	case j.State == StateQueued:
 		return j.ETA
@@ -213,6 +216,8 @@ func (j *JobInfo) why(by Blocker) string {
 		return fmt.Sprintf("%s is closed: it opens at %s", s.text, j.Opens.UTC().Format(time.RFC3339))
 	case BlockDisabled:
 		return fmt.Sprintf("%s is %s: the job becomes a dead letter, to be redriven once the flow is enabled", s.text, j.OfFlow.Disabled)
+	case BlockMissing:
+		return s.text + " has no settings of its own, which flow.must_exist asks for: the job waits until `dispatcher flow set` gives it one"
 	case BlockMaxInFlight:
 		of := " of " + s.text
 		if s.Scope == ScopeBucket {

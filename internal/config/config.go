@@ -122,6 +122,8 @@ type WebhookSettings struct {
 	EgressProxy   Secret              `setting:"egress_proxy"`
 	CloudEvents   CloudEventsSettings `setting:"cloudevents"`
 	TLS           WebhookTLS          `setting:"tls"`
+
+	FlowURLs bool `setting:"-"` // see webhook.Config: flow.must_exist without a URL
 }
 
 // CloudEventsSettings are attributes of events, for the formats that make them.
@@ -141,7 +143,7 @@ type WebhookTLS struct {
 // It reveals the secrets.
 func (w WebhookSettings) Worker(concurrency int) webhook.Config {
 	c := webhook.Config{
-		URL: w.URL.Reveal(), JobURL: w.JobURL, Timeout: w.Timeout, AllowNetworks: w.AllowNetworks, Concurrency: concurrency,
+		URL: w.URL.Reveal(), FlowURLs: w.FlowURLs, JobURL: w.JobURL, Timeout: w.Timeout, AllowNetworks: w.AllowNetworks, Concurrency: concurrency,
 		Format: webhook.Format(w.Format), CloudEvents: webhook.CloudEvents(w.CloudEvents), TLS: outgoing.TLS(w.TLS),
 		EgressProxy: w.EgressProxy.Reveal(),
 	}

@@ -28,6 +28,8 @@ func (l *loader) complete(b *Bucket, at place, s *settings) {
 	_, b.DeliveryTimeout = b.timeout()
 	if b.Flow != nil {
 		b.Flow.DefaultURL = b.defaultURL()
+		b.Flow.NeedsURL = b.Flow.MustExist && b.Worker == workerWebhook && b.Webhook.URL == ""
+		b.Webhook.FlowURLs = b.Flow.NeedsURL
 	}
 	if b.Group != nil {
 		b.Group.DefaultURL = b.defaultURL()

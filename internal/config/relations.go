@@ -93,8 +93,8 @@ func (l *loader) scope(p place, b Bucket) {
 func (l *loader) webhook(p place, b Bucket, d Dispatcher) {
 	w, of := b.Webhook, p.key("webhook")
 	l.webhookURL(of.key("url"), w.URL.Reveal())
-	if w.URL == "" && !w.JobURL {
-		l.fail(of.key("url"), `""`, "is empty while job_url is false: want a URL, which also takes the jobs of flows that have no URL of their own")
+	if w.URL == "" && !w.JobURL && !w.FlowURLs {
+		l.fail(of.key("url"), `""`, "is empty while job_url is false: want a URL, which also takes the jobs of flows that have no URL of their own; or flow.must_exist = true, and a URL for each flow")
 	}
 	timeout := of.key("timeout")
 	inRange(l, timeout, w.Timeout, minWebhookTimeout, maxLease)

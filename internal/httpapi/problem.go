@@ -34,7 +34,7 @@ const (
 	codeUnknownPool      code = "unknown-pool"
 	codeUnknownSchedule  code = "unknown-schedule"
 	codeScheduleConflict code = "schedule-conflict"
-	codeUnknownFlow      code = "unknown-flow"
+	codeUnknownFlow           = code(shaper.ReasonUnknownFlow)
 	codeUnknownGroup     code = "unknown-group"
 	codeMethod           code = "method-not-allowed"
 	codeConflict         code = "conflicting-state"

@@ -34,6 +34,7 @@ func TestRefusals(t *testing.T) {
 		shaper.ReasonIDTaken:       {409, ""},
 		shaper.ReasonIDEnded:       {409, ""},
 		shaper.ReasonFlowDisabled:  {409, ""},
+		shaper.ReasonUnknownFlow:   {404, ""},
 		shaper.ReasonWaitTooLong:   {429, "2"},
 	}
 	for _, reason := range shaper.Reasons() {

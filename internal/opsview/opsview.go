@@ -52,6 +52,10 @@ type Flow struct {
 	// Only of a disabled flow: it sends nothing and takes no jobs until it is enabled.
 	Disabled *Disabled `json:"disabled,omitempty"`
 
+	// Only in a bucket with `flow.must_exist`, of a flow without settings of its own: its jobs are refused (404 unknown-flow), and those that wait
+	// stay until it has a setting.
+	Missing bool `json:"missing,omitempty"`
+
 	// What it has of its own. Absent settings are those of all flows of its bucket.
 	Settings   Settings    `json:"settings"`
 	Downstream *Downstream `json:"downstream,omitempty"` // what the answers to it have changed; none if nothing
@@ -65,6 +69,9 @@ func (f *Flow) Own() Settings { return f.Settings }
 
 // Notes are on what keeps it from sending, besides a pause.
 func (f *Flow) Notes() (notes []string) {
+	if f.Missing {
+		notes = append(notes, "has no settings of its own, which flow.must_exist asks for: it takes and sends no jobs until `flow set` gives it one")
+	}
 	if d := f.Disabled; d != nil {
 		notes = append(notes, (&shaper.Disabled{Since: d.Since, Reason: d.Reason}).String())
 	}
@@ -114,7 +121,7 @@ type Settings struct {
 // FlowOf shows a flow.
 func FlowOf(info *operator.FlowInfo) *Flow {
 	own := &info.Own
-	view := &Flow{Bucket: info.Bucket, Flow: info.Flow, Common: commonOf(&info.PartInfo), Disabled: DisabledOf(own.Disabled), Settings: Settings{
+	view := &Flow{Bucket: info.Bucket, Flow: info.Flow, Common: commonOf(&info.PartInfo), Disabled: DisabledOf(own.Disabled), Missing: info.Missing, Settings: Settings{
 		OwnBounds: own.OwnBounds, URL: shaper.RedactedURL(own.URL), Headers: slices.Sorted(maps.Keys(own.Headers)), Secrets: len(own.Secrets),
 		SecretFingerprints: own.SecretFingerprints(),
 	}}

@@ -24,7 +24,8 @@
 -- Where an operator has given a flow settings of its own, they are a text in the hash
 -- flow_settings: "rate_count rate_per burst capacity max_in_flight weight paused",
 -- "-" for what it has not, of a disabled flow then when it was disabled (see own_settings.lua), then a line feed, and more
--- that is not for scripts.
+-- that is not for scripts. With flow_must_exist in conf a flow is missing without a setting of its own: no job of it gets in, and none
+-- leaves, as if it was paused.
 --
 -- The calendar is the zset due, of each group where there are some: flow -> when its turn is, for each flow that has
 -- something to send, now or later. Its times, and those of slots, are of the engine's clock (see pacer.lua).
@@ -118,17 +119,26 @@ end
 -- What holds for a flow of these settings: its downstream may ask for a lower rate.
 function flow.obeys(state, s) return state.down and downstream.adapted(state.down, s, pacer.prepare) or s end
 
--- What holds for a flow: from its own settings (the text, or false), else those of all,
--- which are rate_count, rate_per, burst, capacity, max_in_flight. The weight is 1, paused and disabled are 0
--- unless it says so. A disabled flow is paused too.
+-- Whether a flow has a setting of its own, by its text. A pause is none, nor is that it is disabled.
+function flow.exists(text)
+  if not text then return false end
+  return not string.find(text, '^%- %- %- %- %- %- ') or string.find(text, '^[^\n]*\n[^\n]*\n[-\n]*[^-\n]') ~= nil
+end
+
+-- Whether it has a URL of its own, by its text.
+function flow.has_url(text) return text and string.find(text, '^[^\n]*\n[^\n]*\n[^-]') ~= nil end
+
+-- What holds for a flow: from its own settings (the text, or false), else those of all, see flow.OF_ALL. The weight is 1, paused and
+-- disabled are 0 unless it says so. A disabled flow is paused too, and so is a missing one.
 function flow.settings(text, of_all)
   local own = { string.match(text or '', '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) ?(%d*)') }
   local fallback = { of_all[1], of_all[2], of_all[3], of_all[4], of_all[5], 1, 0 }
   local found = {}
   for i = 1, 7 do found[i] = tonumber(own[i] or '-') or tonumber(fallback[i] or 0) end
-  local disabled = tonumber(own[8]) or 0
+  local disabled, missing = tonumber(own[8]) or 0, of_all[6] == '1' and not flow.exists(text)
   return pacer.prepare({ rate_count = found[1], rate_per = found[2], burst = found[3], capacity = found[4],
-    max_in_flight = found[5], weight = found[6], paused = math.max(found[7], disabled), disabled = disabled })
+    max_in_flight = found[5], weight = found[6], paused = math.max(found[7], disabled, missing and 1 or 0), disabled = disabled,
+    missing = missing })
 end
 
 -- The same of a flow that is disabled now.
@@ -198,8 +208,8 @@ function flow.unschedule(count, n)
   if n > 0 and redis.call('HINCRBY', count, 'scheduled', -n) < 0 then redis.call('HSET', count, 'scheduled', 0) end
 end
 
--- The fields of conf that hold for all flows, as flow.settings wants them.
-flow.OF_ALL = { 'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity', 'flow_max_in_flight' }
+-- The fields of conf that hold for all flows, as flow.settings wants them. Groups have no sixth.
+flow.OF_ALL = { 'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity', 'flow_max_in_flight', 'flow_must_exist' }
 
 -- What is kept of the flows of these names, a thousand at most: for each { name, state, settings, configured, was_held }.
 -- fields says what in conf holds for all, of groups; nil of flows.

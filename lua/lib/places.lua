@@ -25,7 +25,7 @@
 
 local places = {
   FLOW_FULL = 10, TOO_MANY_FLOWS = 11, GROUP_FULL = 12, TOO_MANY_GROUPS = 13, FLOW_DISABLED = 16, -- codes of enqueue.lua
-  FLOW_SCHEDULED_FULL = 19, GROUP_SCHEDULED_FULL = 20, TOO_MANY_OF_CALLER = 21,
+  FLOW_SCHEDULED_FULL = 19, GROUP_SCHEDULED_FULL = 20, TOO_MANY_OF_CALLER = 21, FLOW_MISSING = 22, FLOW_LACKS_URL = 23,
   CHUNK = 500,
   LOOKS = 100, -- at flows that may be idle, and one more for each that is new
 }
@@ -117,13 +117,14 @@ end
 function places.read(bucket, parts, names, conf, flows, calendar, flow_settings, idle_key, callback_counts, makers_key)
   local texts = redis.call('HMGET', flows, unpack(names))
   local of_all = redis.call('HMGET', conf, 'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity',
-    'flow_max_in_flight', 'max_flows', 'flow_scheduled_capacity', 'group_scheduled_capacity', 'flow_quotas', 'max_per_caller')
-  bucket.flows, bucket.calendar, bucket.flow_later, bucket.group_later = flows, calendar, tonumber(of_all[7] or 0), tonumber(of_all[8] or 0)
-  bucket.there, bucket.max_flows = redis.call('HLEN', flows), tonumber(of_all[6])
+    'flow_max_in_flight', 'flow_must_exist', 'max_flows', 'flow_scheduled_capacity', 'group_scheduled_capacity', 'flow_quotas',
+    'max_per_caller')
+  bucket.flows, bucket.calendar, bucket.flow_later, bucket.group_later = flows, calendar, tonumber(of_all[8] or 0), tonumber(of_all[9] or 0)
+  bucket.there, bucket.max_flows = redis.call('HLEN', flows), tonumber(of_all[7])
   bucket.rivals = estimate.rivals(calendar, bucket.now + bucket.offset)
-  local settings, clock = flow.all_settings(flow.own_texts(flow_settings, names), of_all, #names), bucket.now + bucket.offset
-  local now, new = bucket.now, 0
-  local quotas, before = of_all[9] or '', bucket.quota_keys
+  local own_texts, clock = flow.own_texts(flow_settings, names), bucket.now + bucket.offset
+  local settings, now, new = flow.all_settings(own_texts, of_all, #names), bucket.now, 0
+  local quotas, before = of_all[10] or '', bucket.quota_keys
   if quotas ~= '' and before then
     bucket.flow_windows = quota.windows(quotas)
     for n = 1, #parts do parts[n].departed = KEYS[before + 2 + n] end
@@ -145,10 +146,13 @@ function places.read(bucket, parts, names, conf, flows, calendar, flow_settings,
       part.ready = math.max(state.down.till - bucket.offset, bucket.now)
     end
   end
+  if of_all[6] == '1' and redis.call('HGET', conf, 'flow_needs_url') == '1' then
+    for n = 1, #parts do parts[n].lacks_url = not flow.has_url(own_texts[n]) end
+  end
   if bucket.group_keys then read_groups(bucket, parts, conf) end
   count_rivals(bucket, parts)
   if bucket.callbacks > 0 then read_callbacks(bucket, parts, names, callback_counts) end
-  if new > 0 then bucket.makers = makers.open(makers_key, flows, of_all[10], bucket.there, new, now) end
+  if new > 0 then bucket.makers = makers.open(makers_key, flows, of_all[11], bucket.there, new, now) end
   find_idle(bucket, parts, new, conf, idle_key, flows, flow_settings)
 end
 
@@ -194,11 +198,19 @@ local function is_full(f, at_once)
   return places.taken(f) + at_once > bound
 end
 
+-- Why a flow takes no jobs before an operator changes it: a code, or nil. sealed is a job that may name a URL, nil for any.
+function places.closed(part, sealed)
+  if part.obeys.missing then return places.FLOW_MISSING end
+  if part.lacks_url and not (sealed and string.find(sealed, '^[^\n]*"u":"[^/?]')) then return places.FLOW_LACKS_URL end
+  return part.obeys.disabled > 0 and places.FLOW_DISABLED or nil
+end
+
 -- Why a flow, if the bucket has flows, does not admit one more job, or a number that come at once:
 -- a code, or nil. at_once is 0 of a job that comes later. sealed is the job, where it may have a caller whose flows are counted.
 function places.refusal(bucket, part, at_once, sealed)
   local g = part.group
-  if part.obeys.disabled > 0 then return places.FLOW_DISABLED end
+  local closed = places.closed(part, sealed)
+  if closed then return closed end
   if g and is_full(g, at_once) then return places.GROUP_FULL end
   if is_full(part, at_once) then return places.FLOW_FULL end
   if at_once == 0 and g and is_scheduled_full(g, bucket.group_later) then return places.GROUP_SCHEDULED_FULL end

@@ -20,7 +20,7 @@ function plain_turns.open(reader, told, of_all, windows, earliest)
   local count = #told.numbers
   if count == 0 or told.turns[count] > earliest then return nil end --#slow do return nil end
   local common = flow.settings(false, of_all)
-  if common.rate or common.max_in_flight > 0 or windows[1] or count > reader.at_once then return nil end
+  if common.rate or common.max_in_flight > 0 or common.missing or windows[1] or count > reader.at_once then return nil end
   local plain = { looked_at = 0, names = {}, turns = {}, keys = {}, ids = {}, heads = {}, in_flight = {}, more = {}, at = {} }
   local numbers, others, n = {}, {}, 0
   for i = 1, count do

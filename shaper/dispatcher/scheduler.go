@@ -242,6 +242,8 @@ func blockedBy(code int64) shaper.Reason {
 		return shaper.ReasonDeadFull
 	case 16:
 		return shaper.ReasonFlowDisabled
+	case 22, 23:
+		return shaper.ReasonUnknownFlow
 	}
 	return shaper.ReasonBucketFull
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/internal/store"
+	"github.com/tundish-io/tundish/shaper/operator"
 	"github.com/tundish-io/tundish/shaper/producer"
 )
 
@@ -158,6 +159,39 @@ func TestAResumeAfterAWrongClock(t *testing.T) {
 	want := []string{shaper.ScheduleJobID("s", noon.Add(time.Hour)), shaper.ScheduleJobID("s", ahead)}
 	if got := f.ids(); !slices.Equal(got, want) {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// The job of a schedule whose flow has to exist, and does not, waits until it does.
+func TestASchedulesFlowHasToExist(t *testing.T) {
+	t.Parallel()
+	mini := redistest.Miniredis(t)
+	noon := time.Date(2026, time.January, 1, 12, 0, 0, 0, time.UTC)
+	mini.SetTime(noon.Add(-time.Minute))
+	b := rig.Flowing("b", shaper.FlowKeyJob)
+	b.Flow.MustExist = true
+	b.Schedules = []shaper.Schedule{{Name: "s", Cron: "0 12 * * *", Job: shaper.ScheduledJob{Flow: "acme"}}}
+	f := newFirers(t, 1, b, func() producer.Config { return producer.Config{Redis: redistest.ClientOf(t, mini)} })
+	f.look(0)
+	mini.SetTime(noon)
+	f.look(0)
+	found, err := f.all[0].store.Schedules(t.Context(), store.HomeOf(f.own[0].drain.Bucket), "s")
+	if err != nil || len(found) != 1 || found[0].Fired != 0 || found[0].Blocked != string(shaper.ReasonUnknownFlow) {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	client, err := rig.NewActors(producer.Config{Redis: redistest.ClientOf(t, mini), Buckets: []shaper.Bucket{b}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var patch operator.FlowPatch
+	_ = patch.Put(shaper.FlowWeight, "1")
+	if _, err := client.Op.As("anna").Bucket("b").Flow("acme").Set(t.Context(), patch); err != nil {
+		t.Fatal(err)
+	}
+	mini.SetTime(noon.Add(time.Minute))
+	f.look(0)
+	if found, err = f.all[0].store.Schedules(t.Context(), store.HomeOf(f.own[0].drain.Bucket), "s"); err != nil || found[0].Fired != 1 || found[0].Blocked != "" {
+		t.Errorf("%+v, %v", found[0], err)
 	}
 }
 

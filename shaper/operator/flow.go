@@ -45,6 +45,10 @@ type FlowInfo struct {
 	Group string // "" in a bucket without groups
 
 	Downstream *shaper.Downstream // what the answers to it have changed; nil: nothing. A hold in it may be over
+
+	// Missing says that the flow has no settings of its own and has to: its jobs are refused, and those that wait stay. See
+	// [shaper.FlowSettings].
+	Missing bool
 }
 
 // Flow is a flow to look at. A flow needs no jobs to be one.
@@ -215,7 +219,7 @@ func (o *Operator) flowInfos(ctx context.Context, t target, names []string) ([]F
 	}
 	infos := make([]FlowInfo, 0, len(all))
 	for _, f := range all {
-		info := FlowInfo{PartInfo: f.PartInfo, Flow: f.name, Downstream: f.downstream}
+		info := FlowInfo{PartInfo: f.PartInfo, Flow: f.name, Downstream: f.downstream, Missing: f.mustExist && f.Own.IsZero()}
 		if t.what == targetFlowInGroup {
 			var ok bool
 			if info.Group, info.Flow, ok = codec.SplitPath(f.name); !ok {

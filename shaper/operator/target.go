@@ -273,7 +273,14 @@ type seen struct {
 	PartInfo
 	name       string // in Redis
 	downstream *shaper.Downstream
+	mustExist  bool // its bucket wants flows to exist
 }
+
+// The field of the settings of a bucket that says that its flows have to exist, and how many lookAt reads before it.
+const (
+	fieldMustExist = "flow_must_exist"
+	fieldsBefore   = 5
+)
 
 // lookAt reads what is known of targets of the same kind, in one round trip.
 func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen, error) {
@@ -285,7 +292,7 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 	pipe := o.store.Redis.Pipeline()
 	states, own := pipe.HMGet(ctx, t.states(), names...), pipe.HMGet(ctx, t.settings(), names...)
 	pace := pipe.HMGet(ctx, t.keys.Pace(), "offset", "drain")
-	rates := pipe.HMGet(ctx, t.keys.Conf(), "rate_count", "rate_per", "flow_rate_count", "flow_rate_per", store.FieldTimetable)
+	rates := pipe.HMGet(ctx, t.keys.Conf(), "rate_count", "rate_per", "flow_rate_count", "flow_rate_per", store.FieldTimetable, fieldMustExist)
 	turnsOf := map[string][]string{} // of each calendar the names that may stand on it
 	for _, name := range names {
 		turnsOf[t.calendar(name)] = append(turnsOf[t.calendar(name)], name)
@@ -310,7 +317,7 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 	for i, name := range names {
 		text, _ := states.Val()[i].(string)
 		state := codec.ParseFlowState(text)
-		info := seen{name: name, PartInfo: PartInfo{Bucket: t.bucket, FlowNumbers: FlowNumbers{state.Waiting(), state.InFlight}}}
+		info := seen{name: name, mustExist: rates.Val()[fieldsBefore] == "1", PartInfo: PartInfo{Bucket: t.bucket, FlowNumbers: FlowNumbers{state.Waiting(), state.InFlight}}}
 		info.Known = states.Val()[i] != nil || own.Val()[i] != nil
 		text, _ = own.Val()[i].(string)
 		var err error

@@ -37,6 +37,8 @@ const (
 	codeFlowScheduledFull
 	codeGroupScheduledFull
 	codeTooManyOfCaller
+	codeFlowMissing
+	codeFlowLacksURL
 )
 
 // How enqueue.lua answers.
@@ -248,6 +250,14 @@ func refuse(b *door, t *ticket, code int64, wait time.Duration, decisions []admi
 		refusal.Reason = shaper.ReasonFlowDisabled
 		refusal.Detail = fmt.Sprintf("flow %q of bucket %q is %s and takes no jobs: see why with `dispatcher flow show`, and enable it with `dispatcher flow enable` once its receiver works",
 			t.job.Flow, b.Name, &shaper.Disabled{Since: time.UnixMicro(held)})
+	case codeFlowMissing:
+		refusal.Reason = shaper.ReasonUnknownFlow
+		refusal.Detail = fmt.Sprintf("bucket %q has no flow %q%s, and takes jobs only of flows that exist (flow.must_exist): correct the name, or make the flow with `dispatcher flow set --create`",
+			b.Name, t.job.Flow, inGroup(b, t))
+	case codeFlowLacksURL:
+		refusal.Reason = shaper.ReasonUnknownFlow
+		refusal.Detail = fmt.Sprintf("flow %q%s of bucket %q has no URL, nor has the bucket, and the job names none: give the flow one with `dispatcher flow set --url`",
+			t.job.Flow, inGroup(b, t), b.Name)
 	case codeGroupFull:
 		refusal.Reason = shaper.ReasonGroupFull
 		refusal.Detail = fmt.Sprintf("group %q of bucket %q is full (%d/%d%s): %s or raise group.capacity", t.job.Group, b.Name, held, bound, counted, next)
@@ -268,6 +278,14 @@ func refuse(b *door, t *ticket, code int64, wait time.Duration, decisions []admi
 			t.job.Caller, held, b.Name, t.job.Flow, next)
 	}
 	return refusal
+}
+
+// inGroup names the group of a job's flow, where there are groups.
+func inGroup(b *door, t *ticket) string {
+	if b.Levels() != codec.LevelsGroups {
+		return ""
+	}
+	return fmt.Sprintf(" in group %q", t.job.Group)
 }
 
 // deadFullDetail explains a refusal by too many dead letters, or by too many bytes of them. A

@@ -24,12 +24,12 @@ var ours = []string{"webhook-"}
 // CheckJob reports every fault of the job's URL, method and headers, joined,
 // each a [*shaper.FieldError]; or nil. Enqueue calls it, and Deliver checks
 // again, because the settings may have changed since. A job without a URL is valid if the
-// bucket has one; the URL of its flow does not count, because enqueue does not read it.
+// bucket has one, or with [Config.FlowURLs]. Else the URL of its flow does not count, because enqueue does not read it.
 // A job whose URL holds an address that the guard would refuse is already refused here.
 func (c Config) CheckJob(job *shaper.Job) error {
 	var t outgoing.Target
 	var err error
-	if job.URL != "" || c.URL == "" { // Validate has seen the bucket's
+	if job.URL != "" || c.URL == "" && !c.FlowURLs { // Validate has seen the bucket's
 		t, err = c.targetOf(job.URL, outgoing.Target{})
 	}
 	if job.URL != "" && err == nil {

@@ -18,8 +18,12 @@ const table = "webhook"
 // Config says where the jobs of a bucket go, and within which bounds.
 type Config struct {
 	// URL is used where a job names none, and its flow has none. "" means that every
-	// job must name one.
+	// job must name one, unless FlowURLs is set.
 	URL string
+
+	// FlowURLs says that enqueue takes a job without a URL only if its flow has one: see NeedsURL of [shaper.FlowSettings]. Then no URL is
+	// needed here.
+	FlowURLs bool
 
 	// JobURL says whether a job may name its own URL. That of a flow is an operator's.
 	JobURL bool
@@ -86,7 +90,7 @@ func (c Config) Validate() error {
 		if _, err := outgoing.ParseURL(c.URL); err != nil {
 			fail("url", "%v", err)
 		}
-	} else if !c.JobURL {
+	} else if !c.JobURL && !c.FlowURLs {
 		fail("url", "is missing, and job_url = false lets no job name one")
 	}
 	errs = append(errs, c.sending().Validate(table, "url"))

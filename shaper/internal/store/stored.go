@@ -157,6 +157,8 @@ func formOf(t reflect.Type) form {
 		return form{oneField, writeQuotas, readQuotas, quotasText, noParse}
 	case t == reflect.TypeFor[time.Duration]():
 		return form{oneField, writeDuration, readDuration, durationText, noParse}
+	case t.Kind() == reflect.Bool:
+		return form{oneField, writeTruth, readTruth, truthText, noParse}
 	case t.Kind() == reflect.String:
 		return form{oneField, asItIs, readText, firstOf, noParse}
 	}
@@ -224,6 +226,12 @@ func durationText(values []string) string {
 	}
 	return values[0]
 }
+
+func writeTruth(v reflect.Value) []any { return []any{BoolArg(v.Bool())} }
+
+func readTruth(values []string) (reflect.Value, bool) { return reflect.ValueOf(values[0] == "1"), true }
+
+func truthText(values []string) string { return strconv.FormatBool(values[0] == "1") }
 
 func readText(values []string) (reflect.Value, bool) { return reflect.ValueOf(values[0]), true }
 
