@@ -208,7 +208,7 @@ func TestBatchesKeepTheirPromises(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, base *rig) {
+			onBothForLong(t, func(t *testing.T, base *rig) {
 				rapid.Check(t, func(rt *rapid.T) {
 					r := base.fresh(rt, fmt.Sprint("b", nextClaim()))
 					c.configure(r)

@@ -26,7 +26,7 @@ func (r *rig) drainUntil(want, horizon int64) (jobs []lease, claims int) {
 // said to have ids of cancelled jobs in its lists, although there are none.
 func TestPlainTurns(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothForLong(t, func(t *testing.T, base *rig) {
 		flows := []string{"a", "b", "c", "d"}
 		for name, c := range map[string]struct {
 			first  []entry      // before three of each flow

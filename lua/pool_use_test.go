@@ -264,7 +264,7 @@ func TestSlowPoolGoesOnAfterAPause(t *testing.T) {
 // put off to the next one of its row for the sake of others.
 func TestPoolWhoseQuotaIsItsRate(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothForLong(t, func(t *testing.T, base *rig) {
 		for _, busy := range []int{1, 2} { // with both, and with one of them alone later
 			var all []*sharer
 			for i, name := range []string{"a", "b"} {
@@ -292,7 +292,7 @@ func TestPoolWhoseQuotaIsItsRate(t *testing.T) {
 // A pool whose slots are further apart than buckets look ahead is shared by weight, too.
 func TestSlowPoolIsSharedByWeight(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothForLong(t, func(t *testing.T, base *rig) {
 		for _, weights := range [][]int64{{3, 1}, {1, 3}, {10, 1}, {1, 1}, {5, 2, 1}} {
 			for _, rate := range []int64{1, 2, 4, 10} {
 				all := sharing(t, base, poolSettings{rateCount: rate}, settings{rateCount: rate, capacity: 500, inFlight: 1000}, weights...)

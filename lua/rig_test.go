@@ -73,6 +73,17 @@ func onBoth(t *testing.T, test func(t *testing.T, r *rig)) {
 	})
 }
 
+// onBothForLong runs a test in which buckets work for long: on a real server, and in `make soak` on a miniredis too, which takes three
+// times as long. That the scripts do the same there is held by the tests that use onBoth.
+func onBothForLong(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	if redistest.Soak {
+		onBoth(t, test)
+		return
+	}
+	t.Run("redis", func(t *testing.T) { test(t, realRig(t)) })
+}
+
 // onReal runs a test on a real server.
 func onReal(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()

@@ -48,7 +48,7 @@ func TestDrainOfSoManyJobsInBatches(t *testing.T) {
 // A finish is met with batches, and nobody is told that it will not be, where the rate would not do for jobs one by one.
 func TestFinishOfBatches(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothForLong(t, func(t *testing.T, r *rig) {
 		const end = 50 * second
 		r.setTime(epoch)
 		r.configure(settings{rateCount: 10, capacity: 10_000, inFlight: 10_000})
@@ -79,7 +79,7 @@ func TestFinishOfBatches(t *testing.T) {
 // Few requests leave far apart. No step between two of them is taken for a delay, and one that can leave at once is never too late.
 func TestFinishOfFewRequests(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothForLong(t, func(t *testing.T, base *rig) {
 		const end = 240 * second
 		for _, c := range []struct {
 			name       string

@@ -98,7 +98,7 @@ func (r *rig) sendOne(at int64) {
 // A job that spills into the next window is told the even rate of the jobs that are left for it.
 func TestETAInTheNextWindowWithAFinish(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothForLong(t, func(t *testing.T, base *rig) {
 		for _, hasFlows := range []bool{false, true} {
 			r := base.fresh(t, fmt.Sprint("b", hasFlows))
 			if hasFlows {

@@ -27,6 +27,9 @@ type result struct {
 	out, err string
 }
 
+// patience is how long a test waits for a Redis of its own, whatever else the machine does. It is the most that a configuration may say.
+const patience = 10 * time.Second
+
 // command runs a command line, the first word of which is the program.
 func command(ctx context.Context, env []string, stdin, words string) result {
 	return runArgs(ctx, env, stdin, strings.Fields(words)...)

@@ -25,6 +25,7 @@ func TestDrain(t *testing.T) {
 	s := &site{redis: server.Client(), own: bucket(t, "webhooks"), env: writeConfig(t, fmt.Sprintf(`
 [redis]
 url = %q
+timeout = "10s"
 [[buckets]]
 name = "webhooks"
 rate = "50/s"
@@ -35,7 +36,7 @@ manual = true
 `, server.URL()))}
 	s.own.Drain = &schedule.Drain{Manual: true}
 	var err error
-	if s.client, err = producer.New(producer.Config{Redis: s.redis, Buckets: []shaper.Bucket{s.own}}); err != nil {
+	if s.client, err = producer.New(producer.Config{Redis: s.redis, Buckets: []shaper.Bucket{s.own}, Timeout: patience}); err != nil {
 		t.Fatal(err)
 	}
 	s.enqueue(t, "webhooks", "a")

@@ -31,7 +31,7 @@ func newImporting(t *testing.T) *importing {
 	i := &importing{redis: redistest.Start(t).Client(), dir: t.TempDir()}
 	b := bucket(t, "crm")
 	b.Capacity = 100_000
-	client, err := producer.New(producer.Config{Redis: i.redis, Buckets: []shaper.Bucket{b}})
+	client, err := producer.New(producer.Config{Redis: i.redis, Buckets: []shaper.Bucket{b}, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,6 +35,7 @@ func newSite(t *testing.T) *site {
 	s := &site{env: writeConfig(t, fmt.Sprintf(`
 [redis]
 url = %q
+timeout = "10s"
 [[buckets]]
 name = "webhooks"
 rate = "50/s"
@@ -43,11 +44,11 @@ shed = { low = 100, normal = 100, high = 100 }
 `, server.URL()))}
 	s.redis, s.own = server.Client(), bucket(t, "webhooks")
 	var err error
-	s.client, err = producer.New(producer.Config{Redis: s.redis, Buckets: []shaper.Bucket{s.own, bucket(t, "gone")}})
+	s.client, err = producer.New(producer.Config{Redis: s.redis, Buckets: []shaper.Bucket{s.own, bucket(t, "gone")}, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.operator, err = operator.New(operator.Config{Redis: s.redis, Buckets: []shaper.Bucket{s.own}}); err != nil {
+	if s.operator, err = operator.New(operator.Config{Redis: s.redis, Buckets: []shaper.Bucket{s.own}, Timeout: patience}); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -93,8 +94,10 @@ func (s *site) deliver(t *testing.T, n int, outcome shaper.Outcome) {
 		}
 		return outcome
 	})
+	own := s.own
+	own.PermitTTL = shaper.MaxPermitTTL // a slot that a busy machine wastes counts for a quota
 	dispatcher, err := dispatcher.New(dispatcher.Config{
-		Redis: s.redis, Buckets: []shaper.Bucket{s.own}, Workers: map[string]shaper.Worker{s.own.Name: worker},
+		Redis: s.redis, Buckets: []shaper.Bucket{own}, Timeout: patience, Workers: map[string]shaper.Worker{s.own.Name: worker},
 	})
 	if err != nil {
 		t.Fatal(err)

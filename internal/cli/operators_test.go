@@ -279,7 +279,7 @@ func newOperatedServer(t *testing.T, program, keys string) *operatedServer {
 	flow.Key, group.Key = shaper.FlowKeyJob, shaper.FlowKeyJob
 	flowing.Flow, grouped.Flow, grouped.Group = &flow, &flow, &group
 	buckets := []shaper.Bucket{plain, flowing, grouped}
-	jobs, err := producer.New(producer.Config{Redis: client, Buckets: buckets})
+	jobs, err := producer.New(producer.Config{Redis: client, Buckets: buckets, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +301,7 @@ func newOperatedServer(t *testing.T, program, keys string) *operatedServer {
 	if _, err := pipe.Exec(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	op, err := operator.New(operator.Config{Redis: client, Buckets: buckets})
+	op, err := operator.New(operator.Config{Redis: client, Buckets: buckets, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func partedSite(t *testing.T, inGroups bool, names ...string) *site {
 		group.Key = shaper.FlowKeyJob
 		b.Group = &group
 	}
-	client, err := producer.New(producer.Config{Redis: s.redis, Buckets: []shaper.Bucket{b}})
+	client, err := producer.New(producer.Config{Redis: s.redis, Buckets: []shaper.Bucket{b}, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

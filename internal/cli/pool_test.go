@@ -30,7 +30,7 @@ func poolSite(t *testing.T) *site {
 
 func poolSiteOn(t *testing.T, server *redistest.Server) *site {
 	t.Helper()
-	return &site{redis: server.Client(), env: writeConfig(t, fmt.Sprintf("[redis]\nurl = %q\n", server.URL())+poolTable+
+	return &site{redis: server.Client(), env: writeConfig(t, fmt.Sprintf("[redis]\nurl = %q\ntimeout = \"10s\"\n", server.URL())+poolTable+
 		bucketIn("webhooks", `pool = "vendor"`, "weight = 3")+bucketIn("mails", `pool = "vendor"`)+bucketIn("alone"))}
 }
 
@@ -40,7 +40,7 @@ func (s *site) connected(t *testing.T, pool *shaper.Pool, weight int64) {
 	s.own = bucket(t, "webhooks")
 	s.own.Pool, s.own.Weight = pool, weight
 	var err error
-	if s.client, err = producer.New(producer.Config{Redis: s.redis, Buckets: []shaper.Bucket{s.own}}); err != nil {
+	if s.client, err = producer.New(producer.Config{Redis: s.redis, Buckets: []shaper.Bucket{s.own}, Timeout: patience}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -134,7 +134,7 @@ func TestPoolsThatAreNotUsed(t *testing.T) {
 	server := redistest.Start(t)
 	s := poolSiteOn(t, server)
 	s.run(t, "dispatcher bucket pause webhooks").want(t, 0) // so that Redis knows it
-	other := &site{redis: s.redis, env: writeConfig(t, fmt.Sprintf("[redis]\nurl = %q\n[[pools]]\nname = \"idle\"\nrate = \"5/s\"\n", server.URL())+bucketIn("alone"))}
+	other := &site{redis: s.redis, env: writeConfig(t, fmt.Sprintf("[redis]\nurl = %q\ntimeout = \"10s\"\n[[pools]]\nname = \"idle\"\nrate = \"5/s\"\n", server.URL())+bucketIn("alone"))}
 	other.run(t, "dispatcher pool list").want(t, 0, "idle    5/s   0          -         not used yet; no bucket of the configuration names it",
 		"vendor  1/h   0/7        webhooks  orphaned: not in the configuration")
 	other.run(t, "dispatcher pool set vendor --rate 2/h").want(t, 0, "rate 1/h → 2/h")
@@ -239,7 +239,7 @@ func TestClosedBucketOfAPool(t *testing.T) {
 	s.own.Rate, s.own.Pool, s.own.Weight = admission.Rate{Count: 4, Per: time.Minute, Unit: admission.UnitRequests}, &shaper.Pool{Name: "vendor", Rate: s.own.Rate}, 3
 	s.own.Drain = &schedule.Drain{Cron: fmt.Sprintf("0 %d * * *", (time.Now().UTC().Hour()+12)%24), For: 4 * time.Hour, FinishBy: "3h"}
 	var err error
-	if s.client, err = producer.New(producer.Config{Redis: s.redis, Buckets: []shaper.Bucket{s.own}}); err != nil {
+	if s.client, err = producer.New(producer.Config{Redis: s.redis, Buckets: []shaper.Bucket{s.own}, Timeout: patience}); err != nil {
 		t.Fatal(err)
 	}
 	s.enqueue(t, "webhooks", "a")

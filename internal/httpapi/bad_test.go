@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 func TestBadInput(t *testing.T) {
@@ -145,10 +145,9 @@ func TestUnknownJob(t *testing.T) {
 
 func TestRedisAway(t *testing.T) {
 	t.Parallel()
-	refusing := newClient(t, connect(t, "redis://127.0.0.1:1"), nil)
-	gone := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: refusing, CheckJob: checkJob}))
-	hung, store := producerAPI(t)
-	hung.do("POST", jobs, job("")).want(202, "")
+	store := redistest.Start(t)
+	producerAPIOn(t, store.URL(), patience).do("POST", jobs, job("")).want(202, "")
+	gone, hung := producerAPIOn(t, "redis://127.0.0.1:1", redisconn.DefaultTimeout), producerAPIOn(t, store.URL(), redisconn.DefaultTimeout)
 	store.Stop()
 	for name, api := range map[string]*server{"gone": gone, "hung": hung} {
 		t.Run(name, func(t *testing.T) {
@@ -177,8 +176,9 @@ func TestUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	api, store := producerAPI(t)
 	api.do("POST", jobs, job("")).want(202, "")
+	impatient := producerAPIOn(t, store.URL(), redisconn.DefaultTimeout)
 	store.Stop()
-	a := api.do("POST", jobs, job("")).want(503, "store-unavailable")
+	a := impatient.do("POST", jobs, job("")).want(503, "store-unavailable")
 	store.Cont()
 	ids := a.json["ids"].([]any)
 	if len(ids) != 1 {

@@ -23,7 +23,7 @@ func TestCallbackFields(t *testing.T) {
 	two := buckets(t)[:2]
 	two[0].Name, two[0].Callbacks = "calls", shaper.Callbacks{Bucket: "told", FailureURL: "https://b.example/hook", Origins: []string{"https://A.example:443"}}
 	two[1].Name, two[1].Limits = "told", nil
-	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: two})
+	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: two, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

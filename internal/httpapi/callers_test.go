@@ -24,7 +24,7 @@ func tenants(t *testing.T) (*server, *producer.Client) {
 	flow := shaper.DefaultFlowSettings()
 	flow.Key = shaper.FlowKeyJob
 	kept.Flow, slow.Flow = &flow, &flow
-	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: []shaper.Bucket{kept, slow}})
+	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: []shaper.Bucket{kept, slow}, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +206,7 @@ func TestURLsOfTheProgramsJobsAreWithheld(t *testing.T) {
 	store := redistest.Start(t)
 	all := buckets(t)[:1]
 	all[0].Name = "slow"
-	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: all})
+	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: all, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func TestFlows(t *testing.T) {
 		b.Name, b.Flow = name, &flow
 		all = append(all, b)
 	}
-	client, err := producer.New(producer.Config{Redis: connect(t, redistest.Start(t).URL()), Buckets: all})
+	client, err := producer.New(producer.Config{Redis: connect(t, redistest.Start(t).URL()), Buckets: all, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

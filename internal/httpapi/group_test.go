@@ -85,7 +85,7 @@ func groupStation(t *testing.T) *server {
 	flow.Key = shaper.FlowKeyJob
 	all[1].Name, all[1].Flow = "flowing", &flow
 	conn := connect(t, redistest.Start(t).URL())
-	client, err := producer.New(producer.Config{Redis: conn, Buckets: all})
+	client, err := producer.New(producer.Config{Redis: conn, Buckets: all, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,12 @@ func checkJob(bucket string, job *shaper.Job) error {
 
 func newClient(t *testing.T, r redis.UniversalClient, reg prometheus.Registerer) *producer.Client {
 	t.Helper()
-	client, err := producer.New(producer.Config{Redis: r, Buckets: buckets(t), Registerer: reg})
+	return newClientFor(t, r, reg, patience)
+}
+
+func newClientFor(t *testing.T, r redis.UniversalClient, reg prometheus.Registerer, timeout time.Duration) *producer.Client {
+	t.Helper()
+	client, err := producer.New(producer.Config{Redis: r, Buckets: buckets(t), Timeout: timeout, Registerer: reg})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +77,7 @@ func newClient(t *testing.T, r redis.UniversalClient, reg prometheus.Registerer)
 
 func newOperator(t *testing.T, r redis.UniversalClient, reg prometheus.Registerer, buckets []shaper.Bucket) *operator.Operator {
 	t.Helper()
-	op, err := operator.New(operator.Config{Redis: r, Buckets: buckets, Registerer: reg, CheckFlow: func(_ string, own *shaper.OwnDelivery) error { return webhook.DefaultConfig().CheckFlow(own) }})
+	op, err := operator.New(operator.Config{Redis: r, Buckets: buckets, Timeout: patience, Registerer: reg, CheckFlow: func(_ string, own *shaper.OwnDelivery) error { return webhook.DefaultConfig().CheckFlow(own) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,15 +105,29 @@ func serve(t *testing.T, handler http.Handler) *server {
 func producerAPI(t *testing.T) (*server, *redistest.Server) {
 	t.Helper()
 	store := redistest.Start(t)
-	client := connect(t, store.URL())
-	return serve(t, httpapi.NewProducer(httpapi.ProducerConfig{
-		Jobs: newClient(t, client, nil), CheckJob: checkJob, Logger: logTo(t.Output()),
-	})), store
+	return producerAPIOn(t, store.URL(), patience), store
 }
+
+// producerAPIOn is that API, which waits so long for a command of Redis.
+func producerAPIOn(t *testing.T, url string, timeout time.Duration) *server {
+	t.Helper()
+	return serve(t, httpapi.NewProducer(httpapi.ProducerConfig{
+		Jobs: newClientFor(t, connectFor(t, url, timeout), nil, timeout*3/2), CheckJob: checkJob, Logger: logTo(t.Output()),
+	}))
+}
+
+// patience is how long a test waits for a Redis of its own, whatever else the machine does.
+const patience = 10 * time.Second
 
 func connect(t *testing.T, url string) redis.UniversalClient {
 	t.Helper()
-	client, err := redisconn.Connect(url, redisconn.Options{})
+	return connectFor(t, url, patience)
+}
+
+// connectFor is a connection that waits so long for a command.
+func connectFor(t *testing.T, url string, timeout time.Duration) redis.UniversalClient {
+	t.Helper()
+	client, err := redisconn.Connect(url, redisconn.Options{Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}

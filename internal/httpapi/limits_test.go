@@ -158,7 +158,7 @@ func TestShadowLimitsAreNamed(t *testing.T) {
 	for i := range trial.Limits {
 		trial.Limits[i].Mode = admission.Shadow
 	}
-	client, err := producer.New(producer.Config{Redis: connect(t, redistest.Start(t).URL()), Buckets: []shaper.Bucket{trial}})
+	client, err := producer.New(producer.Config{Redis: connect(t, redistest.Start(t).URL()), Buckets: []shaper.Bucket{trial}, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

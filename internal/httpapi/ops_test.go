@@ -9,6 +9,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -24,7 +25,7 @@ func TestOps(t *testing.T) {
 
 	old := shaper.DefaultBucket()
 	old.Name, old.Rate = "old", rateOf(t, "7/m")
-	former, err := producer.New(producer.Config{Redis: store.Client(), Buckets: []shaper.Bucket{old}})
+	former, err := producer.New(producer.Config{Redis: store.Client(), Buckets: []shaper.Bucket{old}, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +112,7 @@ func TestProbes(t *testing.T) {
 	want("/readyz", 503, "[+]redis ok\n[-]serving failed: the process stops\n")
 	store.Stop()
 	// What Redis last said is kept for 200 ms: this one has not asked yet.
-	handler = httpapi.NewOps(httpapi.OpsConfig{Buckets: newOperator(t, connect(t, store.URL()), nil, buckets(t))})
+	handler = httpapi.NewOps(httpapi.OpsConfig{Buckets: newOperator(t, connectFor(t, store.URL(), redisconn.DefaultTimeout), nil, buckets(t))})
 	handler.Drain()
 	api = serve(t, handler)
 	want("/readyz", 503, "[-]redis failed: it gave no sign of life within 1s\n[-]serving failed: the process stops\n")

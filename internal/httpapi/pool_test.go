@@ -27,7 +27,7 @@ func pooledBuckets(t *testing.T, pool *shaper.Pool) []shaper.Bucket {
 
 func pooledClient(t *testing.T, store *redistest.Server, pool *shaper.Pool) *producer.Client {
 	t.Helper()
-	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: pooledBuckets(t, pool)})
+	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: pooledBuckets(t, pool), Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,7 +102,7 @@ func newProxyRig(t *testing.T, keys ...apikey.Key) *proxyRig {
 // serveProxy starts the API of one process.
 func (p *proxyRig) serveProxy(r redis.UniversalClient, buckets []shaper.Bucket, keys []apikey.Key) {
 	t := p.t
-	client, err := producer.New(producer.Config{Redis: r, Buckets: buckets})
+	client, err := producer.New(producer.Config{Redis: r, Buckets: buckets, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

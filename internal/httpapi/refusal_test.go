@@ -73,7 +73,7 @@ func TestShedding(t *testing.T) {
 	t.Parallel()
 	crowded := buckets(t)[0]
 	crowded.Capacity, crowded.Shed = 10, shaper.Shed{Low: 70, Normal: 80, High: 90}
-	client, err := producer.New(producer.Config{Redis: connect(t, redistest.Start(t).URL()), Buckets: []shaper.Bucket{crowded}})
+	client, err := producer.New(producer.Config{Redis: connect(t, redistest.Start(t).URL()), Buckets: []shaper.Bucket{crowded}, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func answeringAPI(t *testing.T, keys ...apikey.Key) (*server, *httpapi.Handler) 
 		}
 		buckets, workers[name] = append(buckets, b), shaper.WorkerFunc(answering)
 	}
-	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: buckets})
+	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: buckets, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

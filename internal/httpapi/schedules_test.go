@@ -16,7 +16,7 @@ func TestSchedules(t *testing.T) {
 	store := redistest.Start(t)
 	all := buckets(t)
 	all[0].Schedules = []shaper.Schedule{{Name: "nightly", Cron: "0 2 * * *", Timezone: "Europe/Paris", Job: shaper.ScheduledJob{Payload: []byte("1")}}}
-	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: all})
+	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: all, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestSchedulesOfTheAPI(t *testing.T) {
 	store := redistest.Start(t)
 	all := buckets(t)
 	all[0].Schedules = []shaper.Schedule{{Name: "nightly", Cron: "0 2 * * *", Job: shaper.ScheduledJob{Payload: []byte("1")}}}
-	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: all})
+	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: all, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestSchedulesAndKeys(t *testing.T) {
 	t.Parallel()
 	store := redistest.Start(t)
 	all := buckets(t)
-	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: all})
+	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: all, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestSchedulesOfABucketElsewhere(t *testing.T) {
 	joined := all[0]
 	joined.Pool = &shaper.Pool{Name: "vendor", Rate: rateOf(t, "9/m")}
 	joined.Schedules = []shaper.Schedule{{Name: "nightly", Cron: "0 2 * * *", Job: shaper.ScheduledJob{Payload: []byte("1")}}}
-	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: []shaper.Bucket{joined}})
+	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: []shaper.Bucket{joined}, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

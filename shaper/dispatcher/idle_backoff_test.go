@@ -105,7 +105,7 @@ func TestIdleDrains(t *testing.T) {
 				t.Errorf("the standbys are %q", standbys)
 			}
 			s.Step(time.Second)
-			last.clock = newClock() // or it took that for a step of the clock
+			s.forgetClock(last)
 			if s.claimFor(last, "again", 40); !last.claims.idle.serves() {
 				t.Error("a loop that finds slots is idle")
 			}
@@ -127,6 +127,7 @@ func TestNoDrainIsIdleForTurns(t *testing.T) {
 	r := s.bucketLoop()
 	s.claim(r, "first") // gets the first slot, 10 ms away
 	s.Step(15 * time.Millisecond)
+	s.forgetClock(r)
 	s.claim(r, "second") // gets one 195 ms away, the last one within the horizon
 	if left := s.Redis.LLen(t.Context(), r.Keys.Queue("f")).Val(); left != 7 || r.claims.idle.misses > 0 {
 		t.Errorf("%d of 9 jobs are left; %d misses", left, r.claims.idle.misses)
@@ -156,6 +157,7 @@ func TestNoDrainIsIdleForItsOwnSlots(t *testing.T) {
 	before := left()
 	for i, step := range []time.Duration{10, 3, 7, 35} {
 		s.Step(step * time.Millisecond)
+		s.forgetClock(r)
 		s.claimFor(r, fmt.Sprint("claim", i), 40)
 		t.Logf("%d jobs are left, %d misses", left(), r.claims.idle.misses)
 		if r.claims.idle.misses > 0 {

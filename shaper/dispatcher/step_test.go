@@ -60,6 +60,14 @@ func (s *stepped) claim(r *bucketLoop, id string) {
 	}
 }
 
+// forgetClock has a loop know nothing of the clock of Redis and of its round trips: a call that a busy machine delays is no call over a slow
+// link, and looks no further ahead for it, and a Step is no step of the clock.
+func (s *stepped) forgetClock(r *bucketLoop) {
+	r.clock.mu.Lock()
+	defer r.clock.mu.Unlock()
+	r.clock.known, r.clock.rttCount = false, 0
+}
+
 // lease puts a job of a flow in flight, and returns its lease.
 func (s *stepped) lease(id, flow string) *leased {
 	s.T.Helper()
