@@ -175,7 +175,7 @@ func TestASchedulesFlowHasToExist(t *testing.T) {
 	f.look(0)
 	mini.SetTime(noon)
 	f.look(0)
-	found, err := f.all[0].store.Schedules(t.Context(), store.HomeOf(f.own[0].drain.Bucket), "s")
+	found, err := f.all[0].store.Schedules(t.Context(), store.HomeOf(f.own[0].Bucket), "s")
 	if err != nil || len(found) != 1 || found[0].Fired != 0 || found[0].Blocked != string(shaper.ReasonUnknownFlow) {
 		t.Fatalf("%+v, %v", found, err)
 	}
@@ -190,7 +190,7 @@ func TestASchedulesFlowHasToExist(t *testing.T) {
 	}
 	mini.SetTime(noon.Add(time.Minute))
 	f.look(0)
-	if found, err = f.all[0].store.Schedules(t.Context(), store.HomeOf(f.own[0].drain.Bucket), "s"); err != nil || found[0].Fired != 1 || found[0].Blocked != "" {
+	if found, err = f.all[0].store.Schedules(t.Context(), store.HomeOf(f.own[0].Bucket), "s"); err != nil || found[0].Fired != 1 || found[0].Blocked != "" {
 		t.Errorf("%+v, %v", found[0], err)
 	}
 }
