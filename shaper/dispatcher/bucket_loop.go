@@ -70,26 +70,24 @@ func (l *bucketLoop) finish() error {
 		l.deliveries.underWay.Wait()
 		l.settler.queue.Wait()
 	}()
-	timer := time.NewTimer(l.shutdown)
-	defer timer.Stop()
-	select {
-	case <-idle:
+	within := func(limit time.Duration) bool {
+		select {
+		case <-idle:
+			return true
+		case <-time.After(limit):
+			return false
+		}
+	}
+	if within(l.shutdown) {
 		return nil
-	case <-timer.C:
 	}
 	l.log.Warn("deliveries did not end in time and were cut off", "count", l.held.interrupt(), "shutdown_timeout", l.shutdown)
-	timer.Reset(settleGrace)
-	select {
-	case <-idle:
+	if within(settleGrace) {
 		return nil
-	case <-timer.C:
 	}
 	l.kill(errStopped)
-	timer.Reset(killGrace)
-	select {
-	case <-idle:
+	if within(killGrace) {
 		return fmt.Errorf("dispatcher: bucket %q: Redis did not take the last outcomes within %s: their jobs are delivered again when their leases end", l.Name, settleGrace)
-	case <-timer.C:
-		return fmt.Errorf("dispatcher: bucket %q: deliveries go on though they were told to end: a worker ignores its context", l.Name)
 	}
+	return fmt.Errorf("dispatcher: bucket %q: deliveries go on though they were told to end: a worker ignores its context", l.Name)
 }

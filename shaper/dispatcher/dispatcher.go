@@ -7,6 +7,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,15 +86,8 @@ type Dispatcher struct {
 
 // New checks the configuration. It does not talk to Redis yet.
 func New(cfg Config) (*Dispatcher, error) {
-	if cfg.Concurrency == 0 {
-		cfg.Concurrency = DefaultConcurrency
-	}
-	if cfg.Lease == 0 {
-		cfg.Lease = DefaultLease
-	}
-	if cfg.ShutdownTimeout == 0 {
-		cfg.ShutdownTimeout = DefaultShutdownTimeout
-	}
+	cfg.Concurrency = cmp.Or(cfg.Concurrency, DefaultConcurrency)
+	cfg.Lease, cfg.ShutdownTimeout = cmp.Or(cfg.Lease, DefaultLease), cmp.Or(cfg.ShutdownTimeout, DefaultShutdownTimeout)
 	if cfg.Concurrency < 1 || cfg.Concurrency > shaper.MaxConcurrency {
 		return nil, fmt.Errorf("dispatcher: concurrency %d: want 1 to %d", cfg.Concurrency, shaper.MaxConcurrency)
 	}

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -195,7 +196,7 @@ func (s *scheduler) enqueue(ctx context.Context, fire *store.Fire, definition *s
 		s.store.Metrics.ObserveScheduleLateness(s.Name, late)
 		return nil
 	}
-	reason := blockedBy(code)
+	reason := cmp.Or(blockedBy[code], shaper.ReasonBucketFull)
 	s.log.WarnContext(ctx, "the job of a schedule did not get in: the fire stays due", "schedule", fire.Name, "fire", at.UTC(), "reason", reason, "late", late)
 	return s.advance(ctx, fire, string(reason), blockedPause)
 }
@@ -225,25 +226,10 @@ func (s *scheduler) sendJob(ctx context.Context, fire *store.Fire, job *shaper.J
 // lastAdmitted is the last of the codes of enqueue.lua that say that a job is in: queued, scheduled, a duplicate.
 const lastAdmitted = 3
 
-// blockedBy is why a job did not get in, by the codes of enqueue.lua. A schedule has no limits, no delay and takes any wait.
-func blockedBy(code int64) shaper.Reason {
-	switch code {
-	case 4:
-		return shaper.ReasonIDReused
-	case 9:
-		return shaper.ReasonShed
-	case 10:
-		return shaper.ReasonFlowFull
-	case 11, 13, 21:
-		return shaper.ReasonTooManyFlows
-	case 12:
-		return shaper.ReasonGroupFull
-	case 14, 15:
-		return shaper.ReasonDeadFull
-	case 16:
-		return shaper.ReasonFlowDisabled
-	case 22, 23:
-		return shaper.ReasonUnknownFlow
-	}
-	return shaper.ReasonBucketFull
+// blockedBy is why a job did not get in, by the codes of enqueue.lua; of all others the bucket is full. A schedule has no limits, no delay and takes
+// any wait.
+var blockedBy = map[int64]shaper.Reason{
+	4: shaper.ReasonIDReused, 9: shaper.ReasonShed, 10: shaper.ReasonFlowFull, 11: shaper.ReasonTooManyFlows, 12: shaper.ReasonGroupFull,
+	13: shaper.ReasonTooManyFlows, 14: shaper.ReasonDeadFull, 15: shaper.ReasonDeadFull, 16: shaper.ReasonFlowDisabled, 21: shaper.ReasonTooManyFlows,
+	22: shaper.ReasonUnknownFlow, 23: shaper.ReasonUnknownFlow,
 }
