@@ -103,7 +103,7 @@ const (
 	FromMemory Source = "memory" // this process, which knows when the refused caller may come again
 	FromSync   Source = "sync"   // this process, from requests that it took in advance ([Limit.SyncInterval])
 	FromLocal  Source = "local"  // this process, because Redis is away ([Local])
-	FromNobody Source = "open"   // no decision: Redis is unavailable, and the limit is [Open] or in shadow mode
+	Undecided  Source = "open"   // none: Redis is unavailable, and the limit is [Open] or in shadow mode
 
 	// FromExemption is no decision either: the caller lacks something that the limit counts by,
 	// and the limit lets such callers pass ([Exempt]).

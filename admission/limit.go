@@ -23,7 +23,7 @@ type Mode string
 // The modes.
 const (
 	Enforce Mode = "enforce"
-	Shadow  Mode = "shadow" // decides and counts as if, and refuses nobody
+	Shadow  Mode = "shadow" // decides and counts as if, and refuses no caller
 )
 
 // OnStoreFailure selects the answer of a limit while Redis is unavailable.
@@ -31,7 +31,7 @@ type OnStoreFailure string
 
 // Answers of a limit while Redis is unavailable.
 const (
-	Closed OnStoreFailure = "closed" // an error: nobody is let in
+	Closed OnStoreFailure = "closed" // an error: no caller is admitted
 	Open   OnStoreFailure = "open"   // everybody is let in, and counted
 	Local  OnStoreFailure = "local"  // each instance applies its share of the limit by itself
 )

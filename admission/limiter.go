@@ -263,7 +263,7 @@ func (l *Limiter) decide(ctx context.Context, g *gate, f *compiledLimit, key str
 	return d, nil
 }
 
-// Verdicts of lua/limits.lua.
+// Verdicts of lua/lib/limits.lua.
 const (
 	verdictAllowed = iota
 	verdictRefused

@@ -142,7 +142,7 @@ func outcomeOf(d *Decision, err error) outcome {
 		return outcomeError
 	case d.Source == FromExemption:
 		return outcomeExempt
-	case d.Source == FromNobody:
+	case d.Source == Undecided:
 		return outcomeOpen
 	case d.Source == FromLocal && d.Allowed && !d.WouldRefuse:
 		return outcomeLocalAllowed

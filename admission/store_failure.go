@@ -19,7 +19,7 @@ func (l *Limiter) away(ctx context.Context, g *gate, f *compiledLimit, key strin
 		l.awayLog.Do(func() {
 			l.log.WarnContext(ctx, "Redis is unavailable: limits with on_store_failure = open admit every request", "limit", f.Name, "error", err)
 		})
-		return f.unasked(FromNobody), nil
+		return f.unasked(Undecided), nil
 	}
 	return Decision{}, fmt.Errorf("limit %q: %w", f.Name, err)
 }

@@ -95,7 +95,7 @@ func frozenRedis(t *testing.T) time.Duration {
 					switch {
 					case name == "closed" && !redisconn.Unavailable(err):
 						t.Errorf("closed: %+v, %v", d, err)
-					case (name == "open" || name == "shadow") && (err != nil || !d.Allowed || d.Source != FromNobody):
+					case (name == "open" || name == "shadow") && (err != nil || !d.Allowed || d.Source != Undecided):
 						t.Errorf("%s: %+v, %v", name, d, err)
 					case name == "local" && (err != nil || d.Source != FromLocal || !d.Allowed && d.RetryAfter <= 0):
 						t.Errorf("local: %+v, %v", d, err)

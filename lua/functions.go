@@ -19,11 +19,11 @@ import (
 // EVALSHA makes the pieces of a script, some hundred Lua functions, anew in each run, and a library makes them once.
 //
 // The first run looks for the library, and loads it where it is missing, which takes up to four more round trips. So does a run at a server that
-// has not got the library: one that restarted without its data, another node of a cluster, one where somebody said
+// has not got the library: one that restarted without its data, another node of a cluster, one where a user said
 // FUNCTION FLUSH, which is safe at any time. A server that refuses to load is not asked again for a minute. If Redis does not
 // answer, the run fails as without functions.
 //
-// Another user of the Redis who may load functions can replace the library, and its code then runs with the rights of this client. A client in use
+// Another user of the Redis with the right to load functions can replace the library, and its code then runs with the rights of this client. A client in use
 // compares the library with its own within each minute. It reports an error that wraps [ErrLibraryChanged], once, and uses EVALSHA
 // from then on. It also reports, once, that Redis does not let it compare.
 func AsFunctions(client redis.UniversalClient, report func(error)) {

@@ -35,7 +35,7 @@ func RunAll(ctx context.Context, client Client, calls []Call) []Result {
 	return results
 }
 
-// runSome runs some of the calls in one pipeline and returns those of which the
+// runSome runs some of the calls in one pipeline and returns the calls of which the
 // server does not know the script.
 func runSome(ctx context.Context, client Client, calls []Call, results []Result, pending []int, byText bool) (unknown []int) {
 	if len(pending) == 0 {

@@ -26,7 +26,7 @@ type BatchSettings struct {
 	MaxSize  int64 `setting:"max_size"`        // jobs, 1 to MaxBatchSize; 0: no batches
 	MaxBytes int64 `setting:"max_bytes,bytes"` // of payloads, up to MaxBatchBytes; one job may have more, and leaves alone
 
-	// MaxWait is how long a job waits for company: until MaxSize jobs wait, or their payloads are found to fill MaxBytes. A job that
+	// MaxWait is how long a job waits for other jobs of its batch: until MaxSize jobs wait, or their payloads are found to fill MaxBytes. A job that
 	// expires waits for half of that time at most. A delayed job and a retry have a time of their own, and do not wait. 0: no job waits.
 	MaxWait time.Duration `setting:"max_wait"`
 }
@@ -60,7 +60,7 @@ type Batch struct {
 func (b *Batch) Depart() error { return b.Attempts[0].Depart() }
 
 // BatchWorker is a [Worker] that delivers batches too. It gets every job of a bucket with batches by DeliverBatch, also a job that leaves
-// without company. Only a job whose method is GET or HEAD goes to Deliver.
+// alone. Only a job whose method is GET or HEAD goes to Deliver.
 type BatchWorker interface {
 	Worker
 

@@ -38,7 +38,7 @@ type Bucket struct {
 	ScheduledCapacity int64 `setting:"scheduled_capacity,redis=scheduled_capacity,change" help:"'number' of jobs for later at most"`             // unfinished jobs that came with one, until they are redriven
 	MaxInFlight       int64 `setting:"max_in_flight,redis=max_in_flight,change" help:"'number' of jobs in flight at most, over all dispatchers"` // requests at a time, over all dispatchers: a job is one, or a batch. 0: see [Bucket.EffectiveMaxInFlight]
 
-	// DeliveryTimeout is how long a delivery may take, 0 if nobody knows. A MaxInFlight of 0 follows it.
+	// DeliveryTimeout is how long a delivery may take, 0 if that is not known. A MaxInFlight of 0 follows it.
 	DeliveryTimeout time.Duration `setting:"-"`
 
 	// DeadCapacity and DeadBytes bound the dead letters that the bucket keeps: their number, and
@@ -80,12 +80,12 @@ type Bucket struct {
 	Pool *Pool `setting:"-"`
 
 	// Weight is the bucket's share of its pool, 1 to MaxWeight: of two that both have
-	// work, one of weight 3 gets three slots for each of one of weight 1. Who has none
+	// work, one of weight 3 gets three slots for each of one of weight 1. A bucket without work
 	// leaves its slots to the others.
 	Weight int64 `setting:"weight,redis=weight"`
 
 	Shed   Shed              `setting:"shed,optional"` // how full the bucket may be for jobs of each priority
-	Limits []admission.Limit `setting:"-"`             // asked at the door, all or nothing
+	Limits []admission.Limit `setting:"-"`             // asked at enqueue, all or nothing
 
 	DedupeWindow time.Duration `setting:"dedupe_window,redis=dedupe_window"`   // how long the id of a settled job is remembered
 	DedupeMax    int64         `setting:"dedupe_max,redis=dedupe_max"`         // how many of them at most

@@ -47,7 +47,7 @@ func (c Callbacks) URLOf(state State, callbackURL, failureURL string) string {
 	return told
 }
 
-// Has reports whether a job has a callback when it ends. A job that is sent once has none: who waits for its result has it.
+// Has reports whether a job has a callback when it ends. A job that is sent once has none: its waiter has the result.
 func (c Callbacks) Has(job *Job) bool {
 	return c.Bucket != "" && !job.Once && c.URLOf(StateDead, job.CallbackURL, job.FailureURL) != ""
 }

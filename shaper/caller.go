@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Owner is whose a job is, as Redis remembers it. The zero value is that of a job without a caller.
+// Owner is the caller of a job, as Redis remembers it. The zero value is that of a job without a caller.
 type Owner struct {
 	// Mark names the caller of the job in short: letters while the job exists, digits of them after its end. "" means that the job
 	// has no caller: a schedule, a hook, a callback, a program of the library or a worker of asynq made it, or a request without a key.

@@ -16,14 +16,14 @@ const (
 const (
 	FlowKeyJob    = "job"     // its field flow, required then
 	FlowKeyHost   = "host"    // the host of its url, or of DefaultURL, in the spelling of [Origin.Authority]
-	FlowKeyCaller = "caller"  // who enqueues it: Identity.Caller
+	FlowKeyCaller = "caller"  // the caller that enqueues the job: Identity.Caller
 	FlowKeyHeader = "header:" // and the name: a header of the request that enqueues it, in Identity.Headers
 )
 
 // FlowSettings part a bucket into flows: each is a queue of its own, with its own
 // bounds under the bucket's. A flow is there from its first job on, and as long as it
 // has jobs or its pace says anything. The flow that has waited longest goes first, and
-// one that its own bounds hold back delays nobody.
+// one that its own bounds hold back delays no other flow.
 //
 // The zero value is not valid: start from [DefaultFlowSettings]. Another Key names the
 // jobs that come from then on; those that wait stay in their flows. Whether a bucket
@@ -35,7 +35,7 @@ type FlowSettings struct {
 	MaxFlows int64 `setting:"max_flows,redis=max_flows"` // flows at a time that have jobs, or a pace that still counts
 
 	// MaxPerCaller is how many of these one caller of an API key may have made; 0: half of MaxFlows. A caller may be refused from nine
-	// tenths on. Flows of jobs without a caller are nobody's.
+	// tenths on. Flows of jobs without a caller count for no caller.
 	MaxPerCaller int64 `setting:"max_per_caller,redis=max_per_caller"`
 
 	// MustExist has the bucket take jobs only of flows to which an operator has given a setting of their own: [ReasonUnknownFlow]. A pause

@@ -18,8 +18,8 @@ func (b Bucket) FastestRate() admission.Rate {
 }
 
 // EffectiveMaxInFlight is MaxInFlight. Where that is 0, it is as many requests as depart at the fastest rate within one
-// DeliveryTimeout, so that a receiver that uses up its time does not hold the rate back: at least Burst, and at least 16. Where nobody
-// knows the timeout, it is 256. An override of the rate or of the burst raises what Redis holds (lua/lib/in_flight.lua).
+// DeliveryTimeout, so that a receiver that uses up its time does not hold the rate back: at least Burst, and at least 16. Where the
+// timeout is not known, it is 256. An override of the rate or of the burst raises what Redis holds (lua/lib/in_flight.lua).
 func (b Bucket) EffectiveMaxInFlight() int64 {
 	rate := b.FastestRate()
 	switch {

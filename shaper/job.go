@@ -67,7 +67,7 @@ type Job struct {
 	// flow is paused. A dispatcher of the bucket has to run for that.
 	ExpiresIn time.Duration
 
-	// MaxWait refuses the job ([ReasonWaitTooLong]) if it is not expected to leave within this time, or if nobody knows when, as its
+	// MaxWait refuses the job ([ReasonWaitTooLong]) if it is not expected to leave within this time, or if that time is not known, as its
 	// bucket or flow is paused; 0 takes any wait. It is not stored.
 	MaxWait time.Duration
 
@@ -82,7 +82,7 @@ type Job struct {
 	CallbackURL string
 	FailureURL  string
 
-	// Caller is whose the job is: another caller of the bucket neither sees it nor may take its id. "" is no caller. Redis keeps a
+	// Caller is the caller of the job: another caller of the bucket neither sees it nor may take its id. "" is no caller. Redis keeps a
 	// short form of it, see [CallerMark].
 	Caller string
 
@@ -90,7 +90,7 @@ type Job struct {
 	// DedupeWindow after the bucket has got to know callers. It is not stored.
 	FormerID string
 
-	// Identity is who enqueues, for the limits. It is not stored.
+	// Identity is the caller that enqueues, for the limits. It is not stored.
 	Identity admission.Identity
 }
 

@@ -50,7 +50,7 @@ type JobInfo struct {
 	Bucket   string
 	Flow     string
 	Group    string
-	Owner    Owner // whose the job is
+	Owner    Owner // its caller
 	State    State
 	Attempts int // deliveries that ended
 	Lost     int // further ones: held, or their dispatcher died or lost its lease, or they came before a redrive
@@ -75,7 +75,7 @@ type JobInfo struct {
 	Quotas      []QuotaUse // of its bucket
 
 	Closed bool      `lua:"closed"` // its bucket is, by its drain windows: see Hours
-	Opens  time.Time `lua:"opens"`  // when its bucket is open, from now on or from Due on; zero: nobody knows
+	Opens  time.Time `lua:"opens"`  // when its bucket is open, from now on or from Due on; zero: not known
 
 	Downstream *Downstream // what the answers to its bucket have changed; nil: nothing
 

@@ -56,8 +56,8 @@ func Reasons() []Reason {
 type Refusal struct {
 	Reason Reason
 
-	// RetryAfter is how long to wait until the job would get in, if nobody else
-	// enqueues meanwhile; 0 where waiting does not help. What other jobs of the same
+	// RetryAfter is how long to wait until the job would get in, if no
+	// other caller enqueues meanwhile; 0 where waiting does not help. What other jobs of the same
 	// call have spent counts, up to 256 jobs a call: in a larger one a job that is
 	// decided later may spend more, and this is a lower bound.
 	RetryAfter time.Duration

@@ -9,12 +9,12 @@ import (
 type ResultSettings struct {
 	Retention time.Duration `setting:"result_retention,redis=result_retention"` // how long the result of a job that ended is kept; 0: not at all
 
-	// Max and Bytes bound the results that are kept or that somebody waits for: their number, and the bytes of their heads and bodies. The
+	// Max and Bytes bound the results that are kept or awaited: their number, and the bytes of their heads and bodies. The
 	// oldest make room.
 	Max   int64 `setting:"results_max,redis=results_max"`
 	Bytes int64 `setting:"results_bytes,bytes,redis=results_bytes"`
 
-	// MaxBody is how many bytes of an answer's body are read for a result, whether it is kept or somebody waits for it. The rest is
+	// MaxBody is how many bytes of an answer's body are read for a result, whether it is kept or awaited. The rest is
 	// cut, and the result says so.
 	MaxBody int64 `setting:"max_result,bytes"`
 }
@@ -57,7 +57,7 @@ type JobResult struct {
 	Bucket string
 	Flow   string
 	Group  string
-	Owner  Owner // whose the job was
+	Owner  Owner // its caller
 	State  State // done, dead or dropped
 
 	// Answer is what the downstream answered; nil if it did not. To an API, 404 is an answer.

@@ -186,7 +186,7 @@ type ScheduleRun struct {
 	Fire    time.Time // when it was to be; of several the first
 	At      time.Time // when it was decided
 	By      string    // the dispatcher that did
-	AskedBy string    // the operator who asked for it; "" the schedule did
+	AskedBy string    // the operator that asked for it; "" the schedule did
 	Outcome ScheduleOutcome
 	Job     string // the id of its job; of a skipped fire that of the unfinished one
 	Count   int64  // of fires that were missed in a row; else 1

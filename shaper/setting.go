@@ -106,7 +106,7 @@ type Dissent struct {
 	Differences []Difference `json:"differences"`
 }
 
-// Authorship is who wrote the settings of a bucket, what was changed lately, and which processes have others.
+// Authorship is the writer of the settings of a bucket, with their last changes and the processes that have other settings.
 type Authorship struct {
 	By          string           // the process that wrote them; "": none has, or one of an older version
 	At          time.Time        // when that process started or reloaded; zero: not known

@@ -74,7 +74,7 @@ const (
 // DrainRun is a drain that an operator has asked for.
 type DrainRun struct {
 	ID         string
-	By         string // who asked for it
+	By         string // the operator that asked for it
 	State      DrainState
 	Since      time.Time
 	Ended      time.Time      // zero while it runs

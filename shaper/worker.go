@@ -56,8 +56,8 @@ type Attempt struct {
 	// that is not known.
 	Enqueued time.Time
 
-	// AnswerBytes is how much of the answer's body is wanted: somebody waits for the answer, or it is kept. A worker whose
-	// downstream answers puts it into [Outcome.Answer] then. 0: nobody wants it.
+	// AnswerBytes is how much of the answer's body is wanted: a client waits for the answer, or it is kept. A worker whose
+	// downstream answers puts it into [Outcome.Answer] then. 0: it is not wanted.
 	AnswerBytes int64
 
 	// Number counts the deliveries of the job from 1, those of dispatchers
@@ -144,7 +144,7 @@ type Signal int
 
 // The signals of an attempt.
 const (
-	SignalNone      Signal = iota // nothing: no request was sent, or nobody can tell
+	SignalNone      Signal = iota // nothing: no request was sent, or it is not known
 	SignalAccepted                // it works: any answer but those below
 	SignalThrottled               // it asks for less: 429 or 503
 	SignalFailed                  // it does not work: a network error, a timeout, any other 5xx
@@ -186,7 +186,7 @@ type Outcome struct {
 // Handover is how a dispatcher looks after a job that another process is to start.
 type Handover struct {
 	// Left reports whether the job has left the other queue without a start, and what becomes of it then. A dispatcher asks
-	// again and again, as long as nobody has started the job. A nil Left is never asked.
+	// again and again, until a process has started the job. A nil Left is never asked.
 	Left func(ctx context.Context) (outcome Outcome, left bool, err error)
 }
 
@@ -205,7 +205,7 @@ func Dead(reason, detail string) Outcome {
 	return Outcome{Result: ResultDead, Reason: reason, Detail: detail}
 }
 
-// Returned is the outcome of an attempt of which nothing was sent.
+// Returned is the outcome of an attempt that sent nothing.
 func Returned(reason string) Outcome { return Outcome{Result: ResultReturned, Reason: reason} }
 
 // Dropped is the outcome of a job that is not worth a dead letter.

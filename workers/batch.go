@@ -85,7 +85,7 @@ func (f BatchFormat) Attempt(batch *shaper.Batch) *shaper.Attempt {
 	return whole
 }
 
-// SetContentType replaces that of an attempt, whose headers are not shared.
+// SetContentType replaces the Content-Type of an attempt. The attempt does not share its headers.
 func SetContentType(a *shaper.Attempt, contentType string) {
 	maps.DeleteFunc(a.Headers, func(name string, _ []string) bool { return textproto.CanonicalMIMEHeaderKey(name) == "Content-Type" })
 	if a.Headers == nil {
@@ -146,7 +146,7 @@ func isJSONType(contentType string) bool {
 // Outcomes says how a batch ended for each of its jobs, by the outcome of its request. The answer is for all jobs, unless it is a 2xx with
 // JSON of the form {"results":[{"id":…,"status":…}]}. Then each status is judged by the policy, as if it were the answer to the job
 // alone, but says nothing of the downstream: the request was accepted. A job that the results do not name, or name twice, is tried
-// again, and so are all if the answer says that it is JSON and nobody can read it. Faults of the answer become the batch's.
+// again, and so are all if the answer says that it is JSON and cannot be parsed. Faults of the answer become the batch's.
 func (p Policy) Outcomes(batch *shaper.Batch, request shaper.Outcome, now time.Time) []shaper.Outcome {
 	outcomes := make([]shaper.Outcome, len(batch.Attempts))
 	results, hasResults, err := resultsOf(request)
@@ -169,7 +169,7 @@ func (p Policy) Outcomes(batch *shaper.Batch, request shaper.Outcome, now time.T
 	return outcomes
 }
 
-// unnamed is the outcome of a job that was sent, and of which the answer says nothing.
+// unnamed is the outcome of a job that was sent and that the answer does not name.
 func unnamed(detail string) shaper.Outcome {
 	outcome := shaper.Retry(ReasonBatchAnswer, Snippet([]byte(detail)))
 	outcome.Signal = shaper.SignalAccepted

@@ -58,13 +58,13 @@ func SetHeaders(h http.Header, decisions []admission.Decision, now time.Time) {
 // that paces itself by it errs on the slow side. X-RateLimit-Reset counts from now.
 //
 // Set leaves out a limit that refuses no caller: one in shadow mode, and one that
-// exempts the caller. For a limit that could not be asked ([admission.FromNobody]),
+// exempts the caller. For a limit that could not be asked ([admission.Undecided]),
 // it writes RateLimit-Policy and not RateLimit. Without decisions it writes no header.
 func (k RateLimitHeaders) Set(h http.Header, decisions []admission.Decision, now time.Time) {
 	decisions = mostRestrictive(decisions)
-	worst := slices.IndexFunc(decisions, func(d admission.Decision) bool { return d.Source != admission.FromNobody })
+	worst := slices.IndexFunc(decisions, func(d admission.Decision) bool { return d.Source != admission.Undecided })
 	for i, d := range decisions {
-		if d.Source != admission.FromNobody && compareDecisions(d, decisions[worst]) < 0 {
+		if d.Source != admission.Undecided && compareDecisions(d, decisions[worst]) < 0 {
 			worst = i
 		}
 	}
@@ -75,7 +75,7 @@ func (k RateLimitHeaders) Set(h http.Header, decisions []admission.Decision, now
 			policy.Params.Add("q", d.Quota)
 			policy.Params.Add("w", max(secondsUp(d.Window), 1))
 			policies = append(policies, policy)
-			if d.Source == admission.FromNobody {
+			if d.Source == admission.Undecided {
 				continue
 			}
 			state := httpsfv.NewItem(d.Limit)

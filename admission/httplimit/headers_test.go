@@ -24,7 +24,7 @@ var (
 	dRefused    = admission.Decision{Limit: "b.c", Quota: 10, Window: 100 * time.Millisecond, Remaining: 8, RetryAfter: 2001 * time.Millisecond, ResetAfter: time.Hour}
 	dImpossible = admission.Decision{Limit: "d", Impossible: true, Quota: 1, Window: time.Second, Remaining: 9, ResetAfter: time.Second}
 	dShadow     = admission.Decision{Limit: "s", Allowed: true, Shadow: true, WouldRefuse: true, Quota: 5, Window: time.Second, RetryAfter: time.Hour, ResetAfter: time.Hour}
-	dOpen       = admission.Decision{Limit: "o", Allowed: true, Source: admission.FromNobody, Quota: 3, Window: time.Second}
+	dOpen       = admission.Decision{Limit: "o", Allowed: true, Source: admission.Undecided, Quota: 3, Window: time.Second}
 	dExempt     = admission.Decision{Limit: "e", Allowed: true, Source: admission.FromExemption, Quota: 3, Window: time.Second}
 )
 
@@ -163,7 +163,7 @@ func (r *reading) wantStandard(t *testing.T, d admission.Decision) {
 		t.Errorf("policy of %+v read as %+v", d, r.Policies)
 	}
 	found = slices.IndexFunc(r.States, func(s item) bool { return s.Name == d.Limit })
-	if known := d.Source != admission.FromNobody; known != (found >= 0) ||
+	if known := d.Source != admission.Undecided; known != (found >= 0) ||
 		known && (*r.States[found].R != d.Remaining || *r.States[found].T != admission.RetrySeconds(untilMore(d))) {
 		t.Errorf("state of %+v read as %+v", d, r.States)
 	}
@@ -176,7 +176,7 @@ func (r *reading) wantOlder(t *testing.T, d admission.Decision, at int64) {
 	worst := r.Older
 	switch {
 	case worst == nil:
-		if d.Source != admission.FromNobody {
+		if d.Source != admission.Undecided {
 			t.Errorf("no older headers of %+v", d)
 		}
 	case worst.Limit == nil || worst.Remaining == nil || worst.Reset == nil:

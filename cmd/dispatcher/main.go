@@ -1,5 +1,5 @@
 // Command dispatcher lets the jobs of Tundish out, evenly, and is the tool of
-// whoever operates it. `dispatcher --help` lists its commands.
+// its operators. `dispatcher --help` lists its commands.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 )
 
 func main() {
-	logging.Disable() // the client's own lines: what it reports is told by whoever asked
+	logging.Disable() // the client's own lines: the caller of a command reports its errors
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the first signal stops, a second one kills
 	os.Exit(cli.RunDispatcher(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))

@@ -14,7 +14,7 @@ import (
 )
 
 func main() {
-	logging.Disable() // the client's own lines: what it reports is told by whoever asked
+	logging.Disable() // the client's own lines: the caller of a command reports its errors
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the first signal stops, a second one kills
 	os.Exit(cli.RunProducer(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))

@@ -1,4 +1,4 @@
-// Package apikey holds the API keys: what each may do, and whose it is. The configuration names them, and the HTTP APIs go by them.
+// Package apikey holds the API keys: the rights of each, and its caller. The configuration names them, and the HTTP APIs obey them.
 package apikey
 
 import (
@@ -33,7 +33,7 @@ const AllBuckets = "*"
 type Key struct {
 	Name string // names the key in logs and messages
 
-	// Caller is whose jobs the key enqueues, and by what limits count it; "" means its name. Several keys may be of one caller.
+	// Caller is the caller for whom the key enqueues, and by which limits count it; "" means its name. Several keys may be of one caller.
 	Caller string
 
 	Roles []Role // roles of the key; without one it may do only what is open to all
@@ -62,7 +62,7 @@ func (k *Key) MayEnqueue(bucket *shaper.Bucket, group, flow string) bool {
 	return (bucket.Flow == nil || among(k.Flows, flow)) && (bucket.Group == nil || among(k.Groups, group))
 }
 
-// Owner is whose jobs the key enqueues, "" without a key.
+// Owner is the caller of the key, "" without a key.
 func (k *Key) Owner() string {
 	if k == nil {
 		return ""

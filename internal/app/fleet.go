@@ -16,18 +16,18 @@ import (
 	"github.com/tundish-io/tundish/workers/webhook"
 )
 
-// fleet is what drains the buckets, with the worker of each. A reload makes anew the workers whose settings have changed. A worker
-// that is closed finishes its deliveries, and closes each connection after the last one. Tasks that wait in asynq are part of these.
+// fleet is the dispatcher with a worker for each bucket. A reload makes anew the workers whose settings have changed. A closed worker
+// finishes its deliveries, also tasks that wait in asynq, and closes each connection after the last one.
 type fleet struct {
 	*dispatcher.Dispatcher
 	lease time.Duration
-	redis redis.UniversalClient // of Tundish
-	open  map[string]crewed     // by the name of the bucket
-	next  map[string]crewed     // those of the configuration that is being applied
+	redis redis.UniversalClient  // of Tundish
+	open  map[string]builtWorker // by the name of the bucket
+	next  map[string]builtWorker // those of the configuration that is being applied
 }
 
-// crewed is a worker, and the settings that it was made with.
-type crewed struct {
+// builtWorker is a worker, and the settings that it was made with.
+type builtWorker struct {
 	worker   closer
 	settings checker
 }
@@ -38,10 +38,10 @@ type closer interface {
 	Close()
 }
 
-// fleet makes what drains the buckets.
+// fleet makes the dispatcher and its workers.
 func (d *daemon) fleet() (*fleet, error) {
 	f := &fleet{lease: d.config.Dispatcher.Lease, redis: d.redis}
-	if err := f.hire(d.config); err != nil {
+	if err := f.openWorkers(d.config); err != nil {
 		return nil, err
 	}
 	var err error
@@ -53,14 +53,14 @@ func (d *daemon) fleet() (*fleet, error) {
 		Timeout:         CallTimeout(d.config), Logger: d.log, Registerer: d.registry,
 	})
 	if err != nil {
-		f.dismiss(f.next, nil)
+		f.closeWorkers(f.next, nil)
 		return nil, err
 	}
 	f.open, f.next = f.next, nil
 	// Workers are made first, as nothing else depends on files and addresses; they deliver when the buckets are there. The dispatcher
 	// writes the settings before the client goes by them.
 	d.places = f.Dispatcher
-	d.targets = slices.Insert(d.targets, 0, target{nil, func(_ context.Context, cfg *config.Config) error { return f.hire(cfg) }},
+	d.targets = slices.Insert(d.targets, 0, target{nil, func(_ context.Context, cfg *config.Config) error { return f.openWorkers(cfg) }},
 		target{bucketPaths, func(ctx context.Context, cfg *config.Config) error {
 			if err := d.checkPools(ctx, f.Dispatcher, cfg); err != nil {
 				return err
@@ -73,10 +73,10 @@ func (d *daemon) fleet() (*fleet, error) {
 	return f, nil
 }
 
-// hire makes the workers of a configuration that differ from those that there are.
-func (f *fleet) hire(cfg *config.Config) error {
-	f.dismiss(f.next, f.open) // of a configuration that was not applied
-	f.next = make(map[string]crewed, len(cfg.Buckets))
+// openWorkers makes the workers of a configuration whose settings differ from the open ones.
+func (f *fleet) openWorkers(cfg *config.Config) error {
+	f.closeWorkers(f.next, f.open) // of a configuration that was not applied
+	f.next = make(map[string]builtWorker, len(cfg.Buckets))
 	for _, b := range cfg.Buckets {
 		settings, _ := workerOf(cfg, b.Name)
 		if old, ok := f.open[b.Name]; ok && reflect.DeepEqual(old.settings, settings) {
@@ -85,11 +85,11 @@ func (f *fleet) hire(cfg *config.Config) error {
 		}
 		worker, err := f.newWorker(settings)
 		if err != nil {
-			f.dismiss(f.next, f.open)
+			f.closeWorkers(f.next, f.open)
 			f.next = nil
 			return fmt.Errorf("bucket %q: %w", b.Name, err)
 		}
-		f.next[b.Name] = crewed{worker, settings}
+		f.next[b.Name] = builtWorker{worker, settings}
 	}
 	return nil
 }
@@ -99,15 +99,15 @@ func (f *fleet) follow(cfg *config.Config) error {
 	if err := f.Reconfigure(Buckets(cfg), f.workers(), hooksOf(cfg)); err != nil {
 		return err
 	}
-	f.dismiss(f.open, f.next)
+	f.closeWorkers(f.open, f.next)
 	f.open, f.next = f.next, nil
 	return nil
 }
 
-func (f *fleet) close() { f.dismiss(f.open, nil) }
+func (f *fleet) close() { f.closeWorkers(f.open, nil) }
 
-// dismiss closes workers that are not among those that stay.
-func (f *fleet) dismiss(some, stay map[string]crewed) {
+// closeWorkers closes the workers that do not stay.
+func (f *fleet) closeWorkers(some, stay map[string]builtWorker) {
 	for name, c := range some {
 		if stay[name].worker != c.worker {
 			c.worker.Close()

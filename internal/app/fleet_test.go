@@ -34,7 +34,7 @@ func TestFleetKeepsWorkers(t *testing.T) {
 		"[[buckets]]\nname = \"other\"\nrate = \"1/s\"\n[buckets.webhook]\nurl = \"https://b.example/\"\n"
 	before := load(two)
 	f := &fleet{lease: 30 * time.Second}
-	if err := f.hire(before); err != nil {
+	if err := f.openWorkers(before); err != nil {
 		t.Fatal(err)
 	}
 	client := redis.NewClient(&redis.Options{})
@@ -43,26 +43,26 @@ func TestFleetKeepsWorkers(t *testing.T) {
 	if f.Dispatcher, err = dispatcher.New(dispatcher.Config{Redis: client, Buckets: Buckets(before), Workers: f.workers()}); err != nil {
 		t.Fatal(err)
 	}
-	f.open, f.next = map[string]crewed{}, nil
+	f.open, f.next = map[string]builtWorker{}, nil
 	stays, other := &counted{}, &counted{}
 	for name, worker := range map[string]*counted{"stays": stays, "other": other} {
 		settings, _ := workerOf(before, name)
-		f.open[name] = crewed{worker, settings}
+		f.open[name] = builtWorker{worker, settings}
 	}
 
-	if err := f.hire(load(two + "secrets = [\"whsec_" + strings.Repeat("MfKQ", 8) + "\"]\n")); err != nil {
+	if err := f.openWorkers(load(two + "secrets = [\"whsec_" + strings.Repeat("MfKQ", 8) + "\"]\n")); err != nil {
 		t.Fatal(err)
 	}
 	refused := &counted{} // a worker of a configuration that another part refuses
-	f.next["other"] = crewed{refused, nil}
-	if err := f.hire(before); err != nil {
+	f.next["other"] = builtWorker{refused, nil}
+	if err := f.openWorkers(before); err != nil {
 		t.Fatal(err)
 	}
 	if refused.closed != 1 || stays.closed+other.closed != 0 || f.next["other"].worker != closer(other) {
 		t.Errorf("after a refusal: closed %d, %d, %d", refused.closed, stays.closed, other.closed)
 	}
 	after := load(two + "timeout = \"7s\"\n")
-	if err := f.hire(after); err != nil {
+	if err := f.openWorkers(after); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.follow(after); err != nil {

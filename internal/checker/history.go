@@ -2,8 +2,8 @@
 // whether jobs were lost or doubled and how even the stream was. The demo, the
 // tests and the benchmarks share it, so that they mean the same by "lost".
 //
-// Whoever enqueues and whoever receives log into a [History]; afterwards
-// [History.Check] sorts the jobs into the classes that Jepsen uses for queues.
+// Producers and receivers log into a [History]. Afterwards [History.Check]
+// sorts the jobs into the classes that Jepsen uses for queues.
 package checker
 
 import (

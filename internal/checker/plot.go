@@ -57,7 +57,7 @@ func drawChart(b *strings.Builder, title string, rates []float64, margin, column
 	for _, rate := range rates {
 		mean += rate / float64(len(rates))
 	}
-	fmt.Fprintf(b, "%*s  %s, %s/s in the mean\n", margin, "", title, number(mean))
+	fmt.Fprintf(b, "%*s  %s, %s/s on average\n", margin, "", title, number(mean))
 	for row := height - 1; row >= 0; row-- {
 		label, axis := "", "│"
 		switch row {

@@ -17,11 +17,11 @@ func ExamplePlot() {
 	departures := []int{0, 100, 100, 100, 100, 100, 100, 100, 100, 0, 0, 0}
 	fmt.Print(checker.Plot(arrivals, departures, 5*time.Second, 56, 3))
 	// Output:
-	//       arrivals, 13.3/s in the mean
+	//       arrivals, 13.3/s on average
 	// 60/s ┤    ▇███
 	//      │████████                         ▃███
 	//    0 ┤█████████           ▁████        █████
-	//       departures, 13.3/s in the mean
+	//       departures, 13.3/s on average
 	// 20/s ┤    ▄████████████████████████████████
 	//      │    █████████████████████████████████▄
 	//    0 ┤    ██████████████████████████████████

@@ -18,7 +18,7 @@ type Result struct {
 	// delivered and refused by the downstream is not lost.
 	Lost []string
 
-	// Unexpected jobs were delivered although nobody tried to enqueue them.
+	// Unexpected jobs were delivered although no producer tried to enqueue them.
 	Unexpected []string
 
 	// Recovered jobs were delivered although the answer to their enqueue was

@@ -36,7 +36,7 @@ func (l *loader) keys(s *settings) {
 	}
 }
 
-// callers refuses two callers of whom Redis would keep the same mark: each would see the jobs of the other. It has room for 10^12.
+// callers refuses two callers with the same mark in Redis: each would see the jobs of the other. It has room for 10^12.
 func (l *loader) callers(s *settings) {
 	marks := map[string]string{}
 	for i, key := range s.Keys {

@@ -202,7 +202,7 @@ func senderNames(key string) bool {
 }
 
 // warnOfUnbound warns of keys that may enqueue into the flows of each other. The sender then
-// chooses whose secrets sign a job and whose headers go with it.
+// chooses the flow, and with it the secrets and headers of a job.
 func (c *Config) warnOfUnbound(warn func(string, ...any), p place, b Bucket) {
 	if b.Flow == nil {
 		return

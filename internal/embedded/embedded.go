@@ -25,8 +25,8 @@ type Store struct {
 }
 
 // Start listens on addr, a host and a port. Port 0 takes a free one, which
-// [Store.Addr] tells. Listen on a loopback address: whoever reaches the port
-// may read and change everything.
+// [Store.Addr] tells. Listen on a loopback address: every program that reaches
+// the port may read and change everything.
 func Start(addr string) (*Store, error) {
 	listener, err := net.Listen("tcp", addr) //nolint:noctx // listening on an address takes no time
 	if err != nil {

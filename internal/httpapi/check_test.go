@@ -188,7 +188,7 @@ func TestCheckAnswers(t *testing.T) {
 	refused := &admission.Decision{Limit: "a", Quota: 10, Window: time.Minute, RetryAfter: 1500 * time.Millisecond, ResetAfter: time.Minute}
 	never := &admission.Decision{Limit: "a", Impossible: true, Quota: 10, Window: time.Minute, Remaining: 10}
 	shadow := &admission.Decision{Limit: "a", Allowed: true, Shadow: true, WouldRefuse: true, Quota: 10, Window: time.Minute, RetryAfter: time.Second}
-	open := &admission.Decision{Limit: "a", Allowed: true, Source: admission.FromNobody, Quota: 10, Window: time.Minute}
+	open := &admission.Decision{Limit: "a", Allowed: true, Source: admission.Undecided, Quota: 10, Window: time.Minute}
 	away := fmt.Errorf("limit: %w", redisconn.ErrBreakerOpen)
 	for name, test := range map[string]struct {
 		limit    string // "" is a

@@ -4,7 +4,7 @@ import "context"
 
 // draining says that the server stops.
 type draining struct {
-	ends  context.Context //nolint:containedctx // of those who wait for what may take long
+	ends  context.Context //nolint:containedctx // of requests that wait for something slow
 	begin context.CancelFunc
 }
 

@@ -139,7 +139,7 @@ func unreserved(id string) error {
 	return nil
 }
 
-// sender is who enqueues: for the limits, and as the caller whose job it is.
+// sender is the caller that enqueues: for the limits, and as the owner of the job.
 type sender struct {
 	admission.Identity
 

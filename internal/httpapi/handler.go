@@ -65,14 +65,14 @@ func newHandler(routes []route, elsewhere map[string][]route, a *access, b *boun
 	for where, routes := range elsewhere {
 		others[where] = http.NewServeMux()
 		for _, r := range routes {
-			others[where].HandleFunc(strings.TrimLeft(r.method+" "+r.path, " "), nobody)
+			others[where].HandleFunc(strings.TrimLeft(r.method+" "+r.path, " "), noHandler)
 		}
 	}
 	return &Handler{Handler: observe(log, limitUnread(a.guard(cutProxied(cutOriginal(orProblem(mux, others)))))), draining: draining, access: a, connections: b.places}
 }
 
-// nobody stands where only the pattern of a route counts.
-func nobody(http.ResponseWriter, *http.Request) {}
+// noHandler stands where only the pattern of a route counts.
+func noHandler(http.ResponseWriter, *http.Request) {}
 
 // orProblem serves what mux has a route for, and makes problems of its 404
 // and 405. A path that only another program serves is answered with where that is.

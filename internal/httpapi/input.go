@@ -21,7 +21,7 @@ import (
 const (
 	inPath  = "path"
 	inQuery = "query"
-	inBody  = "body" // it is the body: a json.RawMessage, of which its function knows the members
+	inBody  = "body" // it is the body: a json.RawMessage, and its function knows the members
 )
 
 // field is a field of the input of an operation. Its name is that of its json tag. The tag jsonschema has its bounds, as in

@@ -40,7 +40,7 @@ const (
 	// become a dead letter.
 	expiryMargin = time.Second
 
-	// proxyTries are jobs under one Idempotency-Key, of which all but the last were taken back unsent.
+	// proxyTries is how many jobs may have one Idempotency-Key; all but the last were taken back unsent.
 	proxyTries = 16
 )
 
@@ -211,7 +211,7 @@ func (p *producer) awaitProxied(r *http.Request, job shaper.Job) (shaper.Receipt
 }
 
 func (p *producer) refuseProxied(w http.ResponseWriter, r *http.Request, receipt *shaper.Receipt, timeout time.Duration) {
-	if receipt.Refusal.Reason == shaper.ReasonWaitTooLong && receipt.Refusal.RetryAfter == 0 { // it is paused: nobody knows for how long
+	if receipt.Refusal.Reason == shaper.ReasonWaitTooLong && receipt.Refusal.RetryAfter == 0 { // it is paused: the end is not known
 		receipt.Refusal.RetryAfter = timeout
 	}
 	p.tellReceipt(w, r, receipt)
@@ -265,7 +265,7 @@ func (p *producer) giveUpProxied(w http.ResponseWriter, r *http.Request, receipt
 	}
 	switch {
 	case r.Context().Err() != nil:
-		return // nobody reads an answer
+		return // no client reads an answer
 	case shared && stops:
 		f := newFault(codeOverloaded, "this server stops: send the request again, under the same Idempotency-Key")
 		f.RetryAfter = retryStore
@@ -325,7 +325,7 @@ func endToEnd(h http.Header) http.Header {
 	return kept
 }
 
-// keptHere are headers that are for this server, or that say who its client is.
+// keptHere are headers that are for this server, or that name its client.
 var keptHere = append([]string{"Cookie", "Forwarded", "Via", "X-Real-Ip", "Prefer", "Traceparent", "Tracestate"}, keyHeaders...)
 
 // forwarded are the headers that go to the API.

@@ -39,7 +39,7 @@ type Bucket struct {
 	LastSlot  *time.Time `json:"last_slot,omitempty"`
 
 	// When the last job leaves that waits now, at the earliest: as `eta` of a receipt, without the bounds of single flows and groups. Absent: none
-	// waits, or nobody knows.
+	// waits, or the time is not known.
 	Empty *time.Time `json:"empty,omitempty"`
 
 	// Callbacks that wait for the bucket that delivers them. They count against the capacity, beside unfinished jobs. Absent if there are none.
@@ -75,7 +75,7 @@ type Bucket struct {
 	// What people should know.
 	Notes []string `json:"notes"`
 
-	// What is not as the configuration of this process says, or that of another one that runs, also of the bucket's pool.
+	// Settings that differ from the configuration of this process or of another running one, also of the bucket's pool.
 	Differences []Difference `json:"differences"`
 
 	// The process that wrote the settings in force. Absent if none has, or a program of an older version.
@@ -147,7 +147,7 @@ type ReleasedFlows struct {
 // OutcomeOf is the outcome of a change that may have had nothing to do.
 func OutcomeOf(changed bool) Outcome { return Outcome{Changed: &changed} }
 
-// Written is who wrote the settings of a bucket.
+// Written is the writer of the settings of a bucket.
 type Written struct {
 	// Its program, its number and its host.
 	By string `json:"by" jsonschema:"example=dispatcher 4711 on web-1"`
@@ -247,7 +247,7 @@ func leftLately(info *operator.BucketInfo) bool {
 	return !info.LastSlot.IsZero() && info.Now.Sub(info.LastSlot) < within
 }
 
-// orphanText says of a bucket that the configuration here does not have, who delivers its jobs as far as that is known. A program with another
+// orphanText says of a bucket that the configuration here does not have, which program delivers its jobs as far as that is known. A program with another
 // configuration may: it leaves its name where it wrote the settings, and the time of each departure.
 func (v *Bucket) orphanText(info *operator.BucketInfo) string {
 	by := ""

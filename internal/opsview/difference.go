@@ -170,7 +170,7 @@ func (d *Difference) explain(overrides []operator.Override, name shaper.Setting,
 }
 
 // otherConfiguration explains a setting that differs from the configuration here, and is not an
-// override: who wrote what is in force.
+// override: the writer of the value in force.
 func otherConfiguration(inForce, here int64, author shaper.Authorship, now time.Time) string {
 	why := "an older program, which does not name itself, wrote what is in force"
 	switch {

@@ -7,7 +7,7 @@ import (
 )
 
 // EarliestBecause says why the time at which a bucket is empty is the earliest one and no estimate; nothing of an estimate. A circuit breaker
-// stays open if its probe fails, and nobody knows when a request in flight ends.
+// stays open if its probe fails, and the end of a request in flight is not known.
 func (v *Bucket) EarliestBecause() []string {
 	var reasons []string
 	requests := v.InFlight
@@ -41,7 +41,7 @@ func (d *Downstream) breaks() bool {
 	return d != nil && (d.Breaker == shaper.BreakerOpen || d.Breaker == shaper.BreakerHalfOpen)
 }
 
-// EarliestOnly reports whether the time at which a job leaves is the earliest one and no estimate: no process knows when what blocks it ends.
+// EarliestOnly reports whether the time at which a job leaves is the earliest one and no estimate: the end of what blocks it is not known.
 func (v *Job) EarliestOnly() bool {
 	return slices.ContainsFunc(v.BlockedBy, func(by shaper.Blocker) bool {
 		return by.Reason == shaper.BlockMaxInFlight || by.Reason == shaper.BlockBreakerOpen || by.Reason == shaper.BlockLastChance

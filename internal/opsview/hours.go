@@ -24,7 +24,7 @@ type Hours struct {
 	// The `empty` of the bucket.
 	Empty *time.Time `json:"empty,omitempty"`
 
-	// Why jobs will be left at the finish: the rate that is needed is above the allowed one, or fewer departed than were to. Absent: none will.
+	// Why jobs will be left at the finish: the needed rate is above the allowed rate, or fewer jobs departed than were to. Absent: none will.
 	Late string `json:"late,omitempty" jsonschema:"enum=rate,enum=behind"`
 
 	// By which jobs are to have left, of a closed bucket in its next window.

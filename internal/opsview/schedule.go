@@ -21,7 +21,7 @@ type Schedule struct {
 	// Its bucket is not in the configuration: it does not fire. Absent otherwise.
 	Orphaned bool `json:"orphaned,omitempty"`
 
-	// Only of one that was made through the API; who made or changed it last.
+	// Only of one that was made through the API: the author of its last change.
 	Made *MadeBy `json:"made,omitempty"`
 
 	// The configuration has a schedule of this name for the bucket too, which comes when this one is removed. Absent otherwise.
@@ -59,7 +59,7 @@ type Schedule struct {
 	Job string `json:"job,omitempty"`
 }
 
-// MadeBy says who made or changed something last.
+// MadeBy is the author of the last change.
 type MadeBy struct {
 	At time.Time `json:"at"`
 	By string    `json:"by"`
@@ -104,7 +104,7 @@ type ScheduleRun struct {
 	// The dispatcher that decided it.
 	By string `json:"by,omitempty"`
 
-	// The operator who asked for it.
+	// The operator that asked for it.
 	AskedBy string `json:"asked_by,omitempty"`
 
 	// The id of its job; of a skipped fire that of the unfinished one.

@@ -54,7 +54,7 @@ func StartCluster(t testing.TB, args ...string) *Cluster {
 		}
 		return nil
 	})
-	// Of what a node says with its first greeting, those who did not know it keep no slots.
+	// The slots that a node names with its first greeting are lost on nodes that did not know it.
 	c.meet(t)
 	for i, node := range c.Nodes[masters:] {
 		c.must(t, node, "CLUSTER", "REPLICATE", ids[i])
@@ -265,7 +265,7 @@ func (s *Server) slotOf(ctx context.Context, key string) (int64, error) {
 	return s.admin().ClusterKeySlot(ctx, key).Result()
 }
 
-// owner is who has a slot, as a node sees it, nil if it cannot tell.
+// owner is the node that has a slot, as a node sees it, nil if it cannot tell.
 func (c *Cluster) owner(ctx context.Context, node *Server, slot int64) *Server {
 	ranges, err := node.admin().ClusterSlots(ctx).Result() //nolint:staticcheck // go-redis itself reads the slots
 	if err != nil {

@@ -80,8 +80,7 @@ func run(s *Server) (*Server, error) {
 // tempDir makes a directory, in memory where the system has room for it: a server
 // stands still until the disk has each change of its cluster's or its sentinels'
 // configuration and each copy of its master's data, and that took half a
-// minute at times. It is not that of t.TempDir, whose long names
-// do not fit into a socket's path.
+// minute at times. The long names of t.TempDir do not fit into a socket's path.
 func tempDir() (string, error) {
 	const memory, room, pattern = "/dev/shm", 1 << 30, "redistest-"
 	var fs syscall.Statfs_t
@@ -118,11 +117,10 @@ func (s *Server) firstStart() error {
 	return err
 }
 
-// reserve finds a port that nobody listens on and keeps it until held is
-// closed, also while the server that has it is down: of all who reserve ports,
-// in this process or another, the one that has bound the UDP port of that number
-// has the TCP port. It is below those that the kernel gives to outgoing
-// connections, and so is the one 10,000 above, which is that of a cluster's bus.
+// reserve finds a free port and keeps it until held is closed, also while its
+// server is down. A process that has bound the UDP port of a number owns its
+// TCP port. The port and the one 10,000 above it, for a cluster's bus, are below
+// the ports that the kernel gives to outgoing connections.
 func reserve() (port int, held net.PacketConn, err error) {
 	for range 1000 {
 		port = 12_000 + rand.IntN(10_000)

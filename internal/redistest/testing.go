@@ -63,8 +63,8 @@ func started(t testing.TB, s *Server) *Server {
 	return server
 }
 
-// FreeAddr returns a loopback address for a program to listen on, which nobody
-// else is given until the test ends, however often that program restarts.
+// FreeAddr returns a loopback address for a program to listen on. No other test
+// gets it until the test ends, however often that program restarts.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(reserveFor(t)))

@@ -89,7 +89,7 @@ func (q *Queue[T]) Waiting() int {
 	return len(q.pending)
 }
 
-// Wait returns when nothing is under way. Nobody may add meanwhile.
+// Wait returns when nothing is under way. No caller may add meanwhile.
 func (q *Queue[T]) Wait() { q.wg.Wait() }
 
 // leave sends the batches that may leave now. The caller holds mu.

@@ -183,7 +183,7 @@ func (s *schemas) convert(schema *jsonschema.Schema) (*yaml.Node, error) {
 		s.made[name] = node
 	}
 	schema.Definitions, schema.Version = nil, ""
-	if schema.Type == "object" { // the comment of a Go type is for those who read Go
+	if schema.Type == "object" { // the comment of a Go type is for readers of Go
 		schema.Description = ""
 	}
 	text, err := json.Marshal(schema)

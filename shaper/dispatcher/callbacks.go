@@ -139,7 +139,7 @@ func (m *callbackMover) take(ctx context.Context, atMost int, said []any) ([]*wa
 	return page, err
 }
 
-// enqueueJobs enqueues the jobs of callbacks, and returns what is to be said of each; of one that nothing is said of, nobody knows
+// enqueueJobs enqueues the jobs of callbacks, and returns what is to be said of each; of a callback without an answer it is not known
 // whether its job is in.
 func (m *callbackMover) enqueueJobs(ctx context.Context, page []*waiting) (said []any, pause time.Duration) {
 	say := func(w *waiting, word any) { said = append(said, w.name, word) }

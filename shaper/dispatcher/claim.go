@@ -48,7 +48,7 @@ func (c *claimer) claim(ctx context.Context, claimID string, want int) (time.Dur
 	l.ahead = c.idle.ahead(l.whole)
 	l.lead = min(shortest/2, l.ahead/2)
 	l.early = l.whole/2 + time.Duration(c.Levels())*longest
-	if c.unanswered != nil { // nobody's turn now is no reason not to ask for what it got
+	if c.unanswered != nil { // without a flow whose turn it is, the claim still asks for the answer that it lost
 		l.turn = *c.unanswered
 	} else if c.HasFlows() {
 		var next int64

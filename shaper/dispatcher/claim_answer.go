@@ -66,7 +66,7 @@ func (c *claimer) readLease(r *lua.Reader, claimID string) (*leased, error) {
 	if err != nil {
 		job.Mark = codec.UnknownMark
 	}
-	switch c.Levels() { // also of a body that nobody can read
+	switch c.Levels() { // also of a body that cannot be parsed
 	case codec.LevelsFlows:
 		job.Flow = flow
 	case codec.LevelsGroups:
@@ -96,7 +96,7 @@ func (c *claimer) readLease(r *lua.Reader, claimID string) (*leased, error) {
 	return l, nil
 }
 
-// answerBytes is how much of the answer to a job is wanted: none where it is not kept and nobody is to hear of it.
+// answerBytes is how much of the answer to a job is wanted: none where it is not kept and no client waits for it.
 func (c *claimer) answerBytes(isTold bool) int64 {
 	settings := c.Settings.Load().Results
 	if !isTold && settings.Retention == 0 {
@@ -106,7 +106,7 @@ func (c *claimer) answerBytes(isTold bool) int64 {
 }
 
 // ownDelivery is what a flow has of its own for the delivery of a job, by what a claim
-// said. A text that nobody can read is told once, and the error keeps the job back: to
+// said. A text that cannot be parsed is told once, and the error keeps the job back: to
 // deliver it by the bucket's settings could send it elsewhere, or unsigned.
 func (c *claimer) ownDelivery(flow, text string) (*shaper.OwnDelivery, error) {
 	if text == "" {

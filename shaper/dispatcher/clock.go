@@ -27,7 +27,7 @@ const rttSamples = 8
 // farthest is how far ahead local tells times apart. No loop waits for longer than idleClaim.
 const farthest = 100 * 365 * 24 * time.Hour
 
-// maxDrift is how far two clocks that nobody sets drift apart in a second.
+// maxDrift is how far two clocks that no step corrects drift apart in a second.
 const maxDrift = 500 * time.Microsecond
 
 // clock relates the clock of Redis to this process's monotonic one.
@@ -91,7 +91,7 @@ func (c *clock) observe(start, end time.Time, redisNow int64) time.Duration {
 }
 
 // takeJump returns by how much at most the clock of Redis stepped forwards since
-// it was asked last, whoever's call saw that; 0 if it did not.
+// it was asked last, whichever call saw that; 0 if it did not.
 func (c *clock) takeJump() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -145,7 +145,7 @@ type toldData struct {
 
 func (h *eventTeller) jobOf(hook Hook, e event, kind, path string, ofFlow bool) shaper.Job {
 	body := told{Type: kind, Timestamp: time.UnixMicro(e.since).UTC()}
-	_ = json.Unmarshal([]byte(e.detail), &body.Data) // what nobody can read is left out
+	_ = json.Unmarshal([]byte(e.detail), &body.Data) // a detail that cannot be parsed is left out
 	body.Data.Bucket, body.Data.Count = h.Name, e.count
 	if ofFlow && h.HasFlows() {
 		flow := path

@@ -18,7 +18,7 @@ const (
 // bucket at 100/s costs more claims than it has departures.
 //
 // A loop that serves the bucket has claimed at least half of a horizon. An idle loop looks a quarter of a horizon
-// ahead, so that it finds a slot only if nobody serves. It waits longer after each look, up to [maxBackoff], with
+// ahead, so that it finds a slot only if no other loop serves. It waits longer after each look, up to [maxBackoff], with
 // jitter. A wake-up ends the wait: scripts send one to an idle loop when the loop
 // that serves may lack workers (see lua/lib/standby.lua).
 type idleBackoff struct {

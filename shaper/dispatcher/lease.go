@@ -27,13 +27,13 @@ type leased struct {
 	departed    time.Time
 	once        bool          // the first attempt ends the job
 	expires     time.Duration // after its enqueue; 0 never
-	waiter      string        // the channel of who waits for the result, "" nobody
+	waiter      string        // the channel of the waiter for the result, "" none
 	callback    string        // the first line of its body in Redis, if its end is to be told
 	callbackURL string        // that it names, as failureURL
 	failureURL  string
 	lastChance  bool          // one more crash makes it poison
 	handedOver  *handedOver   // another process is to start it, nil: it is not
-	ended       chan struct{} // closed when Redis has taken the outcome, or it is lost; nil: nobody waits for that
+	ended       chan struct{} // closed when Redis has taken the outcome, or it is lost; nil: no caller waits for that
 	unreadable  error         // what is in Redis is no job of ours
 	unsettled   error         // what its flow has of its own cannot be read
 }

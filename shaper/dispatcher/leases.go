@@ -46,7 +46,7 @@ type Leases struct {
 	guard    poisonGuard
 }
 
-// reasonNotStarted is why a job is returned whose start nobody knows of.
+// reasonNotStarted is why a job is returned whose start is not known.
 const reasonNotStarted = "not_started"
 
 // ErrNotStarted says that a job is not to be run: its lease is lost, it is over, or it was started before.
@@ -133,7 +133,7 @@ func (l *Leases) start(ctx context.Context, t *ticket) (*Lease, error) {
 	}
 }
 
-// giveBack returns a job that may have been started by a call whose reply was lost. Nobody runs it: without this its lease would run out, and
+// giveBack returns a job that may have been started by a call whose reply was lost. No process runs it: without this its lease would run out, and
 // count as a crash.
 func (l *Leases) giveBack(s *settler, job *leased) {
 	l.mu.Lock()

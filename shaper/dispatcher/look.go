@@ -187,7 +187,7 @@ func (p *bucketPatrol) lookForWork(ctx context.Context, pipe redis.Pipeliner) fu
 	latest := p.clock.latest(time.Now())
 	if p.HasFlows() {
 		head := pipe.ZRangeWithScores(ctx, p.Keys.Calendar(), 0, 0)
-		offset := pipe.HMGet(ctx, p.Keys.Pace(), "offset") // of the calendar's clock
+		offset := pipe.HMGet(ctx, p.Keys.Pace(), "offset") // of the turn queue's clock
 		return func() (there, waiting bool, err error) {
 			ahead := int64(0)
 			if values := offset.Val(); len(values) > 0 {

@@ -14,7 +14,7 @@ import (
 )
 
 // outage logs that Redis went and came back, once each, and remembers when one
-// ended that was long enough for leases to run out with nobody dead.
+// ended that was long enough for leases to run out without a crash.
 type outage struct {
 	log     *slog.Logger
 	crowded sync.Once // of calls without a connection
@@ -110,7 +110,7 @@ func (e *elsewhere) back(ctx context.Context, log *slog.Logger) {
 }
 
 // stall notices that this process stood still: it was stopped, the machine slept, or its processors were busy with something else.
-// A ticker runs late then. Leases of this process may have run out meanwhile, with nobody dead.
+// A ticker runs late then. Leases of this process may have run out meanwhile, without a crash.
 type stall struct {
 	limit time.Duration // what counts
 

@@ -88,8 +88,8 @@ type sweepWatch struct {
 func (p *bucketPatrol) tend(ctx context.Context, s sight) (more bool) {
 	now := time.Now()
 	if away := later(p.outage.lastLong(), p.stall.lastLong()); !away.IsZero() {
-		// Redis was away, or this process stood still: leases ran out because nobody could extend them.
-		// Their holders get one heartbeat, and nobody is called a crash.
+		// Redis was away, or this process stood still: leases ran out because no process could extend them.
+		// Their holders get one heartbeat, and no crash is counted.
 		p.spare = later(p.spare, away.Add(p.heartbeatSeen()))
 		p.pardon = later(p.pardon, away.Add(p.lease+2*patrolInterval))
 	}

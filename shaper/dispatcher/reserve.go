@@ -18,8 +18,8 @@ type turns struct {
 	args   []any    // for the claim: each flow with its turn, then each group
 }
 
-// reserve asks whose turn it is, or when to ask again if it is nobody's now. Where flows
-// are in groups it asks twice: the calendars of the groups whose turn it is have to be named to a
+// reserve asks which flows have their turn, or when to ask again if none has. Where flows
+// are in groups it asks twice: the turn queues of the groups whose turn it is have to be named to a
 // script. Each question looks as far ahead as the claim will, that comes one or two round trips later.
 func (c *claimer) reserve(ctx context.Context, want int, ahead, roundTrip time.Duration) (turn turns, next int64, err error) {
 	ahead += roundTrip

@@ -95,7 +95,7 @@ func (s *scheduler) fire(ctx context.Context, now time.Time, one dueSchedule) er
 		fire.SetTimes(at, time.Time{}, 0, time.Time{})
 		return s.enqueue(ctx, fire, &definition, at)
 	}
-	due, known := state.Reckoned()
+	due, known := state.NextDue()
 	if !known {
 		fire.SetTimes(time.Time{}, rule.Next(state.From(now)), 0, time.Time{})
 		return s.advance(ctx, fire, "", 0)

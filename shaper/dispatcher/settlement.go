@@ -119,7 +119,7 @@ func (s *settler) isGone(job *leased, outcome *shaper.Outcome) bool {
 	}
 }
 
-// endOnce ends a job that is sent once: what its first attempt came to is its result, and whoever waits for that decides what to do.
+// endOnce ends a job that is sent once: the outcome of its first attempt is its result, and the waiter decides what to do.
 // A hold is waited for if the job does not expire before. If it does, the hold is returned: it is one for the others all the same.
 func (s *settler) endOnce(job *leased, outcome *shaper.Outcome) (hold time.Duration) {
 	switch outcome.Result {
@@ -134,17 +134,17 @@ func (s *settler) endOnce(job *leased, outcome *shaper.Outcome) (hold time.Durat
 	return hold
 }
 
-// result is how a job ended, as settle.lua writes it. The zero value says that nobody wants to know.
+// result is how a job ended, as settle.lua writes it. The zero value says that no client waits and the bucket keeps none.
 type result struct {
 	head   string
 	body   []byte
 	kept   bool   // the bucket keeps it
-	waiter string // the channel of who waits for it, "" nobody
+	waiter string // the channel of its waiter, "" none
 
 	callback string // the first line of the job's body, if its end is to be told
 }
 
-// resultOf is the result of a job that has ended with an outcome, if the bucket keeps it or somebody is to hear of it.
+// resultOf is the result of a job that has ended with an outcome, if the bucket keeps it or a client waits for it.
 func (s *settler) resultOf(one *settlement, cause string) result {
 	state := shaper.StateDone
 	switch one.result {
@@ -176,7 +176,7 @@ func (s *settler) resultOf(one *settlement, cause string) result {
 func (s *settler) callbackLine(job *leased, state shaper.State) string {
 	settings := s.Settings.Load().Callbacks
 	if job.callback == "" || settings.Bucket != "" && settings.URLOf(state, job.callbackURL, job.failureURL) == "" {
-		return "" // without settings nobody knows, and nothing is lost
+		return "" // without settings it is not known, and nothing is lost
 	}
 	return job.callback
 }

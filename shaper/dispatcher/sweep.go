@@ -142,7 +142,7 @@ func (w *sweepWatch) advance(cursor, flows string, start time.Time) {
 	}
 }
 
-// offCalendar returns those of some flows that are not on the calendar of their group,
+// offCalendar returns those of some flows that are not in the turn queue of their group,
 // which the script that named them could not see.
 func (p *bucketPatrol) offCalendar(ctx context.Context, flows []string) ([]string, error) {
 	var off []string

@@ -12,7 +12,7 @@ import (
 )
 
 // watchAll is how many looks at what is in force are apart of which each is at all buckets. The others are at buckets of which a wake-up came:
-// whoever changes what scripts obey sends one, but for a pause, which is only logged here.
+// the process that changes what scripts obey sends one, but for a pause, which is only logged here.
 const watchAll = 3
 
 // watchSettings looks every 10 s at what is in force of buckets that may have changed, and every 30 s of all, until ctx ends. It has
@@ -45,7 +45,7 @@ func (d *Dispatcher) watch(ctx context.Context, loops []*bucketLoop, all bool) {
 	}
 }
 
-// renewTimetables has the timetables of buckets reckoned anew before they end, and logs that a finish will not be met. Any number of
+// renewTimetables has the timetables of buckets computed anew before they end, and logs that a finish will not be met. Any number of
 // dispatchers look, one round trip for all buckets with a plan and in a cluster one to each node; the first one that finds a timetable
 // short writes the next.
 func (d *Dispatcher) renewTimetables(ctx context.Context, loops []*bucketLoop) {

@@ -152,8 +152,8 @@ func (b BucketControl) Resume(ctx context.Context) (was bool, err error) {
 
 // Set changes settings of a bucket over what configurations say, until
 // [BucketControl.Reset]. A new rate holds from the next slot on, be it faster or
-// slower; a bound that is lowered below what there is lets nobody in until
-// enough has left. A max_in_flight that the configuration does not say rises with the rate and the burst. A patch that does not fit is an [*InvalidChangeError]. Two
+// slower; a bound that is lowered below what there is admits no job until
+// enough jobs have left. A max_in_flight that the configuration does not say rises with the rate and the burst. A patch that does not fit is an [*InvalidChangeError]. Two
 // round trips.
 func (b BucketControl) Set(ctx context.Context, patch BucketPatch) ([]shaper.Change, error) {
 	c, bucket := b.control(), b.name

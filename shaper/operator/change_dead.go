@@ -67,7 +67,7 @@ func (d DeadControl) DropFound(ctx context.Context, filter DeadFilter, cursor st
 		for _, id := range ids {
 			state, err := d.op.store.Cancel(ctx, d.bucket, id, shaper.StateDead)
 			switch {
-			case errors.Is(err, shaper.ErrNotFound): // somebody else dropped it, and it is forgotten already
+			case errors.Is(err, shaper.ErrNotFound): // another process dropped it, and it is forgotten already
 			case err != nil:
 				return leftDead{}, err
 			case state == shaper.StateDropped:

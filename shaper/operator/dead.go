@@ -241,7 +241,7 @@ func (o *Operator) redriveAll(ctx context.Context, bucket string, limit int) (Re
 		return sum, err
 	}
 	for sum.Moved < limit {
-		// Those whose flow or group takes none stay where they are, ahead of others.
+		// Letters whose flow or group is full stay where they are, ahead of others.
 		ids, err := o.oldestDead(ctx, b, sum.FlowFull+sum.GroupFull+sum.Disabled+sum.Unknown, min(maxRedrive, limit-sum.Moved))
 		if err != nil || len(ids) == 0 {
 			return sum, err

@@ -212,7 +212,7 @@ func (w *deadWalk) next(ctx context.Context, n int) ([]deadLetter, error) {
 	return letters, nil
 }
 
-// page reads some ids, of which the first may be behind already.
+// page reads some ids; the first may be behind already.
 func (w *deadWalk) page(ctx context.Context, offset, n int) ([]redis.Z, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.op.store.Timeout)
 	defer cancel()

@@ -104,7 +104,7 @@ func (b Bucket) fullestFlows(ctx context.Context, filter *FlowFilter, cursor str
 		return nil, "", err
 	}
 	for {
-		// A failing flow is one of those whose state says more than numbers; more of them are asked for, as some may be well again.
+		// The state of a failing flow says more than numbers. More flows than wanted are asked for, as some may be well again.
 		most := limit
 		if filter.Failing {
 			most = maxFlowsFound

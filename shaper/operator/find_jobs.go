@@ -256,7 +256,7 @@ func (f *finder) nextFlow(ctx context.Context) error {
 	return nil
 }
 
-// scan finds the next flow by name among those of one step of HSCAN, whose order is not theirs: so that another call finds it again.
+// scan finds the next flow by name among those of one step of HSCAN, which has another order: so that another call finds it again.
 func (f *finder) scan(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, f.op.store.Timeout)
 	defer cancel()

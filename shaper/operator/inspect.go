@@ -45,8 +45,8 @@ type BucketInfo struct {
 	OldestAge time.Duration `lua:"oldest_age"`
 	LastSlot  time.Time     `lua:"last_slot"`
 
-	// Empty is when the last job leaves that waits now, as far as can be known (see lua/lib/estimate.lua); zero: none waits, or nobody
-	// knows. It is the earliest time where the bound of requests in flight holds jobs back, where other buckets of the pool begin to send
+	// Empty is when the last job leaves that waits now, as far as can be known (see lua/lib/estimate.lua); zero: none waits, or the time is
+	// not known. It is the earliest time where the bound of requests in flight holds jobs back, where other buckets of the pool begin to send
 	// later, and where flows have rates or quotas of their own.
 	Empty time.Time `lua:"empty"`
 
@@ -123,7 +123,7 @@ func (b *BucketInfo) rateInForce() admission.Rate {
 	return b.Rate
 }
 
-// Authorships returns who wrote the settings of buckets and which processes have others, by the names of the buckets, after a look at where
+// Authorships returns the writers of the settings of buckets and the processes with other settings, by the names of the buckets, after a look at where
 // they live, in one pipeline, in a cluster one to each node. Buckets that could not be looked at are left out. Changes are read if they are asked for.
 func (o *Operator) Authorships(ctx context.Context, withChanges bool, names ...string) map[string]shaper.Authorship {
 	live, _ := o.store.LiveKeys(ctx, names...)

@@ -41,7 +41,7 @@ type PoolDetails struct {
 // PoolBucket is a bucket as its pool knows it.
 type PoolBucket struct {
 	Name     string
-	Weight   int64 // 0: nobody knows yet, of one that left the configuration and has sent nothing
+	Weight   int64 // 0: not known yet, of one that left the configuration and has sent nothing
 	InFlight int64
 	HasWork  bool // it takes its share; what those without work leave, the others get
 }
@@ -120,7 +120,7 @@ func (o *Operator) PoolDetails(ctx context.Context, names ...string) ([]PoolDeta
 	return all, err
 }
 
-// add adds a bucket that is not there, and a weight that nobody knew.
+// add adds a bucket that is not there, and a weight that was not known.
 func (p *PoolDetails) add(bucket string, weight int64) {
 	at := slices.IndexFunc(p.Buckets, func(known PoolBucket) bool { return known.Name == bucket })
 	if at < 0 {

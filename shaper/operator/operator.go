@@ -26,8 +26,8 @@ type Config struct {
 
 	// CheckFlow, if not nil, reports what the bucket's kind of worker finds wrong with what
 	// an operator gives a flow for its deliveries: each fault a [*shaper.FieldError], joined, that
-	// repeats no credential. [FlowControl.Set] asks it. A worker has to ask again, as
-	// whoever sets them elsewhere may ask nobody.
+	// repeats no credential. [FlowControl.Set] asks it. A worker checks again: other
+	// processes may write settings without asking.
 	CheckFlow func(bucket string, own *shaper.OwnDelivery) error
 
 	// CheckJob, if not nil, reports what the bucket's kind of worker finds wrong with a job, in the same form.

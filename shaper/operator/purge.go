@@ -76,7 +76,7 @@ func (f FlowControl) Purge(ctx context.Context, options PurgeOptions) (Purged, e
 	return sum, err
 }
 
-// purgeFlows purges every flow of a bucket that has something that waits, and whose name
+// purgeFlows purges every flow of a bucket that has waiting jobs, and whose name
 // in Redis matches.
 func (c control) purgeFlows(ctx context.Context, bucket string, k store.Keys, match string, options PurgeOptions) (Purged, error) {
 	var sum Purged
@@ -97,7 +97,7 @@ func (c control) purgeFlows(ctx context.Context, bucket string, k store.Keys, ma
 	}
 }
 
-// scanFlows returns some of a bucket's flows, of those whose state is wanted.
+// scanFlows returns some of a bucket's flows with the wanted state.
 func (c control) scanFlows(ctx context.Context, bucket string, k store.Keys, match string, cursor uint64, wanted func(codec.FlowState) bool) (names []string, next uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.store.Timeout)
 	defer cancel()

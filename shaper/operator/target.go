@@ -220,13 +220,13 @@ func (c control) changeTarget(ctx context.Context, t target, action string, args
 	case tooMany != 0:
 		return change, &InvalidChangeError{t.bucket, errTooManySecrets}
 	}
-	change.before, _ = codec.ParseOwnFlow(old) // what nobody can read is replaced
+	change.before, _ = codec.ParseOwnFlow(old) // a text that cannot be parsed is replaced
 	change.after, err = codec.ParseOwnFlow(now)
 	return change, err
 }
 
 // fits reports whether the settings that a flow or a group has with a patch go together: a
-// burst has to come back in a time that scripts can reckon with.
+// burst has to come back in a time that scripts can compute with.
 func (o *Operator) fits(ctx context.Context, t target, patch *FlowPatch) error {
 	if !patch.given[shaper.FlowRate] && !patch.given[shaper.FlowBurst] {
 		return nil
@@ -340,7 +340,7 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 	return infos, nil
 }
 
-// configuredRate is the rate of a flow without its downstream: its own, else that of all flows, else the one that is in force in the bucket.
+// configuredRate is the rate of a flow without its downstream: its own, else the rate of all flows, else the rate in force of the bucket.
 func configuredRate(own admission.Rate, stored []int64) admission.Rate {
 	for i := len(stored) - 2; own.IsZero() && i >= 0; i -= 2 {
 		if stored[i] > 0 {
@@ -360,7 +360,7 @@ func storedNumbers(values []any) []int64 {
 	return numbers
 }
 
-// Parts of a listing of flows or groups: first those that have jobs, then those that have
+// Parts of a listing: first flows or groups with jobs, then flows or groups with
 // settings and no jobs.
 const (
 	partStates   = "j"

@@ -17,13 +17,13 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// Awaited is a job whose result somebody waits for.
+// Awaited is a job whose result a caller waits for.
 type Awaited struct {
 	answers    *answers
 	bucket, id string
 	there      chan struct{} // its result may be there
 	mayBeThere bool          // from the start, as the job was there before
-	polled     atomic.Bool   // somebody has asked for the result
+	polled     atomic.Bool   // the result was asked for
 }
 
 // pollEvery is how long a result may be there without this process having heard of it: the message was lost, or the job ended in a way
@@ -56,7 +56,7 @@ func (a *Awaited) Result(ctx context.Context) (Result, error) {
 	}
 }
 
-// Stop ends the wait. The job goes on. It reports whether nobody else in this process waits for the job; only the first call does.
+// Stop ends the wait. The job goes on. It reports whether no other caller in this process waits for the job; only the first call does.
 func (a *Awaited) Stop() (last bool) { return a.answers.forget(a) }
 
 // Resume waits again after a Stop, also for a job that has ended in between.
@@ -65,8 +65,8 @@ func (a *Awaited) Resume() {
 	a.answers.await(a, a.bucket, a.id)
 }
 
-// answers hears of results for all that wait in this process: a script that ends a job that they wait for sends a message to the channel
-// of the process.
+// answers receives results for all waiters of this process. The script that ends a job with a waiter sends a message to the channel of the
+// process.
 type answers struct {
 	store   *store.Store
 	channel string
@@ -99,7 +99,7 @@ func (l *answers) await(a *Awaited, bucket, id string) {
 	}
 }
 
-// follow waits for the job of another id instead: the same job, as a program without callers has let it in.
+// follow waits for the job of another id instead: the same job, enqueued by a program that knows no callers.
 func (a *Awaited) follow(id string) {
 	a.answers.forget(a)
 	a.answers.await(a, a.bucket, id)
@@ -124,8 +124,8 @@ func (l *answers) forget(a *Awaited) (last bool) {
 	return before > 0 && len(others) == 0
 }
 
-// poll asks about once a second which of the jobs that are waited for may have ended, and wakes those that wait for them. However many
-// wait, that is one script for 500 jobs of a bucket.
+// poll asks about once a second which of the awaited jobs may have ended, and wakes their waiters. That is one script for 500 jobs of a
+// bucket, however many waiters there are.
 func (l *answers) poll(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -140,7 +140,7 @@ func (l *answers) poll(ctx context.Context) {
 	}
 }
 
-// polled are the jobs that are waited for, by their buckets.
+// polled are the awaited jobs, by their buckets.
 func (l *answers) polled() map[string][]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -153,7 +153,7 @@ func (l *answers) polled() map[string][]string {
 	return jobs
 }
 
-// listen wakes those that wait. What it misses while the connection is down, poll finds.
+// listen wakes the waiters. Messages that it misses while the connection is down, poll makes up for.
 func (l *answers) listen(ctx context.Context) {
 	sub := l.store.Redis.Subscribe(ctx, l.channel)
 	defer sub.Close()

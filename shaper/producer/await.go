@@ -20,9 +20,9 @@ func (e *RefusedError) Error() string {
 
 // Do enqueues a job and waits until it has ended: done or dead. The result has what the downstream answered.
 //
-// A job that is refused is a [*RefusedError]. When ctx ends the job stays where it is, and the error says so; [Client.Cancel] takes one
-// back that has not left. In each case the result has the job's id. Do takes the round trips of an Enqueue and one more. All that wait in
-// a process share one a second for each bucket.
+// A job that is refused is a [*RefusedError]. When ctx ends the job stays where it is, and the error says so; [Client.Cancel] takes a job
+// back that has not left. In each case the result has the job's id. Do takes the round trips of an Enqueue and one more. All waiters of a
+// process share one round trip a second for each bucket.
 func (c *Client) Do(ctx context.Context, job shaper.Job) (Result, error) {
 	receipt, awaited, err := c.Await(ctx, job)
 	if err != nil {
@@ -39,7 +39,7 @@ func (c *Client) Do(ctx context.Context, job shaper.Job) (Result, error) {
 // calls [Awaited.Stop], also after a refusal.
 func (c *Client) Await(ctx context.Context, job shaper.Job) (shaper.Receipt, *Awaited, error) {
 	awaited := &Awaited{answers: c.answers, there: make(chan struct{}, 1)}
-	receipts, err := c.letIn(ctx, awaited, []shaper.Job{job})
+	receipts, err := c.enqueue(ctx, awaited, []shaper.Job{job})
 	var receipt shaper.Receipt
 	if len(receipts) > 0 {
 		receipt = receipts[0]
@@ -55,14 +55,14 @@ func (c *Client) Await(ctx context.Context, job shaper.Job) (shaper.Receipt, *Aw
 	return receipt, awaited, nil
 }
 
-// Result returns how a job ended. It is there if the bucket keeps results ([shaper.ResultSettings]), for as long as it does. Where
-// somebody waits for it, it is there for 30 s, and for 5 s once that process has read it. Before the end it is [shaper.ErrNotEnded], later [shaper.ErrNoResult], and [shaper.ErrNotFound] if the
-// bucket remembers no such job. One round trip.
+// Result returns how a job ended. A bucket that keeps results ([shaper.ResultSettings]) has it for its retention. A result with a waiter is
+// there for 30 s, and for 5 s once the waiting process has read it. Before the end it is [shaper.ErrNotEnded], later
+// [shaper.ErrNoResult], and [shaper.ErrNotFound] if the bucket remembers no such job. One round trip.
 func (c *Client) Result(ctx context.Context, bucket, id string) (Result, error) {
 	return c.store.Result(ctx, bucket, id)
 }
 
-// Waiting lists what is waited for now, as "bucket id", once for each that waits, in no order.
+// Waiting lists the jobs that are awaited now, as "bucket id", once for each waiter, in no order.
 func (c *Client) Waiting() []string {
 	c.answers.mu.Lock()
 	defer c.answers.mu.Unlock()

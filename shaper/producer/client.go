@@ -60,17 +60,16 @@ type Config struct {
 	Breaker *redisconn.Breaker
 }
 
-// Client enqueues jobs, and looks at and cancels those there are. It is safe
-// for concurrent use.
+// Client enqueues jobs, reads single jobs and cancels them. It is safe for concurrent use.
 type Client struct {
 	store   *store.Store
 	breaker *redisconn.Breaker
 	apart   bool // Redis is a cluster: each bucket has a breaker of its own
 
-	changing sync.Mutex                       // of a change of the doors
-	doors    atomic.Pointer[map[string]*door] // by bucket; replaced by a reload
+	changing sync.Mutex                                 // of a change of the buckets
+	buckets  atomic.Pointer[map[string]*producerBucket] // by bucket; replaced by a reload
 
-	sending func(*door, []*ticket) (after func()) // a batch of a door: send
+	sending func(*producerBucket, []*entry) (after func()) // sends a batch of a bucket: send
 
 	calls   sync.Pool // of one job each, answered
 	open    *batch.Calls
@@ -106,8 +105,8 @@ func New(cfg Config) (*Client, error) {
 		store: s, breaker: cfg.Breaker, apart: isCluster, open: batch.NewCalls(), answers: newAnswers(s), fullLog: sometimes.Sometimes{First: 1, Interval: 10 * time.Second},
 	}
 	c.sending = c.send
-	c.doors.Store(&map[string]*door{})
-	c.setDoors()
+	c.buckets.Store(&map[string]*producerBucket{})
+	c.setBuckets()
 	return c, nil
 }
 
@@ -144,7 +143,7 @@ func (c *Client) Reconfigure(buckets []shaper.Bucket) error {
 	if err := c.store.Reconfigure(buckets); err != nil {
 		return err
 	}
-	c.setDoors()
+	c.setBuckets()
 	return nil
 }
 
@@ -160,7 +159,7 @@ type JobError struct {
 func (e *JobError) Error() string { return fmt.Sprintf("job %d: %v", e.Index, e.Err) }
 func (e *JobError) Unwrap() error { return e.Err }
 
-// Enqueue asks for each job to be let into its bucket and returns a receipt
+// Enqueue asks for each job to be admitted to its bucket and returns a receipt
 // for each, in order. Limits, bound and push are one atomic step for a job;
 // the jobs of a call are decided one by one. A refusal is in the receipt.
 //
@@ -173,11 +172,11 @@ func (e *JobError) Unwrap() error { return e.Err }
 // Concurrent calls for a bucket share round trips; a call that is alone takes
 // one. When Redis is down it takes at most Config.Timeout.
 func (c *Client) Enqueue(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error) {
-	return c.letIn(ctx, nil, jobs)
+	return c.enqueue(ctx, nil, jobs)
 }
 
-// letIn is Enqueue. awaited, if not nil, waits for the result of the only job.
-func (c *Client) letIn(ctx context.Context, awaited *Awaited, jobs []shaper.Job) ([]shaper.Receipt, error) {
+// enqueue is Enqueue. awaited, if not nil, waits for the result of the only job.
+func (c *Client) enqueue(ctx context.Context, awaited *Awaited, jobs []shaper.Job) ([]shaper.Receipt, error) {
 	if len(jobs) == 0 {
 		return nil, nil
 	}
@@ -186,10 +185,10 @@ func (c *Client) letIn(ctx context.Context, awaited *Awaited, jobs []shaper.Job)
 	}
 	defer c.open.Leave()
 	shared := c.newCall(ctx, len(jobs))
-	tickets, queued := shared.tickets, shared.queued
+	entries, queued := shared.entries, shared.queued
 	var away error
 	for i := range jobs {
-		t := &tickets[i]
+		t := &entries[i]
 		if away == nil {
 			away = c.meet(ctx, jobs[i].Bucket)
 		}
@@ -205,17 +204,17 @@ func (c *Client) letIn(ctx context.Context, awaited *Awaited, jobs []shaper.Job)
 		queued[i] = t
 	}
 	if away != nil {
-		receipts := onlyIDs(tickets)
+		receipts := onlyIDs(entries)
 		c.release(shared)
 		return receipts, away
 	}
 	c.queued.Add(1)
 	for i := 0; i < len(queued); {
 		end := i + 1
-		for end < len(queued) && queued[end].door == queued[i].door {
+		for end < len(queued) && queued[end].bucket == queued[i].bucket {
 			end++
 		}
-		queued[i].door.queue.Add(queued[i:end]...)
+		queued[i].bucket.queue.Add(queued[i:end]...)
 		i = end
 	}
 
@@ -223,7 +222,7 @@ func (c *Client) letIn(ctx context.Context, awaited *Awaited, jobs []shaper.Job)
 	case <-shared.done:
 		receipts, err := shared.receipts, shared.err.Load()
 		if err != nil {
-			receipts = onlyIDs(tickets)
+			receipts = onlyIDs(entries)
 		} else if len(receipts) > 1 {
 			keepOwnDuplicates(receipts)
 		}
@@ -233,27 +232,27 @@ func (c *Client) letIn(ctx context.Context, awaited *Awaited, jobs []shaper.Job)
 		}
 		return receipts, nil
 	case <-ctx.Done():
-		return onlyIDs(tickets), fmt.Errorf("enqueue: the outcome is unknown: %w", context.Cause(ctx))
+		return onlyIDs(entries), fmt.Errorf("enqueue: the outcome is unknown: %w", context.Cause(ctx))
 	}
 }
 
 // onlyIDs makes the receipts of jobs whose outcome is unknown.
-func onlyIDs(tickets []ticket) []shaper.Receipt {
-	receipts := make([]shaper.Receipt, len(tickets))
-	for i := range tickets {
-		job := &tickets[i].job
+func onlyIDs(entries []entry) []shaper.Receipt {
+	receipts := make([]shaper.Receipt, len(entries))
+	for i := range entries {
+		job := &entries[i].job
 		receipts[i] = shaper.Receipt{ID: job.ID, Bucket: job.Bucket, Flow: job.Flow, Group: job.Group}
 	}
 	return receipts
 }
 
-// prepare checks a job, names it and packs it. From then on it is awaited, if it is to be.
-func (c *Client) prepare(t *ticket, awaited *Awaited) error {
-	b, err := c.door(t.job.Bucket)
+// prepare checks a job, names it and packs it. With awaited, it waits for the result from then on.
+func (c *Client) prepare(t *entry, awaited *Awaited) error {
+	b, err := c.bucket(t.job.Bucket)
 	if err != nil {
 		return err
 	}
-	t.door = b
+	t.bucket = b
 	settings := b.Settings.Load()
 	if err := errors.Join(t.job.Validate(settings.MaxPayload), settings.Callbacks.Check(settings.Name, &t.job)); err != nil {
 		return err
@@ -317,7 +316,7 @@ func (c *Client) JoinPools(ctx context.Context) error {
 	err := c.store.JoinPools(ctx)
 	c.changing.Lock()
 	defer c.changing.Unlock()
-	c.setDoors()
+	c.setBuckets()
 	return err
 }
 

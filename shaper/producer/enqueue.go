@@ -19,17 +19,17 @@ import (
 
 // send enqueues one batch. It outlives the calls that wait for it: a call that
 // gave up does not undo what is on its way.
-func (c *Client) send(b *door, tickets []*ticket) (after func()) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(tickets[0].call.ctx), c.store.Timeout)
+func (c *Client) send(b *producerBucket, entries []*entry) (after func()) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(entries[0].call.ctx), c.store.Timeout)
 	defer cancel()
 	c.lookSometimes(ctx, time.Now())
-	var q *question
+	var q *scriptCall
 	var r *lua.Reader
 	var err error
 	for try := range enqueueTries {
 		// Safe to send again: an id that got in the first time is a duplicate.
 		err = b.breaker.Run(func() (err error) {
-			q, r, err = c.enqueue(ctx, b, tickets, try > 0)
+			q, r, err = c.runScript(ctx, b, entries, try > 0)
 			return err
 		})
 		if err == nil || !redisconn.ReplyLost(err) || ctx.Err() != nil {
@@ -39,8 +39,8 @@ func (c *Client) send(b *door, tickets []*ticket) (after func()) {
 	if err != nil {
 		err = fmt.Errorf("enqueue into bucket %q: %w", b.Name, err)
 		if redisconn.Unavailable(err) {
-			// Those who queued behind this batch would wait as long again.
-			tickets = append(tickets, b.queue.Drain()...)
+			// The jobs behind this batch would wait as long again.
+			entries = append(entries, b.queue.Drain()...)
 		}
 	}
 	return func() {
@@ -49,7 +49,7 @@ func (c *Client) send(b *door, tickets []*ticket) (after func()) {
 			q.release()
 		}
 		counts := err == nil && c.store.Known(b.Name) != nil // else its series were removed
-		for _, t := range tickets {
+		for _, t := range entries {
 			if counts {
 				c.store.Metrics.CountReceipt(t.receipt)
 				c.noteLimits(t.call.ctx, t)
@@ -60,9 +60,9 @@ func (c *Client) send(b *door, tickets []*ticket) (after func()) {
 	}
 }
 
-// enqueue runs the script for a batch, which may be there already if it is sent again: once more
-// where the bucket turns out not to be configured, or its limits to be others than this process knew.
-func (c *Client) enqueue(ctx context.Context, b *door, tickets []*ticket, again bool) (*question, *lua.Reader, error) {
+// runScript runs the script for a batch, which may be there already if it is sent again. It runs it once more where the bucket turns out
+// not to be configured, or its limits to be others than this process knew.
+func (c *Client) runScript(ctx context.Context, b *producerBucket, entries []*entry, again bool) (*scriptCall, *lua.Reader, error) {
 	const tries = 7 // keys of quotas, configure, a bucket that changes its place, and limits that change meanwhile
 	otherFlows := false
 	for range tries {
@@ -78,8 +78,8 @@ func (c *Client) enqueue(ctx context.Context, b *door, tickets []*ticket, again 
 		if err != nil {
 			return nil, nil, err
 		}
-		q := ask(b, set, tickets, again)
-		if len(q.tickets) == 0 {
+		q := newScriptCall(b, set, entries, again)
+		if len(q.entries) == 0 {
 			return q, nil, nil
 		}
 		reply, err := c.store.Run(ctx, lua.Enqueue, q.keys, q.args...)
@@ -97,7 +97,7 @@ func (c *Client) enqueue(ctx context.Context, b *door, tickets []*ticket, again 
 			b.Configured.Store(false) // what names flows, or callbacks, may have changed with them
 			b.force.CompareAndSwap(set, nil)
 		case status == enqueueOtherFlows:
-			// A dispatcher has parted the bucket in another way.
+			// A dispatcher has given the bucket other levels.
 			b.Configured.Store(false)
 			otherFlows = true
 		case status == enqueueWantsQuotas:
@@ -120,41 +120,41 @@ const (
 	enqueueWantsQuotas   = 5
 )
 
-// question is a batch as it is put to the enqueue script.
-type question struct {
+// scriptCall is one run of the enqueue script: a batch with its keys and arguments.
+type scriptCall struct {
 	set     *limitSet
 	again   bool // the batch may have been decided before, and its reply was lost
 	start   time.Time
-	tickets []*ticket // in the order of the answers
-	who     []string  // for each: under what keys it counts
-	traits  []traits  // for each
-	flows   int       // how many there are
+	entries []*entry // in the order of the answers
+	callers []string // for each: the keys under which it counts
+	traits  []traits // for each
+	flows   int      // how many there are
 	keys    []string
 	args    []any
 }
 
-// questions that were answered: to make their slices anew would be a fifth of the
+// scriptCalls are used again: to make their slices anew would be a fifth of the
 // memory that enqueueing takes.
-var questions = sync.Pool{New: func() any { return new(question) }}
+var scriptCalls = sync.Pool{New: func() any { return new(scriptCall) }}
 
-func (q *question) release() {
-	clear(q.tickets)
-	clear(q.who)
+func (q *scriptCall) release() {
+	clear(q.entries)
+	clear(q.callers)
 	clear(q.traits)
 	clear(q.keys)
 	clear(q.args)
-	*q = question{tickets: q.tickets[:0], who: q.who[:0], traits: q.traits[:0], keys: q.keys[:0], args: q.args[:0]}
-	questions.Put(q)
+	*q = scriptCall{entries: q.entries[:0], callers: q.callers[:0], traits: q.traits[:0], keys: q.keys[:0], args: q.args[:0]}
+	scriptCalls.Put(q)
 }
 
-// ask makes the script's keys and arguments. Jobs that are alike, as they
+// newScriptCall makes the script's keys and arguments. Jobs that are alike, as they
 // usually are, travel with less and are decided as one. A job gets its refusal
-// here if a limit wants to know more of its caller than is known, or if it is
-// known that he is out of quota.
-func ask(b *door, set *limitSet, batch []*ticket, again bool) *question {
-	q := questions.Get().(*question) //nolint:forcetypeassert // nothing else is put there
+// here if a limit wants to know more of its caller than is known, or if the caller
+// is known to be out of quota.
+func newScriptCall(b *producerBucket, set *limitSet, batch []*entry, again bool) *scriptCall {
+	q := scriptCalls.Get().(*scriptCall) //nolint:forcetypeassert // nothing else is put there
 	q.set, q.again, q.start, q.keys = set, again, time.Now(), append(q.keys, b.enqueueKeys()...)
-	k := keyring{b: b, set: set, fixed: len(q.keys), question: q, numbers: make(map[string]int, len(set.limits))}
+	k := keyring{b: b, set: set, fixed: len(q.keys), scriptCall: q, numbers: make(map[string]int, len(set.limits))}
 	levels := b.Levels()
 	var flows flowNumberer
 	var told string
@@ -165,24 +165,24 @@ func ask(b *door, set *limitSet, batch []*ticket, again bool) *question {
 			continue
 		}
 		if t.generated && !t.call.mixed {
-			if receipt, ok := b.refusals.recall(set, k.who, &t.job, q.start); ok {
+			if receipt, ok := b.refusals.recall(set, k.caller, &t.job, q.start); ok {
 				*t.receipt = receipt
 				continue
 			}
 		}
 		flow := codec.PathOf(levels, t.job.Group, t.job.Flow)
-		q.tickets, q.who = append(q.tickets, t), append(q.who, k.who)
+		q.entries, q.callers = append(q.entries, t), append(q.callers, k.caller)
 		q.traits = append(q.traits, traits{codec.PriorityCode(t.job.Priority), flows.of(flow), own})
 	}
-	if len(q.tickets) == 0 {
+	if len(q.entries) == 0 {
 		return q
 	}
-	alike := likeness(q.tickets, q.traits, set.named(q.start))
+	alike := likeness(q.entries, q.traits, set.named(q.start))
 	if again && alike == alikeAndNew {
 		alike = alikeOnly
 	}
 	q.flows = len(flows.names)
-	q.args = append(q.args, store.WakeChannel, b.Name, set.rev, len(set.limits), len(q.tickets), alike, levels, len(flows.names))
+	q.args = append(q.args, store.WakeChannel, b.Name, set.rev, len(set.limits), len(q.entries), alike, levels, len(flows.names))
 	for _, flow := range flows.names {
 		q.args = append(q.args, flow)
 	}
@@ -201,7 +201,7 @@ func ask(b *door, set *limitSet, batch []*ticket, again bool) *question {
 	if isAlike {
 		q.args = q.traits[0].appendKeys(append(q.args, q.traits[0].priority))
 	}
-	for i, t := range q.tickets {
+	for i, t := range q.entries {
 		codec.SetIndex(t.sealed, i+1)
 		q.args = append(q.args, &t.job.ID, &t.sealed) // pointers: they need no objects of their own
 		switch {
@@ -260,19 +260,19 @@ func (f *flowNumberer) of(flow string) int {
 }
 
 // keyring numbers the keys under which the limits count for the jobs of a
-// batch, and notes each key in the question.
+// batch, and adds each key to the call.
 type keyring struct {
-	b        *door
-	set      *limitSet
-	fixed    int
-	question *question
-	numbers  map[string]int
-	rules    []any // of the keys, as the script wants them
+	b          *producerBucket
+	set        *limitSet
+	fixed      int
+	scriptCall *scriptCall
+	numbers    map[string]int
+	rules      []any // of the keys, as the script wants them
 
-	last  admission.Identity // of whom the numbers are known
-	known []int
-	who   string // all keys of the last, one after the other
-	err   error
+	last   admission.Identity // the numbers of this caller are known
+	known  []int
+	caller string // all keys of the last, one after the other
+	err    error
 }
 
 // of returns a number for each limit, 0 where it does not ask. Jobs of one
@@ -286,7 +286,7 @@ func (k *keyring) of(job *shaper.Job) ([]int, error) {
 	if (k.known != nil || k.err != nil) && sameIdentity(&id, &k.last) {
 		return k.known, k.err
 	}
-	k.last, k.known, k.who, k.err = id, make([]int, len(k.set.limits)), "", nil
+	k.last, k.known, k.caller, k.err = id, make([]int, len(k.set.limits)), "", nil
 	for i := range k.set.limits {
 		limit := &k.set.limits[i]
 		name, err := limit.Key(id)
@@ -294,7 +294,7 @@ func (k *keyring) of(job *shaper.Job) ([]int, error) {
 			k.known, k.err = nil, err
 			return nil, err
 		}
-		k.who += name + " "
+		k.caller += name + " "
 		if name == "" {
 			continue
 		}
@@ -302,9 +302,9 @@ func (k *keyring) of(job *shaper.Job) ([]int, error) {
 		number, ok := k.numbers[key]
 		if !ok {
 			beside := k.b.Keys.BesideLimit(limit.Limit, limit.tierOf(id.Tier), limit.life)
-			k.question.keys = append(append(k.question.keys, key), beside[:]...)
+			k.scriptCall.keys = append(append(k.scriptCall.keys, key), beside[:]...)
 			k.rules = append(k.rules, limit.of(id.Tier)...)
-			number = (len(k.question.keys) - k.fixed) / (1 + len(beside))
+			number = (len(k.scriptCall.keys) - k.fixed) / (1 + len(beside))
 			k.numbers[key] = number
 		}
 		k.known[i] = number
@@ -327,8 +327,8 @@ const (
 // likeness tells whether no job of the batch needs a decision of its own:
 // none is delayed or costs more than 1, all have the same priority and keys,
 // and no id stands twice. named says that former ids count.
-func likeness(batch []*ticket, all []traits, named bool) int {
-	if named && slices.ContainsFunc(batch, func(t *ticket) bool { return t.job.FormerID != "" }) {
+func likeness(batch []*entry, all []traits, named bool) int {
+	if named && slices.ContainsFunc(batch, func(t *entry) bool { return t.job.FormerID != "" }) {
 		return unlikeNamed
 	}
 	alike := alikeAndNew

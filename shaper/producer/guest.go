@@ -8,25 +8,25 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// use has the client go by what is in force of a bucket, and returns the door of where the bucket lives.
-func (c *Client) use(ctx context.Context, b *door) (*door, error) {
+// use has the client obey the settings in force of a bucket, and returns the bucket at the keys where it lives.
+func (c *Client) use(ctx context.Context, b *producerBucket) (*producerBucket, error) {
 	const tries = 8 // of a bucket that changes its place meanwhile
 	err := c.store.Configure(ctx, b.Bucket)
 	for i := 0; i < tries && errors.Is(err, store.ErrAdopted); i++ {
 		c.changing.Lock()
-		c.setDoors()
+		c.setBuckets()
 		c.changing.Unlock()
-		if b, err = c.door(b.Name); err == nil {
+		if b, err = c.bucket(b.Name); err == nil {
 			err = c.store.Configure(ctx, b.Bucket)
 		}
 	}
 	return b, err
 }
 
-// meet finds out what is in force of a bucket before its first job is named: what names flows, and how large a payload may be. A bucket
-// whose settings this client has is let in by these while Redis does not answer: the call fails then as any other.
+// meet reads the settings in force of a bucket before its first job is named: what names flows, and how large a payload may be. While
+// Redis does not answer, the settings of this client decide, and the call fails then as any other.
 func (c *Client) meet(ctx context.Context, bucket string) error {
-	b, err := c.door(bucket)
+	b, err := c.bucket(bucket)
 	if err != nil || b.Configured.Load() {
 		return nil //nolint:nilerr // prepare reports it, of the job
 	}

@@ -97,7 +97,7 @@ func (c *Client) noteOverflow(ctx context.Context, receipt *shaper.Receipt) {
 
 // inForce returns the limits of a bucket, which it reads from the conf unless
 // they are known.
-func (c *Client) inForce(ctx context.Context, b *door) (*limitSet, error) {
+func (c *Client) inForce(ctx context.Context, b *producerBucket) (*limitSet, error) {
 	if set := b.force.Load(); set != nil {
 		return set, nil
 	}
@@ -126,7 +126,7 @@ func (c *Client) inForce(ctx context.Context, b *door) (*limitSet, error) {
 // them, or its flows and groups are named by them. Before the first use of the bucket it knows the configuration only. It
 // makes no round trip.
 func (c *Client) LimitHeaders(bucket string) []string {
-	b := (*c.doors.Load())[bucket]
+	b := (*c.buckets.Load())[bucket]
 	if b == nil {
 		return nil
 	}

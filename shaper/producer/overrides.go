@@ -31,19 +31,19 @@ func (c *Client) ResetLimit(ctx context.Context, name string) error {
 
 func (c *Client) overrideLimit(ctx context.Context, name string, change func(admission.Patch) admission.Patch) error {
 	// All have to fit before one is written.
-	doors := slices.SortedFunc(maps.Values(*c.doors.Load()), func(a, b *door) int { return strings.Compare(a.Name, b.Name) })
-	for i, b := range doors {
+	buckets := slices.SortedFunc(maps.Values(*c.buckets.Load()), func(a, b *producerBucket) int { return strings.Compare(a.Name, b.Name) })
+	for i, b := range buckets {
 		b, err := c.use(ctx, b)
 		if err != nil {
 			return err
 		}
-		doors[i] = b
+		buckets[i] = b
 		if _, _, _, err := c.overrideText(ctx, b, name, change); err != nil {
 			return err
 		}
 	}
 	var errs []error
-	for _, b := range doors {
+	for _, b := range buckets {
 		if err := c.overrideIn(ctx, b, name, change); err != nil {
 			errs = append(errs, fmt.Errorf("bucket %q: change limit %q: %w", b.Name, name, err))
 		}
@@ -57,7 +57,7 @@ func (c *Client) overrideLimit(ctx context.Context, name string, change func(adm
 const overrideTries = 20
 
 // overrideIn writes an override, if the bucket has such a limit.
-func (c *Client) overrideIn(ctx context.Context, b *door, name string, change func(admission.Patch) admission.Patch) error {
+func (c *Client) overrideIn(ctx context.Context, b *producerBucket, name string, change func(admission.Patch) admission.Patch) error {
 	for range overrideTries {
 		text, rev, ok, err := c.overrideText(ctx, b, name, change)
 		if err != nil || !ok {
@@ -77,7 +77,7 @@ func (c *Client) overrideIn(ctx context.Context, b *door, name string, change fu
 
 // overrideText makes the text of an override of the limits that have this number; ok is false
 // where the bucket has no such limit.
-func (c *Client) overrideText(ctx context.Context, b *door, name string, change func(admission.Patch) admission.Patch) (text, rev string, ok bool, err error) {
+func (c *Client) overrideText(ctx context.Context, b *producerBucket, name string, change func(admission.Patch) admission.Patch) (text, rev string, ok bool, err error) {
 	if err := c.store.Configure(ctx, b.Bucket); err != nil {
 		return "", "", false, err
 	}

@@ -50,8 +50,8 @@ const (
 
 // readReceipts reads the answer of enqueue.lua: one for all jobs that were
 // alike, or one for each.
-func readReceipts(b *door, q *question, r *lua.Reader) error {
-	batch, limits := q.tickets, q.set.limits
+func readReceipts(b *producerBucket, q *scriptCall, r *lua.Reader) error {
+	batch, limits := q.entries, q.set.limits
 	if len(batch) == 0 {
 		return nil
 	}
@@ -65,9 +65,9 @@ func readReceipts(b *door, q *question, r *lua.Reader) error {
 			switch refusal := t.receipt.Refusal; {
 			case r.Err() != nil:
 			case refusal == nil:
-				b.refusals.forget(q.who[i])
+				b.refusals.forget(q.callers[i])
 			case refusal.Reason == shaper.ReasonLimit:
-				b.refusals.remember(q.set, q.who[i], max(t.job.Cost, 1), q.start, t.receipt)
+				b.refusals.remember(q.set, q.callers[i], max(t.job.Cost, 1), q.start, t.receipt)
 			}
 		}
 		return r.Err()
@@ -86,7 +86,7 @@ func readReceipts(b *door, q *question, r *lua.Reader) error {
 	if r.Err() != nil {
 		return r.Err()
 	}
-	b.refusals.forget(q.who[0]) // they are alike
+	b.refusals.forget(q.callers[0]) // they are alike
 	for i, t := range batch {
 		of := &flows[q.traits[i].flow-1]
 		*t.receipt = shaper.Receipt{
@@ -111,7 +111,7 @@ type departures struct {
 	interval, later float64 // microseconds between two jobs, and from the first job to this one
 }
 
-func readReceipt(b *door, limits []limitArgs, t *ticket, now int64, r *lua.Reader) shaper.Receipt {
+func readReceipt(b *producerBucket, limits []limitArgs, t *entry, now int64, r *lua.Reader) shaper.Receipt {
 	code, position, eta, wait := r.Int(), r.Int(), r.Int(), r.Int()
 	receipt := shaper.Receipt{ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, Group: t.job.Group}
 	for _, limit := range limits {
@@ -148,7 +148,7 @@ var undelivered = []shaper.State{shaper.StateDead, shaper.StateCancelled, shaper
 // refuseEnded refuses a duplicate of a job that ended undelivered: to call it admitted
 // would promise a delivery that never comes. A batch that is sent again is not asked, as its
 // job may have ended since the send whose reply was lost.
-func refuseEnded(b *door, receipt *shaper.Receipt) {
+func refuseEnded(b *producerBucket, receipt *shaper.Receipt) {
 	if !slices.Contains(undelivered, receipt.State) {
 		return
 	}
@@ -191,7 +191,7 @@ func missing(err error) *shaper.Refusal {
 // refuse makes a refusal. If the bucket or the flow is full, held is the number of its jobs and bound the number at which
 // it refuses a job of this priority. If the bucket has too many flows, both count flows. There is no wait if the bucket or
 // the flow is paused.
-func refuse(b *door, t *ticket, code int64, wait time.Duration, decisions []admission.Decision, held, bound int64) *shaper.Refusal {
+func refuse(b *producerBucket, t *entry, code int64, wait time.Duration, decisions []admission.Decision, held, bound int64) *shaper.Refusal {
 	refusal := &shaper.Refusal{RetryAfter: max(wait, -wait)}
 	var by []admission.Decision
 	for _, d := range decisions {

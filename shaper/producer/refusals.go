@@ -20,12 +20,10 @@ const (
 	forgetAfter = time.Second
 )
 
-// refusals remembers who was refused by limits, so that Redis is not asked what
-// is known: until the time that the refused caller was told, a job of the same
-// cost that counts under the same keys would be refused again. A job under these
-// keys that gets in is the end of it: who waits for more now waits for longer. It is asked for
-// jobs whose id the client made only: another id may be that of a job that is
-// there, which is answered whatever the limits say.
+// refusals remembers which callers the limits refused. Until the time that such a caller was told, a job of the same
+// cost under the same keys would be refused again, so Redis is not asked. A job under these keys that gets in ends that: the others now
+// wait for longer. Only jobs whose id the client made are refused from memory: another id may be that of a job that is there, which is
+// answered whatever the limits say.
 //
 // The time is counted by our own monotonic clock from the start of the call, no
 // later than the instant at which Redis decided.
@@ -45,29 +43,28 @@ type pastRefusal struct {
 }
 
 // remember notes a refusal by limits. The call began at start.
-func (r *refusals) remember(set *limitSet, who string, cost int64, start time.Time, receipt *shaper.Receipt) {
+func (r *refusals) remember(set *limitSet, caller string, cost int64, start time.Time, receipt *shaper.Receipt) {
 	wait := receipt.Refusal.RetryAfter
 	r.first.Do(func() { r.of, _ = lru.New[string, pastRefusal](maxRefusals) }) // fails for sizes below 1 only
-	r.of.Add(who, pastRefusal{
+	r.of.Add(caller, pastRefusal{
 		set: set, cost: cost, receipt: *receipt, told: time.Now().Add(wait), until: start.Add(min(wait, forgetAfter)),
 	})
 	r.some.Store(true)
 }
 
 // forget is told that a job got in.
-func (r *refusals) forget(who string) {
-	if r.some.Load() && r.of.Contains(who) {
-		r.of.Remove(who)
+func (r *refusals) forget(caller string) {
+	if r.some.Load() && r.of.Contains(caller) {
+		r.of.Remove(caller)
 	}
 }
 
-// recall makes the receipt of a job of whom a refusal is known to hold. The
-// times in it are shorter by what has passed.
-func (r *refusals) recall(set *limitSet, who string, job *shaper.Job, now time.Time) (shaper.Receipt, bool) {
+// recall makes the receipt of a job whose refusal is known to hold. The times in it are shorter by the time that has passed.
+func (r *refusals) recall(set *limitSet, caller string, job *shaper.Job, now time.Time) (shaper.Receipt, bool) {
 	if !r.some.Load() {
 		return shaper.Receipt{}, false
 	}
-	past, ok := r.of.Get(who)
+	past, ok := r.of.Get(caller)
 	if !ok || past.set != set || past.cost != max(job.Cost, 1) || !now.Before(past.until) {
 		return shaper.Receipt{}, false
 	}

@@ -125,7 +125,7 @@ func TestMaxKeysOfABucket(t *testing.T) {
 	}
 }
 
-// Who is known to be out of quota is refused without a question, as Redis would
+// A caller that is known to be out of quota is refused without a call of Redis, as Redis would
 // refuse him; a job that may be there already is asked about all the same.
 func TestKnownRefusals(t *testing.T) {
 	t.Parallel()
@@ -166,7 +166,7 @@ func TestKnownRefusals(t *testing.T) {
 	}
 	seconds := int(time.Since(began).Seconds()) // for so long a refusal is remembered
 	if n := scripts() - before; n > int64(2+seconds) || fromMemory < 98-seconds {
-		t.Errorf("%d questions in %d s, and %d of 100 answers from memory", n, seconds, fromMemory)
+		t.Errorf("%d scriptCalls in %d s, and %d of 100 answers from memory", n, seconds, fromMemory)
 	}
 	if in, last := rig.Admitted(t, w.Client, 1, named); in != 1 || !last.Duplicate {
 		t.Errorf("a job that is there: %+v", last)

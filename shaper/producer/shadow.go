@@ -11,7 +11,7 @@ import (
 )
 
 // shadowSample is how far apart log lines about one limit in shadow mode are: a sample
-// shows who would be refused, and a line for each job would be as much as the traffic.
+// shows which callers would be refused, and a line for each job would be as much as the traffic.
 const shadowSample = 10 * time.Second
 
 // shadowLog logs a sample of what limits in shadow mode would have refused. The zero value is ready.
@@ -50,7 +50,7 @@ func (s *shadowLog) note(ctx context.Context, log *slog.Logger, d *admission.Dec
 }
 
 // noteLimits logs and counts what limits said of a job.
-func (c *Client) noteLimits(ctx context.Context, t *ticket) {
+func (c *Client) noteLimits(ctx context.Context, t *entry) {
 	for i := range t.receipt.Decisions {
 		d := &t.receipt.Decisions[i]
 		if d.Allowed && !d.WouldRefuse {

@@ -64,7 +64,7 @@ func (c *scriptCount) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 	}
 }
 
-// TestManyWait: all that wait in a process share one question a second for each bucket, and one that missed the message of its job hears of
+// TestManyWait: all waiters of a process share one request a second for each bucket, and one that missed the message of its job hears of
 // the end within that second.
 func TestManyWait(t *testing.T) {
 	t.Parallel()

@@ -42,5 +42,5 @@ func (c *Client) lookAtSettings(ctx context.Context) {
 	c.store.Watch(ctx)
 	c.changing.Lock()
 	defer c.changing.Unlock()
-	c.setDoors()
+	c.setBuckets()
 }

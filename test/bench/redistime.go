@@ -193,8 +193,8 @@ func isTransaction(command string) bool { return command == "exec" }
 
 func basketID(i int) string { return fmt.Sprintf("0198c0de-0000-7000-8000-%012d", i) }
 
-// baskets is a plain queue of basketStock jobs: a basket enqueues one job and takes the oldest. So each is found where nobody
-// has looked for a while, as those of the engine are.
+// baskets is a plain queue of basketStock jobs: a basket enqueues one job and takes the oldest. So each is found in memory that
+// was not read for a while, as those of the engine are.
 type baskets struct {
 	store redis.UniversalClient
 	came  int

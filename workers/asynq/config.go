@@ -12,7 +12,7 @@ import (
 // table is that of the worker in the configuration.
 const table = "asynq"
 
-// Settle says who ends the job of a task.
+// Settle says which process ends the job of a task.
 type Settle string
 
 // The ways to end a job.

@@ -143,7 +143,7 @@ func tooLate(deadline time.Time, attempt int) shaper.Outcome {
 		deadline.UTC().Format(time.RFC3339), attempt))
 }
 
-// left reports whether a task has left the queue without a start, or cannot start any more. Only the dispatcher asks, as long as nobody has
+// left reports whether a task has left the queue without a start, or cannot start any more. Only the dispatcher asks, until a process has
 // started the job. One round trip.
 func (w *Worker) left(id string, attempt int) func(context.Context) (shaper.Outcome, bool, error) {
 	return func(ctx context.Context) (shaper.Outcome, bool, error) {

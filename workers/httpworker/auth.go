@@ -145,7 +145,7 @@ const (
 	tokenTimeout = 10 * time.Second // of a request for a token
 	tokenLeft    = 30 * time.Second // a token that ends sooner is not used any more, or a quarter of its life where that is shorter,
 	leastLeft    = 5 * time.Second  // but not a shorter time than this. The next one is asked for as long before that
-	tokenPause   = time.Second      // after a try that failed: those who waited for it do not try one after the other
+	tokenPause   = time.Second      // after a try that failed: its waiters do not try one after the other
 	rejectPause  = 30 * time.Second // after a token was replaced: where the next one is not taken either, tokens are not the cause
 
 	// lateForToken is how long after its slot a request may leave that had to wait for a token. An API that counts strictly would see the
@@ -177,7 +177,7 @@ func (t *tokens) stop() {
 }
 
 // token returns a good token. waited says that it had to be fetched first: one round trip for all that wait. The next one is fetched before
-// the last one ends, so that nobody waits for it. The error is an errToken and repeats no secret.
+// the last one ends, so that no job waits for it. The error is an errToken and repeats no secret.
 func (t *tokens) token(ctx context.Context) (token *oauth2.Token, waited bool, err error) {
 	t.mu.Lock()
 	now := time.Now()

@@ -118,7 +118,7 @@ func notAnswered(ctx context.Context, isStale bool, err error) shaper.Outcome {
 	}
 }
 
-// answered is the outcome of an answer, of whose body so much is wanted.
+// answered is the outcome of an answer, with the wanted bytes of its body.
 func (s *Sender) answered(resp *http.Response, wanted int64) shaper.Outcome {
 	outcome := s.config.Policy.Classify(resp.StatusCode, resp.Header, time.Now())
 	body, cut := readAnswer(resp, wanted)

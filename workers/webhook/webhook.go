@@ -67,7 +67,7 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 	return w.sender.Send(ctx, attempt, req)
 }
 
-// DeliverBatch makes one attempt at several jobs: one request, whose webhook-id is the batch's and whose signature is over the whole
+// DeliverBatch makes one attempt at several jobs by one request. Its webhook-id is that of the batch, and its signature covers the whole
 // body. Its items are as [workers.BatchFormat] says. With a format of CloudEvents they are the events, in the JSON batch format. What
 // becomes of each job is as [workers.Policy.Outcomes] says.
 func (w *Worker) DeliverBatch(ctx context.Context, batch *shaper.Batch) []shaper.Outcome {
@@ -86,7 +86,7 @@ func (w *Worker) DeliverBatch(ctx context.Context, batch *shaper.Batch) []shaper
 	return w.config.Policy.Outcomes(batch, outcome, time.Now())
 }
 
-// noRequest is the outcome of an attempt of which no request can be made.
+// noRequest is the outcome of an attempt that makes no valid request.
 func noRequest(err error) shaper.Outcome {
 	if errors.Is(err, errFlow) {
 		return shaper.Retry(shaper.ReasonFlowSettings, workers.Snippet([]byte(err.Error())))

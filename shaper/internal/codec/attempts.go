@@ -58,7 +58,7 @@ func AttemptLine(a shaper.JobAttempt) string {
 	return string(text)
 }
 
-// Attempts are those that Redis keeps of a job, the oldest first. A line that nobody can read is left out.
+// Attempts are those that Redis keeps of a job, the oldest first. A line that cannot be parsed is left out.
 func Attempts(text string) []shaper.JobAttempt {
 	_, lines, _ := strings.Cut(text, "\n")
 	var attempts []shaper.JobAttempt

@@ -47,7 +47,7 @@ func OpenCallback(bucket, name, text string) (Callback, error) {
 	return c, nil
 }
 
-// diedWaiting is the result of a job that became a dead letter while nobody delivered it. The answer is that of its last attempt, if it
+// diedWaiting is the result of a job that became a dead letter while it waited. The answer is that of its last attempt, if it
 // had one, as far as it is kept.
 func diedWaiting(bucket, id string, job *Stored, metaText string) (shaper.JobResult, error) {
 	m, err := parseMeta(metaText)

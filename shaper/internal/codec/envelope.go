@@ -24,8 +24,9 @@ import (
 // Base plus index is the job's sequence number. Time is that of its enqueue, by the clock of Redis. The mark has 13 characters:
 // 11 of the fingerprint, one of the kind and one of the priority (k, h, n or l). The kind is c if the caller chose the id and
 // g if the client made it, in capitals if the job came with a delay. "~N" behind the index says that the job expires N
-// microseconds after its enqueue, letters behind that whose the job is (see shaper.CallerMark), "=M" which jobs it can be in a batch with (see lua/lib/codec.lua), and "^" that it has a callback. A ~ always stands before the letters and the =, for programs that know neither. The header is JSON, empty if the job has none of its fields. The scripts
-// read no further than the index.
+// microseconds after its enqueue. Letters behind that name the caller (see shaper.CallerMark). "=M" says which jobs it can be in a
+// batch with (see lua/lib/codec.lua), and "^" that it has a callback. A ~ always stands before the letters and the =, for programs that
+// know neither. The header is JSON, empty if the job has none of its fields. The scripts read no further than the index.
 type envelope struct {
 	Flow        string              `json:"f,omitempty"`
 	Group       string              `json:"g,omitempty"`
@@ -49,7 +50,7 @@ const (
 	kindCaller    = 'c'
 	kindGenerated = 'g'
 
-	// UnknownMark stands for that of a body that nobody can read.
+	// UnknownMark is the mark of a body that cannot be parsed.
 	UnknownMark = "AAAAAAAAAAAcn"
 )
 
@@ -255,10 +256,10 @@ func callerIn(more string) string {
 	return more
 }
 
-// Owner is whose the job is.
+// Owner is the caller of the job.
 func (s *Stored) Owner() shaper.Owner { return OwnerOf(s.Mark) }
 
-// OwnerOf is whose a job is, by its mark.
+// OwnerOf is the caller of a job, by its mark.
 func OwnerOf(mark string) shaper.Owner { return shaper.Owner{Mark: mark[min(MarkLength, len(mark)):]} }
 
 func openEnvelope(text string) (e envelope, err error) {

@@ -27,7 +27,7 @@ func BatchText(s shaper.BatchSettings) string {
 	return fmt.Sprint(s.MaxSize, " ", s.MaxBytes, " ", s.MaxWait.Microseconds())
 }
 
-// FlowState is what Redis knows of a flow; see lua/flow.lua.
+// FlowState is what Redis knows of a flow; see lua/lib/flow.lua.
 type FlowState struct {
 	Unfinished, Scheduled, InFlight int64
 
@@ -60,7 +60,7 @@ const (
 )
 
 // FlowPath is the one name that a flow has in Redis, in a bucket with groups: the length
-// of its group's name, a colon, the group's name and its own. See lua/flow.lua.
+// of its group's name, a colon, the group's name and its own. See lua/lib/flow.lua.
 func FlowPath(group, flow string) string { return strconv.Itoa(len(group)) + ":" + group + flow }
 
 // SplitPath undoes flowPath.
@@ -73,7 +73,7 @@ func SplitPath(path string) (group, flow string, ok bool) {
 	return rest[:length], rest[length:], true
 }
 
-// PathOf is the name in Redis of a flow of a group, in a bucket that is parted so.
+// PathOf is the name in Redis of a flow of a group, in a bucket of this number of levels.
 func PathOf(levels int, group, flow string) string {
 	switch levels {
 	case LevelsNone:
@@ -100,7 +100,7 @@ func ReadPause(since int64, by, reason string) *shaper.Pause {
 	return &shaper.Pause{Since: time.UnixMicro(since), By: by, Reason: reason}
 }
 
-// ReadQuotas reads what quotasText wrote; what nobody can read is left out.
+// ReadQuotas parses the text of quotasText; a quota that cannot be parsed is left out.
 func ReadQuotas(text string) []admission.Rate {
 	var quotas []admission.Rate
 	for one := range strings.SplitSeq(text, ";") {

@@ -80,7 +80,7 @@ func (s ownSetting) write(v reflect.Value) []string {
 	return []string{string(text)}
 }
 
-// PauseNote is who paused a flow, and why.
+// PauseNote is the author of a flow's pause, and the reason.
 type PauseNote struct {
 	By     string `json:"by"`
 	Reason string `json:"reason,omitempty"`
@@ -95,7 +95,7 @@ func ReadFlowPause(since int64, note string) *shaper.Pause {
 	return ReadPause(since, n.By, n.Reason)
 }
 
-// ParseOwnFlow reads the text of the hash flow_settings, see lua/flow.lua and
+// ParseOwnFlow reads the text of the hash flow_settings, see lua/lib/flow.lua and
 // control_flow.lua.
 func ParseOwnFlow(text string) (shaper.OwnFlow, error) {
 	var own shaper.OwnFlow

@@ -43,7 +43,7 @@ type Metrics struct {
 	up               prometheus.Gauge
 }
 
-// Outcomes of the door that are no refusal.
+// Outcomes of enqueue that are no refusal.
 const (
 	decisionAdmitted  = "admitted"
 	decisionDuplicate = "duplicate"

@@ -8,7 +8,7 @@ import (
 )
 
 // series are those of a metric of buckets: "bucket" is the first label, and there are two more at most. M is what one of them is. A series
-// that is known and of which nothing was noted is shown at 0, so that a rate of it has where to begin, and takes no memory: a bucket has
+// that is known and has counted nothing is shown at 0, so that its rate has a beginning, and takes no memory: a bucket has
 // about 45 of these.
 type series[M any] struct {
 	vec[M]
@@ -17,7 +17,7 @@ type series[M any] struct {
 
 	mu    sync.RWMutex
 	known map[string][][]string             // bucket → the other labels of its series
-	made  map[string]map[[2]string]struct{} // bucket → those of which something was noted
+	made  map[string]map[[2]string]struct{} // bucket → series that have counted
 }
 
 type (

@@ -116,7 +116,7 @@ func (s *Store) Reconfigure(buckets []shaper.Bucket) error {
 	s.set.Store(after)
 	for _, state := range before.order {
 		if after.byName[state.Name] != state {
-			state.joined.Store(true) // whoever still uses it does not bring it back
+			state.joined.Store(true) // a call that still uses it does not bring it back
 		}
 		if after.byName[state.Name] == nil {
 			s.Metrics.RemoveBucket(state.Name)

@@ -33,8 +33,8 @@ func (s *Store) RunConfigured(ctx context.Context, b *Bucket, script *lua.Script
 	return nil, fmt.Errorf("bucket %q: %w", b.Name, ErrNotConfigured)
 }
 
-// Configure writes what the scripts obey, once. Of a guest it writes what is missing, and finds out what is in force: the error is
-// [ErrAdopted] where that is at another place, or parted into other levels, than this Bucket; then [Store.Known] is another one.
+// Configure writes what the scripts obey, once. Of a guest it writes what is missing, and finds out what is in force: the error
+// is [ErrAdopted] where the place or the levels differ from this Bucket; then [Store.Known] is another one.
 // Concurrent callers wait for the first, no longer than their own ctx and the store's timeout.
 func (s *Store) Configure(ctx context.Context, b *Bucket) error {
 	if b.lent || b.Configured.Load() {

@@ -29,7 +29,7 @@ const (
 // fieldInFlightRule says whether max_in_flight follows the rate.
 const fieldInFlightRule = "in_flight_rule"
 
-// Fields that say who wrote settings: see lua/configure.lua.
+// Fields that name the writer of settings: see lua/configure.lua.
 const (
 	fieldOwned   = "owned"
 	fieldCallers = "callers"  // since when callers are known: another value says that the settings were lost and made again

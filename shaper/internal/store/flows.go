@@ -45,8 +45,8 @@ const (
 	flowsOfBytes = 1 << 20
 )
 
-// FlowsOf tells in whose places jobs lie, as their headers say: "" of an id that
-// is no job. Where all lie in the same it asks nobody.
+// FlowsOf tells in which flows jobs are, as their headers say: "" of an id that
+// is no job. Where all lie in the same it asks no server.
 func (s *Store) FlowsOf(ctx context.Context, b *Bucket, ids ...string) ([]string, error) {
 	flows := make([]string, 0, len(ids))
 	if !b.HasFlows() {

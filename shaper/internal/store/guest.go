@@ -18,9 +18,9 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// A guest goes by the settings in force: those of a bucket that lives where an owner has put it, parted as the owner says. See [Role].
+// A guest obeys the settings in force: the place and the levels of a bucket are those that an owner wrote. See [Role].
 
-// ErrAdopted says that a bucket lives at another place, or is parted into other levels, than this process knew. It knows now: the
+// ErrAdopted says that a bucket lives at another place, or has other levels, than this process knew. It knows now: the
 // caller asks [Store.Known] for the bucket again. It is an [shaper.ErrTagChanged].
 var ErrAdopted error = elsewhereError{"the bucket has changed its pool or its flows meanwhile: try again"}
 
@@ -130,7 +130,7 @@ func (s *Store) warnOnce(ctx context.Context, b *Bucket, own *shaper.Bucket, fou
 	}
 }
 
-// writer names who wrote what differs.
+// writer names the process that wrote what differs.
 func (f *inForce) writer(list []shaper.Difference) string {
 	by := f.conf[fieldBy]
 	if len(list) > 0 && strings.HasPrefix(string(list[0].Setting), "pool.") {
@@ -139,7 +139,7 @@ func (f *inForce) writer(list []shaper.Difference) string {
 	return cmp.Or(by, "a program of an older version, which does not name itself")
 }
 
-// differences are those of a configuration. A bucket of which it has the name only has none.
+// differences are those of a configuration. A bucket of which it has only the name has none.
 func (s *Store) differences(own *shaper.Bucket, found inForce) []shaper.Difference {
 	if isNamed(own) {
 		return nil

@@ -57,13 +57,13 @@ func TaggedKeys(tag, bucket string) Keys {
 	return k
 }
 
-// As are the same of a bucket that is parted so.
+// As returns the keys for this number of levels.
 func (k Keys) As(levels int) Keys {
 	k.Levels = levels
 	return k
 }
 
-// Tag is theirs, of that bucket.
+// Tag is the hash tag of the bucket's keys.
 func (k Keys) Tag(bucket string) string { return cmp.Or(k.Pool, bucket) }
 
 func PoolPrefix(pool string) string { return fmt.Sprintf("tundish:{%s}:p:%s:", pool, pool) }
@@ -74,7 +74,7 @@ func poolPace(pool string) string    { return PoolPrefix(pool) + "pace" }
 func poolBuckets(pool string) string { return PoolPrefix(pool) + "buckets" }
 
 // InPool are keys of a script and, of a bucket in a pool, those of the pool, as
-// lua/pool.lua wants them.
+// lua/lib/pool.lua wants them.
 func (k Keys) InPool(names []string) []string {
 	if k.Pool == "" {
 		return names
@@ -134,7 +134,7 @@ func (k Keys) DisabledDeaths() string { return k.Prefix + "disabled_deaths" }
 func (k Keys) Outbox() string      { return k.Prefix + "outbox" }
 func (k Keys) OutboxTexts() string { return k.Prefix + "outbox_texts" }
 
-// Callbacks are outcomes that somebody is to be told, CallbackTexts what they hold, and CallbackCounts how many each flow and group
+// Callbacks are outcomes that are to be told, CallbackTexts what they hold, and CallbackCounts how many each flow and group
 // has: see lua/lib/callbacks.lua.
 func (k Keys) Callbacks() string      { return k.Prefix + "callbacks" }
 func (k Keys) CallbackTexts() string  { return k.Prefix + "callback_texts" }
@@ -154,7 +154,7 @@ func (k Keys) Answer(id string) string { return k.Prefix + "answer:" + id }
 func (k Keys) Schedules() string   { return k.Prefix + "schedules" }
 func (k Keys) ScheduleDue() string { return k.Prefix + "schedule_due" }
 
-// Idle is when flows and groups can be forgotten: see lua/idle.lua.
+// Idle is when flows and groups can be forgotten: see lua/lib/idle.lua.
 func (k Keys) Idle() string { return k.Prefix + "idle" }
 
 func (k Keys) Groups() string        { return k.Prefix + "groups" }

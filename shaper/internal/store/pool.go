@@ -13,7 +13,7 @@ func samePool(p, other *shaper.Pool) bool {
 		p.Revision == other.Revision && slices.Equal(p.Quotas, other.Quotas)
 }
 
-// samePools reports a pool of which two buckets say different things.
+// samePools reports a pool with different settings in two buckets.
 func samePools(buckets []shaper.Bucket) error {
 	first := make(map[string]*shaper.Bucket)
 	for i := range buckets {

@@ -222,7 +222,7 @@ func scheduleInfo(home ScheduleHome, definition, stateText string) (shaper.Sched
 		Blocked: state.Blocked, Requested: state.Requested(), Last: state.Last.Time, LastJob: state.Job,
 		Fired: state.Fired, Missed: state.Missed, Skipped: state.Skipped,
 	}
-	due, known := state.Reckoned()
+	due, known := state.NextDue()
 	rule, err := s.Rule()
 	if err != nil || !known || due.IsZero() || !info.Paused.IsZero() || home.Orphaned {
 		return info, nil //nolint:nilerr // a program that knows more lines has written it, and fires it

@@ -109,7 +109,7 @@ func (m micros) MarshalJSON() ([]byte, error) {
 
 func (m *micros) UnmarshalJSON(data []byte) error {
 	var text string
-	if err := json.Unmarshal(data, &text); err != nil || text == "" || text == notReckoned {
+	if err := json.Unmarshal(data, &text); err != nil || text == "" || text == notComputed {
 		return err
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
@@ -117,13 +117,13 @@ func (m *micros) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// notReckoned stands for the due time of a schedule that is new, or was resumed.
-const notReckoned = "0"
+// notComputed stands for the due time of a schedule that is new, or was resumed.
+const notComputed = "0"
 
 // ScheduleState is what Redis knows of a schedule: see lua/lib/schedule.lua.
 type ScheduleState struct {
 	Version int64  `json:"v"`
-	Due     string `json:"due"` // text, to compare; notReckoned, or "" for none
+	Due     string `json:"due"` // text, to compare; notComputed, or "" for none
 	Since   micros `json:"since"`
 	Manual  string `json:"manual"`
 
@@ -138,15 +138,15 @@ type ScheduleState struct {
 	Skipped      int64  `json:"skipped"`
 }
 
-// Reckoned is the fire that is due next; false if it is not known yet. The time is zero where there is none.
-func (s *ScheduleState) Reckoned() (due time.Time, known bool) {
-	return timeOf(s.Due), s.Due != notReckoned
+// NextDue is the fire that is due next; false if it is not computed yet. The time is zero where there is none.
+func (s *ScheduleState) NextDue() (due time.Time, known bool) {
+	return timeOf(s.Due), s.Due != notComputed
 }
 
 // wrongClock is how far ahead of the clock the last fire is where the clock was wrong then.
 const wrongClock = 24 * time.Hour
 
-// From is the time after which the first fire of a schedule is to be that is not reckoned yet. It counts since it was defined or resumed,
+// From is the time after which the first fire of a schedule is to be that is not computed yet. It counts since it was defined or resumed,
 // so that no fire is lost before a dispatcher has seen it; but not back to a fire that was already, where the clock was set back by
 // less than a day. A fire further ahead is that of a clock that was wrong: it counts no more.
 func (s *ScheduleState) From(now time.Time) time.Time {

@@ -22,7 +22,7 @@ import (
 const schemaVersion = 2
 
 // ErrNotConfigured is the scripts' answer when a bucket's conf is missing: it
-// is new, or somebody flushed Redis.
+// is new, or Redis was flushed.
 var ErrNotConfigured = errors.New("shaper: the bucket is not configured in Redis")
 
 // Store runs scripts with a deadline and sees to it that a bucket's conf is
@@ -69,7 +69,7 @@ type Bucket struct {
 	dissent    atomic.Pointer[string]        // the same, as operators are told
 	noted      atomic.Bool                   // they were told
 	lent       bool                          // this process has no configuration of it, and writes none
-	turn       chan struct{}                 // held by whoever writes the conf
+	turn       chan struct{}                 // held by the goroutine that writes the conf
 	Configured atomic.Bool
 	joined     atomic.Bool // it is, or was, in the pool that the configuration says: see join
 	planned    atomic.Bool // what is in force has a plan, as last seen by Watch

@@ -15,13 +15,13 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Fields of a bucket's settings: its plan, as JSON, and the stretches that are reckoned from it (see lua/lib/timetable.lua).
+// Fields of a bucket's settings: its plan, as JSON, and the stretches that are computed from it (see lua/lib/timetable.lua).
 const (
 	FieldPlan      = "plan"
 	FieldTimetable = "timetable"
 )
 
-// renewAt is how much of a timetable has to be left: it is reckoned anew before.
+// renewAt is how much of a timetable has to be left: it is computed anew before.
 const renewAt = 2 * 24 * time.Hour
 
 // timetableField is the timetable of a bucket now. Of a bucket without a plan it is empty, and costs no round trip.
@@ -72,7 +72,7 @@ func microsOf(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// timetableEnds reports whether a timetable has to be reckoned anew: little of it is left, or the clock of Redis has left it.
+// timetableEnds reports whether a timetable has to be computed anew: little of it is left, or the clock of Redis has left it.
 func timetableEnds(text string, now int64) bool {
 	entries := strings.Split(strings.TrimSuffix(text, ";"), ";")
 	first, last := strings.Fields(entries[0]), strings.Fields(entries[len(entries)-1])
@@ -87,7 +87,7 @@ func timetableEnds(text string, now int64) bool {
 	return last[1] == "x" && end-now < min(renewAt.Microseconds(), (end-from)/2) //nolint:mnd // half of it
 }
 
-// RenewTimetable reckons the timetable of a bucket anew if that is needed. plan and text are the fields of its settings, now the clock
+// RenewTimetable computes the timetable of a bucket anew if that is needed. plan and text are the fields of its settings, now the clock
 // of Redis. It is made from the plan that is in force: so it does not matter which configuration this process has. It costs no round trip if
 // nothing is to be done, else one.
 func (s *Store) RenewTimetable(ctx context.Context, b *Bucket, plan, text string, now int64) error {

@@ -74,7 +74,7 @@ type watched struct {
 	news    bool             // something is not as it was
 }
 
-// markFields say who wrote settings.
+// markFields name the writer of settings.
 var markFields = []string{fieldOwned, fieldStarted, "revision"}
 
 // The fields that say of a bucket that it is paused; pools have none of these.
@@ -199,8 +199,8 @@ func (s *Store) lookAt(ctx context.Context, list []*watched) (lost bool) {
 	return lost
 }
 
-// isReplaced reports whether an owner is to write its settings again: what is in force was made by a guest or by a program that marks nothing,
-// or by an owner of a lower revision, or of the same one that started earlier.
+// isReplaced reports whether an owner is to write its settings again. It is if a guest wrote those in force, a program that leaves no mark,
+// an owner of a lower revision, or an owner of the same revision that started earlier.
 func (s *Store) isReplaced(w *watched) bool {
 	if s.Role == Guest {
 		return false

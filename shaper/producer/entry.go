@@ -8,26 +8,26 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// ticket is one job on its way through the queue.
-type ticket struct {
+// entry is one job on its way through the queue.
+type entry struct {
 	job       shaper.Job
-	door      *door // of its bucket
+	bucket    *producerBucket // of its bucket
 	generated bool
 	sealed    codec.Sealed
 	call      *call
 	receipt   *shaper.Receipt
 }
 
-// call is one call of Enqueue: done tells when all its tickets are answered.
+// call is one call of Enqueue: done tells when all its entries are answered.
 // One job, the usual case, needs no memory beside it, and the call is used again:
 // to make it anew would be most of the memory that enqueueing takes.
 type call struct {
-	tickets  []ticket
-	queued   []*ticket
+	entries  []entry
+	queued   []*entry
 	receipts []shaper.Receipt // the caller's once they are answered
 	one      struct {
-		ticket [1]ticket
-		queued [1]*ticket
+		entry  [1]entry
+		queued [1]*entry
 	}
 
 	mixed bool // the jobs differ in their costs: one may get in where a dearer one is refused
@@ -48,9 +48,9 @@ func (c *Client) newCall(ctx context.Context, jobs int) *call {
 	shared.ctx, shared.receipts, shared.mixed = ctx, make([]shaper.Receipt, jobs), false
 	shared.left.Store(int64(jobs))
 	if jobs == 1 {
-		shared.tickets, shared.queued = shared.one.ticket[:], shared.one.queued[:]
+		shared.entries, shared.queued = shared.one.entry[:], shared.one.queued[:]
 	} else {
-		shared.tickets, shared.queued = make([]ticket, jobs), make([]*ticket, jobs)
+		shared.entries, shared.queued = make([]entry, jobs), make([]*entry, jobs)
 	}
 	return shared
 }
@@ -58,19 +58,19 @@ func (c *Client) newCall(ctx context.Context, jobs int) *call {
 // keptSeal is the room for a sealed job that a call may keep for the next one.
 const keptSeal = 4096
 
-// release lets others use the call. All its tickets must have been answered, or none was queued.
+// release lets others use the call. All its entries must have been answered, or none was queued.
 func (c *Client) release(shared *call) {
-	packed := shared.one.ticket[0].sealed[:0]
+	packed := shared.one.entry[0].sealed[:0]
 	if cap(packed) > keptSeal {
 		packed = nil
 	}
-	shared.one.ticket[0], shared.one.queued[0] = ticket{sealed: packed}, nil
-	shared.tickets, shared.queued, shared.receipts, shared.ctx = nil, nil, nil, nil
+	shared.one.entry[0], shared.one.queued[0] = entry{sealed: packed}, nil
+	shared.entries, shared.queued, shared.receipts, shared.ctx = nil, nil, nil, nil
 	shared.err.Store(nil)
 	c.calls.Put(shared)
 }
 
-func (t *ticket) finish(err error) {
+func (t *entry) finish(err error) {
 	if err != nil {
 		first := err // err itself would be an object each time
 		t.call.err.CompareAndSwap(nil, &first)

@@ -13,54 +13,54 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// door is a bucket as its producers see it.
-type door struct {
+// producerBucket is a bucket as its producers see it.
+type producerBucket struct {
 	*store.Bucket
 	enqueueKeys func() []string          // the first ones of that script, made once, for the first job
 	force       atomic.Pointer[limitSet] // the limits in force; nil until they were read
 	quotas      atomic.Bool              // the script wants the keys that buckets with quotas or a timetable need
 	refusals    refusals
-	breaker     *redisconn.Breaker // one for all doors, unless Redis is a cluster
-	queue       batch.Queue[*ticket]
+	breaker     *redisconn.Breaker // one for all buckets, unless Redis is a cluster
+	queue       batch.Queue[*entry]
 }
 
-func (c *Client) newDoor(state *store.Bucket) *door {
-	b := &door{Bucket: state, breaker: c.breaker}
+func (c *Client) newBucket(state *store.Bucket) *producerBucket {
+	b := &producerBucket{Bucket: state, breaker: c.breaker}
 	b.enqueueKeys = sync.OnceValue(func() []string { return state.Keys.Fixed(nil, lua.Enqueue) })
 	if c.apart {
 		b.breaker = c.breaker.Apart("bucket", b.Name)
 	}
-	b.queue = batch.Queue[*ticket]{
+	b.queue = batch.Queue[*entry]{
 		Max: enqueueBatch, MaxWeight: enqueueBatchBytes,
-		Weigh:    func(t *ticket) int { return len(t.sealed) },
-		Owner:    func(t *ticket) any { return t.call },
-		Kind:     func(t *ticket) [2]string { return flowKind(b.Levels(), &t.job) },
+		Weigh:    func(t *entry) int { return len(t.sealed) },
+		Owner:    func(t *entry) any { return t.call },
+		Kind:     func(t *entry) [2]string { return flowKind(b.Levels(), &t.job) },
 		MaxKinds: flowsOfScript(b.Levels()),
-		Send:     func(tickets []*ticket) func() { return c.sending(b, tickets) },
+		Send:     func(entries []*entry) func() { return c.sending(b, entries) },
 	}
 	return b
 }
 
-// setDoors has one door for each bucket of the store. A bucket that stays keeps its door.
-func (c *Client) setDoors() {
-	before, after := *c.doors.Load(), map[string]*door{}
+// setBuckets makes a producerBucket for each bucket of the store. A bucket that stays keeps its own.
+func (c *Client) setBuckets() {
+	before, after := *c.buckets.Load(), map[string]*producerBucket{}
 	for _, b := range c.store.All() {
 		if after[b.Name] = before[b.Name]; after[b.Name] == nil || after[b.Name].Bucket != b {
-			after[b.Name] = c.newDoor(b)
+			after[b.Name] = c.newBucket(b)
 		}
 	}
-	c.doors.Store(&after)
+	c.buckets.Store(&after)
 }
 
-// door returns that of a bucket, or an error that says why there is none.
-func (c *Client) door(bucket string) (*door, error) {
+// bucket returns the bucket of a name, or an error that says why there is none.
+func (c *Client) bucket(name string) (*producerBucket, error) {
 	if err := c.store.IfClosed(); err != nil {
 		return nil, err
 	}
-	if b := (*c.doors.Load())[bucket]; b != nil {
+	if b := (*c.buckets.Load())[name]; b != nil {
 		return b, nil
 	}
-	return nil, fmt.Errorf("%w %q", shaper.ErrUnknownBucket, bucket)
+	return nil, fmt.Errorf("%w %q", shaper.ErrUnknownBucket, name)
 }
 
 // flowsOfScript is how many flows one enqueue script has at most: half as many where each may
