@@ -281,7 +281,7 @@ func refuse(b *producerBucket, t *entry, code int64, wait time.Duration, decisio
 }
 
 // inGroup names the group of a job's flow, where there are groups.
-func inGroup(b *door, t *ticket) string {
+func inGroup(b *producerBucket, t *entry) string {
 	if b.Levels() != codec.LevelsGroups {
 		return ""
 	}
