@@ -55,7 +55,7 @@ func (c *caller) keyIn(limit *Limit) (string, error) {
 	return givenKey(tier, c.key), nil
 }
 
-func (l *Limiter) askAs(ctx context.Context, name string, who *caller, n int64) (Decision, error) {
+func (l *Limiter) askAs(ctx context.Context, name string, by *caller, n int64) (Decision, error) {
 	if !l.calls.Enter() {
 		return Decision{}, ErrClosed
 	}
@@ -65,19 +65,19 @@ func (l *Limiter) askAs(ctx context.Context, name string, who *caller, n int64) 
 	if err != nil {
 		return Decision{}, err
 	}
-	d, err := l.askGate(ctx, g, who, n, start)
+	d, err := l.askGate(ctx, g, by, n, start)
 	l.metrics.observe(name, &d, err, start)
 	return d, err
 }
 
-func (l *Limiter) askGate(ctx context.Context, g *gate, who *caller, n int64, start time.Time) (Decision, error) {
+func (l *Limiter) askGate(ctx context.Context, g *gate, by *caller, n int64, start time.Time) (Decision, error) {
 	for range staleTries {
 		state, err := g.inForce(ctx, start)
 		if err != nil && !redisconn.Unavailable(err) {
 			return Decision{}, fmt.Errorf("limit %q: %w", state.limit.Name, err)
 		}
-		f := state.forTier(who.tier)
-		key, keyErr := who.keyIn(&state.limit)
+		f := state.forTier(by.tier)
+		key, keyErr := by.keyIn(&state.limit)
 		if keyErr != nil {
 			return Decision{}, keyErr
 		}

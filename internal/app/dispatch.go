@@ -21,7 +21,7 @@ import (
 type Options struct {
 	Config     config.Options
 	Stderr     io.Writer // of its log
-	IsTerminal bool      // somebody reads that
+	IsTerminal bool      // a person reads the output
 	Version    string    // for the log
 }
 

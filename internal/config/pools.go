@@ -53,7 +53,7 @@ func (c *Config) warnOfPools(warn func(string, ...any)) {
 		p := at("buckets").element(i, b.Name)
 		for _, warning := range b.PoolWarnings() {
 			key, _, _ := strings.Cut(warning, ":")
-			if c.written(p.key(key)) { // one that nobody wrote is not worth a warning
+			if c.written(p.key(key)) { // a default is not worth a warning
 				warn("%s.%s", p.shown, warning)
 			}
 		}

@@ -199,7 +199,7 @@ func parseDigests(v any) (digests, error) {
 	return sums, nil
 }
 
-// parseDigest never shows its argument: a user who mixes up secret and digest puts the
+// parseDigest never shows its argument: a user that mixes up secret and digest puts the
 // secret itself there.
 func parseDigest(text string) (digest, error) {
 	sum, err := hex.DecodeString(text)

@@ -51,7 +51,7 @@ func (l *lateness) arrived(id string, at time.Time) {
 	defer l.mu.Unlock()
 	slot, ok := l.slots[id]
 	if !ok {
-		return // nobody sent it: the checker calls it unexpected, or doubled
+		return // no producer sent it: the checker calls it unexpected, or doubled
 	}
 	delete(l.slots, id)
 	late := at.Sub(slot)

@@ -1,4 +1,4 @@
-// Command circles finds files of a package that call each other in a circle, and exits 1 if there are some. Who reads one of these
+// Command circles finds files of a package that call each other in a circle, and exits 1 if there are some. A reader of one of these
 // files has to read them all. It looks at functions and methods, not at types and constants, and not at tests.
 package main
 

@@ -119,7 +119,7 @@ type tokens struct {
 	config clientcredentials.Config
 	client *http.Client
 
-	closed context.Context // ends the request for a token that nobody waits for any more
+	closed context.Context // ends the request for a token that no job waits for any more
 	close  func()
 	wg     sync.WaitGroup
 
