@@ -8,7 +8,7 @@
 --#include lib/rates.lua
 
 local hearing = {
-  DISABLED = 1, OPENED = 2, CLOSED = 3, -- what became of a flow, or of a breaker; breakers.go has the same
+  DISABLED = 1, OPENED = 2, CLOSED = 3, -- what became of a flow, or of a breaker; outcome_log.go has the same
 }
 
 -- What the answers to some flows say.
