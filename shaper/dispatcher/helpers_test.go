@@ -89,3 +89,36 @@ func runs(h *helper) bool {
 	defer h.mu.Unlock()
 	return h.runs
 }
+
+// TestHelperMissesNoWork: work that comes while a helper finds nothing to do begins it again, and a helper whose context has ended does not begin.
+func TestHelperMissesNoWork(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		within, end := context.WithCancel(t.Context())
+		work, done := newToken(), 0
+		h := &helper{within: within}
+		h.do = func(context.Context) {
+			for !h.ends(func() bool { return len(work) == 0 }) {
+				<-work
+				done++
+			}
+		}
+		for range 3 {
+			work.put()
+			work.put() // one that is there already is enough
+			h.begin()
+			h.begin()
+			synctest.Wait()
+		}
+		if done != 3 || runs(h) {
+			t.Errorf("done %d times, want 3; the helper runs: %t", done, runs(h))
+		}
+		end()
+		work.put()
+		h.begin()
+		h.wait()
+		if done != 3 {
+			t.Error("a helper began after the end")
+		}
+	})
+}
