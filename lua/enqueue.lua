@@ -117,11 +117,14 @@ local last_key, fire, over = has_former and #KEYS - 1 or #KEYS, nil, nil
 if known_rev == 'fire' then last_key, fire, over = schedule.begin(KEYS, ARGV, now, body, dead) end
 if over then return over end
 
-local names, group_keys, pool_of, quota_keys = {}, nil, nil, nil
+local names, group_names, group_of, group_keys, pool_of, quota_keys = {}, nil, nil, nil, nil, nil
 for n = 1, flow_count do names[n] = ARGV[FIRST_ARG + n] end
 if more ~= '' then last_key, pool_of, quota_keys = places.more_keys(last_key, more, tonumber(levels) * flow_count, now) end
 if not quota_keys and known_rev ~= 'fire' and ((settings[12] or '') ~= '' or (settings[8] or '') ~= '') then return { 5 } end
-if levels == '2' then group_keys = last_key - 2 - #group.names(names) end
+if levels == '2' then
+  group_names, group_of = group.names(names)
+  group_keys = last_key - 2 - #group_names
+end
 local first_place = (group_keys or last_key) - flow.PLACES * flow_count
 local key_count = (first_place - FIRST_LIMIT_KEY) / questions.KEYS_OF_LIMIT
 local asked = questions.open(now, FIRST_LIMIT_KEY, key_count, FIRST_ARG + flow_count, limit_count)
@@ -143,7 +146,7 @@ if dead_count > 0 then dead_full, dead_there, dead_most = dlq.full_of(conf, dead
 
 local there = redis.call('HLEN', body) -- what follows: see places.lua and estimate.lua
 local bucket = { now = now, offset = tonumber(last[2] or 0), rate_count = tonumber(settings[3]), rate_per = tonumber(settings[4]),
-  burst = tonumber(settings[6] or 1), paused = paused, has_flows = has_flows, group_keys = group_keys, etas = {}, pool = pool_of,
+  burst = tonumber(settings[6] or 1), paused = paused, has_flows = has_flows, group_names = group_names, group_of = group_of, group_keys = group_keys, etas = {}, pool = pool_of,
   weight = settings[15], quota_keys = quota_keys, unfinished = there - dead_count - scheduled,
   callbacks = redis.call('HLEN', callback_texts) }
 if dead_full then refusal.dead(bucket, dead, dead_full, dead_there, dead_most, conf) end

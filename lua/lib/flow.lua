@@ -89,8 +89,9 @@ end
 function flow.write(state)
   local turn, unfinished, scheduled, in_flight = state.turn, state.unfinished, state.scheduled, state.in_flight
   local says = state.down and '@' .. downstream.write(state.down) .. ' ' or ''
-  return says .. (state.slot > 0 and pacer.text(state) or '0 0 -') .. ' ' .. text_of(turn) .. ' '
-    .. text_of(unfinished) .. ' ' .. text_of(scheduled) .. ' ' .. text_of(in_flight) .. ' ' .. state.filled
+  return says .. (state.slot > 0 and pacer.text(state) or '0 0 -') .. ' ' .. (small[turn] or text_of(turn)) .. ' '
+    .. (small[unfinished] or text_of(unfinished)) .. ' ' .. (small[scheduled] or text_of(scheduled)) .. ' '
+    .. (small[in_flight] or text_of(in_flight)) .. ' ' .. state.filled
     .. (state.riders > 0 and riders_text(state) or '')
 end
 

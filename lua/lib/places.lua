@@ -47,7 +47,7 @@ function places.more_keys(last_key, more, of_flows, now)
 end
 
 local function read_groups(bucket, parts, conf)
-  bucket.groups = group.load(conf, KEYS, bucket.group_keys, parts)
+  bucket.groups = group.load(conf, KEYS, bucket.group_keys, parts, bucket.group_names, bucket.group_of)
   local quotas = redis.call('HGET', conf, 'group_quotas') or ''
   local before = bucket.quota_keys
   if quotas ~= '' and before then
@@ -106,7 +106,7 @@ local function count_rivals(bucket, parts)
   for n = 1, #parts do
     local part = parts[n]
     local filled = part.state.filled
-    if filled == '.' or part.ready > soon or not string.find(filled, '[khnl]') then
+    if filled == '.' or filled == '.d' or part.ready > soon then -- nothing waits in its lists, or it does not leave yet
       local row = part.group or bucket
       part.nth, row.rivals = row.rivals, row.rivals + 1
     end
