@@ -88,13 +88,13 @@ end
 
 -- The pool of a bucket as a scope, by the pool's keys (see pool.keys); nil if it is not configured. said is the text of its downstream.
 function estimate.pool(keys, now)
-  local s = redis.call('HMGET', keys.conf, 'rate_count', 'rate_per', 'burst', 'quotas')
-  if not s[1] then return nil end
-  local kept = redis.call('HMGET', keys.pace, 'slot', 'rate', 'down', 'weights', 'rates')
-  local p = { now = now, offset = 0, rate_count = tonumber(s[1]), rate_per = tonumber(s[2]), burst = tonumber(s[3]), said = kept[3],
-    weights = kept[4], rates = kept[5], shared = 1, shown = true }
-  pace_of(p, keys.pace, kept[1], kept[2], s[1] .. '/' .. s[2], kept[3])
-  p.quotas = quotas_of(keys.departed, s[4])
+  local rate_count, rate_per, burst, quotas = unpack(redis.call('HMGET', keys.conf, 'rate_count', 'rate_per', 'burst', 'quotas'))
+  if not rate_count then return nil end
+  local slot, rate, down, weights, rates = unpack(redis.call('HMGET', keys.pace, 'slot', 'rate', 'down', 'weights', 'rates'))
+  local p = { now = now, offset = 0, rate_count = tonumber(rate_count), rate_per = tonumber(rate_per), burst = tonumber(burst), said = down,
+    weights = weights, rates = rates, shared = 1, shown = true }
+  pace_of(p, keys.pace, slot, rate, rate_count .. '/' .. rate_per, down)
+  p.quotas = quotas_of(keys.departed, quotas)
   return p
 end
 
