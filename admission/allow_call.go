@@ -188,7 +188,7 @@ func (c *allowCall) decode(err error) {
 		in = in[4:]
 		for n, q := range line.questions[:passed] {
 			after := (passed - int64(n) - 1) * line.cost // spent by later questions of the line
-			q.verdict, q.remaining, q.wait, q.reset = verdictAllowed, remaining+after, 0, q.earlierReset(reset, slack, after)
+			q.verdict, q.remaining, q.wait, q.reset = lua.Allowed, remaining+after, 0, q.earlierReset(reset, slack, after)
 		}
 		if passed == line.times {
 			continue

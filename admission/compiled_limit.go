@@ -42,10 +42,10 @@ func (f *compiledLimit) decide(verdict, remaining, wait, reset int64) Decision {
 	return Decision{
 		Limit:       f.Name,
 		Rate:        f.Limit.Limit,
-		Allowed:     shadow || verdict == verdictAllowed,
+		Allowed:     shadow || verdict == lua.Allowed,
 		Shadow:      shadow,
-		WouldRefuse: shadow && verdict != verdictAllowed,
-		Impossible:  verdict == verdictImpossible,
+		WouldRefuse: shadow && verdict != lua.Allowed,
+		Impossible:  verdict == lua.NeverAllowed,
 		Quota:       f.quota,
 		Window:      f.window,
 		Remaining:   remaining,
@@ -66,7 +66,7 @@ func (f *compiledLimit) earlierReset(reset, slack, requests int64) int64 {
 
 // unasked is the decision that admits a caller without asking the limit.
 func (f *compiledLimit) unasked(source Source) Decision {
-	d := f.decide(verdictAllowed, f.quota, 0, 0)
+	d := f.decide(lua.Allowed, f.quota, 0, 0)
 	d.Source = source
 	return d
 }

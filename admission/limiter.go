@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/time/rate"
 
+	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/lua/batch"
 	"github.com/tundish-io/tundish/redisconn"
 )
@@ -250,9 +251,9 @@ func (l *Limiter) decide(ctx context.Context, g *gate, f *compiledLimit, key str
 		})
 	}
 	switch q.verdict {
-	case verdictRefused:
+	case lua.Refused:
 		l.refusals.remember(f, key, n, start, d)
-	case verdictAllowed:
+	case lua.Allowed:
 		l.refusals.forget(key)
 	}
 	if f.OnStoreFailure == Local {
@@ -263,24 +264,15 @@ func (l *Limiter) decide(ctx context.Context, g *gate, f *compiledLimit, key str
 	return d, nil
 }
 
-// Verdicts of lua/lib/limits.lua.
-const (
-	verdictAllowed = iota
-	verdictRefused
-	verdictImpossible
-	verdictNotAsked
-	verdictShared // is added where the shared key was asked
-)
-
 // Asked reports whether a verdict of the scripts is one.
-func Asked(verdict int64) bool { return verdict != verdictNotAsked }
+func Asked(verdict int64) bool { return verdict != lua.NotAsked }
 
 // Decide makes a decision of the four numbers in which lua/enqueue.lua answers:
 // verdict, whole requests remaining, and two times in microseconds.
 func (l Limit) Decide(verdict, remaining, wait, reset int64) Decision {
 	f := compiledLimit{Limit: l}
 	f.quota, f.window = l.Policy()
-	d := f.decide(verdict%verdictShared, remaining, wait, reset)
-	d.Overflow = verdict >= verdictShared
+	d := f.decide(verdict%lua.Shared, remaining, wait, reset)
+	d.Overflow = verdict >= lua.Shared
 	return d
 }

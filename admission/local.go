@@ -8,6 +8,8 @@ import (
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/tundish-io/tundish/lua"
 )
 
 // maxLocals bounds the keys of Local limits that a process knows. The keys not used
@@ -88,7 +90,7 @@ func (ls locals) saw(g *gate, f *compiledLimit, key string, remaining int64) {
 // decide applies this instance's share of the limit.
 func (ls locals) decide(g *gate, f *compiledLimit, key string, n, instances int64, now time.Time) Decision {
 	if n > f.quota {
-		return ls.decision(f, verdictImpossible, 0, 0, 0)
+		return ls.decision(f, lua.NeverAllowed, 0, 0, 0)
 	}
 	l := ls.get(g, f, key)
 	l.mu.Lock()
@@ -96,14 +98,14 @@ func (ls locals) decide(g *gate, f *compiledLimit, key string, n, instances int6
 	l.take(g, f, float64(instances), now)
 	need := min(float64(n), l.share)
 	if l.level < need {
-		return ls.decision(f, verdictRefused, l.level, l.until(need), l.until(l.share))
+		return ls.decision(f, lua.Refused, l.level, l.until(need), l.until(l.share))
 	}
 	l.level -= float64(n)
 	if l.admitted == 0 {
 		ls.owing.Add(1)
 	}
 	l.admitted += n
-	return ls.decision(f, verdictAllowed, l.level, 0, l.until(l.share))
+	return ls.decision(f, lua.Allowed, l.level, 0, l.until(l.share))
 }
 
 func (locals) decision(f *compiledLimit, verdict int64, level float64, wait, reset time.Duration) Decision {

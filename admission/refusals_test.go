@@ -13,6 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"pgregory.net/rapid"
+
+	"github.com/tundish-io/tundish/lua"
 )
 
 // inBubble runs a test in time that passes only when all sleep, with a Redis
@@ -196,7 +198,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 	r, f := newRefusals(), compile(limitOfAll(FixedWindow, 5, time.Hour).WithDefaults(), "", "")
 	now := time.Now()
 	for i := range 2 * maxRefusals {
-		r.remember(f, fmt.Sprint(i), 2, now, f.decide(verdictRefused, 1, 60_000_000, 60_000_000))
+		r.remember(f, fmt.Sprint(i), 2, now, f.decide(lua.Refused, 1, 60_000_000, 60_000_000))
 	}
 	if r.of.Len() != maxRefusals {
 		t.Errorf("%d are remembered", r.of.Len())

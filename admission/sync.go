@@ -5,6 +5,8 @@ import (
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/tundish-io/tundish/lua"
 )
 
 // maxChunks is how many keys a process gives out in advance.
@@ -70,7 +72,7 @@ func (cs chunks) give(q *question) (Decision, bool) {
 	c.count(q)
 	if c.limit == q.compiledLimit && q.cost <= c.left && q.start.Before(c.until) {
 		c.left -= q.cost
-		d := q.decide(verdictAllowed, c.remaining+c.left, 0, max(c.reset.Sub(q.start).Microseconds(), 0))
+		d := q.decide(lua.Allowed, c.remaining+c.left, 0, max(c.reset.Sub(q.start).Microseconds(), 0))
 		d.Source = FromSync
 		return d, true
 	}

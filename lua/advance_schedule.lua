@@ -12,6 +12,7 @@
 -- Needs    Redis 7.0
 
 --#include lib/schedule.lua
+--#include lib/server_time.lua
 
 local key, due_key = KEYS[1], KEYS[2]
 local text, blocked, pause = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -19,8 +20,7 @@ local text, blocked, pause = ARGV[1], ARGV[2], tonumber(ARGV[3])
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', due_key, '')
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now = server_time()
 local fire = schedule.open(key, due_key, text, now)
 if not fire then return 0 end
 if blocked ~= '' then

@@ -39,6 +39,7 @@
 --          and how many keys there are
 -- Needs    Redis 7.0
 
+--#include lib/codes.lua
 --#include lib/limit_keys.lua
 --#include lib/limits.lua
 
@@ -59,8 +60,8 @@ if known_rev ~= '' then
 end
 
 if now == '' then
-  local time = redis.call('TIME')
-  now = time[1] * 1000000 + time[2]
+  local seconds, micros = unpack(redis.call('TIME')) -- not server_time: a call is one in fifty of all that a question costs
+  now = seconds * 1000000 + micros
 else
   now = tonumber(now)
 end
@@ -72,7 +73,7 @@ if #ARGV == at then
   local state = limit_keys.read(known, read, now, KEYS[k], KEYS[k + 1], KEYS[k + 2], ARGV[r] + 0, ARGV[r + 1] + 0, ARGV[r + 2] + 0,
     max, life)
   local verdict, wait = check(state, cost)
-  local is_allowed = verdict == 0
+  local is_allowed = verdict == codes.ALLOWED
   if is_allowed then take(state, cost) end
   local remaining, reset, slack = answer(state)
   if is_allowed or state.stepped then limit_keys.write(write, state, reset) end
@@ -119,16 +120,16 @@ for q = at, #ARGV, 3 do
     n = n + 4
     all_passed[i] = allowed == times
     if allowed < times then
-      refused[#refused + 1] = { n, state, cost }
+      refused[#refused + 1] = { at = n, state = state, cost = cost }
       for k = 1, 4 do reply[n + k] = 0 end
       n = n + 4
     end
   end
 end
 
-for _, asked in ipairs(refused) do
-  local to, state = asked[1], asked[2]
-  reply[to + 1], reply[to + 2] = check(state, asked[3])
+for _, question in ipairs(refused) do
+  local to, state = question.at, question.state
+  reply[to + 1], reply[to + 2] = check(state, question.cost)
   reply[to + 3], reply[to + 4] = answer(state)
 end
 

@@ -20,7 +20,7 @@ local bucket, old_tag, old_generation, tag, generation = ARGV[1], ARGV[2], ARGV[
 redis.call('HDEL', index, '')
 
 local field = bucket .. ':generation'
-local stored = redis.call('HMGET', index, bucket, field)
-if (stored[1] or '') ~= old_tag or (stored[2] or '') ~= old_generation then return 0 end
+local stored_tag, stored_generation = unpack(redis.call('HMGET', index, bucket, field))
+if (stored_tag or '') ~= old_tag or (stored_generation or '') ~= old_generation then return 0 end
 redis.call('HSET', index, bucket, tag, field, generation)
 return 1

@@ -31,26 +31,28 @@
 
 --#include lib/callers.lua
 --#include lib/codec.lua
+--#include lib/codes.lua
 --#include lib/dedupe.lua
 --#include lib/dlq.lua
 --#include lib/flow.lua
 --#include lib/group.lua
+--#include lib/server_time.lua
 
 local body, meta, conf, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local leases, dead, seen, seen_window, seen_minute = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local flows, flow_settings, tried, expiries_key = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
 local id, wanted, levels, name = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local FIRST_PLACE, in_groups = 13, levels == '2'
+local FIRST_PLACE, in_groups = 13, levels == codes.GROUPS
 local later = KEYS[FIRST_PLACE + flow.PLACES]
 local REACH = 10000 -- entries from either end of a list: some 20 ns each
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', leases, '')
 
-local settings = redis.call('HMGET', conf, 'dedupe_window', 'flows', 'dedupe_max', 'capacity')
-if not settings[1] or (settings[2] or '0') ~= levels then return -1 end
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local dedupe_window, stored_levels, dedupe_max, capacity =
+  unpack(redis.call('HMGET', conf, 'dedupe_window', 'flows', 'dedupe_max', 'capacity'))
+if not dedupe_window or (stored_levels or codes.NO_FLOWS) ~= levels then return -1 end
+local now = server_time()
 
 local job = redis.call('HGET', body, id)
 if not job then
@@ -60,7 +62,7 @@ if not job then
   if tonumber(expires) <= now or state == callers.NAMED then return 0 end
   return tonumber(state)
 end
-if levels ~= '0' and flow.of(job, in_groups) ~= name then return -2 end
+if levels ~= codes.NO_FLOWS and flow.of(job, in_groups) ~= name then return -2 end
 
 local stored = redis.call('HGET', meta, id)
 local state
@@ -76,7 +78,7 @@ if state == '3' or (state == '5') ~= (wanted == '5') then return tonumber(state)
 -- How many entries of the flow's lists are of no waiting job, when this one is gone. Fewer while a purge is under way.
 local function leftovers()
   local waiting, n = redis.call('HLEN', body) - redis.call('ZCARD', dead) - redis.call('ZCARD', leases), redis.call('ZCARD', later)
-  if levels ~= '0' then
+  if levels ~= codes.NO_FLOWS then
     local counted = flow.load(conf, flows, flow_settings, { name })[1].state
     waiting = counted.unfinished + counted.scheduled - counted.in_flight
   end
@@ -97,7 +99,7 @@ redis.call('ZREM', later, id)
 redis.call('ZREM', expiries_key, id)
 if state ~= '5' then
   flow.unschedule(count, scheduled and 1 or 0)
-  if levels ~= '0' then
+  if levels ~= codes.NO_FLOWS then
     local loaded = flow.load(conf, flows, flow_settings, { name })
     local groups = in_groups and group.load(conf, KEYS, FIRST_PLACE + flow.PLACES, loaded)
     flow.count(loaded[1], scheduled and 0 or -1, scheduled and -1 or 0, 0)
@@ -109,13 +111,13 @@ if state == '1' then
   local list = KEYS[FIRST_PLACE + (flow.PRIORITY_OF[letter or ''] or 3)]
   if redis.call('LPOS', list, id, 'MAXLEN', REACH) then
     redis.call('LREM', list, 1, id)
-  elseif redis.call('LPOS', list, id, 'RANK', -1, 'MAXLEN', REACH) or leftovers() > tonumber(settings[4]) then
+  elseif redis.call('LPOS', list, id, 'RANK', -1, 'MAXLEN', REACH) or leftovers() > tonumber(capacity) then
     redis.call('LREM', list, -1, id)
   else
     redis.call('HSET', conf, 'leftovers', '1')
   end
 end
-local memory = dedupe.open(tonumber(settings[1]), tonumber(settings[3]), now, seen, seen_window, seen_minute)
+local memory = dedupe.open(tonumber(dedupe_window), tonumber(dedupe_max), now, seen, seen_window, seen_minute)
 if mark then dedupe.add(memory, id, mark, code) end
 dedupe.write(memory, count)
 return tonumber(code)

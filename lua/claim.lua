@@ -5,15 +5,11 @@
 -- that waited longest goes first, of the group that waited longest (see drr.lua). Each flow is put back on the calendar at its next turn.
 -- A flow that has nothing to send, has as many in flight as it may, or is paused is taken off it.
 --
--- Asked again with the same claim id it answers the same jobs, so a lost reply loses no job. The bytes of an answer are bounded, also if
--- it is given again.
+-- Asked again with the same claim id it answers the same jobs, so a lost reply loses no job. The bytes of each answer are bounded.
 --
--- A job is on its last chance if one more crash makes it poison. A process holds at most one such job at a time. The reason: the sweeper
--- charges a crash to all jobs that a dead process had in flight, because it cannot know which job caused the crash. Jobs on their last
--- chance that went out together would all be called poison. The bound is one a process, not one a bucket, because a process dies with the
--- jobs of all its buckets. It begins with the last chance only: after one crash of a full process its jobs come back at the pace. An
--- innocent job on its last chance is still lost if another job, which crashed less often, kills its process. A job that may not go yet
--- leaves its slot to the next job, and waits in later.
+-- A job is on its last chance if one more crash makes it poison. A process holds at most one such job, over all its buckets: the sweeper
+-- charges a crash to all jobs of a dead process, and several such jobs would all be called poison. One is still lost if another job, which
+-- crashed less often, kills its process. A job that may not go yet leaves its slot to the next job, and waits in later.
 --
 -- Where the bucket has batches, jobs behind a job that agree with it ride along on its slot (see batch.lua). All that follows counts
 -- requests then, but for the jobs of the answer. A job that was in a process that crashed leaves alone.
@@ -82,6 +78,7 @@
 --#include lib/batch.lua
 --#include lib/callbacks.lua
 --#include lib/codec.lua
+--#include lib/codes.lua
 --#include lib/company.lua
 --#include lib/downstream.lua
 --#include lib/drr.lua
@@ -91,12 +88,13 @@
 --#include lib/handout.lua
 --#include lib/next_turns.lua
 --#include lib/outbox.lua
---#include lib/outcomes.lua
 --#include lib/pacer.lua
 --#include lib/plain_turns.lua
 --#include lib/queue.lua
 --#include lib/quota.lua
+--#include lib/server_time.lua
 --#include lib/standby.lua
+--#include lib/text.lua
 --#include lib/timetable.lua
 
 local body, meta, conf, pace, leases, claims = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -106,39 +104,40 @@ local outbox_key, outbox_texts, callbacks_key, callback_texts, riders_key = KEYS
 local callback_counts, dispatcher, claim = KEYS[20], ARGV[1], ARGV[2]
 local want, horizon, lease, lead = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local last_chance, may_go, expired_last, levels = tonumber(ARGV[7]), ARGV[8] == '1', ARGV[9], ARGV[10]
-local has_flows, in_groups, member, channel, bucket = levels ~= '0', levels == '2', ARGV[11], ARGV[12], ARGV[13]
+local has_flows, in_groups, member, channel, bucket = levels ~= codes.NO_FLOWS, levels == codes.GROUPS, ARGV[11], ARGV[12], ARGV[13]
 local most_bytes, stepped, known_steps, flow_count = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
 local FIRST_PLACE, FIRST_FLOW, WORKERS = 20, 17, want
 local FIRST_GROUP, FIRST_GROUP_KEY = FIRST_FLOW + 2 * flow_count, FIRST_PLACE + flow_count * (flow.PLACES + 1)
 local ASIDE = 100000 -- microseconds beyond the horizon, or the next claim would see it again
 local CHUNK, MAX_ASIDE = 500, 500
-local MAX_READ = 4194304 -- bytes of bodies that a run reads, one job more or less: those of expired jobs are read too
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', leases, '')
 
-local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused', 'quotas', 'aging',
-  'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity', 'flow_max_in_flight', 'flow_must_exist', 'weight', 'recheck',
-  'leftovers', 'max_age', 'events', 'timetable', 'batch', 'flow_quotas')
-if not settings[1] then return { 1 } end
-local bounds = pacer.prepare({ rate_count = tonumber(settings[1]), rate_per = tonumber(settings[2]), burst = tonumber(settings[3]),
-  max_in_flight = tonumber(settings[4]), paused = tonumber(settings[5] or 0) })
+local rate_count, rate_per, burst, max_in_flight, paused, quotas, aging, flow_rate_count, flow_rate_per, flow_burst, flow_capacity,
+  flow_max_in_flight, flow_must_exist, flow_quotas, weight, recheck, leftovers, max_age, events, timetable_text, batch_text =
+  unpack(redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused', 'quotas', 'aging', 'flow_rate_count',
+    'flow_rate_per', 'flow_burst', 'flow_capacity', 'flow_max_in_flight', 'flow_must_exist', 'flow_quotas', 'weight', 'recheck',
+    'leftovers', 'max_age', 'events', 'timetable', 'batch'))
+if not rate_count then return { 1 } end
+local bounds = pacer.prepare({ rate_count = tonumber(rate_count), rate_per = tonumber(rate_per), burst = tonumber(burst),
+  max_in_flight = tonumber(max_in_flight), paused = tonumber(paused or 0) })
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local function text(n) return string.format('%d', n) end
+local now = server_time()
 
 -- The engine's clock, and what is kept of the bucket's pace. One that is missing starts empty: the first slot is an
 -- interval away.
-local kept = redis.call('HMGET', pace, 'slot', 'frac', 'rate', 'last', 'since', 'clock', 'offset', 'lease', 'largest', 'expiring',
-  'steps', 'standbys', 'down', 'window', 'drain')
-local offset, steps = pacer.clock(now, kept[6], kept[7], kept[11], stepped, known_steps)
+local last_slot, frac, rate, last, since, last_clock, last_offset, longest_lease, largest, expiring, last_steps, standbys, said, window,
+  drain =
+  unpack(redis.call('HMGET', pace, 'slot', 'frac', 'rate', 'last', 'since', 'clock', 'offset', 'lease', 'largest', 'expiring', 'steps',
+    'standbys', 'down', 'window', 'drain'))
+local offset, steps = pacer.clock(now, last_clock, last_offset, last_steps, stepped, known_steps)
 local clock = now + offset
-local base, down = bounds, kept[13] and downstream.read(kept[13])
+local base, down = bounds, said and downstream.read(said)
 if down then down.lease, bounds = lease, downstream.adapted(down, bounds, pacer.prepare) end
 local times, rules = nil, nil
-if (settings[19] or '') ~= '' or kept[15] then times = timetable.open(conf, settings[19], kept[14], kept[15]) end
-if (settings[20] or '') ~= '' then rules = batch.rules(settings[20]) end
+if (timetable_text or '') ~= '' or drain then times = timetable.open(conf, timetable_text, window, drain) end
+if (batch_text or '') ~= '' then rules = batch.rules(batch_text) end
 local leased = redis.call('ZCARD', leases)
 local in_flight = leased - redis.call('ZCARD', riders_key) -- requests, see batch.lua
 local answer = { 0, now, 0, in_flight, 0, 0, bounds.rate_count, bounds.rate_per, 0, steps, 0, 0 }
@@ -148,16 +147,16 @@ local out = handout.open(answer, claim, offset, has_flows, last_chance)
 -- The same claim again: the same answer, less what was taken back meanwhile.
 local previous = redis.call('HGET', claims, dispatcher)
 if previous and handout.is_of(previous, claim) then
-  answer[LONE] = handout.replay(out, previous, body, meta, flow_settings, has_flows and (in_groups and '2' or '1'))
+  answer[LONE] = handout.replay(out, previous, body, meta, flow_settings, has_flows and (in_groups and codes.GROUPS or codes.FLOWS))
   answer[NEXT] = now
   if times and out.count > 0 then answer[OPENING], answer[CLOSES] = timetable.edges(times, answer[out.head + 2], now) end
   return handout.reply(out)
 end
 
-local since = kept[1] and math.min(tonumber(kept[5] or 0), clock) or clock
-local slot = tonumber(kept[1]) or clock + bounds.back
-local own = { settings = bounds, state = { slot = slot, frac = tonumber(kept[2] or 0), rate = kept[3] or bounds.rate,
-  last = tonumber(kept[4] or kept[1]) or clock, in_flight = in_flight, riders = 0 }, down = down, changed = not kept[1] }
+since = last_slot and math.min(tonumber(since or 0), clock) or clock
+local slot = tonumber(last_slot) or clock + bounds.back
+local own = { settings = bounds, state = { slot = slot, frac = tonumber(frac or 0), rate = rate or bounds.rate,
+  last = tonumber(last or last_slot) or clock, in_flight = in_flight, riders = 0 }, down = down, changed = not last_slot }
 local open, opens, is_empty, before = nil, nil, false, own.state
 if times then
   local later = not has_flows and KEYS[FIRST_PLACE + flow.PLACES] or nil
@@ -180,11 +179,11 @@ local function write_pace()
   if down then redis.call('HSET', pace, 'down', downstream.write(down)) end
 end
 -- A step that is not kept would be found again by each claim, and the engine's clock would stand still.
-if stepped > 0 or steps ~= tonumber(kept[11] or 0) then own.changed = true end
+if stepped > 0 or steps ~= tonumber(last_steps or 0) then own.changed = true end
 
 local shared, more, own_next = nil, false, 0
 if member ~= '' then
-  shared = fair_queue.open(member, KEYS, tonumber(settings[14] or 1), bounds.rate_per / bounds.rate_count, now, now + lead, horizon,
+  shared = fair_queue.open(member, KEYS, tonumber(weight or 1), bounds.rate_per / bounds.rate_count, now, now + lead, horizon,
     in_flight)
   if not shared then return { 1 } end
   horizon = shared.horizon
@@ -194,7 +193,7 @@ end
 if opens or pacer.is_held(own) then
   if has_flows then next_turns.put_back(due, FIRST_FLOW, FIRST_GROUP, FIRST_GROUP_KEY, in_groups) end
   if bounds.paused == 0 then answer[NEXT] = opens or -1 end
-  if stepped > 0 or not kept[1] then write_pace() end -- one that begins now lets a job leave when the bucket opens
+  if stepped > 0 or not last_slot then write_pace() end -- one that begins now lets a job leave when the bucket opens
   if shared then fair_queue.close(shared, false) end
   return handout.reply(out)
 end
@@ -205,7 +204,7 @@ if shared then want = fair_queue.allows(shared, want) end
 -- From here on all times are those of the engine's clock.
 local earliest, latest, furthest = clock + lead, clock + horizon, clock + pacer.MAX_HORIZON
 if open then earliest, latest = open.from, math.min(latest, open.latest) end
-if (settings[6] or '') ~= '' then own.quotas = quota.open(departed_key, quota.windows(settings[6]), 64) end
+if (quotas or '') ~= '' then own.quotas = quota.open(departed_key, quota.windows(quotas), 64) end
 
 -- Bodies may be large: no more are read than there are slots to hand out, or
 -- twice as many as the time before where cancelled jobs lie between.
@@ -215,15 +214,16 @@ local at_once = math.max(math.min(math.min(math.floor(slots) + 1, want) * (rules
 if want == 0 or math.max(first_ready, earliest) > latest then at_once = 0 end
 
 -- The flows whose turn it is, and of them those that have something to send.
-local reader = queue.reader(body, meta, last_chance, tonumber(settings[7] or 0), in_groups, most_bytes, tonumber(kept[9]),
-  kept[10] or not kept[9], settings[16])
+local reader = queue.reader(body, meta, last_chance, tonumber(aging or 0), in_groups, most_bytes, tonumber(largest),
+  expiring or not largest, leftovers)
 local is_simple = not (shared or rules or reader.expiring or reader.leftovers)
 local named, ready, groups, plain = {}, {}, {}, nil
 if has_flows then
-  local at_once_each, of_all = math.ceil(at_once / math.max(flow_count, 1)), { unpack(settings, 8, 13) }
-  local upto, windows = string.format('%d', at_once_each), quota.windows(settings[21])
+  local at_once_each = math.ceil(at_once / math.max(flow_count, 1))
+  local of_all = { flow_rate_count, flow_rate_per, flow_burst, flow_capacity, flow_max_in_flight, flow_must_exist }
+  local upto, windows = string.format('%d', at_once_each), quota.windows(flow_quotas)
   local told = drr.told(flow_count, ARGV, FIRST_FLOW, FIRST_PLACE, flows, flow_settings)
-  plain = at_once_each == 1 and is_simple and not (in_groups or settings[15]) and plain_turns.open(reader, told, of_all, windows, earliest)
+  plain = at_once_each == 1 and is_simple and not (in_groups or recheck) and plain_turns.open(reader, told, of_all, windows, earliest)
   named = drr.flows(clock, since, told, of_all, windows, lease)
   for _, f in ipairs(named) do
     f.queue = queue.open(f.base, f.from > latest and 0 or at_once_each, upto, f.name, f.state.filled)
@@ -237,11 +237,11 @@ end
 local row = drr.order(in_groups and drr.of_groups(groups, ready) or ready)
 if at_once > 0 then queue.read_heads(reader, ready) end
 
-local box = (settings[18] or '') ~= '' and outbox.open(settings[18], outbox_key, outbox_texts, count, now)
+local box = (events or '') ~= '' and outbox.open(events, outbox_key, outbox_texts, count, now)
 local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
-local over = expiry.open(out, told, box, tried, tonumber(settings[17] or 0), expired_last)
+local over = expiry.open(out, told, box, tried, tonumber(max_age or 0), expired_last)
 local aside_count, own_ready = 0, first_ready
-local requests, last_batch, batch_bytes = 0, nil, rules and math.min(rules.bytes, rules.size * (tonumber(kept[9]) or queue.LARGEST))
+local requests, last_batch, batch_bytes = 0, nil, rules and math.min(rules.bytes, rules.size * (tonumber(largest) or queue.LARGEST))
 
 -- What a departure at that time means for the pacers and for the turns.
 local function depart(f, at)
@@ -279,7 +279,7 @@ end
 local function take_simple(f, at)
   local q = f.queue
   local list = q[1]
-  if not list or q[2] or q.due or at > latest or requests >= want or reader.bytes > MAX_READ then return false end
+  if not list or #q > 1 or q.due or at > latest or requests >= want or reader.bytes > company.MAX_READ then return false end
   local job, stored = queue.head(list)
   if not job or stored then return false end
   local n, bytes = list.at, out.bytes + #job + (f.own and #f.own or 0)
@@ -313,7 +313,7 @@ local function step()
   if is_simple and take_simple(f, own_next) then return true end --#slow
   local q = f.queue
   local at = shared and fair_queue.ready(shared, own_next - offset) + offset or own_next
-  local full, read_enough = aside_count >= MAX_ASIDE, reader.bytes > MAX_READ and out.count + #over.ids > 0
+  local full, read_enough = aside_count >= MAX_ASIDE, reader.bytes > company.MAX_READ and out.count + #over.ids > 0
   local due_id, due_time
   if not full and q.due then due_id, due_time = queue.peek_due(q, latest - offset) end
   if at > latest or requests >= want or #over.ids >= expiry.MOST or read_enough
@@ -390,7 +390,7 @@ local function step()
 end
 while step() do end
 
-local turns = has_flows and next_turns.open(clock, offset, tonumber(string.match(settings[15] or '', '^%d+') or ''))
+local turns = has_flows and next_turns.open(clock, offset, tonumber(string.match(recheck or '', '^%d+') or ''))
 if turns then next_turns.decide(turns, named, furthest, plain) end
 local next_slot = pacer.ready(own, 1, furthest)
 local unfinished = reader.looked_at >= queue.MAX_LOOKED_AT or #over.ids >= expiry.MOST
@@ -422,14 +422,14 @@ if times then
 end
 if box then outbox.write(box) end
 -- Flows that were looked at by the clock of before may have turns that are too late by the step.
-if has_flows and offset < tonumber(kept[7] or 0) then redis.call('HSET', conf, 'recheck', '0') end
-if lease > tonumber(kept[8] or 0) then redis.call('HSET', pace, 'lease', text(lease)) end
+if has_flows and offset < tonumber(last_offset or 0) then redis.call('HSET', conf, 'recheck', '0') end
+if lease > tonumber(longest_lease or 0) then redis.call('HSET', pace, 'lease', text(lease)) end
 if has_flows and answer[NEXT] ~= now then
   answer[NEXT] = head and math.max(math.floor(head - offset), next_slot - offset) or 0
   -- Of flows that are due, some may not have been reserved.
   more, own_next = head and head <= latest, answer[NEXT] + offset
 end
-if has_flows and settings[15] then answer[NEXT] = now end -- more flows are to be looked at again
+if has_flows and recheck then answer[NEXT] = now end -- more flows are to be looked at again
 if times and answer[NEXT] > now then
   answer[NEXT] = timetable.look_at(times, answer[NEXT], now)
   more = more and timetable.opens(times, own_next - offset) == own_next - offset
@@ -437,7 +437,7 @@ elseif times and answer[NEXT] == 0 and timetable.ends_empty(times) and in_flight
   answer[NEXT] = now + timetable.LOOK
 end
 if answer[NEXT] > 0 then
-  local list = standby.note(pace, kept[12], dispatcher, out.count > 0 or WORKERS == 0)
+  local list = standby.note(pace, standbys, dispatcher, out.count > 0 or WORKERS == 0)
   if 2 * requests >= WORKERS then standby.wake(pace, list, channel, bucket) end
 end
 if shared then

@@ -37,8 +37,10 @@
 
 --#include lib/bits.lua
 --#include lib/changes.lua
+--#include lib/codes.lua
 --#include lib/encoding.lua
 --#include lib/in_flight.lua
+--#include lib/server_time.lua
 
 local conf, body, dead, aside, of_then, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local schema, revision, channel, bucket = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
@@ -56,57 +58,61 @@ local OF_PRODUCERS = { 'flow_key', 'group_key', 'default_url', 'max_payload', 'c
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', conf, '')
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now = server_time()
 
 -- Has a bucket know callers (see callers.lua): from now on, or in one dedupe window where it was there before. What is known stays.
 local function know_callers(was_there)
-  local known = redis.call('HMGET', conf, 'callers', 'dedupe_window')
-  if known[1] then return end
-  local till = now + tonumber(known[2] or 0)
+  local known_callers, dedupe_window = unpack(redis.call('HMGET', conf, 'callers', 'dedupe_window'))
+  if known_callers then return end
+  local till = now + tonumber(dedupe_window or 0)
   redis.call('HSET', conf, 'callers', string.format('%d %d', was_there and till or now, till))
 end
 
 -- A bucket with data of schema 1 is taken over while it is empty, with what operators have set.
 if of_then then
-  local old = redis.call('HMGET', of_then, 'schema', 'rate_count')
-  if old[2] then
+  local old_schema, old_rate = unpack(redis.call('HMGET', of_then, 'schema', 'rate_count'))
+  if old_rate then
     local jobs, leased, died = redis.call('HLEN', body), redis.call('ZCARD', leases), redis.call('ZCARD', dead)
-    if jobs + leased > 0 then return { 5, tonumber(old[1] or 0), 0, math.max(jobs - leased - died, 0), died, leased, 0, 0, 0 } end
+    if jobs + leased > 0 then
+      local waiting = math.max(jobs - leased - died, 0)
+      return { codes.CONFIGURE_OLD_DATA, tonumber(old_schema or 0), 0, waiting, died, leased, 0, 0, 0 }
+    end
     if redis.call('EXISTS', conf) == 0 then redis.call('RENAME', of_then, conf) else redis.call('DEL', of_then) end
   end
-  if tonumber(old[1] or 0) > schema then return { 2, tonumber(old[1]), 0 } end
-  if old[2] or not old[1] then redis.call('HSET', of_then, 'schema', string.format('%d', schema)) end
+  if tonumber(old_schema or 0) > schema then return { codes.CONFIGURE_NEWER_SCHEMA, tonumber(old_schema), 0 } end
+  if old_rate or not old_schema then redis.call('HSET', of_then, 'schema', string.format('%d', schema)) end
 end
 
 if ARGV[FIRST_FIELD] == 'generation' then
-  local place = redis.call('HMGET', conf, 'generation', 'left_for', 'schema')
-  local generation, lowest = tonumber(ARGV[FIRST_FIELD + 1]), tonumber(place[1] or 0)
+  local stored_generation, left_for, lives = unpack(redis.call('HMGET', conf, 'generation', 'left_for', 'schema'))
+  local generation, lowest = tonumber(ARGV[FIRST_FIELD + 1]), tonumber(stored_generation or 0)
   -- A process that knows an older generation would let jobs in where no dispatcher looks for them.
-  if generation < lowest then return { 4, 0, 0, lowest, place[2] or '' } end
-  if not place[3] then
+  if generation < lowest then return { codes.CONFIGURE_LEFT, 0, 0, lowest, left_for or '' } end
+  if not lives then
     if redis.call('EXISTS', aside) == 1 then redis.call('RENAME', aside, conf) end
     redis.call('HDEL', conf, 'left_for')
     redis.call('HSET', conf, 'generation', string.format('%d', generation))
   end
 end
-local stored = redis.call('HMGET', conf, 'schema', 'revision', 'flows', 'owned', 'started')
-local stored_schema, stored_revision, stored_start = tonumber(stored[1] or 0), tonumber(stored[2] or 0), tonumber(stored[5] or 0)
-if stored_schema > schema then return { 2, stored_schema, stored_revision } end
-if of_then and stored[1] then know_callers(true) end
-if not owns and stored[1] and stored_schema == schema then return { 6, stored_schema, stored_revision } end
+local stored_schema, stored_revision, stored_levels, stored_owned, stored_start =
+  unpack(redis.call('HMGET', conf, 'schema', 'revision', 'flows', 'owned', 'started'))
+local was_there, has_revision = stored_schema, stored_revision
+stored_schema, stored_revision, stored_start = tonumber(stored_schema or 0), tonumber(stored_revision or 0), tonumber(stored_start or 0)
+if stored_schema > schema then return { codes.CONFIGURE_NEWER_SCHEMA, stored_schema, stored_revision } end
+if of_then and was_there then know_callers(true) end
+if not owns and was_there and stored_schema == schema then return { codes.CONFIGURE_EXISTS, stored_schema, stored_revision } end
 -- Where no owner has written, no revision counts. A program from before owners were marked left no mark.
-if stored[4] ~= '0' then
+if stored_owned ~= '0' then
   local is_later = stored_revision == revision and started > 0 and stored_start > started
-  if stored_revision > revision or is_later then return { 1, stored_schema, stored_revision } end
+  if stored_revision > revision or is_later then return { codes.CONFIGURE_OBEYS, stored_schema, stored_revision } end
 end
 if started == 0 then started = math.max(now, stored_start + 1) end
 
 -- Jobs lie in the lists of their flows, or in one list: with the other setting no script finds them.
 for i = FIRST_FIELD, #ARGV, 2 do
-  if ARGV[i] == 'flows' and ARGV[i + 1] ~= (stored[3] or '0') then
+  if ARGV[i] == 'flows' and ARGV[i + 1] ~= (stored_levels or codes.NO_FLOWS) then
     local jobs = redis.call('HLEN', body) - redis.call('ZCARD', dead)
-    if jobs > 0 then return { 3, stored_schema, stored_revision, jobs, tonumber(stored[3] or 0) } end
+    if jobs > 0 then return { codes.CONFIGURE_OTHER_FLOWS, stored_schema, stored_revision, jobs, tonumber(stored_levels or 0) } end
   end
 end
 
@@ -131,7 +137,7 @@ if is_told then
 end
 -- Those that wait for a turn by the settings of before are looked at again.
 for name in pairs(OF_TURNS) do
-  if stored[2] and values[name] and values[name][1] ~= values[name][2] then redis.call('HSET', conf, 'recheck', '0') end
+  if has_revision and values[name] and values[name][1] ~= values[name][2] then redis.call('HSET', conf, 'recheck', '0') end
 end
 
 redis.call('HSET', conf, 'schema', schema_text, 'revision', revision_text, 'owned', owns and '1' or '0', 'by', by,
@@ -140,9 +146,9 @@ local was, is = in_flight.follow(conf)
 if is and not differs.max_in_flight then
   values.max_in_flight, differs.max_in_flight = { was, is }, true
 end
-local noted = stored[1] and changes.note(conf, now, by, nil, names, values, differs) or 0
-if of_then and not stored[1] then know_callers(false) end
+local noted = was_there and changes.note(conf, now, by, nil, names, values, differs) or 0
+if of_then and not was_there then know_callers(false) end
 encoding.hash(conf, 0, #fields / 2)
 -- A dispatcher that sleeps until a slot of an older rate looks again. Of many processes with one configuration, one wakes them.
 if is_new and channel ~= '' then redis.call('PUBLISH', channel, bucket) end
-return { 0, schema, revision, started, noted }
+return { codes.CONFIGURE_WRITTEN, schema, revision, started, noted }

@@ -26,6 +26,7 @@
 --#include lib/downstream.lua
 --#include lib/in_flight.lua
 --#include lib/outbox.lua
+--#include lib/server_time.lua
 
 local conf, pace, count, outbox_key, outbox_texts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local channel, bucket, action, by = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -34,38 +35,37 @@ local FIRST = 5
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', conf, '')
 
-local known = redis.call('HMGET', conf, 'rate_count', 'paused', 'events')
-if not known[1] then return { 1 } end
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local rate_count, was_paused, events = unpack(redis.call('HMGET', conf, 'rate_count', 'paused', 'events'))
+if not rate_count then return { 1 } end
+local now = server_time()
 local stamp = string.format('%d', now)
-local reply = { 0, now, tonumber(known[2] or 0) }
+local reply = { 0, now, tonumber(was_paused or 0) }
 
 if action == 'pause' then
-  local box = outbox.open(not known[2] and known[3], outbox_key, outbox_texts, count, now)
+  local box = outbox.open(not was_paused and events, outbox_key, outbox_texts, count, now)
   outbox.note(box, 'bucket.paused', nil, 1, { by = by, reason = ARGV[FIRST] })
   outbox.write(box)
   -- Paused again, it stays paused since the first time.
-  redis.call('HSET', conf, 'paused', known[2] or stamp, 'paused_by', by, 'paused_reason', ARGV[FIRST])
+  redis.call('HSET', conf, 'paused', was_paused or stamp, 'paused_by', by, 'paused_reason', ARGV[FIRST])
 elseif action == 'resume' then
   redis.call('HDEL', conf, 'paused', 'paused_by', 'paused_reason')
 elseif action == 'release' then
-  local kept = redis.call('HMGET', pace, 'down', 'offset')
-  local down = outbox_key and downstream.read(kept[1] or nil)
+  local down_text, offset = unpack(redis.call('HMGET', pace, 'down', 'offset'))
+  local down = outbox_key and downstream.read(down_text or nil)
   if down and down.breaker ~= downstream.CLOSED then
-    local box = outbox.open(known[3], outbox_key, outbox_texts, count, now)
+    local box = outbox.open(events, outbox_key, outbox_texts, count, now)
     outbox.note(box, 'flow.recovered', nil, 1, { reason = 'released', by = by })
     outbox.write(box)
   end
-  reply[#reply + 1], reply[#reply + 2] = kept[1] or '', tonumber(kept[2] or 0)
+  reply[#reply + 1], reply[#reply + 2] = down_text or '', tonumber(offset or 0)
   redis.call('HDEL', pace, 'down')
 else
   local step = action == 'set' and 2 or 1
   local names, values, differs = {}, {}, {}
   for i = FIRST, #ARGV, step do
     local field = ARGV[i]
-    local stored = redis.call('HMGET', conf, field, 'own:' .. field)
-    local before, own = stored[1] or '', stored[2]
+    local before, own = unpack(redis.call('HMGET', conf, field, 'own:' .. field))
+    before = before or ''
     local value = before
     if action == 'set' then
       value = ARGV[i + 1]

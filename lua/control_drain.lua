@@ -18,6 +18,7 @@
 -- Stores   the drain, until there is another one
 -- Needs    Redis 7.0
 
+--#include lib/server_time.lua
 --#include lib/timetable.lua
 
 local settings, pace = KEYS[1], KEYS[2]
@@ -28,8 +29,7 @@ local rate_count, rate_per, most, until_empty = tonumber(ARGV[6]), tonumber(ARGV
 redis.call('HDEL', settings, '')
 
 if redis.call('HEXISTS', settings, 'rate_count') == 0 then return { 1 } end
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now = server_time()
 local before = redis.call('HGET', pace, 'drain')
 local drain = timetable.read_drain(before)
 local runs = drain and drain.state == timetable.RUNNING

@@ -31,11 +31,13 @@
 --          lines; no expiry: they are obeyed until they are taken back
 -- Needs    Redis 7.0
 
+--#include lib/codes.lua
 --#include lib/downstream.lua
 --#include lib/flow.lua
 --#include lib/group.lua
 --#include lib/outbox.lua
 --#include lib/own_settings.lua
+--#include lib/server_time.lua
 
 local conf, pace, flows, flow_settings, due_flows, disabled = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local count, outbox_key, outbox_texts = KEYS[7], KEYS[8], KEYS[9]
@@ -47,12 +49,11 @@ local NUMBERS, PAUSED = own_settings.NUMBERS, own_settings.PAUSED
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', conf, '')
 
-local known = redis.call('HMGET', conf, 'rate_count', 'flows', 'events')
-if not known[1] then return { 1 } end
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local parted = known[2] or '0'
-if parted ~= (what == GROUP and '2' or what) then return { 0, now, tonumber(parted), '', '', '', 0, 0 } end
+local rate_count, levels_text, events = unpack(redis.call('HMGET', conf, 'rate_count', 'flows', 'events'))
+if not rate_count then return { 1 } end
+local now = server_time()
+local parted = levels_text or codes.NO_FLOWS
+if parted ~= (what == GROUP and codes.GROUPS or what) then return { 0, now, tonumber(parted), '', '', '', 0, 0 } end
 
 local text = redis.call('HGET', flow_settings, name) or ''
 local fields, lines = own_settings.read(text)
@@ -60,11 +61,11 @@ local fields, lines = own_settings.read(text)
 if action == 'pause' then
   -- Paused again, it stays paused since the first time.
   if not tonumber(fields[PAUSED]) then fields[PAUSED] = string.format('%d', now) end
-  lines[2] = ARGV[FIRST]
+  lines[own_settings.NOTE] = ARGV[FIRST]
 elseif action == 'resume' then
-  fields[PAUSED], lines[2] = '-', '-'
+  fields[PAUSED], lines[own_settings.NOTE] = '-', '-'
 elseif action == 'enable' then
-  local box = outbox.open(fields[own_settings.DISABLED] ~= '-' and known[3], outbox_key, outbox_texts, count, now)
+  local box = outbox.open(fields[own_settings.DISABLED] ~= '-' and events, outbox_key, outbox_texts, count, now)
   outbox.note(box, 'flow.recovered', name, 1, { reason = 'enabled' })
   outbox.write(box)
   fields[own_settings.DISABLED] = '-'
@@ -102,7 +103,7 @@ local f = loaded[1]
 local said = f.state.down and downstream.write(f.state.down) or ''
 if action == 'release' and f.state.down then
   if f.state.down.breaker ~= downstream.CLOSED and f.configured.disabled == 0 then
-    local box = outbox.open(known[3], outbox_key, outbox_texts, count, now)
+    local box = outbox.open(events, outbox_key, outbox_texts, count, now)
     outbox.note(box, 'flow.recovered', name, 1, { reason = 'released' })
     outbox.write(box)
   end
@@ -114,7 +115,7 @@ if what == GROUP then
   f.turn = tonumber(redis.call('ZRANGE', f.due, 0, 0, 'WITHSCORES')[2])
   group.recall(calendar, f, now)
 else
-  local groups = parted == '2' and group.load(conf, KEYS, FIRST_PLACE + flow.PLACES, loaded)
+  local groups = parted == codes.GROUPS and group.load(conf, KEYS, FIRST_PLACE + flow.PLACES, loaded)
   flow.recall(calendar, f, KEYS, FIRST_PLACE, now, flow.next(KEYS, FIRST_PLACE, now))
   group.close(groups, now, calendar)
 end

@@ -20,6 +20,7 @@
 -- Needs    Redis 7.0
 
 --#include lib/schedule.lua
+--#include lib/server_time.lua
 
 local settings, key, due_key = KEYS[1], KEYS[2], KEYS[3]
 local channel, message, name, action, by, text, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
@@ -30,8 +31,7 @@ redis.call('ZREM', due_key, '')
 if redis.call('EXISTS', settings) == 0 then return { 1 } end
 local state = schedule.read(key, name)
 if not state and action ~= 'set' then return { 0, 2, 0 } end
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now = server_time()
 local now_text = string.format('%d', now)
 local changed = false
 

@@ -19,6 +19,7 @@
 -- Needs    Redis 7.0
 
 --#include lib/schedule.lua
+--#include lib/server_time.lua
 
 local settings, key, due_key = KEYS[1], KEYS[2], KEYS[3]
 local revision, generation, channel, message = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
@@ -28,10 +29,10 @@ local FIRST, AT_ONCE = 7, 100
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', due_key, '')
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local place = redis.call('HMGET', settings, 'schema', 'generation', 'revision', 'started')
-if not place[1] or tonumber(place[2] or 0) > generation then return { 2, 0 } end
+local now = server_time()
+local stored_schema, stored_generation, revision_text, started_text =
+  unpack(redis.call('HMGET', settings, 'schema', 'generation', 'revision', 'started'))
+if not stored_schema or tonumber(stored_generation or 0) > generation then return { 2, 0 } end
 
 local names, made, waits, changed = {}, {}, {}, 0
 for _, field in ipairs(redis.call('HKEYS', key)) do
@@ -51,9 +52,9 @@ for _, name in ipairs(lacking > 0 and names or {}) do
   end
 end
 
-local stored_revision = tonumber(place[3] or 0)
-local stale = stored_revision > revision or stored_revision == revision and tonumber(place[4] or 0) > started
-local reply, first = { stale and 1 or 0, 0 }, FIRST
+local stored_revision = tonumber(revision_text or 0)
+local stale = stored_revision > revision or stored_revision == revision and tonumber(started_text or 0) > started
+local reply, CHANGED, first = { stale and 1 or 0, 0 }, 2, FIRST
 if keep ~= '' and not stale then
   first = FIRST + tonumber(keep)
   local named = {}
@@ -79,5 +80,5 @@ if not stale then
   end
 end
 if changed > 0 then redis.call('PUBLISH', channel, message) end
-reply[2] = changed
+reply[CHANGED] = changed
 return reply

@@ -20,10 +20,11 @@
 -- Needs    Redis 7.0
 
 --#include lib/codec.lua
+--#include lib/codes.lua
 --#include lib/flow.lua
 
 local body, meta, pace, count, dead, deaths = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local name, in_groups, at_most, most_bytes = ARGV[1], ARGV[2] == '2', tonumber(ARGV[4]), tonumber(ARGV[5])
+local name, in_groups, at_most, most_bytes = ARGV[1], ARGV[2] == codes.GROUPS, tonumber(ARGV[4]), tonumber(ARGV[5])
 local CAUSE = '{"cause":"' .. ARGV[3] .. '"'
 local NEAR = 50000 -- microseconds between two deaths of one span: a flow is emptied a chunk at a time
 local MOST_SPANS, SPARE = 16, 1000
@@ -54,17 +55,17 @@ local oldest = tonumber(redis.call('ZRANGE', dead, 0, 0, 'WITHSCORES')[2] or 0)
 local found, bytes, looked = {}, 0, 0
 local function spans_of(text)
   local spans = {}
-  for first, last in string.gmatch(text or '', '(%d+)%-(%d+)') do spans[#spans + 1] = { tonumber(first), tonumber(last) } end
+  for first, last in string.gmatch(text or '', '(%d+)%-(%d+)') do spans[#spans + 1] = { first = tonumber(first), last = tonumber(last) } end
   return spans
 end
 local function note(flow_name, time)
   local spans = found[flow_name] or spans_of(redis.call('HGET', deaths, flow_name))
-  while spans[1] and spans[1][2] < oldest do table.remove(spans, 1) end
-  local last = spans[#spans]
-  if last and (time - last[2] <= NEAR or #spans >= MOST_SPANS) then
-    last[2] = math.max(last[2], time)
+  while spans[1] and spans[1].last < oldest do table.remove(spans, 1) end
+  local newest = spans[#spans]
+  if newest and (time - newest.last <= NEAR or #spans >= MOST_SPANS) then
+    newest.last = math.max(newest.last, time)
   else
-    spans[#spans + 1] = { time, time }
+    spans[#spans + 1] = { first = time, last = time }
   end
   found[flow_name] = spans
 end
@@ -82,7 +83,7 @@ end
 
 for flow_name, spans in pairs(found) do
   local texts = {}
-  for i, span in ipairs(spans) do texts[i] = string.format('%d-%d', span[1], span[2]) end
+  for i, span in ipairs(spans) do texts[i] = string.format('%d-%d', span.first, span.last) end
   redis.call('HSET', deaths, flow_name, table.concat(texts, ' '))
 end
 if looked > 0 then
@@ -91,6 +92,6 @@ end
 
 local reply = { (ended and looked == #ids) and 0 or 1 }
 for _, span in ipairs(spans_of(redis.call('HGET', deaths, name))) do
-  reply[#reply + 1], reply[#reply + 2] = span[1], span[2]
+  reply[#reply + 1], reply[#reply + 2] = span.first, span.last
 end
 return reply

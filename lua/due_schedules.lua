@@ -9,22 +9,22 @@
 -- Needs    Redis 7.0
 
 --#include lib/schedule.lua
+--#include lib/server_time.lua
 
 local key, due_key = KEYS[1], KEYS[2]
 local at_most = tonumber(ARGV[1])
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local reply = { now, 0 }
+local now = server_time()
+local reply, NEXT = { now, 0 }, 2
 local found = redis.call('ZRANGE', due_key, 0, at_most, 'WITHSCORES')
 for i = 1, #found, 2 do
   local at = tonumber(found[i + 1])
   if at > now or i > 2 * at_most then
-    if at < schedule.NEVER then reply[2] = at end
+    if at < schedule.NEVER then reply[NEXT] = at end
     break
   end
   local name = found[i]
-  local texts = redis.call('HMGET', key, name .. ':state', name)
-  reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = name, texts[1] or '', texts[2] or ''
+  local state, definition = unpack(redis.call('HMGET', key, name .. ':state', name))
+  reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = name, state or '', definition or ''
 end
 return reply

@@ -31,11 +31,13 @@
 
 --#include lib/callbacks.lua
 --#include lib/codec.lua
+--#include lib/codes.lua
 --#include lib/dlq.lua
 --#include lib/flow.lua
 --#include lib/group.lua
 --#include lib/outbox.lua
 --#include lib/outcomes.lua
+--#include lib/server_time.lua
 --#include lib/waiting.lua
 
 local body, meta, conf, count, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -47,16 +49,15 @@ local PLACES = 14 -- the keys before those of the flow
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', dead, '')
 
-local settings = redis.call('HMGET', conf, 'flows', 'events')
-if (settings[1] or '0') ~= levels then return { 0, 0 } end
+local stored_levels, events = unpack(redis.call('HMGET', conf, 'flows', 'events'))
+if (stored_levels or codes.NO_FLOWS) ~= levels then return { 0, 0 } end
 local loaded = flow.load(conf, flows, flow_settings, { name })
 local f = loaded[1]
 if f.configured.disabled == 0 then
   redis.call('ZREM', disabled, name)
   return { 0, 0 }
 end
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now = server_time()
 
 local ids, from = waiting.look(KEYS, PLACES, at_most, body, most_bytes)
 local deaths, metas, delayed, handled = {}, {}, 0, {}
@@ -83,12 +84,12 @@ if #deaths > 0 then
   redis.call('HSET', meta, unpack(metas))
   dlq.add(dead, body, meta, tried, count, now, deaths)
   callbacks.write(told)
-  local groups = levels == '2' and group.load(conf, KEYS, PLACES + flow.PLACES, loaded)
+  local groups = levels == codes.GROUPS and group.load(conf, KEYS, PLACES + flow.PLACES, loaded)
   flow.count(f, delayed - #deaths, -delayed, 0)
   flow.save(flows, f)
   group.close(groups, now)
   flow.unschedule(count, delayed)
-  local box = outbox.open(settings[2], outbox_key, outbox_texts, count, now)
+  local box = outbox.open(events, outbox_key, outbox_texts, count, now)
   outbox.note_dead(box, name, deaths, cause)
   outbox.write(box)
 end

@@ -49,37 +49,37 @@
 --          former ids that which the job had in programs without callers, "" none
 -- Returns  {1} the bucket is not configured; {2} the limits are others now: read them again; {3} the bucket has flows, and the caller
 --          thinks that it has none, or the other way round; {5} the keys of q are needed; {4, 0} another dispatcher was faster with the
---          fire, or the schedule is paused or another one now; {4, 1} it was skipped, as the job of the one before is unfinished; {0, from,
---          1, for each flow: position of its first job, its eta in microseconds (0 paused), count, per: the others leave per/count
+--          fire, or the schedule is paused or another one now; {4, 1} it was skipped, as the job of the one before is unfinished; {0,
+--          from, 1, for each flow: position of its first job, its eta in microseconds (0 paused), count, per: the others leave per/count
 --          microseconds apart, and none before from; for each limit: remaining (-1 not asked), reset}: all are alike and queued, in order;
 --          {0, from, 2, the same, and for each job its eta}: the same, where they do not leave evenly; else {0, now, 0, and for each job:
 --          code, position or state, eta in microseconds, wait in microseconds, and for each limit: verdict (0 allowed, 1 refused, 2
 --          impossible, 3 not asked; 4 more if the shared key was asked), remaining, wait, reset}; of a job that limits refuse as after the
---          batch code: 1 queued, 2 scheduled, 3 duplicate, 4 id reused, 5 limit exceeded, 6 impossible, 7 bucket full, 8 scheduled full, 9
---          shed: too full for the priority, 10 flow full, 11 too many flows, 12 group full, 13 too many groups, 14 too many dead letters,
---          15 too many bytes of them, 16 flow disabled, 17 the wait is expected to be too long, 18 the id is that of another caller's job,
---          19 flow scheduled full, 20 group scheduled full, 21 too many flows of its caller, 22 the flow has to exist, and does not (see
---          flow.lua), 23 the job needs a URL, and its flow has none; of 3 and 4 wait is 1 if the job has the former
---          id; position is that in the flow, behind all of its priority or above; eta is 0 while the bucket, the group or the flow is
---          paused; with 7 to 15, and 19 to 21 position is how many there are, eta how many there may be, and wait 0 while it is paused;
---          with 14 and 15 wait is negative where it is a guess; with 16 position is when the flow was disabled, microseconds; with 17 it is
---          how many are ahead, eta when the job would leave, and wait until that is soon enough (both 0: nobody knows)
+--          batch code: see codes.lua; of DUPLICATE and ID_REUSED wait is 1 if the job has the former id; position is that in the flow,
+--          behind all of its priority or above; eta is 0 while the bucket, the group or the flow is paused; where something is full, or
+--          there are too many, position is how many there are, eta how many there may be, and wait 0 while it is paused; of DEAD_FULL and
+--          DEAD_TOO_LARGE wait is negative where it is a guess; of FLOW_DISABLED position is when, microseconds; of WAIT_TOO_LONG it is
+--          how many are ahead, eta when the job would leave, and wait until that is soon enough (both 0: it is not known)
 -- Stores   place of the job and its body, "base time" and the sealed job, until it is settled; its sequence number is base + index, so that
 --          a batch needs one text; in a bucket with flows the flow's counts, and its turn; limit states expire by themselves
 -- Needs    Redis 7.0
 
+--#include lib/batch.lua
 --#include lib/callers.lua
+--#include lib/codes.lua
 --#include lib/dlq.lua
 --#include lib/encoding.lua
 --#include lib/estimate.lua
 --#include lib/expiries.lua
 --#include lib/flow.lua
 --#include lib/group.lua
+--#include lib/in_chunks.lua
 --#include lib/outbox.lua
 --#include lib/places.lua
 --#include lib/questions.lua
 --#include lib/refusal.lua
 --#include lib/schedule.lua
+--#include lib/server_time.lua
 --#include lib/timetable.lua
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -90,18 +90,21 @@ local channel, bucket_name, known_rev = ARGV[1], ARGV[2], ARGV[3]
 local limit_count, job_count, alike = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1' or ARGV[6] == '2'
 local levels, flow_count, has_former, more, pooled = ARGV[7], tonumber(ARGV[8]), ARGV[6] == '3', string.sub(ARGV[7], 2), nil
 if more ~= '' then levels, pooled = string.sub(levels, 1, 1), string.find(more, 'p', 1, true) end
-local FIRST_ARG, WAIT_TOO_LONG, ID_TAKEN = 8, 17, 18
+local FIRST_ARG = 8
 
-local settings = redis.call('HMGET', conf, 'capacity', 'scheduled_capacity', 'rate_count', 'rate_per',
-  'limits_rev', 'burst', 'shed_normal', 'quotas', 'paused', 'flows', 'expires', 'timetable', 'batch', 'events',
-  pooled and 'weight' or 'capacity') -- Redis looks for each from the first one on: what is seldom needed is read where it is
-if not settings[1] then return { 1 } end
-if known_rev ~= 'fire' and (settings[5] or '') ~= known_rev then return { 2 } end
-if (settings[10] or '0') ~= levels then return { 3 } end
-local capacity, scheduled_capacity, paused, has_flows = tonumber(settings[1]), tonumber(settings[2]), settings[9], levels ~= '0'
+-- Redis looks for each from the first one on: what is seldom needed is read where it is.
+local capacity, scheduled_capacity, rate_count, rate_per, limits_rev, burst, shed_normal, quotas, paused, stored_levels, expires,
+  timetable_text, batch_text, events, weight =
+  unpack(redis.call('HMGET', conf, 'capacity', 'scheduled_capacity', 'rate_count', 'rate_per', 'limits_rev', 'burst', 'shed_normal',
+    'quotas', 'paused', 'flows', 'expires', 'timetable', 'batch', 'events', pooled and 'weight' or 'capacity'))
+if not capacity then return { 1 } end
+if known_rev ~= 'fire' and (limits_rev or '') ~= known_rev then return { 2 } end
+if (stored_levels or codes.NO_FLOWS) ~= levels then return { 3 } end
+local has_flows = levels ~= codes.NO_FLOWS
+capacity, scheduled_capacity = tonumber(capacity), tonumber(scheduled_capacity)
 
 -- How many jobs there may be for one more of a priority: a percentage of the capacity.
-local bounds = { capacity, false, math.ceil(capacity * tonumber(settings[7] or 100) / 100), false }
+local bounds = { capacity, false, math.ceil(capacity * tonumber(shed_normal or 100) / 100), false }
 local function bound_of(priority)
   if not bounds[priority] then
     local percent = redis.call('HGET', conf, priority == 2 and 'shed_high' or 'shed_low')
@@ -110,18 +113,20 @@ local function bound_of(priority)
   return bounds[priority]
 end
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now = server_time()
 
 local last_key, fire, over = has_former and #KEYS - 1 or #KEYS, nil, nil
 if known_rev == 'fire' then last_key, fire, over = schedule.begin(KEYS, ARGV, now, body, dead) end
 if over then return over end
 
-local names, group_keys, pool_of, quota_keys = {}, nil, nil, nil
+local names, group_names, group_of, group_keys, pool_of, quota_keys = {}, nil, nil, nil, nil, nil
 for n = 1, flow_count do names[n] = ARGV[FIRST_ARG + n] end
 if more ~= '' then last_key, pool_of, quota_keys = places.more_keys(last_key, more, tonumber(levels) * flow_count, now) end
-if not quota_keys and known_rev ~= 'fire' and ((settings[12] or '') ~= '' or (settings[8] or '') ~= '') then return { 5 } end
-if levels == '2' then group_keys = last_key - 2 - #group.names(names) end
+if not quota_keys and known_rev ~= 'fire' and ((timetable_text or '') ~= '' or (quotas or '') ~= '') then return { 5 } end
+if levels == codes.GROUPS then
+  group_names, group_of = group.names(names)
+  group_keys = last_key - 2 - #group_names
+end
 local first_place = (group_keys or last_key) - flow.PLACES * flow_count
 local key_count = (first_place - FIRST_LIMIT_KEY) / questions.KEYS_OF_LIMIT
 local asked = questions.open(now, FIRST_LIMIT_KEY, key_count, FIRST_ARG + flow_count, limit_count)
@@ -133,24 +138,25 @@ local args, ids = ARGV, {}
 for j = 1, job_count do ids[j] = args[first_job + (j - 1) * width + 1] end
 local known, settled = redis.call('HMGET', body, unpack(ids)), redis.call('HMGET', seen, unpack(ids))
 
-local counters = redis.call('HMGET', count, 'seq', 'scheduled', 'dead_bytes')
-local seq, scheduled = tonumber(counters[1] or 0), math.max(tonumber(counters[2] or 0), 0)
-local last = redis.call('HMGET', pace, 'slot', 'offset', 'largest', 'expiring', 'down', 'window', 'drain', 'rate')
+local seq, scheduled, dead_bytes = unpack(redis.call('HMGET', count, 'seq', 'scheduled', 'dead_bytes'))
+seq, scheduled = tonumber(seq or 0), math.max(tonumber(scheduled or 0), 0)
+local slot, offset, largest_text, was_expiring, down, window, drain, rate =
+  unpack(redis.call('HMGET', pace, 'slot', 'offset', 'largest', 'expiring', 'down', 'window', 'drain', 'rate'))
 
 -- Jobs that are in may always become dead letters; so it is here that they are bounded.
 local dead_count, dead_full, dead_there, dead_most = redis.call('ZCARD', dead), nil, nil, nil
-if dead_count > 0 then dead_full, dead_there, dead_most = dlq.full_of(conf, dead_count, tonumber(counters[3] or 0), capacity) end
+if dead_count > 0 then dead_full, dead_there, dead_most = dlq.full_of(conf, dead_count, tonumber(dead_bytes or 0), capacity) end
 
 local there = redis.call('HLEN', body) -- what follows: see places.lua and estimate.lua
-local bucket = { now = now, offset = tonumber(last[2] or 0), rate_count = tonumber(settings[3]), rate_per = tonumber(settings[4]),
-  burst = tonumber(settings[6] or 1), paused = paused, has_flows = has_flows, group_keys = group_keys, etas = {}, pool = pool_of,
-  weight = settings[15], quota_keys = quota_keys, unfinished = there - dead_count - scheduled,
-  callbacks = redis.call('HLEN', callback_texts) }
+local bucket = { now = now, offset = tonumber(offset or 0), rate_count = tonumber(rate_count), rate_per = tonumber(rate_per),
+  burst = tonumber(burst or 1), paused = paused, has_flows = has_flows, group_names = group_names, group_of = group_of,
+  group_keys = group_keys, etas = {}, pool = pool_of, weight = weight, quota_keys = quota_keys,
+  unfinished = there - dead_count - scheduled, callbacks = redis.call('HLEN', callback_texts) }
 if dead_full then refusal.dead(bucket, dead, dead_full, dead_there, dead_most, conf) end
-if (settings[13] or '') ~= '' then bucket.batch = batch.rules(settings[13]) end
-if (settings[12] or '') ~= '' or last[7] then bucket.times = timetable.open(conf, settings[12], last[6], last[7]) end
+if (batch_text or '') ~= '' then bucket.batch = batch.rules(batch_text) end
+if (timetable_text or '') ~= '' or drain then bucket.times = timetable.open(conf, timetable_text, window, drain) end
 if bucket.times then bucket.leased = quota_keys and redis.call('ZCARD', KEYS[quota_keys + 2]) or 0 end
-estimate.open(bucket, pace, last[1], last[8], settings[3] .. '/' .. settings[4], last[5], quota_keys and settings[8],
+estimate.open(bucket, pace, slot, rate, rate_count .. '/' .. rate_per, down, quota_keys and quotas,
   KEYS[(quota_keys or 0) + 1])
 local parts = {}
 for n = 1, flow_count do
@@ -163,7 +169,7 @@ if bucket.lacks_keys and known_rev ~= 'fire' then return { 5 } end
 local bodies, expire, flows_there = {}, {}, bucket.there
 -- The largest body since the bucket was empty, and whether one of them expires.
 local was_empty = there == 0
-local largest, expiring = tonumber(last[3]), not was_empty and last[4]
+local largest, expiring = tonumber(largest_text), not was_empty and was_expiring
 if was_empty then largest = 0 end
 local byte = string.byte
 local function note_body(id, stored, sealed)
@@ -177,10 +183,8 @@ end
 -- pushed to.
 local waited = {}
 local function write()
-  for i = 1, #bodies, places.CHUNK do
-    redis.call('HSET', body, unpack(bodies, i, math.min(i + places.CHUNK - 1, #bodies)))
-  end
-  expiries.write(expiries_key, conf, expire, settings[11])
+  in_chunks('HSET', body, bodies)
+  expiries.write(expiries_key, conf, expire, expires)
   local wake, turns, texts, text_count, earliest = false, {}, {}, 0, nil
   for n = 1, #parts do
     local part = parts[n]
@@ -200,9 +204,9 @@ local function write()
     end
   end
   redis.call('HSET', count, 'seq', string.format('%d', seq), 'scheduled', string.format('%d', scheduled))
-  if largest and largest ~= tonumber(last[3]) then redis.call('HSET', pace, 'largest', string.format('%d', largest)) end
-  if expiring and not last[4] then redis.call('HSET', pace, 'expiring', '1') end
-  if last[4] and not expiring then redis.call('HDEL', pace, 'expiring') end
+  if largest and largest ~= tonumber(largest_text) then redis.call('HSET', pace, 'largest', string.format('%d', largest)) end
+  if expiring and not was_expiring then redis.call('HSET', pace, 'expiring', '1') end
+  if was_expiring and not expiring then redis.call('HDEL', pace, 'expiring') end
   places.forget(bucket, idle_key, flows)
   if has_flows then
     redis.call('HSET', flows, unpack(texts))
@@ -210,8 +214,8 @@ local function write()
   end
   if bucket.groups then earliest = places.write_groups(bucket, turns) end
   if earliest then
-    local head = redis.call('ZRANGE', calendar, 0, 0, 'WITHSCORES')
-    wake = not head[2] or earliest + bucket.offset < tonumber(head[2])
+    local head = redis.call('ZRANGE', calendar, 0, 0, 'WITHSCORES')[2]
+    wake = not head or earliest + bucket.offset < tonumber(head)
     local new = redis.call('ZADD', calendar, 'LT', unpack(turns))
     if new > 0 then
       local placed = redis.call('ZCARD', calendar)
@@ -244,7 +248,7 @@ local function all_in()
 end
 
 if all_in() then
-  local reply, priority = { 0, math.floor(bucket.from), 1 }, tonumber(args[common + 1])
+  local reply, priority = { 0, math.floor(bucket.from), codes.EVENLY }, tonumber(args[common + 1])
   questions.take_all(asked, common + 1, job_count, reply, 3 + 4 * flow_count)
   local prefix, at = string.format('%d %d ', seq, now), first_job
   for j = 1, job_count do
@@ -282,7 +286,7 @@ local function state_of(part, id)
   return 1
 end
 
-local reply, n, fresh, fresh_state = { 0, now, 0 }, 3, {}, {}
+local reply, n, fresh, fresh_state = { 0, now, codes.ONE_BY_ONE }, places.KIND, {}, {}
 local floor, ceil = math.floor, math.ceil
 local function answer(code, position, at, wait)
   reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = code, position, floor(at), wait == 0 and 0 or ceil(wait)
@@ -294,33 +298,23 @@ local function not_asked()
   end
 end
 
--- Answers a job whose id is known, and returns whether it is: existing is the body of that job, ended what seen holds of it.
+-- Answers a job whose id is known, and returns whether it is; see callers.known.
 local function there_already(part, id, sealed, fingerprint, existing, ended, by_former)
-  local print_of, state, expires
-  if existing then
-    print_of = string.match(existing, '^%-?%d+ %d+ (...........)')
-  else
-    print_of, state, expires = string.match(ended, '^(...........)(%d)(%d+)$')
-    if tonumber(expires) <= now or state == callers.NAMED then return false end
-  end
-  local is_same = existing and callers.is_same or callers.was_same
-  if not is_same(existing or ended, callers.of(sealed), conf, now) then
-    answer(ID_TAKEN, 0, 0, 0)
-  elseif print_of == fingerprint then
-    answer(3, tonumber(state) or fresh[id] and (fresh_state[id] or 1) or state_of(part, id), 0, by_former or 0)
-  else
-    answer(4, 0, 0, by_former or 0)
-  end
+  local code, state = callers.known(existing, ended, sealed, fingerprint, conf, now)
+  if not code then return false end
+  if code == codes.DUPLICATE then state = state or fresh[id] and (fresh_state[id] or 1) or state_of(part, id) end
+  answer(code, state or 0, 0, code ~= codes.ID_TAKEN and by_former or 0)
   return true
 end
 
 -- Former ids of jobs that get in, and until when they count.
 local formers, names_till = {}, nil
 
--- Jobs that limits refused: place in the reply, behind which their key numbers stand, cost, how many were in.
+-- Jobs that limits refused: at, their place in the reply; numbers_at, behind which their key numbers stand; cost; how many were in.
 local limited, admitted = {}, 0
-local box = (settings[14] or '') ~= '' and outbox.open(settings[14], outbox_key, outbox_texts, count, now)
-local IS_FULL = { [7] = 'capacity', [dlq.FULL] = 'dead_capacity', [dlq.TOO_LARGE] = 'dead_bytes' } -- of the whole bucket
+local box = (events or '') ~= '' and outbox.open(events, outbox_key, outbox_texts, count, now)
+-- What is full of the whole bucket.
+local IS_FULL = { [codes.BUCKET_FULL] = 'capacity', [codes.DEAD_FULL] = 'dead_capacity', [codes.DEAD_TOO_LARGE] = 'dead_bytes' }
 
 -- Answers a job for which there is no room: `full` is why.
 local function refuse(id, full, part, bound, sealed)
@@ -343,10 +337,10 @@ local function admit(j, part, priority, due_at)
     scheduled = scheduled + 1
     if has_flows then places.count(bucket, part, 0, 1, sealed) end
     places.delay(bucket, part, id, due_at)
-    answer(2, 0, estimate.held(bucket, part) and 0 or due_at, 0)
+    answer(codes.SCHEDULED, 0, estimate.held(bucket, part) and 0 or due_at, 0)
   else
     local ahead = places.ahead(part, priority)
-    answer(1, ahead, estimate.eta(bucket, part, ahead), 0)
+    answer(codes.QUEUED, ahead, estimate.eta(bucket, part, ahead), 0)
     seq = seq + 1
     number = seq
     bucket.unfinished = bucket.unfinished + 1
@@ -403,27 +397,28 @@ for j = 1, job_count do
     end
     local full = has_flows and places.refusal(bucket, part, due_at and 0 or 1, args[at + 2])
     if due_at then
-      if scheduled >= scheduled_capacity then full = 8 elseif bucket.callbacks >= capacity then full = 7 end
+      if bucket.callbacks >= capacity then full = codes.BUCKET_FULL end
+      if scheduled >= scheduled_capacity then full = codes.SCHEDULED_FULL end
     elseif bucket.unfinished + bucket.callbacks >= bound then
-      full = bucket.unfinished + bucket.callbacks < capacity and 9 or 7
+      full = bucket.unfinished + bucket.callbacks < capacity and codes.SHED or codes.BUCKET_FULL
     end
     full = dead_full or full
     local late, late_at, ahead, excess
     if max_wait ~= '' and not full and not due_at then late, late_at, ahead, excess = places.too_late(bucket, part, priority, max_wait) end
-    local worst, longest = 0, 0
+    local worst, longest = codes.ALLOWED, 0
     if limit_count > 0 then worst, longest = questions.ask(asked, numbers_at, cost, not full and not late, reply, n) end
-    if worst == 2 then
-      answer(6, 0, 0, 0)
-    elseif worst == 1 then
-      answer(5, 0, 0, longest)
-      limited[#limited + 1] = { n, numbers_at, cost, admitted }
+    if worst == codes.NEVER_ALLOWED then
+      answer(codes.IMPOSSIBLE, 0, 0, 0)
+    elseif worst == codes.REFUSED then
+      answer(codes.LIMITED, 0, 0, longest)
+      limited[#limited + 1] = { at = n, numbers_at = numbers_at, cost = cost, admitted = admitted }
     elseif full then
       refuse(id, full, part, bound, args[at + 2])
     elseif late then
-      answer(WAIT_TOO_LONG, ahead, late_at, excess)
+      answer(codes.WAIT_TOO_LONG, ahead, late_at, excess)
     else
       admit(j, part, priority, due_at)
-      if named then formers[#formers + 1] = { former, fingerprint, callers.of(args[at + 2]) } end
+      if named then formers[#formers + 1] = { id = former, fingerprint = fingerprint, letters = callers.of(args[at + 2]) } end
     end
   end
   n = n + 4 + 4 * limit_count
@@ -431,19 +426,19 @@ end
 
 -- A job that got in later may have spent what one that was refused waits for.
 for _, one in ipairs(limited) do
-  if one[4] < admitted then
-    n = one[1]
-    answer(5, 0, 0, select(2, questions.ask(asked, one[2], one[3], false, reply, n)))
+  if one.admitted < admitted then
+    n = one.at
+    answer(codes.LIMITED, 0, 0, select(2, questions.ask(asked, one.numbers_at, one.cost, false, reply, n)))
   end
 end
 
 if box then outbox.write(box) end
 if #bodies > 0 then
   write()
-  for _, one in ipairs(formers) do callers.name(conf, body, seen, KEYS[#KEYS], one[1], one[2], one[3], now) end
+  for _, one in ipairs(formers) do callers.name(conf, body, seen, KEYS[#KEYS], one.id, one.fingerprint, one.letters, now) end
 else
   questions.write(asked)
   places.forget(bucket, idle_key, flows) -- also where that is not enough: the next run looks further
 end
-if fire and reply[4] <= 3 then schedule.finish(fire, 'fired') end -- it is in, or was
+if fire and reply[places.KIND + 1] <= codes.DUPLICATE then schedule.finish(fire, 'fired') end -- it is in, or was
 return reply

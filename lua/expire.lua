@@ -34,26 +34,27 @@
 
 --#include lib/callbacks.lua
 --#include lib/codec.lua
+--#include lib/codes.lua
 --#include lib/expiry.lua
 --#include lib/flow.lua
 --#include lib/group.lua
 --#include lib/leftovers.lua
 --#include lib/outbox.lua
+--#include lib/server_time.lua
 
 local body, meta, conf, count, leases, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local flows, flow_settings, tried, outbox_key, outbox_texts = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local callbacks_key, callback_texts, callback_counts, expiries_key = KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local levels, again, most_bytes, expired_last, flow_count = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
-local has_flows, in_groups, PURGED, FIRST_FLOW = levels ~= '0', levels == '2', 15, 5
+local has_flows, in_groups, PURGED, FIRST_FLOW = levels ~= codes.NO_FLOWS, levels == codes.GROUPS, 15, 5
 local FIRST_PLACE = PURGED + flow.PLACES
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', expiries_key, '')
 
-local settings = redis.call('HMGET', conf, 'rate_count', 'flows', 'events')
-if not settings[1] or (settings[2] or '0') ~= levels then return { 0, 0, 0 } end
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local rate_count, stored_levels, events = unpack(redis.call('HMGET', conf, 'rate_count', 'flows', 'events'))
+if not rate_count or (stored_levels or codes.NO_FLOWS) ~= levels then return { 0, 0, 0 } end
+local now = server_time()
 local function before(n) return FIRST_PLACE + (n - 1) * flow.PLACES end
 
 local purging = redis.call('EXISTS', unpack(KEYS, PURGED + 1, FIRST_PLACE)) > 0 and redis.call('HGET', count, 'purge_flow')
@@ -66,7 +67,7 @@ else
   parts[1] = {}
 end
 
-local box = (settings[3] or '') ~= '' and outbox.open(settings[3], outbox_key, outbox_texts, count, now)
+local box = (events or '') ~= '' and outbox.open(events, outbox_key, outbox_texts, count, now)
 local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
 local out = { metas = {}, metas_size = 0, died = {} } -- of handout.lua, what dead letters need
 local over = expiry.open(out, told, box, tried, 0, expired_last)
@@ -134,13 +135,13 @@ local function count_leftovers(n)
   return entries - waiting, waiting
 end
 
-local reply, named = { now, looked_at, 0 }, {}
+local reply, named, NAMED = { now, looked_at, 0 }, {}, 3
 for _, one in ipairs(touched) do
   if not leftovers.remove(KEYS[one.list], lists[one.list], body, meta) then
     redis.call('HSET', conf, 'leftovers', '1')
     local more, waiting = count_leftovers(one.n)
     if more > math.max(waiting, leftovers.SHORT) and not named[one.n] then
-      named[one.n], reply[3] = true, reply[3] + 1
+      named[one.n], reply[NAMED] = true, reply[NAMED] + 1
       reply[#reply + 1] = names[one.n]
     end
   end

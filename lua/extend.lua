@@ -15,6 +15,8 @@
 -- Needs    Redis 7.0
 
 --#include lib/handout.lua
+--#include lib/in_chunks.lua
+--#include lib/server_time.lua
 
 local meta, leases, claims = KEYS[1], KEYS[2], KEYS[3]
 local lease, dispatcher, under_way = tonumber(ARGV[1]), ARGV[2], ARGV[3]
@@ -25,8 +27,7 @@ local lease_count = (#ARGV - FIRST_ARG) / WIDTH
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', leases, '')
 
-local time = redis.call('TIME')
-local deadline = string.format('%d', tonumber(time[1]) * 1000000 + tonumber(time[2]) + lease)
+local deadline = string.format('%d', server_time() + lease)
 local ids, epochs, claim_of = {}, {}, {}
 local function name(id, epoch, claim)
   ids[#ids + 1], epochs[#epochs + 1], claim_of[#claim_of + 1] = id, epoch, claim
@@ -53,7 +54,5 @@ for from = 1, #ids, CHUNK do
     if held then deadlines[#deadlines + 1], deadlines[#deadlines + 2] = deadline, ids[i] end
   end
 end
-for i = 1, #deadlines, CHUNK do
-  redis.call('ZADD', leases, unpack(deadlines, i, math.min(i + CHUNK - 1, #deadlines)))
-end
+in_chunks('ZADD', leases, deadlines)
 return reply

@@ -10,9 +10,10 @@
 -- Stores   nothing
 -- Needs    Redis 7.0
 
+--#include lib/codes.lua
 --#include lib/flow.lua
 
-local body, most_bytes, in_groups = KEYS[1], tonumber(ARGV[1]), ARGV[2] == '2'
+local body, most_bytes, in_groups = KEYS[1], tonumber(ARGV[1]), ARGV[2] == codes.GROUPS
 local FIRST_ID = 3
 
 local reply, bytes = {}, 0

@@ -51,6 +51,7 @@
 --#include lib/overrides.lua
 --#include lib/pacer.lua
 --#include lib/pool.lua
+--#include lib/server_time.lua
 --#include lib/timetable.lua
 
 local body, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -61,8 +62,7 @@ local member, changeable = ARGV[1], { unpack(ARGV, 2) }
 local PURGED = 16 -- the keys before those of a purge
 local PLACES = PURGED + flow.PLACES
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now = server_time()
 local revision, rate_count, rate_per, burst, capacity, levels, most_dead, most_dead_bytes, timetable_text, quotas, batch_text =
   unpack(redis.call('HMGET', conf, 'revision', 'rate_count', 'rate_per', 'burst', 'capacity', 'flows', 'dead_capacity', 'dead_max_bytes',
     'timetable', 'quotas', 'batch'), 1, 11)
@@ -108,12 +108,13 @@ tell('levels', parted)
 if changeable[1] then
   for i, value in ipairs(redis.call('HMGET', conf, unpack(changeable))) do tell(changeable[i], tonumber(value or 0)) end
 end
-local of_pace = redis.call('HMGET', pace, 'slot', 'offset', 'down', 'window', 'drain', 'rate', 'last')
-local offset = tonumber(of_pace[2] or 0)
+local slot, offset_text, down, window, drain, rate, last =
+  unpack(redis.call('HMGET', pace, 'slot', 'offset', 'down', 'window', 'drain', 'rate', 'last'))
+local offset = tonumber(offset_text or 0)
 tell('offset', offset)
-tell('downstream', of_pace[3])
-tell('drain', of_pace[5])
-tell('last_slot', tonumber(of_pace[1] or 0) - offset)
+tell('downstream', down)
+tell('drain', drain)
+tell('last_slot', tonumber(slot or 0) - offset)
 tell('unfinished', jobs - dead_count - scheduled)
 tell('waiting', waiting)
 tell('later', later)
@@ -125,10 +126,10 @@ tell('remembered', redis.call('HLEN', seen))
 tell('forgotten', tonumber(forgotten or 0))
 tell('oldest_age', oldest > 0 and math.max(now - oldest, 0))
 
-local pause = redis.call('HMGET', conf, 'paused', 'paused_by', 'paused_reason')
-tell('paused', tonumber(pause[1] or 0))
-tell('paused_by', pause[2])
-tell('paused_reason', pause[3])
+local paused, paused_by, paused_reason = unpack(redis.call('HMGET', conf, 'paused', 'paused_by', 'paused_reason'))
+tell('paused', tonumber(paused or 0))
+tell('paused_by', paused_by)
+tell('paused_reason', paused_reason)
 tell('purging', unpurged)
 tell('purged', tonumber(purged or 0))
 tell('flows', redis.call('HLEN', flows))
@@ -166,30 +167,32 @@ tell('quotas', allowance.text(departed, quotas, now, offset, now + offset + pace
 local weight = member ~= '' and redis.call('HGET', conf, 'weight')
 if member ~= '' then
   local k = pool.keys(KEYS)
-  local p = redis.call('HMGET', k.conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas')
-  local pool_pace = redis.call('HMGET', k.pace, 'slot', 'down')
-  answer.tell_all(reply, 'pool_', { rate_count = tonumber(p[1]), rate_per = tonumber(p[2]), burst = tonumber(p[3]),
-    max_in_flight = tonumber(p[4]), in_flight = pool.in_flight(KEYS, member, requests), last_slot = tonumber(pool_pace[1]),
-    weight = tonumber(weight), downstream = pool_pace[2], quotas = allowance.text(k.departed, p[5], now, 0, now + pacer.MAX_HORIZON) })
+  local pool_rate_count, pool_rate_per, pool_burst, pool_max_in_flight, pool_quotas =
+    unpack(redis.call('HMGET', k.conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas'))
+  local pool_slot, pool_down = unpack(redis.call('HMGET', k.pace, 'slot', 'down'))
+  answer.tell_all(reply, 'pool_', { rate_count = tonumber(pool_rate_count), rate_per = tonumber(pool_rate_per),
+    burst = tonumber(pool_burst), max_in_flight = tonumber(pool_max_in_flight), in_flight = pool.in_flight(KEYS, member, requests),
+    last_slot = tonumber(pool_slot), weight = tonumber(weight), downstream = pool_down,
+    quotas = allowance.text(k.departed, pool_quotas, now, 0, now + pacer.MAX_HORIZON) })
 end
 
-local times, rules = revision and timetable.open(conf, timetable_text, of_pace[4], of_pace[5]), batch.rules(batch_text)
+local times, rules = revision and timetable.open(conf, timetable_text, window, drain), batch.rules(batch_text)
 if times then
   local base = { rate_count = tonumber(rate_count), rate_per = tonumber(rate_per), burst = tonumber(burst) }
   local function unfinished(after)
     return timetable.unfinished(body, dead, count, not has_flows and KEYS[PLACES + flow.PLACES] or nil, after)
   end
   tell('timetable', 1)
-  answer.tell_all(reply, 'hours_', timetable.view(times, base, now, tonumber(of_pace[7] or of_pace[1] or 0) - offset, unfinished, in_flight,
+  answer.tell_all(reply, 'hours_', timetable.view(times, base, now, tonumber(last or slot or 0) - offset, unfinished, in_flight,
     rules and timetable.together(times, rules) or 1))
 end
 -- When the last one of the waiting jobs leaves.
 if revision and waiting > 0 then
   local b = { now = now, offset = offset, rate_count = tonumber(rate_count), rate_per = tonumber(rate_per),
-    burst = tonumber(burst), paused = pause[1], batch = rules, times = times, leased = in_flight,
+    burst = tonumber(burst), paused = paused, batch = rules, times = times, leased = in_flight,
     unfinished = jobs - dead_count - scheduled - 1, weight = weight,
     pool = member ~= '' and estimate.pool(pool.keys(KEYS), now) or nil }
-  estimate.open(b, pace, of_pace[1], of_pace[6], nil, of_pace[3], quotas, departed)
+  estimate.open(b, pace, slot, rate, nil, down, quotas, departed)
   tell('empty', math.floor(estimate.of_bucket(b, estimate.requests(b, waiting - 1))))
 end
 tell('overrides', overrides.of(conf, changeable))

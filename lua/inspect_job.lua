@@ -46,6 +46,7 @@
 --#include lib/answer.lua
 --#include lib/batch.lua
 --#include lib/callers.lua
+--#include lib/codes.lua
 --#include lib/downstream.lua
 --#include lib/estimate.lua
 --#include lib/flow.lua
@@ -53,6 +54,7 @@
 --#include lib/pacer.lua
 --#include lib/pool.lua
 --#include lib/quota.lua
+--#include lib/server_time.lua
 --#include lib/timetable.lua
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -66,8 +68,7 @@ local later = KEYS[PLACES + flow.PLACES]
 local QUEUED, SCHEDULED, IN_FLIGHT, RETRYING, DEAD, CANCELLED = 1, 2, 3, 4, 5, 7
 local LOOKED_AT = 1000
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now = server_time()
 
 local function sequence(stored)
   local base, index = string.match(stored or '', '^(%-?%d+) %d+ .............(%d+)')
@@ -105,29 +106,32 @@ end
 -- One that a purge has taken and not removed yet is as good as gone.
 if not due and (state == QUEUED or state == SCHEDULED or state == RETRYING)
   and redis.call('EXISTS', KEYS[PURGED + 1], KEYS[PURGED + 2], KEYS[PURGED + 3], KEYS[PURGED + 4], KEYS[PURGED + 5]) > 0 then
-  local purge = redis.call('HMGET', count, 'purge_mark', 'purge_flow')
-  if sequence(job) <= tonumber(purge[1] or 0) and (purge[2] or '') == name then
+  local purge_mark, purge_flow = unpack(redis.call('HMGET', count, 'purge_mark', 'purge_flow'))
+  if sequence(job) <= tonumber(purge_mark or 0) and (purge_flow or '') == name then
     local letters = callers.of(string.match(job, '^%S+ %S+ (.*)') or '')
     return ended(CANCELLED, letters ~= '' and callers.digits(letters), came_before)
   end
 end
 
-local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'max_in_flight', 'paused', 'paused_by', 'paused_reason',
-  'flows', 'quotas', 'flow_quotas', 'group_quotas', 'timetable', 'batch', 'burst', 'weight')
-local paused = tonumber(settings[4] or 0)
-local has_flows = levels ~= '0' and settings[7] == levels
-local of_pace = redis.call('HMGET', pace, 'slot', 'offset', 'down', 'window', 'drain', 'rate')
-local offset = tonumber(of_pace[2] or 0)
+local rate_count, rate_per, max_in_flight, paused_at, paused_by, paused_reason, stored_levels, quotas, flow_quotas, group_quotas,
+  timetable_text, batch_text, burst, weight =
+  unpack(redis.call('HMGET', conf, 'rate_count', 'rate_per', 'max_in_flight', 'paused', 'paused_by', 'paused_reason', 'flows',
+    'quotas', 'flow_quotas', 'group_quotas', 'timetable', 'batch', 'burst', 'weight'))
+local paused = tonumber(paused_at or 0)
+local has_flows = levels ~= codes.NO_FLOWS and stored_levels == levels
+local slot, offset_text, down, window, drain, rate =
+  unpack(redis.call('HMGET', pace, 'slot', 'offset', 'down', 'window', 'drain', 'rate'))
+local offset = tonumber(offset_text or 0)
 local clock = now + offset
 -- The bucket as lib/estimate.lua wants it.
-local bucket = { now = now, offset = offset, rate_count = tonumber(settings[1] or 1), rate_per = tonumber(settings[2] or 1),
-  burst = tonumber(settings[13] or 1), paused = paused > 0, shown = true, has_flows = has_flows, batch = batch.rules(settings[12]),
+local bucket = { now = now, offset = offset, rate_count = tonumber(rate_count or 1), rate_per = tonumber(rate_per or 1),
+  burst = tonumber(burst or 1), paused = paused > 0, shown = true, has_flows = has_flows, batch = batch.rules(batch_text),
   unfinished = redis.call('HLEN', body) - redis.call('ZCARD', dead) - 1
     - math.max(tonumber(redis.call('HGET', count, 'scheduled') or 0), 0),
-  leased = redis.call('ZCARD', leases), times = settings[1] and timetable.open(conf, settings[11], of_pace[4], of_pace[5]) }
+  leased = redis.call('ZCARD', leases), times = rate_count and timetable.open(conf, timetable_text, window, drain) }
 local times = bucket.times
-if member ~= '' then bucket.pool, bucket.weight = estimate.pool(pool.keys(KEYS), now), settings[14] end
-estimate.open(bucket, pace, of_pace[1], of_pace[6], nil, of_pace[3], settings[8], departed)
+if member ~= '' then bucket.pool, bucket.weight = estimate.pool(pool.keys(KEYS), now), weight end
+estimate.open(bucket, pace, slot, rate, nil, down, quotas, departed)
 local in_force = times and timetable.rate_at(times, bucket, now) or bucket
 
 -- What holds for a flow or a group.
@@ -150,14 +154,14 @@ if has_flows then
   own_flow.obeys, own_flow.departed = own_flow.settings, flow_departed
   own_flow.ready = flow.ready(own_flow.state, own_flow.settings, clock) - offset
   bucket.rivals = estimate.rivals(calendar, clock)
-  bucket.flow_windows, bucket.group_windows = windows_of(settings[9]), nil
+  bucket.flow_windows, bucket.group_windows = windows_of(flow_quotas), nil
   of_flow = bounds_of(own_flow, bucket.flow_windows, redis.call('HGET', flow_settings, name))
-  if levels == '2' then
+  if levels == codes.GROUPS then
     local first = PLACES + flow.PLACES
     local g = group.load(conf, KEYS, first, loaded)[1]
     g.obeys, g.ready, g.departed = g.settings, group.ready(g, clock) - offset, KEYS[first + 4]
     g.rivals = estimate.rivals(g.due, clock)
-    bucket.group_windows, group_departed = windows_of(settings[10]), g.departed
+    bucket.group_windows, group_departed = windows_of(group_quotas), g.departed
     of_group = bounds_of(g, bucket.group_windows, redis.call('HGET', KEYS[first + 2], g.name))
   end
 end
@@ -172,8 +176,8 @@ local function place_in(list)
   if nth then return nth end
   local length = redis.call('LLEN', list)
   if length == 0 then return 0 end
-  local ends = redis.call('HMGET', body, redis.call('LINDEX', list, 0), redis.call('LINDEX', list, -1))
-  local first, last, own = sequence(ends[1]), sequence(ends[2]), sequence(job)
+  local head, tail = unpack(redis.call('HMGET', body, redis.call('LINDEX', list, 0), redis.call('LINDEX', list, -1)))
+  local first, last, own = sequence(head), sequence(tail), sequence(job)
   local place = own - first
   if last > first then place = math.floor((own - first) / (last - first) * (length - 1) + 0.5) end
   return math.max(math.min(place, length - 1), 0)
@@ -185,7 +189,7 @@ if state == QUEUED then
   local list = flow.PRIORITY_OF[letter or ''] or 3
   position = place_in(KEYS[PLACES + list])
   for i = 1, list - 1 do position = position + redis.call('LLEN', KEYS[PLACES + i]) end
-  if settings[1] then instant = math.floor(estimate.eta(bucket, own_flow, position)) end
+  if rate_count then instant = math.floor(estimate.eta(bucket, own_flow, position)) end
 elseif state == SCHEDULED or state == RETRYING then
   instant = tonumber(due or now)
 elseif state == IN_FLIGHT then
@@ -203,10 +207,10 @@ tell('body', job)
 tell('attempts', redis.call('HGET', tried, id))
 tell('now', now)
 tell('paused', paused)
-tell('paused_by', settings[5])
-tell('paused_reason', settings[6])
+tell('paused_by', paused_by)
+tell('paused_reason', paused_reason)
 tell('in_flight', in_requests)
-tell('max_in_flight', tonumber(settings[3]))
+tell('max_in_flight', tonumber(max_in_flight))
 tell('next_slot', math.floor(math.max(bucket.rate_at, now)))
 tell('quota_frees', quota_frees)
 tell('levels', has_flows and tonumber(levels))
@@ -214,25 +218,26 @@ tell('offset', offset)
 tell('closed', times and timetable.opens(times, now) ~= now and 1)
 tell('opens', times and timetable.opens(times, math.max(now, tonumber(due or 0))) or now)
 -- What the answers of the downstream say, and the rate without that.
-tell('downstream', of_pace[3])
+tell('downstream', down)
 tell('rate_count', in_force.rate_count)
 tell('rate_per', in_force.rate_per)
 of_flow.downstream = own_flow.state and own_flow.state.down and downstream.write(own_flow.state.down)
 of_flow.rate_count, of_flow.rate_per = configured.rate_count, configured.rate_per
 
 local latest = now + pacer.MAX_HORIZON
-tell('quotas', allowance.text(departed, settings[8], now, offset, latest + offset))
-if has_flows then of_flow.quotas = allowance.text(flow_departed, settings[9], now, offset, latest + offset) end
-if group_departed then of_group.quotas = allowance.text(group_departed, settings[10], now, offset, latest + offset) end
+tell('quotas', allowance.text(departed, quotas, now, offset, latest + offset))
+if has_flows then of_flow.quotas = allowance.text(flow_departed, flow_quotas, now, offset, latest + offset) end
+if group_departed then of_group.quotas = allowance.text(group_departed, group_quotas, now, offset, latest + offset) end
 answer.tell_all(reply, 'flow_', of_flow)
 answer.tell_all(reply, 'group_', of_group)
 if member ~= '' then
   local k, p = pool.keys(KEYS), bucket.pool or {}
-  local of_conf, of_pool = redis.call('HMGET', k.conf, 'max_in_flight', 'quotas'), {}
+  local most, pool_quotas = unpack(redis.call('HMGET', k.conf, 'max_in_flight', 'quotas'))
+  local of_pool = {}
   if bucket.pool then of_pool.ready, of_pool.quota_frees = estimate.own(bucket, p) end
-  of_pool.in_flight, of_pool.max_in_flight = pool.in_flight(KEYS, member, in_requests), tonumber(of_conf[1])
+  of_pool.in_flight, of_pool.max_in_flight = pool.in_flight(KEYS, member, in_requests), tonumber(most)
   of_pool.downstream, of_pool.rate_count, of_pool.rate_per = p.said, p.rate_count, p.rate_per
-  of_pool.quotas = allowance.text(k.departed, of_conf[2], now, 0, latest)
+  of_pool.quotas = allowance.text(k.departed, pool_quotas, now, 0, latest)
   answer.tell_all(reply, 'pool_', of_pool)
 end
 return reply

@@ -17,14 +17,15 @@
 --#include lib/overrides.lua
 --#include lib/pacer.lua
 --#include lib/pool.lua
+--#include lib/server_time.lua
 
 local conf, pace, buckets, departed = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local changeable = { unpack(ARGV) }
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local settings = redis.call('HMGET', conf, 'revision', 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas')
-local of_pace = redis.call('HMGET', pace, 'slot', 'down')
+local now = server_time()
+local revision, rate_count, rate_per, burst, max_in_flight, quotas =
+  unpack(redis.call('HMGET', conf, 'revision', 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas'))
+local slot, down = unpack(redis.call('HMGET', pace, 'slot', 'down'))
 local all, stored, in_flight = {}, redis.call('HGETALL', buckets), 0
 for i = 1, #stored, 2 do
   local m = pool.read(stored[i], stored[i + 1])
@@ -33,9 +34,9 @@ for i = 1, #stored, 2 do
 end
 
 local reply = {}
-answer.tell_all(reply, '', { now = now, configured = settings[1] and 1, revision = tonumber(settings[1]),
-  rate_count = tonumber(settings[2]), rate_per = tonumber(settings[3]), burst = tonumber(settings[4]),
-  max_in_flight = tonumber(settings[5]), quotas = settings[6],
-  quota_use = allowance.text(departed, settings[6], now, 0, now + pacer.MAX_HORIZON), downstream = of_pace[2],
-  last_slot = tonumber(of_pace[1]), in_flight = in_flight, buckets = all, overrides = overrides.of(conf, changeable) })
+answer.tell_all(reply, '', { now = now, configured = revision and 1, revision = tonumber(revision),
+  rate_count = tonumber(rate_count), rate_per = tonumber(rate_per), burst = tonumber(burst),
+  max_in_flight = tonumber(max_in_flight), quotas = quotas,
+  quota_use = allowance.text(departed, quotas, now, 0, now + pacer.MAX_HORIZON), downstream = down,
+  last_slot = tonumber(slot), in_flight = in_flight, buckets = all, overrides = overrides.of(conf, changeable) })
 return reply

@@ -19,6 +19,7 @@
 --#include lib/callers.lua
 --#include lib/codec.lua
 --#include lib/results.lua
+--#include lib/server_time.lua
 
 local body, meta, seen, results_key, ends_key, conf, answer = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local id, waited = ARGV[1], ARGV[2] == '1'
@@ -27,8 +28,7 @@ local NOT_ENDED, NOT_KEPT, KEPT = 0, 1, 2
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', ends_key, '')
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now = server_time()
 local state = 0
 if redis.call('HEXISTS', body, id) == 1 then
   state = string.match(redis.call('HGET', meta, id) or codec.QUEUED, '^%d')
@@ -51,7 +51,7 @@ if kept then
   if waited then results.was_read(results.open(retention or 0, nil, nil, results_key, ends_key, nil, now), id) end
   return kept_as(kept)
 end
-local parts = redis.call('LRANGE', answer, 0, 1)
-if parts[2] then return kept_as(parts[1] .. '\n' .. parts[2]) end
+local head, text = unpack(redis.call('LRANGE', answer, 0, 1))
+if text then return kept_as(head .. '\n' .. text) end
 if state == 0 then return {} end
 return { state, NOT_KEPT }

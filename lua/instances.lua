@@ -7,14 +7,15 @@
 -- Stores   the time; expires when all processes are silent
 -- Needs    Redis 7.0
 
+--#include lib/server_time.lua
+
 local instances = KEYS[1]
 local id, silence = ARGV[1], tonumber(ARGV[2])
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', instances, '')
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now = server_time()
 redis.call('ZADD', instances, string.format('%d', now), id)
 redis.call('ZREMRANGEBYSCORE', instances, '-inf', string.format('(%d', now - silence))
 -- A time in the future means that the clock stepped back.

@@ -15,6 +15,8 @@
 -- Needs    Redis 7.0
 
 --#include lib/callbacks.lua
+--#include lib/server_time.lua
+--#include lib/text.lua
 
 local key, texts, counts, at_most, most_bytes, levels = KEYS[1], KEYS[2], KEYS[3], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local FIRST = 4
@@ -24,9 +26,7 @@ local REPAIRED = 100 -- callbacks that no time names, which one run mends
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', key, '')
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local function text(n) return string.format('%d', n) end
+local now = server_time()
 
 local moved = {}
 for i = FIRST, #ARGV, 2 do

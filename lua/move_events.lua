@@ -11,6 +11,7 @@
 -- Needs    Redis 7.0
 
 --#include lib/outbox.lua
+--#include lib/server_time.lua
 
 local key, texts, at_most = KEYS[1], KEYS[2], tonumber(ARGV[1])
 local FIRST = 2
@@ -18,7 +19,6 @@ local FIRST = 2
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', key, '')
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now = server_time()
 for i = FIRST, #ARGV, 2 do outbox.is_moved(key, texts, ARGV[i], tonumber(ARGV[i + 1]), now) end
 return outbox.take(key, texts, at_most, now)

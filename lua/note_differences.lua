@@ -9,6 +9,8 @@
 --          The key expires after a minute
 -- Needs    Redis 7.0
 
+--#include lib/server_time.lua
+
 local differing = KEYS[1]
 local process, differences = ARGV[1], ARGV[2]
 local KEPT, MOST = 45000000, 50
@@ -16,8 +18,7 @@ local KEPT, MOST = 45000000, 50
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', differing, process)
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now = server_time()
 local noted, count = redis.call('HGETALL', differing), 0
 for i = 1, #noted, 2 do
   local at = tonumber(string.match(noted[i + 1], '^%d+') or 0)

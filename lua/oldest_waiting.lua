@@ -13,6 +13,7 @@
 -- Needs    Redis 7.0
 
 --#include lib/flow.lua
+--#include lib/server_time.lua
 
 local body, count = KEYS[1], KEYS[2]
 local most_bytes, keep, came, id = tonumber(ARGV[1]), ARGV[2] == '1', tonumber(ARGV[3]), ARGV[4]
@@ -35,7 +36,6 @@ for before = FIRST, #KEYS - flow.PLACES, flow.PLACES do
 end
 
 if keep and came > 0 then
-  local time = redis.call('TIME')
-  redis.call('HSET', count, 'oldest', string.format('%d %s%06d %s', came, time[1], tonumber(time[2]), id))
+  redis.call('HSET', count, 'oldest', string.format('%d %d %s', came, server_time(), id))
 end
 return { looked_at, came, id }

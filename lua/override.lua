@@ -11,6 +11,8 @@
 -- Stores   the field "pin:" and the limit's name; no expiry: it is obeyed until it is removed
 -- Needs    Redis 7.0
 
+--#include lib/server_time.lua
+
 local conf = KEYS[1]
 local limit, text, known_rev = ARGV[1], ARGV[2], ARGV[3]
 
@@ -19,10 +21,9 @@ local field = 'pin:' .. limit
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', conf, '')
 
-local found = redis.call('HMGET', conf, field, 'limits_rev', 'left_for')
-local stored, current = found[1] or '', found[2]
-if found[3] then return { 0 } end -- the bucket has left these keys, see relocate.lua
-if stored == text then return { tonumber(current or 0) } end
+local stored, current, left_for = unpack(redis.call('HMGET', conf, field, 'limits_rev', 'left_for'))
+if left_for then return { 0 } end -- the bucket has left these keys, see relocate.lua
+if (stored or '') == text then return { tonumber(current or 0) } end
 if known_rev ~= '' and known_rev ~= (current or '') then return { 0 } end
 if text == '' then
   redis.call('HDEL', conf, field)
@@ -30,7 +31,6 @@ else
   redis.call('HSET', conf, field, text)
 end
 -- A time, so that the number is a new one also when the conf was lost.
-local time = redis.call('TIME')
-local rev = math.max(tonumber(current or 0) + 1, time[1] * 1000000 + time[2])
+local rev = math.max(tonumber(current or 0) + 1, server_time())
 redis.call('HSET', conf, 'limits_rev', string.format('%d', rev))
 return { rev }

@@ -32,9 +32,12 @@
 -- Stores   ids of purged jobs, as cancelled, until their dedupe window ends
 -- Needs    Redis 7.0
 
+--#include lib/codes.lua
 --#include lib/dedupe.lua
 --#include lib/flow.lua
 --#include lib/group.lua
+--#include lib/server_time.lua
+--#include lib/text.lua
 --#include lib/waiting.lua
 
 local body, meta, conf, count, seen, seen_window, seen_minute = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
@@ -49,21 +52,20 @@ local CANCELLED = '7'
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', seen, '')
 
-local settings = redis.call('HMGET', conf, 'dedupe_window', 'dedupe_max', 'flows')
-if not settings[1] or (settings[3] or '0') ~= levels then return { 1 } end
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local function text(n) return string.format('%d', n) end
+local dedupe_window, dedupe_max, stored_levels = unpack(redis.call('HMGET', conf, 'dedupe_window', 'dedupe_max', 'flows'))
+if not dedupe_window or (stored_levels or codes.NO_FLOWS) ~= levels then return { 1 } end
+local now = server_time()
 
-local stored = redis.call('HMGET', count, 'seq', 'purge_id', 'purge_mark', 'purge_done', 'purge_flow')
-local mark, done, purged_flow = tonumber(stored[3] or 0), tonumber(stored[4] or 0), stored[5] or ''
-local own = purge ~= '' and stored[2] == purge
+local seq, purge_id, purge_mark, purge_done, purge_flow =
+  unpack(redis.call('HMGET', count, 'seq', 'purge_id', 'purge_mark', 'purge_done', 'purge_flow'))
+local mark, done, purged_flow = tonumber(purge_mark or 0), tonumber(purge_done or 0), purge_flow or ''
+local own = purge ~= '' and purge_id == purge
 
 if waiting.left(KEYS, PURGED) == 0 then
   if own or purge == '' then return { 0, own and 1 or 0, 0, done, 0 } end
   -- Begin. Every job that comes from now on has a number above the mark, so
   -- the id of a cancelled job that is still here can be used again.
-  mark, done, own, purged_flow = tonumber(stored[1] or 0), 0, true, name
+  mark, done, own, purged_flow = tonumber(seq or 0), 0, true, name
   redis.call('HSET', count, 'seq', text(mark + 1), 'purge_id', purge, 'purge_mark', text(mark), 'purge_flow', name)
   for i = 1, keep_later and LATER - 1 or LATER do
     if redis.call('EXISTS', KEYS[PLACES + i]) == 1 then redis.call('RENAME', KEYS[PLACES + i], KEYS[PURGED + i]) end
@@ -72,7 +74,7 @@ end
 
 local ids, from = waiting.look(KEYS, PURGED, at_most, body, most_bytes)
 local removed, unscheduled, gone = 0, 0, {}
-local memory = dedupe.open(tonumber(settings[1]), tonumber(settings[2]), now, seen, seen_window, seen_minute)
+local memory = dedupe.open(tonumber(dedupe_window), tonumber(dedupe_max), now, seen, seen_window, seen_minute)
 if #ids > 0 then
   local jobs, metas, handled = redis.call('HMGET', body, unpack(ids)), redis.call('HMGET', meta, unpack(ids)), {}
   for i, id in ipairs(ids) do
@@ -96,9 +98,9 @@ if removed > 0 then
   redis.call('HDEL', meta, unpack(gone))
   redis.call('HDEL', tried, unpack(gone))
   redis.call('ZREM', expiries_key, unpack(gone))
-  if levels ~= '0' then
+  if levels ~= codes.NO_FLOWS then
     local loaded = flow.load(conf, flows, flow_settings, { purged_flow })
-    local groups = levels == '2' and group.load(conf, KEYS, PLACES + flow.PLACES, loaded)
+    local groups = levels == codes.GROUPS and group.load(conf, KEYS, PLACES + flow.PLACES, loaded)
     flow.count(loaded[1], unscheduled - removed, -unscheduled, 0)
     flow.save(flows, loaded[1])
     group.close(groups, now)

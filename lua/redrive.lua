@@ -31,16 +31,18 @@
 -- Stores   nothing new
 -- Needs    Redis 7.0
 
+--#include lib/codes.lua
 --#include lib/dlq.lua
 --#include lib/expiries.lua
 --#include lib/flow.lua
 --#include lib/group.lua
 --#include lib/outcomes.lua
+--#include lib/server_time.lua
 
 local body, meta, conf, pace, count, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local flows, flow_settings, due_flows, tried, callback_texts = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local callback_counts, expiries_key = KEYS[12], KEYS[13]
-local channel, bucket, levels, in_groups = ARGV[1], ARGV[2], ARGV[3], ARGV[3] == '2'
+local channel, bucket, levels, in_groups = ARGV[1], ARGV[2], ARGV[3], ARGV[3] == codes.GROUPS
 local FIRST_PLACE, FIRST_FLOW, WIDTH = 13, 5, 2
 local META = '^(%d) (%d+) (%d+) (%d+) %d+ (%S+) (.*)$'
 local flow_count, spare = tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -52,28 +54,28 @@ local function fillable(bound) return spare > 0 and bound - math.floor(bound / s
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', dead, '')
 
-local settings = redis.call('HMGET', conf, 'capacity', 'flows', 'max_flows', 'shed_low', 'expires')
-local capacity = tonumber(settings[1])
-if not capacity or (settings[2] or '0') ~= levels then return { 1 } end
+local capacity_text, stored_levels, max_flows, shed_low, expires =
+  unpack(redis.call('HMGET', conf, 'capacity', 'flows', 'max_flows', 'shed_low', 'expires'))
+local capacity = tonumber(capacity_text)
+if not capacity or (stored_levels or codes.NO_FLOWS) ~= levels then return { 1 } end
 local seq, scheduled = unpack(redis.call('HMGET', count, 'seq', 'scheduled'))
 seq, scheduled = tonumber(seq or 0), math.max(tonumber(scheduled or 0), 0)
-local room = fillable(spare > 0 and math.ceil(capacity * tonumber(settings[4] or 100) / 100) or capacity)
+local room = fillable(spare > 0 and math.ceil(capacity * tonumber(shed_low or 100) / 100) or capacity)
 local unfinished = redis.call('HLEN', body) - redis.call('ZCARD', dead) - scheduled + redis.call('HLEN', callback_texts)
-local time = redis.call('TIME')
-local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local micros = server_time()
 local now = string.format('%d', micros)
 local function before(n) return FIRST_PLACE + (n - 1) * flow.PLACES end
 
 local loaded, calendar, more_flows, changed, groups, more_groups = nil, nil, 0, {}, nil, 0
-if levels ~= '0' then
+if levels ~= codes.NO_FLOWS then
   local names = {}
   for n = 1, flow_count do names[n] = ARGV[FIRST_FLOW + n] end
   loaded, calendar = flow.load(conf, flows, flow_settings, names), flow.calendar(due_flows, pace)
-  more_flows = tonumber(settings[3] or 0) - redis.call('HLEN', flows)
+  more_flows = tonumber(max_flows or 0) - redis.call('HLEN', flows)
 end
 if in_groups then
   groups = group.load(conf, KEYS, before(flow_count + 1), loaded)
-  more_groups = tonumber(settings[3] or 0) - redis.call('HLEN', groups.key)
+  more_groups = tonumber(max_flows or 0) - redis.call('HLEN', groups.key)
 end
 for kind, some in pairs({ f = loaded or {}, g = groups or {} }) do
   for _, f in ipairs(some) do f.callbacks = tonumber(redis.call('HGET', callback_counts, kind .. f.name) or 0) end
@@ -86,9 +88,9 @@ local function enter(n)
   if not loaded then return 1 end
   local f = loaded[n]
   local g = f.group
-  if f.configured.disabled > 0 then return 6 end
-  if g and (is_full(g) or (g.state.new and more_groups <= 0)) then return 5 end
-  if is_full(f) or (f.state.new and more_flows <= 0) then return 4 end
+  if f.configured.disabled > 0 then return codes.REDRIVE_DISABLED end
+  if g and (is_full(g) or (g.state.new and more_groups <= 0)) then return codes.REDRIVE_GROUP_FULL end
+  if is_full(f) or (f.state.new and more_flows <= 0) then return codes.REDRIVE_FLOW_FULL end
   if f.state.new then more_flows, f.state.new = more_flows - 1, false end
   if g and g.state.new then more_groups, g.state.new = more_groups - 1, false end
   if not changed[n] then
@@ -96,7 +98,7 @@ local function enter(n)
   end
   flow.count(f, 1, 0, 0)
   changed[n] = true
-  return 1
+  return codes.REDRIVE_MOVED
 end
 
 local reply, moved, expire = { 0 }, 0, {}
@@ -110,15 +112,15 @@ for i = first_arg + 1, #ARGV, WIDTH do
   end
   local code
   if state == '1' then
-    code = 3
+    code = codes.REDRIVE_THERE
   elseif state ~= '5' or not fingerprint or (loaded and flow.of(job, in_groups) ~= loaded[n].name) then
-    code = 0
+    code = codes.REDRIVE_NONE
   elseif unfinished >= room then
-    code = 2
+    code = codes.REDRIVE_FULL
   else
     code = enter(n)
   end
-  if code == 1 then
+  if code == codes.REDRIVE_MOVED then
     moved, seq, unfinished = moved + 1, seq + 1, unfinished + 1
     dlq.remove(dead, body, meta, tried, count, id)
     redis.call('HSET', body, id, string.format('%d', seq - tonumber(string.sub(index, 2))) .. ' ' .. now .. ' '
@@ -137,7 +139,7 @@ for i = first_arg + 1, #ARGV, WIDTH do
 end
 if moved > 0 then
   redis.call('HSET', count, 'seq', string.format('%d', seq))
-  expiries.write(expiries_key, conf, expire, settings[5])
+  expiries.write(expiries_key, conf, expire, expires)
   for n in pairs(changed) do
     local f = loaded[n]
     flow.save(flows, f, micros + calendar.offset)

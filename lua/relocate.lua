@@ -31,6 +31,8 @@
 --          with an older configuration. What put writes
 -- Needs    Redis 7.0
 
+--#include lib/server_time.lua
+
 local conf, aside, body, leases, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local seen, seen_window, seen_minute, callback_texts = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local step, generation, to = ARGV[1], tonumber(ARGV[2]), ARGV[3]
@@ -41,10 +43,9 @@ local FIRST_KEY, FIRST = 10, 6
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', conf, '')
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local stored = redis.call('HMGET', conf, 'generation', 'left_for', 'schema')
-local lowest, left_for, lives = tonumber(stored[1] or 0), stored[2], stored[3]
+local now = server_time()
+local stored_generation, left_for, lives = unpack(redis.call('HMGET', conf, 'generation', 'left_for', 'schema'))
+local lowest = tonumber(stored_generation or 0)
 
 local function holdings()
   local jobs, in_flight, died = redis.call('HLEN', body), redis.call('ZCARD', leases), redis.call('ZCARD', dead)
@@ -80,9 +81,9 @@ if comes then
 elseif step == 'leave' then
   if lowest == generation then return left_for and { 0, left_for } or { 1 } end
   -- A bucket that came here and that no process has used yet has its conf still aside.
-  local own = redis.call('HMGET', lives and conf or aside, 'schema', 'revision', 'owned')
-  if tonumber(own[1] or 0) > schema then return { 4, tonumber(own[1]) } end
-  if own[3] ~= '0' and tonumber(own[2] or 0) > revision then return { 3, tonumber(own[2]) } end -- see configure.lua
+  local own_schema, own_revision, owned = unpack(redis.call('HMGET', lives and conf or aside, 'schema', 'revision', 'owned'))
+  if tonumber(own_schema or 0) > schema then return { 4, tonumber(own_schema) } end
+  if owned ~= '0' and tonumber(own_revision or 0) > revision then return { 3, tonumber(own_revision) } end -- see configure.lua
   local held, any = holdings()
   if any then return held end
   if lives then redis.call('RENAME', conf, aside) end

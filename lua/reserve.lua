@@ -40,7 +40,9 @@
 --#include lib/downstream.lua
 --#include lib/fair_queue.lua
 --#include lib/pacer.lua
+--#include lib/server_time.lua
 --#include lib/standby.lua
+--#include lib/text.lua
 --#include lib/timetable.lua
 
 local conf, pace, due, leases, riders, body, dead, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
@@ -51,59 +53,58 @@ local MOST, LEAST = 64, 32 -- how many flows are named, if some are to be looked
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', leases, '')
 
-local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused', 'weight', 'recheck',
-  'timetable', 'batch')
-if not settings[1] then return { 1 } end
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local function text(n) return string.format('%d', n) end
-local reply = { 0, now, 0, 0, 0, 0 }
+local rate_count, rate_per, burst, max_in_flight, paused, weight, recheck, timetable_text, batch_text =
+  unpack(redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused', 'weight', 'recheck', 'timetable', 'batch'))
+if not rate_count then return { 1 } end
+local now = server_time()
+local reply, NEXT, SLOTS, RECHECKED, STEPS = { 0, now, 0, 0, 0, 0 }, 3, 4, 5, 6
 
 -- Also where there is nothing to reserve: what is put on the calendar meanwhile has times of this clock.
-local kept = redis.call('HMGET', pace, 'slot', 'clock', 'offset', 'frac', 'rate', 'last', 'steps', 'standbys', 'down', 'window', 'drain')
-local offset, steps = pacer.clock(now, kept[2], kept[3], kept[7], stepped, known_steps)
+local last_slot, last_clock, last_offset, frac, rate, last, last_steps, standbys, said, window, drain =
+  unpack(redis.call('HMGET', pace, 'slot', 'clock', 'offset', 'frac', 'rate', 'last', 'steps', 'standbys', 'down', 'window', 'drain'))
+local offset, steps = pacer.clock(now, last_clock, last_offset, last_steps, stepped, known_steps)
 local clock = now + offset
 redis.call('HSET', pace, 'clock', text(clock), 'offset', text(offset), 'steps', text(steps))
-reply[6] = steps
+reply[STEPS] = steps
 -- Flows that were looked at by the clock of before may have turns that are too late by the step.
-if offset < tonumber(kept[3] or 0) then
-  settings[7] = '0'
+if offset < tonumber(last_offset or 0) then
+  recheck = '0'
   redis.call('HSET', conf, 'recheck', '0')
 end
 
-if settings[5] and member == '' then return reply end
+if paused and member == '' then return reply end
 local in_flight, shared = redis.call('ZCARD', leases) - redis.call('ZCARD', riders), nil -- requests, see batch.lua
 if member ~= '' then
-  local each = tonumber(settings[2]) / tonumber(settings[1])
-  shared = fair_queue.open(member, KEYS, tonumber(settings[6] or 1), each, now, now, math.min(horizon, pacer.MAX_HORIZON), in_flight)
+  local each = tonumber(rate_per) / tonumber(rate_count)
+  shared = fair_queue.open(member, KEYS, tonumber(weight or 1), each, now, now, math.min(horizon, pacer.MAX_HORIZON), in_flight)
   if not shared then return { 1 } end
 end
-local free = tonumber(settings[4]) - in_flight
-if settings[5] or free <= 0 then
-  if not settings[5] then reply[3] = -1 end
+local free = tonumber(max_in_flight) - in_flight
+if paused or free <= 0 then
+  if not paused then reply[NEXT] = -1 end
   if shared then fair_queue.close(shared, false) end
   return reply
 end
 
 -- No more flows than there are slots: each gets one at least. A missing pace starts empty, as in claim.lua, which is not
 -- asked before there is a slot.
-local bounds = pacer.prepare({ rate_count = tonumber(settings[1]), rate_per = tonumber(settings[2]), burst = tonumber(settings[3]) })
-local base, down, latest = bounds, kept[9] and downstream.read(kept[9]), clock + horizon
+local bounds = pacer.prepare({ rate_count = tonumber(rate_count), rate_per = tonumber(rate_per), burst = tonumber(burst) })
+local base, down, latest = bounds, said and downstream.read(said), clock + horizon
 if down then bounds = downstream.adapted(down, bounds, pacer.prepare) end
-local slot = tonumber(kept[1]) or clock + bounds.back
-local state = { slot = slot, frac = tonumber(kept[4] or 0), rate = kept[5] or bounds.rate,
-  last = tonumber(kept[6] or kept[1]) or clock }
-local times, changed, earliest = nil, not kept[1], clock
-if (settings[8] or '') ~= '' or kept[11] then times = timetable.open(conf, settings[8], kept[10], kept[11]) end
+local slot = tonumber(last_slot) or clock + bounds.back
+local state = { slot = slot, frac = tonumber(frac or 0), rate = rate or bounds.rate,
+  last = tonumber(last or last_slot) or clock }
+local times, changed, earliest = nil, not last_slot, clock
+if (timetable_text or '') ~= '' or drain then times = timetable.open(conf, timetable_text, window, drain) end
 local is_empty = false
 if times then
-  local rules = batch.rules(settings[9])
+  local rules = batch.rules(batch_text)
   local function unfinished(after) return timetable.unfinished(body, dead, count, nil, after) end
   local open, opens = timetable.choose(times, base, down, state,
     { clock = clock, lead = 0, horizon = horizon, offset = offset, unfinished = unfinished, leased = redis.call('ZCARD', leases),
       together = rules and timetable.together(times, rules) or 1 })
   if not open then
-    reply[3], reply[4] = opens, -1
+    reply[NEXT], reply[SLOTS] = opens, -1
     if shared then fair_queue.close(shared, false) end
     return reply
   end
@@ -115,32 +116,32 @@ else
   changed = pacer.open(state, bounds, clock) or changed
 end
 local interval = bounds.rate_per / bounds.rate_count
-if not kept[1] then redis.call('HSET', pace, 'since', text(clock)) end
+if not last_slot then redis.call('HSET', pace, 'since', text(clock)) end
 local next_slot = math.max(pacer.by_rate(state, bounds, 1), earliest, down and down.till or 0,
   shared and shared.down and shared.down.till + offset or 0)
 local slots = math.floor((latest - next_slot) / interval) + 1
 local found = {}
-reply[4] = math.max(math.min(want, free, slots), 0)
-if times then reply[4] = timetable.wants(times, reply[4]) end
-if shared and slots > 0 then reply[4] = fair_queue.allows(shared, reply[4]) end
-if reply[4] > 0 then
-  found = redis.call('ZRANGEBYSCORE', due, '-inf', text(latest), 'WITHSCORES', 'LIMIT', 0, reply[4])
+reply[SLOTS] = math.max(math.min(want, free, slots), 0)
+if times then reply[SLOTS] = timetable.wants(times, reply[SLOTS]) end
+if shared and slots > 0 then reply[SLOTS] = fair_queue.allows(shared, reply[SLOTS]) end
+if reply[SLOTS] > 0 then
+  found = redis.call('ZRANGEBYSCORE', due, '-inf', text(latest), 'WITHSCORES', 'LIMIT', 0, reply[SLOTS])
 end
 
-if #found > 0 and kept[8] then standby.note(pace, kept[8], dispatcher, true) end
+if #found > 0 and standbys then standby.note(pace, standbys, dispatcher, true) end
 local moved, named, reserved = {}, #reply, text(clock + pacer.RESERVED)
 for i = 1, #found, 2 do
   reply[named + i], reply[named + i + 1] = found[i], found[i + 1] + 0 -- a number in the reply, which has no fraction
   moved[i], moved[i + 1] = reserved, found[i]
 end
 local rechecked = 0
-if settings[7] then
-  local from, upto = string.match(settings[7], '^(%d+) ?(%d*)$')
+if recheck then
+  local from, upto = string.match(recheck, '^(%d+) ?(%d*)$')
   if upto == '' then upto = text(tonumber(redis.call('ZRANGE', due, -1, -1, 'WITHSCORES')[2] or 0)) end
   from = text(math.max(tonumber(from), clock + pacer.RESERVED + 1))
   local again = redis.call('ZRANGEBYSCORE', due, from, upto, 'WITHSCORES', 'LIMIT', 0, math.max(MOST - #found / 2, LEAST))
   rechecked = #again / 2
-  reply[5] = rechecked
+  reply[RECHECKED] = rechecked
   for i = 1, #again, 2 do
     reply[#reply + 1], reply[#reply + 2] = again[i], clock
     moved[#moved + 1], moved[#moved + 2] = reserved, again[i]
@@ -154,23 +155,23 @@ end
 if #found == 0 and rechecked == 0 then
   local head = tonumber(redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2])
   if head then
-    reply[3] = math.floor(math.max(head, next_slot) - offset)
-    standby.note(pace, kept[8], dispatcher, false)
+    reply[NEXT] = math.floor(math.max(head, next_slot) - offset)
+    standby.note(pace, standbys, dispatcher, false)
   end
   if shared then
     local more = head and head <= latest
-    local own_next = reply[3]
-    if more then reply[3] = fair_queue.next(shared, own_next) end
+    local own_next = reply[NEXT]
+    if more then reply[NEXT] = fair_queue.next(shared, own_next) end
     fair_queue.close(shared, more, own_next)
   end
   if times and is_empty then
     timetable.note(times, 0, 0, true, now)
     timetable.write(times, pace)
   end
-  if times and reply[3] > now then
-    reply[3] = timetable.opens(times, reply[3])
-  elseif times and reply[3] == 0 and timetable.ends_empty(times) and in_flight > 0 then
-    reply[3] = now + timetable.LOOK
+  if times and reply[NEXT] > now then
+    reply[NEXT] = timetable.opens(times, reply[NEXT])
+  elseif times and reply[NEXT] == 0 and timetable.ends_empty(times) and in_flight > 0 then
+    reply[NEXT] = now + timetable.LOOK
   end
 end
 

@@ -13,6 +13,8 @@
 -- Needs    Redis 7.0
 
 --#include lib/pacer.lua
+--#include lib/server_time.lua
+--#include lib/text.lua
 
 local pace = KEYS[1]
 local want, horizon, again = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -21,12 +23,10 @@ local MOST_AGAIN = 2000 -- flows whose turn one run moves
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', pace, '')
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local kept = redis.call('HMGET', pace, 'clock', 'offset', 'steps')
-local offset, steps = pacer.clock(now, kept[1], kept[2], kept[3], 0, 0)
+local now = server_time()
+local clock_text, offset_text, steps_text = unpack(redis.call('HMGET', pace, 'clock', 'offset', 'steps'))
+local offset, steps = pacer.clock(now, clock_text, offset_text, steps_text, 0, 0)
 local clock = now + offset
-local function text(n) return string.format('%d', n) end
 local latest, reserved = text(clock + horizon), text(clock + pacer.RESERVED)
 redis.call('HSET', pace, 'clock', text(clock), 'offset', text(offset), 'steps', text(steps))
 

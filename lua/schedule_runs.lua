@@ -11,13 +11,13 @@
 -- Needs    Redis 7.0
 
 --#include lib/schedule.lua
+--#include lib/server_time.lua
 
 local key, body, meta, seen = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local name = ARGV[1]
 local QUEUED = 1
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now = server_time()
 if not schedule.read(key, name) then return {} end
 
 local function state_of(id)

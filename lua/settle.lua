@@ -63,6 +63,7 @@
 --#include lib/batch.lua
 --#include lib/callbacks.lua
 --#include lib/codec.lua
+--#include lib/codes.lua
 --#include lib/dedupe.lua
 --#include lib/dlq.lua
 --#include lib/downstream.lua
@@ -70,14 +71,15 @@
 --#include lib/group.lua
 --#include lib/hearing.lua
 --#include lib/idle.lua
+--#include lib/in_chunks.lua
 --#include lib/light_flow.lua
 --#include lib/outbox.lua
 --#include lib/outcomes.lua
 --#include lib/own_settings.lua
---#include lib/pacer.lua
 --#include lib/pool.lua
 --#include lib/rates.lua
 --#include lib/results.lua
+--#include lib/server_time.lua
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, seen_window, seen_minute = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
@@ -86,21 +88,23 @@ local outbox_key, outbox_texts, results_key, result_ends = KEYS[17], KEYS[18], K
 local callbacks_key, callback_texts, riders_key, callback_counts, expiries_key = KEYS[21], KEYS[22], KEYS[23], KEYS[24], KEYS[25]
 local channel, bucket, levels, member, flow_count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local FIRST_PLACE, FIRST_FLOW, HEAD, WIDTH = 25, 5, 15, 3
-local DONE, RETRY, DEAD_NOW, RETURNED, HELD, HELD_ALONE, EXHAUSTED, GONE, DROPPED = '1', '2', '3', '4', '5', '6', '7', '8', '9'
-local CHUNK = 500
-local ACCEPTED, FAILED, FAILED_TOO = '1', '3', '4'
+local DONE, RETRY, DEAD_NOW, RETURNED, HELD = codes.DONE, codes.RETRY, codes.DEAD, codes.RETURNED, codes.HELD
+local HELD_ALONE, EXHAUSTED, GONE, DROPPED = codes.HELD_ALONE, codes.EXHAUSTED, codes.GONE, codes.DROPPED
+local SETTLED = codes.SETTLED
+local ACCEPTED, FAILED, FAILED_TOO = codes.SIGNAL_ACCEPTED, codes.SIGNAL_FAILED, codes.SIGNAL_FAILED_TOO
 local SMALL_LETTERS = 97 -- a kind in capitals is that of a job that came with a delay
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', leases, '')
 
-local settings = redis.call('HMGET', conf, 'max_in_flight', 'dedupe_window', 'dedupe_max', 'flows', 'downstream',
-  'keep_attempts', 'events', 'result_retention', 'results_max', 'results_bytes', 'expires')
-if not settings[1] or (settings[4] or '0') ~= levels then return { 1 } end
-local max_in_flight = tonumber(settings[1])
+local max_in_flight, dedupe_window, dedupe_max, stored_levels, downstream_text, keep_attempts, events, result_retention, results_max,
+  results_bytes, expires =
+  unpack(redis.call('HMGET', conf, 'max_in_flight', 'dedupe_window', 'dedupe_max', 'flows', 'downstream', 'keep_attempts', 'events',
+    'result_retention', 'results_max', 'results_bytes', 'expires'))
+if not max_in_flight or (stored_levels or codes.NO_FLOWS) ~= levels then return { 1 } end
+max_in_flight, keep_attempts = tonumber(max_in_flight), tonumber(keep_attempts or 0)
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now = server_time()
 local args, last_arg, ids, first_group = ARGV, #ARGV, {}, FIRST_FLOW + flow_count + 1
 local at, job_count = first_group, 0
 while at <= last_arg do
@@ -112,15 +116,15 @@ while at <= last_arg do
   at = ends
 end
 local stored = redis.call('HMGET', meta, unpack(ids))
-local rules = downstream.rules(settings[5])
+local rules = downstream.rules(downstream_text)
 local was_full = redis.call('ZCARD', leases) >= max_in_flight and batch.in_flight(leases, riders_key) >= max_in_flight
 
 local reply = { 0 }
 local gone, unleased, metas, deaths, ending = {}, {}, {}, {}, {} -- gone: jobs that are done or dropped; unleased: the others
-local keep_attempts, gone_tried, attempts_of = tonumber(settings[6] or 0), {}, {}
-local memory = dedupe.open(tonumber(settings[2]), tonumber(settings[3]), now, seen, seen_window, seen_minute)
+local gone_tried, attempts_of = {}, {}
+local memory = dedupe.open(tonumber(dedupe_window), tonumber(dedupe_max), now, seen, seen_window, seen_minute)
 local unscheduled, handled, with_results = 0, {}, {}
-local box = (settings[7] or '') ~= '' and outbox.open(settings[7], outbox_key, outbox_texts, count, now)
+local box = (events or '') ~= '' and outbox.open(events, outbox_key, outbox_texts, count, now)
 
 -- What becomes of each flow, in the order in which they come. usual: jobs of the usual outcome; more: counts of other jobs. Few parts get
 -- more fields than these.
@@ -159,7 +163,7 @@ while at <= last_arg do
     i = i + 1
     local id, text, mark, of = ids[i], stored[i], args[from + 1], args[from + 2]
     if text == usual and string.byte(mark, 12) >= SMALL_LETTERS and not handled[id] then -- does what follows, at less cost
-      reply[i + 1], handled[id] = 1, true
+      reply[i + 1], handled[id] = SETTLED, true
       local part = parts[of] or part_of(of)
       part.usual = part.usual + 1
       if claimed_at > part.accepted_at then part.accepted_at = claimed_at end
@@ -175,7 +179,7 @@ while at <= last_arg do
         numbers = is_ours and { tonumber(epoch), tonumber(attempts), tonumber(lost), tonumber(crashes), claim,
           last == '' and before or last }
       end
-      reply[i + 1] = is_ours and 1 or 0
+      reply[i + 1] = is_ours and codes.SETTLED or codes.NOT_LEASED
       if is_ours then
         handled[id] = true
         local part = parts[of] or part_of(of)
@@ -199,7 +203,7 @@ while at <= last_arg do
           dedupe.add(memory, id, mark, result == DONE and codec.DONE or codec.DROPPED)
           has_left(more, mark)
           if numbers then gone_tried[#gone_tried + 1] = id end
-          if has_result then with_results[#with_results + 1] = { id, at + 10, tonumber(epoch) } end
+          if has_result then with_results[#with_results + 1] = { id = id, at = at + 10, epoch = tonumber(epoch) } end
         else
           unleased[#unleased + 1] = id
           others[#others + 1] = { part, i + 1, id, mark, result == GONE and DEAD_NOW or result, delay, numbers, line,
@@ -214,12 +218,12 @@ if #touched == 0 then return reply end
 
 -- What is kept of the flows and groups: loaded and groups of those that are not light, see light_flow.lua.
 local wake, calendar, loaded, light, groups, light_groups = was_full, nil, {}, nil, nil, nil
-if levels ~= '0' then
+if levels ~= codes.NO_FLOWS then
   local names = {}
   for n = 1, flow_count do names[n] = args[FIRST_FLOW + n] end
   calendar = flow.calendar(due_flows, pace)
   loaded, light, groups, light_groups = light_flow.load(touched, names, conf, flows, flow_settings, due_flows,
-    levels == '2' and FIRST_PLACE + flow_count * flow.PLACES or nil)
+    levels == codes.GROUPS and FIRST_PLACE + flow_count * flow.PLACES or nil)
 end
 
 local function report(change, n, reason)
@@ -246,9 +250,8 @@ if rules.scope == 'f' then
     end
   end
 elseif rules.scope == 'b' then
-  local of_pace = redis.call('HMGET', pace, 'down', 'offset')
-  local offset = tonumber(of_pace[2] or 0)
-  before = of_pace[1] and downstream.read(of_pace[1])
+  local down, offset = unpack(redis.call('HMGET', pace, 'down', 'offset'))
+  offset, before = tonumber(offset or 0), down and downstream.read(down)
   if before or some_heard then
     in_force = rates.above(conf, pace, member ~= '' and pool.keys(KEYS).conf)
     said, sooner, change = hearing.hear(before, touched, rules, nil, in_force, now + offset, offset, box)
@@ -269,10 +272,11 @@ for _, job in ipairs(others) do
   -- nth is the job's place in the reply. failed_at is when it was claimed, where the downstream failed. result_at is where its result
   -- stands, if it has one.
   local part, nth, id, mark, result, delay, numbers, line, failed_at, result_at = unpack(job, 1, 10)
+  local epoch, attempts, lost, crashes, claim, last = unpack(numbers, 1, 6)
   local state = codec.QUEUED
   if failed_at and part.probed_from and failed_at > part.probed_from and (result == RETRY or result == EXHAUSTED) then
-    result, reply[nth] = HELD, 2
-    line, numbers[6] = outcomes.free(line), outcomes.because(numbers[6], '')
+    result, reply[nth] = HELD, codes.SETTLED_HELD
+    line, last = outcomes.free(line), outcomes.because(last, '')
   elseif result == EXHAUSTED then
     result = DEAD_NOW
   end
@@ -284,9 +288,9 @@ for _, job in ipairs(others) do
   elseif result == DEAD_NOW then
     state = codec.DEAD
     deaths[#deaths + 1] = id
-    if result_at then with_results[#with_results + 1] = { id, result_at, numbers[1] } end
+    if result_at then with_results[#with_results + 1] = { id = id, at = result_at, epoch = epoch } end
     if box then
-      outbox.note_dead(box, levels ~= '0' and args[FIRST_FLOW + part.n], { id }, string.match(numbers[6], '^{"cause":"([^"]*)"'))
+      outbox.note_dead(box, levels ~= codes.NO_FLOWS and args[FIRST_FLOW + part.n], { id }, string.match(last, '^{"cause":"([^"]*)"'))
     end
     has_left(part.more, mark)
   else
@@ -294,7 +298,6 @@ for _, job in ipairs(others) do
     returned[#returned + 1] = { id = id, list = flow.PRIORITY_OF[string.sub(mark, 13, 13)] or 3 }
     part.returned = returned
   end
-  local epoch, attempts, lost, crashes, claim, last = unpack(numbers, 1, 6)
   if result ~= RETURNED then
     local tried_before = attempts + lost > 0 and redis.call('HGET', tried, id)
     attempts_of[#attempts_of + 1], attempts_of[#attempts_of + 2] = id, outcomes.add(tried_before, line, keep_attempts, now)
@@ -312,7 +315,7 @@ if some_disabled then
     if part.disabled and f and f.configured.disabled == 0 then
       f.state.down, f.configured = nil, flow.disabled(f.configured, now)
       f.settings = f.configured
-      report(hearing.DISABLED, part.n, part.disabled)
+      report(codes.BECAME_DISABLED, part.n, part.disabled)
       if box and part.tells then outbox.note(box, 'flow.disabled', f.name, 1, { reason = part.disabled }) end
     else
       part.disabled = nil
@@ -327,7 +330,7 @@ for _, part in ipairs(touched) do
     part.were_empty = redis.call('EXISTS', KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4]) == 0
   end
 end
-if levels == '0' then
+if levels == codes.NO_FLOWS then
   local part = touched[1]
   if part.were_empty then wake = true end
   if part.earliest then
@@ -337,17 +340,12 @@ if levels == '0' then
 end
 
 -- Everything is decided. From here on there are only writes, and a look at what waits now.
-local function in_chunks(command, key, list)
-  for from = 1, #list, CHUNK do
-    redis.call(command, key, unpack(list, from, math.min(from + CHUNK - 1, #list)))
-  end
-end
 in_chunks('ZREM', leases, gone)
 in_chunks('ZREM', leases, unleased)
 if #ending > 0 then batch.close(ending, riders_key) end
 in_chunks('HDEL', body, gone)
 in_chunks('HDEL', meta, gone)
-if settings[11] then
+if expires then
   in_chunks('ZREM', expiries_key, gone)
   in_chunks('ZREM', expiries_key, deaths)
 end
@@ -356,15 +354,15 @@ in_chunks('HDEL', tried, gone_tried)
 in_chunks('HSET', tried, attempts_of)
 if #deaths > 0 then dlq.add(dead, body, meta, tried, count, now, deaths) end
 if #with_results > 0 then
-  local kept = results.open(settings[8], settings[9], settings[10], results_key, result_ends, count, now)
+  local kept = results.open(result_retention, results_max, results_bytes, results_key, result_ends, count, now)
   results.expire(kept, 2 * #with_results + 10)
   local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
   for _, one in ipairs(with_results) do
-    local id, from = one[1], one[2]
+    local id, from = one.id, one.at
     local head, text, waiter, callback = args[from], args[from + 1], args[from + 3], args[from + 4]
     results.keep(kept, id, head, text, args[from + 2] == '1', waiter ~= '')
     if waiter ~= '' then redis.call('PUBLISH', waiter, bucket .. ' ' .. id) end
-    if callback ~= '' then callbacks.note(told, id, one[3], callback, head, text) end
+    if callback ~= '' then callbacks.note(told, id, one.epoch, callback, head, text) end
   end
   callbacks.write(told)
 end

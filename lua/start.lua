@@ -14,6 +14,7 @@
 -- Needs    Redis 7.0
 
 --#include lib/codec.lua
+--#include lib/server_time.lua
 
 local meta, leases = KEYS[1], KEYS[2]
 local id, epoch, claim, started, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
@@ -21,8 +22,7 @@ local id, epoch, claim, started, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ton
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', leases, '')
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now = server_time()
 local stored = redis.call('HGET', meta, id) or ''
 local state, now_epoch, attempts, lost, crashes, owner, last = string.match(stored, codec.META)
 if state ~= codec.IN_FLIGHT or now_epoch ~= epoch or (owner ~= claim and owner ~= started) then return { now, 0 } end

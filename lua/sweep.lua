@@ -49,22 +49,26 @@
 -- Needs    Redis 7.0
 
 --#include lib/batch.lua
+--#include lib/codes.lua
 --#include lib/dedupe.lua
 --#include lib/dlq.lua
 --#include lib/downstream.lua
 --#include lib/encoding.lua
 --#include lib/flow.lua
 --#include lib/group.lua
+--#include lib/in_chunks.lua
 --#include lib/pacer.lua
 --#include lib/idle.lua
 --#include lib/makers.lua
 --#include lib/pool.lua
+--#include lib/server_time.lua
+--#include lib/text.lua
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, seen_window, seen_minute, claims = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local flows, flow_settings, due_flows, groups, group_settings, idle_key = KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17]
 local seen_until, tried, riders_key, makers_key = KEYS[18], KEYS[19], KEYS[20], KEYS[21]
-local has_flows, in_groups = ARGV[1] ~= '0', ARGV[1] == '2'
+local has_flows, in_groups = ARGV[1] ~= codes.NO_FLOWS, ARGV[1] == codes.GROUPS
 local at_most, cursor, flow_cursor, bound = tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
 local member, channel = ARGV[6], ARGV[7]
 local GROUPS = 14 -- the keys before those of groups
@@ -79,14 +83,12 @@ local MOST_BYTES = 1048576 -- of bodies to read
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', leases, '')
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local function text(n) return string.format('%d', n) end
+local now = server_time()
 if redis.call('HEXISTS', conf, 'rate_count') == 0 then return { now, 0, '0', '0', 0, 0, 0, 0, 0, 0 } end
 
 -- Leases beyond their length mean that the clock stepped back.
-local of_pace = redis.call('HMGET', pace, 'lease', 'offset')
-local longest, clock = tonumber(of_pace[1] or 0), now + tonumber(of_pace[2] or 0)
+local lease, offset = unpack(redis.call('HMGET', pace, 'lease', 'offset'))
+local longest, clock = tonumber(lease or 0), now + tonumber(offset or 0)
 if longest > 0 then
   local too_far = text(now + longest + MAX_HORIZON)
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', leases, '(' .. too_far, '+inf', 'LIMIT', 0, CHUNK)) do
@@ -124,18 +126,18 @@ end
 -- attempts leaves those of the jobs that it ends.
 local next_cursor = ''
 if string.sub(cursor, 1, 1) == 'a' then
-  local scan = redis.call('HSCAN', tried, string.sub(cursor, 2), 'COUNT', 200)
-  next_cursor = scan[1] == '0' and '0' or 'a' .. scan[1]
-  for i = 1, #scan[2], 2 do
-    if redis.call('HEXISTS', body, scan[2][i]) == 0 then
-      redis.call('HDEL', tried, scan[2][i])
+  local attempts_of
+  next_cursor, attempts_of = unpack(redis.call('HSCAN', tried, string.sub(cursor, 2), 'COUNT', 200))
+  if next_cursor ~= '0' then next_cursor = 'a' .. next_cursor end
+  for i = 1, #attempts_of, 2 do
+    if redis.call('HEXISTS', body, attempts_of[i]) == 0 then
+      redis.call('HDEL', tried, attempts_of[i])
       repaired = repaired + 1
     end
   end
 elseif cursor ~= '' then
-  local scan = redis.call('HSCAN', meta, cursor, 'COUNT', 200)
-  next_cursor = scan[1]
-  local pairs_of = scan[2]
+  local pairs_of
+  next_cursor, pairs_of = unpack(redis.call('HSCAN', meta, cursor, 'COUNT', 200))
   for i = 1, #pairs_of, 2 do
     local id, state = pairs_of[i], string.sub(pairs_of[i + 1], 1, 1)
     if redis.call('HEXISTS', body, id) == 0 then
@@ -173,7 +175,7 @@ local function in_places(before)
   return n
 end
 local unpurged, missing = in_places(PURGED), 0
-local purge = redis.call('HMGET', count, 'purge_at', 'purge_flow')
+local purge_at, purge_flow = unpack(redis.call('HMGET', count, 'purge_at', 'purge_flow'))
 if not has_flows then
   missing = redis.call('HLEN', body) - in_places(PLACES) - redis.call('ZCARD', leases) - redis.call('ZCARD', dead) - unpurged
   if missing < 0 then missing = 0 end
@@ -181,7 +183,7 @@ end
 
 local none_leased, jobs = redis.call('ZCARD', leases) == 0, redis.call('HLEN', body) - redis.call('ZCARD', dead)
 local function forget(key, gone)
-  for from = 1, #gone, CHUNK do redis.call('HDEL', key, unpack(gone, from, math.min(from + CHUNK - 1, #gone))) end
+  in_chunks('HDEL', key, gone)
 end
 -- The names of a scan, a chunk at a time, with what is kept of them and their turns on the calendar.
 local function each(names, states, own, fields, look)
@@ -225,7 +227,7 @@ local function audit_flows(names)
       gone[#gone + 1] = f.name
     elseif none_leased and f.state.in_flight > 0 then
       astray[#astray + 1] = f.name
-    elseif not turn and should_go(f) and (unpurged == 0 or f.name ~= purge[2]) then
+    elseif not turn and should_go(f) and (unpurged == 0 or f.name ~= purge_flow) then
       local list = in_groups and suspects or astray
       list[#list + 1] = f.name
     end
@@ -327,12 +329,12 @@ if flow_cursor == 'i' then
   next_flow_cursor = '0'
 elseif flow_cursor ~= '' then
   local of_groups = string.sub(flow_cursor, 1, 1) == 'g'
-  local scan = redis.call('HSCAN', of_groups and groups or flows, string.match(flow_cursor, '%d+'), 'COUNT', CHUNK)
+  local states
+  next_flow_cursor, states = unpack(redis.call('HSCAN', of_groups and groups or flows, string.match(flow_cursor, '%d+'), 'COUNT', CHUNK))
   local held, open, half_open = string.match(flow_cursor, ' (%d+) (%d+) (%d+)$')
   if held then in_trouble = { held + 0, open + 0, half_open + 0 } end
   local names = {}
-  for i = 1, #scan[2], 2 do names[#names + 1] = scan[2][i] end
-  next_flow_cursor = scan[1]
+  for i = 1, #states, 2 do names[#names + 1] = states[i] end
   if of_groups then
     audit_groups(names)
     if next_flow_cursor ~= '0' then next_flow_cursor = 'g' .. next_flow_cursor end
@@ -340,7 +342,7 @@ elseif flow_cursor ~= '' then
     audit_flows(names)
     if next_flow_cursor == '0' then
       keep_trouble()
-    elseif in_trouble[1] + in_trouble[2] + in_trouble[3] > 0 then
+    elseif math.max(unpack(in_trouble)) > 0 then
       next_flow_cursor = string.format('%s %d %d %d', next_flow_cursor, unpack(in_trouble))
     end
     if in_groups and next_flow_cursor == '0' then next_flow_cursor = 'g0' end
@@ -353,7 +355,7 @@ if next_cursor == '0' and string.sub(cursor, 1, 1) ~= 'a' and redis.call('EXISTS
 pool.heal(member, KEYS, now)
 repaired = repaired + batch.repair(leases, riders_key)
 pool.note(member, KEYS, batch.in_flight(leases, riders_key), now, channel)
-if unpurged > 0 and math.abs(now - tonumber(purge[1] or 0)) < PURGE_PAUSE then unpurged = 0 end
+if unpurged > 0 and math.abs(now - tonumber(purge_at or 0)) < PURGE_PAUSE then unpurged = 0 end
 local reply = { now, repaired, next_cursor, next_flow_cursor, missing, unpurged, #expired, #retries, #astray, #in_lists }
 for _, list in ipairs({ expired, retries, astray, in_lists, suspects }) do
   for _, name in ipairs(list) do reply[#reply + 1] = name end

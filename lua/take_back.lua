@@ -46,17 +46,21 @@
 
 --#include lib/batch.lua
 --#include lib/callbacks.lua
+--#include lib/codec.lua
+--#include lib/codes.lua
 --#include lib/dlq.lua
 --#include lib/flow.lua
 --#include lib/group.lua
 --#include lib/outbox.lua
 --#include lib/pool.lua
+--#include lib/server_time.lua
+--#include lib/text.lua
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, flows, flow_settings, due_flows, tried = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local outbox_key, outbox_texts, callbacks_key, callback_texts, riders_key = KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local callback_counts = KEYS[17]
-local channel, bucket, levels, has_flows, in_groups = ARGV[1], ARGV[2], ARGV[3], ARGV[3] ~= '0', ARGV[3] == '2'
+local channel, bucket, levels, has_flows, in_groups = ARGV[1], ARGV[2], ARGV[3], ARGV[3] ~= codes.NO_FLOWS, ARGV[3] == codes.GROUPS
 local counts_as_crash, poison_at, poison_last = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local longest_retry, bound = math.max(tonumber(ARGV[7]), 1000000), tonumber(ARGV[8])
 local PURGED, FIRST_FLOW, WIDTH = 17, 10, 2
@@ -69,11 +73,9 @@ local first_arg = FIRST_FLOW + flow_count
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', leases, '')
 
-local settings = redis.call('HMGET', conf, 'rate_count', 'events')
-if not settings[1] then return { 0, 0, 0, 0 } end
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local function text(n) return string.format('%d', n) end
+local rate_count, events = unpack(redis.call('HMGET', conf, 'rate_count', 'events'))
+if not rate_count then return { 0, 0, 0, 0 } end
+local now = server_time()
 local function before(n) return FIRST_PLACE + (n - 1) * flow.PLACES end
 
 local names, loaded, calendar, groups = {}, nil, nil, nil
@@ -159,7 +161,7 @@ end
 if #ending > 0 then batch.close(ending, riders_key) end
 dlq.add(dead, body, meta, tried, count, now, poisoned)
 callbacks.write(told)
-local box = outbox.open(settings[2], outbox_key, outbox_texts, count, now)
+local box = outbox.open(events, outbox_key, outbox_texts, count, now)
 for _, lost_job in ipairs(box and lost_jobs or {}) do
   if lost_job.is_poison then outbox.note_dead(box, loaded and names[lost_job.n], { lost_job.id }, 'poison') end
 end

@@ -22,9 +22,11 @@
 -- Stores   an event when there come to be more than dead_warn; the ids, as dropped, until their dedupe window ends
 -- Needs    Redis 7.0
 
+--#include lib/codec.lua
 --#include lib/dedupe.lua
 --#include lib/dlq.lua
 --#include lib/outbox.lua
+--#include lib/server_time.lua
 
 local body, meta, conf, count, dead, seen, seen_window, seen_minute, tried, outbox_key, outbox_texts =
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
@@ -34,14 +36,14 @@ local DROPPED = '8'
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', dead, '')
 
-local settings = redis.call('HMGET', conf, 'capacity', 'dead_capacity', 'dead_max_bytes', 'dead_retention', 'dead_drop',
-  'dedupe_window', 'dedupe_max', 'dead_warn', 'events')
-if not settings[1] then return { 0, 0, 0, 0, 0, 0, 0, 0 } end
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local most, bytes_bound = dlq.bounds(tonumber(settings[1]), settings[2], settings[3])
-local retention, drops = tonumber(settings[4] or 0), settings[5] == '1'
-local memory = dedupe.open(tonumber(settings[6]), tonumber(settings[7]), now, seen, seen_window, seen_minute)
+local capacity, dead_capacity, dead_max_bytes, dead_retention, dead_drop, dedupe_window, dedupe_max, dead_warn, events =
+  unpack(redis.call('HMGET', conf, 'capacity', 'dead_capacity', 'dead_max_bytes', 'dead_retention', 'dead_drop', 'dedupe_window',
+    'dedupe_max', 'dead_warn', 'events'))
+if not capacity then return { 0, 0, 0, 0, 0, 0, 0, 0 } end
+local now = server_time()
+local most, bytes_bound = dlq.bounds(tonumber(capacity), dead_capacity, dead_max_bytes)
+local retention, drops = tonumber(dead_retention or 0), dead_drop == '1'
+local memory = dedupe.open(tonumber(dedupe_window), tonumber(dedupe_max), now, seen, seen_window, seen_minute)
 
 local there = redis.call('ZCARD', dead)
 local function held() return tonumber(redis.call('HGET', count, 'dead_bytes') or 0) end
@@ -70,11 +72,11 @@ if i > 2 * at_most then more = 1 end
 if old > 0 then redis.call('HINCRBY', count, 'dead_dropped_old', old) end
 if full > 0 then redis.call('HINCRBY', count, 'dead_dropped_full', full) end
 if old + full > 0 then dedupe.write(memory, count) end
-local warn = tonumber(settings[8] or 0)
+local warn = tonumber(dead_warn or 0)
 local is_above, was_above = warn > 0 and there > warn, redis.call('HEXISTS', count, 'dead_warned') == 1
 if is_above and not was_above then
   redis.call('HSET', count, 'dead_warned', '1')
-  local box = outbox.open(settings[9], outbox_key, outbox_texts, count, now)
+  local box = outbox.open(events, outbox_key, outbox_texts, count, now)
   outbox.note(box, 'bucket.dead_letters', nil, 1, { reason = string.format('%d of %d', there, warn) })
   outbox.write(box)
 elseif was_above and not is_above then

@@ -9,6 +9,7 @@
 -- Needs    Redis 7.0
 
 --#include lib/results.lua
+--#include lib/server_time.lua
 
 local count, kept, ends = KEYS[1], KEYS[2], KEYS[3]
 local at_most = tonumber(ARGV[1])
@@ -16,6 +17,5 @@ local at_most = tonumber(ARGV[1])
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', ends, '')
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now = server_time()
 return results.expire(results.open(0, 0, 0, kept, ends, count, now), at_most)

@@ -14,6 +14,7 @@
 --   body    of the answer, of a job with a result
 
 --#include lib/codec.lua
+--#include lib/codes.lua
 --#include lib/flow.lua
 
 local callbacks = { CHUNK = 500 }
@@ -25,10 +26,10 @@ end
 
 -- Adds a number to the counts of the flow that a callback's first line names, and of its group.
 local function count(more, levels, first, n)
-  if levels == '0' then return end
-  local name = flow.of(first, levels == '2')
+  if levels == codes.NO_FLOWS then return end
+  local name = flow.of(first, levels == codes.GROUPS)
   more['f' .. name] = (more['f' .. name] or 0) + n
-  if levels ~= '2' then return end
+  if levels ~= codes.GROUPS then return end
   local of_group = 'g' .. flow.group_of(name)
   more[of_group] = (more[of_group] or 0) + n
 end
@@ -61,7 +62,7 @@ end
 function callbacks.remove(key, texts, counts, levels, gone)
   local more = {}
   for _, name in ipairs(gone) do
-    local stored = levels ~= '0' and redis.call('HGET', texts, name)
+    local stored = levels ~= codes.NO_FLOWS and redis.call('HGET', texts, name)
     if stored then count(more, levels, stored, -1) end
     redis.call('ZREM', key, name)
     redis.call('HDEL', texts, name)
@@ -69,7 +70,7 @@ function callbacks.remove(key, texts, counts, levels, gone)
   for field, n in pairs(more) do
     if redis.call('HINCRBY', counts, field, n) <= 0 then redis.call('HDEL', counts, field) end
   end
-  if levels ~= '0' and #gone > 0 and redis.call('EXISTS', texts) == 0 then redis.call('DEL', counts) end
+  if levels ~= codes.NO_FLOWS and #gone > 0 and redis.call('EXISTS', texts) == 0 then redis.call('DEL', counts) end
 end
 
 -- How many there are of flows, or of groups, by their names; kind is 'f' or 'g'.

@@ -8,6 +8,8 @@
 --   till  until then a program without callers may have let a job in under the id that the caller gave it, and so a job without
 --         a caller may be the same job. One that comes under another id leaves a mark under that id in seen, with the state NAMED
 
+--#include lib/codes.lua
+
 local callers = { MARK = 13, NAMED = '1' }
 
 -- The digits of a caller, by its letters.
@@ -53,6 +55,22 @@ end
 
 -- The digits of the caller of a job that has ended, '' none.
 function callers.ended(settled) return string.byte(settled, callers.MARK) == 48 and string.sub(settled, -6) or '' end
+
+-- What is answered for a job whose id is known: existing is the body of that job, ended what seen holds of it. Returns the code, and the
+-- state of a duplicate that has ended; nil if the id is free again.
+function callers.known(existing, ended, sealed, fingerprint, conf, now)
+  local print_of, state, ends
+  if existing then
+    print_of = string.match(existing, '^%-?%d+ %d+ (...........)')
+  else
+    print_of, state, ends = string.match(ended, '^(...........)(%d)(%d+)$')
+    if tonumber(ends) <= now or state == callers.NAMED then return nil end
+  end
+  local is_same = existing and callers.is_same or callers.was_same
+  if not is_same(existing or ended, callers.of(sealed), conf, now) then return codes.ID_TAKEN end
+  if print_of ~= fingerprint then return codes.ID_REUSED end
+  return codes.DUPLICATE, tonumber(state)
+end
 
 -- What is known of the job that a program without callers let in under another id: its body, what seen holds of it, or nil.
 function callers.former(body, seen, id, now)

@@ -3,7 +3,7 @@
 --#include lib/codec.lua
 --#include lib/queue.lua
 
-local company = { MAX_JOBS = 500, MAX_READ = 4194304 } -- jobs of an answer; bytes of bodies that a run reads
+local company = { MAX_JOBS = 500, MAX_READ = 4194304 } -- jobs of an answer; bytes of bodies that a run reads, those of expired jobs too
 
 -- Until when a job that waits in a list waits for company: half of the time until it expires at most. A job that came with a delay has its
 -- own time, and does not wait.
@@ -34,7 +34,7 @@ local function go_back(reader, q, marks, id, riders)
     for field, value in pairs(mark) do q[i][field] = value end
   end
   reader.handled[id] = nil
-  for _, rider in ipairs(riders) do reader.handled[rider[1]] = nil end
+  for _, rider in ipairs(riders) do reader.handled[rider.id] = nil end
 end
 
 -- The next job of a flow as company.gather wants it; nil if there is none. latest: as for queue.peek_due.
@@ -56,7 +56,7 @@ end
 
 -- Passes the jobs that ride along with a job, which was passed: those behind it, in their order, as long as they agree with it and fit.
 -- from: what company.bookmark has returned; room: bytes of bodies that the answer has left; may_ride(id, stored, job, at): whether nothing
--- else keeps a job. Returns the riders, each { id, stored, job }, nil if there are none; or nil and until when the batch waits for more
+-- else keeps a job. Returns the riders, each with id, stored and job, nil if there are none; or nil and until when the batch waits for more
 -- jobs: then nothing was passed. In a bucket without flows, rules.ran_out and rules.short count the jobs and the requests that left while
 -- nothing else waited: they say nothing of how full batches are while jobs wait.
 function company.gather(rules, reader, q, id, job, from, at, latest, room, may_ride)
@@ -86,7 +86,7 @@ function company.gather(rules, reader, q, id, job, from, at, latest, room, may_r
       queue.take_off(q, rider_id)
     end
     if reader.leftovers then reader.handled[rider_id] = true end
-    riders[#riders + 1] = { rider_id, stored, rider }
+    riders[#riders + 1] = { id = rider_id, stored = stored, job = rider }
   end
   if ran_out and not q.name then
     rules.ran_out, rules.short = (rules.ran_out or 0) + #riders + 1, (rules.short or 0) + 1

@@ -7,7 +7,7 @@
 -- later than those behind them. They keep those in memory a little longer, and enqueue.lua reads the end itself.
 
 --#include lib/callers.lua
---#include lib/codec.lua
+--#include lib/in_chunks.lua
 
 local dedupe = {
   CHUNK = 500,
@@ -34,11 +34,6 @@ function dedupe.add(d, id, mark, code)
   ids[#ids + 1] = id
 end
 
-local function in_chunks(command, key, list)
-  for i = 1, #list, dedupe.CHUNK do
-    redis.call(command, key, unpack(list, i, math.min(i + dedupe.CHUNK - 1, #list)))
-  end
-end
 
 -- Forgets the ids at the head of a list whose window has ended, up to a number. Most runs find that the first one has not.
 local function forget(d, list, most)

@@ -6,12 +6,13 @@
 -- a time in the order of their deaths. dead_walk of …:count holds its progress, "time bytes". add and remove
 -- change that sum too, so that it is exact at the end.
 
+--#include lib/codes.lua
+--#include lib/in_chunks.lua
+
 local dlq = {
-  CHUNK = 500,
   AUDIT = 200, -- dead letters that one audit sums up
   PATROL = 15000000, -- microseconds until a dispatcher has dropped what its retention has ended for
   GUESS = 60000000, -- microseconds to wait if it is not known when there is room
-  FULL = 14, TOO_LARGE = 15, -- codes of enqueue.lua
 }
 
 local function size(body, meta, tried, id)
@@ -41,7 +42,7 @@ function dlq.add(dead, body, meta, tried, count, now, ids)
     bytes = bytes + size(body, meta, tried, id)
     scores[2 * i - 1], scores[2 * i] = string.format('%d', now), id
   end
-  for i = 1, #scores, dlq.CHUNK do redis.call('ZADD', dead, unpack(scores, i, math.min(i + dlq.CHUNK - 1, #scores))) end
+  in_chunks('ZADD', dead, scores)
   change(count, now, bytes)
 end
 
@@ -64,23 +65,23 @@ end
 
 -- Why no job is let in, which may become a dead letter: a code with how many there are and may be, or nil.
 function dlq.full(there, bytes, most, most_bytes)
-  if there >= most then return dlq.FULL, there, most end
-  if bytes >= most_bytes then return dlq.TOO_LARGE, bytes, most_bytes end
+  if there >= most then return codes.DEAD_FULL, there, most end
+  if bytes >= most_bytes then return codes.DEAD_TOO_LARGE, bytes, most_bytes end
 end
 
 -- The same of a bucket that has some, by its settings; nil where they are dropped instead.
 function dlq.full_of(conf, there, bytes, capacity)
-  local s = redis.call('HMGET', conf, 'dead_drop', 'dead_capacity', 'dead_max_bytes')
-  if s[1] ~= '1' then return dlq.full(there, bytes, dlq.bounds(capacity, s[2], s[3])) end
+  local dead_drop, dead_capacity, dead_max_bytes = unpack(redis.call('HMGET', conf, 'dead_drop', 'dead_capacity', 'dead_max_bytes'))
+  if dead_drop ~= '1' then return dlq.full(there, bytes, dlq.bounds(capacity, dead_capacity, dead_max_bytes)) end
 end
 
 -- How long until there is room, in microseconds; negative where that is a guess. More than one may have to go.
 function dlq.wait(dead, code, there, most, retention, now)
   if retention == 0 then return -dlq.GUESS end
-  local rank = code == dlq.FULL and there - most or 0
-  local last = redis.call('ZRANGE', dead, rank, rank, 'WITHSCORES')
-  local wait = math.max(tonumber(last[2] or now) + retention - now, 0) + dlq.PATROL
-  return code == dlq.FULL and wait or -wait
+  local rank = code == codes.DEAD_FULL and there - most or 0
+  local died = redis.call('ZRANGE', dead, rank, rank, 'WITHSCORES')[2]
+  local wait = math.max(tonumber(died or now) + retention - now, 0) + dlq.PATROL
+  return code == codes.DEAD_FULL and wait or -wait
 end
 
 -- Goes on to sum up the dead letters.
@@ -91,11 +92,11 @@ function dlq.audit(dead, body, meta, tried, count)
   local some = redis.call('ZRANGEBYSCORE', dead, from, '+inf', 'WITHSCORES', 'LIMIT', 0, dlq.AUDIT)
   local ended, n = #some < 2 * dlq.AUDIT, #some
   -- Dead letters of the same time are summed together: the sum is of all up to a time.
-  if not ended and some[2] ~= some[n] then
-    local last = some[n]
+  local last, _, first = some[n], unpack(some, 1, 2)
+  if not ended and first ~= last then
     while some[n] == last do n = n - 2 end
   elseif not ended then
-    some = redis.call('ZRANGEBYSCORE', dead, some[2], some[2], 'WITHSCORES')
+    some = redis.call('ZRANGEBYSCORE', dead, first, first, 'WITHSCORES')
     n = #some
   end
   for i = 1, n, 2 do sum = sum + size(body, meta, tried, some[i]) end

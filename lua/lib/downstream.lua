@@ -23,6 +23,8 @@
 -- A flow has it in front of its own text (see flow.lua), a bucket in the field `down` of its pace, a pool in that of the
 -- pool's pace. Times are of the engine's clock, but those of a pool of the server's.
 
+--#include lib/codes.lua
+
 local downstream = {
   CLOSED = 0, OPEN = 1, HALF_OPEN = 2,
   CUT = 0.85, -- of what was accepted; to half where that is not known
@@ -114,7 +116,7 @@ function downstream.add(heard, more)
   return heard
 end
 
-local THROTTLED, FAILED = '2', '3'
+local THROTTLED, FAILED = codes.SIGNAL_THROTTLED, codes.SIGNAL_FAILED
 
 -- Notes the answer to a job that was claimed at that time, and was not accepted. signal is that of shaper.Signal; wait: for how
 -- long the downstream asks for nothing, 0 it does not; reason: one word.

@@ -88,13 +88,13 @@ end
 
 -- The pool of a bucket as a scope, by the pool's keys (see pool.keys); nil if it is not configured. said is the text of its downstream.
 function estimate.pool(keys, now)
-  local s = redis.call('HMGET', keys.conf, 'rate_count', 'rate_per', 'burst', 'quotas')
-  if not s[1] then return nil end
-  local kept = redis.call('HMGET', keys.pace, 'slot', 'rate', 'down', 'weights', 'rates')
-  local p = { now = now, offset = 0, rate_count = tonumber(s[1]), rate_per = tonumber(s[2]), burst = tonumber(s[3]), said = kept[3],
-    weights = kept[4], rates = kept[5], shared = 1, shown = true }
-  pace_of(p, keys.pace, kept[1], kept[2], s[1] .. '/' .. s[2], kept[3])
-  p.quotas = quotas_of(keys.departed, s[4])
+  local rate_count, rate_per, burst, quotas = unpack(redis.call('HMGET', keys.conf, 'rate_count', 'rate_per', 'burst', 'quotas'))
+  if not rate_count then return nil end
+  local slot, rate, down, weights, rates = unpack(redis.call('HMGET', keys.pace, 'slot', 'rate', 'down', 'weights', 'rates'))
+  local p = { now = now, offset = 0, rate_count = tonumber(rate_count), rate_per = tonumber(rate_per), burst = tonumber(burst), said = down,
+    weights = weights, rates = rates, shared = 1, shown = true }
+  pace_of(p, keys.pace, slot, rate, rate_count .. '/' .. rate_per, down)
+  p.quotas = quotas_of(keys.departed, quotas)
   return p
 end
 
@@ -256,22 +256,32 @@ end
 -- after the other.
 function estimate.eta(b, f, ahead)
   if estimate.held(b, f) then return 0 end
-  local n = estimate.requests(b, ahead)
+  local g, n, unfinished = f.group, ahead, b.unfinished
+  local of_group = g and g.state.unfinished
+  if b.batch then
+    n, unfinished, of_group = estimate.requests(b, n), estimate.requests(b, unfinished), g and estimate.requests(b, of_group)
+  end
   if not b.has_flows then return estimate.of_bucket(b, n) end
-  local g, in_group, at_once = f.group, n, 0
-  if g then in_group, at_once = math.min(turns_until(f, g.rivals, n), estimate.requests(b, g.state.unfinished)), g.rivals - 1 end
-  local turns, unfinished = turns_until(g or f, b.rivals, in_group), estimate.requests(b, b.unfinished)
+  local in_group = n
+  if g then
+    in_group = turns_until(f, g.rivals, n)
+    if in_group > of_group then in_group = of_group end
+  end
+  local turns = turns_until(g or f, b.rivals, in_group)
   if turns > unfinished then turns = unfinished end
   local at = estimate.of_bucket(b, turns)
   if at == 0 then return 0 end
-  if not (g or f.obeys.rate_count > 0 or f.state.down or b.flow_windows) then return at end
+  -- What bounds neither the rate, nor the downstream, nor a quota leaves when it is its turn.
+  local flow_bounds = f.obeys.rate_count > 0 or f.state.down or b.flow_windows
+  local group_bounds = g and (g.obeys.rate_count > 0 or g.state.down or b.group_windows)
+  if not (flow_bounds or group_bounds) then return at end
   local start, spread = start_of(b), 0
   if n > 0 and turns > 0 then spread = (at - start) * n / (n + 1) end
-  if g then
-    local of_group, group_start = by_scope(b, g, b.group_windows, in_group, start, in_group > at_once and spread or 0)
-    at, start = later(at, of_group), group_start
+  if group_bounds then
+    local group_at, group_start = by_scope(b, g, b.group_windows, in_group, start, in_group >= g.rivals and spread or 0)
+    at, start = later(at, group_at), group_start
   end
-  at = later(at, (by_scope(b, f, b.flow_windows, n, start, spread)))
+  if flow_bounds then at = later(at, (by_scope(b, f, b.flow_windows, n, start, spread))) end
   return b.times and timetable.opens(b.times, at) or at
 end
 

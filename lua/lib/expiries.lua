@@ -6,7 +6,9 @@
 -- or leave it to expire.lua. Jobs of programs that know no expiries have no entry: they become dead letters when a claim finds
 -- them. The field expires of the settings says whether there was ever an entry.
 
-local expiries = { CHUNK = 500 }
+--#include lib/in_chunks.lua
+
+local expiries = {}
 
 -- Notes a job that expires after a time, of which the text has its microseconds behind a number of characters. list: arguments of ZADD.
 function expiries.note(list, id, now, text, behind)
@@ -17,7 +19,7 @@ end
 -- Writes what was noted. known is the field expires of the settings.
 function expiries.write(key, conf, list, known)
   if #list == 0 then return end
-  for i = 1, #list, expiries.CHUNK do redis.call('ZADD', key, unpack(list, i, math.min(i + expiries.CHUNK - 1, #list))) end
+  in_chunks('ZADD', key, list)
   if not known then redis.call('HSET', conf, 'expires', '1') end
 end
 

@@ -85,25 +85,27 @@ end
 -- lies before it; in_flight: that of the bucket.
 function fair_queue.open(name, keys, weight, interval, now, from, horizon, in_flight)
   local k = pool.keys(keys)
-  local s = redis.call('HMGET', k.conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas')
-  if not s[1] then return nil end
-  local bounds = { rate_count = tonumber(s[1]), rate_per = tonumber(s[2]), burst = tonumber(s[3]) }
-  local kept = redis.call('HMGET', k.pace, 'slot', 'frac', 'rate', 'last', 'clock', 'free', 'unused', 'in_flight', 'weights', 'rates',
-    'waiting', 'virtual', 'furthest', 'furthest_until', 'down')
-  local down = kept[15] and downstream.read(kept[15])
+  local rate_count, rate_per, burst, max_in_flight, quotas =
+    unpack(redis.call('HMGET', k.conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas'))
+  if not rate_count then return nil end
+  local bounds = { rate_count = tonumber(rate_count), rate_per = tonumber(rate_per), burst = tonumber(burst) }
+  local slot, frac, rate, last, clock, free, unused, of_all_in_flight, weights, rates, waiting, virtual, furthest, furthest_until, said =
+    unpack(redis.call('HMGET', k.pace, 'slot', 'frac', 'rate', 'last', 'clock', 'free', 'unused', 'in_flight', 'weights', 'rates',
+      'waiting', 'virtual', 'furthest', 'furthest_until', 'down'))
+  local down = said and downstream.read(said)
   if down then bounds = downstream.adapted(down, bounds, pacer.prepare) end
-  local own, sums = pool.read(name, redis.call('HGET', k.buckets, name)), pool.sums(unpack(kept, 8, 12))
+  local own, sums = pool.read(name, redis.call('HGET', k.buckets, name)), pool.sums(of_all_in_flight, weights, rates, waiting, virtual)
   local p = { now = now, from = from, latest = now + pool.MAX_HORIZON, keys = k, own = own, sums = sums, down = down,
     interval = bounds.rate_per / bounds.rate_count,
-    most = tonumber(s[4] or 0), own_interval = interval, own_horizon = horizon, taken = 0, forgotten = {},
-    quotas = quota.open(k.departed, quota.windows(s[5]), 64) }
-  p.slots = slots.open(k, now, bounds, own.credit / 1000, unpack(kept, 1, 7))
+    most = tonumber(max_in_flight or 0), own_interval = interval, own_horizon = horizon, taken = 0, forgotten = {},
+    quotas = quota.open(k.departed, quota.windows(quotas), 64) }
+  p.slots = slots.open(k, now, bounds, own.credit / 1000, slot, frac, rate, last, clock, free, unused)
 
   pool.uncount(sums, own) -- from here on they are sums over the others
   forget(p)
   own.weight, own.in_flight, own.seen = weight, in_flight, now
   p.in_flight = sums.in_flight + in_flight
-  look_ahead(p, horizon, tonumber(kept[13] or 0), tonumber(kept[14] or 0))
+  look_ahead(p, horizon, tonumber(furthest or 0), tonumber(furthest_until or 0))
   renew_tag(p)
 
   -- What the others may want of the slots that it leaves: all but what is its own by its weight, or by its rate.

@@ -89,8 +89,9 @@ end
 function flow.write(state)
   local turn, unfinished, scheduled, in_flight = state.turn, state.unfinished, state.scheduled, state.in_flight
   local says = state.down and '@' .. downstream.write(state.down) .. ' ' or ''
-  return says .. (state.slot > 0 and pacer.text(state) or '0 0 -') .. ' ' .. text_of(turn) .. ' '
-    .. text_of(unfinished) .. ' ' .. text_of(scheduled) .. ' ' .. text_of(in_flight) .. ' ' .. state.filled
+  return says .. (state.slot > 0 and pacer.text(state) or '0 0 -') .. ' ' .. (small[turn] or text_of(turn)) .. ' '
+    .. (small[unfinished] or text_of(unfinished)) .. ' ' .. (small[scheduled] or text_of(scheduled)) .. ' '
+    .. (small[in_flight] or text_of(in_flight)) .. ' ' .. state.filled
     .. (state.riders > 0 and riders_text(state) or '')
 end
 
@@ -128,17 +129,20 @@ end
 -- Whether it has a URL of its own, by its text.
 function flow.has_url(text) return text and string.find(text, '^[^\n]*\n[^\n]*\n[^-]') ~= nil end
 
+-- A number of a flow's own, else that of all.
+local function number(own, of_all) return tonumber(own or '-') or tonumber(of_all or 0) end
+
 -- What holds for a flow: from its own settings (the text, or false), else those of all, see flow.OF_ALL. The weight is 1, paused and
 -- disabled are 0 unless it says so. A disabled flow is paused too, and so is a missing one.
 function flow.settings(text, of_all)
-  local own = { string.match(text or '', '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) ?(%d*)') }
-  local fallback = { of_all[1], of_all[2], of_all[3], of_all[4], of_all[5], 1, 0 }
-  local found = {}
-  for i = 1, 7 do found[i] = tonumber(own[i] or '-') or tonumber(fallback[i] or 0) end
-  local disabled, missing = tonumber(own[8]) or 0, of_all[6] == '1' and not flow.exists(text)
-  return pacer.prepare({ rate_count = found[1], rate_per = found[2], burst = found[3], capacity = found[4],
-    max_in_flight = found[5], weight = found[6], paused = math.max(found[7], disabled, missing and 1 or 0), disabled = disabled,
-    missing = missing })
+  local all_count, all_per, all_burst, all_capacity, all_in_flight, must_exist = unpack(of_all, 1, 6)
+  local count, per, burst, capacity, in_flight, weight, paused, disabled =
+    string.match(text or '', '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) ?(%d*)')
+  disabled = tonumber(disabled or '') or 0
+  local missing = must_exist == '1' and not flow.exists(text)
+  return pacer.prepare({ rate_count = number(count, all_count), rate_per = number(per, all_per), burst = number(burst, all_burst),
+    capacity = number(capacity, all_capacity), max_in_flight = number(in_flight, all_in_flight), weight = number(weight, 1),
+    paused = math.max(number(paused, 0), disabled, missing and 1 or 0), disabled = disabled, missing = missing })
 end
 
 -- The same of a flow that is disabled now.

@@ -32,11 +32,13 @@ end
 
 -- Reads the groups of flows; each flow gets its own as f.group. Behind keys[before] are the
 -- hashes groups and group_settings, then, of scripts that need them, due:<group> of each, in
--- the order of group.names.
-function group.load(conf, keys, before, flows)
-  local paths = {}
-  for n, f in ipairs(flows) do paths[n] = f.name end
-  local names, of = group.names(paths)
+-- the order of group.names. names and of: what group.names says of the flows, where the script has asked.
+function group.load(conf, keys, before, flows, names, of)
+  if not names then
+    local paths = {}
+    for n, f in ipairs(flows) do paths[n] = f.name end
+    names, of = group.names(paths)
+  end
   local loaded = flow.load(conf, keys[before + 1], keys[before + 2], names, group.OF_ALL)
   loaded.key = keys[before + 1]
   for n, g in ipairs(loaded) do g.due = keys[before + 2 + n] end

@@ -5,10 +5,12 @@
 -- from that slot to their own. An epoch of 1 is left out: most jobs are claimed once.
 
 --#include lib/codec.lua
+--#include lib/codes.lua
 --#include lib/encoding.lua
 --#include lib/flow.lua
+--#include lib/in_chunks.lua
 
-local handout = { CHUNK = 500 }
+local handout = {}
 
 -- The answer of a claim: its head, to which the jobs are added. offset is that of the engine's clock: slots are given by that
 -- clock, and told by the server's. last_chance: crashes that put a job on its last chance.
@@ -86,8 +88,8 @@ function handout.add_batch(out, number, id, at, job, stored, name, own, riders)
   tell_batch(out, out.count + 1, 1 + #riders, number)
   handout.add(out, id, at, job, stored, name, own)
   for i, rider in ipairs(riders) do
-    noted[n + 2 * i - 1], noted[n + 2 * i] = number, rider[1]
-    handout.add(out, rider[1], at, rider[3], rider[2], name, nil)
+    noted[n + 2 * i - 1], noted[n + 2 * i] = number, rider.id
+    handout.add(out, rider.id, at, rider.job, rider.stored, name, nil)
   end
   out.owner, out.fresh = out.claim, fresh
 end
@@ -117,7 +119,7 @@ function handout.replay(out, record, body, meta, flow_settings, parted)
       local state, now_epoch, attempts, lost, _, owner = string.match(stored, codec.META)
       local maker, number = string.match(owner or '', '^([^#]*)#?(.*)$')
       if state == codec.IN_FLIGHT and now_epoch == epoch and maker == out.claim then
-        local name, rides = parted and flow.of(job, parted == '2'), number ~= '' and number == before
+        local name, rides = parted and flow.of(job, parted == codes.GROUPS), number ~= '' and number == before
         tell(out, id, slot, job, name, name and not rides and redis.call('HGET', flow_settings, name))
         if rides then
           batches[#batches - 1] = batches[#batches - 1] + 1
@@ -133,9 +135,6 @@ function handout.replay(out, record, body, meta, flow_settings, parted)
   return lone
 end
 
-local function in_chunks(command, key, list)
-  for i = 1, #list, handout.CHUNK do redis.call(command, key, unpack(list, i, math.min(i + handout.CHUNK - 1, #list))) end
-end
 
 -- Writes leases, riders, metas and the record. All leases of a claim end together: a lease after its last slot. leased: how many
 -- leases there were.

@@ -3,13 +3,12 @@
 -- The answers stand in parts, one for each flow: usual and more.accepted, how many requests were accepted, and accepted_at, when the last
 -- of these was claimed; heard, the other answers, nil if there are none (see downstream.note); tells, whether a hook may tell of them.
 
+--#include lib/codes.lua
 --#include lib/downstream.lua
 --#include lib/outbox.lua
 --#include lib/rates.lua
 
-local hearing = {
-  DISABLED = 1, OPENED = 2, CLOSED = 3, -- what became of a flow, or of a breaker; outcome_log.go has the same
-}
+local hearing = {}
 
 -- What the answers to some flows say.
 local function heard_of(some)
@@ -26,7 +25,7 @@ end
 local function tell(box, change, down, some, name)
   for _, part in ipairs(some) do
     if part.tells then
-      local opened = change == hearing.OPENED
+      local opened = change == codes.BREAKER_OPENED
       outbox.note(box, opened and 'breaker.open' or 'flow.recovered', name, 1, { reason = opened and down.reason or 'breaker closed' })
       return
     end
@@ -47,7 +46,7 @@ function hearing.hear(down, some, rules, configured, in_force, clock, offset, bo
   local rate = rates.at(in_force, configured, math.max(heard.accepted_at, heard.throttled_at, heard.failed_at))
   local said, sooner = downstream.hear(down, heard, rules, rate, clock, offset)
   local is_open = said ~= nil and said.breaker ~= downstream.CLOSED
-  local change = is_open ~= was_open and (is_open and hearing.OPENED or hearing.CLOSED) or nil
+  local change = is_open ~= was_open and (is_open and codes.BREAKER_OPENED or codes.BREAKER_CLOSED) or nil
   if box and change then tell(box, change, said, some, name) end
   return said, sooner, change
 end

@@ -12,6 +12,7 @@
 --#include lib/downstream.lua
 --#include lib/flow.lua
 --#include lib/group.lua
+--#include lib/in_chunks.lua
 
 local idle = {}
 
@@ -73,9 +74,6 @@ function idle.find(key, clock, most, conf, flows, flow_settings, keys, before, s
   return found
 end
 
-local function in_chunks(command, key, list)
-  for i = 1, #list, 500 do redis.call(command, key, unpack(list, i, math.min(i + 499, #list))) end
-end
 
 -- Forgets what idle.find has found.
 function idle.forget(found, key, flows, groups)

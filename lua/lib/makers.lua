@@ -10,6 +10,7 @@
 -- bucket has no more flows than that, nobody can have more, and nothing is counted either.
 
 --#include lib/callers.lua
+--#include lib/in_chunks.lua
 
 local makers = { SPAN = 8589934592, LOOKS = 100, CHUNK = 500 }
 
@@ -82,8 +83,8 @@ end
 
 -- Writes what was noted and found.
 function makers.write(m)
-  for i = 1, #m.gone, makers.CHUNK do redis.call('ZREM', m.key, unpack(m.gone, i, math.min(i + makers.CHUNK - 1, #m.gone))) end
-  for i = 1, #m.scores, makers.CHUNK do redis.call('ZADD', m.key, unpack(m.scores, i, math.min(i + makers.CHUNK - 1, #m.scores))) end
+  in_chunks('ZREM', m.key, m.gone)
+  in_chunks('ZADD', m.key, m.scores)
   m.gone, m.scores = {}, {}
 end
 

@@ -5,18 +5,14 @@
 
 --#include lib/flow.lua
 --#include lib/idle.lua
+--#include lib/in_chunks.lua
 --#include lib/pacer.lua
 --#include lib/plain_turns.lua
 --#include lib/queue.lua
 --#include lib/quota.lua
 
-local next_turns = { CHUNK = 500 }
+local next_turns = {}
 
-local function in_chunks(command, key, list)
-  for i = 1, #list, next_turns.CHUNK do
-    redis.call(command, key, unpack(list, i, math.min(i + next_turns.CHUNK - 1, #list)))
-  end
-end
 
 -- clock is the engine's, offset that from the server's. recheck is a turn at which no flow is put (see reserve.lua), or nil.
 function next_turns.open(clock, offset, recheck)

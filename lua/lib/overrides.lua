@@ -8,11 +8,11 @@ local overrides = {}
 function overrides.of(conf, fields)
   local list
   for _, field in ipairs(fields) do
-    local override = redis.call('HMGET', conf, 'own:' .. field, field, 'set:' .. field)
-    if override[1] then
+    local own, in_force, set = unpack(redis.call('HMGET', conf, 'own:' .. field, field, 'set:' .. field))
+    if own then
       list = list or {}
-      local set = override[3] or redis.call('HGET', conf, 'set:rate_count') or redis.call('HGET', conf, 'set:burst') or ''
-      for _, text in ipairs({ field, override[1], override[2] or '', set }) do list[#list + 1] = text end
+      set = set or redis.call('HGET', conf, 'set:rate_count') or redis.call('HGET', conf, 'set:burst') or ''
+      for _, text in ipairs({ field, own, in_force or '', set }) do list[#list + 1] = text end
     end
   end
   return list

@@ -4,15 +4,15 @@
 -- at that time, by the server's clock, microseconds; reason is one word. The second line is the note of the pause. "-" stands for
 -- what there is not.
 
-local own_settings = { NUMBERS = 6, PAUSED = 7, DISABLED = 8 }
+local own_settings = { NUMBERS = 6, PAUSED = 7, DISABLED = 8, NOTE = 2 } -- fields of the first line; the line of the note
 
 -- The fields of the first line, and the lines.
 function own_settings.read(text)
   local fields, lines = {}, {}
   for line in string.gmatch(text .. '\n', '([^\n]*)\n') do lines[#lines + 1] = line end
-  for word in string.gmatch(lines[1], '%S+') do fields[#fields + 1] = word end
+  for word in string.gmatch(string.match(text, '^[^\n]*'), '%S+') do fields[#fields + 1] = word end
   for i = #fields + 1, own_settings.DISABLED do fields[i] = '-' end
-  lines[2] = lines[2] or '-'
+  lines[own_settings.NOTE] = lines[own_settings.NOTE] or '-'
   return fields, lines
 end
 
@@ -40,10 +40,10 @@ end
 function own_settings.text(fields, lines)
   local says_something = false
   for _, word in ipairs(fields) do says_something = says_something or word ~= '-' end
-  for i = 3, #lines do says_something = says_something or lines[i] ~= '-' end
+  for i = own_settings.NOTE + 1, #lines do says_something = says_something or lines[i] ~= '-' end
   if not says_something then return '' end
-  lines[1] = table.concat(fields, ' ', 1, fields[own_settings.DISABLED] == '-' and own_settings.PAUSED or own_settings.DISABLED)
-  return table.concat(lines, '\n')
+  local first = table.concat(fields, ' ', 1, fields[own_settings.DISABLED] == '-' and own_settings.PAUSED or own_settings.DISABLED)
+  return first .. '\n' .. table.concat(lines, '\n', own_settings.NOTE)
 end
 
 -- Disables a flow. The zset disabled is the list of disabled flows: flow -> when empty_disabled.lua is to look at it.

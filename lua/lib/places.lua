@@ -12,20 +12,20 @@
 -- and first_due, the earliest of these. lengths, pushed and delayed are nil or false while they are empty. In a bucket with flows it
 -- also has state and obeys (see flow.lua), known (the flow is there), and what estimate.lua wants.
 
---#include lib/batch.lua
 --#include lib/callbacks.lua
+--#include lib/codes.lua
 --#include lib/encoding.lua
 --#include lib/estimate.lua
 --#include lib/flow.lua
 --#include lib/group.lua
+--#include lib/in_chunks.lua
 --#include lib/pacer.lua
 --#include lib/idle.lua
 --#include lib/makers.lua
 --#include lib/quota.lua
 
 local places = {
-  FLOW_FULL = 10, TOO_MANY_FLOWS = 11, GROUP_FULL = 12, TOO_MANY_GROUPS = 13, FLOW_DISABLED = 16, -- codes of enqueue.lua
-  FLOW_SCHEDULED_FULL = 19, GROUP_SCHEDULED_FULL = 20, TOO_MANY_OF_CALLER = 21, FLOW_MISSING = 22, FLOW_LACKS_URL = 23,
+  KIND = 3, -- where the reply of enqueue.lua says how it answers, see codes.lua
   CHUNK = 500,
   LOOKS = 100, -- at flows that may be idle, and one more for each that is new
 }
@@ -47,7 +47,7 @@ function places.more_keys(last_key, more, of_flows, now)
 end
 
 local function read_groups(bucket, parts, conf)
-  bucket.groups = group.load(conf, KEYS, bucket.group_keys, parts)
+  bucket.groups = group.load(conf, KEYS, bucket.group_keys, parts, bucket.group_names, bucket.group_of)
   local quotas = redis.call('HGET', conf, 'group_quotas') or ''
   local before = bucket.quota_keys
   if quotas ~= '' and before then
@@ -106,7 +106,7 @@ local function count_rivals(bucket, parts)
   for n = 1, #parts do
     local part = parts[n]
     local filled = part.state.filled
-    if filled == '.' or part.ready > soon or not string.find(filled, '[khnl]') then
+    if filled == '.' or filled == '.d' or part.ready > soon then -- nothing waits in its lists, or it does not leave yet
       local row = part.group or bucket
       part.nth, row.rivals = row.rivals, row.rivals + 1
     end
@@ -119,12 +119,15 @@ function places.read(bucket, parts, names, conf, flows, calendar, flow_settings,
   local of_all = redis.call('HMGET', conf, 'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity',
     'flow_max_in_flight', 'flow_must_exist', 'max_flows', 'flow_scheduled_capacity', 'group_scheduled_capacity', 'flow_quotas',
     'max_per_caller')
-  bucket.flows, bucket.calendar, bucket.flow_later, bucket.group_later = flows, calendar, tonumber(of_all[8] or 0), tonumber(of_all[9] or 0)
-  bucket.there, bucket.max_flows = redis.call('HLEN', flows), tonumber(of_all[7])
+  local must_exist, max_flows, flow_later, group_later, quotas, max_per_caller = unpack(of_all, #flow.OF_ALL)
+  bucket.flows, bucket.calendar = flows, calendar
+  bucket.flow_later, bucket.group_later = tonumber(flow_later or 0), tonumber(group_later or 0)
+  bucket.there, bucket.max_flows = redis.call('HLEN', flows), tonumber(max_flows)
   bucket.rivals = estimate.rivals(calendar, bucket.now + bucket.offset)
   local own_texts, clock = flow.own_texts(flow_settings, names), bucket.now + bucket.offset
   local settings, now, new = flow.all_settings(own_texts, of_all, #names), bucket.now, 0
-  local quotas, before = of_all[10] or '', bucket.quota_keys
+  local before = bucket.quota_keys
+  quotas = quotas or ''
   if quotas ~= '' and before then
     bucket.flow_windows = quota.windows(quotas)
     for n = 1, #parts do parts[n].departed = KEYS[before + 2 + n] end
@@ -146,13 +149,13 @@ function places.read(bucket, parts, names, conf, flows, calendar, flow_settings,
       part.ready = math.max(state.down.till - bucket.offset, bucket.now)
     end
   end
-  if of_all[6] == '1' and redis.call('HGET', conf, 'flow_needs_url') == '1' then
+  if must_exist == '1' and redis.call('HGET', conf, 'flow_needs_url') == '1' then
     for n = 1, #parts do parts[n].lacks_url = not flow.has_url(own_texts[n]) end
   end
   if bucket.group_keys then read_groups(bucket, parts, conf) end
   count_rivals(bucket, parts)
   if bucket.callbacks > 0 then read_callbacks(bucket, parts, names, callback_counts) end
-  if new > 0 then bucket.makers = makers.open(makers_key, flows, of_all[11], bucket.there, new, now) end
+  if new > 0 then bucket.makers = makers.open(makers_key, flows, max_per_caller, bucket.there, new, now) end
   find_idle(bucket, parts, new, conf, idle_key, flows, flow_settings)
 end
 
@@ -174,7 +177,7 @@ end
 -- Tells for each of many jobs that are alike when it leaves, behind the rest of the reply. aheads: for each flow, how many are ahead of
 -- its first job. The number of a job's flow stands last in its width arguments.
 function places.tell_each(bucket, parts, aheads, job_count, first_job, width, reply)
-  reply[3] = 2
+  reply[places.KIND] = codes.EACH_ETA
   for j = 1, job_count do
     local n = #parts > 1 and ARGV[first_job + j * width] + 0 or 1
     reply[#reply + 1], aheads[n] = math.floor(estimate.eta(bucket, parts[n], aheads[n])), aheads[n] + 1
@@ -200,9 +203,9 @@ end
 
 -- Why a flow takes no jobs before an operator changes it: a code, or nil. sealed is a job that may name a URL, nil for any.
 function places.closed(part, sealed)
-  if part.obeys.missing then return places.FLOW_MISSING end
-  if part.lacks_url and not (sealed and string.find(sealed, '^[^\n]*"u":"[^/?]')) then return places.FLOW_LACKS_URL end
-  return part.obeys.disabled > 0 and places.FLOW_DISABLED or nil
+  if part.obeys.missing then return codes.FLOW_MISSING end
+  if part.lacks_url and not (sealed and string.find(sealed, '^[^\n]*"u":"[^/?]')) then return codes.FLOW_LACKS_URL end
+  return part.obeys.disabled > 0 and codes.FLOW_DISABLED or nil
 end
 
 -- Why a flow, if the bucket has flows, does not admit one more job, or a number that come at once:
@@ -211,13 +214,13 @@ function places.refusal(bucket, part, at_once, sealed)
   local g = part.group
   local closed = places.closed(part, sealed)
   if closed then return closed end
-  if g and is_full(g, at_once) then return places.GROUP_FULL end
-  if is_full(part, at_once) then return places.FLOW_FULL end
-  if at_once == 0 and g and is_scheduled_full(g, bucket.group_later) then return places.GROUP_SCHEDULED_FULL end
-  if at_once == 0 and is_scheduled_full(part, bucket.flow_later) then return places.FLOW_SCHEDULED_FULL end
-  if g and not g.known and bucket.groups_there >= bucket.max_flows then return places.TOO_MANY_GROUPS end
-  if not part.known and bucket.there >= bucket.max_flows then return places.TOO_MANY_FLOWS end
-  if not part.known and bucket.makers and sealed and makers.too_many(bucket.makers, sealed) then return places.TOO_MANY_OF_CALLER end
+  if g and is_full(g, at_once) then return codes.GROUP_FULL end
+  if is_full(part, at_once) then return codes.FLOW_FULL end
+  if at_once == 0 and g and is_scheduled_full(g, bucket.group_later) then return codes.GROUP_SCHEDULED_FULL end
+  if at_once == 0 and is_scheduled_full(part, bucket.flow_later) then return codes.FLOW_SCHEDULED_FULL end
+  if g and not g.known and bucket.groups_there >= bucket.max_flows then return codes.TOO_MANY_GROUPS end
+  if not part.known and bucket.there >= bucket.max_flows then return codes.TOO_MANY_FLOWS end
+  if not part.known and bucket.makers and sealed and makers.too_many(bucket.makers, sealed) then return codes.TOO_MANY_OF_CALLER end
 end
 
 -- Whether all jobs that are coming to flows (part.coming) get in. They stand in ARGV behind first_job, with width arguments each.
@@ -386,12 +389,10 @@ function places.write(bucket, part)
     local later, delayed = KEYS[part.at + flow.PLACES], part.delayed
     if part.state then flow.fill(part.state, 'd') end
     if not bucket.has_flows then
-      local head = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')
-      wake = wake or not head[2] or first < tonumber(head[2])
+      local head = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')[2]
+      wake = wake or not head or first < tonumber(head)
     end
-    for i = 1, #delayed, places.CHUNK do
-      redis.call('ZADD', later, unpack(delayed, i, math.min(i + places.CHUNK - 1, #delayed)))
-    end
+    in_chunks('ZADD', later, delayed)
   end
   return waited, wake, turn
 end

@@ -30,7 +30,7 @@ function plain_turns.open(reader, told, of_all, windows, earliest)
     if head and ids[1] then
       n = n + 1
       numbers[n], plain.names[n], plain.turns[n], plain.keys[n], plain.ids[n] = i, told.names[i], told.turns[i], key, ids[1]
-      plain.heads[n], plain.in_flight[n], plain.more[n] = head, in_flight, ids[2] ~= nil
+      plain.heads[n], plain.in_flight[n], plain.more[n] = head, in_flight, #ids > 1
     else
       others[#others + 1] = i
     end

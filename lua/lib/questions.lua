@@ -1,6 +1,7 @@
 -- questions.lua: what enqueue.lua asks the limits of its jobs. The rule of each limit key, its state and what is asked are read from
 -- KEYS and ARGV as enqueue.lua has them. A state is read when it is first asked. Nothing is written before questions.write.
 
+--#include lib/codes.lua
 --#include lib/limit_keys.lua
 --#include lib/limits.lua
 
@@ -38,7 +39,7 @@ function questions.all_allow(q, at, jobs)
     local number = tonumber(ARGV[at + i])
     if number > 0 then
       local state = state_of(q, number)
-      if state.shared or q.rules[number].rule.check(state, jobs) ~= 0 then return false end
+      if state.shared or q.rules[number].rule.check(state, jobs) ~= codes.ALLOWED then return false end
     end
   end
   return true
@@ -62,17 +63,17 @@ end
 -- Asks every limit of one job whose number stands behind `at`, and puts the answers into the reply behind `n`. It spends only if all
 -- that are not in shadow mode allow, and there is `room`. Returns the worst verdict and the longest wait.
 function questions.ask(q, at, cost, room, reply, n)
-  local worst, longest = 0, 0
+  local worst, longest = codes.ALLOWED, 0
   for i = 1, q.limit_count do
     local number, to = tonumber(ARGV[at + i]), n + 4 * i
-    local verdict, wait = 3, 0
+    local verdict, wait = codes.NOT_ASKED, 0
     if number > 0 then
       verdict, wait = q.rules[number].rule.check(state_of(q, number), cost)
       if not q.shadow[i] then
         if verdict > worst then worst = verdict end
         if wait > longest then longest = wait end
       end
-      if q.states[number].shared then verdict = verdict + 4 end
+      if q.states[number].shared then verdict = verdict + codes.SHARED end
     end
     reply[to + 1], reply[to + 3] = verdict, wait
   end
@@ -81,7 +82,7 @@ function questions.ask(q, at, cost, room, reply, n)
     local remaining, reset = 0, 0
     if number > 0 then
       local rule, state = q.rules[number].rule, q.states[number]
-      if worst == 0 and room and reply[to + 1] % 4 == 0 then
+      if worst == codes.ALLOWED and room and reply[to + 1] % codes.SHARED == codes.ALLOWED then
         rule.take(state, cost)
         q.used[state] = rule
       end

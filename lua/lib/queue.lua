@@ -11,6 +11,7 @@
 
 --#include lib/flow.lua
 --#include lib/codec.lua
+--#include lib/in_chunks.lua
 
 local queue = {
   CHUNK = 500,
@@ -208,7 +209,7 @@ end
 
 -- Returns the list whose head leaves next, or nil.
 function queue.peek(reader, q)
-  if not q[2] then return q[1] and peek(reader, q, q[1]) and q[1] or nil end
+  if #q < 2 then return q[1] and peek(reader, q, q[1]) and q[1] or nil end
   local first, earliest
   for _, list in ipairs(q) do
     if peek(reader, q, list) then
@@ -268,9 +269,6 @@ function queue.rest(q, before)
   return left, filled
 end
 
-local function in_chunks(command, key, list)
-  for i = 1, #list, queue.CHUNK do redis.call(command, key, unpack(list, i, math.min(i + queue.CHUNK - 1, #list))) end
-end
 
 -- Removes passed jobs from the lists and gone jobs from later, and puts the jobs there that were set aside.
 function queue.write(q)

@@ -11,7 +11,9 @@
 -- time, so that no departure waits for more than a window longer. The list is cut too, or the time would
 -- stay as far ahead of now for ever.
 
-local quota = { CHUNK = 500, MARGIN = 11000000 }
+--#include lib/in_chunks.lua
+
+local quota = { MARGIN = 11000000 }
 
 -- The windows of a text "count microseconds;...", each with its margin, and the length of their list.
 function quota.windows(text)
@@ -94,9 +96,7 @@ local function cut(q)
     if tonumber(at) > q.cut then times[i] = string.format('%d', q.cut) end
   end
   redis.call('DEL', q.key)
-  for i = 1, #times, quota.CHUNK do
-    redis.call('RPUSH', q.key, unpack(times, i, math.min(i + quota.CHUNK - 1, #times)))
-  end
+  in_chunks('RPUSH', q.key, times)
 end
 
 -- Stores the added times, for as long as they count.

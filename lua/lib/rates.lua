@@ -13,9 +13,9 @@ local function slower(one, other)
   return other
 end
 
-local function read(key, ...)
-  local stored = redis.call('HMGET', key, 'rate_count', 'rate_per', ...)
-  return { rate_count = tonumber(stored[1] or 0), rate_per = tonumber(stored[2] or 0) }, stored[3]
+local function read(key)
+  local rate_count, rate_per, text = unpack(redis.call('HMGET', key, 'rate_count', 'rate_per', 'timetable')) -- a pool has no timetable
+  return { rate_count = tonumber(rate_count or 0), rate_per = tonumber(rate_per or 0) }, text
 end
 
 -- The rate in force at a time of the server's clock. configured: that of the scope itself, nil or without a count it has none.
@@ -24,7 +24,7 @@ function rates.at(above, configured, at)
     above.all = true
     if above.conf then
       local text
-      above.bucket, text = read(above.conf, 'timetable')
+      above.bucket, text = read(above.conf)
       above.times = timetable.open(above.conf, text, nil, redis.call('HGET', above.pace, 'drain'))
     end
     if above.pool_conf then above.pool = read(above.pool_conf) end

@@ -5,6 +5,7 @@
 -- scheduled_capacity, and of its dead letters dead (the key),
 -- dead_full (the code, or nil), dead_there, dead_most and dead_retention.
 
+--#include lib/codes.lua
 --#include lib/dlq.lua
 --#include lib/estimate.lua
 --#include lib/flow.lua
@@ -12,7 +13,6 @@
 --#include lib/places.lua
 
 local refusal = {
-  SCHEDULED_FULL = 8,
   LOOKS = 32, -- flows, or groups, of which it is asked whether they have scheduled jobs
 }
 
@@ -56,8 +56,8 @@ local function wait_for_due(bucket, part, all_flows)
   end
   local later, new = KEYS[part.at + flow.PLACES], part.delayed and #part.delayed / 2 or 0
   if part.state and part.state.scheduled - new > redis.call('ZCARD', later) then return bucket.interval end
-  local head = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')
-  local due = math.min(tonumber(head[2]) or math.huge, part.first_due or math.huge)
+  local head = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')[2]
+  local due = math.min(tonumber(head) or math.huge, part.first_due or math.huge)
   return due < math.huge and math.max(due - bucket.now, bucket.interval) or bucket.interval
 end
 
@@ -70,26 +70,26 @@ end
 -- full is the code of the answer, bound that of the bucket for the job's priority, sealed the job.
 function refusal.of(full, bucket, part, bound, sealed)
   local interval, now = bucket.interval, bucket.now
-  if full == places.FLOW_FULL then
+  if full == codes.FLOW_FULL then
     local there, may_be = places.taken(part), part.obeys.capacity
     local fastest = estimate.earliest(bucket)
     return there, may_be, wait_until(estimate.eta(fastest, part, math.max(there - may_be, 0)), now, fastest.interval)
-  elseif full == places.GROUP_FULL then
+  elseif full == codes.GROUP_FULL then
     local g = part.group
     local there, may_be = places.taken(g), g.obeys.capacity
     local fastest = estimate.earliest(bucket)
     return there, may_be, wait_until(estimate.of_group(fastest, g, math.max(there - may_be, 0)), now, fastest.interval)
-  elseif full == places.TOO_MANY_FLOWS or full == places.TOO_MANY_GROUPS then
+  elseif full == codes.TOO_MANY_FLOWS or full == codes.TOO_MANY_GROUPS then
     -- Nobody knows which flow ends when.
-    return full == places.TOO_MANY_FLOWS and bucket.there or bucket.groups_there, bucket.max_flows, bucket.paused and 0 or interval
-  elseif full == places.TOO_MANY_OF_CALLER then
+    return full == codes.TOO_MANY_FLOWS and bucket.there or bucket.groups_there, bucket.max_flows, bucket.paused and 0 or interval
+  elseif full == codes.TOO_MANY_OF_CALLER then
     return makers.too_many(bucket.makers, sealed), bucket.makers.most, bucket.paused and 0 or interval
-  elseif full == refusal.SCHEDULED_FULL then
+  elseif full == codes.SCHEDULED_FULL then
     return bucket.scheduled, bucket.scheduled_capacity, wait_for_due(bucket, part, true)
-  elseif full == places.FLOW_SCHEDULED_FULL then
+  elseif full == codes.FLOW_SCHEDULED_FULL then
     local wait = estimate.held(bucket, part) and 0 or wait_for_due(bucket, part)
     return part.state.scheduled, places.scheduled_bound(part, bucket.flow_later), wait
-  elseif full == places.GROUP_SCHEDULED_FULL then
+  elseif full == codes.GROUP_SCHEDULED_FULL then
     local g = part.group
     local wait = g.state.in_flight > 0 and interval or wait_on_calendar(bucket, g.due, bucket.flows, g.first_due)
     return g.state.scheduled, places.scheduled_bound(g, bucket.group_later), (bucket.paused or g.obeys.paused > 0) and 0 or wait

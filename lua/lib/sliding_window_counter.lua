@@ -10,6 +10,7 @@
 -- If the pieces had another length, or the clock stepped back, all requests count
 -- as if they came at the latest possible time.
 
+--#include lib/codes.lua
 --#include lib/limit_state.lua
 
 local MAX_JITTER, EXACT = 1000000, 2 ^ 53
@@ -112,8 +113,8 @@ local function read(key, now, a, b, full)
 end
 
 local function check(state, cost)
-  if state.used + cost <= state.full then return 0, 0 end
-  if cost > state.full then return 2, 0 end
+  if state.used + cost <= state.full then return codes.ALLOWED, 0 end
+  if cost > state.full then return codes.NEVER_ALLOWED, 0 end
   -- Walks forward over the pieces to the first microsecond that has room.
   local a, counts = state.a, counts_of(state)
   local passed, whole, span = state.ahead, state.first + state.others, state.left
@@ -122,10 +123,10 @@ local function check(state, cost)
     local fading = 0
     if k == a then fading = state.first elseif k < a then fading = counts[a + 1 - k] end
     if a == 0 then fading = 0 end
-    if room >= fading then return 1, passed end
+    if room >= fading then return codes.REFUSED, passed end
     if room >= 0 then
       local left = math.min(scaled(room, state.b, fading), span)
-      if left > 0 then return 1, passed + span - left end
+      if left > 0 then return codes.REFUSED, passed + span - left end
     end
     passed = passed + span
     span = state.b
@@ -133,7 +134,7 @@ local function check(state, cost)
     local last = math.max(a, 1) - k
     if last == 1 then whole = whole - state.first elseif last > 1 then whole = whole - counts[last] end
   end
-  return 1, passed
+  return codes.REFUSED, passed
 end
 
 local function take(state, cost)

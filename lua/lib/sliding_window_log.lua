@@ -8,6 +8,7 @@
 -- that count no more. So there are never more of them than `full`. The first write in a
 -- tenth of a second with that b sets the key's TTL: the others need not.
 
+--#include lib/codes.lua
 --#include lib/limit_state.lua
 
 local MAX_JITTER, TTL_SLOT = 1000000, 100000
@@ -67,14 +68,14 @@ end
 
 local function check(state, cost)
   local missing = state.stored + state.added + cost - state.full
-  if missing <= 0 then return 0, 0 end
-  if cost > state.full then return 2, 0 end
-  if missing > state.stored then return 1, state.ahead + state.b end
+  if missing <= 0 then return codes.ALLOWED, 0 end
+  if cost > state.full then return codes.NEVER_ALLOWED, 0 end
+  if missing > state.stored then return codes.REFUSED, state.ahead + state.b end
   -- The first entry at which this many requests have expired.
   local at, before, after = string.match(state.first, '^(%d+):(%d+):(%d+)')
   local wanted = before + missing
   if after + 0 < wanted then at = string.match(first_above(state.place, state.gone, AFTER, wanted - 1), TIME) end
-  return 1, state.ahead + at + state.b - state.now
+  return codes.REFUSED, state.ahead + at + state.b - state.now
 end
 
 local function take(state, cost) state.added = state.added + cost end

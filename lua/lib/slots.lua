@@ -21,10 +21,11 @@
 -- without one they expire. All gaps are dropped, and their
 -- slots lost, where the rate changes or the clock steps: so no change and no step makes a departure.
 
+--#include lib/in_chunks.lua
 --#include lib/pacer.lua
+--#include lib/text.lua
 
 local slots = {
-  CHUNK = 500,
   READ = 32, -- gaps that are read at once, and removed where they have passed
   MAX_CREDIT = 4, -- slots
   UNUSED = 4, -- slots of demand that are taken for filled where a free slot passed unused
@@ -32,7 +33,6 @@ local slots = {
   KEPT = 10000, -- milliseconds: longer than a gap lies ahead
 }
 
-local function text(n) return string.format('%d', n) end
 
 -- The slot that comes n slots after one, and its fraction.
 local function nth(s, slot, frac, n)
@@ -214,12 +214,8 @@ function slots.write(s)
   elseif s.passed > 0 then
     redis.call('ZREMRANGEBYRANK', s.key, 0, s.passed - 1)
   end
-  for i = 1, #s.removed, slots.CHUNK do
-    redis.call('ZREM', s.key, unpack(s.removed, i, math.min(i + slots.CHUNK - 1, #s.removed)))
-  end
-  for i = 1, #s.added, slots.CHUNK do
-    redis.call('ZADD', s.key, unpack(s.added, i, math.min(i + slots.CHUNK - 1, #s.added)))
-  end
+  in_chunks('ZREM', s.key, s.removed)
+  in_chunks('ZADD', s.key, s.added)
   if #s.added > 0 then redis.call('PEXPIRE', s.key, slots.KEPT) end
   local state = s.state
   return 'slot', text(state.slot), 'frac', text(state.frac), 'rate', state.rate, 'last', text(state.last), 'clock', text(s.now),

@@ -24,6 +24,7 @@
 --#include lib/downstream.lua
 --#include lib/outbox.lua
 --#include lib/pacer.lua
+--#include lib/text.lua
 
 local timetable = {
   RUNNING = 'r', DONE = 'd', STOPPED = 's',
@@ -34,7 +35,6 @@ local timetable = {
   LOOK = 500000, -- microseconds between two looks whether the last jobs in flight are done, or whether jobs came that raise an even rate
 }
 
-local function text(n) return string.format('%d', n) end
 
 local function read_window(stored)
   local w = { opened = 0, emptied = 0, late = 0, jobs = 0, left = 0, gone = 0, each = 0 }

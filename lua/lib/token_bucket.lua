@@ -3,6 +3,7 @@
 -- Stores the string level:time, and :remainder if there is one. The remainder of
 -- the division is carried, so that odd rates stay exact for ever.
 
+--#include lib/codes.lua
 --#include lib/limit_state.lua
 
 local MICRO, MAX_JITTER = 1000000, 1000000
@@ -45,9 +46,9 @@ end
 
 local function check(state, cost)
   local need = cost * MICRO
-  if need <= state.level then return 0, 0 end
-  if need > state.full then return 2, 0 end
-  return 1, (wait_for(state, need))
+  if need <= state.level then return codes.ALLOWED, 0 end
+  if need > state.full then return codes.NEVER_ALLOWED, 0 end
+  return codes.REFUSED, (wait_for(state, need))
 end
 
 local function take(state, cost) state.level = state.level - cost * MICRO end

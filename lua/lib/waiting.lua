@@ -2,6 +2,7 @@
 -- be that of another job by now: so each is checked against its body and its meta.
 
 --#include lib/codec.lua
+--#include lib/codes.lua
 --#include lib/flow.lua
 
 local waiting = {}
@@ -35,7 +36,7 @@ function waiting.job(body, stored, place, levels, name)
   local plain = string.lower(kind or '')
   local in_list, state = place < flow.PLACES and codec.QUEUED or codec.RETRYING, stored and string.sub(stored, 1, 1)
   if not state then state = not base and in_list or kind == plain and codec.QUEUED or codec.RETRYING end
-  if state ~= in_list or levels ~= '0' and flow.of(body, levels == '2') ~= name then return nil end
+  if state ~= in_list or levels ~= codes.NO_FLOWS and flow.of(body, levels == codes.GROUPS) ~= name then return nil end
   return { number = base and tonumber(base) + tonumber(index), mark = codec.mark(body),
     delayed = kind ~= nil and kind ~= plain }
 end

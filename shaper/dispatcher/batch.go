@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -72,7 +73,7 @@ func (v *deliverer) callBatchWorker(ctx context.Context, worker shaper.BatchWork
 }
 
 // signalFailedToo is the signal of a job whose request failed, which another job of the batch tells: see lua/settle.lua.
-const signalFailedToo shaper.Signal = 4
+const signalFailedToo shaper.Signal = lua.SignalFailedToo
 
 // signalOnce leaves the signal of a request to one of its jobs. The request was accepted if one outcome says so, else throttled, else
 // it failed.

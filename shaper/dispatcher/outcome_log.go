@@ -125,13 +125,6 @@ func (c *bucketConn) namesOf(id, path string) []any {
 	return append([]any{"job", id}, c.flowLabel(path)...)
 }
 
-// What settle.lua says became of a flow, or of the bucket or pool.
-const (
-	flowDisabled  = 1
-	breakerOpened = 2
-	breakerClosed = 3
-)
-
 // logScopes logs which flows the outcomes of a batch have disabled, and which circuit breakers they have opened or closed. Only the reply
 // of the script that did it says so: of any number of dispatchers one logs it.
 func (s *settler) logScopes(flows []string, r *lua.Reader) {
@@ -143,13 +136,13 @@ func (s *settler) logScopes(flows []string, r *lua.Reader) {
 		}
 		label := s.scopeLabel(flows, nth)
 		switch what {
-		case flowDisabled:
+		case lua.BecameDisabled:
 			s.deaths.some.Store(true) // the next patrol makes dead letters of what waits
 			s.log.Error("a flow was disabled: its receiver is gone, or has not worked for too long; it sends nothing until it is enabled",
 				append(label, "reason", reason)...)
-		case breakerOpened:
+		case lua.BreakerOpened:
 			s.log.Warn("a circuit breaker opened: its receiver does not work; only a probe leaves now and then", append(label, "reason", reason)...)
-		case breakerClosed:
+		case lua.BreakerClosed:
 			s.log.Warn("a circuit breaker closed: its receiver works again", label...)
 		}
 	}

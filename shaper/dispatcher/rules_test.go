@@ -5,7 +5,29 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper"
 )
+
+// Results and signals go to settle.lua as they are.
+func TestResultsAreThoseOfSettle(t *testing.T) {
+	t.Parallel()
+	for result, code := range map[shaper.Result]int{
+		shaper.ResultDone: lua.Done, shaper.ResultRetry: lua.Retry, shaper.ResultDead: lua.Dead, shaper.ResultReturned: lua.Returned, shaper.ResultHeld: lua.Held,
+	} {
+		if int(result) != code {
+			t.Errorf("%s is %d in Go, %d in Lua", result, result, code)
+		}
+	}
+	for signal, code := range map[shaper.Signal]int{
+		shaper.SignalNone: lua.SignalNone, shaper.SignalAccepted: lua.SignalAccepted, shaper.SignalThrottled: lua.SignalThrottled, shaper.SignalFailed: lua.SignalFailed,
+	} {
+		if int(signal) != code {
+			t.Errorf("a signal is %d in Go, %d in Lua", signal, code)
+		}
+	}
+}
 
 func TestClockObserves(t *testing.T) {
 	t.Parallel()

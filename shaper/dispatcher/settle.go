@@ -119,13 +119,13 @@ func (s *settler) settled(batch []*settlement, r *lua.Reader, resent bool) {
 		if one.answered.callback != "" {
 			s.callbacks.wake()
 		}
-		if code == settledHeld && one.attempt != nil { // only of one that failed
+		if code == lua.SettledHeld && one.attempt != nil { // only of one that failed
 			one.result = shaper.ResultHeld
 		}
 		if one.result == shaper.ResultDead {
 			s.deaths.note(1)
 		}
-		if code == 0 && !resent {
+		if code == lua.NotLeased && !resent {
 			if one.outcome.Reason != reasonNotStarted { // else Redis had not started it
 				lost++
 			}

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
@@ -29,27 +30,16 @@ type settlement struct {
 	cause    string             // of a dead letter
 }
 
-// Results that only settle.lua has.
-const (
-	heldAlone = 6
-	exhausted = 7 // dead after the last attempt, but not by the probe of a breaker, which is no attempt
-	flowGone  = 8 // dead, and its flow is disabled
-	dropped   = 9
-)
-
-// settledHeld is its answer for a job that it held although its attempt failed: that was the probe of a breaker.
-const settledHeld = 2
-
 func (s *settlement) code() int {
 	switch {
 	case s.alone:
-		return heldAlone
+		return lua.HeldAlone
 	case s.spent:
-		return exhausted
+		return lua.Exhausted
 	case s.gone:
-		return flowGone
+		return lua.Gone
 	case s.result == shaper.ResultDropped:
-		return dropped
+		return lua.Dropped
 	}
 	return int(s.result)
 }

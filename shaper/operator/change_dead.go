@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/metrics"
 	"github.com/tundish-io/tundish/shaper/internal/store"
@@ -47,9 +48,9 @@ func (d DeadControl) RedriveFound(ctx context.Context, filter DeadFilter, cursor
 		codes, err := d.op.redriveSome(ctx, d.bucket, ids, sparePlaces)
 		for i, code := range codes {
 			switch code {
-			case redriveFull:
+			case lua.RedriveFull:
 				left.full = min(left.full, i)
-			case redriveFlowFull, redriveGroupFull:
+			case lua.RedriveFlowFull, lua.RedriveGroupFull:
 				left.part = min(left.part, i)
 			}
 			change.count(code)

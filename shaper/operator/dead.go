@@ -121,28 +121,18 @@ type Redriven struct {
 	Disabled int // left where they are: their flow is disabled
 }
 
-// What redrive.lua answers for a letter; anything else: it is none.
-const (
-	redriveMoved = iota + 1
-	redriveFull
-	redriveThere
-	redriveFlowFull
-	redriveGroupFull
-	redriveDisabled
-)
-
 // count counts one letter by what redrive.lua answers.
 func (r *Redriven) count(code int64) {
 	switch code {
-	case redriveMoved, redriveThere:
+	case lua.RedriveMoved, lua.RedriveThere:
 		r.Moved++
-	case redriveFull:
+	case lua.RedriveFull:
 		r.Full++
-	case redriveFlowFull:
+	case lua.RedriveFlowFull:
 		r.FlowFull++
-	case redriveGroupFull:
+	case lua.RedriveGroupFull:
 		r.GroupFull++
-	case redriveDisabled:
+	case lua.RedriveDisabled:
 		r.Disabled++
 	default:
 		r.Unknown++

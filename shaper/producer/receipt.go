@@ -14,40 +14,6 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// Codes of enqueue.lua.
-const (
-	codeQueued = iota + 1
-	codeScheduled
-	codeDuplicate
-	codeIDReused
-	codeLimited
-	codeImpossible
-	codeBucketFull
-	codeScheduledFull
-	codeShed
-	codeFlowFull
-	codeTooManyFlows
-	codeGroupFull
-	codeTooManyGroups
-	codeDeadFull
-	codeDeadTooLarge
-	codeFlowDisabled
-	codeWaitTooLong
-	codeIDTaken
-	codeFlowScheduledFull
-	codeGroupScheduledFull
-	codeTooManyOfCaller
-	codeFlowMissing
-	codeFlowLacksURL
-)
-
-// How enqueue.lua answers.
-const (
-	eachDecided  = 0 // for each job
-	leavesEvenly = 1 // for all that are alike
-	leavesAsTold = 2 // the same, and when each leaves
-)
-
 // readReceipts reads the answer of enqueue.lua: one for all jobs that were
 // alike, or one for each.
 func readReceipts(b *producerBucket, q *scriptCall, r *lua.Reader) error {
@@ -56,7 +22,7 @@ func readReceipts(b *producerBucket, q *scriptCall, r *lua.Reader) error {
 		return nil
 	}
 	now, how := r.Int(), r.Int()
-	if how == eachDecided {
+	if how == lua.OneByOne {
 		for i, t := range batch {
 			*t.receipt = readReceipt(b, limits, t, now, r)
 			if t.receipt.Duplicate && !q.again {
@@ -93,7 +59,7 @@ func readReceipts(b *producerBucket, q *scriptCall, r *lua.Reader) error {
 			ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, Group: t.job.Group, State: shaper.StateQueued, Position: of.position, Decisions: decisions,
 		}
 		eta := max(of.eta+int64(of.later), now) // none leaves before that "now"
-		if how == leavesAsTold {
+		if how == lua.EachEta {
 			eta = r.Int()
 		}
 		if of.eta > 0 && eta > 0 {
@@ -121,11 +87,11 @@ func readReceipt(b *producerBucket, limits []limitArgs, t *entry, now int64, r *
 		}
 	}
 	switch code {
-	case codeQueued:
+	case lua.Queued:
 		receipt.State, receipt.Position = shaper.StateQueued, position
-	case codeScheduled:
+	case lua.Scheduled:
 		receipt.State = shaper.StateScheduled
-	case codeDuplicate:
+	case lua.Duplicate:
 		if wait != 0 {
 			receipt.ID = t.job.FormerID
 		}
@@ -136,7 +102,7 @@ func readReceipt(b *producerBucket, limits []limitArgs, t *entry, now int64, r *
 	default:
 		receipt.Refusal = refuse(b, t, code, lua.Microseconds(wait), receipt.Decisions, position, eta)
 	}
-	if receipt.Refusal == nil && code != codeDuplicate && eta > 0 {
+	if receipt.Refusal == nil && code != lua.Duplicate && eta > 0 {
 		receipt.ETA = time.UnixMicro(eta)
 	}
 	return receipt
@@ -195,7 +161,7 @@ func refuse(b *producerBucket, t *entry, code int64, wait time.Duration, decisio
 	refusal := &shaper.Refusal{RetryAfter: max(wait, -wait)}
 	var by []admission.Decision
 	for _, d := range decisions {
-		if !d.Allowed && (d.Impossible || code == codeLimited) {
+		if !d.Allowed && (d.Impossible || code == lua.Limited) {
 			by, refusal.Limits = append(by, d), append(refusal.Limits, d.Limit)
 		}
 	}
@@ -208,71 +174,71 @@ func refuse(b *producerBucket, t *entry, code int64, wait time.Duration, decisio
 		counted = ", with the callbacks that wait"
 	}
 	switch code {
-	case codeIDReused:
+	case lua.IDReused:
 		refusal.Reason = shaper.ReasonIDReused
 		refusal.Detail = fmt.Sprintf("id %q is that of another job of bucket %q, with other content: use a new id", t.job.ID, b.Name)
-	case codeIDTaken:
+	case lua.IDTaken:
 		refusal.Reason = shaper.ReasonIDTaken
 		refusal.Detail = fmt.Sprintf("id %q of bucket %q is that of another caller's job: use another id, or send an Idempotency-Key, which is each caller's own", t.job.ID, b.Name)
-	case codeImpossible:
+	case lua.Impossible:
 		refusal.Reason = shaper.ReasonImpossible
 		refusal.Detail = admission.ImpossibleText(max(t.job.Cost, 1), by...)
-	case codeLimited:
+	case lua.Limited:
 		refusal.Reason = shaper.ReasonLimit
 		refusal.Detail = admission.ExceededText(wait, by...)
-	case codeBucketFull:
+	case lua.BucketFull:
 		refusal.Reason = shaper.ReasonBucketFull
 		refusal.Detail = fmt.Sprintf("bucket %q is full (%d/%d%s): %s or raise capacity", b.Name, held, bound, counted, next)
-	case codeShed:
+	case lua.Shed:
 		priority := cmp.Or(t.job.Priority, shaper.PriorityNormal)
 		refusal.Reason = shaper.ReasonShed
 		refusal.Detail = fmt.Sprintf("bucket %q is too full for jobs of priority %s (it has %d%s, and takes them up to %d): %s, or raise capacity or shed.%s",
 			b.Name, priority, held, counted, bound, next, priority)
-	case codeWaitTooLong:
+	case lua.WaitTooLong:
 		refusal.Reason = shaper.ReasonWaitTooLong
 		refusal.Detail = fmt.Sprintf("the job would have to wait for more than %s in bucket %q, with %d ahead of it: %s", t.job.MaxWait, b.Name, held, next)
-	case codeScheduledFull:
+	case lua.ScheduledFull:
 		refusal.Reason = shaper.ReasonScheduledFull
 		refusal.Detail = fmt.Sprintf("bucket %q holds %d of at most %d jobs for later already: %s or raise scheduled_capacity",
 			b.Name, held, bound, next)
-	case codeFlowScheduledFull:
+	case lua.FlowScheduledFull:
 		refusal.Reason = shaper.ReasonScheduledFull
 		refusal.Detail = fmt.Sprintf("flow %q of bucket %q holds %d of at most %d jobs for later already: %s or raise flow.scheduled_capacity, which is flow.capacity where it is not set",
 			t.job.Flow, b.Name, held, bound, next)
-	case codeGroupScheduledFull:
+	case lua.GroupScheduledFull:
 		refusal.Reason = shaper.ReasonScheduledFull
 		refusal.Detail = fmt.Sprintf("group %q of bucket %q holds %d of at most %d jobs for later already: %s or raise group.scheduled_capacity, which is group.capacity where it is not set",
 			t.job.Group, b.Name, held, bound, next)
-	case codeFlowFull:
+	case lua.FlowFull:
 		refusal.Reason = shaper.ReasonFlowFull
 		refusal.Detail = fmt.Sprintf("flow %q of bucket %q is full (%d/%d%s): %s or raise flow.capacity", t.job.Flow, b.Name, held, bound, counted, next)
-	case codeFlowDisabled:
+	case lua.FlowDisabled:
 		refusal.Reason = shaper.ReasonFlowDisabled
 		refusal.Detail = fmt.Sprintf("flow %q of bucket %q is %s and takes no jobs: see why with `dispatcher flow show`, and enable it with `dispatcher flow enable` once its receiver works",
 			t.job.Flow, b.Name, &shaper.Disabled{Since: time.UnixMicro(held)})
-	case codeFlowMissing:
+	case lua.FlowMissing:
 		refusal.Reason = shaper.ReasonUnknownFlow
 		refusal.Detail = fmt.Sprintf("bucket %q has no flow %q%s, and takes jobs only of flows that exist (flow.must_exist): correct the name, or make the flow with `dispatcher flow set --create`",
 			b.Name, t.job.Flow, inGroup(b, t))
-	case codeFlowLacksURL:
+	case lua.FlowLacksURL:
 		refusal.Reason = shaper.ReasonUnknownFlow
 		refusal.Detail = fmt.Sprintf("flow %q%s of bucket %q has no URL, nor has the bucket, and the job names none: give the flow one with `dispatcher flow set --url`",
 			t.job.Flow, inGroup(b, t), b.Name)
-	case codeGroupFull:
+	case lua.GroupFull:
 		refusal.Reason = shaper.ReasonGroupFull
 		refusal.Detail = fmt.Sprintf("group %q of bucket %q is full (%d/%d%s): %s or raise group.capacity", t.job.Group, b.Name, held, bound, counted, next)
-	case codeDeadFull, codeDeadTooLarge:
+	case lua.DeadFull, lua.DeadTooLarge:
 		refusal.Reason = shaper.ReasonDeadFull
 		refusal.Detail = deadFullDetail(b.Name, code, wait, held, bound)
-	case codeTooManyGroups:
+	case lua.TooManyGroups:
 		refusal.Reason = shaper.ReasonTooManyFlows
 		refusal.Detail = fmt.Sprintf("bucket %q has %d groups already, with at most %d flows, and %q would be another one: %s or raise flow.max_flows",
 			b.Name, held, bound, t.job.Group, next)
-	case codeTooManyFlows:
+	case lua.TooManyFlows:
 		refusal.Reason = shaper.ReasonTooManyFlows
 		refusal.Detail = fmt.Sprintf("bucket %q has %d of at most %d flows already, and %q would be another one: %s or raise flow.max_flows",
 			b.Name, held, bound, t.job.Flow, next)
-	case codeTooManyOfCaller:
+	case lua.TooManyOfCaller:
 		refusal.Reason = shaper.ReasonTooManyFlows
 		refusal.Detail = fmt.Sprintf("caller %q has made %d flows of bucket %q, which are as many as it may, and %q would be another one: %s or raise flow.max_per_caller, which is half of flow.max_flows where it is not set",
 			t.job.Caller, held, b.Name, t.job.Flow, next)
@@ -292,7 +258,7 @@ func inGroup(b *producerBucket, t *entry) string {
 // negative wait is a guess.
 func deadFullDetail(bucket string, code int64, wait time.Duration, held, bound int64) string {
 	of, setting := "dead letters", "dead_capacity"
-	if code == codeDeadTooLarge {
+	if code == lua.DeadTooLarge {
 		of, setting = "bytes of dead letters", "dead_bytes"
 	}
 	next := "retry in " + roundUp(wait).String() + ", when dead_retention has ended for enough of them"

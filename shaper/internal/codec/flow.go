@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -54,9 +55,9 @@ func ParseFlowState(text string) FlowState {
 
 // Levels of a bucket, as the scripts have them.
 const (
-	LevelsNone   = 0 // it has the flow "" only
-	LevelsFlows  = 1
-	LevelsGroups = 2 // and its flows are in groups
+	LevelsNone   = lua.NoFlows // it has the flow "" only
+	LevelsFlows  = lua.Flows
+	LevelsGroups = lua.Groups // and its flows are in groups
 )
 
 // FlowPath is the one name that a flow has in Redis, in a bucket with groups: the length

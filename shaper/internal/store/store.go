@@ -147,15 +147,6 @@ func (s *Store) Run(ctx context.Context, script *lua.Script, keys []string, args
 	return script.Run(ctx, s.Redis, s.Metrics.ObserveScript, keys, args...)
 }
 
-// configureOld is the answer of configure.lua where the data is of the version before, and not empty.
-const configureOld = 5
-
-// configureLeft is the answer of configure.lua where a bucket does not live any more, or the index is behind.
-const configureLeft = 4
-
-// configureExists is the answer of configure.lua to a guest: there are settings, and they stay.
-const configureExists = 6
-
 // ErrOtherFlows says that the configuration in force parts the bucket into flows or groups,
 // and that of this process does not, or the other way round.
 var ErrOtherFlows = errors.New("another configuration is in force, which is not the same about its flows: " +

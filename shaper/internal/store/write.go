@@ -35,18 +35,18 @@ func (s *Store) writeConf(ctx context.Context, b *Bucket, own *shaper.Bucket, p 
 	switch {
 	case r.Err() != nil:
 		return false, fmt.Errorf("bucket %q: script configure: %w", b.Name, r.Err())
-	case code == configureLeft:
+	case code == lua.ConfigureLeft:
 		return false, s.catchUp(ctx, own, p, r.Int(), r.Text())
-	case code == configureExists:
+	case code == lua.ConfigureExists:
 		return false, nil
-	case code == 3:
+	case code == lua.ConfigureOtherFlows:
 		return false, fmt.Errorf("bucket %q: %w", b.Name, errFlowsChanged(levelsOf(own), r.Int(), r.Int()))
-	case code == 1:
+	case code == lua.ConfigureObeys:
 		s.obey(ctx, "bucket", b.Name, own.Revision, revision)
 		return true, nil
-	case code == 2:
+	case code == lua.ConfigureNewerSchema:
 		return false, fmt.Errorf("bucket %q: its data has schema %d, this program knows %d: use a newer program", b.Name, schema, schemaVersion)
-	case code == configureOld:
+	case code == lua.ConfigureOldData:
 		return false, fmt.Errorf("bucket %q: its data has schema %d, and it holds %s: drain it with the version of before, then start this one, which knows schema %d",
 			b.Name, schema, readHoldings(r), schemaVersion)
 	}
@@ -90,11 +90,11 @@ func (s *Store) writePool(ctx context.Context, p *shaper.Pool) error {
 	switch {
 	case r.Err() != nil:
 		return fmt.Errorf("pool %q: script configure: %w", p.Name, r.Err())
-	case code == 1:
+	case code == lua.ConfigureObeys:
 		s.obey(ctx, "pool", p.Name, p.Revision, revision)
-	case code == 2:
+	case code == lua.ConfigureNewerSchema:
 		return fmt.Errorf("pool %q: its data has schema %d, this program knows %d: use a newer program", p.Name, schema, schemaVersion)
-	case code == 0 && s.Role == Owner:
+	case code == lua.ConfigureWritten && s.Role == Owner:
 		s.starts.set(p, r.Int())
 		if r.Int() > 0 {
 			s.logOwnChange(ctx, "pool", p.Name, PoolConf(p.Name))

@@ -1,0 +1,111 @@
+package lua
+
+// What numbers in calls and replies of scripts mean. lib/codes.lua says more, and has the same names for Lua: a test holds the two equal.
+
+// How a bucket is parted.
+const (
+	NoFlows = 0 // it has the flow "" only
+	Flows   = 1
+	Groups  = 2 // and its flows are in groups
+)
+
+// How enqueue.lua answers.
+const (
+	OneByOne = 0 // for each job
+	Evenly   = 1 // for all that are alike
+	EachEta  = 2 // the same, and when each leaves
+)
+
+// What enqueue.lua answers for a job.
+const (
+	Queued             = 1
+	Scheduled          = 2
+	Duplicate          = 3
+	IDReused           = 4
+	Limited            = 5
+	Impossible         = 6
+	BucketFull         = 7
+	ScheduledFull      = 8
+	Shed               = 9
+	FlowFull           = 10
+	TooManyFlows       = 11
+	GroupFull          = 12
+	TooManyGroups      = 13
+	DeadFull           = 14
+	DeadTooLarge       = 15
+	FlowDisabled       = 16
+	WaitTooLong        = 17
+	IDTaken            = 18
+	FlowScheduledFull  = 19
+	GroupScheduledFull = 20
+	TooManyOfCaller    = 21
+	FlowMissing        = 22
+	FlowLacksURL       = 23
+)
+
+// What a limit says of a job; Shared is added where the shared key was asked.
+const (
+	Allowed      = 0
+	Refused      = 1
+	NeverAllowed = 2
+	NotAsked     = 3
+	Shared       = 4
+)
+
+// What becomes of a job, as settle.lua is told.
+const (
+	Done      = 1
+	Retry     = 2
+	Dead      = 3
+	Returned  = 4
+	Held      = 5
+	HeldAlone = 6
+	Exhausted = 7 // dead after the last attempt, but not by the probe of a breaker, which is no attempt
+	Gone      = 8 // dead, and its flow is disabled
+	Dropped   = 9
+)
+
+// What an attempt says of the downstream, as settle.lua is told.
+const (
+	SignalNone      = 0
+	SignalAccepted  = 1
+	SignalThrottled = 2
+	SignalFailed    = 3
+	SignalFailedToo = 4 // the same for another job of the request that said so
+)
+
+// What settle.lua answers for a job.
+const (
+	NotLeased   = 0
+	Settled     = 1
+	SettledHeld = 2 // held although its attempt failed: that was the probe of a breaker
+)
+
+// What became of a flow, or of a breaker, as settle.lua tells it.
+const (
+	BecameDisabled = 1
+	BreakerOpened  = 2
+	BreakerClosed  = 3
+)
+
+// What redrive.lua answers for a dead letter.
+const (
+	RedriveNone      = 0
+	RedriveMoved     = 1
+	RedriveFull      = 2
+	RedriveThere     = 3
+	RedriveFlowFull  = 4
+	RedriveGroupFull = 5
+	RedriveDisabled  = 6
+)
+
+// What configure.lua answers.
+const (
+	ConfigureWritten     = 0
+	ConfigureObeys       = 1
+	ConfigureNewerSchema = 2
+	ConfigureOtherFlows  = 3
+	ConfigureLeft        = 4 // a bucket does not live there any more, or the index is behind
+	ConfigureOldData     = 5 // the data is of the version before, and not empty
+	ConfigureExists      = 6 // to a guest: there are settings, and they stay
+)

@@ -1,0 +1,11 @@
+-- in_chunks.lua: runs a command with a list of arguments, some hundred at a time: Lua takes no more. Of an empty list it runs none.
+
+local CHUNK = 500 -- even: pairs stay together
+
+local function in_chunks(command, key, list)
+  for from = 1, #list, CHUNK do
+    redis.call(command, key, unpack(list, from, math.min(from + CHUNK - 1, #list)))
+  end
+end
+
+return in_chunks

@@ -1,0 +1,8 @@
+-- server_time.lua: the time of the server in microseconds. A script asks once, so that all that it does has one time.
+
+local function server_time()
+  local seconds, micros = unpack(redis.call('TIME'))
+  return seconds * 1000000 + micros
+end
+
+return server_time
