@@ -470,3 +470,7 @@ func (o *Operator) resolved(ctx context.Context, t target, patch *FlowPatch) ([]
 	fields[place] = codec.FlowListChange + jsonLine(change)
 	return fields, nil
 }
+
+func badCursor(bucket string) error {
+	return &InvalidChangeError{bucket, &shaper.FieldError{Field: "cursor", Reason: "is none of ours: give the one of the last answer, or none"}}
+}
