@@ -44,9 +44,11 @@ var (
 	InspectJob    = newScript("inspect_job")
 	InspectJobs   = newScript("inspect_jobs")
 	InspectResult = newScript("inspect_result")
-	InspectBucket = newScript("inspect_bucket")
-	InspectPool   = newScript("inspect_pool")
-	Instances     = newScript("instances")
+
+	InspectResults = newScript("inspect_results")
+	InspectBucket  = newScript("inspect_bucket")
+	InspectPool    = newScript("inspect_pool")
+	Instances      = newScript("instances")
 
 	DefineSchedules = newScript("define_schedules")
 	DueSchedules    = newScript("due_schedules")
@@ -66,7 +68,7 @@ var (
 func All() []*Script {
 	return []*Script{
 		AdvanceSchedule, Allow, Assign, Cancel, Claim, Configure, Control, ControlDrain, ControlFlow, ControlSchedule, DefineSchedules, DisabledDeaths, DueSchedules, EmptyDisabled, Ended, Enqueue, Expire, Extend, FlowsOf, InspectBucket,
-		InspectJob, InspectJobs, InspectPool, InspectResult, Instances, MoveCallbacks, MoveEvents, NoteDifferences, OffCalendar, OldestWaiting, Override, Purge, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows, ScheduleRuns, Settle, Sift, Start, Sweep, TakeBack, TrimDead, TrimResults,
+		InspectJob, InspectJobs, InspectPool, InspectResult, InspectResults, Instances, MoveCallbacks, MoveEvents, NoteDifferences, OffCalendar, OldestWaiting, Override, Purge, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows, ScheduleRuns, Settle, Sift, Start, Sweep, TakeBack, TrimDead, TrimResults,
 	}
 }
 

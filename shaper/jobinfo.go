@@ -89,6 +89,9 @@ type JobInfo struct {
 	Payload []byte
 	Last    LastResponse
 
+	// Ended is how a settled job ended, where its bucket keeps results and it was asked for; without the body of the answer.
+	Ended *JobResult
+
 	// LastAttempts are how the last deliveries ended, the oldest first: as many as the bucket's KeepAttempts, in 2 KiB at
 	// most. A redrive keeps them.
 	LastAttempts []JobAttempt

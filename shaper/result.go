@@ -15,7 +15,8 @@ type ResultSettings struct {
 	Bytes int64 `setting:"results_bytes,bytes,redis=results_bytes"`
 
 	// MaxBody is how many bytes of an answer's body are read for a result, whether it is kept or awaited. The rest is
-	// cut, and the result says so.
+	// cut, and the result says so. With 0 a result has neither body nor headers, and is kept of each job that ended, answered or not: a log
+	// of deliveries.
 	MaxBody int64 `setting:"max_result,bytes"`
 }
 
@@ -39,7 +40,7 @@ func (r ResultSettings) validate() []error {
 	}
 	f.inRange("results_max", r.Max, 1, MaxResults)
 	f.inRange("results_bytes", r.Bytes, 1, MaxResultsBytes)
-	f.inRange("max_result", r.MaxBody, 1, MaxResultBody)
+	f.inRange("max_result", r.MaxBody, 0, MaxResultBody)
 	return f.errs
 }
 

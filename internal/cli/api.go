@@ -111,11 +111,11 @@ func call[In, Out any](ctx context.Context, c *api, op *httpapi.Operation[In, *O
 		return nil, err
 	}
 	out := new(Out)
-	return out, c.send(ctx, op.Method, target, body, out)
+	return out, c.send(ctx, op.Method, target, op.ContentType(), body, out)
 }
 
 // send sends a request and reads the answer into view. body is nil where there is none.
-func (c *api) send(ctx context.Context, method, target string, body []byte, view any) error {
+func (c *api) send(ctx context.Context, method, target, contentType string, body []byte, view any) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -129,7 +129,7 @@ func (c *api) send(ctx context.Context, method, target string, body []byte, view
 		return fail(exitUsage, "--server %q is not an address: %w", c.server, err)
 	}
 	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Content-Type", contentType)
 	}
 	if c.key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.key.Reveal())

@@ -39,6 +39,9 @@ func (a *invocation) printJob(v *opsview.Job, result string) error {
 		r.at("lease ends", v.LeaseUntil)
 		r.at("died", v.DiedAt)
 		r.at("enqueued", v.EnqueuedAt)
+		if v.DepartedAt != nil {
+			r.text("sent", stamp(*v.DepartedAt)+", answered after "+time.Duration(deref(v.Took)*float64(time.Second)).Round(time.Millisecond).String())
+		}
 		r.attempts(v)
 		r.text("result", result)
 		r.text("payload", string(v.Payload))

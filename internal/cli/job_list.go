@@ -19,12 +19,14 @@ func (a *invocation) jobListCommand() *cobra.Command {
 	var state, flow, group, since, after string
 	cmd := &cobra.Command{
 		Use:   "list BUCKET",
-		Short: "List jobs that wait or are in flight",
+		Short: "List jobs that wait or are in flight, or that are done",
 		Long: `List jobs: first those in flight, then flow by flow those that wait. Jobs that come, go or
 move meanwhile may be missing, and some may be listed twice. Dead letters have a list of
-their own: "dispatcher dead list".`,
+their own: "dispatcher dead list". With --state done, those are listed whose results the
+bucket keeps (result_retention), the newest first: the log of deliveries.`,
 		Example: `  dispatcher job list webhooks
   dispatcher job list webhooks --state retrying --flow acme
+  dispatcher job list webhooks --state done --flow acme
   dispatcher job list webhooks --since 10m --json`,
 		Args: positional("BUCKET"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -51,7 +53,7 @@ their own: "dispatcher dead list".`,
 	}
 	a.jsonFlag(cmd)
 	f := cmd.Flags()
-	f.StringVar(&state, "state", "", "those in this `state`: queued, scheduled, retrying or in_flight")
+	f.StringVar(&state, "state", "", "those in this `state`: queued, scheduled, retrying, in_flight or done")
 	f.StringVar(&flow, "flow", "", "those of the flow of this `name`")
 	f.StringVar(&group, "group", "", "those of the group of this `name`")
 	f.StringVar(&since, "since", "", "those that were enqueued at this `time` or later: RFC 3339, or how long ago, such as 2h")
@@ -79,6 +81,10 @@ func (a *invocation) jobList(ctx context.Context, c *api, query httpapi.JobQuery
 	}
 	now := time.Now()
 	err := a.print(jobs, func(w io.Writer) {
+		if query.State == shaper.StateDone {
+			deliveries(w, jobs, now)
+			return
+		}
 		fmt.Fprintln(w, "ID\tSTATE\tGROUP\tFLOW\tENQUEUED\tATTEMPTS\tNEXT\tREASON")
 		for _, j := range jobs {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", j.ID, j.State, dash(line(j.Group, 40)), dash(line(deref(j.Flow), 40)),
@@ -89,4 +95,14 @@ func (a *invocation) jobList(ctx context.Context, c *api, query httpapi.JobQuery
 		a.note("there may be more: --after %s", query.Cursor)
 	}
 	return err
+}
+
+// deliveries lists jobs that are done.
+func deliveries(w io.Writer, jobs []*opsview.Job, now time.Time) {
+	fmt.Fprintln(w, "ID\tGROUP\tFLOW\tSENT\tTOOK\tSTATUS\tATTEMPTS")
+	for _, j := range jobs {
+		took := time.Duration(deref(j.Took) * float64(time.Second)).Round(time.Millisecond)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", j.ID, dash(line(j.Group, 40)), dash(line(deref(j.Flow), 40)), since(j.DepartedAt, now), took,
+			dash(status(deref(j.LastResponse).Status)), deref(j.Attempts))
+	}
 }

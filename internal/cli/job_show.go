@@ -18,7 +18,8 @@ func (a *invocation) jobShowCommand() *cobra.Command {
 		Long: `Show a job: its state and why it waits, position and ETA, how its last attempts ended,
 the last response, and its payload. Headers with the name of a credential, such as Authorization, are
 shown as "***". Of a settled job only the state is known, until its dedupe window
-ends. Where the bucket keeps its result, the command that shows it is named.`,
+ends. Where the bucket keeps its result, it is shown when it was sent, how long that took, and
+the status, and the command that shows all of the result is named.`,
 		Example: `  dispatcher job show webhooks order-17
   dispatcher job show webhooks order-17 --json | jq .payload`,
 		Args: positional("BUCKET", "ID"),

@@ -55,8 +55,9 @@ any text. In a bucket with groups, --group names the flow's group.`,
   dispatcher flow reset webhooks acme
   dispatcher flow release webhooks acme
   dispatcher flow enable webhooks acme --redrive
+  dispatcher flow import webhooks customers.ndjson
   dispatcher flow show webhooks hooks.acme.example --group acme`,
-	}, p.commands(flowReleaseCommand(p), flowEnableCommand(p))...))
+	}, append(p.commands(flowReleaseCommand(p), flowEnableCommand(p)), a.flowImportCommand())...))
 }
 
 func (a *invocation) groupCommand() *cobra.Command {

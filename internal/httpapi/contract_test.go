@@ -108,7 +108,7 @@ func (a *answer) wantContractOf(name string, routes routers.Router, r *http.Requ
 		r.URL.Path, r.URL.RawPath = "/v1/proxy/"+bucket, ""
 	}
 	route, values, err := routes.FindRoute(r)
-	if errors.Is(err, routers.ErrMethodNotAllowed) { // HEAD, and the check, which takes any method as GET
+	if errors.Is(err, routers.ErrMethodNotAllowed) && (r.Method == http.MethodHead || strings.HasPrefix(r.URL.Path, "/v1/limits/")) { // HEAD, and the check, which takes any method as GET
 		asGet := r.Clone(r.Context())
 		asGet.Method = http.MethodGet
 		route, values, err = routes.FindRoute(asGet)

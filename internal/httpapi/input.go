@@ -22,6 +22,7 @@ const (
 	inPath  = "path"
 	inQuery = "query"
 	inBody  = "body" // it is the body: a json.RawMessage, and its function knows the members
+	inLines = "lines" // it is the body: lines of JSON, which its function reads
 )
 
 // field is a field of the input of an operation. Its name is that of its json tag. The tag jsonschema has its bounds, as in
@@ -87,7 +88,11 @@ func readParameters(r *http.Request, fields []field, in reflect.Value, strict bo
 		case inPath:
 			in.FieldByIndex(f.index).SetString(r.PathValue(f.name))
 		case inQuery:
-			if texts, given := query[f.name]; given {
+			texts, given := query[f.name]
+			if text := r.PathValue(f.name); text != "" { // of an operation that is at a path too
+				texts, given = []string{text}, true
+			}
+			if given {
 				d.parameter(f, in.FieldByIndex(f.index), texts, strict)
 			} else if f.required {
 				d.fail(f.name, "is missing: name the "+f.name+" as ?"+f.name+"=")
@@ -113,6 +118,15 @@ func takesBody(fields []field) bool {
 
 // readMembers reads a body of at most so many bytes, strictly: the faults are those of all its members.
 func readMembers(w http.ResponseWriter, r *http.Request, fields []field, in reflect.Value, most int64) *fault {
+	if at := slices.IndexFunc(fields, func(f field) bool { return f.in == inLines }); at >= 0 {
+		_, f := mediaType(r, typeNDJSON)
+		var body []byte
+		if f == nil {
+			body, f = readBody(w, r, most, "send the lines in parts")
+		}
+		in.FieldByIndex(fields[at].index).SetBytes(body)
+		return f
+	}
 	return readBodyBy(w, r, most, func(d *jobDecoder, body []byte) bool {
 		if at := slices.IndexFunc(fields, func(f field) bool { return f.in == inBody }); at >= 0 {
 			in.FieldByIndex(fields[at].index).SetBytes(body)
@@ -231,7 +245,7 @@ func (w *requestWriter) fields(fields []field, of reflect.Value) error {
 		switch f.in {
 		case inPath:
 			w.path = strings.Replace(w.path, "{"+f.name+"}", url.PathEscape(value.String()), 1)
-		case inBody:
+		case inBody, inLines:
 			w.raw = value.Bytes()
 		case inQuery:
 			if !value.IsZero() || f.required {

@@ -90,6 +90,9 @@ func (j oneJob) look(ctx context.Context, in *JobName) (shaper.JobInfo, error) {
 func (j oneJob) show(r *http.Request, in *JobName) (*opsview.Job, error) {
 	info, err := j.look(r.Context(), in)
 	key := keyOf(r)
+	if err == nil && info.State == shaper.StateDone {
+		j.addEnd(r, &info)
+	}
 	switch {
 	case err != nil:
 		return nil, err
@@ -99,6 +102,17 @@ func (j oneJob) show(r *http.Request, in *JobName) (*opsview.Job, error) {
 		return opsview.JobOf(&info), nil
 	}
 	return nil, shaper.ErrNotFound
+}
+
+// addEnd adds how a job ended, where its bucket keeps that and the key may know it.
+func (j oneJob) addEnd(r *http.Request, info *shaper.JobInfo) {
+	if b, err := j.bucket(info.Bucket); err == nil && b.Results.Retention == 0 {
+		return
+	}
+	ended, err := j.ended(r.Context(), info.Bucket, info.ID)
+	if key := keyOf(r); err == nil && (key == nil || j.isOf(key, ended.Owner, info.Bucket, ended.Group, ended.Flow)) {
+		info.Ended = &ended
+	}
 }
 
 // attempts answers how the last attempts of a job ended.

@@ -19,8 +19,8 @@ type JobName struct {
 type JobQuery struct {
 	BucketName
 
-	// In this state.
-	State shaper.State `json:"state" in:"query" jsonschema:"enum=queued,enum=scheduled,enum=retrying,enum=in_flight"`
+	// In this state. `done` lists jobs whose results are kept, the newest first.
+	State shaper.State `json:"state" in:"query" jsonschema:"enum=queued,enum=scheduled,enum=retrying,enum=in_flight,enum=done"`
 
 	// Of this flow.
 	Flow *string `json:"flow" in:"query"`
@@ -105,7 +105,7 @@ lists at a time: further ones wait, and are answered 503 ` + "`overloaded`" + ` 
 
 	ShowJob = &Operation[JobName, *opsview.Job]{
 		ID: "showJob", Method: "GET", Path: "/v1/buckets/{bucket}/jobs/{id}", Roles: []apikey.Role{apikey.RoleEnqueue, apikey.RoleRead},
-		Answer:   "The job. Of a settled one only id, bucket and state are known.",
+		Answer:   "The job. Of a settled one only id, bucket and state are known, and of one that is done what its result says, where that is kept.",
 		Commands: []string{"job show", "dead show"},
 		Summary:  "Show a job",
 		Description: `A key with the role read, and a program of this machine where there are no keys, also see the job's headers, without

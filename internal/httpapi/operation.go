@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"net/http"
 	"reflect"
+	"slices"
 
 	"github.com/tundish-io/tundish/internal/apikey"
 )
@@ -38,6 +39,8 @@ const maxControlBytes = 64 << 10
 // Described is what an [Operation] says of itself, for openapi.yaml and the docs.
 type Described struct {
 	ID, Method, Path, Summary, Description, Answer string
+
+	Beside bool // it is another path of an operation
 
 	Commands     []string
 	Tags         []string // the servers that have it: producer, operator
@@ -102,6 +105,14 @@ func writeFault(w http.ResponseWriter, r *http.Request, err error, of func(r *ht
 	default:
 		of(r, err).write(w, r)
 	}
+}
+
+// ContentType is that of the body of a request.
+func (op *Operation[In, Out]) ContentType() string {
+	if slices.ContainsFunc(inputOf(reflect.TypeFor[In]()), func(f field) bool { return f.in == inLines }) {
+		return typeNDJSON
+	}
+	return typeJSON
 }
 
 // Request makes the request of an operation: its path with the query, and its body, nil if it has none.

@@ -17,25 +17,13 @@ var hidden = []shaper.FlowSetting{shaper.FlowURL, shaper.FlowHeaders, shaper.Flo
 // readPatch reads settings of a flow or a group. Settings that are not named stay. If all are
 // replaced, they are cleared, but for the hidden ones.
 func (p *parts[N, V, P, S]) readPatch(body []byte, replace bool) (operator.FlowPatch, *fault) {
-	var patch operator.FlowPatch
-	if replace {
-		for _, name := range p.settings {
-			if !slices.Contains(hidden, name) {
-				_ = patch.Clear(name) // of the list
-			}
-		}
-	}
+	patch := p.newPatch(replace)
 	f := readBytesBy(body, func(d *jobDecoder, body []byte) bool {
 		return eachMember(body, func(name string, value []byte, again bool) bool {
-			switch setting := shaper.FlowSetting(name); {
-			case again:
+			if again {
 				d.fail(name, "is given twice")
-			case (name == operator.AddSecrets || name == operator.RemoveSecrets) && slices.Contains(p.settings, shaper.FlowSecrets):
-				d.partSecrets(&patch, name, value)
-			case !slices.Contains(p.settings, setting):
-				d.fail(name, fmt.Sprintf("is no setting of a %s: want one of %v", p.kind, p.settings))
-			default:
-				d.partSetting(&patch, setting, value)
+			} else {
+				p.patchMember(d, &patch, name, value)
 			}
 			return len(d.errs) < maxFieldFault
 		})
@@ -44,6 +32,28 @@ func (p *parts[N, V, P, S]) readPatch(body []byte, replace bool) (operator.FlowP
 		f = invalid([]*shaper.FieldError{{Field: bodyField, Reason: "changes nothing: name a setting and its value"}})
 	}
 	return patch, f
+}
+
+// newPatch is a patch that changes nothing, or that clears all settings but the hidden ones.
+func (p *parts[N, V, P, S]) newPatch(replace bool) (patch operator.FlowPatch) {
+	for _, name := range p.settings {
+		if replace && !slices.Contains(hidden, name) {
+			_ = patch.Clear(name) // of the list
+		}
+	}
+	return patch
+}
+
+// patchMember reads a member of a body into a patch.
+func (p *parts[N, V, P, S]) patchMember(d *jobDecoder, patch *operator.FlowPatch, name string, value []byte) {
+	switch setting := shaper.FlowSetting(name); {
+	case (name == operator.AddSecrets || name == operator.RemoveSecrets) && slices.Contains(p.settings, shaper.FlowSecrets):
+		d.partSecrets(patch, name, value)
+	case !slices.Contains(p.settings, setting):
+		d.fail(name, fmt.Sprintf("is no setting of a %s: want one of %v", p.kind, p.settings))
+	default:
+		d.partSetting(patch, setting, value)
+	}
 }
 
 var keysOfFlows = setting.Changes(reflect.TypeFor[shaper.OwnFlow]())

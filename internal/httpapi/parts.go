@@ -3,6 +3,8 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
@@ -43,11 +45,32 @@ func (o *ops) flowRoutes() []route {
 		control: func(b operator.BucketControl, of FlowName) partControl { return flowControl(b, of) },
 		own:     func(view *opsview.Flow) *opsview.Settings { return &view.Settings },
 	}
-	return append(p.routes(FlowOperations),
-		few(o.lists, bind(o.fault, ListFlows, o.listFlows)),
+	one := append(p.routes(FlowOperations),
 		bind(o.fault, ReleaseFlow, o.releaseFlow),
 		bind(o.fault, EnableFlow, o.enableFlow),
 	)
+	return append(slices.Concat(one, named(one, "flow", "flows/{flow}", "ByName"), named(one, "flow", "groups/{group}/flows/{flow}", "InGroup")),
+		few(o.lists, bind(o.fault, ListFlows, o.listFlows)),
+		few(o.lists, bind(o.fault, PutFlows, func(r *http.Request, in *FlowLines) (*FlowsPut, error) {
+			return o.putFlows(r, in, p.patchMember, func() operator.FlowPatch { return p.newPatch(true) })
+		})),
+	)
+}
+
+// named are the routes of one flow or group with its name in the path. At the path itself stand what shows it and what changes its settings. The
+// routes with the name in the query stay: clients and proxies change a path that has ".", ".." or "/" for a name.
+func named(routes []route, kind, at, suffix string) (list []route) {
+	for _, r := range routes {
+		before, rest, _ := strings.Cut(r.path, "/"+kind)
+		if rest == "-settings" && r.method == http.MethodGet {
+			continue // what shows it shows these
+		}
+		op := *r.op
+		op.Path, op.ID, op.Beside = before+"/"+at+strings.TrimPrefix(rest, "-settings"), op.ID+suffix, true
+		r.path, r.op = op.Path, &op
+		list = append(list, r)
+	}
+	return list
 }
 
 func (o *ops) groupRoutes() []route {
@@ -56,7 +79,8 @@ func (o *ops) groupRoutes() []route {
 		control: func(b operator.BucketControl, of GroupName) partControl { return b.Group(of.Group) },
 		own:     func(view *opsview.Group) *shaper.OwnBounds { return &view.Settings },
 	}
-	return append(p.routes(GroupOperations), few(o.lists, bind(o.fault, ListGroups, o.listGroups)))
+	one := p.routes(GroupOperations)
+	return append(slices.Concat(one, named(one, "group", "groups/{group}", "ByName")), few(o.lists, bind(o.fault, ListGroups, o.listGroups)))
 }
 
 // routes are those that flows and groups have both.

@@ -47,6 +47,12 @@ type Job struct {
 	DiedAt     *time.Time `json:"died_at,omitempty"`
 	EnqueuedAt *time.Time `json:"enqueued_at,omitempty"`
 
+	// Of a job that is done, where the bucket keeps its result: when its last attempt departed.
+	DepartedAt *time.Time `json:"departed_at,omitempty"`
+
+	// The same: from then until it had ended.
+	Took *float64 `json:"took_seconds,omitempty"`
+
 	// Of a job that a hook, a schedule or a callback made: its origin, and /*** for the rest.
 	URL    string `json:"url,omitempty"`
 	Method string `json:"method,omitempty"`
@@ -77,6 +83,7 @@ type BeforeRedrive struct {
 func JobOf(info *shaper.JobInfo) *Job {
 	view := &Job{ID: info.ID, Bucket: info.Bucket, State: info.State}
 	if info.Enqueued.IsZero() {
+		view.addEnd(info.Ended)
 		return view
 	}
 	view.Flow, view.Attempts, view.Lost = &info.Flow, &info.Attempts, info.Lost
@@ -99,6 +106,22 @@ func JobOf(info *shaper.JobInfo) *Job {
 		view.PayloadBytes = info.Payload
 	}
 	return view
+}
+
+// addEnd adds what is kept of how a settled job ended; nil is nothing.
+func (j *Job) addEnd(r *shaper.JobResult) {
+	if r == nil {
+		return
+	}
+	ended := r.JSON()
+	j.Flow, j.Group, j.Attempts, j.EnqueuedAt = &r.Flow, r.Group, &r.Attempts, ended.EnqueuedAt
+	if r.Departed.IsZero() {
+		return
+	}
+	j.DepartedAt, j.Took = ended.DepartedAt, &ended.Took
+	if last := (shaper.LastResponse{Status: ended.Status, Reason: r.Reason, Detail: r.Detail}); last != (shaper.LastResponse{}) {
+		j.LastResponse = &last
+	}
 }
 
 // urlOf is the URL of a job as it is shown. Those of hooks, schedules and callbacks are secrets of the configuration, or of another job.

@@ -28,7 +28,7 @@ func (s *schemas) operation(op *httpapi.Described) (*yaml.Node, error) {
 	if op.Description != "" {
 		put(n, "description", op.Description)
 	}
-	in, err := s.input(op.In)
+	in, err := s.input(op.In, op.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func (s *schemas) operation(op *httpapi.Described) (*yaml.Node, error) {
 		if !op.OptionalBody {
 			put(body, "required", true)
 		}
-		media := content("application/json", in.body)
+		media := content(in.mediaType, in.body)
 		if op.Method == http.MethodPatch {
 			put(media, "application/merge-patch+json", short("schema", in.body))
 		}
@@ -121,10 +121,11 @@ type input struct {
 	parameters []any
 	asks       bool       // has a parameter of the query
 	body       *yaml.Node // nil if it takes none
+	mediaType  string
 }
 
-func (s *schemas) input(t reflect.Type) (*input, error) {
-	in := &input{}
+func (s *schemas) input(t reflect.Type, path string) (*input, error) {
+	in := &input{mediaType: "application/json"}
 	properties, required := mapping(), []any{}
 	var add func(t reflect.Type, place string) error
 	add = func(t reflect.Type, place string) error {
@@ -147,6 +148,13 @@ func (s *schemas) input(t reflect.Type) (*input, error) {
 					kind = "Group"
 				}
 				in.body = ref("schemas", strings.Replace(f.Tag.Get("schema"), "$", kind, 1))
+				continue
+			}
+			if at == "query" && strings.Contains(path, "{"+name+"}") {
+				at = "path"
+			}
+			if at == "lines" {
+				in.mediaType, in.body = "application/x-ndjson", ref("schemas", f.Tag.Get("schema"))
 				continue
 			}
 			if at == "path" && slices.Contains(sharedParameters, name) {

@@ -50,7 +50,7 @@ func rows() string {
 	}
 	var rows []row
 	for _, op := range httpapi.Operations() {
-		if !slices.Contains(op.Tags, "operator") {
+		if op.Beside || !slices.Contains(op.Tags, "operator") {
 			continue
 		}
 		roles := make([]string, len(op.Roles))

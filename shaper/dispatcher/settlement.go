@@ -146,13 +146,18 @@ func (s *settler) resultOf(one *settlement, cause string) result {
 	default:
 		return result{}
 	}
-	kept := one.outcome.Answer != nil && s.Settings.Load().Results.Retention > 0
+	settings, answer := s.Settings.Load().Results, one.outcome.Answer
+	logs := settings.MaxBody == 0 // results are a log of deliveries
+	if logs && one.outcome.Status != 0 {
+		answer = &shaper.Answer{Status: one.outcome.Status, Cut: one.job.waiter != ""}
+	}
+	kept := (answer != nil || logs) && settings.Retention > 0
 	callback := s.callbackLine(one.job, state)
 	if !kept && one.job.waiter == "" && callback == "" {
 		return result{}
 	}
 	r := shaper.JobResult{
-		Flow: one.job.Flow, Group: one.job.Group, Owner: codec.OwnerOf(one.job.mark), State: state, Answer: one.outcome.Answer, Cause: cause, Reason: one.outcome.Reason, Detail: one.outcome.Detail, Attempts: one.job.attempts + 1,
+		Flow: one.job.Flow, Group: one.job.Group, Owner: codec.OwnerOf(one.job.mark), State: state, Answer: answer, Cause: cause, Reason: one.outcome.Reason, Detail: one.outcome.Detail, Attempts: one.job.attempts + 1,
 		Enqueued: one.job.Enqueued, Took: one.took,
 	}
 	if !one.job.departed.IsZero() {

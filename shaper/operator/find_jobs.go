@@ -25,7 +25,7 @@ const (
 
 // JobFilter says which jobs are meant, of those that wait or are in flight. A zero field asks for nothing.
 type JobFilter struct {
-	State shaper.State // queued, scheduled, retrying or in_flight
+	State shaper.State // queued, scheduled, retrying or in_flight; or done: those whose results are kept
 	Flow  *string      // "" is a flow too
 	Group *string      // the same
 	Since time.Time    // enqueued then or later
@@ -33,7 +33,7 @@ type JobFilter struct {
 
 // Validate reports every fault, joined, each a [*shaper.FieldError]; or nil.
 func (f *JobFilter) Validate() error {
-	known := []shaper.State{shaper.StateQueued, shaper.StateScheduled, shaper.StateRetrying, shaper.StateInFlight}
+	known := []shaper.State{shaper.StateQueued, shaper.StateScheduled, shaper.StateRetrying, shaper.StateInFlight, shaper.StateDone}
 	switch {
 	case f.State == shaper.StateDead:
 		return &shaper.FieldError{Field: "state", Reason: "dead letters have a list of their own"}
@@ -71,7 +71,8 @@ func (w *jobWalk) cursor() string {
 
 // Find returns jobs that the filter means: limit of them at most (1 to 1000; others are cut to that), from a cursor on that an earlier
 // call has returned, "" at first. Those in flight come first, then flow by flow those that wait, in their order. It looks at 2000 jobs and
-// into 200 flows at most, and at 16 MiB of what Redis keeps of jobs; it returns about a mebibyte. Jobs that come, go or move meanwhile may
+// into 200 flows at most, and at 16 MiB of what Redis keeps of jobs; it returns about a mebibyte. Jobs that are done come with what is kept of
+// their results, the newest first, in one round trip for each 200 of them. Jobs that come, go or move meanwhile may
 // be missing, and some may be told twice. Two round trips for each flow, and two for each 200 jobs, or one for each mebibyte.
 func (b Bucket) Find(ctx context.Context, filter JobFilter, cursor string, limit int) (JobPage, error) {
 	var found JobPage
@@ -81,6 +82,9 @@ func (b Bucket) Find(ctx context.Context, filter JobFilter, cursor string, limit
 	known, err := b.op.store.Readable(ctx, b.name)
 	if err != nil {
 		return found, err
+	}
+	if filter.State == shaper.StateDone {
+		return b.findDone(ctx, known, &filter, cursor, limit)
 	}
 	var walk jobWalk
 	if cursor != "" {
@@ -294,8 +298,4 @@ func (f *finder) mayHave(path string) bool {
 	}
 	group, flow, ok := codec.SplitPath(path)
 	return ok && (f.filter.Group == nil || *f.filter.Group == group) && (f.filter.Flow == nil || *f.filter.Flow == flow)
-}
-
-func badCursor(bucket string) error {
-	return &InvalidChangeError{bucket, &shaper.FieldError{Field: "cursor", Reason: "is none of ours: give the one of the last answer, or none"}}
 }

@@ -157,6 +157,11 @@ func (c control) setTarget(ctx context.Context, t target, patch *FlowPatch) (sha
 	if err != nil {
 		return shaper.OwnFlow{}, err
 	}
+	return c.writeTarget(ctx, t, patch, fields)
+}
+
+// writeTarget writes the fields of a patch, as control_flow.lua takes them.
+func (c control) writeTarget(ctx context.Context, t target, patch *FlowPatch, fields []string) (shaper.OwnFlow, error) {
 	args := make([]any, len(fields))
 	names := make([]string, 0, len(patch.given))
 	for i, value := range fields {
@@ -240,6 +245,20 @@ func (o *Operator) fits(ctx context.Context, t target, patch *FlowPatch) error {
 		return err
 	}
 	own := patch.applied(infos[0].Own)
+	all := bounds{rate: rate, burst: burst}
+	return all.fits(t.bucket, &own)
+}
+
+// bounds are the rate and the burst of all flows of a bucket, or of all its groups.
+type bounds struct {
+	rate  admission.Rate
+	burst int64
+	known bool
+}
+
+// fits reports whether the rate and the burst of one of them go together, with its own settings over these.
+func (b *bounds) fits(bucket string, own *shaper.OwnFlow) error {
+	rate, burst := b.rate, b.burst
 	if !own.Rate.IsZero() {
 		rate = own.Rate
 	}
@@ -247,7 +266,7 @@ func (o *Operator) fits(ctx context.Context, t target, patch *FlowPatch) error {
 		burst = *own.Burst
 	}
 	if !rate.IsZero() && float64(burst)/rate.PerSecond() > shaper.MaxBurstTime.Seconds() {
-		return &InvalidChangeError{t.bucket, fmt.Errorf("burst: %d: at %s it takes more than %d days to come back", burst, rate, int(shaper.MaxBurstTime.Hours()/24))}
+		return &InvalidChangeError{bucket, fmt.Errorf("burst: %d: at %s it takes more than %d days to come back", burst, rate, int(shaper.MaxBurstTime.Hours()/24))}
 	}
 	return nil
 }
@@ -450,4 +469,8 @@ func (o *Operator) resolved(ctx context.Context, t target, patch *FlowPatch) ([]
 	_, place := codec.OwnPlace(&patch.own, shaper.FlowSecrets)
 	fields[place] = codec.FlowListChange + jsonLine(change)
 	return fields, nil
+}
+
+func badCursor(bucket string) error {
+	return &InvalidChangeError{bucket, &shaper.FieldError{Field: "cursor", Reason: "is none of ours: give the one of the last answer, or none"}}
 }

@@ -1,0 +1,123 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+)
+
+// flowsAtOnce are written side by side by [BucketControl.PutFlows]: with Redis 50 ms away, 2,000 flows take 7 s.
+const flowsAtOnce = 16
+
+// FlowChange is what one flow of a bucket is to have.
+type FlowChange struct {
+	Group *string // nil in a bucket without groups
+	Flow  string
+	Patch FlowPatch
+}
+
+// FlowChangeError is a fault of one change of [BucketControl.PutFlows].
+type FlowChangeError struct {
+	Index int // of the change
+	Err   error
+}
+
+func (e *FlowChangeError) Error() string { return fmt.Sprintf("flow %d: %v", e.Index, e.Err) }
+func (e *FlowChangeError) Unwrap() error { return e.Err }
+
+// PutFlows gives many flows settings of their own, as [FlowControl.Set] does one. It checks all changes before it writes the first: one that
+// does not fit, or that is a second one of its flow, is a [*FlowChangeError], and nothing is written. A rate without a burst is checked with
+// the burst of all flows, and the other way round: a patch should give both or clear them. It returns how many of the first changes are written.
+// These are fewer than all if Redis fails or ctx ends. To send the same again is safe. Two round trips, and one for each flow, 16 at a time.
+func (b BucketControl) PutFlows(ctx context.Context, changes []FlowChange) (written int, err error) {
+	c := control{b.op, b.by}
+	targets, err := c.checkFlows(ctx, b.name, changes)
+	if err != nil {
+		return 0, err
+	}
+	for written < len(changes) {
+		if err := ctx.Err(); err != nil {
+			return written, err
+		}
+		some := targets[written:min(written+flowsAtOnce, len(changes))]
+		errs := make([]error, len(some))
+		var writing sync.WaitGroup
+		for i := range some {
+			writing.Go(func() { errs[i] = c.putTarget(ctx, some[i], &changes[written+i].Patch) })
+		}
+		writing.Wait()
+		for _, err := range errs {
+			if err != nil {
+				return written, err
+			}
+			written++
+		}
+	}
+	return written, nil
+}
+
+// checkFlows returns the targets of changes, all of which fit.
+func (c control) checkFlows(ctx context.Context, bucket string, changes []FlowChange) ([]target, error) {
+	k, err := c.keysOf(ctx, bucket)
+	if err != nil {
+		return nil, err
+	}
+	targets, first := make([]target, len(changes)), make(map[string]int, len(changes))
+	all := &bounds{}
+	for i := range changes {
+		change := &changes[i]
+		t, err := flowTarget(bucket, k, change.Group, change.Flow)
+		if errors.Is(err, ErrNoFlows) {
+			return nil, err // it is none of this line alone
+		}
+		if err == nil {
+			err = validFlow(bucket, "flow", change.Flow)
+		}
+		if err == nil {
+			err = c.checkPut(ctx, t, change, all)
+		}
+		if _, again := first[t.name]; err == nil && again {
+			err = &InvalidChangeError{bucket, fmt.Errorf("flow: %q is named twice", change.Flow)}
+		}
+		if err != nil {
+			return nil, &FlowChangeError{i, err}
+		}
+		targets[i], first[t.name] = t, i
+	}
+	return targets, nil
+}
+
+// checkPut checks the change of one flow. all are the rate and the burst of all flows, once they were asked for.
+func (c control) checkPut(ctx context.Context, t target, change *FlowChange, all *bounds) error {
+	switch {
+	case change.Patch.IsZero():
+		return errNoChange(t.bucket)
+	case !change.Patch.secrets.isZero():
+		return &InvalidChangeError{t.bucket, fmt.Errorf("%s: are not taken for many flows: give all secrets", shaper.FlowSecrets)}
+	}
+	if err := c.checkDelivery(t.bucket, &change.Patch); err != nil {
+		return err
+	}
+	own := &change.Patch.own
+	if own.Rate.IsZero() && own.Burst == nil {
+		return nil
+	}
+	if !all.known {
+		var err error
+		if all.rate, all.burst, err = c.ofAll(ctx, t); err != nil {
+			return err
+		}
+		all.known = true
+	}
+	return all.fits(t.bucket, own)
+}
+
+// putTarget gives one flow what a patch has.
+func (c control) putTarget(ctx context.Context, t target, patch *FlowPatch) error {
+	_, err := c.writeTarget(ctx, t, patch, codec.OwnFields(&patch.own, patch.given))
+	return err
+}
