@@ -31,7 +31,7 @@ func functionsOf(t *testing.T) (r *rig, v *verbs, reports chan error, due func()
 	v, reports = &verbs{}, make(chan error, 8)
 	due = lua.AsFunctionsDue(client, func(err error) { reports <- err })
 	client.AddHook(v)
-	return &rig{t: t, ctx: t.Context(), c: client, name: "b"}, v, reports, due
+	return &rig{t: t, ctx: t.Context(), c: client}, v, reports, due
 }
 
 func (r *rig) replaceLibrary(text string) {
@@ -49,8 +49,8 @@ func TestChangedBefore(t *testing.T) {
 			r, v, reports, _ := functionsOf(t)
 			r.replaceLibrary(change(lua.Library()))
 			v.take()
-			r.configure(settings{rateCount: 1, capacity: 5})
-			r.configure(settings{rateCount: 2, capacity: 5})
+			r.configure(1)
+			r.configure(2)
 			if got := v.take(); strings.Contains(got, "fcall") || !strings.HasSuffix(got, "evalsha eval evalsha") {
 				t.Errorf("sent %s", got)
 			}
@@ -74,15 +74,15 @@ func TestChangedInUse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, v, reports, due := functionsOf(t)
-			r.configure(settings{rateCount: 1, capacity: 5})
+			r.configure(1)
 			r.replaceLibrary(change(lua.Library()))
 			due()
-			_ = lua.RunAll(t.Context(), r.c, []lua.Call{{Script: lua.InspectBucket, Keys: r.inspectKeys(), Args: []any{""}}}) // runs whatever is there
+			_ = lua.RunAll(t.Context(), r.c, []lua.Call{r.flowsOf()}) // runs whatever is there
 			if err := <-reports; !errors.Is(err, lua.ErrLibraryChanged) {
 				t.Errorf("reported %v", err)
 			}
 			v.take()
-			r.configure(settings{rateCount: 2, capacity: 5})
+			r.configure(2)
 			if got := v.take(); strings.Contains(got, "fcall") {
 				t.Errorf("sent %s", got)
 			}
@@ -101,7 +101,7 @@ func TestCheckLibrary(t *testing.T) {
 		}
 	}
 	check("before the first run")
-	r.configure(settings{rateCount: 1, capacity: 5})
+	r.configure(1)
 	check("in use")
 	r.ok(r.c.FunctionLoad(t.Context(), "#!lua name=theirs\nredis.register_function('theirs', function() return 1 end)").Err())
 	check("beside a library of somebody else")
@@ -126,10 +126,10 @@ func TestUnchecked(t *testing.T) {
 	v, reports := &verbs{}, make(chan error, 8)
 	lua.AsFunctions(client, func(err error) { reports <- err })
 	client.AddHook(v)
-	r := &rig{t: t, ctx: t.Context(), c: client, name: "b"}
-	r.configure(settings{rateCount: 1, capacity: 5})
+	r := &rig{t: t, ctx: t.Context(), c: client}
+	r.configure(1)
 	r.ok(client.FunctionFlush(t.Context()).Err())
-	r.configure(settings{rateCount: 2, capacity: 5})
+	r.configure(2)
 	if got := v.take(); got != "function function fcall function fcall function function fcall" {
 		t.Errorf("sent %s", got)
 	}

@@ -79,8 +79,8 @@ func functionsRig(t *testing.T) (*rig, *verbs) {
 	client, v := withoutLibrary(t), &verbs{}
 	lua.AsFunctions(client, func(err error) { t.Error(err) })
 	client.AddHook(v)
-	r := &rig{t: t, ctx: t.Context(), c: client, name: "b"}
-	r.configure(settings{rateCount: 1, capacity: 5})
+	r := &rig{t: t, ctx: t.Context(), c: client}
+	r.configure(1)
 	return r, v
 }
 
@@ -91,14 +91,14 @@ func TestFunctions(t *testing.T) {
 	if got := v.take(); got != "function function function fcall" { // two lists and a load
 		t.Errorf("the first run sent %s", got)
 	}
-	r.configure(settings{rateCount: 2, capacity: 5})
+	r.configure(2)
 	r.ok(r.c.FunctionFlush(r.ctx).Err())
-	r.configure(settings{rateCount: 3, capacity: 5})
+	r.configure(3)
 	if got := v.take(); got != "fcall function fcall function function function fcall" {
 		t.Errorf("sent %s", got)
 	}
-	if got := r.inspect(); got.capacity != 5 {
-		t.Errorf("the bucket is %+v", got)
+	if got := r.c.HGet(r.ctx, r.settings()[0], "rate_count").Val(); got != "3" {
+		t.Errorf("the rate is %s", got)
 	}
 	if err := r.c.Do(r.ctx, "function", "load", "replace", lua.Library()).Err(); err != nil {
 		t.Error(err)
@@ -108,7 +108,7 @@ func TestFunctions(t *testing.T) {
 func TestFunctionsInAPipeline(t *testing.T) {
 	t.Parallel()
 	r, v := functionsRig(t)
-	calls := slices.Repeat([]lua.Call{{Script: lua.InspectBucket, Keys: r.inspectKeys(), Args: []any{""}}}, 3)
+	calls := slices.Repeat([]lua.Call{r.flowsOf()}, 3)
 	for n, want := range []string{
 		"fcall fcall fcall",
 		"fcall fcall fcall function function function evalsha evalsha evalsha eval fcall fcall", // it knows neither, and then both
@@ -135,24 +135,23 @@ func TestFunctionsRefused(t *testing.T) {
 	client, v := withoutLibrary(t), &verbs{refuses: "function"}
 	lua.AsFunctions(client, func(err error) { t.Error(err) })
 	client.AddHook(v)
-	r := &rig{t: t, ctx: t.Context(), c: client, name: "b"}
+	r := &rig{t: t, ctx: t.Context(), c: client}
 	for range 3 {
-		r.configure(settings{rateCount: 1, capacity: 5})
+		r.configure(1)
 	}
 	if got := v.take(); got != "function function evalsha eval evalsha evalsha" {
 		t.Errorf("sent %s", got)
 	}
 }
 
-// Out of memory the script decides what goes on: a duplicate is answered.
+// Out of memory Redis runs no function, and the script decides what goes on.
 func TestFunctionsOutOfMemory(t *testing.T) {
 	t.Parallel()
 	r, v := functionsRig(t)
-	r.put("j")
-	r.fill()
+	r.ok(r.c.ConfigSet(r.ctx, "maxmemory", "1").Err())
 	v.take()
-	if a := r.enqueue(nil, entry{id: "j"}); a[0].code != 3 {
-		t.Errorf("duplicate: %+v", a)
+	if result := lua.RunAll(r.ctx, r.c, []lua.Call{r.extend()})[0]; result.Err != nil {
+		t.Error(result.Err)
 	}
 	if got := v.take(); got != "fcall evalsha eval" {
 		t.Errorf("sent %s", got)

@@ -1,7 +1,6 @@
 package lua_test
 
 import (
-	"flag"
 	"math"
 	"strings"
 	"testing"
@@ -15,11 +14,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if !redistest.Soak {
-		if err := flag.Set("rapid.checks", "10"); err != nil { // -rapid.checks=100 is obeyed
-			panic(err)
-		}
-	}
 	goleak.VerifyTestMain(redistest.Main(m))
 }
 
@@ -46,7 +40,7 @@ func TestRunOfAnUnknownScript(t *testing.T) {
 			}
 			observed = append(observed, script)
 		})
-		keys := r.keys("conf")
+		keys := r.settings()
 		for range 2 {
 			r.ok(r.c.ScriptFlush(r.ctx).Err())
 			if _, err := lua.Configure.Run(r.ctx, r.c, observe, keys, 1, 0, "", "", 1, "test", 0, "capacity", 5); err != nil {
@@ -56,14 +50,14 @@ func TestRunOfAnUnknownScript(t *testing.T) {
 		if len(observed) != 2 || observed[0] != "configure" {
 			t.Errorf("observed %v", observed)
 		}
-		inspect := lua.Call{Script: lua.InspectBucket, Keys: r.inspectKeys(), Args: []any{""}}
-		extend := lua.Call{Script: lua.Extend, Keys: r.keys("meta", "leases", "claims"), Args: []any{1000, "d", "", "j", 1, "c"}}
+		flowsOf := r.flowsOf()
+		extend := r.extend()
 		for _, flush := range []bool{true, false} {
 			if flush {
 				r.ok(r.c.ScriptFlush(r.ctx).Err())
-				r.inspect() // one of the two is known
+				_ = lua.RunAll(r.ctx, r.c, []lua.Call{flowsOf}) // one of the two is known
 			}
-			results := lua.RunAll(r.ctx, r.c, []lua.Call{extend, inspect, extend})
+			results := lua.RunAll(r.ctx, r.c, []lua.Call{extend, flowsOf, extend})
 			for i, named := range []bool{false, true, false} {
 				if items, ok := results[i].Reply.([]any); !ok || named && len(items) < 4 || !named && len(items) != 1 {
 					t.Errorf("result %d is %v, with %d items", i, results[i], len(items))
@@ -80,12 +74,12 @@ func TestRunOfAnUnknownScript(t *testing.T) {
 func TestUnknownScriptIsSentOnce(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
-		inspect := lua.Call{Script: lua.InspectBucket, Keys: r.inspectKeys(), Args: []any{""}}
-		extend := lua.Call{Script: lua.Extend, Keys: r.keys("meta", "leases", "claims"), Args: []any{1000, "d", "", "j", 1, "c"}}
+		flowsOf := r.flowsOf()
+		extend := r.extend()
 		r.ok(r.c.ScriptFlush(r.ctx).Err())
 		sent := &verbs{}
 		r.c.AddHook(sent)
-		for i, result := range lua.RunAll(r.ctx, r.c, []lua.Call{extend, inspect, extend, inspect, extend}) {
+		for i, result := range lua.RunAll(r.ctx, r.c, []lua.Call{extend, flowsOf, extend, flowsOf, extend}) {
 			if result.Err != nil {
 				t.Errorf("result %d: %v", i, result.Err)
 			}
@@ -106,15 +100,15 @@ func TestUnknownScriptIsSentOnce(t *testing.T) {
 func TestRunReportsFaults(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
-		r.ok(r.c.Set(r.ctx, r.key("conf"), "not a hash", 0).Err())
+		r.ok(r.c.Set(r.ctx, r.settings()[0], "not a hash", 0).Err())
 		failed := false
-		_, err := lua.Configure.Run(r.ctx, r.c, func(_ string, _ durationType, err error) { failed = err != nil }, r.keys("conf"), 1, 0, "", "", 1, "test", 0, "a", 1)
+		_, err := lua.Configure.Run(r.ctx, r.c, func(_ string, _ durationType, err error) { failed = err != nil }, r.settings(), 1, 0, "", "", 1, "test", 0, "a", 1)
 		if err == nil || !failed {
 			t.Errorf("Run = %v, observed as a failure: %t", err, failed)
 		}
 		calls := []lua.Call{
-			{Script: lua.Configure, Keys: r.keys("conf"), Args: []any{1, 0, "", "", 1, "test", 0, "a", 1}},
-			{Script: lua.Extend, Keys: r.keys("meta", "leases", "claims"), Args: []any{1000, "d", "", "j", 1, "c"}},
+			{Script: lua.Configure, Keys: r.settings(), Args: []any{1, 0, "", "", 1, "test", 0, "a", 1}},
+			r.extend(),
 		}
 		if results := lua.RunAll(r.ctx, r.c, calls); results[0].Err == nil || results[1].Err != nil {
 			t.Errorf("RunAll hides a fault, or has it spoil the rest: %v", results)
