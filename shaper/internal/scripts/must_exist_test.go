@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Codes of enqueue.lua in a bucket whose flows have to exist.
-const flowMissing, flowLacksURL = 22, 23
+// flowLacksURL is a code of enqueue.lua in a bucket whose flows have to exist.
+const flowLacksURL = 23
 
 // mustExist is disabling, in buckets whose flows have to exist.
 func mustExist(t *testing.T, test func(t *testing.T, r *rig, flow, other string)) {

@@ -52,14 +52,7 @@ func (e entry) in(r *rig, name string) entry {
 	return e
 }
 
-// top is the calendar that a claim begins with, due that of a flow.
-func (r *rig) top() string {
-	if r.hasGroups {
-		return "due_groups"
-	}
-	return "due:"
-}
-
+// due is the calendar of a flow.
 func (r *rig) due(flow string) string {
 	if r.hasGroups {
 		group, _ := splitPath(flow)
