@@ -21,7 +21,7 @@ import (
 const (
 	inPath  = "path"
 	inQuery = "query"
-	inBody  = "body" // it is the body: a json.RawMessage, and its function knows the members
+	inBody  = "body"  // it is the body: a json.RawMessage, and its function knows the members
 	inLines = "lines" // it is the body: lines of JSON, which its function reads
 )
 
