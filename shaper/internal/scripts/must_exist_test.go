@@ -6,9 +6,6 @@ import (
 	"testing"
 )
 
-// flowLacksURL is a code of enqueue.lua in a bucket whose flows have to exist.
-const flowLacksURL = 23
-
 // mustExist is disabling, in buckets whose flows have to exist.
 func mustExist(t *testing.T, test func(t *testing.T, r *rig, flow, other string)) {
 	t.Helper()
