@@ -13,7 +13,7 @@
 
 local hash, ends, from, skip, most, most_bytes = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 
-local found = redis.call('ZREVRANGEBYSCORE', ends, from, '-inf', 'WITHSCORES', 'LIMIT', skip, most)
+local found = redis.call('ZRANGE', ends, from, '-inf', 'BYSCORE', 'REV', 'LIMIT', skip, most, 'WITHSCORES')
 local reply, bytes = { 0 }, 0
 for i = 1, #found, 2 do
   local id = found[i]

@@ -248,7 +248,11 @@ url = "http://127.0.0.1:9/"
 	for round := range let {
 		for i := range each {
 			id := fmt.Sprintf("job-%d-%d", round, i)
-			status, answer := asker.post(t.Context(), url, fmt.Sprintf(`{"id":%q,"payload":{}}`, id))
+			send := func() (int, string) { return asker.post(t.Context(), url, fmt.Sprintf(`{"id":%q,"payload":{}}`, id)) }
+			status, answer := send()
+			for status == http.StatusServiceUnavailable { // the machine stood still: the same id is the same job
+				status, answer = send()
+			}
 			switch status {
 			case http.StatusAccepted:
 				let[round]++
