@@ -212,7 +212,7 @@ end
 -- a code, or nil. at_once is 0 of a job that comes later. sealed is the job, where it may have a caller whose flows are counted.
 function places.refusal(bucket, part, at_once, sealed)
   local g = part.group
-  local closed = places.closed(part, sealed)
+  local closed = (part.obeys.paused > 0 or part.lacks_url) and places.closed(part, sealed) -- a closed flow is paused too
   if closed then return closed end
   if g and is_full(g, at_once) then return codes.GROUP_FULL end
   if is_full(part, at_once) then return codes.FLOW_FULL end
