@@ -22,12 +22,13 @@
 -- KEYS[16] …:expiries  zset  id -> when the job expires (see expiries.lua)
 -- KEYS[17] …:flow_makers  zset  flow -> its caller (see makers.lua)
 -- KEYS[18...]  first for each limit key: …:limit:<limit>:<key>, its state: zset (sliding_window_log) or string;
---          …:limit_keys:<limit>:<life>, string, how many keys there are (see limit_keys.lua); and …:limit:<limit>:overflow:<tier>, state of
---          the key that all share who are above max; then for each flow of the jobs its places: …:q:<priority>:<flow> for critical, high,
---          normal, low: list ids that wait; …:later:<flow>  zset  id -> due time, microseconds; where flows are in groups then what
---          group.load wants; with q then …:departed, …:leases, where there are flows for each …:departed:<flow>, where they are in groups
---          for each …:departed_group:<group>; with p then conf, pace and departed of the pool; of a fire, last …:schedules,
---          …:schedule_due; of jobs with former ids, last …:seen_window
+--          …:limit_keys:<limit>:<life>, string, how many keys there are (see limit_keys.lua); and …:limit:<limit>:overflow:<tier>, the
+--          state of the key that the callers above max share;
+--          then for each flow of the jobs its places: …:q:<priority>:<flow> for critical, high, normal, low: list ids that wait;
+--          …:later:<flow>  zset  id -> due time, microseconds; where flows are in groups then what group.load wants;
+--          with q then …:departed, …:leases, where there are flows for each …:departed:<flow>, where they are in groups for each
+--          …:departed_group:<group>; with p then conf, pace and departed of the pool;
+--          of a fire, last …:schedules, …:schedule_due; of jobs with former ids, last …:seen_window
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: what to publish there
 -- ARGV[3]  limits_rev: the number of the limits that the caller knows; "fire": none is asked; the last ARGV is the fire of the only job

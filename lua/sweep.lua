@@ -38,12 +38,11 @@
 --          and no lease is named; 0 unknown
 -- ARGV[6]  member: the bucket's name where it is in a pool, '' if in none
 -- ARGV[7]  channel: to wake dispatchers on
--- Returns  {now, repaired, next cursor (a string), next cursor in the flows (a string), jobs without a place (an
---          estimate by counts, 0 is what it should be; always 0 of a bucket with flows: see take_back.lua),
---          what a purge has left lying, 0 while it is at work, how many jobs follow whose lease ran out, how many
---          that wait for a retry, how many flows, how many flows of the audit that have jobs in their lists, then the ids and
---          names of these four; then, where flows are in groups, more flows,
---          which are only meant if they are not on the calendar of their group}
+-- Returns  {now; repaired; next cursor (a string); next cursor in the flows (a string); jobs without a place: an estimate by counts, which
+--          should be 0, and always is in a bucket with flows (see take_back.lua); what a purge has left lying, 0 while it is at work}.
+--          Then four numbers: how many jobs follow whose lease ran out, how many that wait for a retry, how many flows, and how many flows
+--          of the audit that have jobs in their lists. Then the ids and names of these four. Where flows are in groups then more flows,
+--          which are only meant if they are not on the calendar of their group.
 --          Of a bucket that is not configured it names nothing: it gets another tag, or the next claim configures it
 -- Stores   nothing new
 -- Needs    Redis 7.0

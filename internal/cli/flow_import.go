@@ -137,8 +137,11 @@ func (i *flowImport) send(ctx context.Context, part []byte) (left []byte, err er
 		return nil, named(err, "bucket", i.bucket)
 	}
 	i.put.Flows += put.Flows
-	if !put.More {
+	switch {
+	case !put.More:
 		return nil, nil
+	case put.Flows == 0: // else this would go on for ever
+		return nil, fail(exitUnreachable, "the server had no time to write one flow of bucket %q: Redis is slow, or overloaded; run it again later, which is safe", i.bucket)
 	}
 	// Empty lines in front keep the numbers of the others.
 	var rest bytes.Buffer

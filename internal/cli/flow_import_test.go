@@ -2,6 +2,8 @@ package cli_test
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,4 +41,15 @@ func TestFlowImport(t *testing.T) {
 	s.run(t, "dispatcher flow import tenants "+file("bad.ndjson", "{}\n{")).want(t, 2, "line 1: flow: is missing", "line 2: body: is not JSON")
 	s.run(t, "dispatcher flow import tenants nowhere.ndjson").want(t, 2, "nowhere.ndjson")
 	s.run(t, "dispatcher flow import nobody "+few).want(t, 4, "unknown bucket")
+}
+
+// A server that has no time to write any of the lines ends the command: to send the same lines for ever is no progress.
+func TestFlowImportWithoutProgress(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"bucket":"tenants","flows":0,"more":true}`)
+	}))
+	defer server.Close()
+	runArgs(t.Context(), nil, `{"flow":"a","weight":2}`, "dispatcher", "flow", "import", "tenants", "-", "--server", server.URL).
+		want(t, 5, "had no time to write one flow", "run it again later")
 }

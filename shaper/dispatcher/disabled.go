@@ -49,7 +49,7 @@ func (p *bucketPatrol) emptySomeDisabled(ctx context.Context, began time.Time) (
 			err := p.run(ctx, p.shared, lua.EmptyDisabled, []string{flow}, func(r *lua.Reader) {
 				dead += r.Int()
 				left = r.Int()
-			}, p.Levels(), flow, disabledAtMost, store.PurgeBytes, disabledRecheck.Microseconds(), shaper.CauseFlowDisabled)
+			}, p.Levels(), flow, disabledAtMost, store.ScriptBytes, disabledRecheck.Microseconds(), shaper.CauseFlowDisabled)
 			if err != nil {
 				return false, err
 			}

@@ -45,7 +45,7 @@ func (p *bucketPatrol) expireSome(ctx context.Context, latest int64) (now int64,
 	if err != nil {
 		return 0, false, err
 	}
-	args := append([]any{p.Levels(), expireAgain.Microseconds(), store.PurgeBytes, expiredLast, len(flows.Names)}, flows.Args()...)
+	args := append([]any{p.Levels(), expireAgain.Microseconds(), store.ScriptBytes, expiredLast, len(flows.Names)}, flows.Args()...)
 	var lookedAt, dead int64
 	var sifted []string
 	err = p.run(ctx, p.shared, lua.Expire, flows.Names, func(r *lua.Reader) {

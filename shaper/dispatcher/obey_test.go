@@ -203,7 +203,7 @@ func TestPurgeGoesOn(t *testing.T) {
 	cut := func() {
 		t.Helper()
 		fill()
-		reply, err := lua.Purge.Run(t.Context(), w.Server.Client(), nil, store.BucketKeys("b").Of(lua.Purge, ""), "dead", 0, store.PurgeBatch, store.PurgeBytes, 0, "")
+		reply, err := lua.Purge.Run(t.Context(), w.Server.Client(), nil, store.BucketKeys("b").Of(lua.Purge, ""), "dead", 0, store.PurgeBatch, store.ScriptBytes, 0, "")
 		if n, decodeErr := lua.Integers(reply); err != nil || decodeErr != nil || n[2] != store.PurgeBatch || n[4] != jobs-store.PurgeBatch {
 			t.Fatalf("%v, %v, %v", reply, err, decodeErr)
 		}

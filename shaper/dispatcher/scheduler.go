@@ -189,14 +189,14 @@ func (s *scheduler) enqueue(ctx context.Context, fire *store.Fire, definition *s
 		return r.Err()
 	}
 	late := time.UnixMicro(now).Sub(at)
-	if code <= lastAdmitted {
+	if code <= lua.Duplicate { // queued, scheduled or there already
 		s.log.InfoContext(ctx, "a schedule fired", "schedule", fire.Name, "fire", at.UTC(), "job", job.ID, "late", late)
 		s.store.Metrics.CountSchedule(s.Name, string(shaper.ScheduleFired), 1)
 		s.noteMissed(ctx, fire)
 		s.store.Metrics.ObserveScheduleLateness(s.Name, late)
 		return nil
 	}
-	reason := cmp.Or(blockedBy[code], shaper.ReasonBucketFull)
+	reason := cmp.Or(codec.Refusals[code], shaper.ReasonBucketFull)
 	s.log.WarnContext(ctx, "the job of a schedule did not get in: the fire stays due", "schedule", fire.Name, "fire", at.UTC(), "reason", reason, "late", late)
 	return s.advance(ctx, fire, string(reason), blockedPause)
 }
@@ -221,15 +221,4 @@ func (s *scheduler) sendJob(ctx context.Context, fire *store.Fire, job *shaper.J
 		return nil, err
 	}
 	return lua.NewReader(reply), nil
-}
-
-// lastAdmitted is the last of the codes of enqueue.lua that say that a job is in: queued, scheduled, a duplicate.
-const lastAdmitted = 3
-
-// blockedBy is why a job did not get in, by the codes of enqueue.lua; of all others the bucket is full. A schedule has no limits, no delay and takes
-// any wait.
-var blockedBy = map[int64]shaper.Reason{
-	4: shaper.ReasonIDReused, 9: shaper.ReasonShed, 10: shaper.ReasonFlowFull, 11: shaper.ReasonTooManyFlows, 12: shaper.ReasonGroupFull,
-	13: shaper.ReasonTooManyFlows, 14: shaper.ReasonDeadFull, 15: shaper.ReasonDeadFull, 16: shaper.ReasonFlowDisabled, 21: shaper.ReasonTooManyFlows,
-	22: shaper.ReasonUnknownFlow, 23: shaper.ReasonUnknownFlow,
 }

@@ -226,7 +226,7 @@ func (p *bucketPatrol) goOnPurging(ctx context.Context, unpurged int64) error {
 	var left int64
 	none := codec.PathOf(p.Levels(), "", "")
 	for began := time.Now(); ; {
-		r, err := p.store.RunConfigured(ctx, p.Bucket, lua.Purge, p.Keys.Of(lua.Purge, none), "", 0, store.PurgeBatch, store.PurgeBytes, p.Levels(), none)
+		r, err := p.store.RunConfigured(ctx, p.Bucket, lua.Purge, p.Keys.Of(lua.Purge, none), "", 0, store.PurgeBatch, store.ScriptBytes, p.Levels(), none)
 		if err == nil {
 			_, _, _, left = r.Int(), r.Int(), r.Int(), r.Int()
 			err = r.Err()

@@ -67,7 +67,7 @@ type span struct{ first, last int64 }
 // disabledDeaths says when the letters died that a flow has because it was disabled, the first ones first.
 func (o *Operator) disabledDeaths(ctx context.Context, t target) ([]span, error) {
 	for {
-		reply, err := o.store.Run(ctx, lua.DisabledDeaths, t.keys.Of(lua.DisabledDeaths), t.name, t.keys.Levels, shaper.CauseFlowDisabled, deathsAtOnce, store.PurgeBytes)
+		reply, err := o.store.Run(ctx, lua.DisabledDeaths, t.keys.Of(lua.DisabledDeaths), t.name, t.keys.Levels, shaper.CauseFlowDisabled, deathsAtOnce, store.ScriptBytes)
 		if err != nil {
 			return nil, fmt.Errorf("bucket %q: %w", t.bucket, err)
 		}

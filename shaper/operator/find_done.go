@@ -49,7 +49,7 @@ func (b Bucket) findDone(ctx context.Context, known *store.Bucket, filter *JobFi
 	}
 	room := page{most: min(max(limit, 1), maxJobsFound)}
 	for left := maxResultsRead; left > 0 && found.Looked < maxJobsLooked; {
-		reply, err := b.op.store.Run(ctx, lua.InspectResults, known.Keys.Of(lua.InspectResults), walk.at, walk.skip, jobChunk, store.PurgeBytes)
+		reply, err := b.op.store.Run(ctx, lua.InspectResults, known.Keys.Of(lua.InspectResults), walk.at, walk.skip, jobChunk, store.ScriptBytes)
 		if err != nil {
 			return found, fmt.Errorf("bucket %q: %w", b.name, err)
 		}
@@ -65,7 +65,7 @@ func (b Bucket) findDone(ctx context.Context, known *store.Bucket, filter *JobFi
 				return found, fmt.Errorf("bucket %q: script inspect_results: %w", b.name, r.Err())
 			}
 			result, err := codec.OpenResult(b.name, id, head+"\n")
-			matches := head != "" && err == nil && filter.matchesResult(&result)
+			matches := head != "" && err == nil && filter.matches(result.State, result.Enqueued, result.Group, result.Flow)
 			if matches && !room.takes(len(id)+len(head)) {
 				return found, nil
 			}
@@ -80,11 +80,6 @@ func (b Bucket) findDone(ctx context.Context, known *store.Bucket, filter *JobFi
 		}
 	}
 	return found, nil
-}
-
-func (f *JobFilter) matchesResult(r *shaper.JobResult) bool {
-	return r.State == f.State && (f.Since.IsZero() || !r.Enqueued.Before(f.Since)) &&
-		(f.Flow == nil || *f.Flow == r.Flow) && (f.Group == nil || *f.Group == r.Group)
 }
 
 // doneJob is a job that has ended, by its result.

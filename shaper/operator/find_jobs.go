@@ -43,9 +43,9 @@ func (f *JobFilter) Validate() error {
 	return nil
 }
 
-func (f *JobFilter) matches(info *shaper.JobInfo) bool {
-	return (f.State == "" || f.State == info.State) && (f.Since.IsZero() || !info.Enqueued.Before(f.Since)) &&
-		(f.Flow == nil || *f.Flow == info.Flow) && (f.Group == nil || *f.Group == info.Group)
+func (f *JobFilter) matches(state shaper.State, enqueued time.Time, group, flow string) bool {
+	return (f.State == "" || f.State == state) && (f.Since.IsZero() || !enqueued.Before(f.Since)) &&
+		(f.Flow == nil || *f.Flow == flow) && (f.Group == nil || *f.Group == group)
 }
 
 // JobPage are jobs that a filter means.
@@ -125,7 +125,7 @@ func (f *finder) run(ctx context.Context, found *JobPage) error {
 		}
 		for i := range jobs {
 			info, here := f.info(some[i], &jobs[i])
-			matches := here && f.filter.matches(&info)
+			matches := here && f.filter.matches(info.State, info.Enqueued, info.Group, info.Flow)
 			if matches && !f.room.takes(jobs[i].size()) {
 				return nil
 			}

@@ -122,7 +122,7 @@ func (c control) purge(ctx context.Context, bucket string, k store.Keys, flow st
 		if err := ctx.Err(); err != nil {
 			return sum, fmt.Errorf("purge bucket %q: %w", bucket, context.Cause(ctx))
 		}
-		r, err := c.run(ctx, bucket, lua.Purge, keysOf, id, store.BoolArg(options.KeepLater), store.PurgeBatch, store.PurgeBytes, k.Levels, flow)
+		r, err := c.run(ctx, bucket, lua.Purge, keysOf, id, store.BoolArg(options.KeepLater), store.PurgeBatch, store.ScriptBytes, k.Levels, flow)
 		if err != nil {
 			if lost++; redisconn.ReplyLost(err) && lost < purgeTries {
 				continue // safe: by its id it is the same purge

@@ -47,7 +47,7 @@ func TestOneCallerMakesManyFlows(t *testing.T) {
 	if in < most*4/10 || in > most/2 {
 		t.Errorf("the attacker has %d of %d flows", in, most)
 	}
-	want := fmt.Sprintf(`caller "attacker" has made %d flows of bucket "flows", which are as many as it may, and "attacker-%d" would be another one: `+
+	want := fmt.Sprintf(`caller "attacker" has made %d flows of bucket "flows" or more, about as many as it may, and "attacker-%d" would be another one: `+
 		"retry in 1s or raise flow.max_per_caller, which is half of flow.max_flows where it is not set", in, most+99)
 	if detail != want {
 		t.Errorf("refused with %s\nwant %s", detail, want)

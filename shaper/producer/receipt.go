@@ -158,92 +158,98 @@ func missing(err error) *shaper.Refusal {
 // it refuses a job of this priority. If the bucket has too many flows, both count flows. There is no wait if the bucket or
 // the flow is paused.
 func refuse(b *producerBucket, t *entry, code int64, wait time.Duration, decisions []admission.Decision, held, bound int64) *shaper.Refusal {
-	refusal := &shaper.Refusal{RetryAfter: max(wait, -wait)}
-	var by []admission.Decision
+	r := &refused{b: b, t: t, code: code, wait: wait, held: held, bound: bound, next: "retry in " + roundUp(wait).String()}
+	refusal := &shaper.Refusal{Reason: codec.Refusals[code], RetryAfter: max(wait, -wait)}
 	for _, d := range decisions {
 		if !d.Allowed && (d.Impossible || code == lua.Limited) {
-			by, refusal.Limits = append(by, d), append(refusal.Limits, d.Limit)
+			r.by, refusal.Limits = append(r.by, d), append(refusal.Limits, d.Limit)
 		}
 	}
-	next := "retry in " + roundUp(wait).String()
 	if wait == 0 {
-		next = "it is paused, and nothing leaves until it is resumed: resume it"
+		r.next = "it is paused, and nothing leaves until it is resumed: resume it"
 	}
-	counted := ""
 	if b.Settings.Load().Callbacks.Bucket != "" {
-		counted = ", with the callbacks that wait"
+		r.counted = ", with the callbacks that wait"
 	}
-	switch code {
+	refusal.Detail = r.detail()
+	return refusal
+}
+
+// refused is a job that did not get in, and why.
+type refused struct {
+	b           *producerBucket
+	t           *entry
+	code        int64
+	wait        time.Duration
+	by          []admission.Decision
+	held, bound int64
+	next        string // what to do
+	counted     string // what counts too
+}
+
+// detail is the sentence for people.
+func (r *refused) detail() string {
+	b, t := r.b, r.t
+	switch r.code {
 	case lua.IDReused:
-		refusal.Reason = shaper.ReasonIDReused
-		refusal.Detail = fmt.Sprintf("id %q is that of another job of bucket %q, with other content: use a new id", t.job.ID, b.Name)
+		return fmt.Sprintf("id %q is that of another job of bucket %q, with other content: use a new id", t.job.ID, b.Name)
 	case lua.IDTaken:
-		refusal.Reason = shaper.ReasonIDTaken
-		refusal.Detail = fmt.Sprintf("id %q of bucket %q is that of another caller's job: use another id, or send an Idempotency-Key, which is each caller's own", t.job.ID, b.Name)
+		return fmt.Sprintf("id %q of bucket %q is that of another caller's job: use another id, or send an Idempotency-Key, which is each caller's own", t.job.ID, b.Name)
 	case lua.Impossible:
-		refusal.Reason = shaper.ReasonImpossible
-		refusal.Detail = admission.ImpossibleText(max(t.job.Cost, 1), by...)
+		return admission.ImpossibleText(max(t.job.Cost, 1), r.by...)
 	case lua.Limited:
-		refusal.Reason = shaper.ReasonLimit
-		refusal.Detail = admission.ExceededText(wait, by...)
+		return admission.ExceededText(r.wait, r.by...)
 	case lua.BucketFull:
-		refusal.Reason = shaper.ReasonBucketFull
-		refusal.Detail = fmt.Sprintf("bucket %q is full (%d/%d%s): %s or raise capacity", b.Name, held, bound, counted, next)
+		return fmt.Sprintf("bucket %q is full (%d/%d%s): %s or raise capacity", b.Name, r.held, r.bound, r.counted, r.next)
 	case lua.Shed:
 		priority := cmp.Or(t.job.Priority, shaper.PriorityNormal)
-		refusal.Reason = shaper.ReasonShed
-		refusal.Detail = fmt.Sprintf("bucket %q is too full for jobs of priority %s (it has %d%s, and takes them up to %d): %s, or raise capacity or shed.%s",
-			b.Name, priority, held, counted, bound, next, priority)
+		return fmt.Sprintf("bucket %q is too full for jobs of priority %s (it has %d%s, and takes them up to %d): %s, or raise capacity or shed.%s",
+			b.Name, priority, r.held, r.counted, r.bound, r.next, priority)
 	case lua.WaitTooLong:
-		refusal.Reason = shaper.ReasonWaitTooLong
-		refusal.Detail = fmt.Sprintf("the job would have to wait for more than %s in bucket %q, with %d ahead of it: %s", t.job.MaxWait, b.Name, held, next)
+		return fmt.Sprintf("the job would have to wait for more than %s in bucket %q, with %d ahead of it: %s", t.job.MaxWait, b.Name, r.held, r.next)
 	case lua.ScheduledFull:
-		refusal.Reason = shaper.ReasonScheduledFull
-		refusal.Detail = fmt.Sprintf("bucket %q holds %d of at most %d jobs for later already: %s or raise scheduled_capacity",
-			b.Name, held, bound, next)
+		return fmt.Sprintf("bucket %q holds %d of at most %d jobs for later already: %s or raise scheduled_capacity",
+			b.Name, r.held, r.bound, r.next)
+	case lua.DeadFull, lua.DeadTooLarge:
+		return deadFullDetail(b.Name, r.code, r.wait, r.held, r.bound)
+	}
+	return r.flowDetail()
+}
+
+// flowDetail is the same of what a flow or a group refuses.
+func (r *refused) flowDetail() string {
+	b, t := r.b, r.t
+	switch r.code {
 	case lua.FlowScheduledFull:
-		refusal.Reason = shaper.ReasonScheduledFull
-		refusal.Detail = fmt.Sprintf("flow %q of bucket %q holds %d of at most %d jobs for later already: %s or raise flow.scheduled_capacity, which is flow.capacity where it is not set",
-			t.job.Flow, b.Name, held, bound, next)
+		return fmt.Sprintf("flow %q of bucket %q holds %d of at most %d jobs for later already: %s or raise flow.scheduled_capacity, which is flow.capacity where it is not set",
+			t.job.Flow, b.Name, r.held, r.bound, r.next)
 	case lua.GroupScheduledFull:
-		refusal.Reason = shaper.ReasonScheduledFull
-		refusal.Detail = fmt.Sprintf("group %q of bucket %q holds %d of at most %d jobs for later already: %s or raise group.scheduled_capacity, which is group.capacity where it is not set",
-			t.job.Group, b.Name, held, bound, next)
+		return fmt.Sprintf("group %q of bucket %q holds %d of at most %d jobs for later already: %s or raise group.scheduled_capacity, which is group.capacity where it is not set",
+			t.job.Group, b.Name, r.held, r.bound, r.next)
 	case lua.FlowFull:
-		refusal.Reason = shaper.ReasonFlowFull
-		refusal.Detail = fmt.Sprintf("flow %q of bucket %q is full (%d/%d%s): %s or raise flow.capacity", t.job.Flow, b.Name, held, bound, counted, next)
+		return fmt.Sprintf("flow %q of bucket %q is full (%d/%d%s): %s or raise flow.capacity", t.job.Flow, b.Name, r.held, r.bound, r.counted, r.next)
 	case lua.FlowDisabled:
-		refusal.Reason = shaper.ReasonFlowDisabled
-		refusal.Detail = fmt.Sprintf("flow %q of bucket %q is %s and takes no jobs: see why with `dispatcher flow show`, and enable it with `dispatcher flow enable` once its receiver works",
-			t.job.Flow, b.Name, &shaper.Disabled{Since: time.UnixMicro(held)})
+		return fmt.Sprintf("flow %q of bucket %q is %s and takes no jobs: see why with `dispatcher flow show`, and enable it with `dispatcher flow enable` once its receiver works",
+			t.job.Flow, b.Name, &shaper.Disabled{Since: time.UnixMicro(r.held)})
 	case lua.FlowMissing:
-		refusal.Reason = shaper.ReasonUnknownFlow
-		refusal.Detail = fmt.Sprintf("bucket %q has no flow %q%s, and takes jobs only of flows that exist (flow.must_exist): correct the name, or make the flow with `dispatcher flow set --create`",
+		return fmt.Sprintf("bucket %q has no flow %q%s, and takes jobs only of flows that exist (flow.must_exist): correct the name, or make the flow with `dispatcher flow set --create`",
 			b.Name, t.job.Flow, inGroup(b, t))
 	case lua.FlowLacksURL:
-		refusal.Reason = shaper.ReasonUnknownFlow
-		refusal.Detail = fmt.Sprintf("flow %q%s of bucket %q has no URL, nor has the bucket, and the job names none: give the flow one with `dispatcher flow set --url`",
+		return fmt.Sprintf("flow %q%s of bucket %q has no URL, nor has the bucket, and the job names none: give the flow one with `dispatcher flow set --url`",
 			t.job.Flow, inGroup(b, t), b.Name)
 	case lua.GroupFull:
-		refusal.Reason = shaper.ReasonGroupFull
-		refusal.Detail = fmt.Sprintf("group %q of bucket %q is full (%d/%d%s): %s or raise group.capacity", t.job.Group, b.Name, held, bound, counted, next)
-	case lua.DeadFull, lua.DeadTooLarge:
-		refusal.Reason = shaper.ReasonDeadFull
-		refusal.Detail = deadFullDetail(b.Name, code, wait, held, bound)
+		return fmt.Sprintf("group %q of bucket %q is full (%d/%d%s): %s or raise group.capacity", t.job.Group, b.Name, r.held, r.bound, r.counted, r.next)
 	case lua.TooManyGroups:
-		refusal.Reason = shaper.ReasonTooManyFlows
-		refusal.Detail = fmt.Sprintf("bucket %q has %d groups already, with at most %d flows, and %q would be another one: %s or raise flow.max_flows",
-			b.Name, held, bound, t.job.Group, next)
+		return fmt.Sprintf("bucket %q has %d groups already, with at most %d flows, and %q would be another one: %s or raise flow.max_flows",
+			b.Name, r.held, r.bound, t.job.Group, r.next)
 	case lua.TooManyFlows:
-		refusal.Reason = shaper.ReasonTooManyFlows
-		refusal.Detail = fmt.Sprintf("bucket %q has %d of at most %d flows already, and %q would be another one: %s or raise flow.max_flows",
-			b.Name, held, bound, t.job.Flow, next)
+		return fmt.Sprintf("bucket %q has %d of at most %d flows already, and %q would be another one: %s or raise flow.max_flows",
+			b.Name, r.held, r.bound, t.job.Flow, r.next)
 	case lua.TooManyOfCaller:
-		refusal.Reason = shaper.ReasonTooManyFlows
-		refusal.Detail = fmt.Sprintf("caller %q has made %d flows of bucket %q, which are as many as it may, and %q would be another one: %s or raise flow.max_per_caller, which is half of flow.max_flows where it is not set",
-			t.job.Caller, held, b.Name, t.job.Flow, next)
+		return fmt.Sprintf("caller %q has made %d flows of bucket %q or more, about as many as it may, and %q would be another one: %s or raise flow.max_per_caller, which is half of flow.max_flows where it is not set",
+			t.job.Caller, r.held, b.Name, t.job.Flow, r.next)
 	}
-	return refusal
+	return ""
 }
 
 // inGroup names the group of a job's flow, where there are groups.

@@ -84,22 +84,20 @@ func TestFractionIsCarried(t *testing.T) {
 func TestSlotTooFarAheadIsCut(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
-		r.undisturbed(t, 50_000, func(r *rig, fault func(string, ...any)) {
-			r.configure(settings{rateCount: 10, ratePer: second, burst: 3})
-			r.put(numbered(9)...)
-			set := func(ahead int64) { r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", r.now()+ahead, "frac", 0).Err()) }
-			set(3600 * second)
-			c := r.claim(ask{})
-			// The last slot becomes now + horizon + burst, and the next is an interval on.
-			if len(c.jobs) != 0 || c.next-c.now != 300_000 {
-				fault("next in %d µs, jobs %s", c.next-c.now, c.ids())
-			}
-			r.pass(150_000)
-			c = r.claim(ask{})
-			if len(c.jobs) != 1 || c.jobs[0].slot-c.now > 150_000 {
-				fault("after 150 ms: %+v", c)
-			}
-		})
+		r.configure(settings{rateCount: 10, ratePer: second, burst: 3})
+		r.put(numbered(9)...)
+		set := func(ahead int64) { r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", r.now()+ahead, "frac", 0).Err()) }
+		set(3600 * second)
+		c := r.claim(ask{})
+		// The last slot becomes now + horizon + burst, and the next is an interval on.
+		if len(c.jobs) != 0 || c.next-c.now != 300_000 {
+			t.Errorf("next in %d µs, jobs %s", c.next-c.now, c.ids())
+		}
+		r.pass(150_000)
+		c = r.claim(ask{})
+		if len(c.jobs) != 1 || c.jobs[0].slot-c.now > 150_000 {
+			t.Errorf("after 150 ms: %+v", c)
+		}
 	})
 }
 
@@ -183,24 +181,23 @@ func TestCancelledJobsTakeNoSlot(t *testing.T) {
 // that it has no slot for. (Reading 256 of 256 KiB takes Redis 300 ms.)
 func TestClaimReadsNoMoreThanItHandsOut(t *testing.T) {
 	t.Parallel()
-	realRig(t).undisturbed(t, 40_000, func(r *rig, fault func(string, ...any)) {
-		r.configure(settings{rateCount: 10, ratePer: second})
-		r.put(numbered(200)...)
-		r.ok(r.c.Do(r.ctx, "config", "resetstat").Err())
-		for _, past := range []int64{0, 3600 * second} {
-			r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", r.now()-past, "frac", 0, "last", r.now()-past).Err())
-			if c := r.claim(ask{want: 200, horizon: 150_000}); len(c.jobs) < 1 || len(c.jobs) > 2 {
-				fault("claimed %q", c.ids())
-			}
+	r := realRig(t)
+	r.configure(settings{rateCount: 10, ratePer: second})
+	r.put(numbered(200)...)
+	r.ok(r.c.Do(r.ctx, "config", "resetstat").Err())
+	for _, past := range []int64{0, 3600 * second} {
+		r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", r.now()-past, "frac", 0, "last", r.now()-past).Err())
+		if c := r.claim(ask{want: 200, horizon: 150_000}); len(c.jobs) < 1 || len(c.jobs) > 2 {
+			t.Errorf("claimed %q", c.ids())
 		}
-		r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", r.now()+150_000, "frac", 0, "last", r.now()+150_000).Err())
-		if c := r.claim(ask{want: 200}); len(c.jobs) != 0 || c.next < c.now+200_000 {
-			fault("claimed %q, next in %d µs", c.ids(), c.next-c.now)
-		}
-		if calls, err := r.c.Info(r.ctx, "commandstats").Result(); err != nil || strings.Contains(calls, "cmdstat_lrange:calls=3") {
-			fault("the list was read without a slot: %v", err)
-		}
-	})
+	}
+	r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", r.now()+150_000, "frac", 0, "last", r.now()+150_000).Err())
+	if c := r.claim(ask{want: 200}); len(c.jobs) != 0 || c.next < c.now+200_000 {
+		t.Errorf("claimed %q, next in %d µs", c.ids(), c.next-c.now)
+	}
+	if calls, err := r.c.Info(r.ctx, "commandstats").Result(); err != nil || strings.Contains(calls, "cmdstat_lrange:calls=3") {
+		t.Errorf("the list was read without a slot: %v", err)
+	}
 }
 
 // More tombstones than a claim looks at: it comes back at once for the rest.
@@ -292,32 +289,30 @@ func TestMaxInFlight(t *testing.T) {
 func TestDueJobsGoFirst(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
-		r.undisturbed(t, 20_000, func(r *rig, fault func(string, ...any)) {
-			r.configure(settings{rateCount: 100, ratePer: second})
-			r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", r.now(), "frac", 0).Err())
-			r.put("a", "b", "c", "d", "e")
-			r.putAt("+1", "due")
-			r.putAt("+45000", "soon")
-			r.putAt("+300000", "far")
-			r.pass(2)
-			soon := r.job("soon").instant
-			c := r.claim(ask{lead: 1000, horizon: 200_000})
-			ids := strings.Split(c.ids(), " ")
-			if len(ids) != 7 || ids[0] != "due" {
-				fault("claimed %v", ids)
+		r.configure(settings{rateCount: 100, ratePer: second})
+		r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", r.now(), "frac", 0).Err())
+		r.put("a", "b", "c", "d", "e")
+		r.putAt("+1", "due")
+		r.putAt("+45000", "soon")
+		r.putAt("+300000", "far")
+		r.pass(2)
+		soon := r.job("soon").instant
+		c := r.claim(ask{lead: 1000, horizon: 200_000})
+		ids := strings.Split(c.ids(), " ")
+		if len(ids) != 7 || ids[0] != "due" {
+			t.Errorf("claimed %v", ids)
+		}
+		for i, job := range c.jobs {
+			if job.slot < c.now+1000 {
+				t.Errorf("%s: slot %d µs from now, the lead is 1000", job.id, job.slot-c.now)
 			}
-			for i, job := range c.jobs {
-				if job.slot < c.now+1000 {
-					fault("%s: slot %d µs from now, the lead is 1000", job.id, job.slot-c.now)
-				}
-				if job.id == "soon" && (i < 3 || job.slot < soon) {
-					fault("soon is number %d, %d µs from when it is due", i, job.slot-soon)
-				}
+			if job.id == "soon" && (i < 3 || job.slot < soon) {
+				t.Errorf("soon is number %d, %d µs from when it is due", i, job.slot-soon)
 			}
-			if c.next < c.now+250_000 || c.next > c.now+300_000 {
-				fault("next in %d µs, want when far is due", c.next-c.now)
-			}
-		})
+		}
+		if c.next < c.now+250_000 || c.next > c.now+300_000 {
+			t.Errorf("next in %d µs, want when far is due", c.next-c.now)
+		}
 	})
 }
 
@@ -325,40 +320,36 @@ func TestDueJobsGoFirst(t *testing.T) {
 func TestDelayedJobLeavesWhenDue(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
-		r.undisturbed(t, 40_000, func(r *rig, fault func(string, ...any)) {
-			r.configure(settings{})
-			due := r.now() + 100_000
-			r.putAt(fmt.Sprint(due), "j")
-			if c := r.claim(ask{horizon: 50_000}); len(c.jobs) != 0 || c.next != due {
-				fault("claimed %q, next %d, want %d", c.ids(), c.next, due)
-			}
-			if c := r.claim(ask{}); c.ids() != "j" || c.jobs[0].slot != due {
-				fault("claimed %+v, want slot %d", c.jobs, due)
-			}
-		})
+		r.configure(settings{})
+		due := r.now() + 100_000
+		r.putAt(fmt.Sprint(due), "j")
+		if c := r.claim(ask{horizon: 50_000}); len(c.jobs) != 0 || c.next != due {
+			t.Errorf("claimed %q, next %d, want %d", c.ids(), c.next, due)
+		}
+		if c := r.claim(ask{}); c.ids() != "j" || c.jobs[0].slot != due {
+			t.Errorf("claimed %+v, want slot %d", c.jobs, due)
+		}
 	})
 }
 
 func TestNext(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
-		r.undisturbed(t, 50_000, func(r *rig, fault func(string, ...any)) {
-			r.configure(settings{rateCount: 10, ratePer: second, inFlight: 100})
-			if c := r.claim(ask{}); c.next != 0 {
-				fault("nothing to do: next %d", c.next)
-			}
-			r.put(numbered(9)...)
-			base := r.now()
-			r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", base, "frac", 0).Err())
-			c := r.claim(ask{want: 1})
-			if c.next != base+200_000 && c.next != c.now {
-				fault("more slots than were wanted: next %d µs after the last slot", c.next-base)
-			}
-			c = r.claim(ask{})
-			if n := int64(len(c.jobs)); c.next != base+(n+2)*100_000 {
-				fault("next slot is %d µs after the base, with %d jobs", c.next-base, n)
-			}
-		})
+		r.configure(settings{rateCount: 10, ratePer: second, inFlight: 100})
+		if c := r.claim(ask{}); c.next != 0 {
+			t.Errorf("nothing to do: next %d", c.next)
+		}
+		r.put(numbered(9)...)
+		base := r.now()
+		r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", base, "frac", 0).Err())
+		c := r.claim(ask{want: 1})
+		if c.next != base+200_000 && c.next != c.now {
+			t.Errorf("more slots than were wanted: next %d µs after the last slot", c.next-base)
+		}
+		c = r.claim(ask{})
+		if n := int64(len(c.jobs)); c.next != base+(n+2)*100_000 {
+			t.Errorf("next slot is %d µs after the base, with %d jobs", c.next-base, n)
+		}
 	})
 }
 
@@ -366,18 +357,16 @@ func TestNext(t *testing.T) {
 func TestRateChange(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
-		r.undisturbed(t, 50_000, func(r *rig, fault func(string, ...any)) {
-			r.configure(settings{rateCount: 1, ratePer: 3600 * second})
-			r.put(numbered(9)...)
-			last := r.now() + 50_000 // no more than a claim looks ahead
-			r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", last, "frac", 0).Err())
-			if c := r.claim(ask{}); len(c.jobs) != 0 || c.next != last+3600*second {
-				fault("slow: %+v", c)
-			}
-			r.configure(settings{rateCount: 50, ratePer: second, revision: 1})
-			if c := r.claim(ask{want: 3}); len(c.jobs) != 3 || c.jobs[0].slot != last+20_000 || c.jobs[2].slot != last+60_000 {
-				fault("fast: %+v, want slots from %d", c, last+20_000)
-			}
-		})
+		r.configure(settings{rateCount: 1, ratePer: 3600 * second})
+		r.put(numbered(9)...)
+		last := r.now() + 50_000 // no more than a claim looks ahead
+		r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", last, "frac", 0).Err())
+		if c := r.claim(ask{}); len(c.jobs) != 0 || c.next != last+3600*second {
+			t.Errorf("slow: %+v", c)
+		}
+		r.configure(settings{rateCount: 50, ratePer: second, revision: 1})
+		if c := r.claim(ask{want: 3}); len(c.jobs) != 3 || c.jobs[0].slot != last+20_000 || c.jobs[2].slot != last+60_000 {
+			t.Errorf("fast: %+v, want slots from %d", c, last+20_000)
+		}
 	})
 }

@@ -138,30 +138,28 @@ func TestInspectBucket(t *testing.T) {
 func TestInspectJob(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
-		r.undisturbed(t, 50_000, func(r *rig, fault func(string, ...any)) {
-			r.configure(settings{rateCount: 10, ratePer: second})
-			slot := r.now() + 50_000
-			r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", slot, "frac", 0, "rate", "10/1000000").Err())
-			r.put(numbered(4)...)
-			for i, id := range numbered(4) {
-				if j := r.job(id); j.state != isQueued || j.position != int64(i) || j.instant != slot+int64(i+1)*100_000 || j.meta != "" || j.body == "" {
-					fault("%s: %+v, want eta %d", id, j, slot+int64(i+1)*100_000)
-				}
+		r.configure(settings{rateCount: 10, ratePer: second})
+		slot := r.now() + 50_000
+		r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", slot, "frac", 0, "rate", "10/1000000").Err())
+		r.put(numbered(4)...)
+		for i, id := range numbered(4) {
+			if j := r.job(id); j.state != isQueued || j.position != int64(i) || j.instant != slot+int64(i+1)*100_000 || j.meta != "" || j.body == "" {
+				t.Errorf("%s: %+v, want eta %d", id, j, slot+int64(i+1)*100_000)
 			}
-			first := r.claim(ask{want: 1}).jobs[0]
-			if j := r.job("j0"); j.state != isInFlight || j.position != -1 || j.instant != first.slot+30*second {
-				fault("in flight: %+v", j)
-			}
-			if j := r.job("j3"); j.position != 2 || j.instant != first.slot+300_000 {
-				fault("j3: %+v", j)
-			}
-			if r.job("nobody") != (job{}) {
-				fault("an unknown job is known")
-			}
-			r.settle(outcome{lease: first, result: dead})
-			if j := r.job("j0"); j.state != isDead || j.instant > r.now() || j.instant < first.slot-second {
-				fault("dead: %+v", j)
-			}
-		})
+		}
+		first := r.claim(ask{want: 1}).jobs[0]
+		if j := r.job("j0"); j.state != isInFlight || j.position != -1 || j.instant != first.slot+30*second {
+			t.Errorf("in flight: %+v", j)
+		}
+		if j := r.job("j3"); j.position != 2 || j.instant != first.slot+300_000 {
+			t.Errorf("j3: %+v", j)
+		}
+		if r.job("nobody") != (job{}) {
+			t.Errorf("an unknown job is known")
+		}
+		r.settle(outcome{lease: first, result: dead})
+		if j := r.job("j0"); j.state != isDead || j.instant > r.now() || j.instant < first.slot-second {
+			t.Errorf("dead: %+v", j)
+		}
 	})
 }

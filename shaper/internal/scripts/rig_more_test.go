@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
-	"testing"
 
 	"github.com/redis/go-redis/v9"
 
@@ -239,26 +238,6 @@ func atLength(n, part int64) int64 {
 		return n
 	}
 	return n / part
-}
-
-// undisturbed runs part on a bucket of its own. The clock of a real server runs,
-// also while the machine does something else: where part took longer than
-// within, what it found says nothing, and it runs again, on another bucket.
-func (r *rig) undisturbed(t *testing.T, within int64, part func(r *rig, fault func(format string, args ...any))) {
-	t.Helper()
-	for try := 1; ; try++ {
-		var faults []string
-		fresh := r.fresh(t, fmt.Sprint("try", try))
-		began := fresh.now()
-		part(fresh, func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) })
-		if len(faults) == 0 {
-			return
-		}
-		if took := fresh.now() - began; r.mini != nil || took <= within || try == 50 {
-			t.Errorf("%s (in %d µs)", strings.Join(faults, "\n"), took)
-			return
-		}
-	}
 }
 
 // luaReader claims and leaves the status to the test.

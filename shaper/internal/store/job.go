@@ -182,10 +182,12 @@ func downstreamIn(a *lua.Answer, prefix string, offset int64) *shaper.Downstream
 	return codec.ParseDownstream(a.Text(prefix+"downstream"), offset, rate.Rate)
 }
 
-// Sizes of one chunk of a purge: a script of about a millisecond.
 const (
+	// PurgeBatch is how many jobs one script of a purge removes: about a millisecond.
 	PurgeBatch = 200
-	PurgeBytes = 1 << 20
+
+	// ScriptBytes are the bytes of bodies or results that one script reads or removes at most, for the same reason.
+	ScriptBytes = 1 << 20
 )
 
 // WithTimeout returns the store with another timeout, for calls that touch this key.
