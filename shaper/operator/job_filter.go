@@ -1,0 +1,34 @@
+package operator
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// JobFilter says which jobs are meant, of those that wait or are in flight. A zero field asks for nothing.
+type JobFilter struct {
+	State shaper.State // queued, scheduled, retrying or in_flight; or done: those whose results are kept
+	Flow  *string      // "" is a flow too
+	Group *string      // the same
+	Since time.Time    // enqueued then or later
+}
+
+// Validate reports every fault, joined, each a [*shaper.FieldError]; or nil.
+func (f *JobFilter) Validate() error {
+	known := []shaper.State{shaper.StateQueued, shaper.StateScheduled, shaper.StateRetrying, shaper.StateInFlight, shaper.StateDone}
+	switch {
+	case f.State == shaper.StateDead:
+		return &shaper.FieldError{Field: "state", Reason: "dead letters have a list of their own"}
+	case f.State != "" && !slices.Contains(known, f.State):
+		return &shaper.FieldError{Field: "state", Reason: fmt.Sprintf("%q: want one of %v", f.State, known)}
+	}
+	return nil
+}
+
+func (f *JobFilter) matches(state shaper.State, enqueued time.Time, group, flow string) bool {
+	return (f.State == "" || f.State == state) && (f.Since.IsZero() || !enqueued.Before(f.Since)) &&
+		(f.Flow == nil || *f.Flow == flow) && (f.Group == nil || *f.Group == group)
+}
