@@ -386,8 +386,10 @@ func TestProcessesThatDisagreeLoseNoJob(t *testing.T) {
 						}
 						continue
 					}
-					if receipts[0].Refusal != nil {
-						t.Errorf("%s: %+v", id, receipts[0])
+					if refusal := receipts[0].Refusal; refusal != nil {
+						if refusal.Reason != shaper.ReasonLimit { // on a fast machine they pass the limit
+							t.Errorf("%s: %+v", id, refusal)
+						}
 						continue
 					}
 					used[n%3].Add(1)
