@@ -14,7 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/tundish-io/tundish/lua"
-	"github.com/tundish-io/tundish/lua/batch"
+	"github.com/tundish-io/tundish/lua/coalesce"
 	"github.com/tundish-io/tundish/redisconn"
 )
 
@@ -76,7 +76,7 @@ type Limiter struct {
 	awayLog  rate.Sometimes
 	fullLog  rate.Sometimes
 
-	calls  *batch.Calls
+	calls  *coalesce.Calls
 	beside sync.WaitGroup // what runs beside the callers
 }
 
@@ -110,7 +110,7 @@ func NewLimiter(cfg LimiterConfig) (*Limiter, error) {
 		given: given, refusals: newRefusals(), locals: newLocals(), chunks: newChunks(), presence: newPresence(),
 		awayLog: rate.Sometimes{First: 1, Interval: 10 * time.Second},
 		fullLog: rate.Sometimes{First: 1, Interval: 10 * time.Second},
-		calls:   batch.NewCalls(),
+		calls:   coalesce.NewCalls(),
 	}
 	l.gates.Store(&gates{})
 	return l, l.setLimits(cfg.Limits, cfg.Revision)

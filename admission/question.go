@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tundish-io/tundish/lua/batch"
+	"github.com/tundish-io/tundish/lua/coalesce"
 	"github.com/tundish-io/tundish/redisconn"
 )
 
@@ -14,19 +14,19 @@ import (
 const maxBatch = 256
 
 // gate is a limit as this process asks it: its configuration, and the batcher that has
-// concurrent questions share round trips (package batch).
+// concurrent questions share round trips (package coalesce).
 type gate struct {
 	limiter  *Limiter
 	name     string
 	conf     string                 // key
 	source   atomic.Pointer[source] // of a configured limit
 	compiled atomic.Pointer[[]*compiledLimit]
-	queue    batch.Queue[*question]
+	queue    coalesce.Queue[*question]
 }
 
 func newGate(l *Limiter, limit string) *gate {
 	g := &gate{limiter: l, name: limit, conf: confKey(limit)}
-	g.queue = batch.Queue[*question]{
+	g.queue = coalesce.Queue[*question]{
 		Max: maxBatch, Send: g.send,
 		Owner: func(q *question) any { return q },
 		// Questions of another kind go in another batch.

@@ -90,6 +90,13 @@ func convert(k *setting.Key, v any) (any, error) {
 			return SecretURL(text), nil
 		}
 	}
+	return convertPlain(want, v)
+}
+
+// convertPlain converts a value of TOML to a text, a truth value or a whole number.
+func convertPlain(want reflect.Type, v any) (any, error) {
+	text, isText := v.(string)
+	number, isInt := v.(int64)
 	switch want.Kind() {
 	case reflect.String:
 		if isText {
@@ -286,13 +293,7 @@ func literal(v any) string {
 	case time.Duration:
 		return strconv.Quote(brief(v))
 	case size:
-		switch {
-		case v != 0 && v%(1<<20) == 0:
-			return fmt.Sprintf(`"%dMiB"`, v>>20)
-		case v != 0 && v%(1<<10) == 0:
-			return fmt.Sprintf(`"%dKiB"`, v>>10)
-		}
-		return strconv.FormatInt(int64(v), 10)
+		return v.literal()
 	case percent:
 		return fmt.Sprintf(`"%d%%"`, v)
 	case admission.Rate:
@@ -306,19 +307,6 @@ func literal(v any) string {
 		if len(v) == 1 {
 			return literal(v[0])
 		}
-		return literals(v)
-	case Networks:
-		return literals(v)
-	case []string:
-		return literals(v)
-	case []time.Duration:
-		return literals(v)
-	case []admission.Rate:
-		return literals(v)
-	case []Secret:
-		return literals(v)
-	case []netip.Prefix:
-		return literals(v)
 	case netip.Prefix:
 		return strconv.Quote(v.String())
 	case []any:
@@ -326,18 +314,27 @@ func literal(v any) string {
 	case map[string]any:
 		return "a table"
 	}
-	if text := reflect.ValueOf(v); text.Kind() == reflect.String {
-		return strconv.Quote(text.String())
+	switch value := reflect.ValueOf(v); value.Kind() {
+	case reflect.String:
+		return strconv.Quote(value.String())
+	case reflect.Slice:
+		parts := make([]string, value.Len())
+		for i := range parts {
+			parts[i] = literal(value.Index(i).Interface())
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
 	}
 	return fmt.Sprint(v)
 }
 
-func literals[T any](list []T) string {
-	parts := make([]string, len(list))
-	for i, v := range list {
-		parts[i] = literal(v)
+func (s size) literal() string {
+	switch {
+	case s != 0 && s%(1<<20) == 0:
+		return fmt.Sprintf(`"%dMiB"`, s>>20)
+	case s != 0 && s%(1<<10) == 0:
+		return fmt.Sprintf(`"%dKiB"`, s>>10)
 	}
-	return "[" + strings.Join(parts, ", ") + "]"
+	return strconv.FormatInt(int64(s), 10)
 }
 
 // brief is a duration without the zeros at its end: 1h, not 1h0m0s.

@@ -94,18 +94,12 @@ func (p *producer) complete(job *shaper.Job, err error, sender sender, bucket *s
 	if size := int64(len(job.Payload)); size > bucket.MaxPayload {
 		return newFault(codeTooLarge, "the payload has %d bytes: bucket %q takes at most %d", size, bucket.Name, bucket.MaxPayload)
 	}
-	errs := []error{keyErr, err, bucket.Callbacks.Check(bucket.Name, job), job.Validate(bucket.MaxPayload)}
+	// The client of package producer checks the same: settings may change in between, and a program may have no such handler.
+	_, _, found := bucket.Check(job)
 	if p.checkJob != nil {
-		errs = append(errs, p.checkJob(bucket.Name, job))
+		found = errors.Join(found, p.checkJob(bucket.Name, job))
 	}
-	// The client of package producer gives it the names.
-	if _, err := bucket.Flow.NameOf(job); err != nil {
-		errs = append(errs, err)
-	}
-	if _, err := bucket.Group.NameOf(job); err != nil {
-		errs = append(errs, err)
-	}
-	faults := onePerField(fieldErrors(errors.Join(errs...)))
+	faults := onePerField(fieldErrors(errors.Join(keyErr, err, found)))
 	switch {
 	case len(faults) == 0:
 		return nil

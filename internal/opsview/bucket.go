@@ -272,67 +272,80 @@ func (v *Bucket) orphanText(info *operator.BucketInfo) string {
 }
 
 func (v *Bucket) notes(info *operator.BucketInfo, configured *shaper.Bucket) []string {
-	list := []string{}
-	note := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	list := noteList{}
+	v.noteWaits(&list, info)
+	v.noteState(&list, info, configured)
+	return list
+}
+
+type noteList []string
+
+func (l *noteList) add(format string, args ...any) { *l = append(*l, fmt.Sprintf(format, args...)) }
+
+// noteWaits notes what keeps jobs from leaving.
+func (v *Bucket) noteWaits(list *noteList, info *operator.BucketInfo) {
 	if v.Pause != nil {
-		note("%s", v.Pause.Text(info.Now))
+		list.add("%s", v.Pause.Text(info.Now))
 	}
 	if v.Downstream != nil && v.Downstream.Text != "" {
-		note("%s", v.Downstream.Text)
+		list.add("%s", v.Downstream.Text)
 	}
 	if text := quotaNote(info.Quotas, info.Now); text != "" {
-		note("%s", text)
+		list.add("%s", text)
 	}
 	if p := info.Pool; p != nil {
 		if text := quotaNote(p.Quotas, info.Now); text != "" {
-			note("pool %s: %s", p.Name, text)
+			list.add("pool %s: %s", p.Name, text)
 		}
 	}
 	if text := breakersText(v.Flows); text != "" {
-		note("%s", text)
+		list.add("%s", text)
 	}
 	if h := v.Hours; h != nil && !h.Open {
-		note("%s", h.Text(info.Now))
+		list.add("%s", h.Text(info.Now))
 	}
 	if h := v.Hours; h != nil && h.Late != "" {
-		note("late: not all of %d jobs leave by %s (%s)", h.FinishJobs, h.Finish.Format(time.RFC3339), h.Late)
+		list.add("late: not all of %d jobs leave by %s (%s)", h.FinishJobs, h.Finish.Format(time.RFC3339), h.Late)
 	}
 	if v.Drain != nil && v.Drain.State == string(shaper.DrainRuns) {
-		note("a drain is %s", v.Drain.Text(info.Now))
+		list.add("a drain is %s", v.Drain.Text(info.Now))
 	}
+}
+
+// noteState notes what is unusual of the bucket and of its settings.
+func (v *Bucket) noteState(list *noteList, info *operator.BucketInfo, configured *shaper.Bucket) {
 	switch {
 	case v.Orphaned:
-		note("%s", v.orphanText(info))
+		list.add("%s", v.orphanText(info))
 	case v.Unused:
-		note("not used yet")
+		list.add("not used yet")
 	case v.Revision > configured.Revision:
-		note("obeys revision %d, the configuration here has %d", v.Revision, configured.Revision)
+		list.add("obeys revision %d, the configuration here has %d", v.Revision, configured.Revision)
 	}
 	if v.Purging > 0 {
-		note("a purge has %d left to remove", v.Purging)
+		list.add("a purge has %d left to remove", v.Purging)
 	}
 	if v.Capacity > 0 && v.Unfinished+info.Callbacks >= v.Capacity {
-		note("full")
+		list.add("full")
 	}
 	if v.DeadWarn > 0 && v.Dead > v.DeadWarn {
-		note("%s, more than %d (dead_warn)", Count(v.Dead, "dead letter"), v.DeadWarn)
+		list.add("%s, more than %d (dead_warn)", Count(v.Dead, "dead letter"), v.DeadWarn)
 	}
 	if here := v.differsHere(); here > 1 || here == 1 && v.Pause == nil {
-		note("differs from the configuration here, see bucket list --diff")
+		list.add("differs from the configuration here, see bucket list --diff")
 	}
 	if others := v.dissenters(); len(others) > 0 {
-		note("%s: see bucket list --diff", othersText(others))
+		list.add("%s: see bucket list --diff", othersText(others))
 	}
 	if v.Written != nil && v.Written.Provisional {
-		note("made by %s, which does not own it: a dispatcher that has the bucket replaces its settings", v.Written.By)
+		list.add("made by %s, which does not own it: a dispatcher that has the bucket replaces its settings", v.Written.By)
 	}
 	if v.Elsewhere {
 		live := ""
 		if v.Pool != nil {
 			live = v.Pool.Name
 		}
-		note("it is in %s, and the configuration here has it in %s: once it is empty, a dispatcher that starts with this configuration, or reloads it, moves it",
+		list.add("it is in %s, and the configuration here has it in %s: once it is empty, a dispatcher that starts with this configuration, or reloads it, moves it",
 			poolName(live), poolName(poolNameOf(configured)))
 	}
-	return list
 }

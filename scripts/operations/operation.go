@@ -125,71 +125,86 @@ type input struct {
 }
 
 func (s *schemas) input(t reflect.Type, path string) (*input, error) {
-	in := &input{mediaType: "application/json"}
-	properties, required := mapping(), []any{}
-	var add func(t reflect.Type, place string) error
-	add = func(t reflect.Type, place string) error {
-		for i := range t.NumField() {
-			f := t.Field(i)
-			at := f.Tag.Get("in")
-			if at == "" {
-				at = place
-			}
-			name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-			if f.Anonymous || name == "" && options == "inline" {
-				if err := add(f.Type, at); err != nil {
-					return err
-				}
-				continue
-			}
-			if at == "body" {
-				kind := "Flow"
-				if t.Kind() == reflect.Struct && strings.Contains(t.Name(), "Group") {
-					kind = "Group"
-				}
-				in.body = ref("schemas", strings.Replace(f.Tag.Get("schema"), "$", kind, 1))
-				continue
-			}
-			if at == "query" && strings.Contains(path, "{"+name+"}") {
-				at = "path"
-			}
-			if at == "lines" {
-				in.mediaType, in.body = "application/x-ndjson", ref("schemas", f.Tag.Get("schema"))
-				continue
-			}
-			if at == "path" && slices.Contains(sharedParameters, name) {
-				in.parameters = append(in.parameters, ref("parameters", name))
-				continue
-			}
-			schema, err := s.field(t, &f)
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			needed := at == "path" || slices.Contains(strings.Split(f.Tag.Get("jsonschema"), ","), "required")
-			if at == "" {
-				put(properties, name, schema)
-				if needed {
-					required = append(required, name)
-				}
-				continue
-			}
-			p := mapping("name", name, "in", at, "required", needed)
-			if text := s.comment(t, f.Name); text != "" {
-				put(p, "description", text)
-			}
-			put(p, "schema", without(schema, "description"))
-			in.parameters, in.asks = append(in.parameters, p), in.asks || at == "query"
+	r := inputReader{schemas: s, path: path, in: &input{mediaType: "application/json"}, properties: mapping()}
+	if err := r.addAll(t, ""); err != nil {
+		return nil, err
+	}
+	if len(r.properties.Content) > 0 {
+		r.in.body = mapping("type", "object", "additionalProperties", false, "properties", r.properties)
+		if len(r.required) > 0 {
+			put(r.in.body, "required", list(yaml.FlowStyle, r.required...))
+		}
+	}
+	return r.in, nil
+}
+
+// inputReader reads the fields of an input.
+type inputReader struct {
+	*schemas
+	path       string
+	in         *input
+	properties *yaml.Node
+	required   []any
+}
+
+// addAll adds the fields of a type. place: where those are that do not say it, "" in an object that is the body.
+func (r *inputReader) addAll(t reflect.Type, place string) error {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		at := f.Tag.Get("in")
+		if at == "" {
+			at = place
+		}
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		var err error
+		if f.Anonymous || name == "" && options == "inline" {
+			err = r.addAll(f.Type, at)
+		} else {
+			err = r.add(t, &f, name, at)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *inputReader) add(t reflect.Type, f *reflect.StructField, name, at string) error {
+	if at == "query" && strings.Contains(r.path, "{"+name+"}") {
+		at = "path"
+	}
+	switch {
+	case at == "body":
+		kind := "Flow"
+		if t.Kind() == reflect.Struct && strings.Contains(t.Name(), "Group") {
+			kind = "Group"
+		}
+		r.in.body = ref("schemas", strings.Replace(f.Tag.Get("schema"), "$", kind, 1))
+		return nil
+	case at == "lines":
+		r.in.mediaType, r.in.body = "application/x-ndjson", ref("schemas", f.Tag.Get("schema"))
+		return nil
+	case at == "path" && slices.Contains(sharedParameters, name):
+		r.in.parameters = append(r.in.parameters, ref("parameters", name))
+		return nil
+	}
+	schema, err := r.field(t, f)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	needed := at == "path" || slices.Contains(strings.Split(f.Tag.Get("jsonschema"), ","), "required")
+	if at == "" {
+		put(r.properties, name, schema)
+		if needed {
+			r.required = append(r.required, name)
 		}
 		return nil
 	}
-	if err := add(t, ""); err != nil {
-		return nil, err
+	p := mapping("name", name, "in", at, "required", needed)
+	if text := r.comment(t, f.Name); text != "" {
+		put(p, "description", text)
 	}
-	if len(properties.Content) > 0 {
-		in.body = mapping("type", "object", "additionalProperties", false, "properties", properties)
-		if len(required) > 0 {
-			put(in.body, "required", list(yaml.FlowStyle, required...))
-		}
-	}
-	return in, nil
+	put(p, "schema", without(schema, "description"))
+	r.in.parameters, r.in.asks = append(r.in.parameters, p), r.in.asks || at == "query"
+	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/lua"
-	"github.com/tundish-io/tundish/lua/batch"
+	"github.com/tundish-io/tundish/lua/coalesce"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
@@ -26,7 +26,7 @@ type settler struct {
 	held      *leaseHolder
 	deaths    *deaths
 	callbacks *callbackMover // nil: this process moves none on
-	queue     batch.Queue[*settlement]
+	queue     coalesce.Queue[*settlement]
 	failures  failureLog
 }
 

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tundish-io/tundish/lua"
-	"github.com/tundish-io/tundish/lua/batch"
+	"github.com/tundish-io/tundish/lua/coalesce"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
@@ -21,7 +21,7 @@ type producerBucket struct {
 	quotas      atomic.Bool              // the script wants the keys that buckets with quotas or a timetable need
 	refusals    refusals
 	breaker     *redisconn.Breaker // one for all buckets, unless Redis is a cluster
-	queue       batch.Queue[*entry]
+	queue       coalesce.Queue[*entry]
 }
 
 func (c *Client) newBucket(state *store.Bucket) *producerBucket {
@@ -30,7 +30,7 @@ func (c *Client) newBucket(state *store.Bucket) *producerBucket {
 	if c.apart {
 		b.breaker = c.breaker.Apart("bucket", b.Name)
 	}
-	b.queue = batch.Queue[*entry]{
+	b.queue = coalesce.Queue[*entry]{
 		Max: enqueueBatch, MaxWeight: enqueueBatchBytes,
 		Weigh:    func(t *entry) int { return len(t.sealed) },
 		Owner:    func(t *entry) any { return t.call },

@@ -8,7 +8,6 @@ package producer
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -21,7 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	sometimes "golang.org/x/time/rate"
 
-	"github.com/tundish-io/tundish/lua/batch"
+	"github.com/tundish-io/tundish/lua/coalesce"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
@@ -72,7 +71,7 @@ type Client struct {
 	sending func(*producerBucket, []*entry) (after func()) // sends a batch of a bucket: send
 
 	calls   sync.Pool // of one job each, answered
-	open    *batch.Calls
+	open    *coalesce.Calls
 	queued  sync.WaitGroup // calls with jobs in a queue, also those whose callers gave up
 	answers *answers
 	shadows shadowLog
@@ -102,7 +101,7 @@ func New(cfg Config) (*Client, error) {
 	s.Quiet = cfg.DispatcherHere
 	_, isCluster := cfg.Redis.(*redis.ClusterClient)
 	c := &Client{
-		store: s, breaker: cfg.Breaker, apart: isCluster, open: batch.NewCalls(), answers: newAnswers(s), fullLog: sometimes.Sometimes{First: 1, Interval: 10 * time.Second},
+		store: s, breaker: cfg.Breaker, apart: isCluster, open: coalesce.NewCalls(), answers: newAnswers(s), fullLog: sometimes.Sometimes{First: 1, Interval: 10 * time.Second},
 	}
 	c.sending = c.send
 	c.buckets.Store(&map[string]*producerBucket{})
@@ -254,13 +253,7 @@ func (c *Client) prepare(t *entry, awaited *Awaited) error {
 	}
 	t.bucket = b
 	settings := b.Settings.Load()
-	if err := errors.Join(t.job.Validate(settings.MaxPayload), settings.Callbacks.Check(settings.Name, &t.job)); err != nil {
-		return err
-	}
-	if t.job.Flow, err = settings.Flow.NameOf(&t.job); err != nil {
-		return err
-	}
-	if t.job.Group, err = settings.Group.NameOf(&t.job); err != nil {
+	if t.job.Flow, t.job.Group, err = settings.Check(&t.job); err != nil {
 		return err
 	}
 	if t.job.ID == "" {

@@ -197,6 +197,12 @@ func newScriptCall(b *producerBucket, set *limitSet, batch []*entry, again bool)
 	for i := range set.limits {
 		q.args = append(q.args, store.BoolArg(set.limits[i].Mode == admission.Shadow))
 	}
+	q.appendJobs(alike)
+	return q
+}
+
+// appendJobs adds the jobs to the arguments.
+func (q *scriptCall) appendJobs(alike int) {
 	isAlike := alike == alikeOnly || alike == alikeAndNew
 	if isAlike {
 		q.args = q.traits[0].appendKeys(append(q.args, q.traits[0].priority))
@@ -215,7 +221,6 @@ func newScriptCall(b *producerBucket, set *limitSet, batch []*entry, again bool)
 			q.args = append(q.args, q.traits[i].flow)
 		}
 	}
-	return q
 }
 
 // traits are what the script wants to know of a job that most jobs of a batch share.

@@ -74,6 +74,29 @@ func (c crowd) names() []string {
 	return names
 }
 
+// decision asks about a key once, and fails if it is refused.
+type decision func(ctx context.Context, key string) error
+
+func ourDecision(ours *admission.Limiter, limit admission.Limit) decision {
+	return func(ctx context.Context, key string) error {
+		d, err := ours.Allow(ctx, limit, key, 1)
+		if err == nil && !d.Allowed {
+			err = fmt.Errorf("%s refused: %+v", of(limit), d)
+		}
+		return err
+	}
+}
+
+func theirDecision(theirs *redis_rate.Limiter) decision {
+	return func(ctx context.Context, key string) error {
+		r, err := theirs.Allow(ctx, key, redis_rate.PerSecond(1_000_000))
+		if err == nil && r.Allowed == 0 {
+			err = fmt.Errorf("redis_rate refused: %+v", r)
+		}
+		return err
+	}
+}
+
 // decisions compares decisions a second with go-redis/redis_rate.
 func decisions(ctx context.Context, server *redistest.Server, c crowd, rounds int, length time.Duration) ([]string, error) {
 	client, err := connect(server)
@@ -110,23 +133,9 @@ func decisions(ctx context.Context, server *redistest.Server, c crowd, rounds in
 		names := c.names()
 		rates := make([][]float64, 2)
 		var ratios []float64
+		both := []decision{ourDecision(ours, limit), theirDecision(theirs)}
 		for range rounds {
-			for i, call := range []func(ctx context.Context, key string) error{
-				func(ctx context.Context, key string) error {
-					d, err := ours.Allow(ctx, limit, key, 1)
-					if err == nil && !d.Allowed {
-						err = fmt.Errorf("%s refused: %+v", of(limit), d)
-					}
-					return err
-				},
-				func(ctx context.Context, key string) error {
-					r, err := theirs.Allow(ctx, key, redis_rate.PerSecond(1_000_000))
-					if err == nil && r.Allowed == 0 {
-						err = fmt.Errorf("redis_rate refused: %+v", r)
-					}
-					return err
-				},
-			} {
+			for i, call := range both {
 				rate, err := hammer(ctx, c.callers, length, func(caller int) func(context.Context) error {
 					key := names[caller%len(names)]
 					return func(ctx context.Context) error { return call(ctx, key) }

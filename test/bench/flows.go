@@ -102,6 +102,20 @@ func (l *departureLog) note(_ context.Context, a *shaper.Attempt) shaper.Outcome
 	return shaper.Done(200)
 }
 
+// begin forgets what was noted.
+func (l *departureLog) begin() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.at, l.late, l.floods = nil, nil, 0
+}
+
+// all returns what was noted: the slots, how late each was, and how many are of the flow that floods.
+func (l *departureLog) all() (at []time.Time, late []time.Duration, floods int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.at), slices.Clone(l.late), l.floods
+}
+
 // drainFlows runs the dispatchers for a while, on a server of their own.
 func drainFlows(ctx context.Context, n int) (run flowRun, err error) {
 	server, err := redistest.Run("")
@@ -129,25 +143,15 @@ func drainFlows(ctx context.Context, n int) (run flowRun, err error) {
 		}
 		go func() { stopped <- dispatch(running) }()
 	}
-	wait := func(d time.Duration) {
-		select {
-		case <-time.After(d):
-		case <-ctx.Done():
-		}
-	}
-	wait(time.Second) // the horizon finds its length
-	departures.mu.Lock()
-	departures.at, departures.late, departures.floods = nil, nil, 0
-	departures.mu.Unlock()
+	wait(ctx, time.Second) // the horizon finds its length
+	departures.begin()
 	callsBefore, cpuBefore, err := spent(ctx, client)
 	if err != nil {
 		return run, err
 	}
 	ownBefore := processorTime()
-	wait(flowTime)
-	departures.mu.Lock()
-	times, late, floods := slices.Clone(departures.at), slices.Clone(departures.late), departures.floods
-	departures.mu.Unlock()
+	wait(ctx, flowTime)
+	times, late, floods := departures.all()
 	own := processorTime() - ownBefore
 	calls, cpu, err := spent(ctx, client)
 	if err != nil {
@@ -167,6 +171,13 @@ func drainFlows(ctx context.Context, n int) (run flowRun, err error) {
 		departures: len(times), floods: floods, most: mostWithin(times, 100*time.Millisecond),
 		calls: (calls - callsBefore) / flowTime.Seconds(), redis: (cpu - cpuBefore) * 1e6 / count, own: float64(own.Microseconds()) / count,
 	}, err
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
 }
 
 // mostWithin is the most of all windows of a length.

@@ -83,20 +83,7 @@ func (s *Sealed) MarshalBinary() ([]byte, error) { return *s, nil }
 // content. batches says that the bucket has batches: the job then tells which jobs it agrees with. It takes the room of the one before, if
 // that is enough.
 func Seal(before Sealed, job *shaper.Job, generated bool, waiter string, callback, batches bool) (Sealed, error) {
-	header := envelope{
-		Flow: job.Flow, Group: job.Group, URL: job.URL, Method: job.Method, Headers: job.Headers,
-		MaxAttempts: job.MaxAttempts, Delay: job.Delay.Microseconds(), Cost: job.Cost,
-		ExpiresIn: job.ExpiresIn.Microseconds(), Once: job.Once, Waiter: waiter, CallbackURL: job.CallbackURL, FailureURL: job.FailureURL,
-	}
-	if header.Cost == 1 {
-		header.Cost = 0 // the same as not given
-	}
-	if job.Priority != shaper.PriorityNormal {
-		header.Priority = job.Priority
-	}
-	if !job.NotBefore.IsZero() {
-		header.NotBefore = job.NotBefore.UnixMicro()
-	}
+	header := envelopeOf(job, waiter)
 	text, err := header.text()
 	if err != nil {
 		return nil, fmt.Errorf("pack job %q: %w", job.ID, err)
@@ -153,6 +140,24 @@ func Seal(before Sealed, job *shaper.Job, generated bool, waiter string, callbac
 	}
 	packed[MarkLength-1] = priorityLetters[PriorityCode(job.Priority)-1]
 	return packed, nil
+}
+
+func envelopeOf(job *shaper.Job, waiter string) envelope {
+	header := envelope{
+		Flow: job.Flow, Group: job.Group, URL: job.URL, Method: job.Method, Headers: job.Headers,
+		MaxAttempts: job.MaxAttempts, Delay: job.Delay.Microseconds(), Cost: job.Cost,
+		ExpiresIn: job.ExpiresIn.Microseconds(), Once: job.Once, Waiter: waiter, CallbackURL: job.CallbackURL, FailureURL: job.FailureURL,
+	}
+	if header.Cost == 1 {
+		header.Cost = 0 // the same as not given
+	}
+	if job.Priority != shaper.PriorityNormal {
+		header.Priority = job.Priority
+	}
+	if !job.NotBefore.IsZero() {
+		header.NotBefore = job.NotBefore.UnixMicro()
+	}
+	return header
 }
 
 // agreement is the part of a job's head that jobs of a batch have in common, "" if the job names nothing of its own.

@@ -10,7 +10,7 @@ import (
 	"github.com/tundish-io/tundish/lua"
 )
 
-// batches has the bucket hand out batches: of so many jobs, with so many bytes of payload, that wait so long for company.
+// batches has the bucket hand out batches: of so many jobs, with so many bytes of payload, that wait so long for others.
 func (r *rig) batches(size, bytes, wait int64) {
 	r.t.Helper()
 	r.ok(r.c.HSet(r.ctx, r.key("settings"), "batch", fmt.Sprint(size, " ", bytes, " ", wait)).Err())

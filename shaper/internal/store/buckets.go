@@ -60,6 +60,19 @@ func newBucket(own *shaper.Bucket, k Keys) *Bucket {
 	return b
 }
 
+// countLimits has metrics of a bucket and of the limits that it has now, and none of those that it had.
+func (s *Store) countLimits(state *Bucket, limits []admission.Limit) {
+	s.Metrics.AddBucket(state.Name)
+	for _, limit := range limits {
+		s.Metrics.AddLimit(state.Name, limit.Name)
+	}
+	for _, limit := range state.own.Load().Limits {
+		if !slices.ContainsFunc(limits, func(l admission.Limit) bool { return l.Name == limit.Name }) {
+			s.Metrics.RemoveLimit(state.Name, limit.Name)
+		}
+	}
+}
+
 // Reconfigure replaces the buckets, and has settings that have changed written at the next use. A bucket that stays, at its place, is
 // the same Bucket as before. It changes nothing if one is not valid.
 func (s *Store) Reconfigure(buckets []shaper.Bucket) error {
@@ -96,15 +109,7 @@ func (s *Store) Reconfigure(buckets []shaper.Bucket) error {
 		if settings[i].Revision > state.own.Load().Revision {
 			state.joined.Store(false) // it may win back a bucket that another configuration has elsewhere
 		}
-		s.Metrics.AddBucket(state.Name)
-		for _, limit := range settings[i].Limits {
-			s.Metrics.AddLimit(state.Name, limit.Name)
-		}
-		for _, limit := range state.own.Load().Limits {
-			if !slices.ContainsFunc(settings[i].Limits, func(l admission.Limit) bool { return l.Name == limit.Name }) {
-				s.Metrics.RemoveLimit(state.Name, limit.Name)
-			}
-		}
+		s.countLimits(state, settings[i].Limits)
 		// A write wakes all dispatchers of a bucket, so that the settings that have not changed are not written again.
 		if before.byName[state.Name] != state || !reflect.DeepEqual(state.own.Load(), settings[i]) {
 			state.own.Store(settings[i])

@@ -38,25 +38,34 @@ func (s *Store) lookAtJob(ctx context.Context, bucket, id string) (shaper.JobInf
 		return shaper.JobInfo{}, fmt.Errorf("bucket %q: %w", bucket, err)
 	}
 	a, err := lua.ReadAnswer(reply)
-	if err != nil {
-		return shaper.JobInfo{}, fmt.Errorf("bucket %q: script inspect_job: %w", bucket, err)
-	}
-	if a.Int("state") == 0 {
+	if err == nil && a.Int("state") == 0 {
 		return shaper.JobInfo{}, fmt.Errorf("%w: %q in bucket %q", shaper.ErrNotFound, id, bucket)
 	}
-	info := shaper.JobInfo{ID: id, Bucket: bucket, State: codec.StateOf(a.Int("state")), Position: -1}
+	info := shaper.JobInfo{ID: id, Bucket: bucket, Position: -1}
+	if err == nil {
+		err = fillJob(a, b, &info)
+	}
+	if err == nil {
+		err = a.Err()
+	}
+	if err != nil {
+		return shaper.JobInfo{}, fmt.Errorf("bucket %q: job %q: script inspect_job: %w", bucket, id, err)
+	}
+	return info, nil
+}
+
+// fillJob fills in what the script has answered of a job that is known.
+func fillJob(a *lua.Answer, b *Bucket, info *shaper.JobInfo) error {
+	info.State = codec.StateOf(a.Int("state"))
 	if a.Text("body") == "" {
 		info.Owner = shaper.Owner{Mark: a.Text("caller"), Before: a.Int("everybodys") == 1}
-		if a.Err() != nil {
-			return shaper.JobInfo{}, fmt.Errorf("bucket %q: script inspect_job: %w", bucket, a.Err())
-		}
-		return info, nil
+		return nil
 	}
-	if err := codec.FillJob(&info, a.Text("body"), a.Text("meta")); err != nil {
-		return shaper.JobInfo{}, fmt.Errorf("bucket %q: job %q: %w", bucket, id, err)
+	if err := codec.FillJob(info, a.Text("body"), a.Text("meta")); err != nil {
+		return err
 	}
 	info.Owner.Before = a.Int("everybodys") == 1
-	codec.ReadAnswer(a, "", &info)
+	codec.ReadAnswer(a, "", info)
 	info.Pause = codec.ReadPause(a.Int("paused"), a.Text("paused_by"), a.Text("paused_reason"))
 	info.LastAttempts = codec.Attempts(a.Text("attempts"))
 	offset := a.Int("offset")
@@ -74,9 +83,6 @@ func (s *Store) lookAtJob(ctx context.Context, bucket, id string) (shaper.JobInf
 		info.OfGroup = readJobFlow(a, "group_")
 	}
 	instant := a.Int("instant")
-	if a.Err() != nil {
-		return shaper.JobInfo{}, fmt.Errorf("bucket %q: script inspect_job: %w", bucket, a.Err())
-	}
 	at := time.UnixMicro(instant)
 	switch info.State {
 	case shaper.StateQueued:
@@ -90,7 +96,7 @@ func (s *Store) lookAtJob(ctx context.Context, bucket, id string) (shaper.JobInf
 	case shaper.StateDead:
 		info.Died = at
 	}
-	return info, nil
+	return nil
 }
 
 // Cancel runs cancel.lua: it cancels a job that waits or, where wanted is [shaper.StateDead], drops a dead letter. It

@@ -6,7 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/lua"
-	"github.com/tundish-io/tundish/lua/batch"
+	"github.com/tundish-io/tundish/lua/coalesce"
 )
 
 // sharedAtMost is how many calls share a round trip. So many scripts of 5 ms end within the time that one call may take.
@@ -16,7 +16,7 @@ const sharedAtMost = 128
 // node. What comes meanwhile leaves with the next one.
 type sharing struct {
 	redis.UniversalClient
-	queue batch.Queue[*sharedCall]
+	queue coalesce.Queue[*sharedCall]
 }
 
 // sharedCall are the commands of one caller.

@@ -1,4 +1,4 @@
-package batch
+package coalesce
 
 import (
 	"fmt"
@@ -84,7 +84,7 @@ func TestQueueBoundsKinds(t *testing.T) {
 	})
 }
 
-// Items of the kinds that a batch has come along from behind items of other kinds, in their order, as long as they fit.
+// Items of the kinds that a trip has come along from behind items of other kinds, in their order, as long as they fit.
 func TestQueueGathersKinds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestQueueKeepsTheOrderOfAnOwner(t *testing.T) {
 		const owners, each = 12, 50
 		var all sync.WaitGroup
 		for owner := range owners {
-			all.Go(func() { // one call, as of a batch
+			all.Go(func() { // one call, as of a trip
 				var items []item
 				for n := range each {
 					items = append(items, item{owner, n})
@@ -190,7 +190,7 @@ func TestQueueKeepsTheOrderOfAnOwner(t *testing.T) {
 	})
 }
 
-// A second batch leaves as soon as as many wait as are under way, and no sooner; there is no third.
+// A second trip leaves as soon as as many wait as are under way, and no sooner; there is no third.
 func TestQueueSendsASecondBatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestQueueSendsASecondBatch(t *testing.T) {
 	})
 }
 
-// More items than a batch may have leave as two batches at once.
+// More items than a trip may have leave as two trips at once.
 func TestQueueSendsTwoFullBatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -240,8 +240,8 @@ func TestQueueSendsTwoFullBatches(t *testing.T) {
 	})
 }
 
-// A caller that can wait sends the batch that leaves with its item; a caller that comes
-// while two batches are under way returns at once.
+// A caller that can wait sends the trip that leaves with its item; a caller that comes
+// while two trips are under way returns at once.
 func TestQueueSendsInTheCaller(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,43 +1,43 @@
-// Package batch lets concurrent callers of a script share round trips. Limits, jobs and
+// Package coalesce lets concurrent callers of a script share round trips. Limits, jobs and
 // outcomes go through it alike.
 //
-// The policy: an item joins the batch that leaves next. A batch leaves at once when none is
-// under way. A second batch leaves beside the first when as many items wait as are under
+// The policy: an item joins the trip that leaves next. A trip leaves at once when none is
+// under way. A second trip leaves beside the first when as many items wait as are under
 // way. There is no third.
 //
-// So a lone caller never waits, and many callers settle at two batches of half of them each:
-// Redis works on one batch while this process reads and writes the other.
-package batch
+// So a lone caller never waits, and many callers settle at two trips of half of them each:
+// Redis works on one trip while this process reads and writes the other.
+package coalesce
 
 import (
 	"slices"
 	"sync"
 )
 
-// Queue collects items into batches, by the policy of the package. Without an Owner one
-// batch at a time is under way, which makes batches as large as they can be.
+// Queue collects items into trips, by the policy of the package. Without an Owner one
+// trip at a time is under way, which makes trips as large as they can be.
 //
 // Set Send, Max, MaxWeight and Weigh before use. No goroutine runs while there
 // is nothing to send.
 type Queue[T comparable] struct {
-	// Send makes the round trip of a batch. The function that it returns, if not nil, tells
-	// the callers. It runs beside the next batch, as it takes as long as a round trip.
+	// Send makes a round trip. The function that it returns, if not nil, tells
+	// the callers. It runs beside the next trip, as it takes as long as a round trip.
 	Send      func(items []T) (tell func())
-	Max       int         // items in a batch
-	MaxWeight int         // sum of weights in a batch; one item may be heavier alone
+	Max       int         // items in a trip
+	MaxWeight int         // sum of weights in a trip; one item may be heavier alone
 	Weigh     func(T) int // nil: no item weighs anything
-	Owner     func(T) any // items of one owner keep their order: they are never in two batches under way
+	Owner     func(T) any // items of one owner keep their order: they are never in two trips under way
 
-	// Kind, if not nil, is the kind of an item. A batch has items of MaxKinds kinds at most. Items of these kinds come
+	// Kind, if not nil, is the kind of an item. A trip has items of MaxKinds kinds at most. Items of these kinds come
 	// along from behind items of other kinds: the items of an owner keep their order within a kind only.
 	Kind     func(T) [2]string
 	MaxKinds int
 
 	mu       sync.Mutex
 	pending  []T
-	batches  int  // under way
+	trips    int  // under way
 	underWay int  // items of these
-	split    bool // a batch under way ends with items of an owner that pending begins with
+	split    bool // a trip under way ends with items of an owner that pending begins with
 	wg       sync.WaitGroup
 }
 
@@ -49,16 +49,16 @@ func (q *Queue[T]) Add(items ...T) {
 	q.leave()
 }
 
-// AddAndSend is Add for a caller that can wait for a round trip: a batch that leaves now is
+// AddAndSend is Add for a caller that can wait: a trip that leaves now is
 // sent in the caller's goroutine. To wake another one for it took a lone caller 140 µs of
 // processor time instead of 95.
 func (q *Queue[T]) AddAndSend(item T) {
 	q.mu.Lock()
 	q.pending = append(q.pending, item)
-	batch, splits := q.next()
+	trip, splits := q.next()
 	q.mu.Unlock()
-	if batch != nil {
-		q.send(batch, splits)
+	if trip != nil {
+		q.send(trip, splits)
 	}
 }
 
@@ -68,7 +68,7 @@ func (q *Queue[T]) Remove(item T) bool {
 	defer q.mu.Unlock()
 	i := slices.Index(q.pending, item)
 	if i >= 0 {
-		q.pending = slices.Delete(slices.Clone(q.pending), i, i+1) // batches share the array
+		q.pending = slices.Delete(slices.Clone(q.pending), i, i+1) // trips share the array
 	}
 	return i >= 0
 }
@@ -92,18 +92,18 @@ func (q *Queue[T]) Waiting() int {
 // Wait returns when nothing is under way. No caller may add meanwhile.
 func (q *Queue[T]) Wait() { q.wg.Wait() }
 
-// leave sends the batches that may leave now. The caller holds mu.
+// leave sends the trips that may leave now. The caller holds mu.
 func (q *Queue[T]) leave() {
-	for batch, splits := q.next(); batch != nil; batch, splits = q.next() {
-		q.wg.Go(func() { q.send(batch, splits) })
+	for trip, splits := q.next(); trip != nil; trip, splits = q.next() {
+		q.wg.Go(func() { q.send(trip, splits) })
 	}
 }
 
-func (q *Queue[T]) send(batch []T, splits bool) {
-	tell := q.Send(batch)
+func (q *Queue[T]) send(trip []T, splits bool) {
+	tell := q.Send(trip)
 	q.mu.Lock()
-	q.batches--
-	q.underWay -= len(batch)
+	q.trips--
+	q.underWay -= len(trip)
 	q.split = q.split && !splits
 	q.leave()
 	q.mu.Unlock()
@@ -118,15 +118,15 @@ func (q *Queue[T]) mayLeave() bool {
 	case len(q.pending) == 0 || q.split:
 		return false
 	case q.Owner == nil:
-		return q.batches == 0
+		return q.trips == 0
 	default:
-		return q.batches < 2 && len(q.pending) >= q.underWay
+		return q.trips < 2 && len(q.pending) >= q.underWay
 	}
 }
 
-// next takes the batch that may leave now, nil if there is none, and reports whether the
-// batch splits the items of an owner. The caller holds mu.
-func (q *Queue[T]) next() (batch []T, splits bool) {
+// next takes the trip that may leave now, nil if there is none, and reports whether the
+// trip splits the items of an owner. The caller holds mu.
+func (q *Queue[T]) next() (trip []T, splits bool) {
 	if !q.mayLeave() {
 		return nil, false
 	}
@@ -145,25 +145,25 @@ func (q *Queue[T]) next() (batch []T, splits bool) {
 		n++
 	}
 	full := n == q.Max || n == len(q.pending) || weight > q.MaxWeight
-	batch, q.pending = q.pending[:n:n], q.pending[n:]
+	trip, q.pending = q.pending[:n:n], q.pending[n:]
 	if !full {
-		batch = q.more(batch, &kinds, weight)
+		trip = q.more(trip, &kinds, weight)
 	}
-	q.batches++
-	q.underWay += len(batch)
+	q.trips++
+	q.underWay += len(trip)
 	if len(q.pending) == 0 {
 		q.pending = nil
 	} else if q.Owner != nil {
-		q.split = len(batch) > n || q.Owner(batch[n-1]) == q.Owner(q.pending[0])
+		q.split = len(trip) > n || q.Owner(trip[n-1]) == q.Owner(q.pending[0])
 	}
-	return batch, q.split
+	return trip, q.split
 }
 
-// more adds the items of kinds that the batch has, from behind those of other kinds. Items of one kind keep their order.
-func (q *Queue[T]) more(batch []T, kinds *kindSet, weight int) []T {
+// more adds the items of kinds that the trip has, from behind those of other kinds. Items of one kind keep their order.
+func (q *Queue[T]) more(trip []T, kinds *kindSet, weight int) []T {
 	var rest []T
 	for i, item := range q.pending {
-		if len(batch) == q.Max {
+		if len(trip) == q.Max {
 			rest = append(rest, q.pending[i:]...)
 			break
 		}
@@ -178,10 +178,10 @@ func (q *Queue[T]) more(batch []T, kinds *kindSet, weight int) []T {
 			rest = append(rest, q.pending[i:]...)
 			break
 		}
-		batch = append(batch, item)
+		trip = append(trip, item)
 	}
 	q.pending = rest
-	return batch
+	return trip
 }
 
 // kindSet is a set of kinds. Of one, the usual case, it needs no memory.
