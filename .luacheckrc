@@ -1,14 +1,14 @@
 -- Scripts run in Redis' Lua 5.1. The last lines of read_globals are the pieces of lua/lib that scripts include.
 std = "lua51"
 read_globals = { "redis", "KEYS", "ARGV", "cjson",
-  "allowance", "answer",
-  "batch", "bits",
-  "callbacks", "callers", "changes", "codec", "codes", "company",
+  "allowance", "answer", "answers", "arrivals",
+  "batch", "bits", "bucket_pacer",
+  "callbacks", "callers", "changes", "codec", "codes",
   "dedupe", "dlq", "downstream", "drr",
   "encoding", "estimate", "expiries", "expiry",
   "fair_queue", "flow",
   "group",
-  "handout", "hearing",
+  "handout",
   "idle", "in_chunks", "in_flight",
   "leftovers", "light_flow", "limit_keys", "limit_state", "limits",
   "makers",

@@ -3,19 +3,16 @@
 -- The pacers of a job are those of its flow, its group and its bucket (see pacer.lua), and in a pool the pool's slots (see
 -- fair_queue.lua). Its slot is the latest of what they allow. In a bucket with flows, reserve.lua has said whose turn it is: the flow
 -- that waited longest goes first, of the group that waited longest (see drr.lua). Each flow is put back on the calendar at its next turn.
--- A flow that has nothing to send, has as many in flight as it may, or is paused is taken off it.
+-- A flow that has nothing to send, has as many in flight as it may, or is paused is taken off it. Where the bucket has batches, riders
+-- leave on the slot of their job (see batch.lua): all that follows counts requests then, but for the jobs of the answer.
 --
 -- Asked again with the same claim id it answers the same jobs, so a lost reply loses no job. The bytes of each answer are bounded.
 --
 -- A job is on its last chance if one more crash makes it poison. A process holds at most one such job, over all its buckets: the sweeper
 -- charges a crash to all jobs of a dead process, and several such jobs would all be called poison. One is still lost if another job, which
--- crashed less often, kills its process. A job that may not go yet leaves its slot to the next job, and waits in later.
---
--- Where the bucket has batches, jobs behind a job that agree with it ride along on its slot (see batch.lua). All that follows counts
--- requests then, but for the jobs of the answer. A job that was in a process that crashed leaves alone.
---
--- A job that has expired, or whose max_age has passed since its first attempt, becomes a dead letter and takes no slot. With few workers
--- left, the dispatcher wakes another one (see standby.lua). A paused or closed bucket hands out nothing new; its burst grows meanwhile.
+-- crashed less often, kills its process. A job that may not go yet leaves its slot to the next job, and waits in later. One that is too
+-- late (see expiry.lua) becomes a dead letter and takes no slot. With few workers left, the dispatcher wakes another one (see
+-- standby.lua). A paused or closed bucket hands out nothing new; its burst grows meanwhile.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
@@ -69,18 +66,17 @@
 --          next: when the next slot is worth asking for; 0 when there is nothing to do until a wake-up
 --          (empty, paused, or closed until an operator drains it), -1 when max_in_flight is reached, its own or the pool's; lone: which of
 --          the jobs, counted from 1, is on its last chance, 0 none; expired: how many became dead letters; free_slot: the first one that
---          nobody has, 0 where nothing is handed out; opening: when the stretch of the slots begins if that is to come, else 0; closes: the
+--          is free, 0 where nothing is handed out; opening: when the stretch of the slots begins if that is to come, else 0; closes: the
 --          end of the window, when the permits are void, 0 they are not. All times are of the server's clock
 -- Stores   lease and meta until the job is settled, callbacks of expired jobs until they are moved on, the claim's answer until the
 --          next one; when a flow can be forgotten, until it is
 -- Needs    Redis 7.0
 
 --#include lib/batch.lua
+--#include lib/bucket_pacer.lua
 --#include lib/callbacks.lua
 --#include lib/codec.lua
 --#include lib/codes.lua
---#include lib/company.lua
---#include lib/downstream.lua
 --#include lib/drr.lua
 --#include lib/expiry.lua
 --#include lib/fair_queue.lua
@@ -92,7 +88,6 @@
 --#include lib/plain_turns.lua
 --#include lib/queue.lua
 --#include lib/quota.lua
---#include lib/server_time.lua
 --#include lib/standby.lua
 --#include lib/text.lua
 --#include lib/timetable.lua
@@ -101,46 +96,29 @@ local body, meta, conf, pace, leases, claims = KEYS[1], KEYS[2], KEYS[3], KEYS[4
 local dead, count, departed_key, flows, flow_settings, due, idle_key, tried =
   KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local outbox_key, outbox_texts, callbacks_key, callback_texts, riders_key = KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19]
-local callback_counts, dispatcher, claim = KEYS[20], ARGV[1], ARGV[2]
-local want, horizon, lease, lead = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local last_chance, may_go, expired_last, levels = tonumber(ARGV[7]), ARGV[8] == '1', ARGV[9], ARGV[10]
-local has_flows, in_groups, member, channel, bucket = levels ~= codes.NO_FLOWS, levels == codes.GROUPS, ARGV[11], ARGV[12], ARGV[13]
+local callback_counts, dispatcher, claim, want, horizon = KEYS[20], ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local lease, lead, last_chance, may_go, expired_last = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8] == '1', ARGV[9]
+local levels, member, channel, bucket = ARGV[10], ARGV[11], ARGV[12], ARGV[13]
+local has_flows, in_groups = levels ~= codes.NO_FLOWS, levels == codes.GROUPS
 local most_bytes, stepped, known_steps, flow_count = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
 local FIRST_PLACE, FIRST_FLOW, WORKERS = 20, 17, want
 local FIRST_GROUP, FIRST_GROUP_KEY = FIRST_FLOW + 2 * flow_count, FIRST_PLACE + flow_count * (flow.PLACES + 1)
-local ASIDE = 100000 -- microseconds beyond the horizon, or the next claim would see it again
-local CHUNK, MAX_ASIDE = 500, 500
+local CHUNK, MAX_ASIDE, ASIDE = 500, 500, 100000 -- ASIDE: microseconds beyond the horizon, or the next claim would see it again
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', leases, '')
 
-local rate_count, rate_per, burst, max_in_flight, paused, quotas, aging, flow_rate_count, flow_rate_per, flow_burst, flow_capacity,
-  flow_max_in_flight, flow_must_exist, flow_quotas, weight, recheck, leftovers, max_age, events, timetable_text, batch_text =
-  unpack(redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused', 'quotas', 'aging', 'flow_rate_count',
-    'flow_rate_per', 'flow_burst', 'flow_capacity', 'flow_max_in_flight', 'flow_must_exist', 'flow_quotas', 'weight', 'recheck',
-    'leftovers', 'max_age', 'events', 'timetable', 'batch'))
-if not rate_count then return { 1 } end
-local bounds = pacer.prepare({ rate_count = tonumber(rate_count), rate_per = tonumber(rate_per), burst = tonumber(burst),
-  max_in_flight = tonumber(max_in_flight), paused = tonumber(paused or 0) })
-
-local now = server_time()
-
--- The engine's clock, and what is kept of the bucket's pace. One that is missing starts empty: the first slot is an
--- interval away.
-local last_slot, frac, rate, last, since, last_clock, last_offset, longest_lease, largest, expiring, last_steps, standbys, said, window,
-  drain =
-  unpack(redis.call('HMGET', pace, 'slot', 'frac', 'rate', 'last', 'since', 'clock', 'offset', 'lease', 'largest', 'expiring', 'steps',
-    'standbys', 'down', 'window', 'drain'))
-local offset, steps = pacer.clock(now, last_clock, last_offset, last_steps, stepped, known_steps)
-local clock = now + offset
-local base, down = bounds, said and downstream.read(said)
-if down then down.lease, bounds = lease, downstream.adapted(down, bounds, pacer.prepare) end
-local times, rules = nil, nil
-if (timetable_text or '') ~= '' or drain then times = timetable.open(conf, timetable_text, window, drain) end
-if (batch_text or '') ~= '' then rules = batch.rules(batch_text) end
+local b, quotas, aging, flow_rate_count, flow_rate_per, flow_burst, flow_capacity, flow_max_in_flight, flow_must_exist, flow_quotas,
+  leftovers, max_age, events =
+  bucket_pacer.open(conf, pace, stepped, known_steps, 'quotas', 'aging', 'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity',
+    'flow_max_in_flight', 'flow_must_exist', 'flow_quotas', 'leftovers', 'max_age', 'events')
+if not b then return { 1 } end
+local own, bounds, now, offset, clock, times, rules, recheck = b.own, b.own.settings, b.now, b.offset, b.clock, b.times, b.rules, b.recheck
+if b.down then b.down.lease = lease end
 local leased = redis.call('ZCARD', leases)
 local in_flight = leased - redis.call('ZCARD', riders_key) -- requests, see batch.lua
-local answer = { 0, now, 0, in_flight, 0, 0, bounds.rate_count, bounds.rate_per, 0, steps, 0, 0 }
+own.state.in_flight = in_flight
+local answer = { 0, now, 0, in_flight, 0, 0, bounds.rate_count, bounds.rate_per, 0, b.steps, 0, 0 }
 local NEXT, EXPIRED, LONE, COUNT, PER, FREE_SLOT, OPENING, CLOSES = 3, 5, 6, 7, 8, 9, 11, 12
 local out = handout.open(answer, claim, offset, has_flows, last_chance)
 
@@ -153,47 +131,31 @@ if previous and handout.is_of(previous, claim) then
   return handout.reply(out)
 end
 
-since = last_slot and math.min(tonumber(since or 0), clock) or clock
-local slot = tonumber(last_slot) or clock + bounds.back
-local own = { settings = bounds, state = { slot = slot, frac = tonumber(frac or 0), rate = rate or bounds.rate,
-  last = tonumber(last or last_slot) or clock, in_flight = in_flight, riders = 0 }, down = down, changed = not last_slot }
-local open, opens, is_empty, before = nil, nil, false, own.state
-if times then
-  local later = not has_flows and KEYS[FIRST_PLACE + flow.PLACES] or nil
-  local function unfinished(after) return timetable.unfinished(body, dead, count, later, after) end
-  open, opens = timetable.choose(times, base, down, own.state, { clock = clock, lead = lead, horizon = horizon, offset = offset,
-    unfinished = unfinished, leased = leased, together = rules and timetable.together(times, rules) or 1, notes = true })
-  if open then
-    bounds, own.settings, own.state, own.changed = open.settings, open.settings, open.state, own.changed or open.changed
-    answer[COUNT], answer[PER], answer[CLOSES] = bounds.rate_count, bounds.rate_per, open.closes
-    if open.ahead then answer[OPENING] = times.stretch.from end
-    is_empty = later and timetable.ends_empty(times) and in_flight == 0 and unfinished(now) <= 0
-  end
-else
-  own.changed = pacer.open(own.state, bounds, clock) or own.changed
-end
-local function write_pace()
-  local state = own.state
-  redis.call('HSET', pace, 'slot', text(state.slot), 'frac', text(state.frac), 'rate', state.rate, 'last', text(state.last),
-    'since', text(since), 'clock', text(clock), 'offset', text(offset), 'steps', text(steps))
-  if down then redis.call('HSET', pace, 'down', downstream.write(down)) end
+local before, later = own.state, not has_flows and KEYS[FIRST_PLACE + flow.PLACES] or nil
+local function unfinished(after) return timetable.unfinished(body, dead, count, later, after) end
+local is_open, opens = bucket_pacer.choose(b, { lead = lead, horizon = horizon, leased = leased, notes = true }, unfinished)
+local stretch, is_empty = b.stretch, false
+if stretch then
+  bounds = stretch.settings
+  answer[COUNT], answer[PER], answer[CLOSES] = bounds.rate_count, bounds.rate_per, stretch.closes
+  if stretch.ahead then answer[OPENING] = times.stretch.from end
+  is_empty = later and timetable.ends_empty(times) and in_flight == 0 and unfinished(now) <= 0
 end
 -- A step that is not kept would be found again by each claim, and the engine's clock would stand still.
-if stepped > 0 or steps ~= tonumber(last_steps or 0) then own.changed = true end
+if b.has_stepped then own.changed = true end
 
 local shared, more, own_next = nil, false, 0
 if member ~= '' then
-  shared = fair_queue.open(member, KEYS, tonumber(weight or 1), bounds.rate_per / bounds.rate_count, now, now + lead, horizon,
-    in_flight)
+  shared = fair_queue.open(member, KEYS, b.weight, bounds.rate_per / bounds.rate_count, now, now + lead, horizon, in_flight)
   if not shared then return { 1 } end
   horizon = shared.horizon
   if shared.down then shared.down.lease = lease end
   if stepped > 0 then fair_queue.stepped(shared, stepped) end
 end
-if opens or pacer.is_held(own) then
+if not is_open or pacer.is_held(own) then
   if has_flows then next_turns.put_back(due, FIRST_FLOW, FIRST_GROUP, FIRST_GROUP_KEY, in_groups) end
   if bounds.paused == 0 then answer[NEXT] = opens or -1 end
-  if stepped > 0 or not last_slot then write_pace() end -- one that begins now lets a job leave when the bucket opens
+  if stepped > 0 or b.is_new then bucket_pacer.write(b) end -- one that begins now lets a job leave when the bucket opens
   if shared then fair_queue.close(shared, false) end
   return handout.reply(out)
 end
@@ -203,19 +165,18 @@ if shared then want = fair_queue.allows(shared, want) end
 
 -- From here on all times are those of the engine's clock.
 local earliest, latest, furthest = clock + lead, clock + horizon, clock + pacer.MAX_HORIZON
-if open then earliest, latest = open.from, math.min(latest, open.latest) end
+if stretch then earliest, latest = stretch.from, math.min(latest, stretch.latest) end
 if (quotas or '') ~= '' then own.quotas = quota.open(departed_key, quota.windows(quotas), 64) end
 
--- Bodies may be large: no more are read than there are slots to hand out, or
--- twice as many as the time before where cancelled jobs lie between.
+-- Bodies may be large: as many are read as there are slots, or twice as many as the time before where cancelled jobs lie between.
 local first_ready = pacer.ready(own, 1, furthest)
 local slots = (latest + bounds.back - math.max(own.state.slot, earliest)) * bounds.rate_count / bounds.rate_per
 local at_once = math.max(math.min(math.min(math.floor(slots) + 1, want) * (rules and rules.size or 1), CHUNK), 1)
 if want == 0 or math.max(first_ready, earliest) > latest then at_once = 0 end
 
 -- The flows whose turn it is, and of them those that have something to send.
-local reader = queue.reader(body, meta, last_chance, tonumber(aging or 0), in_groups, most_bytes, tonumber(largest),
-  expiring or not largest, leftovers)
+local reader = queue.reader(body, meta, last_chance, tonumber(aging or 0), in_groups, most_bytes, b.largest,
+  b.expiring or not b.largest, leftovers)
 local is_simple = not (shared or rules or reader.expiring or reader.leftovers)
 local named, ready, groups, plain = {}, {}, {}, nil
 if has_flows then
@@ -224,12 +185,12 @@ if has_flows then
   local upto, windows = string.format('%d', at_once_each), quota.windows(flow_quotas)
   local told = drr.told(flow_count, ARGV, FIRST_FLOW, FIRST_PLACE, flows, flow_settings)
   plain = at_once_each == 1 and is_simple and not (in_groups or recheck) and plain_turns.open(reader, told, of_all, windows, earliest)
-  named = drr.flows(clock, since, told, of_all, windows, lease)
+  named = drr.flows(clock, b.since, told, of_all, windows, lease)
   for _, f in ipairs(named) do
     f.queue = queue.open(f.base, f.from > latest and 0 or at_once_each, upto, f.name, f.state.filled)
     if not pacer.is_held(f) then ready[#ready + 1] = f end
   end
-  if in_groups then groups = drr.groups(clock, since, conf, FIRST_GROUP, FIRST_GROUP_KEY, named) end
+  if in_groups then groups = drr.groups(clock, b.since, conf, FIRST_GROUP, FIRST_GROUP_KEY, named) end
 else
   named[1] = { at = 0, queue = queue.open(FIRST_PLACE, at_once, text(at_once)) }
   ready[1] = named[1]
@@ -241,7 +202,7 @@ local box = (events or '') ~= '' and outbox.open(events, outbox_key, outbox_text
 local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
 local over = expiry.open(out, told, box, tried, tonumber(max_age or 0), expired_last)
 local aside_count, own_ready = 0, first_ready
-local requests, last_batch, batch_bytes = 0, nil, rules and math.min(rules.bytes, rules.size * (tonumber(largest) or queue.LARGEST))
+local requests, last_batch, batch_bytes = 0, nil, rules and math.min(rules.bytes, rules.size * (b.largest or queue.LARGEST))
 
 -- What a departure at that time means for the pacers and for the turns.
 local function depart(f, at)
@@ -274,12 +235,12 @@ local function set_aside(f, id, stored)
   if string.sub(stored, 1, 1) ~= codec.RETRYING then handout.note(out, id, codec.RETRYING .. string.sub(stored, 2)) end
 end
 
--- The usual job: it heads the only list of its flow, nobody has claimed it before, and jobs of the bucket do not expire. step
+-- The usual job: it heads the only list of its flow, it was never claimed before, and jobs of the bucket do not expire. decide
 -- decides all others, and would decide so of this one.
 local function take_simple(f, at)
   local q = f.queue
   local list = q[1]
-  if not list or #q > 1 or q.due or at > latest or requests >= want or reader.bytes > company.MAX_READ then return false end
+  if not list or #q > 1 or q.due or at > latest or requests >= want or reader.bytes > batch.MAX_READ then return false end
   local job, stored = queue.head(list)
   if not job or stored then return false end
   local n, bytes = list.at, out.bytes + #job + (f.own and #f.own or 0)
@@ -292,12 +253,64 @@ end
 
 -- Whether a job may leave together with others at that time.
 local function may_ride(id, stored, job, at)
-  local expires = reader.expiring and select(3, codec.told(job))
-  return not (expires and expires <= at or stored and (company.has_crashed(stored) or expiry.is_too_old(over, id, stored, at)))
+  return not batch.has_crashed(stored) and not expiry.is_too_late(over, reader, id, stored, job, at)
 end
 
--- Decides one job, or one flow that has none. Returns true to go on.
-local function step()
+-- Whether a job of that size fits into the answer, with all of its batch: none is begun that may be cut short.
+local function fits(size)
+  if out.count == 0 then return true end
+  return out.bytes + math.max(size, batch_bytes or 0) <= most_bytes and not (rules and out.count + rules.size > batch.MAX_JOBS)
+end
+
+-- Passes a job that leaves at that time, if it is not nil, and its riders. Returns these, nil if there are none; and until when the job
+-- waits for more, nil if it leaves: then nothing is passed.
+local function pass(f, list, id, job, stored, at)
+  local q, size = f.queue, job and #job + #(f.own or '')
+  local marks = rules and job and batch.bookmark(rules, q, job, list, at)
+  queue.pass(q, list)
+  if reader.leftovers then reader.handled[id] = true end
+  if not (rules and job) or batch.has_crashed(stored) then return nil, nil end
+  return batch.gather(rules, reader, q, id, job, marks, at, latest - offset, most_bytes - out.bytes - size, may_ride)
+end
+
+-- Decides a job of a flow: at the head of a list, or of later where list is nil. full: no more may be set aside. Returns false if the claim
+-- is over.
+local function decide(f, list, id, at, full)
+  local job, stored, waits, alone, stays = queue.read_job(reader, list, id, may_go)
+  if list and stays and full then
+    answer[NEXT] = now
+    return false
+  end
+  local why = expiry.is_too_late(over, reader, id, stored, job, at - offset)
+  local leaves = waits and not (stays or why)
+  if leaves and not fits(#job + #(f.own or '')) then
+    answer[NEXT], more = at - offset, true
+    return false
+  end
+  if not list and not (waits and stays) then queue.take_off(f.queue, id) end
+  local riders, till = pass(f, list, id, leaves and job or nil, stored, at - offset)
+  if till then
+    drr.waits(f, math.min(till, queue.due_next(f.queue) or till) + offset)
+    drr.next(row, f, false)
+  elseif leaves then
+    out.bytes = out.bytes + #job + #(f.own or '')
+    take(f, id, job, stored, at, alone, riders)
+  elseif waits and stays then
+    set_aside(f, id, stored)
+  elseif waits then
+    expiry.note(over, f, id, job, stored, why)
+  end
+  return true
+end
+
+-- Whether the claim hands out nothing more at that time.
+local function is_over(at)
+  return at > latest or requests >= want or #over.ids >= expiry.MOST
+    or reader.bytes > batch.MAX_READ and out.count + #over.ids > 0 or shared and fair_queue.skips(shared, at - offset)
+end
+
+-- Hands out the next job of the flow whose turn it is, or ends its turn. Returns false if the claim is over.
+local function hand_out()
   local f, turn = drr.top(row)
   local p = plain and plain_turns.top(plain, turn)
   if p then turn = plain.turns[p] end
@@ -311,90 +324,28 @@ local function step()
     return true
   end
   if is_simple and take_simple(f, own_next) then return true end --#slow
-  local q = f.queue
+  local q, full = f.queue, aside_count >= MAX_ASIDE
   local at = shared and fair_queue.ready(shared, own_next - offset) + offset or own_next
-  local full, read_enough = aside_count >= MAX_ASIDE, reader.bytes > company.MAX_READ and out.count + #over.ids > 0
   local due_id, due_time
   if not full and q.due then due_id, due_time = queue.peek_due(q, latest - offset) end
-  if at > latest or requests >= want or #over.ids >= expiry.MOST or read_enough
-    or (shared and fair_queue.skips(shared, at - offset)) then
+  if is_over(at) then
     if due_id or queue.left(q) then answer[NEXT], more = at - offset, true end
     return false
   end
-  local list
-  if not due_id or due_time > at - offset then list = queue.peek(reader, q) end
-  if not list and not due_id then
-    drr.next(row, f, true)
-    return true
-  elseif not list and due_time > at - offset then
-    drr.waits(f, due_time + offset)
-    drr.next(row, f, false)
-    return true
-  end
-
-  local id, stored, job
-  if list then
-    id = list.ids[list.at]
-    job, stored = queue.head(list)
-  else
-    id, stored = due_id, redis.call('HGET', meta, due_id)
-  end
-  local alone = stored and codec.on_last_chance(stored, last_chance)
-  local blocked = alone and not may_go
-  if list and blocked and full then
-    answer[NEXT] = now
-    return false
-  end
-  local kind = list and codec.QUEUED or stored and string.sub(stored, 1, 1) or codec.SCHEDULED
-  local waits = list or kind == codec.SCHEDULED or kind == codec.RETRYING
-  if waits and not job and not blocked then
-    job = redis.call('HGET', body, id)
-    waits = job
-    if job then reader.bytes = reader.bytes + #job end
-  end
-  local expires
-  if job and reader.expiring then expires = select(3, codec.told(job)) end
-  local is_over = expires and expires <= at - offset
-  local too_old = not is_over and stored and job and expiry.is_too_old(over, id, stored, at - offset)
-  local size = waits and not blocked and not is_over and not too_old and #job + #(f.own or '') or 0
-  -- A batch is not begun that may be cut short because the answer is full.
-  if out.count > 0 and size > 0 and (out.bytes + math.max(size, batch_bytes or 0) > most_bytes
-    or rules and out.count + rules.size > company.MAX_JOBS) then
-    answer[NEXT], more = at - offset, true
-    return false
-  end
-  local riders
-  local from = rules and size > 0 and company.bookmark(rules, q, job, list, at - offset)
-  queue.pass(q, list)
-  if reader.leftovers then reader.handled[id] = true end
-  if not list and not (waits and blocked) then queue.take_off(q, id) end
-  if rules and size > 0 and not company.has_crashed(stored) then
-    local till
-    riders, till = company.gather(rules, reader, q, id, job, from, at - offset, latest - offset, most_bytes - out.bytes - size, may_ride)
-    if till then
-      drr.waits(f, math.min(till, queue.due_next(q) or till) + offset)
-      drr.next(row, f, false)
-      return true
-    end
-  end
-  if not waits then return true end
-  if blocked then
-    set_aside(f, id, stored)
-  elseif is_over or too_old then
-    expiry.note(over, f, id, job, stored, too_old)
-  else
-    out.bytes = out.bytes + size
-    take(f, id, job, stored, at, alone, riders)
-  end
+  if due_id and due_time <= at - offset then return decide(f, nil, due_id, at, full) end
+  local list = queue.peek(reader, q)
+  if list then return decide(f, list, list.ids[list.at], at, full) end
+  if due_id then drr.waits(f, due_time + offset) end
+  drr.next(row, f, not due_id)
   return true
 end
-while step() do end
+while hand_out() do end
 
 local turns = has_flows and next_turns.open(clock, offset, tonumber(string.match(recheck or '', '^%d+') or ''))
 if turns then next_turns.decide(turns, named, furthest, plain) end
 local next_slot = pacer.ready(own, 1, furthest)
-local unfinished = reader.looked_at >= queue.MAX_LOOKED_AT or #over.ids >= expiry.MOST
-if unfinished then
+local cut_short = reader.looked_at >= queue.MAX_LOOKED_AT or #over.ids >= expiry.MOST
+if cut_short then
   answer[NEXT] = now
 elseif not has_flows and answer[NEXT] == 0 then
   local soonest = queue.due_next(named[1].queue)
@@ -414,16 +365,16 @@ expiry.write(over, dead, body, meta, count, now)
 if own.quotas then quota.write(own.quotas) end
 if in_groups then next_turns.write_groups(turns, groups, KEYS[FIRST_GROUP_KEY + 1], next_slot) end
 local head = turns and next_turns.write(turns, due, flows, idle_key)
-if open and open.ahead and out.count == 0 then own.state = before end -- what holds then is found again
-if own.changed then write_pace() end
+if stretch and stretch.ahead and out.count == 0 then own.state = before end -- what holds then is found again
+if own.changed then bucket_pacer.write(b) end
 if times then
   timetable.note(times, out.count, requests, is_empty and out.count == 0, now, rules)
   timetable.write(times, pace, box)
 end
 if box then outbox.write(box) end
 -- Flows that were looked at by the clock of before may have turns that are too late by the step.
-if has_flows and offset < tonumber(last_offset or 0) then redis.call('HSET', conf, 'recheck', '0') end
-if lease > tonumber(longest_lease or 0) then redis.call('HSET', pace, 'lease', text(lease)) end
+if has_flows and b.has_gone_back then redis.call('HSET', conf, 'recheck', '0') end
+if lease > b.lease then redis.call('HSET', pace, 'lease', text(lease)) end
 if has_flows and answer[NEXT] ~= now then
   answer[NEXT] = head and math.max(math.floor(head - offset), next_slot - offset) or 0
   -- Of flows that are due, some may not have been reserved.
@@ -437,14 +388,13 @@ elseif times and answer[NEXT] == 0 and timetable.ends_empty(times) and in_flight
   answer[NEXT] = now + timetable.LOOK
 end
 if answer[NEXT] > 0 then
-  local list = standby.note(pace, standbys, dispatcher, out.count > 0 or WORKERS == 0)
+  local list = standby.note(pace, b.standbys, dispatcher, out.count > 0 or WORKERS == 0)
   if 2 * requests >= WORKERS then standby.wake(pace, list, channel, bucket) end
 end
 if shared then
-  more = more or unfinished
-  local at = own_next - offset
-  if more and not unfinished then answer[NEXT] = fair_queue.next(shared, at) end
+  more = more or cut_short
+  if more and not cut_short then answer[NEXT] = fair_queue.next(shared, own_next - offset) end
   if times and answer[NEXT] > now then answer[NEXT] = timetable.look_at(times, answer[NEXT], now) end
-  fair_queue.close(shared, more, at)
+  fair_queue.close(shared, more, own_next - offset)
 end
 return handout.reply(out)

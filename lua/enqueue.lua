@@ -65,16 +65,14 @@
 --          a batch needs one text; in a bucket with flows the flow's counts, and its turn; limit states expire by themselves
 -- Needs    Redis 7.0
 
+--#include lib/arrivals.lua
 --#include lib/batch.lua
 --#include lib/callers.lua
 --#include lib/codes.lua
 --#include lib/dlq.lua
---#include lib/encoding.lua
 --#include lib/estimate.lua
---#include lib/expiries.lua
 --#include lib/flow.lua
 --#include lib/group.lua
---#include lib/in_chunks.lua
 --#include lib/outbox.lua
 --#include lib/places.lua
 --#include lib/questions.lua
@@ -141,7 +139,7 @@ local known, settled = redis.call('HMGET', body, unpack(ids)), redis.call('HMGET
 
 local seq, scheduled, dead_bytes = unpack(redis.call('HMGET', count, 'seq', 'scheduled', 'dead_bytes'))
 seq, scheduled = tonumber(seq or 0), math.max(tonumber(scheduled or 0), 0)
-local slot, offset, largest_text, was_expiring, down, window, drain, rate =
+local slot, offset, largest, was_expiring, down, window, drain, rate =
   unpack(redis.call('HMGET', pace, 'slot', 'offset', 'largest', 'expiring', 'down', 'window', 'drain', 'rate'))
 
 -- Jobs that are in may always become dead letters; so it is here that they are bounded.
@@ -167,62 +165,12 @@ end
 if has_flows then places.read(bucket, parts, names, conf, flows, calendar, flow_settings, idle_key, callback_counts, makers_key) end
 if bucket.lacks_keys and known_rev ~= 'fire' then return { 5 } end
 
-local bodies, expire, flows_there = {}, {}, bucket.there
--- The largest body since the bucket was empty, and whether one of them expires.
-local was_empty = there == 0
-local largest, expiring = tonumber(largest_text), not was_empty and was_expiring
-if was_empty then largest = 0 end
-local byte = string.byte
-local function note_body(id, stored, sealed)
-  if largest and #stored > largest then largest = #stored end
-  if byte(sealed, 17) == 126 and byte(sealed, 18) < 58 and byte(sealed, 18) > 47 then -- ~N
-    expiring, bucket.hurries = '1', true
-    expiries.note(expire, id, now, sealed, 17)
-  end
-end
--- Everything is decided when this is called; it only writes. Notes for each part how many jobs waited in the last list that it
--- pushed to.
-local waited = {}
+local new = arrivals.open(bucket, there, largest, was_expiring)
+-- Everything is decided when this is called; it only writes.
 local function write()
-  in_chunks('HSET', body, bodies)
-  expiries.write(expiries_key, conf, expire, expires)
-  local wake, turns, texts, text_count, earliest = false, {}, {}, 0, nil
-  for n = 1, #parts do
-    local part = parts[n]
-    if part.pushed or part.first_due then
-      local waits, wakes, turn = places.write(bucket, part)
-      waited[n], wake = waits, wake or wakes
-      if turn and part.group then
-        places.turn_in_group(bucket, part, turn)
-      elseif turn then
-        turns[#turns + 1], turns[#turns + 2] = places.score(bucket, turn), part.name
-        if not earliest or turn < earliest then earliest = turn end
-      end
-      if has_flows then
-        texts[text_count + 1], texts[text_count + 2] = part.name, flow.write(part.state)
-        text_count = text_count + 2
-      end
-    end
-  end
+  arrivals.write_bodies(new, body, pace, conf, expiries_key, expires)
   redis.call('HSET', count, 'seq', string.format('%d', seq), 'scheduled', string.format('%d', scheduled))
-  if largest and largest ~= tonumber(largest_text) then redis.call('HSET', pace, 'largest', string.format('%d', largest)) end
-  if expiring and not was_expiring then redis.call('HSET', pace, 'expiring', '1') end
-  if was_expiring and not expiring then redis.call('HDEL', pace, 'expiring') end
-  places.forget(bucket, idle_key, flows)
-  if has_flows then
-    redis.call('HSET', flows, unpack(texts))
-    encoding.hash(flows, flows_there, bucket.there)
-  end
-  if bucket.groups then earliest = places.write_groups(bucket, turns) end
-  if earliest then
-    local head = redis.call('ZRANGE', calendar, 0, 0, 'WITHSCORES')[2]
-    wake = not head or earliest + bucket.offset < tonumber(head)
-    local new = redis.call('ZADD', calendar, 'LT', unpack(turns))
-    if new > 0 then
-      local placed = redis.call('ZCARD', calendar)
-      encoding.zset(calendar, placed - new, placed)
-    end
-  end
+  local wake = arrivals.write(new, bucket, parts, idle_key)
   questions.write(asked)
   if wake then redis.call('PUBLISH', channel, bucket_name) end
 end
@@ -251,14 +199,7 @@ end
 if all_in() then
   local reply, priority = { 0, math.floor(bucket.from), codes.EVENLY }, tonumber(args[common + 1])
   questions.take_all(asked, common + 1, job_count, reply, 3 + 4 * flow_count)
-  local prefix, at = string.format('%d %d ', seq, now), first_job
-  for j = 1, job_count do
-    local sealed = args[at + 2]
-    local stored = prefix .. sealed
-    bodies[2 * j - 1], bodies[2 * j] = ids[j], stored
-    note_body(ids[j], stored, sealed)
-    at = at + width
-  end
+  arrivals.add_all(new, bucket, ids, string.format('%d %d ', seq, now), first_job, width)
   seq = seq + job_count
   for n = 1, flow_count do
     local part = parts[n]
@@ -270,7 +211,7 @@ if all_in() then
   local aheads = {}
   for n = 1, flow_count do
     local part, to = parts[n], 4 * n
-    aheads[n] = places.above(part, priority) + waited[n]
+    aheads[n] = places.above(part, priority) + new.waited[n]
     reply[to], reply[to + 1], reply[to + 2], reply[to + 3] = aheads[n], places.next(bucket, part, aheads[n])
   end
   if estimate.leaps(bucket) then places.tell_each(bucket, parts, aheads, job_count, first_job, width, reply) end
@@ -353,10 +294,9 @@ local function admit(j, part, priority, due_at)
   end
   if number - j ~= base then base, prefix = number - j, string.format('%d %d ', number - j, now) end
   local stored = prefix .. sealed
-  note_body(id, stored, sealed)
+  arrivals.add(new, bucket, id, stored, sealed)
   fresh[id] = stored
   if due_at then fresh_state[id] = 2 end
-  bodies[2 * admitted - 1], bodies[2 * admitted] = id, stored
 end
 
 for j = 1, job_count do
@@ -434,12 +374,12 @@ for _, one in ipairs(limited) do
 end
 
 if box then outbox.write(box) end
-if #bodies > 0 then
+if new.size > 0 then
   write()
   for _, one in ipairs(formers) do callers.name(conf, body, seen, KEYS[#KEYS], one.id, one.fingerprint, one.letters, now) end
 else
   questions.write(asked)
-  places.forget(bucket, idle_key, flows) -- also where that is not enough: the next run looks further
+  arrivals.forget(bucket, idle_key) -- also where that is not enough: the next run looks further
 end
 if fire and reply[places.KIND + 1] <= codes.DUPLICATE then schedule.finish(fire, 'fired') end -- it is in, or was
 return reply

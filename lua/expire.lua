@@ -97,7 +97,7 @@ for i = FIRST_FLOW + flow_count + 1, #ARGV, 2 do
     handled[id], gone[#gone + 1] = true, id
     local letter = string.match(job, '^%-?%d+ %d+ ............(.)')
     expired[#expired + 1] = { id = id, n = n, list = flow.PRIORITY_OF[letter or ''] or 3 }
-    expiry.note(over, parts[n], id, job, stored)
+    expiry.note(over, parts[n], id, job, stored, expiry.EXPIRED)
   end
 end
 

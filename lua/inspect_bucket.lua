@@ -28,7 +28,7 @@
 --     batches), dead, remembered and forgotten (ids); of a bucket with flows "waiting" counts all that wait, and "later" none
 --   oldest_age   of the oldest head of a list; with flows of the one that the last audit found (see oldest_waiting.lua). If that job has
 --                left, the next one is taken to be as old
---   last_slot; empty: when the last of the waiting jobs is expected to leave, none if nobody knows
+--   last_slot; empty: when the last of the waiting jobs is expected to leave, none if that is not known
 --   paused (since when), paused_by, paused_reason; purging (entries that a purge has yet to remove), purged
 --   levels       1 if the bucket has flows, 2 if they are in groups; flows, flows_wait (on the calendar), groups, groups_wait; flows_held,
 --                flows_open and flows_half_open (their breakers), as the last audit of sweep.lua found them; flows_disabled

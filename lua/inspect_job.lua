@@ -25,7 +25,7 @@
 -- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
 -- ARGV[4]  member: the name of the bucket if it is in a pool, else ''
 -- Returns  names and values (see answer.lua), none of an unknown job; instants in microseconds:
---   state (its code); everybodys (1 if it is everybody's, see callers.lua). Of a settled job that, and caller: the digits of its caller
+--   state (its code); everybodys (1 if all callers may see it, see callers.lua). Of a settled job that, and caller: digits of its caller
 --   position      jobs ahead in its flow, -1 not in a list; exact among the first thousand of its list, beyond them an estimate
 --   instant       due, deadline, time of death, or eta; none is known, as while the bucket is paused
 --   meta, body, attempts (the texts of it)
@@ -37,7 +37,7 @@
 --   offset (of the engine's clock); downstream (the text of the bucket's, see downstream.lua), and rate_count and rate_per without that;
 --     the same of the flow and of the pool: flow_…, pool_…
 --   closed        1 if the timetable of the bucket has it closed now; opens: when it is open, from now or from the time of the job on, none
---                 if nobody knows
+--                 if that is not known
 --   quotas, flow_quotas, group_quotas, pool_quotas: what is left of each (see allowance.lua)
 -- Stores   nothing
 -- Needs    Redis 7.0

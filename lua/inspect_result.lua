@@ -12,7 +12,7 @@
 -- ARGV[2]  waited: 1 if the caller has waited for the result, else 0
 -- Returns  {} unknown; {state's code, 0 (it has not ended: any code of a job that is not settled)}; {state's code, 1} it has ended, and
 --          nothing is kept of its answer; {state's code (0 not remembered any more), 2, head and body, as one text with a line feed
---          between them, since when jobs without a caller are nobody's, microseconds (0 never)}
+--          between them, since when jobs without a caller belong to none, microseconds (0 never)}
 -- Stores   nothing: it has a result dropped sooner
 -- Needs    Redis 7.0
 

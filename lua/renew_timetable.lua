@@ -1,5 +1,5 @@
--- renew_timetable.lua: writes the next stretches of a bucket's timetable, before those that are there end. They are reckoned from the plan
--- in the settings. If that is another one meanwhile, nothing is written: whoever wrote it has written its stretches too. May be sent twice.
+-- renew_timetable.lua: writes the next stretches of a bucket's timetable, before those that are there end. They are computed from the plan
+-- in the settings. If that is another one meanwhile, nothing is written: the stretches came with it. May be sent twice.
 --
 -- KEYS[1]  …:settings  hash  plan; timetable: see timetable.lua
 -- ARGV[1]  channel: to wake dispatchers on

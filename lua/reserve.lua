@@ -36,11 +36,9 @@
 --          bucket has more to send than the pool lets it
 -- Needs    Redis 7.0
 
---#include lib/batch.lua
---#include lib/downstream.lua
+--#include lib/bucket_pacer.lua
 --#include lib/fair_queue.lua
 --#include lib/pacer.lua
---#include lib/server_time.lua
 --#include lib/standby.lua
 --#include lib/text.lua
 --#include lib/timetable.lua
@@ -53,73 +51,53 @@ local MOST, LEAST = 64, 32 -- how many flows are named, if some are to be looked
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', leases, '')
 
-local rate_count, rate_per, burst, max_in_flight, paused, weight, recheck, timetable_text, batch_text =
-  unpack(redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused', 'weight', 'recheck', 'timetable', 'batch'))
-if not rate_count then return { 1 } end
-local now = server_time()
-local reply, NEXT, SLOTS, RECHECKED, STEPS = { 0, now, 0, 0, 0, 0 }, 3, 4, 5, 6
+local b = bucket_pacer.open(conf, pace, stepped, known_steps)
+if not b then return { 1 } end
+local now, offset, clock, times, recheck, paused = b.now, b.offset, b.clock, b.times, b.recheck, b.base.paused > 0
+local reply, NEXT, SLOTS, RECHECKED = { 0, now, 0, 0, 0, b.steps }, 3, 4, 5
 
 -- Also where there is nothing to reserve: what is put on the calendar meanwhile has times of this clock.
-local last_slot, last_clock, last_offset, frac, rate, last, last_steps, standbys, said, window, drain =
-  unpack(redis.call('HMGET', pace, 'slot', 'clock', 'offset', 'frac', 'rate', 'last', 'steps', 'standbys', 'down', 'window', 'drain'))
-local offset, steps = pacer.clock(now, last_clock, last_offset, last_steps, stepped, known_steps)
-local clock = now + offset
-redis.call('HSET', pace, 'clock', text(clock), 'offset', text(offset), 'steps', text(steps))
-reply[STEPS] = steps
+bucket_pacer.write_clock(b)
 -- Flows that were looked at by the clock of before may have turns that are too late by the step.
-if offset < tonumber(last_offset or 0) then
+if b.has_gone_back then
   recheck = '0'
   redis.call('HSET', conf, 'recheck', '0')
 end
 
 if paused and member == '' then return reply end
-local in_flight, shared = redis.call('ZCARD', leases) - redis.call('ZCARD', riders), nil -- requests, see batch.lua
+local leased = redis.call('ZCARD', leases)
+local in_flight, shared = leased - redis.call('ZCARD', riders), nil -- requests, see batch.lua
 if member ~= '' then
-  local each = tonumber(rate_per) / tonumber(rate_count)
-  shared = fair_queue.open(member, KEYS, tonumber(weight or 1), each, now, now, math.min(horizon, pacer.MAX_HORIZON), in_flight)
+  local each = b.base.rate_per / b.base.rate_count
+  shared = fair_queue.open(member, KEYS, b.weight, each, now, now, math.min(horizon, pacer.MAX_HORIZON), in_flight)
   if not shared then return { 1 } end
 end
-local free = tonumber(max_in_flight) - in_flight
+local free = b.base.max_in_flight - in_flight
 if paused or free <= 0 then
   if not paused then reply[NEXT] = -1 end
   if shared then fair_queue.close(shared, false) end
   return reply
 end
 
--- No more flows than there are slots: each gets one at least. A missing pace starts empty, as in claim.lua, which is not
--- asked before there is a slot.
-local bounds = pacer.prepare({ rate_count = tonumber(rate_count), rate_per = tonumber(rate_per), burst = tonumber(burst) })
-local base, down, latest = bounds, said and downstream.read(said), clock + horizon
-if down then bounds = downstream.adapted(down, bounds, pacer.prepare) end
-local slot = tonumber(last_slot) or clock + bounds.back
-local state = { slot = slot, frac = tonumber(frac or 0), rate = rate or bounds.rate,
-  last = tonumber(last or last_slot) or clock }
-local times, changed, earliest = nil, not last_slot, clock
-if (timetable_text or '') ~= '' or drain then times = timetable.open(conf, timetable_text, window, drain) end
-local is_empty = false
-if times then
-  local rules = batch.rules(batch_text)
-  local function unfinished(after) return timetable.unfinished(body, dead, count, nil, after) end
-  local open, opens = timetable.choose(times, base, down, state,
-    { clock = clock, lead = 0, horizon = horizon, offset = offset, unfinished = unfinished, leased = redis.call('ZCARD', leases),
-      together = rules and timetable.together(times, rules) or 1 })
-  if not open then
-    reply[NEXT], reply[SLOTS] = opens, -1
-    if shared then fair_queue.close(shared, false) end
-    return reply
-  end
-  bounds, state, earliest, latest = open.settings, open.state, open.from, open.latest
-  changed = not open.ahead and (open.changed or changed)
+-- No more flows than there are slots: each gets one at least.
+local function unfinished(after) return timetable.unfinished(body, dead, count, nil, after) end
+local is_open, opens = bucket_pacer.choose(b, { lead = 0, horizon = horizon, leased = leased }, unfinished)
+if not is_open then
+  reply[NEXT], reply[SLOTS] = opens, -1
+  if shared then fair_queue.close(shared, false) end
+  return reply
+end
+local own, stretch, earliest, latest = b.own, b.stretch, clock, clock + horizon
+local bounds, is_empty = own.settings, false
+if stretch then
+  earliest, latest = stretch.from, stretch.latest
+  if stretch.ahead then own.changed = false end
   is_empty = timetable.ends_empty(times) and in_flight == 0 and unfinished(now) <= 0
     and redis.call('ZCOUNT', due, '-inf', text(clock)) == 0
-else
-  changed = pacer.open(state, bounds, clock) or changed
 end
-local interval = bounds.rate_per / bounds.rate_count
-if not last_slot then redis.call('HSET', pace, 'since', text(clock)) end
-local next_slot = math.max(pacer.by_rate(state, bounds, 1), earliest, down and down.till or 0,
+local next_slot = math.max(pacer.by_rate(own.state, bounds, 1), earliest, b.down and b.down.till or 0,
   shared and shared.down and shared.down.till + offset or 0)
-local slots = math.floor((latest - next_slot) / interval) + 1
+local slots = math.floor((latest - next_slot) / (bounds.rate_per / bounds.rate_count)) + 1
 local found = {}
 reply[SLOTS] = math.max(math.min(want, free, slots), 0)
 if times then reply[SLOTS] = timetable.wants(times, reply[SLOTS]) end
@@ -128,7 +106,7 @@ if reply[SLOTS] > 0 then
   found = redis.call('ZRANGEBYSCORE', due, '-inf', text(latest), 'WITHSCORES', 'LIMIT', 0, reply[SLOTS])
 end
 
-if #found > 0 and standbys then standby.note(pace, standbys, dispatcher, true) end
+if #found > 0 and b.standbys then standby.note(pace, b.standbys, dispatcher, true) end
 local moved, named, reserved = {}, #reply, text(clock + pacer.RESERVED)
 for i = 1, #found, 2 do
   reply[named + i], reply[named + i + 1] = found[i], found[i + 1] + 0 -- a number in the reply, which has no fraction
@@ -156,7 +134,7 @@ if #found == 0 and rechecked == 0 then
   local head = tonumber(redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2])
   if head then
     reply[NEXT] = math.floor(math.max(head, next_slot) - offset)
-    standby.note(pace, standbys, dispatcher, false)
+    standby.note(pace, b.standbys, dispatcher, false)
   end
   if shared then
     local more = head and head <= latest
@@ -176,7 +154,5 @@ if #found == 0 and rechecked == 0 then
 end
 
 if #moved > 0 then redis.call('ZADD', due, unpack(moved)) end
-if changed then
-  redis.call('HSET', pace, 'slot', text(state.slot), 'frac', text(state.frac), 'rate', state.rate, 'last', text(state.last))
-end
+if own.changed then bucket_pacer.write(b) end
 return reply

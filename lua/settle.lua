@@ -60,6 +60,7 @@
 --          what is kept of a flow until it is idle
 -- Needs    Redis 7.0
 
+--#include lib/answers.lua
 --#include lib/batch.lua
 --#include lib/callbacks.lua
 --#include lib/codec.lua
@@ -69,7 +70,6 @@
 --#include lib/downstream.lua
 --#include lib/flow.lua
 --#include lib/group.lua
---#include lib/hearing.lua
 --#include lib/idle.lua
 --#include lib/in_chunks.lua
 --#include lib/light_flow.lua
@@ -77,7 +77,6 @@
 --#include lib/outcomes.lua
 --#include lib/own_settings.lua
 --#include lib/pool.lua
---#include lib/rates.lua
 --#include lib/results.lua
 --#include lib/server_time.lua
 
@@ -226,46 +225,19 @@ if levels ~= codes.NO_FLOWS then
     levels == codes.GROUPS and FIRST_PLACE + flow_count * flow.PLACES or nil)
 end
 
-local function report(change, n, reason)
-  if not change then return end
-  local at_end = #reply
-  reply[at_end + 1], reply[at_end + 2], reply[at_end + 3] = change, n, reason
-end
-
 -- What the downstream says.
-local said_key, before, said, sooner, change, in_force = pace, nil, nil, false, nil, nil
-if rules.scope == 'f' then
-  for _, part in ipairs(touched) do
-    local f = loaded[part.n]
-    if f and (f.state.down or part.heard) then
-      local offset = calendar.offset
-      in_force = in_force or rates.above(conf, pace, member ~= '' and pool.keys(KEYS).conf)
-      local down, is_sooner, became = hearing.hear(f.state.down, { part }, rules, f.configured, in_force, now + offset, offset, box, f.name)
-      f.state.down, f.sooner = down, is_sooner
-      report(became, part.n, down and down.reason or '-')
-      f.settings = flow.obeys(f.state, f.configured)
-      if f.state.down and downstream.is_over_for_good(f.state.down, rules, now + offset) then
-        part.disabled, some_disabled = f.state.down.reason, true
-      end
-    end
-  end
+local heard = answers.open(touched, rules, now, box, reply, conf, pace, member ~= '' and pool.keys(KEYS) or nil)
+local said_key, before, said, sooner = pace, nil, nil, false
+if rules.scope == 'f' and calendar then
+  some_disabled = answers.of_flows(heard, loaded, calendar.offset) or some_disabled
 elseif rules.scope == 'b' then
-  local down, offset = unpack(redis.call('HMGET', pace, 'down', 'offset'))
-  offset, before = tonumber(offset or 0), down and downstream.read(down)
-  if before or some_heard then
-    in_force = rates.above(conf, pace, member ~= '' and pool.keys(KEYS).conf)
-    said, sooner, change = hearing.hear(before, touched, rules, nil, in_force, now + offset, offset, box)
-  end
+  local text, offset = unpack(redis.call('HMGET', pace, 'down', 'offset'))
+  before, said, sooner = answers.of_all(heard, text, tonumber(offset or 0), some_heard)
   wake = wake or sooner
 elseif rules.scope == 'p' and member ~= '' then
-  local of_pool = pool.keys(KEYS)
-  said_key = of_pool.pace
-  before = downstream.read(redis.call('HGET', said_key, 'down'))
-  if before or some_heard then
-    said, sooner, change = hearing.hear(before, touched, rules, nil, rates.above(nil, nil, of_pool.conf), now, 0, box)
-  end
+  said_key = pool.keys(KEYS).pace
+  before, said, sooner = answers.of_all(heard, redis.call('HGET', said_key, 'down'), 0, some_heard)
 end
-report(change, 0, said and said.reason or '-')
 
 -- Jobs that wait again, or are dead.
 for _, job in ipairs(others) do
@@ -315,7 +287,7 @@ if some_disabled then
     if part.disabled and f and f.configured.disabled == 0 then
       f.state.down, f.configured = nil, flow.disabled(f.configured, now)
       f.settings = f.configured
-      report(codes.BECAME_DISABLED, part.n, part.disabled)
+      answers.report(heard, codes.BECAME_DISABLED, part.n, part.disabled)
       if box and part.tells then outbox.note(box, 'flow.disabled', f.name, 1, { reason = part.disabled }) end
     else
       part.disabled = nil

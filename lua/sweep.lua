@@ -1,5 +1,5 @@
 -- sweep.lua: looks for what was lost, a chunk at a time: leases that ran out, claimed
--- jobs that are not where they should be, flows that nobody would look at any more. What
+-- jobs that are not where they should be, flows that no claim would look at any more. What
 -- needs the places of no flow it mends; the rest it names, for take_back.lua to look
 -- at again and mend, as only the caller can say in which flow's places. May be sent twice.
 --

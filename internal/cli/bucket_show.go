@@ -85,7 +85,7 @@ func (r rows) jobsOf(v *opsview.Bucket) {
 	r.row("waiting", "%d%s, the oldest for %s", v.Waiting, among, oldest(v))
 	if b := v.Batch; b != nil {
 		r.row("in flight", "%s with %s; at most %d requests", opsview.Count(b.RequestsInFlight, "request"), opsview.Count(v.InFlight, "job"), v.MaxInFlight)
-		r.row("batches", "up to %d jobs and %d bytes, which wait for company for %s", b.MaxSize, b.MaxBytes, human(time.Duration(b.MaxWait*float64(time.Second))))
+		r.row("batches", "up to %d jobs and %d bytes, which wait up to %s for others", b.MaxSize, b.MaxBytes, human(time.Duration(b.MaxWait*float64(time.Second))))
 	} else {
 		r.row("in flight", "%d of %d", v.InFlight, v.MaxInFlight)
 	}
@@ -176,7 +176,7 @@ func drainTime(v *opsview.Bucket) string {
 	case v.Waiting == 0:
 		return "nothing waits"
 	case v.Empty == nil:
-		return "nobody knows when the last leaves"
+		return "it is not known when the last leaves"
 	}
 	return "the last leaves " + relative(*v.Empty, time.Now()) + earliestText(v)
 }

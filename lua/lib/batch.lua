@@ -8,9 +8,18 @@
 -- "<claim>#<number>". A job that leaves alone has neither. The field batches of count is the last number.
 --
 -- The field batch of settings is "size bytes wait": how many jobs, how many bytes of payload, and for how many microseconds a
--- job waits for company.
+-- job waits for riders.
+--
+-- Riders follow their job in its flow and agree with it: see codec.agreement.
 
-local batch = { CHUNK = 500, LOOKS = 500 }
+--#include lib/codec.lua
+--#include lib/queue.lua
+
+local batch = {
+  CHUNK = 500, LOOKS = 500,
+  MAX_JOBS = 500, -- of an answer
+  MAX_READ = 4194304, -- bytes of bodies that a run reads, those of expired jobs too
+}
 
 -- What settings say of batches; nil where jobs leave one by one.
 function batch.rules(text)
@@ -53,7 +62,7 @@ function batch.close(ending, riders)
 end
 
 -- Takes riders off that have no lease, if the oldest ones are such: a program that knows no batches has taken their leases back, or
--- somebody has deleted them. Returns how many.
+-- they were deleted by hand. Returns how many.
 function batch.repair(leases, riders)
   local ids, gone = redis.call('ZRANGE', riders, 0, batch.LOOKS - 1), {}
   if #ids == 0 then return 0 end
@@ -62,6 +71,92 @@ function batch.repair(leases, riders)
   end
   if #gone > 0 then redis.call('ZREM', riders, unpack(gone)) end
   return #gone
+end
+
+-- Until when a job that waits in a list waits for others to ride along: half of the time until it expires at most. A job that came with a
+-- delay has its own time, and does not wait.
+local function patience(rules, job)
+  local came, delayed, expires = codec.told(job)
+  if delayed then return 0 end
+  return came + (expires and math.min(rules.wait, math.floor((expires - came) / 2)) or rules.wait)
+end
+
+-- Whether a job was in a process that crashed, and so leaves alone, by its meta.
+function batch.has_crashed(stored) return stored and string.match(stored, '^%d %d+ %d+ %d+ (%d+)') ~= '0' end
+
+-- Where the lists of a flow are read, to go back there, before the first job of a batch is passed; false if the batch does not wait
+-- for batch. list is nil of a job of later.
+function batch.bookmark(rules, q, job, list, at)
+  if rules.wait == 0 or not list or patience(rules, job) <= at then return false end
+  local marks = {}
+  for i, one in ipairs(q) do
+    local mark = {}
+    for field, value in pairs(one) do mark[field] = value end
+    marks[i] = mark
+  end
+  return marks
+end
+
+local function go_back(reader, q, marks, id, riders)
+  for i, mark in ipairs(marks) do
+    for field, value in pairs(mark) do q[i][field] = value end
+  end
+  reader.handled[id] = nil
+  for _, rider in ipairs(riders) do reader.handled[rider.id] = nil end
+end
+
+-- The next job of a flow as batch.gather wants it; nil if there is none. latest: as for queue.peek_due.
+local function next_rider(reader, q, at, latest)
+  local due_id, due_time
+  if q.due then due_id, due_time = queue.peek_due(q, latest) end
+  if due_id and due_time <= at then
+    local job, stored = queue.read_job(reader, nil, due_id, true)
+    return due_id, stored, job, nil
+  end
+  local list = queue.peek(reader, q)
+  if not list then return nil end
+  local job, stored = queue.head(list)
+  return list.ids[list.at], stored, job, list
+end
+
+-- Passes the jobs that ride along with a job, which was passed: those behind it, in their order, as long as they agree with it and fit.
+-- from: what batch.bookmark has returned; room: bytes of bodies that the answer has left; may_ride(id, stored, job, at): whether nothing
+-- else keeps a job. Returns the riders, each with id, stored and job, nil if there are none; or nil and until when the batch waits for more
+-- jobs: then nothing was passed. In a bucket without flows, rules.ran_out and rules.short count the jobs and the requests that left while
+-- nothing else waited: they say nothing of how full batches are while jobs wait.
+function batch.gather(rules, reader, q, id, job, from, at, latest, room, may_ride)
+  local riders, agreement, payload = {}, codec.agreement(job), codec.payload_size(job)
+  if agreement == codec.GOES_ALONE then return nil end
+  local wait, ran_out = from and patience(rules, job), false
+  while #riders + 1 < rules.size do
+    local rider_id, stored, rider, list = next_rider(reader, q, at, latest)
+    if not rider_id then
+      if not wait or wait <= at then
+        ran_out = true
+        break
+      end
+      go_back(reader, q, from, id, riders)
+      return nil, wait
+    end
+    if not rider or reader.bytes > batch.MAX_READ or codec.agreement(rider) ~= agreement or not may_ride(rider_id, stored, rider, at) then
+      break
+    end
+    payload, room = payload + codec.payload_size(rider), room - #rider
+    if payload > rules.bytes or room < 0 then break end
+    queue.pass(q, list)
+    if list then
+      wait = wait and math.min(wait, patience(rules, rider))
+    else
+      wait = false
+      queue.take_off(q, rider_id)
+    end
+    if reader.leftovers then reader.handled[rider_id] = true end
+    riders[#riders + 1] = { id = rider_id, stored = stored, job = rider }
+  end
+  if ran_out and not q.name then
+    rules.ran_out, rules.short = (rules.ran_out or 0) + #riders + 1, (rules.short or 0) + 1
+  end
+  return riders[1] and riders
 end
 
 return batch

@@ -1,4 +1,4 @@
--- callbacks.lua: outcomes of jobs that somebody is to be told. The script that ends a job writes its callback in the same run. A
+-- callbacks.lua: outcomes of jobs that are told to a URL. The script that ends a job writes its callback in the same run. A
 -- dispatcher makes a job of another bucket of it, and takes it out once that job is in: see move_callbacks.lua. None is dropped or put
 -- together with another one, so they count against the capacity of the bucket, and of the flow and the group of their jobs.
 --
@@ -10,7 +10,7 @@
 -- The name is "at epoch id": when the job ended, microseconds, the number of its claims, and its id. So a dead letter that is
 -- redriven and dies again has two. The text is "first LF second LF body":
 --   first   the first line of the job's body in Redis (see codec.lua): it names the addresses
---   second  the head of its result (see results.lua), or the meta of a job that died while nobody delivered it
+--   second  the head of its result (see results.lua), or the meta of a job that died while it was not being delivered
 --   body    of the answer, of a job with a result
 
 --#include lib/codec.lua
@@ -42,7 +42,7 @@ function callbacks.note(list, id, epoch, first, second, body)
   count(list.more, list.levels, first, 1)
 end
 
--- Notes that of a job that died and that nobody delivered, by its body and its meta, if it has one.
+-- Notes that of a job that died while it was not being delivered, by its body and its meta, if it has one.
 function callbacks.note_dead(list, id, body, stored)
   if not codec.has_callback(body) then return end
   callbacks.note(list, id, codec.numbers(stored), string.match(body, '^[^\n]*'), stored, '')

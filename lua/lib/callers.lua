@@ -4,7 +4,7 @@
 --
 -- A job without a caller has none because a schedule, a hook, a callback or a program of the library made it, or because it came before
 -- there were callers. The field callers of the settings tells the two apart, "from till":
---   from  jobs without a caller that came before are everybody's, until they end
+--   from  jobs without a caller that came before belong to all callers, until they end
 --   till  until then a program without callers may have let a job in under the id that the caller gave it, and so a job without
 --         a caller may be the same job. One that comes under another id leaves a mark under that id in seen, with the state NAMED
 
@@ -30,7 +30,7 @@ end
 -- The letters of a caller in a job as it comes, '' none.
 function callers.of(sealed) return string.match(sealed, '^.............%d+~?%d*(%a*)') or '' end
 
--- Since when jobs without a caller are nobody's, and until when one may be the same as that of a caller, by the settings.
+-- Since when jobs without a caller belong to none, and until when one may be the same as that of a caller, by the settings.
 function callers.times(conf)
   local from, till = string.match(redis.call('HGET', conf, 'callers') or '', '^(%d+) (%d+)$')
   return tonumber(from or math.huge), tonumber(till or math.huge)

@@ -35,7 +35,7 @@ function codec.has_callback(body) return string.match(body, '^%-?%d+ %d+ %S+%^ '
 -- In what a job has to agree with others to leave with them, by its body; "" if it names nothing of its own.
 function codec.agreement(body) return string.match(body, '^%S+ %S+ [^ =]+=([%w_!-]+)') or '' end
 
--- The mark of a job, by its body, and behind it the letters of its caller; nil of a body that nobody can read.
+-- The mark of a job, by its body, and behind it the letters of its caller; nil of a body that cannot be read.
 function codec.mark(body)
   local mark, caller = string.match(body, '^%-?%d+ %d+ (.............)%d+~?%d*(%a*)')
   return mark and mark .. caller

@@ -131,7 +131,7 @@ function downstream.note(heard, signal, claimed_at, wait, reason)
   heard.wait = math.max(heard.wait, wait)
 end
 
--- Whether the breaker has just opened again, and has been open for so long that nobody is to be asked any more.
+-- Whether the breaker has just opened again, and has been open for so long that the flow is given up.
 function downstream.is_over_for_good(down, rules, clock)
   return rules.disable_after > 0 and down.breaker == downstream.OPEN and down.opened == clock and clock - down.first >= rules.disable_after
 end

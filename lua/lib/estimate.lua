@@ -6,7 +6,7 @@
 -- that left lately, or else as full as they may be.
 -- Of the other buckets of a pool it counts those that have something to send now: each takes its share by weight, or by its rate if that
 -- is less, for as long as the estimate looks ahead.
--- It leaves out what nobody can know: when requests in flight end, where a bound of these is reached; buckets of the pool that begin to
+-- It leaves out what cannot be known: when requests in flight end, where a bound of these is reached; buckets of the pool that begin to
 -- send later; jobs that come later and go first. There a time is the earliest one. An even rate until a finish is that of the jobs there
 -- are now: it rises with those that come later, so a time is the latest one there, and estimate.earliest has the earliest.
 --
@@ -169,7 +169,7 @@ local function start_of(b)
   return b.start
 end
 
--- When the request leaves the bucket that has so many before it; 0 if nobody knows.
+-- When the request leaves the bucket that has so many before it; 0 if that is not known.
 function estimate.of_bucket(b, n)
   if b.paused then return 0 end
   if b.simple then
@@ -252,8 +252,8 @@ function estimate.held(b, f)
   return b.paused or b.has_flows and f.obeys.paused > 0 or f.group and f.group.obeys.paused > 0
 end
 
--- When a job leaves that has a number of jobs ahead of it in its flow; 0 if nothing leaves, or nobody knows. Flows whose turn it is go one
--- after the other.
+-- When a job leaves that has a number of jobs ahead of it in its flow; 0 if nothing leaves, or it is not known. Flows whose turn it is go
+-- one after the other.
 function estimate.eta(b, f, ahead)
   if estimate.held(b, f) then return 0 end
   local g, n, unfinished = f.group, ahead, b.unfinished

@@ -10,7 +10,10 @@
 --#include lib/outbox.lua
 --#include lib/outcomes.lua
 
-local expiry = { MOST = 500 } -- of one claim
+local expiry = {
+  MOST = 500, -- of one claim
+  EXPIRED = 0, TOO_OLD = -1, -- as claim.lua tells them
+}
 
 -- out: what the claim hands out (see handout.lua); told: its callbacks; box: its events, or nil; tried: the key of the attempts; max_age:
 -- microseconds, 0 none; last: last response of a job that has expired (JSON).
@@ -18,20 +21,23 @@ function expiry.open(out, told, box, tried, max_age, last)
   return { out = out, told = told, box = box, tried = tried, max_age = max_age, last = last, ids = {}, delayed = 0 }
 end
 
--- Whether max_age has passed since the first attempt of a job.
-function expiry.is_too_old(e, id, stored, at)
-  if e.max_age <= 0 then return false end
+-- Why a job is too late to be sent at that time: see EXPIRED; nil if it is not. reader: see queue.lua.
+function expiry.is_too_late(e, reader, id, stored, job, at)
+  local expires = job and reader.expiring and select(3, codec.told(job))
+  if expires and expires <= at then return expiry.EXPIRED end
+  if e.max_age <= 0 or not stored or not job then return nil end
   local _, attempts, lost = codec.numbers(stored)
-  return attempts + lost > 0 and outcomes.is_older(redis.call('HGET', e.tried, id), e.max_age, at)
+  return attempts + lost > 0 and outcomes.is_older(redis.call('HGET', e.tried, id), e.max_age, at) and expiry.TOO_OLD or nil
 end
 
--- Notes a job of a flow that has expired, or is too old.
-function expiry.note(e, f, id, job, stored, too_old)
+-- Notes a job of a flow that is too late: why is what expiry.is_too_late has returned.
+function expiry.note(e, f, id, job, stored, why)
+  local too_old = why == expiry.TOO_OLD
   local epoch, attempts, lost, crashes, owner, last = codec.numbers(stored)
   local died = codec.meta(codec.DEAD, epoch, attempts, lost, crashes, owner, too_old and outcomes.because(last, 'max-age') or e.last)
   handout.note(e.out, id, died)
   callbacks.note_dead(e.told, id, job, died)
-  handout.tell_dead(e.out, too_old and -1 or 0, id, f.name or '', attempts)
+  handout.tell_dead(e.out, why, id, f.name or '', attempts)
   e.ids[#e.ids + 1] = id
   if e.box then outbox.note_dead(e.box, f.name, { id }, too_old and 'max-age' or 'expired') end
   local _, delayed = codec.told(job)

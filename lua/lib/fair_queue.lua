@@ -14,7 +14,7 @@
 -- wait starts a departure before the virtual time. Buckets that do not wait have what they want, and nothing is held back
 -- for them.
 --
--- Slots that nobody has come for go to any bucket, however far it is ahead: once the first quarter of the horizon has a
+-- Slots that no bucket has come for go to any one, however far it is ahead: once the first quarter of the horizon has a
 -- free slot, all that are free in its first half. So no slot is lost where other buckets come late, or not at all.
 --
 -- Places in flight are shared in the same way where they are fewer than the slots of the horizon. A bucket that has left
@@ -160,7 +160,7 @@ end
 -- Whether the pool puts a departure off so far that the bucket does not reach its own rate.
 local function puts_off(p, at) return at > p.asked + p.own_interval / 4 end
 
--- Whether its own bounds let the bucket send more than its share: then it waits, also if just now nobody is in its way.
+-- Whether its own bounds let the bucket send more than its share: then it waits, also if just now no other bucket is in its way.
 local function is_fast(p, ready) return p.own.rate > p.share and ready <= p.now + 2 * p.whole end
 
 -- A job departs at the time that fair_queue.ready has told last.

@@ -75,7 +75,7 @@ function flow.read(text)
     in_flight = number_of[in_flight] or in_flight + 0, riders = riders, filled = filled }
 end
 
--- The text of a count, which is never below 0: where somebody deleted it, it begins anew.
+-- The text of a count, which is never below 0: where it was deleted by hand, it begins anew.
 local function text_of(n) return small[n] or string.format('%d', n < 0 and 0 or n) end
 flow.text_of = text_of
 
@@ -207,7 +207,7 @@ function flow.count(f, unfinished, scheduled, in_flight, riders)
 end
 
 -- Counts jobs of the bucket that came with a delay and are gone. The count does not go below 0: where
--- somebody deleted it, it begins anew, and the sweeper makes it good.
+-- it was deleted by hand, it begins anew, and the sweeper makes it good.
 function flow.unschedule(count, n)
   if n > 0 and redis.call('HINCRBY', count, 'scheduled', -n) < 0 then redis.call('HSET', count, 'scheduled', 0) end
 end

@@ -78,7 +78,7 @@ function handout.add(out, id, at, job, stored, name, own)
   tell_again(out, epoch, attempts + lost + 1, attempts)
 end
 
--- Hands out a batch of that number: a job as for handout.add, and its riders (see company.gather). What the settings of the flow say
+-- Hands out a batch of that number: a job as for handout.add, and its riders (see batch.gather). What the settings of the flow say
 -- stands with the first job.
 function handout.add_batch(out, number, id, at, job, stored, name, own, riders)
   local noted, n = out.riders, #out.riders

@@ -7,7 +7,7 @@
 --
 -- While a bucket has fewer flows than a tenth of the share, none is noted: nothing is stored and nothing counted. A caller may then
 -- have made all of these, so that with the noted ones it may have nine tenths of its share. It never has more than its share. While a
--- bucket has no more flows than that, nobody can have more, and nothing is counted either.
+-- bucket has no more flows than that, no caller can have more, and nothing is counted either.
 
 --#include lib/callers.lua
 --#include lib/in_chunks.lua
@@ -88,7 +88,7 @@ function makers.write(m)
   m.gone, m.scores = {}, {}
 end
 
--- Forgets some of the flows that are gone, whoever made them.
+-- Forgets some of the flows that are gone, of all callers.
 function makers.trim(key, flows, now)
   local there = redis.call('ZCARD', key)
   if there == 0 then return end

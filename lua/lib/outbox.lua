@@ -16,7 +16,7 @@ local outbox = {
   OWN = 'tundish-hook-', -- an id begins so if the job was made by a hook: it raises none
 }
 
--- The outbox of a bucket, nil if nobody wants to hear anything. kinds: those that somebody wants to hear of, from the field events of
+-- The outbox of a bucket, nil if no hook is set. kinds: those that hooks are set for, from the field events of
 -- the settings.
 function outbox.open(kinds, key, texts, count, now)
   if not kinds or kinds == '' then return nil end
@@ -73,7 +73,7 @@ function outbox.write(box)
   end
 end
 
--- What was moved on is out of the outbox, unless somebody else did it. since is what outbox.take said of it.
+-- What was moved on is out of the outbox, unless another dispatcher did it. since is what outbox.take said of it.
 function outbox.is_moved(key, texts, name, since, now)
   local moving, from, more, first, detail = read(redis.call('HGET', texts, name))
   if moving == 0 or from ~= since then return end

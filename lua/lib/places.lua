@@ -1,4 +1,4 @@
--- places.lua: where enqueue.lua puts jobs: the flows of a batch, and their times. A bucket without flows has
+-- places.lua: where enqueue.lua puts jobs (see arrivals.lua): the flows of a batch, and their times. A bucket without flows has
 -- one flow, "", with nothing stored but its lists and its later (see flow.lua). With groups,
 -- the calendar is that of the groups.
 --
@@ -14,11 +14,9 @@
 
 --#include lib/callbacks.lua
 --#include lib/codes.lua
---#include lib/encoding.lua
 --#include lib/estimate.lua
 --#include lib/flow.lua
 --#include lib/group.lua
---#include lib/in_chunks.lua
 --#include lib/pacer.lua
 --#include lib/idle.lua
 --#include lib/makers.lua
@@ -26,7 +24,6 @@
 
 local places = {
   KIND = 3, -- where the reply of enqueue.lua says how it answers, see codes.lua
-  CHUNK = 500,
   LOOKS = 100, -- at flows that may be idle, and one more for each that is new
 }
 local MORE_IMPORTANT = { '', 'k', '[kh]', '[khn]' } -- letters of the lists above that of a priority
@@ -66,7 +63,7 @@ local function read_groups(bucket, parts, conf)
   end
 end
 
--- Finds flows and groups that are idle where there are new ones: these take their places, when places.forget is called.
+-- Finds flows and groups that are idle where there are new ones: these take their places, when arrivals.forget is called.
 local function find_idle(bucket, parts, new, conf, idle_key, flows, flow_settings)
   local spared = {}
   for _, g in ipairs(bucket.groups or {}) do
@@ -80,12 +77,6 @@ local function find_idle(bucket, parts, new, conf, idle_key, flows, flow_setting
   if not found then return end
   bucket.idle, bucket.there = found, bucket.there - #found.flows
   if bucket.groups then bucket.groups_there = bucket.groups_there - #found.groups end
-end
-
--- Forgets the flows and groups that were found idle, and notes who made the new flows.
-function places.forget(bucket, idle_key, flows)
-  if bucket.makers then makers.write(bucket.makers) end
-  if bucket.idle then idle.forget(bucket.idle, idle_key, flows, bucket.groups and bucket.groups.key) end
 end
 
 -- Notes how many callbacks wait of the flows and of the groups: these take places, too.
@@ -241,8 +232,8 @@ function places.all_fit(bucket, parts, job_count, first_job, width)
   end
   if there > bucket.max_flows or (groups_there or 0) > bucket.max_flows then return false end
   if not bucket.makers then return true end
-  local fit, nobody = makers.all_fit(bucket.makers, job_count, first_job, width)
-  if nobody then bucket.makers = nil end
+  local fit, no_callers = makers.all_fit(bucket.makers, job_count, first_job, width)
+  if no_callers then bucket.makers = nil end
   return fit
 end
 
@@ -268,39 +259,6 @@ function places.delay(bucket, part, id, due_at)
   part.first_due, bucket.first_due = math.min(part.first_due or due_at, due_at), math.min(bucket.first_due or due_at, due_at)
   local g = part.group
   if g then g.first_due = math.min(g.first_due or due_at, due_at) end
-end
-
--- The score of a turn. Many turns are now.
-function places.score(bucket, turn)
-  if turn ~= bucket.scored then bucket.scored, bucket.score = turn, string.format('%d', turn + bucket.offset) end
-  return bucket.score
-end
-
--- Puts a flow on the calendar of its group.
-function places.turn_in_group(bucket, part, turn)
-  local g = part.group
-  redis.call('ZADD', g.due, 'LT', places.score(bucket, turn), part.name)
-  turn = turn + bucket.offset
-  g.turn = math.min(g.turn or turn, turn)
-end
-
--- Stores the groups. Adds their turns to those that will be written, and returns the earliest,
--- by the server's clock.
-function places.write_groups(bucket, turns)
-  local texts, earliest = {}, nil
-  for _, g in ipairs(bucket.groups) do
-    if g.changed then texts[#texts + 1], texts[#texts + 2] = g.name, flow.write(g.state) end
-    if g.turn and not pacer.is_held(g) then
-      local turn = math.max(g.turn - bucket.offset, g.ready)
-      turns[#turns + 1], turns[#turns + 2] = places.score(bucket, turn), g.name
-      earliest = math.min(earliest or turn, turn)
-    end
-  end
-  if #texts > 0 then
-    local new = redis.call('HSET', bucket.groups.key, unpack(texts))
-    encoding.hash(bucket.groups.key, bucket.groups_there - new, bucket.groups_there)
-  end
-  return earliest
 end
 
 -- The number of jobs in the list of a priority, with those of the batch. A flow knows which of its lists are empty.
@@ -335,66 +293,13 @@ function places.ahead(part, priority)
 end
 
 -- Whether a job that would be queued now is expected to wait for more than so many microseconds, at the earliest. Also returns when it
--- would leave, 0 where nobody knows, how many are ahead of it, and how long until that is soon enough.
+-- would leave, 0 where that is not known, how many are ahead of it, and how long until that is soon enough.
 function places.too_late(bucket, part, priority, most)
   local ahead = places.ahead(part, priority)
   local at = estimate.eta(estimate.earliest(bucket), part, ahead)
   if at == 0 then return true, 0, ahead, 0 end
   local excess = at - bucket.now - tonumber(most)
   return excess > 0, at, ahead, excess
-end
-
--- Pushes what goes into the lists. Returns how many of these were empty, and how many
--- waited in the last of them.
-local function push(part)
-  local were_empty, waited = 0, 0
-  for priority, pushed in pairs(part.pushed or {}) do
-    local key, n, length = KEYS[part.at + priority], #pushed, nil
-    for i = 1, n, places.CHUNK do
-      local to = i + places.CHUNK - 1
-      length = redis.call('RPUSH', key, unpack(pushed, i, to < n and to or n))
-    end
-    waited = length - n
-    if part.state then flow.fill(part.state, flow.LETTERS[priority]) end
-    if waited == 0 then were_empty = were_empty + 1 end
-  end
-  return were_empty, waited
-end
-
--- Whether jobs that wait for company are to be looked at now: these have made a batch full, or one of them expires.
-local function ends_wait(bucket, part)
-  local rules = bucket.batch
-  if not rules or rules.wait == 0 or not part.pushed then return false end
-  local came, waiting = 0, 0
-  for _, pushed in pairs(part.pushed) do came = came + #pushed end
-  for priority = 1, 4 do waiting = waiting + redis.call('LLEN', KEYS[part.at + priority]) end
-  return bucket.hurries or waiting >= rules.size and waiting - came < rules.size
-end
-
--- Writes the admitted jobs of a flow. Returns how many waited in the last list that it pushed to. In a
--- bucket without flows it also returns whether to wake a dispatcher. In a bucket with flows it returns the latest time
--- of the flow's turn, or nil if its turn is no later.
-function places.write(bucket, part)
-  local were_empty, waited = push(part)
-  local first, wake, turn = part.first_due, false, nil
-  local looks = bucket.batch and ends_wait(bucket, part)
-  if bucket.has_flows then
-    if were_empty > 0 or looks then turn = part.ready > bucket.now and part.ready or bucket.now end
-    if first then turn = math.min(turn or math.huge, math.max(first, part.ready)) end
-  else
-    -- All lists were empty if no more are there now than were filled.
-    wake = looks or were_empty > 0 and redis.call('EXISTS', unpack(KEYS, part.at + 1, part.at + 4)) == were_empty
-  end
-  if first then
-    local later, delayed = KEYS[part.at + flow.PLACES], part.delayed
-    if part.state then flow.fill(part.state, 'd') end
-    if not bucket.has_flows then
-      local head = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')[2]
-      wake = wake or not head or first < tonumber(head)
-    end
-    in_chunks('ZADD', later, delayed)
-  end
-  return waited, wake, turn
 end
 
 return places

@@ -164,7 +164,7 @@ function pool.note(name, keys, in_flight, now, channel)
   pool.write_sums(k, sums)
 end
 
--- Looks at all buckets, if nobody has lately: corrects the sums and the sorted sets, forgets buckets that were not seen for
+-- Looks at all buckets, if no run has lately: corrects the sums and the sorted sets, forgets buckets that were not seen for
 -- longer than a lease can last, and gaps beyond so many.
 function pool.heal(name, keys, now)
   if name == '' then return end

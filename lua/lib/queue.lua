@@ -95,7 +95,7 @@ function queue.due_next(q)
 end
 
 -- Whether a job waits in the list where its id was found. Where lists hold leftovers of cancelled jobs, the id may be that of
--- a job elsewhere by now: of another flow, or of one that came with a delay and is in later. A body that nobody can read goes
+-- a job elsewhere by now: of another flow, or of one that came with a delay and is in later. A body that cannot be read goes
 -- out. Of a job on its last chance no body was read.
 local function waits_here(reader, q, id, job, stored)
   if job and not stored and not reader.leftovers then return true end
@@ -182,6 +182,23 @@ function queue.head(list)
   if n > list.read then return nil end
   n = n + list.shift
   return list.bodies[n], list.metas[n]
+end
+
+-- Reads a job: at the head of a list, or of later where list is nil. Returns its body; its meta; whether it waits there; whether it is on
+-- its last chance; and whether it stays for that reason, as such a job may not go: then its body was not read.
+function queue.read_job(reader, list, id, may_go)
+  local job, stored
+  if list then job, stored = queue.head(list) else stored = redis.call('HGET', reader.meta, id) end
+  local alone = stored and codec.on_last_chance(stored, reader.last_chance)
+  local stays = alone and not may_go
+  local kind = list and codec.QUEUED or stored and string.sub(stored, 1, 1) or codec.SCHEDULED
+  local waits = list or kind == codec.SCHEDULED or kind == codec.RETRYING
+  if waits and not job and not stays then
+    job = redis.call('HGET', reader.body, id)
+    waits = job
+    if job then reader.bytes = reader.bytes + #job end
+  end
+  return job, stored, waits, alone, stays
 end
 
 -- Whether the list has a waiting job, which is then at list.at. Other ids are leftovers of

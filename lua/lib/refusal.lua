@@ -80,7 +80,7 @@ function refusal.of(full, bucket, part, bound, sealed)
     local fastest = estimate.earliest(bucket)
     return there, may_be, wait_until(estimate.of_group(fastest, g, math.max(there - may_be, 0)), now, fastest.interval)
   elseif full == codes.TOO_MANY_FLOWS or full == codes.TOO_MANY_GROUPS then
-    -- Nobody knows which flow ends when.
+    -- It is not known which flow ends when.
     return full == codes.TOO_MANY_FLOWS and bucket.there or bucket.groups_there, bucket.max_flows, bucket.paused and 0 or interval
   elseif full == codes.TOO_MANY_OF_CALLER then
     return makers.too_many(bucket.makers, sealed), bucket.makers.most, bucket.paused and 0 or interval

@@ -1,11 +1,11 @@
--- schedule.lua: the schedules of a bucket. What one is, and when it fires, is said and reckoned in Go (package schedule): here is what
--- must happen at once, whoever does it.
+-- schedule.lua: the schedules of a bucket. What one is, and when it fires, is decided in Go (package schedule): here is what must happen
+-- at once.
 --
 --   schedules     hash  "name" -> its definition: the line, a line feed, the rest as JSON
 --                       "name:state" -> JSON, times in microseconds as texts:
 --                         v         the number of its definition: no other one of this name has had it
---                         due       the fire that comes, "0" not reckoned yet, "" none
---                         since     since when it counts, of one that is not reckoned yet
+--                         due       the fire that comes, "0" not computed yet, "" none
+--                         since     since when it counts, of one whose fire is not computed yet
 --                         manual    when an operator asked for a fire that has not been yet, and manual_by
 --                         paused    since when, paused_by, paused_reason
 --                         blocked   why the job of the fire that is due has not got in
@@ -41,7 +41,7 @@ function schedule.remove(key, due_key, name)
 end
 
 -- Has the bucket have a schedule of this definition, and reports whether that changes something. A schedule whose time changes is
--- reckoned anew, from now on; what else changes holds from its next fire on.
+-- computed anew, from now on; what else changes holds from its next fire on.
 function schedule.define(key, due_key, name, text, now)
   local before = redis.call('HGET', key, name)
   local state = before and schedule.read(key, name)

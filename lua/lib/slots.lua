@@ -142,7 +142,7 @@ local function next_gap(s, at)
 end
 
 -- The place of a departure at a time or later in a row of free slots, or nil. The row behind the last slot has no limit. A row that begins
--- before anybody may depart begins then: nobody would take what is left before.
+-- before any bucket may depart begins then: none would take what is left before.
 local function place(s, g, at)
   if g.limit and at > g.limit then return nil end
   local first, first_frac = g.first, g.frac

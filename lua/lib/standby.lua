@@ -3,7 +3,7 @@
 -- A dispatcher becomes a standby when it finds no job: others have taken all slots, or reserved all turns. It is one until it finds
 -- some. It looks again by itself, after a while. A claim that takes half of the free workers of its dispatcher
 -- wakes one standby, the one that has waited longest: the dispatcher that claims may lack workers for the next slots.
--- So nobody polls for that, and a claim wakes one at most, however many dispatchers there are.
+-- So no dispatcher polls for that, and a claim wakes one at most, however many dispatchers there are.
 --
 -- The field standbys of the pace has their ids, with a space behind each, the first to be woken first. Where there are more than
 -- MOST, the first ones are dropped: they may have died.

@@ -1,7 +1,7 @@
 -- timetable.lua: when a bucket leaks, and at which rate: drain windows, a rate calendar, a time by which all jobs are to have left, and
 -- drains that an operator has asked for.
 --
--- The field timetable of the settings lists stretches of time. Go reckons them (package schedule), long before they are needed. Each is
+-- The field timetable of the settings lists stretches of time. Go computes them (package schedule), long before they are needed. Each is
 -- "from kind count per opened finish;", and ends where the next begins:
 --   kind     c closed, o open, e open until the bucket is empty, x: from here on nothing is known, so the bucket is closed
 --   count, per  the rate of the calendar, 0 of both: that of the bucket. An operator's override of the rate goes before the calendar's
@@ -189,7 +189,7 @@ end
 -- What holds at the next slot of a bucket. own: its settings (see pacer.prepare) and down; state: of its pacer; ask: clock, lead, horizon
 -- and offset, of the engine's clock; unfinished, a function of a time (see timetable.unfinished); leased, how many jobs are; together,
 -- how many leave as one request (see timetable.together); and notes: whether it is noted that a finish will not be met. Returns nil and
--- when to look again (0 nobody knows) if no slot lies within the horizon; else a table: settings; state, opened by them; changed; from and
+-- when to look again (0 not known) if no slot lies within the horizon; else a table: settings; state, opened by them; changed; from and
 -- latest, the first and the last possible slot; closes: when permits are void, 0 never; ahead: the stretch has not begun.
 function timetable.choose(times, base, down, state, ask)
   local offset, drain = ask.offset, times.drain
@@ -229,7 +229,7 @@ function timetable.choose(times, base, down, state, ask)
   return nil, 0
 end
 
--- The first time from then on at which the bucket is open; 0 if nobody knows.
+-- The first time from then on at which the bucket is open; 0 if that is not known.
 function timetable.opens(times, at)
   if (stored(times, 1) or { from = math.huge }).from > at then return 0 end
   for i = index_of(times, at, 1), timetable.MOST + 1 do
@@ -280,7 +280,7 @@ local function average(each, jobs, requests)
 end
 
 -- Notes that so many jobs depart, with so many requests, and whether the bucket was found empty. rules: of batches, or nil; see
--- company.gather. A drain for so many jobs makes the last batch smaller, and does not count either.
+-- batch.gather. A drain for so many jobs makes the last batch smaller, and does not count either.
 function timetable.note(times, departed, requests, is_empty, now, rules)
   local w, drain, h = times.window, times.drain, times.stretch
   if rules and not (drain and drain.most > 0) then
@@ -331,7 +331,7 @@ function timetable.together(times, rules)
   return times.window.each > 0 and math.max(times.window.each / 1000, 1) or rules.size
 end
 
--- When a job leaves that has so many ahead of it, if the first of them leaves at a time; 0 if nobody knows. base: rate_count and rate_per
+-- When a job leaves that has so many ahead of it, if the first of them leaves at a time; 0 if it is not known. base: rate_count, rate_per
 -- of the settings; interval: the least time between two of them, whatever the rate; unfinished: how many jobs there are in all, math.huge
 -- where it is asked when it leaves at the earliest, as if so many jobs came that no rate is an even one.
 function timetable.leaves(times, base, at, ahead, interval, unfinished)
@@ -371,7 +371,7 @@ function timetable.leaves(times, base, at, ahead, interval, unfinished)
 end
 
 -- What people see, at a time: open (1); rate_count and rate_per that hold, or will when it opens; till: the end of the stretch, 0 never;
--- opens: when it is open next, 0 nobody knows; finish, of a closed bucket that of its next window, 0 none; finish_jobs: how many are to
+-- opens: when it is open next, 0 not known; finish, of a closed bucket that of its next window, 0 none; finish_jobs: how many are to
 -- leave by then; late: the number of timetable.LATE, 0 of a closed bucket. last: the last slot; unfinished and
 -- in_flight are as for timetable.choose, together as of timetable.together.
 function timetable.view(times, base, now, last, unfinished, in_flight, together)

@@ -234,7 +234,7 @@ func TestBatchesAreDelivered(t *testing.T) {
 	}
 }
 
-// In a bucket with batches a job without company is a batch too, and one that can have no body is none.
+// In a bucket with batches a job that leaves alone is a batch too, and one that can have no body is none.
 func TestJobsWithoutCompany(t *testing.T) {
 	t.Parallel()
 	kinds := make(chan string, 10)

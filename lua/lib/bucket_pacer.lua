@@ -1,0 +1,71 @@
+-- bucket_pacer.lua: the pacer of a bucket as claim.lua and reserve.lua find it, with the bucket's settings, the engine's clock, what its
+-- downstream says, its timetable and its batches.
+
+--#include lib/batch.lua
+--#include lib/downstream.lua
+--#include lib/pacer.lua
+--#include lib/server_time.lua
+--#include lib/text.lua
+--#include lib/timetable.lua
+
+local bucket_pacer = {}
+
+-- Reads a bucket by the keys of its settings and its pace; nil if it is not configured. stepped and known_steps: see pacer.clock. Returns
+-- also the values of further fields of the settings, whose names follow. In the bucket, base is its rate and bounds as they are configured
+-- (see pacer.prepare), and own its pacer. A pace that is missing starts empty: the first slot is an interval away.
+function bucket_pacer.open(conf, pace, stepped, known_steps, ...)
+  local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused', 'weight', 'recheck', 'timetable',
+    'batch', ...)
+  local rate_count, rate_per, burst, max_in_flight, paused, weight, recheck, timetable_text, batch_text = unpack(settings, 1, 9)
+  if not rate_count then return nil end
+  local slot, frac, rate, last, since, last_clock, last_offset, last_steps, standbys, said, window, drain, lease, largest, expiring =
+    unpack(redis.call('HMGET', pace, 'slot', 'frac', 'rate', 'last', 'since', 'clock', 'offset', 'steps', 'standbys', 'down', 'window',
+      'drain', 'lease', 'largest', 'expiring'))
+  local now = server_time()
+  local offset, steps = pacer.clock(now, last_clock, last_offset, last_steps, stepped, known_steps)
+  local clock, down, times = now + offset, said and downstream.read(said), nil
+  local base = pacer.prepare({ rate_count = tonumber(rate_count), rate_per = tonumber(rate_per), burst = tonumber(burst),
+    max_in_flight = tonumber(max_in_flight), paused = tonumber(paused or 0) })
+  local bounds = down and downstream.adapted(down, base, pacer.prepare) or base
+  if (timetable_text or '') ~= '' or drain then times = timetable.open(conf, timetable_text, window, drain) end
+  local state = { slot = tonumber(slot) or clock + bounds.back, frac = tonumber(frac or 0), rate = rate or bounds.rate,
+    last = tonumber(last or slot) or clock, in_flight = 0, riders = 0 }
+  local b = { pace = pace, now = now, clock = clock, offset = offset, steps = steps, is_new = not slot,
+    has_stepped = stepped > 0 or steps ~= tonumber(last_steps or 0), has_gone_back = offset < tonumber(last_offset or 0),
+    since = slot and math.min(tonumber(since or 0), clock) or clock, lease = tonumber(lease or 0), largest = tonumber(largest),
+    expiring = expiring, standbys = standbys, weight = tonumber(weight or 1), recheck = recheck, base = base, down = down, times = times,
+    rules = (batch_text or '') ~= '' and batch.rules(batch_text) or nil,
+    own = { settings = bounds, state = state, down = down, changed = not slot } }
+  return b, unpack(settings, 10, 9 + select('#', ...))
+end
+
+-- Makes the pacer true for the next slot. Returns false if the bucket is closed beyond the horizon, and when to look again; see
+-- timetable.choose. What holds in a stretch of a timetable is in the bucket's stretch then. ask: lead, horizon, leased and notes;
+-- unfinished: a function (see timetable.unfinished).
+function bucket_pacer.choose(b, ask, unfinished)
+  local own, times = b.own, b.times
+  if not times then
+    own.changed = pacer.open(own.state, own.settings, b.clock) or own.changed
+    return true
+  end
+  ask.clock, ask.offset, ask.unfinished, ask.together = b.clock, b.offset, unfinished, b.rules and timetable.together(times, b.rules) or 1
+  local open, opens = timetable.choose(times, b.base, b.down, own.state, ask)
+  if not open then return false, opens end
+  own.settings, own.state, own.changed, b.stretch = open.settings, open.state, own.changed or open.changed, open
+  return true
+end
+
+-- Writes the engine's clock alone.
+function bucket_pacer.write_clock(b)
+  redis.call('HSET', b.pace, 'clock', text(b.clock), 'offset', text(b.offset), 'steps', text(b.steps))
+end
+
+-- Writes the pacer, the clock and what the downstream says.
+function bucket_pacer.write(b)
+  local state = b.own.state
+  redis.call('HSET', b.pace, 'slot', text(state.slot), 'frac', text(state.frac), 'rate', state.rate, 'last', text(state.last),
+    'since', text(b.since), 'clock', text(b.clock), 'offset', text(b.offset), 'steps', text(b.steps))
+  if b.down then redis.call('HSET', b.pace, 'down', downstream.write(b.down)) end
+end
+
+return bucket_pacer
