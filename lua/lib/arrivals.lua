@@ -38,8 +38,8 @@ function arrivals.add(new, bucket, id, stored, sealed)
   if string.byte(sealed, 17) == 126 then note_expiry(new, bucket, id, sealed) end
 end
 
--- Adds the bodies of jobs that are alike, the first ones of a run: each is the prefix and what stands in ARGV, of the first job at first + 2
--- and of each other one width further.
+-- Adds the bodies of jobs that are alike, the first ones of a run: each is the prefix and what stands in ARGV, of the first job at
+-- first + 2, and of each other one width further.
 function arrivals.add_all(new, bucket, ids, prefix, first, width)
   local bodies, args, byte, largest, at = new.bodies, ARGV, string.byte, new.largest or math.huge, first + 2
   for j = 1, #ids do
