@@ -3,14 +3,14 @@ package main
 import "fmt"
 
 // bar is the least value of a figure; atMost makes it a ceiling. The zero bar judges nothing.
-// Bars lie a quarter below the goals and half above them, so that neither noise nor another machine misses them.
+// Bars lie a quarter beside the goals, so that noise does not miss them.
 type bar struct {
 	value  float64
 	atMost bool
 }
 
 func atLeast(goal float64) bar { return bar{value: goal * 3 / 4} }
-func atMost(goal float64) bar  { return bar{value: goal * 3 / 2, atMost: true} }
+func atMost(goal float64) bar  { return bar{value: goal * 5 / 4, atMost: true} }
 
 func (b bar) String() string {
 	switch {
