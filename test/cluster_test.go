@@ -69,7 +69,7 @@ func TestClusterMasterDies(t *testing.T) {
 }
 
 // TestClusterReshards: while the slot of a bucket is on its way to another node,
-// nothing is sent and the door answers 503; afterwards it goes on.
+// nothing is sent and the API answers 503; afterwards it goes on.
 func TestClusterReshards(t *testing.T) {
 	const rate = 100
 	quietly(t, func(t *testing.T, stall *stallWatch) (fault string) {
@@ -81,7 +81,7 @@ func TestClusterReshards(t *testing.T) {
 
 		m := c.Migrate(t, busyKey)
 		m.Step(t, 2) // some keys here, some there
-		await(t, 5*time.Second, "the door is shut", func() bool { return s.send("probe") == http.StatusServiceUnavailable })
+		await(t, 5*time.Second, "the API refuses", func() bool { return s.send("probe") == http.StatusServiceUnavailable })
 		// What was claimed before may still go out.
 		began, seen, since := time.Now(), -1, time.Now()
 		await(t, 10*time.Second, "nothing is sent for a second", func() bool {
@@ -90,12 +90,12 @@ func TestClusterReshards(t *testing.T) {
 			}
 			return time.Since(since) >= time.Second
 		})
-		t.Logf("the last delivery came %s after the door was shut", since.Sub(began).Round(time.Millisecond))
+		t.Logf("the last delivery came %s after the API refused", since.Sub(began).Round(time.Millisecond))
 		if status := s.send("probe"); status != http.StatusServiceUnavailable {
 			t.Errorf("while the slot migrates enqueue answers %d, want 503", status)
 		}
 		if limit := time.Second; since.Sub(began) > limit {
-			fault = fmt.Sprintf("deliveries until %s after the door was shut, want at most %s", since.Sub(began), limit)
+			fault = fmt.Sprintf("deliveries until %s after the API refused, want at most %s", since.Sub(began), limit)
 		}
 		m.End(t)
 		resumed := s.awaitMore(2*clusterResume, 3, "deliveries go on after the migration")
@@ -103,7 +103,7 @@ func TestClusterReshards(t *testing.T) {
 		if resumed > clusterResume {
 			fault = fmt.Sprintf("resumed %s after the migration, want at most %s", resumed, clusterResume)
 		}
-		await(t, 5*time.Second, "the door is open", func() bool { return s.send("probe") == http.StatusAccepted })
+		await(t, 5*time.Second, "the API takes jobs", func() bool { return s.send("probe") == http.StatusAccepted })
 		s.awaitMore(10*time.Second, rate, "deliveries go on at the new node")
 
 		// A whole migration under load, as a tool does it.

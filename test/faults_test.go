@@ -49,7 +49,7 @@ func TestLostReplies(t *testing.T) {
 	}
 }
 
-// TestOutOfMemory: at maxmemory the door answers 503 and the bucket drains.
+// TestOutOfMemory: at maxmemory the API answers 503 and the bucket drains.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	const jobs = 400

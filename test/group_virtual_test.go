@@ -58,7 +58,7 @@ func TestSenderForHalfAnHour(t *testing.T) {
 		b.Flow, b.Group = &flow, &group
 		b.DedupeWindow = 0 // what is remembered of settled jobs makes the embedded store slow
 		buckets := []shaper.Bucket{b}
-		door, err := producer.New(producer.Config{Redis: client, Buckets: buckets})
+		enqueuer, err := producer.New(producer.Config{Redis: client, Buckets: buckets})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +80,7 @@ func TestSenderForHalfAnHour(t *testing.T) {
 				name := fmt.Sprintf("%s_%d", group, number)
 				jobs[i] = shaper.Job{Bucket: bucketName, ID: fmt.Sprintf("%s-%d", name, first+i), Group: group, Flow: name, Payload: []byte("{}")}
 			}
-			receipts, err := door.Enqueue(t.Context(), jobs...)
+			receipts, err := enqueuer.Enqueue(t.Context(), jobs...)
 			if err != nil {
 				t.Fatal(err)
 			}

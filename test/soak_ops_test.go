@@ -61,9 +61,9 @@ func (s *soak) newJob(r *rand.Rand) shaper.Job {
 	return job
 }
 
-// enqueue puts jobs in through a door, as a producer does: again under the same ids until there is an
+// enqueue puts jobs in through a producer: again under the same ids until there is an
 // answer. Some of them were there before, some under an id that is another's.
-func (s *soak) enqueue(ctx context.Context, r *rand.Rand, door *soakDoor) {
+func (s *soak) enqueue(ctx context.Context, r *rand.Rand, from *soakProducer) {
 	jobs := make([]shaper.Job, 1+r.IntN(pick(r, 8, 8, 8, 8, 8, 8, 8, 60)))
 	others := make([]bool, len(jobs)) // those with the id of another job
 	for i := range jobs {
@@ -82,7 +82,7 @@ func (s *soak) enqueue(ctx context.Context, r *rand.Rand, door *soakDoor) {
 	}
 	const tries = 3
 	for range tries {
-		receipts, err := door.client.Enqueue(context.WithoutCancel(ctx), jobs...)
+		receipts, err := from.client.Enqueue(context.WithoutCancel(ctx), jobs...)
 		if err != nil {
 			if fault, ok := errors.AsType[*producer.JobError](err); ok {
 				s.t.Errorf("enqueue: %v", fault)
@@ -304,7 +304,7 @@ func (s *soak) disturb(r *rand.Rand) {
 	s.mu.Lock()
 	p := s.processes[place]
 	s.mu.Unlock()
-	door := pick(r, s.doors...)
+	from := pick(r, s.producers...)
 	switch n := r.IntN(100); {
 	case n < 30:
 		s.count("freeze dispatcher")
@@ -334,13 +334,13 @@ func (s *soak) disturb(r *rand.Rand) {
 		s.count("freeze producer")
 		length := upTo(r, time.Second)
 		s.helpers.Go(func() {
-			door.proxy.Freeze()
+			from.proxy.Freeze()
 			<-time.After(length)
-			door.proxy.Thaw()
+			from.proxy.Thaw()
 		})
 	default:
 		s.count("cut producer")
-		door.proxy.CutAll()
+		from.proxy.CutAll()
 	}
 }
 

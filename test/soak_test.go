@@ -38,7 +38,7 @@ const (
 const (
 	soakDispatchers = 3
 	soakLease       = 2 * time.Second
-	soakDoors       = 2
+	soakProducers   = 2
 	soakCallers     = 4
 	soakSpends      = 100 // what one of the callers may spend in the bucket without flows
 	soakHorizon     = 200 * time.Millisecond
@@ -94,9 +94,9 @@ type soak struct {
 	stall   *stallWatch
 	buckets []shaper.Bucket
 
-	operator *operator.Operator // straight to Redis, so that what it did is known
-	control  operator.Author
-	doors    []*soakDoor
+	operator  *operator.Operator // straight to Redis, so that what it did is known
+	control   operator.Author
+	producers []*soakProducer
 
 	mu        sync.Mutex
 	processes []*soakProcess // of each place the one that runs now
@@ -111,8 +111,8 @@ type soak struct {
 	serial  atomic.Int64
 }
 
-// soakDoor is a producer behind a connection of its own.
-type soakDoor struct {
+// soakProducer is a producer behind a connection of its own.
+type soakProducer struct {
 	proxy  *faultproxy.Proxy
 	client *producer.Client
 }
@@ -139,9 +139,9 @@ func newSoak(t *testing.T, seed uint64) *soak {
 	s.watched, s.stall = monitor(t, s.server), watchStalls()
 	s.operator = s.newOperator("redis://"+s.server.Addr(), time.Minute)
 	s.control = s.operator.As("soak")
-	for range soakDoors {
+	for range soakProducers {
 		proxy := s.proxy()
-		s.doors = append(s.doors, &soakDoor{proxy, s.client("redis://"+proxy.Addr(), 0)})
+		s.producers = append(s.producers, &soakProducer{proxy, s.client("redis://"+proxy.Addr(), 0)})
 	}
 	for range soakDispatchers {
 		s.processes = append(s.processes, s.start())
@@ -314,9 +314,9 @@ func (s *soak) run(length time.Duration) {
 	ctx, end := context.WithTimeout(s.t.Context(), length)
 	defer end()
 	var working sync.WaitGroup
-	for i, door := range s.doors {
+	for i, from := range s.producers {
 		working.Go(func() {
-			s.repeat(ctx, uint64(1+i), 40*time.Millisecond, func(r *rand.Rand) { s.enqueue(ctx, r, door) })
+			s.repeat(ctx, uint64(1+i), 40*time.Millisecond, func(r *rand.Rand) { s.enqueue(ctx, r, from) })
 		})
 	}
 	working.Go(func() { s.repeat(ctx, 10, 60*time.Millisecond, s.operate) })

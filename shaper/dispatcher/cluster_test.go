@@ -138,7 +138,7 @@ func oneNodeHangs(t *testing.T, client *rig.Actors, buckets []shaper.Bucket, mas
 			}
 		}
 	}
-	// Those who ask for the bucket that is away do not shut the door of the others.
+	// Those who ask for the bucket that is away do not shut the others out.
 	guarded, err := rig.NewActors(producer.Config{
 		Redis: client.Conn, Buckets: buckets, Timeout: time.Second,
 		Breaker: redisconn.NewBreaker(redisconn.BreakerConfig{Failures: 1, Pause: time.Minute}),

@@ -80,7 +80,7 @@ type Dispatcher struct {
 
 	mu      sync.Mutex // of changes of hooks, loops, and the following
 	workers map[string]shaper.Worker
-	crew    *crew         // nil while it does not run
+	current *currentRun   // nil while it does not run
 	gone    []*bucketLoop // have ended since the patrol last looked
 }
 
@@ -115,9 +115,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	life, kill := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer kill(nil)
 
-	c := &crew{ctx: ctx, life: life}
+	c := &currentRun{ctx: ctx, life: life}
 	d.mu.Lock()
-	d.crew = c
+	d.current = c
 	d.loops.Store(&[]*bucketLoop{})
 	d.staff()
 	d.mu.Unlock()
@@ -130,7 +130,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 
 	<-ctx.Done()
 	d.mu.Lock()
-	d.crew = nil // a reload starts no loop any more
+	d.current = nil // a reload starts no loop any more
 	d.mu.Unlock()
 	c.running.Wait()
 	kill(errStopped)

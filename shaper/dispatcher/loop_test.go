@@ -153,7 +153,7 @@ func TestFarDatesDoNotSpin(t *testing.T) {
 				worker := shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { delivered++; return shaper.Done(200) })
 				inBubble(t, worker, []shaper.Bucket{bucket(levels)}, func(l *loops) {
 					l.enqueue(shaper.Job{Bucket: "b", ID: "never", Flow: "f", Group: "g", Payload: []byte("x"), Delay: time.Hour})
-					// The door refuses such a date by now. What was stored before stays.
+					// The API refuses such a date by now. What was stored before stays.
 					for _, key := range l.redis.Keys(l.t.Context(), "tundish:{b}:b:b:*").Val() {
 						if name := strings.TrimPrefix(key, "tundish:{b}:b:b:"); strings.HasPrefix(name, "later:") || strings.HasPrefix(name, "due") {
 							l.redis.ZAddXX(l.t.Context(), key, redis.Z{Member: l.redis.ZRange(l.t.Context(), key, 0, 0).Val()[0], Score: float64(date.UnixMicro())})

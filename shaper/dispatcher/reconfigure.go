@@ -10,8 +10,8 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// crew is what runs of a dispatcher.
-type crew struct {
+// currentRun is what runs of a dispatcher.
+type currentRun struct {
 	ctx     context.Context //nolint:containedctx // ends when nothing more is to be claimed
 	life    context.Context //nolint:containedctx // ends when deliveries must have ended
 	running sync.WaitGroup  // the loops, also of buckets that left
@@ -43,7 +43,7 @@ func (d *Dispatcher) Reconfigure(buckets []shaper.Bucket, workers map[string]sha
 	}
 	d.workers = workers
 	d.hooks.Store(&hooks)
-	if d.crew != nil {
+	if d.current != nil {
 		d.staff()
 	}
 	return nil
@@ -73,7 +73,7 @@ func (d *Dispatcher) staff() {
 	for _, b := range d.store.All() {
 		at := slices.IndexFunc(before, func(r *bucketLoop) bool { return r.Bucket == b })
 		if at < 0 {
-			after = append(after, d.startLoop(newBucketLoop(d, b, d.crew.life)))
+			after = append(after, d.startLoop(newBucketLoop(d, b, d.current.life)))
 			continue
 		}
 		r, worker := before[at], d.workers[b.Name]
@@ -103,7 +103,7 @@ func (d *Dispatcher) staff() {
 
 // startLoop runs a loop until the dispatcher stops, or staff stops it. The caller holds mu.
 func (d *Dispatcher) startLoop(r *bucketLoop) *bucketLoop {
-	c := d.crew
+	c := d.current
 	ctx, stop := context.WithCancel(c.ctx)
 	r.stop = stop
 	if r.callbacks != nil {

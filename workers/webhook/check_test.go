@@ -106,7 +106,7 @@ func TestCheckJobURL(t *testing.T) {
 	}
 }
 
-// An address that no connection would be made to is refused at the door; where a name leads
+// An address that no connection would be made to is refused at enqueue; where a name leads
 // to is seen at the dial only.
 func TestCheckJobAddress(t *testing.T) {
 	t.Parallel()

@@ -176,7 +176,7 @@ func TestEventOfAFlow(t *testing.T) {
 	}
 }
 
-// Headers with which an event would not be one are refused at the door and by the worker. Deliveries that are no events take them.
+// Headers with which an event would not be one are refused at enqueue and by the worker. Deliveries that are no events take them.
 func TestHeadersOfEvents(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
