@@ -58,8 +58,8 @@ local job = redis.call('HGET', body, id)
 if not job then
   local settled = redis.call('HGET', seen, id)
   if not settled then return 0 end
-  local state, expires = string.match(settled, '^...........(%d)(%d+)$')
-  if tonumber(expires) <= now or state == callers.NAMED then return 0 end
+  local _, state, expires = codec.seen(settled)
+  if expires <= now or state == callers.NAMED then return 0 end
   return tonumber(state)
 end
 if levels ~= codes.NO_FLOWS and flow.of(job, in_groups) ~= name then return -2 end
@@ -69,11 +69,11 @@ local state
 if stored then
   state = string.sub(stored, 1, 1)
 elseif redis.call('ZSCORE', later, id) then
-  state = '2'
+  state = codec.SCHEDULED
 else
-  state = '1'
+  state = codec.QUEUED
 end
-if state == '3' or (state == '5') ~= (wanted == '5') then return tonumber(state) end
+if state == codec.IN_FLIGHT or (state == codec.DEAD) ~= (wanted == codec.DEAD) then return tonumber(state) end
 
 -- How many entries of the flow's lists are of no waiting job, when this one is gone. Fewer while a purge is under way.
 local function leftovers()
@@ -86,18 +86,16 @@ local function leftovers()
   return n - waiting
 end
 
-local code = '7'
-if state == '5' then code = '8' end
+local code = state == codec.DEAD and codec.DROPPED or codec.CANCELLED
 local mark = codec.mark(job)
-local kind, letter = string.match(mark or '', '^...........(.)(.)')
-local scheduled = kind and kind ~= string.lower(kind)
+local _, scheduled = codec.told(job)
 dlq.remove(dead, body, meta, tried, count, id)
 redis.call('HDEL', body, id)
 redis.call('HDEL', meta, id)
 redis.call('HDEL', tried, id)
 redis.call('ZREM', later, id)
 redis.call('ZREM', expiries_key, id)
-if state ~= '5' then
+if state ~= codec.DEAD then
   flow.unschedule(count, scheduled and 1 or 0)
   if levels ~= codes.NO_FLOWS then
     local loaded = flow.load(conf, flows, flow_settings, { name })
@@ -107,8 +105,8 @@ if state ~= '5' then
     group.close(groups, now)
   end
 end
-if state == '1' then
-  local list = KEYS[FIRST_PLACE + (flow.PRIORITY_OF[letter or ''] or 3)]
+if state == codec.QUEUED then
+  local list = KEYS[FIRST_PLACE + flow.list_of(mark)]
   if redis.call('LPOS', list, id, 'MAXLEN', REACH) then
     redis.call('LREM', list, 1, id)
   elseif redis.call('LPOS', list, id, 'RANK', -1, 'MAXLEN', REACH) or leftovers() > tonumber(capacity) then

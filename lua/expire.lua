@@ -95,8 +95,7 @@ for i = FIRST_FLOW + flow_count + 1, #ARGV, 2 do
     later[#later + 1], later[#later + 2] = string.format('%d', now + again), id
   elseif not handled[id] then
     handled[id], gone[#gone + 1] = true, id
-    local letter = string.match(job, '^%-?%d+ %d+ ............(.)')
-    expired[#expired + 1] = { id = id, n = n, list = flow.PRIORITY_OF[letter or ''] or 3 }
+    expired[#expired + 1] = { id = id, n = n, list = flow.list_of(codec.mark(job)) }
     expiry.note(over, parts[n], id, job, stored, expiry.EXPIRED)
   end
 end

@@ -14,6 +14,7 @@
 -- Stores   the new deadlines
 -- Needs    Redis 7.0
 
+--#include lib/codec.lua
 --#include lib/handout.lua
 --#include lib/in_chunks.lua
 --#include lib/server_time.lua
@@ -48,7 +49,7 @@ for from = 1, #ids, CHUNK do
     local i, held = from + n - 1, false
     if text then
       local state, epoch, claim = string.match(text, '^(%d) (%d+) %d+ %d+ %d+ ([^%s#]+)')
-      held = state == '3' and epoch == epochs[i] and claim == claim_of[i]
+      held = state == codec.IN_FLIGHT and epoch == epochs[i] and claim == claim_of[i]
     end
     if i <= lease_count then reply[i] = held and 1 or 0 end
     if held then deadlines[#deadlines + 1], deadlines[#deadlines + 2] = deadline, ids[i] end

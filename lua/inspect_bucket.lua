@@ -45,6 +45,7 @@
 --#include lib/allowance.lua
 --#include lib/answer.lua
 --#include lib/batch.lua
+--#include lib/codec.lua
 --#include lib/dlq.lua
 --#include lib/estimate.lua
 --#include lib/flow.lua
@@ -88,7 +89,7 @@ if not has_flows then
   for i = PLACES + 1, PLACES + flow.PLACES - 1 do
     local head = redis.call('LINDEX', KEYS[i], 0)
     local job = head and redis.call('HGET', body, head)
-    local came = job and tonumber(string.match(job, '^%-?%d+ (%d+) '))
+    local came = job and codec.came(job)
     if came and (oldest == 0 or came < oldest) then oldest = came end
   end
 elseif waiting > 0 then

@@ -46,6 +46,7 @@
 --#include lib/answer.lua
 --#include lib/batch.lua
 --#include lib/callers.lua
+--#include lib/codec.lua
 --#include lib/codes.lua
 --#include lib/downstream.lua
 --#include lib/estimate.lua
@@ -89,12 +90,12 @@ local job = redis.call('HGET', body, id)
 if not job then
   local settled = redis.call('HGET', seen, id)
   if not settled then return {} end
-  local state, expires = string.match(settled, '^...........(%d)(%d+)$')
-  if tonumber(expires) <= now or state == callers.NAMED then return {} end
+  local _, state, expires = codec.seen(settled)
+  if expires <= now or state == callers.NAMED then return {} end
   return ended(tonumber(state), callers.ended(settled), now < callers.times(conf))
 end
 
-local came_before = tonumber(string.match(job, '^%S+ (%d+)') or 0) < callers.times(conf)
+local came_before = (codec.came(job) or 0) < callers.times(conf)
 local stored = redis.call('HGET', meta, id)
 local due = redis.call('ZSCORE', later, id)
 local state = QUEUED
@@ -185,8 +186,7 @@ end
 
 local position, instant = -1, 0
 if state == QUEUED then
-  local letter = string.match(job, '^%-?%d+ %d+ ............(.)')
-  local list = flow.PRIORITY_OF[letter or ''] or 3
+  local list = flow.list_of(codec.mark(job))
   position = place_in(KEYS[PLACES + list])
   for i = 1, list - 1 do position = position + redis.call('LLEN', KEYS[PLACES + i]) end
   if rate_count then instant = math.floor(estimate.eta(bucket, own_flow, position)) end

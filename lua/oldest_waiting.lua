@@ -12,6 +12,7 @@
 -- Stores   the oldest, until the next audit of sweep.lua ends
 -- Needs    Redis 7.0
 
+--#include lib/codec.lua
 --#include lib/flow.lua
 --#include lib/server_time.lua
 
@@ -29,7 +30,7 @@ for before = FIRST, #KEYS - flow.PLACES, flow.PLACES do
   for i = before + 1, before + flow.PLACES - 1 do
     local head = redis.call('LINDEX', KEYS[i], 0)
     local job = head and redis.call('HGET', body, head)
-    local at = job and tonumber(string.match(job, '^%-?%d+ (%d+) '))
+    local at = job and codec.came(job)
     if job then bytes = bytes + #job end
     if at and (came == 0 or at < came) then came, id = at, head end
   end

@@ -32,6 +32,7 @@
 -- Stores   ids of purged jobs, as cancelled, until their dedupe window ends
 -- Needs    Redis 7.0
 
+--#include lib/codec.lua
 --#include lib/codes.lua
 --#include lib/dedupe.lua
 --#include lib/flow.lua
@@ -47,7 +48,6 @@ local levels, name = ARGV[5], ARGV[6]
 local PURGED = 11 -- the keys before those of the purge
 local LATER = flow.PLACES
 local PLACES = PURGED + flow.PLACES
-local CANCELLED = '7'
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', seen, '')
@@ -85,7 +85,7 @@ if #ids > 0 then
       gone[removed] = id
       if job.number then
         if job.delayed then unscheduled = unscheduled + 1 end
-        dedupe.add(memory, id, job.mark, CANCELLED)
+        dedupe.add(memory, id, job.mark, codec.CANCELLED)
       end
     end
   end

@@ -31,6 +31,7 @@
 -- Stores   nothing new
 -- Needs    Redis 7.0
 
+--#include lib/codec.lua
 --#include lib/codes.lua
 --#include lib/dlq.lua
 --#include lib/expiries.lua
@@ -44,7 +45,6 @@ local flows, flow_settings, due_flows, tried, callback_texts = KEYS[7], KEYS[8],
 local callback_counts, expiries_key = KEYS[12], KEYS[13]
 local channel, bucket, levels, in_groups = ARGV[1], ARGV[2], ARGV[3], ARGV[3] == codes.GROUPS
 local FIRST_PLACE, FIRST_FLOW, WIDTH = 13, 5, 2
-local META = '^(%d) (%d+) (%d+) (%d+) %d+ (%S+) (.*)$'
 local flow_count, spare = tonumber(ARGV[4]), tonumber(ARGV[5])
 local first_arg = FIRST_FLOW + flow_count
 
@@ -105,15 +105,15 @@ local reply, moved, expire = { 0 }, 0, {}
 for i = first_arg + 1, #ARGV, WIDTH do
   local id, n = ARGV[i], tonumber(ARGV[i + 1])
   local job, stored = redis.call('HGET', body, id), redis.call('HGET', meta, id)
-  local state, epoch, attempts, lost, claim, last, fingerprint, kind, index, rest
+  local state, epoch, attempts, lost, _, claim, last, fingerprint, kind, index, rest
   if job and stored then
-    state, epoch, attempts, lost, claim, last = string.match(stored, META)
+    state, epoch, attempts, lost, _, claim, last = string.match(stored, codec.META)
     fingerprint, kind, index, rest = string.match(job, '^%-?%d+ %d+ (...........)(.)(.%d+)(.*)$')
   end
   local code
-  if state == '1' then
+  if state == codec.QUEUED then
     code = codes.REDRIVE_THERE
-  elseif state ~= '5' or not fingerprint or (loaded and flow.of(job, in_groups) ~= loaded[n].name) then
+  elseif state ~= codec.DEAD or not fingerprint or (loaded and flow.of(job, in_groups) ~= loaded[n].name) then
     code = codes.REDRIVE_NONE
   elseif unfinished >= room then
     code = codes.REDRIVE_FULL

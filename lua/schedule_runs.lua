@@ -10,6 +10,7 @@
 -- Stores   nothing
 -- Needs    Redis 7.0
 
+--#include lib/codec.lua
 --#include lib/schedule.lua
 --#include lib/server_time.lua
 
@@ -25,8 +26,8 @@ local function state_of(id)
     local stored = redis.call('HGET', meta, id)
     return stored and tonumber(string.sub(stored, 1, 1)) or QUEUED
   end
-  local state, ends = string.match(redis.call('HGET', seen, id) or '', '^...........(%d)(%d+)$')
-  return state and tonumber(ends) > now and tonumber(state) or 0
+  local _, state, ends = codec.seen(redis.call('HGET', seen, id) or '')
+  return state and ends > now and tonumber(state) or 0
 end
 
 local reply = {}

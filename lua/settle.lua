@@ -267,7 +267,7 @@ for _, job in ipairs(others) do
     has_left(part.more, mark)
   else
     local returned = part.returned or {}
-    returned[#returned + 1] = { id = id, list = flow.PRIORITY_OF[string.sub(mark, 13, 13)] or 3 }
+    returned[#returned + 1] = { id = id, list = flow.list_of(mark) }
     part.returned = returned
   end
   if result ~= RETURNED then

@@ -48,6 +48,7 @@
 -- Needs    Redis 7.0
 
 --#include lib/batch.lua
+--#include lib/codec.lua
 --#include lib/codes.lua
 --#include lib/dedupe.lua
 --#include lib/dlq.lua
@@ -99,7 +100,7 @@ local expired, retries, astray, in_lists, suspects, claimed, repaired = {}, {}, 
 if at_most > 0 and (bound == 0 or now <= bound) then
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', text(now), 'LIMIT', 0, at_most)) do
     local stored = redis.call('HGET', meta, id)
-    if stored and string.sub(stored, 1, 1) == '3' and redis.call('HEXISTS', body, id) == 1 then
+    if stored and string.sub(stored, 1, 1) == codec.IN_FLIGHT and redis.call('HEXISTS', body, id) == 1 then
       expired[#expired + 1] = id
     else
       redis.call('ZREM', leases, id)
@@ -147,16 +148,16 @@ elseif cursor ~= '' then
       if not has_flows then redis.call('ZREM', KEYS[PLACES + flow.PLACES], id) end
       redis.call('ZREM', dead, id)
       repaired = repaired + 1
-    elseif state == '3' and not redis.call('ZSCORE', leases, id) then
+    elseif state == codec.IN_FLIGHT and not redis.call('ZSCORE', leases, id) then
       redis.call('ZADD', leases, text(now + longest), id)
       repaired = repaired + 1
-    elseif state == '4' then
+    elseif state == codec.RETRYING then
       retries[#retries + 1] = id
-    elseif state == '5' and not redis.call('ZSCORE', dead, id) then
+    elseif state == codec.DEAD and not redis.call('ZSCORE', dead, id) then
       dlq.add(dead, body, meta, tried, count, now, { id })
       repaired = repaired + 1
     end
-    if state ~= '5' then claimed[#claimed + 1] = id end
+    if state ~= codec.DEAD then claimed[#claimed + 1] = id end
   end
   dlq.audit(dead, body, meta, tried, count)
   local answers = redis.call('HGETALL', claims)

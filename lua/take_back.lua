@@ -65,7 +65,6 @@ local counts_as_crash, poison_at, poison_last = tonumber(ARGV[4]), tonumber(ARGV
 local longest_retry, bound = math.max(tonumber(ARGV[7]), 1000000), tonumber(ARGV[8])
 local PURGED, FIRST_FLOW, WIDTH = 17, 10, 2
 local FIRST_PLACE = PURGED + flow.PLACES
-local META = '^(%d) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$'
 local purged_later = KEYS[FIRST_PLACE]
 local member, flow_count = ARGV[9], tonumber(ARGV[10])
 local first_arg = FIRST_FLOW + flow_count
@@ -89,7 +88,7 @@ for i = first_arg + 1, #ARGV, WIDTH do
   local id, n = ARGV[i], tonumber(ARGV[i + 1])
   local stored = redis.call('HGET', meta, id)
   local state = stored and string.sub(stored, 1, 1)
-  local deadline = state == '3' and tonumber(redis.call('ZSCORE', leases, id))
+  local deadline = state == codec.IN_FLIGHT and tonumber(redis.call('ZSCORE', leases, id))
   if deadline and deadline <= now and (bound == 0 or now <= bound) then
     local job = redis.call('HGET', body, id)
     if job and (not has_flows or flow.of(job, in_groups) == names[n]) then
@@ -98,7 +97,7 @@ for i = first_arg + 1, #ARGV, WIDTH do
         body = codec.has_callback(job) and job,
         list = flow.PRIORITY_OF[letter or ''] or 3, seq = tonumber(base or 0) + tonumber(index or 0) }
     end
-  elseif state == '4' then
+  elseif state == codec.RETRYING then
     local due = tonumber(redis.call('ZSCORE', KEYS[before(n) + flow.PLACES], id))
     if (not due and not redis.call('ZSCORE', purged_later, id)) or (due and due > now + longest_retry) then
       local job = not has_flows or redis.call('HGET', body, id)
@@ -131,8 +130,8 @@ for _, lost_job in ipairs(lost_jobs) do
   local id = lost_job.id
   if not handled[id] then
     handled[id] = true
-    local _, epoch, attempts, lost, crashes, claim, last = string.match(lost_job.meta, META)
-    local code = '1'
+    local _, epoch, attempts, lost, crashes, claim, last = string.match(lost_job.meta, codec.META)
+    local code = codec.QUEUED
     local scheduled = lost_job.kind ~= string.lower(lost_job.kind)
     if counts_as_crash == 1 or counts_as_crash == 2 and string.sub(claim, 1, 1) == '+' then crashes = crashes + 1 end
     crashes = tonumber(crashes)
@@ -142,7 +141,7 @@ for _, lost_job in ipairs(lost_jobs) do
     local number = batch.number(claim)
     if number then batch.ends(ending, number, id, f or {}) end
     if crashes >= poison_at then
-      code, last = '5', poison_last
+      code, last = codec.DEAD, poison_last
       poison = poison + 1
       poisoned[poison], lost_job.is_poison = id, true
       flow.unschedule(count, scheduled and 1 or 0)

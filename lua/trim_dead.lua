@@ -31,7 +31,6 @@
 local body, meta, conf, count, dead, seen, seen_window, seen_minute, tried, outbox_key, outbox_texts =
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local at_most, most_bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
-local DROPPED = '8'
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', dead, '')
@@ -64,7 +63,7 @@ while some[i] do
   redis.call('HDEL', body, id)
   redis.call('HDEL', meta, id)
   redis.call('HDEL', tried, id)
-  if mark then dedupe.add(memory, id, mark, DROPPED) end
+  if mark then dedupe.add(memory, id, mark, codec.DROPPED) end
   if ended then old = old + 1 else full = full + 1 end
   there, bytes, i = there - 1, held(), i + 2
 end

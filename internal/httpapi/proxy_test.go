@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"encoding/base64"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -318,60 +317,6 @@ func TestProxyRefuses(t *testing.T) {
 	if calls := p.called(); len(calls) > 0 {
 		t.Errorf("the API was called: %v", calls[0].RequestURI)
 	}
-}
-
-func TestProxyKeys(t *testing.T) {
-	t.Parallel()
-	bound := keyOf("elsewhere", []string{"slow"}, apikey.RoleEnqueue)
-	p := newProxyRig(t, keyOf("ours", []string{"*"}, apikey.RoleEnqueue), keyOf("reader", []string{"*"}, apikey.RoleRead), bound)
-	basic := func(text string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(text)) }
-	for _, headers := range [][]string{
-		{"Tundish-Key", "ours"},
-		{"Authorization", "Bearer ours"}, {"Authorization", "token ours"}, {"Authorization", basic("ours:")}, {"Authorization", basic("me:ours")},
-		{"X-Api-Key", "ours"}, {"Api-Key", "ours"},
-		{"Tundish-Key", "ours", "Authorization", "Bearer leaked-secret", "X-Api-Key", "leaked-secret", "X-Shop-Token", "leaked-secret", "Cookie", "leaked-secret"},
-	} {
-		p.do("GET", "/v1/proxy/api/x", "", headers...).want(200, "")
-		call := p.called()[0]
-		if got := call.Header.Get("Authorization"); got != "Bearer "+vendorKey {
-			t.Errorf("%v: the API sees %q", headers, got)
-		}
-		for name, values := range call.Header {
-			if slices.Contains(values, "ours") || slices.Contains(values, "leaked-secret") {
-				t.Errorf("%v: %s goes on: %v", headers, name, values)
-			}
-		}
-	}
-	for _, headers := range [][]string{nil, {"Authorization", "Bearer other"}, {"Authorization", "Basic ?"}, {"Authorization", "Digest ours"}, {"X-Api-Key", ""}} {
-		p.do("GET", "/v1/proxy/api/x", "", headers...).want(401, "unauthorized")
-	}
-	p.do("GET", "/v1/proxy/api/x", "", "X-Api-Key", "reader").want(403, "forbidden")
-	p.do("GET", "/v1/proxy/api/x", "", "X-Api-Key", "elsewhere").want(403, "forbidden")
-	// A key in Api-Key is for the proxy only.
-	p.do("GET", "/v1/buckets/api/jobs/x", "", "X-Api-Key", "ours").want(401, "unauthorized")
-
-	// Nothing that a client has sent as its credentials is in Redis, not even while the job waits.
-	ctx, leave := context.WithCancel(t.Context())
-	left := p.start(ctx, "slow", "Tundish-Key", "ours", "Authorization", "Bearer leaked-secret", "X-Shop-Token", "leaked-secret")
-	p.untilJobs("slow", 1)
-	for _, key := range p.redis.Keys(t.Context(), "*").Val() {
-		dump, err := p.redis.Dump(t.Context(), key).Result()
-		for _, secret := range []string{"ours", "leaked-secret", vendorKey} {
-			if err == nil && strings.Contains(dump, secret) {
-				t.Errorf("%s is in %s", secret, key)
-			}
-		}
-	}
-	for _, kind := range []string{"body", "meta"} {
-		for id, text := range p.redis.HGetAll(t.Context(), "tundish:{slow}:b:slow:"+kind).Val() {
-			if strings.Contains(text, "secret") || strings.Contains(text, "ours") {
-				t.Errorf("%s %s: %s", kind, id, text)
-			}
-		}
-	}
-	leave()
-	<-left
-	p.untilJobs("slow", 0)
 }
 
 // start sends a request to the proxy, which is answered later: its status, 0 if the client went away.

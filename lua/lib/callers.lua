@@ -8,6 +8,7 @@
 --   till  until then a program without callers may have let a job in under the id that the caller gave it, and so a job without
 --         a caller may be the same job. One that comes under another id leaves a mark under that id in seen, with the state NAMED
 
+--#include lib/codec.lua
 --#include lib/codes.lua
 
 local callers = { MARK = 13, NAMED = '1' }
@@ -63,8 +64,8 @@ function callers.known(existing, ended, sealed, fingerprint, conf, now)
   if existing then
     print_of = string.match(existing, '^%-?%d+ %d+ (...........)')
   else
-    print_of, state, ends = string.match(ended, '^(...........)(%d)(%d+)$')
-    if tonumber(ends) <= now or state == callers.NAMED then return nil end
+    print_of, state, ends = codec.seen(ended)
+    if ends <= now or state == callers.NAMED then return nil end
   end
   local is_same = existing and callers.is_same or callers.was_same
   if not is_same(existing or ended, callers.of(sealed), conf, now) then return codes.ID_TAKEN end

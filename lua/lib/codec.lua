@@ -29,6 +29,15 @@ function codec.told(body)
   return tonumber(came), kind ~= string.lower(kind), expires ~= '' and tonumber(came) + tonumber(expires) or nil
 end
 
+-- When a job came, by its body; nil of a body that cannot be read.
+function codec.came(body) return tonumber(string.match(body, '^%-?%d+ (%d+) ')) end
+
+-- What is kept of an id that ended: the fingerprint, the state, and the end of its dedupe window; nil of '' or what cannot be read.
+function codec.seen(text)
+  local fingerprint, state, ends = string.match(text, '^(...........)(%d)(%d+)$')
+  return fingerprint, state, tonumber(ends)
+end
+
 -- Whether a job has a callback, by its body.
 function codec.has_callback(body) return string.match(body, '^%-?%d+ %d+ %S+%^ ') ~= nil end
 

@@ -184,6 +184,9 @@ local function path_of(header)
   return flow.path(group, name), true
 end
 
+-- Which of its flow's lists a job is in, by its mark (see codec.lua); the normal one where that cannot be read.
+function flow.list_of(mark) return flow.PRIORITY_OF[string.sub(mark or '', 13, 13)] or 3 end
+
 -- The flow that a job's header names, "" if it names none, and whether it can be read. A name
 -- is there as it is but for what JSON escapes. Where flows are in groups it is the path.
 function flow.of(job, in_groups)

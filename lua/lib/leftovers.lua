@@ -10,7 +10,7 @@ local leftovers = {
 
 -- Whether an id in a list is of no job that waits there, by its meta.
 function leftovers.is_one(body, id, stored)
-  if stored then return string.sub(stored, 1, 1) ~= '1' end
+  if stored then return string.sub(stored, 1, 1) ~= codec.QUEUED end
   return redis.call('HEXISTS', body, id) == 0
 end
 
