@@ -2,7 +2,7 @@
 --
 -- The pacers of a job are those of its flow, its group and its bucket (see pacer.lua), and in a pool the pool's slots (see
 -- fair_queue.lua). Its slot is the latest of what they allow. In a bucket with flows, reserve.lua has said whose turn it is: the flow
--- that waited longest goes first, of the group that waited longest (see drr.lua). Each flow is put back on the calendar at its next turn.
+-- that waited longest goes first, of the group that waited longest (see drr.lua). Each flow is put back in the turn queue at its next turn.
 -- A flow that has nothing to send, has as many in flight as it may, or is paused is taken off it. Where the bucket has batches, riders
 -- leave on the slot of their job (see batch.lua): all that follows counts requests then, but for the jobs of the answer.
 --
@@ -27,7 +27,7 @@
 -- KEYS[9]  …:departed  list  times of the last departures, for the quotas
 -- KEYS[10] …:flows   hash  flow -> what is kept of it
 -- KEYS[11] …:flow_settings  hash  flow -> its own settings
--- KEYS[12] …:due:    zset  flow -> its turn on the calendar; where flows are in groups …:due_groups, group -> its turn
+-- KEYS[12] …:due:    zset  flow -> its turn in the turn queue; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[13] …:idle   zset  flow or group -> when it can be forgotten (see idle.lua)
 -- KEYS[14] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
 -- KEYS[15] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
@@ -353,7 +353,7 @@ elseif not has_flows and answer[NEXT] == 0 then
 end
 answer[EXPIRED], answer[FREE_SLOT] = #over.ids, next_slot - offset
 
--- Everything is decided. From here on there are only writes, but for the heads of calendars.
+-- Everything is decided. From here on there are only writes, but for the heads of turn queues.
 for _, f in ipairs(named) do
   queue.write(f.queue)
   if f.quotas then quota.write(f.quotas) end

@@ -2,13 +2,13 @@
 -- the flow, gives it settings of its own over those of all flows, or removes them. A release ends a hold and an open breaker of a
 -- flow, and forgets its adaptive rate. Enable lets a disabled flow run again. A group has none of these.
 -- All processes obey from the next script on. If the flow may go again after the change, it
--- returns to the calendar. May be sent twice.
+-- returns to the turn queue. May be sent twice.
 --
 -- KEYS[1]  …:settings    hash  settings of the bucket
--- KEYS[2]  …:pace    hash  offset: of the calendar's clock
+-- KEYS[2]  …:pace    hash  offset: of the engine's clock
 -- KEYS[3]  …:flows   hash  flow -> its state (see flow.lua); …:groups for a group
 -- KEYS[4]  …:flow_settings  hash  flow -> its own settings; …:group_settings for a group
--- KEYS[5]  …:due:    zset  flow -> its turn in calendar time; where flows are in groups …:due_groups, group -> its turn
+-- KEYS[5]  …:due:    zset  flow -> its turn, by the engine's clock; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[6] …:disabled  zset  disabled flow -> when empty_disabled.lua is to look at it
 -- KEYS[7] …:count   hash  events that were lost
 -- KEYS[8] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
@@ -97,7 +97,7 @@ else
 end
 
 -- Waiting jobs may go, or sooner than before.
-local calendar = flow.calendar(due_flows, pace)
+local turn_queue = flow.turn_queue(due_flows, pace)
 local loaded = flow.load(conf, flows, flow_settings, { name }, what == GROUP and group.OF_ALL or nil)
 local f = loaded[1]
 local said = f.state.down and downstream.write(f.state.down) or ''
@@ -108,16 +108,16 @@ if action == 'release' and f.state.down then
     outbox.write(box)
   end
   f.state.down, f.settings = nil, f.configured
-  flow.save(flows, f, now + calendar.offset)
+  flow.save(flows, f, now + turn_queue.offset)
 end
 if what == GROUP then
   f.due = KEYS[FIRST_PLACE + 1]
   f.turn = tonumber(redis.call('ZRANGE', f.due, 0, 0, 'WITHSCORES')[2])
-  group.recall(calendar, f, now)
+  group.recall(turn_queue, f, now)
 else
   local groups = parted == codes.GROUPS and group.load(conf, KEYS, FIRST_PLACE + flow.PLACES, loaded)
-  flow.recall(calendar, f, KEYS, FIRST_PLACE, now, flow.next(KEYS, FIRST_PLACE, now))
-  group.close(groups, now, calendar)
+  flow.recall(turn_queue, f, KEYS, FIRST_PLACE, now, flow.next(KEYS, FIRST_PLACE, now))
+  group.close(groups, now, turn_queue)
 end
-if calendar.sooner or action == 'resume' or action == 'enable' then redis.call('PUBLISH', channel, bucket) end
-return { 0, now, tonumber(parted), text, after, said, 0, calendar.offset }
+if turn_queue.sooner or action == 'resume' or action == 'enable' then redis.call('PUBLISH', channel, bucket) end
+return { 0, now, tonumber(parted), text, after, said, 0, turn_queue.offset }

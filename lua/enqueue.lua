@@ -1,7 +1,7 @@
 -- enqueue.lua: admits jobs to a bucket: limits, bounds and push in one step. A job is decided whole: a refusal by any limit or by a bound
 -- spends nothing. The same id is the same job: sent twice, it is answered as a duplicate. The first write is one that Redis refuses when
 -- it is out of memory, so that nothing is half done then. A paused bucket takes jobs in until it is full, and tells no times. In a bucket
--- with flows a job has to fit into its flow too, and a flow that has something to send is put on the calendar (see flow.lua); so it is
+-- with flows a job has to fit into its flow too, and a flow that has something to send is put in the turn queue (see flow.lua); so it is
 -- with its group, where there are some. The job of a fire (see schedule.lua) gets in, and its schedule moves on, in the same step.
 --
 -- KEYS[1]  …:body   hash  id -> "base time mark index envelope"
@@ -12,7 +12,7 @@
 -- KEYS[6]  …:dead   zset  id -> time of death
 -- KEYS[7]  …:seen   hash  settled id -> fingerprint, state, end of its dedupe window
 -- KEYS[8]  …:flows  hash  flow -> its state (see flow.lua)
--- KEYS[9]  …:due:   zset  the calendar: flow -> its turn; where flows are in groups …:due_groups, group -> its turn
+-- KEYS[9]  …:due:   zset  the turn queue: flow -> its turn; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[10]  …:flow_settings  hash  flow -> settings of its own
 -- KEYS[11]  …:idle  zset  flow or group -> when it can be forgotten (see idle.lua)
 -- KEYS[12] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
@@ -82,7 +82,7 @@
 --#include lib/timetable.lua
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local dead, seen, flows, calendar, flow_settings, idle_key = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local dead, seen, flows, turn_queue, flow_settings, idle_key = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local outbox_key, outbox_texts, callback_texts, callback_counts, expiries_key = KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local makers_key, FIRST_LIMIT_KEY = KEYS[17], 17
 local channel, bucket_name, known_rev = ARGV[1], ARGV[2], ARGV[3]
@@ -162,7 +162,7 @@ for n = 1, flow_count do
   parts[n] = { name = names[n], at = first_place + (n - 1) * flow.PLACES, state = false, obeys = false, known = false, ready = now,
     pushed = false }
 end
-if has_flows then places.read(bucket, parts, names, conf, flows, calendar, flow_settings, idle_key, callback_counts, makers_key) end
+if has_flows then places.read(bucket, parts, names, conf, flows, turn_queue, flow_settings, idle_key, callback_counts, makers_key) end
 if bucket.lacks_keys and known_rev ~= 'fire' then return { 5 } end
 
 local new = arrivals.open(bucket, there, largest, was_expiring)

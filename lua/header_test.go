@@ -145,8 +145,8 @@ var moreKeys = map[lua.Keys][]string{
 	lua.GroupsOfFlows:       {"where flows are in groups then what group.load wants"},
 	lua.GroupDepartures:     {"…:departed_group:<group>"},
 	lua.GroupsAndDepartures: {"where flows are in groups then …:groups, …:group_settings", "…:due:<group>", "…:departed_group:<group>"},
-	lua.CalendarsOfGroups:   {"…:due:<group>"},
-	lua.CalendarsOfFlows:    {"…:due:<group>"},
+	lua.TurnQueuesOfGroups:  {"…:due:<group>"},
+	lua.TurnQueuesOfFlows:   {"…:due:<group>"},
 	lua.KeysOfPool:          {"in a pool", "the pool's seven (see pool.lua)"},
 	lua.KeysOfLimits:        {"<limit>"},
 	lua.KeysOfFire:          {"of a fire, last …:schedules, …:schedule_due"},
@@ -253,7 +253,7 @@ func TestScriptsBeginWithAWriteThatIsTaken(t *testing.T) {
 	for _, script := range lua.All() {
 		m := first.FindStringSubmatch(split(fileText(t, script.Name())).body)
 		opens := m != nil && (m[1] == "ZREM" || m[1] == "HDEL" || m[1] == "LPOP")
-		exempt := slices.Contains([]string{"enqueue", "allow", "inspect_job", "inspect_jobs", "inspect_bucket", "inspect_pool", "inspect_results", "flows_of", "due_schedules", "ended", "off_calendar", "schedule_runs"}, script.Name())
+		exempt := slices.Contains([]string{"enqueue", "allow", "inspect_job", "inspect_jobs", "inspect_bucket", "inspect_pool", "inspect_results", "flows_of", "due_schedules", "ended", "outside_turn_queue", "schedule_runs"}, script.Name())
 		if opens == exempt {
 			t.Errorf("%s: begins with %v", script.Name(), m)
 		}

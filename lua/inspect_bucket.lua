@@ -9,7 +9,7 @@
 -- KEYS[6]  …:dead    zset  id -> time of death
 -- KEYS[7]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
 -- KEYS[8]  …:flows   hash  flow -> its state (see flow.lua)
--- KEYS[9]  …:due:    zset  flow -> its turn in calendar time, where flows are in no groups
+-- KEYS[9]  …:due:    zset  flow -> its turn, by the engine's clock, where flows are in no groups
 -- KEYS[10]  …:groups  hash  group -> its state (see group.lua)
 -- KEYS[11]  …:due_groups  zset  group -> its turn
 -- KEYS[12] …:disabled  zset  disabled flow -> when empty_disabled.lua is to look at it
@@ -30,7 +30,7 @@
 --                left, the next one is taken to be as old
 --   last_slot; empty: when the last of the waiting jobs is expected to leave, none if that is not known
 --   paused (since when), paused_by, paused_reason; purging (entries that a purge has yet to remove), purged
---   levels       1 if the bucket has flows, 2 if they are in groups; flows, flows_wait (on the calendar), groups, groups_wait; flows_held,
+--   levels       1 if the bucket has flows, 2 if they are in groups; flows, flows_wait (in turn queues), groups, groups_wait; flows_held,
 --                flows_open and flows_half_open (their breakers), as the last audit of sweep.lua found them; flows_disabled
 --   dead_bytes; dead_capacity and dead_max_bytes: the bounds that hold; dead_dropped_old, dead_dropped_extra: by retention, by the bounds
 --   events_dropped; callbacks, oldest_callback_age

@@ -15,7 +15,7 @@
 -- KEYS[12] …:departed:<flow>  list  the same of the flow
 -- KEYS[13] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
 -- KEYS[14] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
--- KEYS[15] …:due:    zset  the calendar: flow -> its turn; where flows are in groups …:due_groups, group -> its turn
+-- KEYS[15] …:due:    zset  the turn queue: flow -> its turn; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[16...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the job's flow: …:q:<priority>:<flow>, four lists,
 --          the most important first, then …:later:<flow>, a zset; where flows are in groups then what group.load
@@ -60,7 +60,7 @@
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, flows, flow_settings = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local departed, flow_departed, tried, riders, calendar = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local departed, flow_departed, tried, riders, turn_queue = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local id, name = ARGV[1], ARGV[2]
 local levels, member = ARGV[3], ARGV[4]
 local PURGED = 15 -- the keys before those of a purge
@@ -154,7 +154,7 @@ if has_flows then
   configured = own_flow.configured.rate_count > 0 and own_flow.configured or in_force
   own_flow.obeys, own_flow.departed = own_flow.settings, flow_departed
   own_flow.ready = flow.ready(own_flow.state, own_flow.settings, clock) - offset
-  bucket.rivals = estimate.rivals(calendar, clock)
+  bucket.rivals = estimate.rivals(turn_queue, clock)
   bucket.flow_windows, bucket.group_windows = windows_of(flow_quotas), nil
   of_flow = bounds_of(own_flow, bucket.flow_windows, redis.call('HGET', flow_settings, name))
   if levels == codes.GROUPS then

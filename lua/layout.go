@@ -11,7 +11,7 @@ import (
 
 // Names of fixed keys that depend on the bucket or on the call.
 const (
-	Calendar         = "calendar"        // due:, or due_groups where flows are in groups
+	TurnQueue        = "turn_queue"      // due:, or due_groups where flows are in groups
 	DeparturesOfFlow = "departed:<flow>" // of the only flow
 	AnswerOfJob      = "answer:<id>"     // of the only job
 )
@@ -24,11 +24,11 @@ const (
 	PurgedPlaces        Keys = iota + 1 // the five places of what a purge took, and has not removed yet
 	PlacesOfFlows                       // for each flow its five places
 	PlacesAndDepartures                 // for each flow its five places, and the times of its departures
-	GroupsOfFlows                       // where flows are in groups: groups, group_settings, and for each group of the flows its calendar
+	GroupsOfFlows                       // where flows are in groups: groups, group_settings, and for each group of the flows its turn queue
 	GroupDepartures                     // where flows are in groups: for each group the times of its departures
-	GroupsAndDepartures                 // where flows are in groups: groups, group_settings, and for each group its calendar and the times of its departures
-	CalendarsOfGroups                   // for each group its calendar
-	CalendarsOfFlows                    // for each flow the calendar on which it stands
+	GroupsAndDepartures                 // where flows are in groups: groups, group_settings, and for each group its turn queue and the times of its departures
+	TurnQueuesOfGroups                  // for each group its turn queue
+	TurnQueuesOfFlows                   // for each flow the turn queue in which it stands
 	KeysOfQuotas                        // of a bucket with quotas or a timetable: departures of the bucket, its leases, and departures of flows and groups; the caller adds them
 	PaceOfPool                          // in a pool: the pool's conf, pace and departed; the caller adds them
 	KeysOfPool                          // in a pool: the pool's seven
@@ -45,26 +45,26 @@ func (s *Script) FixedKeys() []string { return s.keys() }
 func (s *Script) MoreKeys() []Keys { return moreKeys[s.name] }
 
 var moreKeys = map[string][]Keys{
-	"allow":          {KeysOfLimits},
-	"cancel":         {PlacesOfFlows, GroupsOfFlows},
-	"claim":          {PlacesAndDepartures, GroupsAndDepartures, KeysOfPool},
-	"control_flow":   {PlacesOfFlows, GroupsOfFlows}, // or CalendarsOfGroups, of a group
-	"enqueue":        {KeysOfLimits, PlacesOfFlows, GroupsOfFlows, KeysOfQuotas, PaceOfPool, KeysOfFire, KeyOfNames},
-	"empty_disabled": {PlacesOfFlows, GroupsOfFlows},
-	"expire":         {PurgedPlaces, PlacesOfFlows, GroupsOfFlows},
-	"inspect_bucket": {PurgedPlaces, PlacesOfFlows, KeysOfPool},
-	"inspect_job":    {PurgedPlaces, PlacesOfFlows, GroupsOfFlows, GroupDepartures, KeysOfPool},
-	"off_calendar":   {CalendarsOfFlows},
-	"oldest_waiting": {PlacesOfFlows},
-	"purge":          {PurgedPlaces, PlacesOfFlows, GroupsOfFlows},
-	"redrive":        {PlacesOfFlows, GroupsOfFlows},
-	"relocate":       {KeysToMove},
-	"reserve":        {KeysOfPool},
-	"reserve_flows":  {CalendarsOfGroups},
-	"settle":         {PlacesOfFlows, GroupsOfFlows, KeysOfPool},
-	"sift":           {PlacesOfFlows},
-	"sweep":          {PurgedPlaces, PlacesOfFlows, KeysOfPool},
-	"take_back":      {PurgedPlaces, PlacesOfFlows, GroupsOfFlows, KeysOfPool},
+	"allow":              {KeysOfLimits},
+	"cancel":             {PlacesOfFlows, GroupsOfFlows},
+	"claim":              {PlacesAndDepartures, GroupsAndDepartures, KeysOfPool},
+	"control_flow":       {PlacesOfFlows, GroupsOfFlows}, // or TurnQueuesOfGroups, of a group
+	"enqueue":            {KeysOfLimits, PlacesOfFlows, GroupsOfFlows, KeysOfQuotas, PaceOfPool, KeysOfFire, KeyOfNames},
+	"empty_disabled":     {PlacesOfFlows, GroupsOfFlows},
+	"expire":             {PurgedPlaces, PlacesOfFlows, GroupsOfFlows},
+	"inspect_bucket":     {PurgedPlaces, PlacesOfFlows, KeysOfPool},
+	"inspect_job":        {PurgedPlaces, PlacesOfFlows, GroupsOfFlows, GroupDepartures, KeysOfPool},
+	"outside_turn_queue": {TurnQueuesOfFlows},
+	"oldest_waiting":     {PlacesOfFlows},
+	"purge":              {PurgedPlaces, PlacesOfFlows, GroupsOfFlows},
+	"redrive":            {PlacesOfFlows, GroupsOfFlows},
+	"relocate":           {KeysToMove},
+	"reserve":            {KeysOfPool},
+	"reserve_flows":      {TurnQueuesOfGroups},
+	"settle":             {PlacesOfFlows, GroupsOfFlows, KeysOfPool},
+	"sift":               {PlacesOfFlows},
+	"sweep":              {PurgedPlaces, PlacesOfFlows, KeysOfPool},
+	"take_back":          {PurgedPlaces, PlacesOfFlows, GroupsOfFlows, KeysOfPool},
 }
 
 var (
@@ -89,7 +89,7 @@ func fixedKeys(files fs.FS, script string) []string {
 			isKey = false
 		}
 		if isKey && names[len(names)-1] == "due:" && strings.Contains(line, "where flows are in groups …:due_groups") {
-			names[len(names)-1] = Calendar
+			names[len(names)-1] = TurnQueue
 		}
 	}
 	return names

@@ -5,12 +5,12 @@
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[3]  …:settings    hash  settings of the bucket
--- KEYS[4]  …:pace    hash  offset: of the calendar's clock
+-- KEYS[4]  …:pace    hash  offset: of the engine's clock
 -- KEYS[5]  …:count   hash  last sequence number, jobs that came as scheduled, bytes of dead letters
 -- KEYS[6]  …:dead    zset  id -> time of death
 -- KEYS[7]  …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[8]  …:flow_settings  hash  flow -> its own settings
--- KEYS[9]  …:due:    zset  flow -> its turn in calendar time; where flows are in groups …:due_groups, group -> its turn
+-- KEYS[9]  …:due:    zset  flow -> its turn, by the engine's clock; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[10] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
 -- KEYS[11] …:callback_texts  hash  callbacks, which count against the capacity (see callbacks.lua)
 -- KEYS[12] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
@@ -66,11 +66,11 @@ local micros = server_time()
 local now = string.format('%d', micros)
 local function before(n) return FIRST_PLACE + (n - 1) * flow.PLACES end
 
-local loaded, calendar, more_flows, changed, groups, more_groups = nil, nil, 0, {}, nil, 0
+local loaded, turn_queue, more_flows, changed, groups, more_groups = nil, nil, 0, {}, nil, 0
 if levels ~= codes.NO_FLOWS then
   local names = {}
   for n = 1, flow_count do names[n] = ARGV[FIRST_FLOW + n] end
-  loaded, calendar = flow.load(conf, flows, flow_settings, names), flow.calendar(due_flows, pace)
+  loaded, turn_queue = flow.load(conf, flows, flow_settings, names), flow.turn_queue(due_flows, pace)
   more_flows = tonumber(max_flows or 0) - redis.call('HLEN', flows)
 end
 if in_groups then
@@ -142,10 +142,10 @@ if moved > 0 then
   expiries.write(expiries_key, conf, expire, expires)
   for n in pairs(changed) do
     local f = loaded[n]
-    flow.save(flows, f, micros + calendar.offset)
-    flow.recall(calendar, f, KEYS, before(n), micros, f.were_empty and micros or nil)
+    flow.save(flows, f, micros + turn_queue.offset)
+    flow.recall(turn_queue, f, KEYS, before(n), micros, f.were_empty and micros or nil)
   end
-  group.close(groups, micros, calendar)
-  if not calendar or calendar.sooner then redis.call('PUBLISH', channel, bucket) end
+  group.close(groups, micros, turn_queue)
+  if not turn_queue or turn_queue.sooner then redis.call('PUBLISH', channel, bucket) end
 end
 return reply

@@ -1,6 +1,6 @@
 -- reserve.lua: the first step of a claim in a bucket with flows: says whose turn
 -- it is, so that claim.lua can be told of the places of these flows. They are
--- moved a second ahead on the calendar, so that dispatchers do not
+-- moved a second ahead in the turn queue, so that dispatchers do not
 -- collide; claim puts them back where they belong, and one that dies in between
 -- costs them that second. Sent twice it names others, or none. A dispatcher that finds
 -- nothing to reserve becomes a standby (see standby.lua).
@@ -13,7 +13,7 @@
 -- KEYS[1]  …:settings    hash  what the bucket obeys
 -- KEYS[2]  …:pace    hash  slot, frac, rate, last, since: of the bucket's pacer (see claim.lua); clock, offset, steps: of the engine's
 --          clock (see pacer.lua); standbys: see standby.lua; window, drain: see timetable.lua
--- KEYS[3]  …:due:    zset  flow -> its turn on the calendar; where flows are in groups …:due_groups, group -> its turn,
+-- KEYS[3]  …:due:    zset  flow -> its turn in the turn queue; where flows are in groups …:due_groups, group -> its turn,
 --          and what follows of flows is then of groups (see reserve_flows.lua)
 -- KEYS[4]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[5]  …:riders  zset  jobs that are in flight with another one (see batch.lua)
@@ -28,7 +28,7 @@
 -- ARGV[5]  stepped: microseconds by which the dispatcher has seen the clock of Redis step forwards, 0 it has not
 -- ARGV[6]  steps: of the engine's clock, as claim.lua told them before the clock of Redis stepped
 -- Returns  {1} the bucket is not configured; else {0, now, next, slots, looked_at_again, steps of the engine's clock, and for each
---          flow: its name, its turn on the calendar}; slots: how many there are for them, at most as many as
+--          flow: its name, its turn in the turn queue}; slots: how many there are for them, at most as many as
 --          it wants, -1 while the timetable has the bucket closed; looked_at_again: how many of the last flows are named because settings
 --          have changed; next: when there is something to reserve, if nothing is now; 0 not before a wake-up (none has anything to send, or
 --          the bucket is paused, or closed until an operator drains it), -1 when max_in_flight is reached, its own or the pool's
@@ -56,7 +56,7 @@ if not b then return { 1 } end
 local now, offset, clock, times, recheck, paused = b.now, b.offset, b.clock, b.times, b.recheck, b.base.paused > 0
 local reply, NEXT, SLOTS, RECHECKED = { 0, now, 0, 0, 0, b.steps }, 3, 4, 5
 
--- Also where there is nothing to reserve: what is put on the calendar meanwhile has times of this clock.
+-- Also where there is nothing to reserve: what is put in the turn queue meanwhile has times of this clock.
 bucket_pacer.write_clock(b)
 -- Flows that were looked at by the clock of before may have turns that are too late by the step.
 if b.has_gone_back then

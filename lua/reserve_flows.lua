@@ -4,11 +4,11 @@
 -- second ahead, as reserve.lua does with groups. Sent twice it names others, or none.
 --
 -- KEYS[1]  …:pace    hash  clock, offset, steps: of the engine's clock (see pacer.lua)
--- KEYS[2...]  …:due:<group>, for each group: zset  flow -> its turn on the calendar
+-- KEYS[2...]  …:due:<group>, for each group: zset  flow -> its turn in the turn queue
 -- ARGV[1]  want: flows at most, 1 to 500
 -- ARGV[2]  horizon: microseconds to look ahead, up to 400000
 -- ARGV[3]  again: how many of the last groups reserve.lua has named because settings have changed
--- Returns  {0, now, and for each flow: its name, its turn on the calendar}
+-- Returns  {0, now, and for each flow: its name, its turn in the turn queue}
 -- Stores   clock and offset, as reserve.lua does
 -- Needs    Redis 7.0
 

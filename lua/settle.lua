@@ -216,11 +216,11 @@ end
 if #touched == 0 then return reply end
 
 -- What is kept of the flows and groups: loaded and groups of those that are not light, see light_flow.lua.
-local wake, calendar, loaded, light, groups, light_groups = was_full, nil, {}, nil, nil, nil
+local wake, turn_queue, loaded, light, groups, light_groups = was_full, nil, {}, nil, nil, nil
 if levels ~= codes.NO_FLOWS then
   local names = {}
   for n = 1, flow_count do names[n] = args[FIRST_FLOW + n] end
-  calendar = flow.calendar(due_flows, pace)
+  turn_queue = flow.turn_queue(due_flows, pace)
   loaded, light, groups, light_groups = light_flow.load(touched, names, conf, flows, flow_settings, due_flows,
     levels == codes.GROUPS and FIRST_PLACE + flow_count * flow.PLACES or nil)
 end
@@ -228,8 +228,8 @@ end
 -- What the downstream says.
 local heard = answers.open(touched, rules, now, box, reply, conf, pace, member ~= '' and pool.keys(KEYS) or nil)
 local said_key, before, said, sooner = pace, nil, nil, false
-if rules.scope == 'f' and calendar then
-  some_disabled = answers.of_flows(heard, loaded, calendar.offset) or some_disabled
+if rules.scope == 'f' and turn_queue then
+  some_disabled = answers.of_flows(heard, loaded, turn_queue.offset) or some_disabled
 elseif rules.scope == 'b' then
   local text, offset = unpack(redis.call('HMGET', pace, 'down', 'offset'))
   before, said, sooner = answers.of_all(heard, text, tonumber(offset or 0), some_heard)
@@ -359,17 +359,17 @@ for _, part in ipairs(touched) do
     if part.disabled then own_settings.disable(flow_settings, disabled, f.name, now, part.disabled) end
     flow.count(f, -part.usual - more.plain_gone, -more.scheduled_gone, -part.usual - more.ended, -(part.riders or 0))
     if part.earliest then flow.fill(f.state, 'd') end
-    if flow.is_idle(f.state, f.settings, now + calendar.offset) then
+    if flow.is_idle(f.state, f.settings, now + turn_queue.offset) then
       gone_flows[#gone_flows + 1] = f.name
     else
       states[#states + 1], states[#states + 2] = f.name, flow.write(f.state)
       if f.state.down then idle.note(idle_later, 'f', f) end
     end
-    -- One that is not on the calendar may have been held back by the place that is free now.
+    -- One that is not in the turn queue may have been held back by the place that is free now.
     local from, k = (part.were_empty or f.sooner) and now or part.earliest, places_of(part)
-    if from or f.was_held or (not part.on_calendar and f.state.filled ~= '.'
+    if from or f.was_held or (not part.is_queued and f.state.filled ~= '.'
       and redis.call('EXISTS', KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4], KEYS[k + 5]) > 0) then
-      flow.recall(calendar, f, KEYS, k, now, from)
+      flow.recall(turn_queue, f, KEYS, k, now, from)
     end
   end
 end
@@ -383,11 +383,11 @@ end
 if groups then
   in_chunks('HDEL', groups.key, light_groups.gone)
   in_chunks('HSET', groups.key, light_groups.states)
-  group.close(groups, now, calendar)
+  group.close(groups, now, turn_queue)
 end
 if unscheduled > 0 then flow.unschedule(count, unscheduled) end
 dedupe.write(memory, count)
 
 if member ~= '' then pool.note(member, KEYS, batch.in_flight(leases, riders_key), now, channel) end
-if wake or (calendar and calendar.sooner) then redis.call('PUBLISH', channel, bucket) end
+if wake or (turn_queue and turn_queue.sooner) then redis.call('PUBLISH', channel, bucket) end
 return reply

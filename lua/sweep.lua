@@ -18,7 +18,7 @@
 -- KEYS[11] …:claims  hash  dispatcher -> its last claim and when
 -- KEYS[12] …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[13] …:flow_settings  hash  flow -> its own settings
--- KEYS[14] …:due:    zset  flow -> its turn in calendar time; where flows are in groups …:due_groups, group -> its turn
+-- KEYS[14] …:due:    zset  flow -> its turn, by the engine's clock; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[15] …:groups  hash  group -> its state (see group.lua)
 -- KEYS[16] …:group_settings  hash  group -> its own settings
 -- KEYS[17] …:idle    zset  flow or group -> when it can be forgotten (see idle.lua)
@@ -42,7 +42,7 @@
 --          should be 0, and always is in a bucket with flows (see take_back.lua); what a purge has left lying, 0 while it is at work}.
 --          Then four numbers: how many jobs follow whose lease ran out, how many that wait for a retry, how many flows, and how many flows
 --          of the audit that have jobs in their lists. Then the ids and names of these four. Where flows are in groups then more flows,
---          which are only meant if they are not on the calendar of their group.
+--          which are only meant if they are not in the turn queue of their group.
 --          Of a bucket that is not configured it names nothing: it gets another tag, or the next claim configures it
 -- Stores   nothing new
 -- Needs    Redis 7.0
@@ -185,7 +185,7 @@ local none_leased, jobs = redis.call('ZCARD', leases) == 0, redis.call('HLEN', b
 local function forget(key, gone)
   in_chunks('HDEL', key, gone)
 end
--- The names of a scan, a chunk at a time, with what is kept of them and their turns on the calendar.
+-- The names of a scan, a chunk at a time, with what is kept of them and their turns in the turn queue.
 local function each(names, states, own, fields, look)
   for from = 1, #names, CHUNK do
     local some = { unpack(names, from, math.min(from + CHUNK - 1, #names)) }
@@ -216,7 +216,7 @@ local function keep_trouble()
 end
 
 -- Flows that are idle are forgotten. One that has jobs to send, as its counters say, is
--- on the calendar or is held back; and without leases nothing of it is in flight. The calendar of a
+-- in the turn queue or is held back; and without leases nothing of it is in flight. The turn queue of a
 -- group is none of our keys.
 local function audit_flows(names)
   local gone = {}

@@ -1,19 +1,19 @@
 -- take_back.lua: the second half of a sweep. It returns jobs with an ended lease to the
 -- head of their list, in the order in which they were admitted. A job that crashed its worker
 -- too often becomes a dead letter "poison". It returns retries that are in no place to
--- later, and flows that have something to send to the calendar. It checks again everything that sweep.lua
+-- later, and flows that have something to send to the turn queue. It checks again everything that sweep.lua
 -- saw. May be sent twice.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[3]  …:settings    hash  settings of the bucket
--- KEYS[4]  …:pace    hash  offset: of the calendar's clock
+-- KEYS[4]  …:pace    hash  offset: of the engine's clock
 -- KEYS[5]  …:count   hash  jobs that came as scheduled, bytes of dead letters
 -- KEYS[6]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[7]  …:dead    zset  id -> time of death
 -- KEYS[8]  …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[9]  …:flow_settings  hash  flow -> its own settings
--- KEYS[10] …:due:    zset  flow -> its turn in calendar time; where flows are in groups …:due_groups, group -> its turn
+-- KEYS[10] …:due:    zset  flow -> its turn, by the engine's clock; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[11] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
 -- KEYS[12] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
 -- KEYS[13] …:outbox_texts  hash  their texts
@@ -77,9 +77,9 @@ if not rate_count then return { 0, 0, 0, 0 } end
 local now = server_time()
 local function before(n) return FIRST_PLACE + (n - 1) * flow.PLACES end
 
-local names, loaded, calendar, groups = {}, nil, nil, nil
+local names, loaded, turn_queue, groups = {}, nil, nil, nil
 for n = 1, flow_count do names[n] = ARGV[FIRST_FLOW + n] end
-if has_flows then loaded, calendar = flow.load(conf, flows, flow_settings, names), flow.calendar(due_flows, pace) end
+if has_flows then loaded, turn_queue = flow.load(conf, flows, flow_settings, names), flow.turn_queue(due_flows, pace) end
 if in_groups then groups = group.load(conf, KEYS, before(flow_count + 1), loaded) end
 
 local taken_back, poison, repaired, missing = 0, 0, 0, 0
@@ -187,12 +187,12 @@ if loaded then
       local plain = math.min(excess, state.unfinished)
       flow.count(f, -plain, plain - excess, 0)
     end
-    flow.save(flows, f, now + calendar.offset)
-    flow.recall(calendar, f, KEYS, before(n), now, soonest[n])
+    flow.save(flows, f, now + turn_queue.offset)
+    flow.recall(turn_queue, f, KEYS, before(n), now, soonest[n])
   end
-  group.close(groups, now, calendar)
+  group.close(groups, now, turn_queue)
 end
 pool.note(member, KEYS, batch.in_flight(leases, riders_key), now, channel)
 -- Also where others wait in the list: the lease may have held the last place in flight.
-if taken_back + poison > 0 or (calendar and calendar.sooner) then redis.call('PUBLISH', channel, bucket) end
+if taken_back + poison > 0 or (turn_queue and turn_queue.sooner) then redis.call('PUBLISH', channel, bucket) end
 return { taken_back, poison, repaired, missing, unpack(poisoned) }

@@ -156,7 +156,7 @@ func TestGroupsByAPI(t *testing.T) {
 	a = ops.do("POST", group+"/resume?group=a+b", "").want(200, "")
 	a.lacks("pause")
 	if a.json["turn"] == nil {
-		t.Error("a group that was resumed is not on the calendar")
+		t.Error("a group that was resumed is not in the turn queue")
 	}
 	ops.do("POST", flow+"/pause?flow=1&group=a+b", "").want(200, "").has("group", "a b")
 	ops.do("GET", flow+"?flow=1&group=c", "").want(200, "").lacks("pause") // of the same name in another group

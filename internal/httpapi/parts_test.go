@@ -73,7 +73,7 @@ func TestFlowsByAPI(t *testing.T) {
 	a = ops.do("POST", flow+"/resume?flow=a+b", "").want(200, "")
 	a.lacks("pause")
 	if a.json["turn"] == nil {
-		t.Error("a flow that was resumed is not on the calendar")
+		t.Error("a flow that was resumed is not in the turn queue")
 	}
 	wantField(t, ops.do("POST", flow+"/purge?flow=c", `{"confirm":"flowing"}`), "confirm")
 	wantField(t, ops.do("POST", flow+"/purge?flow=", `{}`), "confirm")

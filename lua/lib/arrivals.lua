@@ -76,7 +76,7 @@ local function score(bucket, turn)
   return bucket.score
 end
 
--- Puts a flow on the calendar of its group.
+-- Puts a flow in the turn queue of its group.
 local function turn_in_group(bucket, part, turn)
   local g = part.group
   redis.call('ZADD', g.due, 'LT', score(bucket, turn), part.name)
@@ -182,12 +182,12 @@ function arrivals.write(new, bucket, parts, idle_key)
   encoding.hash(bucket.flows, new.flows_before, bucket.there)
   if bucket.groups then earliest = write_groups(bucket, turns) end
   if not earliest then return wake end
-  local calendar = bucket.calendar
-  local head = redis.call('ZRANGE', calendar, 0, 0, 'WITHSCORES')[2]
-  local added = redis.call('ZADD', calendar, 'LT', unpack(turns))
+  local turn_queue = bucket.turn_queue
+  local head = redis.call('ZRANGE', turn_queue, 0, 0, 'WITHSCORES')[2]
+  local added = redis.call('ZADD', turn_queue, 'LT', unpack(turns))
   if added > 0 then
-    local placed = redis.call('ZCARD', calendar)
-    encoding.zset(calendar, placed - added, placed)
+    local placed = redis.call('ZCARD', turn_queue)
+    encoding.zset(turn_queue, placed - added, placed)
   end
   return not head or earliest + bucket.offset < tonumber(head)
 end

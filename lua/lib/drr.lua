@@ -114,7 +114,7 @@ function drr.next(row, f, is_off)
   end
 end
 
--- A flow or a group by its settings and the text of its state; turn is what it has on the calendar. clock is the engine's;
+-- A flow or a group by its settings and the text of its state; turn is what it has in the turn queue. clock is the engine's;
 -- since is when the bucket's pace began. Of a group (keeps_last) the last departure is kept also without a rate: see
 -- group.ready.
 function drr.open(clock, since, name, turn, settings, text, quotas, keeps_last)

@@ -193,10 +193,10 @@ function estimate.of_bucket(b, n)
   return times and timetable.opens(times, at) or at
 end
 
--- How many flows, or groups, of a calendar have something to send now. clock is the engine's. Their turns may lie ahead: of a flow that a
+-- How many flows, or groups, of a turn queue have something to send now. clock is the engine's. Their turns may lie ahead: of a flow that a
 -- claim looks at, or has just let go, or that waits out its rate for less than a second.
-function estimate.rivals(calendar, clock)
-  return redis.call('ZCOUNT', calendar, '-inf', string.format('%d', clock + pacer.RESERVED))
+function estimate.rivals(turn_queue, clock)
+  return redis.call('ZCOUNT', turn_queue, '-inf', string.format('%d', clock + pacer.RESERVED))
 end
 
 -- How many turns pass until a job of a flow, or a group, with a number of jobs ahead of it has its own: at most, where it is not known who

@@ -27,7 +27,7 @@
 -- that is not for scripts. With flow_must_exist in conf a flow is missing without a setting of its own: no job of it gets in, and none
 -- leaves, as if it was paused.
 --
--- The calendar is the zset due, of each group where there are some: flow -> when its turn is, for each flow that has
+-- The turn queue is the zset due, of each group where there are some: flow -> when its turn is, for each flow that has
 -- something to send, now or later. Its times, and those of slots, are of the engine's clock (see pacer.lua).
 
 --#include lib/downstream.lua
@@ -241,8 +241,8 @@ function flow.save(flows, f, clock)
   end
 end
 
--- The calendar as a script finds it: that of flows, or of groups where there are some. sooner tells in the end whether its head has moved.
-function flow.calendar(due, pace)
+-- The turn queue as a script finds it: that of flows, or of groups where there are some. sooner says in the end whether its head moved.
+function flow.turn_queue(due, pace)
   return { key = due, offset = tonumber(redis.call('HGET', pace, 'offset') or 0),
     head = tonumber(redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2]), sooner = false }
 end
@@ -254,23 +254,23 @@ function flow.next(keys, before, now)
   return tonumber(redis.call('ZRANGE', keys[before + 5], 0, 0, 'WITHSCORES')[2])
 end
 
--- Puts a flow on the calendar after its places or its bounds have changed: for `at`, when
+-- Puts a flow in the turn queue after its places or its bounds have changed: for `at`, when
 -- what was put there may go, nil if nothing was; for whatever waits, if it is not there at all or
 -- was held back: it may stand there for what came meanwhile and is due later than others. It may
 -- come earlier than it stands there, never later, and not if it is held back. now and at are of the server's clock.
-function flow.recall(calendar, f, keys, before, now, at)
+function flow.recall(turn_queue, f, keys, before, now, at)
   if pacer.is_held(f) then return end
   local g = f.group
-  local due = g and g.due or calendar.key
+  local due = g and g.due or turn_queue.key
   if f.was_held or not redis.call('ZSCORE', due, f.name) then at = flow.next(keys, before, now) end
   if not at then return end
-  local clock = now + calendar.offset
-  local turn = math.max(at + calendar.offset, clock, flow.ready(f.state, f.settings, clock))
+  local clock = now + turn_queue.offset
+  local turn = math.max(at + turn_queue.offset, clock, flow.ready(f.state, f.settings, clock))
   redis.call('ZADD', due, 'LT', string.format('%d', turn), f.name)
   if g then
     g.turn = math.min(g.turn or turn, turn) -- see group.close
-  elseif not calendar.head or turn < calendar.head then
-    calendar.sooner = true
+  elseif not turn_queue.head or turn < turn_queue.head then
+    turn_queue.sooner = true
   end
 end
 

@@ -6,7 +6,7 @@
 -- hashes groups and group_settings. Its counts are the sums over its flows. Without a rate, its
 -- slot is that of its last departure.
 --
--- The calendar has two levels: due_groups has each group whose flows have something to
+-- The turn queue has two levels: due_groups has each group whose flows have something to
 -- send, at the time that its own bounds and the first of its flows allow; and
 -- due:<group> has its flows, as due: has them where there are no groups. A group that is
 -- held back is off due_groups, and due:<group> stays as it is.
@@ -54,32 +54,32 @@ function group.ready(g, clock)
   return math.min(g.state.slot, clock + pacer.MAX_HORIZON)
 end
 
--- The group's turn on the calendar. g.turn is the soonest turn that flows got on the group's own calendar, nil
--- if none did. If the group is missing on the calendar or was held back, it is the first turn there. Nil if the group is
+-- The group's turn in the turn queue. g.turn is the soonest turn that flows got on the group's own turn queue, nil
+-- if none did. If the group is missing in the turn queue or was held back, it is the first turn there. Nil if the group is
 -- held back, or need not move.
-function group.turn(calendar, g, now)
+function group.turn(turn_queue, g, now)
   if pacer.is_held(g) then return nil end
-  local turn, clock = g.turn, now + calendar.offset
-  if g.was_held or not redis.call('ZSCORE', calendar.key, g.name) then
+  local turn, clock = g.turn, now + turn_queue.offset
+  if g.was_held or not redis.call('ZSCORE', turn_queue.key, g.name) then
     turn = tonumber(redis.call('ZRANGE', g.due, 0, 0, 'WITHSCORES')[2])
   end
   return turn and math.max(turn, clock, group.ready(g, clock))
 end
 
--- Puts a group on the calendar after its flows or its bounds have changed. It may come earlier
+-- Puts a group in the turn queue after its flows or its bounds have changed. It may come earlier
 -- than it stands there, never later.
-function group.recall(calendar, g, now)
-  local turn = group.turn(calendar, g, now)
+function group.recall(turn_queue, g, now)
+  local turn = group.turn(turn_queue, g, now)
   if not turn then return end
-  redis.call('ZADD', calendar.key, 'LT', string.format('%d', turn), g.name)
-  if not calendar.head or turn < calendar.head then calendar.sooner = true end
+  redis.call('ZADD', turn_queue.key, 'LT', string.format('%d', turn), g.name)
+  if not turn_queue.head or turn < turn_queue.head then turn_queue.sooner = true end
 end
 
--- Keeps what became of groups, and puts them on the calendar, if the script has one: then it knows the engine's clock.
-function group.close(groups, now, calendar)
+-- Keeps what became of groups, and puts them in the turn queue, if the script has one: then it knows the engine's clock.
+function group.close(groups, now, turn_queue)
   for _, g in ipairs(groups or {}) do
-    flow.save(groups.key, g, calendar and now + calendar.offset)
-    if calendar then group.recall(calendar, g, now) end
+    flow.save(groups.key, g, turn_queue and now + turn_queue.offset)
+    if turn_queue then group.recall(turn_queue, g, now) end
   end
 end
 

@@ -1,6 +1,6 @@
 -- light_flow.lua: what settle.lua keeps of flows and groups of which it changes two counts and nothing else, which are most. Their texts
 -- become the new ones without the tables of flow.lua. A flow is light if it has no settings of its own, no riders, and no bound that held
--- it back. Its downstream has said nothing, and it is on its calendar or has nothing to send. A group is light if all its flows are.
+-- it back. Its downstream has said nothing, and it is in its turn queue or has nothing to send. A group is light if all its flows are.
 -- What is done with other flows would do the same with light ones, at twice the cost.
 --
 -- The flows of a call stand in parts: n, which of the names it is; usual, how many jobs that came without a delay have left it; unusual, if
@@ -33,10 +33,10 @@ local function after(all, n, left)
   return head .. flow.text_of(unfinished) .. scheduled .. flow.text_of(in_flight) .. filled, filled ~= ' .'
 end
 
--- Notes which of the flows are on their calendars. asked: calendar -> their parts and names.
+-- Notes which of the flows are in their turn queues. asked: turn queue -> their parts and names.
 local function look_up(asked)
   for due, some in pairs(asked) do
-    for i, score in ipairs(redis.call('ZMSCORE', due, unpack(some.names))) do some.parts[i].on_calendar = score end
+    for i, score in ipairs(redis.call('ZMSCORE', due, unpack(some.names))) do some.parts[i].is_queued = score end
   end
 end
 
@@ -62,7 +62,7 @@ local function load_groups(parts, loaded, names, of, conf, due_groups, before)
   end
   local light, numbers, heavy_names, all = { states = {}, gone = {} }, {}, {}, read(conf, states, own_settings, names, group.OF_ALL)
   for g, score in ipairs(redis.call('ZMSCORE', due_groups, unpack(names))) do
-    -- A group that is on no calendar has nothing to send if its own is empty.
+    -- A group that is in no turn queue has nothing to send if its own is empty.
     local can_be = not is_heavy[g] and (score or redis.call('EXISTS', KEYS[before + 2 + g]) == 0)
     local text = can_be and after(all, g, left[g] or 0)
     if text then
@@ -83,7 +83,7 @@ local function load_groups(parts, loaded, names, of, conf, due_groups, before)
 end
 
 -- Reads the flows of parts, and their groups, where the keys of these begin behind KEYS[before]; nil without groups. Returns what flow.load
--- says of the flows that are not light, by number; the light ones; and of groups the same two. A part gets is_light; on_calendar; and
+-- says of the flows that are not light, by number; the light ones; and of groups the same two. A part gets is_light; is_queued; and
 -- group, if that is not light.
 function light_flow.load(parts, names, conf, flows, flow_settings, due, before)
   local group_names, group_of = nil, nil
@@ -111,7 +111,7 @@ function light_flow.load(parts, names, conf, flows, flow_settings, due, before)
   for i = 1, #parts do
     local part = parts[i]
     local n = part.n
-    if texts[n] and (part.is_light or part.on_calendar) then
+    if texts[n] and (part.is_light or part.is_queued) then
       part.is_light = true
       keep(light, names[n], texts[n])
     else

@@ -1,6 +1,6 @@
--- next_turns.lua: what a claim leaves of its flows and groups: when each goes next, on which calendar, and what is kept of it.
+-- next_turns.lua: what a claim leaves of its flows and groups: when each goes next, in which turn queue, and what is kept of it.
 --
--- A flow that has something to send, now or later, stands on the calendar of its group, or on that of the bucket. A flow that has
+-- A flow that has something to send, now or later, stands in the turn queue of its group, or on that of the bucket. A flow that has
 -- nothing, or is held, is taken off. Of a flow that is idle nothing is kept.
 
 --#include lib/flow.lua
@@ -32,7 +32,7 @@ function next_turns.put_back(due, flows, groups, keys, in_groups)
   end
 end
 
--- Puts a flow or a group on a calendar, at that time; takes it off without one. list has placed and taken_off, once there are some,
+-- Puts a flow or a group in a turn queue, at that time; takes it off without one. list has placed and taken_off, once there are some,
 -- and the soonest time of those that are placed.
 local function put(c, list, name, at)
   if not at then
@@ -96,7 +96,7 @@ function next_turns.decide(c, named, furthest, plain)
   end
 end
 
--- Writes the calendars of groups, and decides what becomes of the groups. A group goes at its turn, also where that of its flows
+-- Writes the turn queues of groups, and decides what becomes of the groups. A group goes at its turn, also where that of its flows
 -- is later, unless these have to wait longer than the bucket, which goes at next_slot. groups_key: what is kept of groups.
 function next_turns.write_groups(c, groups, groups_key, next_slot)
   local states, gone, soon = {}, {}, math.max(next_slot, c.clock)
@@ -118,7 +118,7 @@ function next_turns.write_groups(c, groups, groups_key, next_slot)
   in_chunks('HDEL', groups_key, gone)
 end
 
--- Writes the calendar of the bucket, and what is kept of its flows. Returns the head of the calendar, nil if it is empty.
+-- Writes the turn queue of the bucket, and what is kept of its flows. Returns the head of the turn queue, nil if it is empty.
 function next_turns.write(c, due, flows, idle_key)
   in_chunks('HSET', flows, c.states)
   in_chunks('HDEL', flows, c.gone)

@@ -1,6 +1,6 @@
 -- places.lua: where enqueue.lua puts jobs (see arrivals.lua): the flows of a batch, and their times. A bucket without flows has
 -- one flow, "", with nothing stored but its lists and its later (see flow.lua). With groups,
--- the calendar is that of the groups.
+-- the turn queue is that of the groups.
 --
 -- The functions take the bucket of estimate.lua, with hurries (one of the jobs expires); places.read
 -- adds there (number of flows without the idle ones), idle (the idle flows), max_flows, and what estimate.lua wants of flows.
@@ -105,16 +105,16 @@ local function count_rivals(bucket, parts)
 end
 
 -- Reads the flows, and finds room for new ones.
-function places.read(bucket, parts, names, conf, flows, calendar, flow_settings, idle_key, callback_counts, makers_key)
+function places.read(bucket, parts, names, conf, flows, turn_queue, flow_settings, idle_key, callback_counts, makers_key)
   local texts = redis.call('HMGET', flows, unpack(names))
   local of_all = redis.call('HMGET', conf, 'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity',
     'flow_max_in_flight', 'flow_must_exist', 'max_flows', 'flow_scheduled_capacity', 'group_scheduled_capacity', 'flow_quotas',
     'max_per_caller')
   local must_exist, max_flows, flow_later, group_later, quotas, max_per_caller = unpack(of_all, #flow.OF_ALL)
-  bucket.flows, bucket.calendar = flows, calendar
+  bucket.flows, bucket.turn_queue = flows, turn_queue
   bucket.flow_later, bucket.group_later = tonumber(flow_later or 0), tonumber(group_later or 0)
   bucket.there, bucket.max_flows = redis.call('HLEN', flows), tonumber(max_flows)
-  bucket.rivals = estimate.rivals(calendar, bucket.now + bucket.offset)
+  bucket.rivals = estimate.rivals(turn_queue, bucket.now + bucket.offset)
   local own_texts, clock = flow.own_texts(flow_settings, names), bucket.now + bucket.offset
   local settings, now, new = flow.all_settings(own_texts, of_all, #names), bucket.now, 0
   local before = bucket.quota_keys

@@ -26,11 +26,11 @@ end
 -- How long until an estimated time.
 local function wait_until(at, now, interval) return at > 0 and math.max(at - now, interval) or 0 end
 
--- How long until a scheduled job comes due of those whose turns are on a calendar: no less than that. states are those of its flows, or
+-- How long until a scheduled job comes due of those whose turns are in a turn queue: no less than that. states are those of its flows, or
 -- groups. Of one whose turn is now it is only known whether it has scheduled jobs. due is when the first of those comes due that this
--- script puts in, nil if it puts none in: they are not on the calendar yet.
-local function wait_on_calendar(bucket, calendar, states, due)
-  local turns, names = redis.call('ZRANGE', calendar, 0, refusal.LOOKS - 1, 'WITHSCORES'), {}
+-- script puts in, nil if it puts none in: they are not in the turn queue yet.
+local function wait_in_turn_queue(bucket, turn_queue, states, due)
+  local turns, names = redis.call('ZRANGE', turn_queue, 0, refusal.LOOKS - 1, 'WITHSCORES'), {}
   local first = due and math.max(due - bucket.now, bucket.interval)
   for i = 1, #turns, 2 do
     local turn = tonumber(turns[i + 1]) - bucket.offset - bucket.now
@@ -52,7 +52,7 @@ local function wait_for_due(bucket, part, all_flows)
   if bucket.paused then return 0 end
   local g = part.group
   if all_flows and bucket.has_flows then
-    return wait_on_calendar(bucket, bucket.calendar, g and bucket.groups.key or bucket.flows, bucket.first_due)
+    return wait_in_turn_queue(bucket, bucket.turn_queue, g and bucket.groups.key or bucket.flows, bucket.first_due)
   end
   local later, new = KEYS[part.at + flow.PLACES], part.delayed and #part.delayed / 2 or 0
   if part.state and part.state.scheduled - new > redis.call('ZCARD', later) then return bucket.interval end
@@ -91,7 +91,7 @@ function refusal.of(full, bucket, part, bound, sealed)
     return part.state.scheduled, places.scheduled_bound(part, bucket.flow_later), wait
   elseif full == codes.GROUP_SCHEDULED_FULL then
     local g = part.group
-    local wait = g.state.in_flight > 0 and interval or wait_on_calendar(bucket, g.due, bucket.flows, g.first_due)
+    local wait = g.state.in_flight > 0 and interval or wait_in_turn_queue(bucket, g.due, bucket.flows, g.first_due)
     return g.state.scheduled, places.scheduled_bound(g, bucket.group_later), (bucket.paused or g.obeys.paused > 0) and 0 or wait
   elseif full == bucket.dead_full then
     return bucket.dead_there, bucket.dead_most,

@@ -37,8 +37,8 @@ func TestSettlementsOfFlows(t *testing.T) {
 	}
 }
 
-// A patrol sees by the calendar whether there is something to send; a sweep takes
-// back what ran out in any flow, and mends the calendar.
+// A patrol sees by the turn queue whether there is something to send; a sweep takes
+// back what ran out in any flow, and mends the turn queue.
 func TestPatrolOfFlows(t *testing.T) {
 	t.Parallel()
 	s := steppedOn(t, rig.NewFlowing(t), rig.NewWaiting())
@@ -62,7 +62,7 @@ func TestPatrolOfFlows(t *testing.T) {
 	}
 	s.Put("w", "astray", shaper.StateQueued)
 	if waiting() {
-		t.Error("something waits, and is not on the calendar")
+		t.Error("something waits, and is not in the turn queue")
 	}
 	s.Step(time.Millisecond)
 	w := patrolOf(r)
@@ -86,7 +86,7 @@ func TestPatrolOfFlows(t *testing.T) {
 	}
 	s.Redis.HSet(t.Context(), store.BucketKeys("b").Pace(), "offset", time.Hour.Microseconds()+1000)
 	if !waiting() {
-		t.Error("what is due by the calendar's clock does not wait")
+		t.Error("what is due by the engine's clock does not wait")
 	}
 }
 

@@ -94,8 +94,8 @@ func TestGroupsAreDelivered(t *testing.T) {
 	w.AwaitEmpty()
 }
 
-// A patrol sees by the calendar of groups whether there is something to send; a sweep takes back what ran out
-// in any group, and mends both calendars.
+// A patrol sees by the turn queue of groups whether there is something to send; a sweep takes back what ran out
+// in any group, and mends both turn queues.
 func TestPatrolOfGroups(t *testing.T) {
 	t.Parallel()
 	s := steppedOn(t, rig.NewGrouped(t), rig.NewWaiting())
@@ -119,7 +119,7 @@ func TestPatrolOfGroups(t *testing.T) {
 	}
 	s.Redis.Del(ctx, k.DueGroups(), k.DueOfGroup("b"))
 	if waiting() {
-		t.Error("something waits, and is not on the calendar")
+		t.Error("something waits, and is not in the turn queue")
 	}
 	// What a job in flight has held of its group is free when its lease ran out.
 	if err := s.Redis.HSet(ctx, k.Meta(), "ax", "3 1 0 0 0 c ").Err(); err != nil {
@@ -143,7 +143,7 @@ func TestPatrolOfGroups(t *testing.T) {
 		}
 	}
 	if groups := s.Redis.ZCard(ctx, k.DueGroups()).Val(); groups != 2 || !waiting() {
-		t.Errorf("%d groups are on the calendar", groups)
+		t.Errorf("%d groups are in the turn queue", groups)
 	}
 	if got := s.Redis.HGet(ctx, k.Groups(), "a").Val(); got != "0 0 - 0 1 0 0 .khnld" {
 		t.Errorf("group a is %q", got)

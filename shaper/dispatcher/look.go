@@ -139,7 +139,7 @@ func (p *bucketPatrol) lookedAt() []string {
 	case !p.claims.sleeping.Load(): // it looks for work by itself
 		return keys
 	case p.HasFlows():
-		return append(keys, p.Keys.Calendar())
+		return append(keys, p.Keys.TurnQueue())
 	}
 	return append(keys, p.Keys.Places("")...)
 }
@@ -186,7 +186,7 @@ func (p *bucketPatrol) look(ctx context.Context, pipe redis.Pipeliner) func(*sig
 func (p *bucketPatrol) lookForWork(ctx context.Context, pipe redis.Pipeliner) func() (there, waiting bool, err error) {
 	latest := p.clock.latest(time.Now())
 	if p.HasFlows() {
-		head := pipe.ZRangeWithScores(ctx, p.Keys.Calendar(), 0, 0)
+		head := pipe.ZRangeWithScores(ctx, p.Keys.TurnQueue(), 0, 0)
 		offset := pipe.HMGet(ctx, p.Keys.Pace(), "offset") // of the turn queue's clock
 		return func() (there, waiting bool, err error) {
 			ahead := int64(0)

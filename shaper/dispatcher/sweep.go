@@ -65,7 +65,7 @@ func (p *bucketPatrol) sweep(ctx context.Context, latest int64, audit bool) erro
 	err = p.takeBack(ctx, how, f.expired, nil, &sum)
 	p.more = sum.takenBack+sum.poisoned >= sweepMore
 	if err == nil {
-		f.suspects, err = p.offCalendar(ctx, f.suspects)
+		f.suspects, err = p.outsideTurnQueue(ctx, f.suspects)
 	}
 	if err == nil {
 		err = p.takeBack(ctx, how, f.waiting, append(f.astray, f.suspects...), &sum)
@@ -142,16 +142,16 @@ func (w *sweepWatch) advance(cursor, flows string, start time.Time) {
 	}
 }
 
-// offCalendar returns those of some flows that are not in the turn queue of their group,
+// outsideTurnQueue returns those of some flows that are not in the turn queue of their group,
 // which the script that named them could not see.
-func (p *bucketPatrol) offCalendar(ctx context.Context, flows []string) ([]string, error) {
+func (p *bucketPatrol) outsideTurnQueue(ctx context.Context, flows []string) ([]string, error) {
 	var off []string
 	for some := range slices.Chunk(flows, store.MaxFlowSet) {
 		args := make([]any, len(some))
 		for i, flow := range some {
 			args[i] = flow
 		}
-		err := p.run(ctx, p.shared, lua.OffCalendar, some, func(r *lua.Reader) {
+		err := p.run(ctx, p.shared, lua.OutsideTurnQueue, some, func(r *lua.Reader) {
 			for _, flow := range some {
 				if r.Int() == 1 {
 					off = append(off, flow)

@@ -106,9 +106,9 @@ var bucketGauges = append(gaugesOf[BucketInfo]("bucket"), []gaugeOf[BucketInfo]{
 
 	// The others of them have only jobs in flight, or are held back by a pause or by what they have in flight.
 	gauge("bucket_flows", "Flows that have jobs, or had some so lately that their pace still counts.", func(b *BucketInfo) float64 { return float64(b.Flows) }).of(withFlows),
-	gauge("bucket_flows_waiting", "Flows that stand on the calendar: they have something to send, now or later, and are not held back.", func(b *BucketInfo) float64 { return float64(b.FlowsWait) }).of(withFlowsOnly),
+	gauge("bucket_flows_waiting", "Flows that stand in the turn queue: they have something to send, now or later, and are not held back.", func(b *BucketInfo) float64 { return float64(b.FlowsWait) }).of(withFlowsOnly),
 	gauge("bucket_groups", "Groups that have jobs, or had some so lately that their pace still counts.", func(b *BucketInfo) float64 { return float64(b.Groups) }).of(withGroups),
-	gauge("bucket_groups_waiting", "Groups that stand on the calendar: they have something to send, now or later, and are not held back.", func(b *BucketInfo) float64 { return float64(b.GroupsWait) }).of(withGroups),
+	gauge("bucket_groups_waiting", "Groups that stand in the turn queue: they have something to send, now or later, and are not held back.", func(b *BucketInfo) float64 { return float64(b.GroupsWait) }).of(withGroups),
 }...)
 
 var poolGauges = append(gaugesOf[PoolDetails]("pool"), []gaugeOf[PoolDetails]{

@@ -59,10 +59,10 @@ type BucketNumbers struct {
 	EventsDropped int64 `lua:"events_dropped" json:"-"`                                                                                                                                          // that no hook was told of, ever: too many waited for that
 
 	Flows     int64 `lua:"flows" json:"-"`      // that have jobs, or had some so lately that their pace still counts
-	FlowsWait int64 `lua:"flows_wait" json:"-"` // that stand on the calendar: they have something to send, now or later; with groups: 0, see GroupsWait
+	FlowsWait int64 `lua:"flows_wait" json:"-"` // that stand in the turn queue: they have something to send, now or later; with groups: 0, see GroupsWait
 
 	Groups     int64 `lua:"groups" json:"-"`      // as Flows
-	GroupsWait int64 `lua:"groups_wait" json:"-"` // that stand on the calendar of groups
+	GroupsWait int64 `lua:"groups_wait" json:"-"` // that stand in the turn queue of groups
 
 	// FlowsHeld, FlowsOpen and FlowsHalfOpen are how many flows their downstream holds, and how many have a circuit breaker that is
 	// open or half-open. Dispatchers count them about every 30 seconds.

@@ -48,8 +48,8 @@ func (t *target) settings() string {
 	return t.keys.FlowSettings()
 }
 
-// calendar is the one on which a target of this name stands.
-func (t *target) calendar(name string) string {
+// turnQueue is the one in which a target of this name stands.
+func (t *target) turnQueue(name string) string {
 	if t.what == targetGroup {
 		return t.keys.DueGroups()
 	}
@@ -145,25 +145,25 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 	states, own := pipe.HMGet(ctx, t.states(), names...), pipe.HMGet(ctx, t.settings(), names...)
 	pace := pipe.HMGet(ctx, t.keys.Pace(), "offset", "drain")
 	rates := pipe.HMGet(ctx, t.keys.Conf(), "rate_count", "rate_per", "flow_rate_count", "flow_rate_per", store.FieldTimetable, fieldMustExist)
-	turnsOf := map[string][]string{} // of each calendar the names that may stand on it
+	turnsOf := map[string][]string{} // of each turn queue the names that may stand in it
 	for _, name := range names {
-		turnsOf[t.calendar(name)] = append(turnsOf[t.calendar(name)], name)
+		turnsOf[t.turnQueue(name)] = append(turnsOf[t.turnQueue(name)], name)
 	}
 	asked := make(map[string]*redis.FloatSliceCmd, len(turnsOf))
-	for calendar, some := range turnsOf {
-		asked[calendar] = pipe.ZMScore(ctx, calendar, some...)
+	for queue, some := range turnsOf {
+		asked[queue] = pipe.ZMScore(ctx, queue, some...)
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return nil, fmt.Errorf("bucket %q: read its flows: %w", t.bucket, err)
 	}
 	turns := make(map[string]float64, len(names)) // 0 of one that has none
-	for calendar, some := range turnsOf {
-		for i, turn := range asked[calendar].Val() {
+	for queue, some := range turnsOf {
+		for i, turn := range asked[queue].Val() {
 			turns[some[i]] = turn
 		}
 	}
 	ahead, _ := pace.Val()[0].(string)
-	ofCalendar, _ := strconv.ParseInt(ahead, 10, 64) // 0 without one
+	offset, _ := strconv.ParseInt(ahead, 10, 64) // 0 without one
 	stored, hasHours := storedNumbers(rates.Val()[:4]), pace.Val()[1] != nil || rates.Val()[4] != nil
 	infos := make([]seen, len(names))
 	for i, name := range names {
@@ -177,7 +177,7 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 			return nil, fmt.Errorf("bucket %q: flow %q: %w", t.bucket, name, err)
 		}
 		if turn := turns[name]; turn > 0 {
-			info.Turn = time.UnixMicro(int64(turn) - ofCalendar)
+			info.Turn = time.UnixMicro(int64(turn) - offset)
 		}
 		if state.Downstream != "" && hasHours {
 			hasHours = false // it is asked once
@@ -186,7 +186,7 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 				stored[0], stored[1] = rate.Count, rate.Per.Microseconds()
 			}
 		}
-		info.downstream = codec.ParseDownstream(state.Downstream, ofCalendar, configuredRate(info.Own.Rate, stored))
+		info.downstream = codec.ParseDownstream(state.Downstream, offset, configuredRate(info.Own.Rate, stored))
 		infos[i] = info
 	}
 	return infos, nil

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// However jobs come: the bounds hold, a flow has as many as get in, and a flow is on the calendar if and
+// However jobs come: the bounds hold, a flow has as many as get in, and a flow is in the turn queue if and
 // only if it has something. The answers are those of a simple model.
 func TestFlowBoundsModel(t *testing.T) {
 	t.Parallel()

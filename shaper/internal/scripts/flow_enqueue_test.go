@@ -23,7 +23,7 @@ func (r *rig) flowState(flow string) string {
 	return text
 }
 
-// turnFrom is how far ahead of a time a flow's turn lies; -1 if it is not on the calendar.
+// turnFrom is how far ahead of a time a flow's turn lies; -1 if it is not in the turn queue.
 func (r *rig) turnFrom(flow string, now int64) int64 {
 	r.t.Helper()
 	at, err := r.c.ZScore(r.ctx, r.key("due:"), flow).Result()
@@ -250,8 +250,8 @@ func TestTooManyFlows(t *testing.T) {
 	})
 }
 
-// A flow is put on the calendar when its list was empty, at the time at which its rate lets it go or its
-// first delayed job is due, by the calendar's clock; and never later than it is there already.
+// A flow is put in the turn queue when its list was empty, at the time at which its rate lets it go or its
+// first delayed job is due, by the engine's clock; and never later than it is there already.
 func TestEnqueueAndTheCalendar(t *testing.T) {
 	t.Parallel()
 	const offset, slack = 7 * second, 2 * second // a test may take its time between two clocks

@@ -189,7 +189,7 @@ func TestControlFlow(t *testing.T) {
 	})
 }
 
-// A flow that may go by what an operator changed is put on the calendar.
+// A flow that may go by what an operator changed is put in the turn queue.
 func TestControlFlowAndTheCalendar(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
@@ -225,10 +225,10 @@ func TestControlFlowAndTheCalendar(t *testing.T) {
 		}
 		r.ok(r.c.Del(r.ctx, r.key("due:")).Err()) // claim has met it
 		if r.controlFlow("f", "pause", "{}"); r.turn("f") != 0 {
-			t.Error("a paused flow is on the calendar")
+			t.Error("a paused flow is in the turn queue")
 		}
 		if r.controlFlow("f", "resume"); r.turn("f") == 0 {
-			t.Error("a flow that was resumed is not on the calendar")
+			t.Error("a flow that was resumed is not in the turn queue")
 		}
 	})
 }

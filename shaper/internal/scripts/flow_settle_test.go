@@ -119,7 +119,7 @@ func TestSettleAndTheCalendar(t *testing.T) {
 			"something waits":                  {others: waits, result: done, want: 0, wakes: true},
 			"the clock of the calendar":        {others: waits, result: done, offset: 7 * second, want: 0, wakes: true},
 			"something waits for its time":     {others: []placed{{id: "w", flow: "f", state: isScheduled, scheduled: true, in: soon}}, result: dead, want: soon, wakes: true},
-			"on the calendar already":          {others: waits, turn: soon, result: done, want: soon},
+			"in the turn queue already":        {others: waits, turn: soon, result: done, want: soon},
 			"returned to others":               {others: waits, turn: soon, result: returned, want: soon},
 			"returned to an empty list":        {turn: soon, result: returned, want: 0, wakes: true},
 			"a retry":                          {result: retry, want: far, wakes: true},

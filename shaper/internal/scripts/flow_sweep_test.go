@@ -41,7 +41,7 @@ func TestSweepOfFlows(t *testing.T) {
 				t.Errorf("flow %q: counters %s", flow, got)
 			}
 			if r.turn(flow) == 0 {
-				t.Errorf("flow %q is not on the calendar", flow)
+				t.Errorf("flow %q is not in the turn queue", flow)
 			}
 		}
 		if again := r.sweep(sweep{}); again.takenBack+again.poison != 0 {
@@ -129,7 +129,7 @@ func TestRepairOfFlows(t *testing.T) {
 			t.Errorf("turns of b and c in %d and %d µs", b-began, c-began)
 		}
 		if r.turn("a") != 0 || r.turn("d") != 0 {
-			t.Error("flows that are held back are on the calendar")
+			t.Error("flows that are held back are in the turn queue")
 		}
 		// A list that is gone is missed, and does not fill its flow for ever.
 		r.ok(r.c.Del(r.ctx, r.key("q:normal:b"), r.key("due:")).Err())

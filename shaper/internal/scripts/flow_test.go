@@ -49,7 +49,7 @@ func TestFlowsTakeTurns(t *testing.T) {
 			t.Errorf("c: %s", got)
 		}
 		if got := r.calendar(); got != "a" {
-			t.Errorf("on the calendar: %q", got)
+			t.Errorf("in the turn queue: %q", got)
 		}
 	})
 }
@@ -123,7 +123,7 @@ func TestFlowInFlight(t *testing.T) {
 			t.Errorf("claimed %q, next %d", c.ids(), c.next)
 		}
 		if got := r.calendar(); got != "" {
-			t.Errorf("on the calendar: %q", got)
+			t.Errorf("in the turn queue: %q", got)
 		}
 	})
 }
@@ -138,7 +138,7 @@ func TestPausedFlow(t *testing.T) {
 		r.claimFlows(ask{}, reserved{})
 		r.pass(second)
 		if c := r.drain(ask{}); c.ids() != "b0 b1" || r.calendar() != "" {
-			t.Errorf("claimed %q, on the calendar %q", c.ids(), r.calendar())
+			t.Errorf("claimed %q, in the turn queue %q", c.ids(), r.calendar())
 		}
 	})
 }

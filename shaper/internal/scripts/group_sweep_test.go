@@ -52,7 +52,7 @@ func TestSweepMendsGroups(t *testing.T) {
 				}
 				for _, flow := range []string{path("a", "x"), path("a", ""), path("b", "x"), path("b", "z")} {
 					if r.turn(flow) == 0 {
-						t.Errorf("flow %q is not on the calendar", flow)
+						t.Errorf("flow %q is not in the turn queue", flow)
 					}
 				}
 				if r.groupTurn("a") == 0 || r.groupTurn("b") == 0 {
@@ -204,14 +204,14 @@ func TestInspectAJobOfAGroup(t *testing.T) {
 	})
 }
 
-// Which flows are on the calendar of their group.
-func TestOffCalendar(t *testing.T) {
+// Which flows are in the turn queue of their group.
+func TestOutsideTheTurnQueue(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{}, flowSettings{}, flowSettings{})
 		r.inGroups(1, "a/x", "b/x", "b/y")
 		r.ok(r.c.ZRem(r.ctx, r.key("due:b"), path("b", "x")).Err())
-		got, err := lua.Integers(r.run(lua.OffCalendar, r.keys("due:a", "due:b", "due:b", "due:c"), path("a", "x"), path("b", "x"), path("b", "y"), path("c", "z")))
+		got, err := lua.Integers(r.run(lua.OutsideTurnQueue, r.keys("due:a", "due:b", "due:b", "due:c"), path("a", "x"), path("b", "x"), path("b", "y"), path("c", "z")))
 		if want := []int64{0, 1, 0, 1}; err != nil || !slices.Equal(got, want) {
 			t.Errorf("it says %v, want %v: %v", got, want, err)
 		}

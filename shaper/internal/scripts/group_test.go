@@ -147,17 +147,17 @@ func TestHeldGroups(t *testing.T) {
 					t.Errorf("the flows of a stood at %d and %d, and stand at %d and %d", x, y, r.turn(path("a", "x")), r.turn(path("a", "y")))
 				}
 				if at := r.groupTurn("a"); at != 0 {
-					t.Errorf("a is on the calendar, at %d", at)
+					t.Errorf("a is in the turn queue, at %d", at)
 				}
 				r.inGroups(1, "a/z") // comes while it is held
 				if at, z := r.groupTurn("a"), r.turn(path("a", "z")); at != 0 || z == 0 {
-					t.Errorf("a got on the calendar: %d; its new flow is at %d", at, z)
+					t.Errorf("a got in the turn queue: %d; its new flow is at %d", at, z)
 				}
 				if !r.wakes(func() { h.free(r, c) }) && r.groupTurn("b") > r.groupTurn("a") {
 					t.Error("nobody was woken")
 				}
 				if r.groupTurn("a") == 0 {
-					t.Error("a is not back on the calendar")
+					t.Error("a is not back in the turn queue")
 				}
 				if more, _ := groupOrder(r.drain(ask{want: 2})); !strings.Contains(more, "a") {
 					t.Errorf("claimed of %q", more)

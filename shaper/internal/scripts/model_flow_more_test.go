@@ -342,7 +342,7 @@ func (m *flowModel) checkPlaces(t *rapid.T, s snapshot, id string, j *modelJob) 
 	}
 }
 
-// checkFlow compares what is kept of a flow, and whether it is on the calendar in time.
+// checkFlow compares what is kept of a flow, and whether it is in the turn queue in time.
 func (m *flowModel) checkFlow(t *rapid.T, s snapshot, flow string) {
 	plain, sched, flying := m.count(flow, false), m.count(flow, true), m.inFlight(flow)
 	f := flowState{}

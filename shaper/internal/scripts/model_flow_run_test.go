@@ -8,7 +8,7 @@ import (
 )
 
 // Whatever is done in whatever order to a bucket with flows: every job is in exactly one place, what is
-// kept of a flow is true, all bounds and rates hold, a flow that may send is on the calendar in time,
+// kept of a flow is true, all bounds and rates hold, a flow that may send is in the turn queue in time,
 // and in the end all jobs have left and nothing is kept of any flow.
 func TestFlowModel(t *testing.T) {
 	t.Parallel()

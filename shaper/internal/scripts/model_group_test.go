@@ -17,7 +17,7 @@ var modelGroups = map[string][]string{"a": {"x", "", "y"}, "": {"x", "1:a"}, `3:
 
 // Whatever is done in whatever order to a bucket whose flows are in groups: what TestFlowModel asks of flows, and the same of
 // groups: what is kept of a group is the sum of its flows, its bounds and rates hold beside those of its flows, and one that may
-// send is on the calendar in time.
+// send is in the turn queue in time.
 func TestGroupModel(t *testing.T) {
 	t.Parallel()
 	checkFlowModel(t, true)
@@ -151,7 +151,7 @@ func (m *flowModel) idleGroups(t *rapid.T) {
 	}
 }
 
-// checkGroup compares what is kept of a group, and whether it is on the calendar in time.
+// checkGroup compares what is kept of a group, and whether it is in the turn queue in time.
 func (m *flowModel) checkGroup(t *rapid.T, s snapshot, group string) {
 	want := [3]int64{m.unfinishedOf(group), m.sum(group, func(flow string) int64 { return m.count(flow, true) }), m.flyingOf(group)}
 	g := flowState{}

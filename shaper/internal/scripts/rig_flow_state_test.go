@@ -130,7 +130,7 @@ func (r *rig) setState(name string, f flowState) {
 	r.ok(r.c.HSet(r.ctx, r.key("flows"), name, f.text()).Err())
 }
 
-// turn is that of a flow in calendar time, 0 if it is not on the calendar.
+// turn is that of a flow in calendar time, 0 if it is not in the turn queue.
 func (r *rig) turn(flow string) int64 {
 	r.t.Helper()
 	turns, err := r.c.ZRangeWithScores(r.ctx, r.key(r.due(flow)), 0, -1).Result()

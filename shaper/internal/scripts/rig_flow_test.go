@@ -47,7 +47,7 @@ func (r *rig) reserve(want, horizon int64) reserved {
 	return r.reserveTop(want, horizon)
 }
 
-// reserveTop reserves on the calendar of flows, or of groups where there are some.
+// reserveTop reserves in the turn queue of flows, or of groups where there are some.
 func (r *rig) reserveTop(want, horizon int64) reserved {
 	r.t.Helper()
 	in := r.reader(lua.Reserve, r.of(lua.Reserve), want, horizon, r.member(), cmp.Or(r.asker, "d"), 0, r.steps)

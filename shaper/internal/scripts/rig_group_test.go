@@ -79,7 +79,7 @@ func (r *rig) reserveInGroups(want, horizon int64) reserved {
 	return out
 }
 
-// groupTurn is that of a group in calendar time, 0 if it is not on the calendar.
+// groupTurn is that of a group in calendar time, 0 if it is not in the turn queue.
 func (r *rig) groupTurn(group string) int64 {
 	r.t.Helper()
 	turns, err := r.c.ZRangeWithScores(r.ctx, r.key("due_groups"), 0, -1).Result()

@@ -160,21 +160,21 @@ func (k Keys) Idle() string { return k.Prefix + "idle" }
 func (k Keys) Groups() string        { return k.Prefix + "groups" }
 func (k Keys) GroupSettings() string { return k.Prefix + "group_settings" }
 
-// Due is the calendar: flows that have something to send. Where they are in groups, each
+// Due is the turn queue: flows that have something to send. Where they are in groups, each
 // group has one, and there is one of groups.
 func (k Keys) Due() string                    { return k.Prefix + "due:" }
 func (k Keys) DueOfGroup(group string) string { return k.Prefix + "due:" + group }
 func (k Keys) DueGroups() string              { return k.Prefix + "due_groups" }
 
-// Calendar is the one that a claim begins with.
-func (k Keys) Calendar() string {
+// TurnQueue is the one that a claim begins with.
+func (k Keys) TurnQueue() string {
 	if k.Levels == codec.LevelsGroups {
 		return k.DueGroups()
 	}
 	return k.Due()
 }
 
-// DueOf is the calendar on which a flow stands.
+// DueOf is the turn queue in which a flow stands.
 func (k Keys) DueOf(flow string) string {
 	if k.Levels == codec.LevelsGroups {
 		group, _, _ := codec.SplitPath(flow)
@@ -252,8 +252,8 @@ func (k Keys) OfGroups(script *lua.Script, flows, groups []string) []string {
 func (k Keys) Fixed(others []string, script *lua.Script, flows ...string) []string {
 	for _, name := range script.FixedKeys() {
 		switch name {
-		case lua.Calendar:
-			others = append(others, k.Calendar())
+		case lua.TurnQueue:
+			others = append(others, k.TurnQueue())
 		case lua.DeparturesOfFlow:
 			others = append(others, k.FlowDeparted(flows[0]))
 		case lua.AnswerOfJob:
@@ -285,11 +285,11 @@ func (k Keys) more(kind lua.Keys, keys, flows, groups []string) []string {
 		for _, flow := range flows {
 			keys = append(append(keys, k.Places(flow)...), k.FlowDeparted(flow))
 		}
-	case lua.CalendarsOfFlows:
+	case lua.TurnQueuesOfFlows:
 		for _, flow := range flows {
 			keys = append(keys, k.DueOf(flow))
 		}
-	case lua.CalendarsOfGroups:
+	case lua.TurnQueuesOfGroups:
 		for _, group := range groups {
 			keys = append(keys, k.DueOfGroup(group))
 		}
@@ -302,7 +302,7 @@ func (k Keys) more(kind lua.Keys, keys, flows, groups []string) []string {
 	switch kind {
 	case lua.GroupsOfFlows:
 		keys = append(keys, k.Groups(), k.GroupSettings())
-		keys = append(keys, k.calendarsOfGroupsOf(flows)...)
+		keys = append(keys, k.turnQueuesOfGroupsOf(flows)...)
 	case lua.GroupDepartures:
 		for _, flow := range flows {
 			group, _, _ := codec.SplitPath(flow)
@@ -337,17 +337,17 @@ func (k Keys) ForEstimates(keys, flows []string, quotas bool) (all []string, tol
 	return keys, told
 }
 
-// calendarsOfGroupsOf has each calendar once.
-func (k Keys) calendarsOfGroupsOf(flows []string) []string {
-	var calendars []string
+// turnQueuesOfGroupsOf has each turn queue once.
+func (k Keys) turnQueuesOfGroupsOf(flows []string) []string {
+	var queues []string
 	seen := make(map[string]bool, 1)
 	for _, flow := range flows {
 		if due := k.DueOf(flow); !seen[due] {
 			seen[due] = true
-			calendars = append(calendars, due)
+			queues = append(queues, due)
 		}
 	}
-	return calendars
+	return queues
 }
 
 // OfGroup are the KEYS of control_flow.lua for a group.

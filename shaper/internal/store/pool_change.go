@@ -107,7 +107,7 @@ func (s *Store) removeLeft(ctx context.Context, b *shaper.Bucket, p place) error
 	return s.decide(ctx, b, p, newPlace(p.tag, p.number(), ""))
 }
 
-// eachGroup calls do with names of groups that have, or may have, a calendar at a place that the bucket has left.
+// eachGroup calls do with names of groups that have, or may have, a turn queue at a place that the bucket has left.
 func (s *Store) eachGroup(ctx context.Context, k Keys, do func(names []string) error) error {
 	for from := int64(0); ; from += copiedAtOnce {
 		names, err := s.Redis.ZRange(ctx, k.DueGroups(), from, from+copiedAtOnce-1).Result()

@@ -1,7 +1,7 @@
--- off_calendar.lua: which flows are not on the calendar of their group. sweep.lua, which names them, cannot know in which
+-- outside_turn_queue.lua: which flows are not in the turn queue of their group. sweep.lua, which names them, cannot know in which
 -- groups they are.
 --
--- KEYS[1...]  for each flow: …:due:<group>  zset  flow -> its turn on the calendar
+-- KEYS[1...]  for each flow: …:due:<group>  zset  flow -> its turn in the turn queue
 -- ARGV[1...]  flows
 -- Returns  for each flow: 1 if it is not on it, 0 if it is
 -- Stores   nothing
