@@ -2,6 +2,8 @@
 -- 20 ns an entry. So an id in the middle of a long list stays there: claim.lua pops it without a slot, and sift.lua takes such ids out
 -- where they are more than the jobs that wait.
 
+--#include lib/codec.lua
+
 local leftovers = {
   SHORT = 1000, -- entries of a list that is searched as a whole
   CHUNK = 200,
