@@ -262,10 +262,10 @@ local function fits(size)
   return out.bytes + math.max(size, batch_bytes or 0) <= most_bytes and not (rules and out.count + rules.size > batch.MAX_JOBS)
 end
 
--- Passes a job that leaves at that time, if it is not nil, and its riders. Returns these, nil if there are none; and until when the job
--- waits for more, nil if it leaves: then nothing is passed.
-local function pass(f, list, id, job, stored, at)
-  local q, size = f.queue, job and #job + #(f.own or '')
+-- Passes a job and, if it leaves at that time, its riders: job is nil if it does not, size what it takes of the answer. Returns the riders,
+-- nil if there are none; and until when the job waits for more, nil if it does not wait: if it does, nothing is passed.
+local function pass(f, list, id, job, size, stored, at)
+  local q = f.queue
   local marks = rules and job and batch.bookmark(rules, q, job, list, at)
   queue.pass(q, list)
   if reader.leftovers then reader.handled[id] = true end
@@ -273,8 +273,7 @@ local function pass(f, list, id, job, stored, at)
   return batch.gather(rules, reader, q, id, job, marks, at, latest - offset, most_bytes - out.bytes - size, may_ride)
 end
 
--- Decides a job of a flow: at the head of a list, or of later where list is nil. full: no more may be set aside. Returns false if the claim
--- is over.
+-- Decides a job of a flow: at the head of a list, or of later where list is nil. full: no more may be set aside. False: the claim is over.
 local function decide(f, list, id, at, full)
   local job, stored, waits, alone, stays = queue.read_job(reader, list, id, may_go)
   if list and stays and full then
@@ -283,17 +282,18 @@ local function decide(f, list, id, at, full)
   end
   local why = expiry.is_too_late(over, reader, id, stored, job, at - offset)
   local leaves = waits and not (stays or why)
-  if leaves and not fits(#job + #(f.own or '')) then
+  local size = leaves and #job + #(f.own or '')
+  if leaves and not fits(size) then
     answer[NEXT], more = at - offset, true
     return false
   end
   if not list and not (waits and stays) then queue.take_off(f.queue, id) end
-  local riders, till = pass(f, list, id, leaves and job or nil, stored, at - offset)
+  local riders, till = pass(f, list, id, leaves and job or nil, size, stored, at - offset)
   if till then
     drr.waits(f, math.min(till, queue.due_next(f.queue) or till) + offset)
     drr.next(row, f, false)
   elseif leaves then
-    out.bytes = out.bytes + #job + #(f.own or '')
+    out.bytes = out.bytes + size
     take(f, id, job, stored, at, alone, riders)
   elseif waits and stays then
     set_aside(f, id, stored)

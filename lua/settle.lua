@@ -226,7 +226,8 @@ if levels ~= codes.NO_FLOWS then
 end
 
 -- What the downstream says.
-local heard = answers.open(touched, rules, now, box, reply, conf, pace, member ~= '' and pool.keys(KEYS) or nil)
+local of_pool = member ~= '' and pool.keys(KEYS) or nil
+local heard = answers.open(touched, rules, now, box, reply, conf, pace, of_pool)
 local said_key, before, said, sooner = pace, nil, nil, false
 if rules.scope == 'f' and turn_queue then
   some_disabled = answers.of_flows(heard, loaded, turn_queue.offset) or some_disabled
@@ -234,8 +235,8 @@ elseif rules.scope == 'b' then
   local text, offset = unpack(redis.call('HMGET', pace, 'down', 'offset'))
   before, said, sooner = answers.of_all(heard, text, tonumber(offset or 0), some_heard)
   wake = wake or sooner
-elseif rules.scope == 'p' and member ~= '' then
-  said_key = pool.keys(KEYS).pace
+elseif rules.scope == 'p' and of_pool then
+  said_key = of_pool.pace
   before, said, sooner = answers.of_all(heard, redis.call('HGET', said_key, 'down'), 0, some_heard)
 end
 

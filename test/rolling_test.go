@@ -27,16 +27,22 @@ func TestRollingRestart(t *testing.T) {
 			s.dispatchers[i].stop(t)
 			s.dispatchers[i] = s.restart[i]()
 		}
-		s.awaitDelivered(20 * time.Second)
-		await(t, 10*time.Second, "everything is settled", func() bool { return s.unfinished() == 0 })
-		r := s.history.Check()
-		report(t, rate, r)
-		switch {
-		case r.Err() != nil:
-			t.Fatal(r.Err())
-		case r.Extra > 0:
-			return fmt.Sprintf("%d jobs came twice", len(r.Duplicated))
-		}
-		return cmp.Or(stall.crowded(r.MostIn, rate, spread, time.Second), stall.slow(r.Rate, rate, jobs, .9))
+		return s.keptOn(stall, rate, jobs)
 	})
+}
+
+// keptOn waits for all jobs, and says what is wrong with how they came while dispatchers were replaced.
+func (s *system) keptOn(stall *stallWatch, rate, jobs int) string {
+	s.t.Helper()
+	s.awaitDelivered(20 * time.Second)
+	await(s.t, 10*time.Second, "everything is settled", func() bool { return s.unfinished() == 0 })
+	r := s.history.Check()
+	report(s.t, rate, r)
+	switch {
+	case r.Err() != nil:
+		s.t.Fatal(r.Err())
+	case r.Extra > 0:
+		return fmt.Sprintf("%d jobs came twice", len(r.Duplicated))
+	}
+	return cmp.Or(stall.crowded(r.MostIn, rate, spread, time.Second), stall.slow(r.Rate, rate, jobs, .9))
 }

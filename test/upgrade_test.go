@@ -3,8 +3,6 @@
 package test
 
 import (
-	"cmp"
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -42,16 +40,6 @@ func TestRollingUpgrade(t *testing.T) {
 			programs = programsThen
 			s.dispatchers[i] = s.restart[i]()
 		}
-		s.awaitDelivered(20 * time.Second)
-		await(t, 10*time.Second, "everything is settled", func() bool { return s.unfinished() == 0 })
-		r := s.history.Check()
-		report(t, rate, r)
-		switch {
-		case r.Err() != nil:
-			t.Fatal(r.Err())
-		case r.Extra > 0:
-			return fmt.Sprintf("%d jobs came twice", len(r.Duplicated))
-		}
-		return cmp.Or(stall.crowded(r.MostIn, rate, spread, time.Second), stall.slow(r.Rate, rate, jobs, .9))
+		return s.keptOn(stall, rate, jobs)
 	})
 }

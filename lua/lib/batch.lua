@@ -85,7 +85,7 @@ end
 function batch.has_crashed(stored) return stored and string.match(stored, '^%d %d+ %d+ %d+ (%d+)') ~= '0' end
 
 -- Where the lists of a flow are read, to go back there, before the first job of a batch is passed; false if the batch does not wait
--- for batch. list is nil of a job of later.
+-- for riders. list is nil of a job of later.
 function batch.bookmark(rules, q, job, list, at)
   if rules.wait == 0 or not list or patience(rules, job) <= at then return false end
   local marks = {}

@@ -1,6 +1,6 @@
 -- next_turns.lua: what a claim leaves of its flows and groups: when each goes next, in which turn queue, and what is kept of it.
 --
--- A flow that has something to send, now or later, stands in the turn queue of its group, or on that of the bucket. A flow that has
+-- A flow that has something to send, now or later, stands in the turn queue of its group, or in that of the bucket. A flow that has
 -- nothing, or is held, is taken off. Of a flow that is idle nothing is kept.
 
 --#include lib/flow.lua
