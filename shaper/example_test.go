@@ -33,7 +33,10 @@ func Example() {
 	bucket.Name, bucket.Capacity = "letters", 2
 	bucket.Rate, _ = admission.ParseRate("20/s")
 
-	client, err := producer.New(producer.Config{Redis: redis, Buckets: []shaper.Bucket{bucket}})
+	client, err := producer.New(producer.Config{
+		Redis: redis, Buckets: []shaper.Bucket{bucket},
+		Timeout: 10 * time.Second, // the embedded store runs its first script slowly; against a real Redis leave it out
+	})
 	if err != nil {
 		fmt.Println(err)
 		return
