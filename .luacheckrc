@@ -2,8 +2,8 @@
 std = "lua51"
 read_globals = { "redis", "KEYS", "ARGV", "cjson",
   "allowance", "answer", "answers", "arrivals",
-  "batch", "bits", "bucket_pacer",
-  "callbacks", "callers", "changes", "codec", "codes",
+  "batch", "bits", "bucket_pacer", "budget",
+  "callbacks", "callers", "changes", "charges", "codec", "codes",
   "dedupe", "dlq", "downstream", "drr",
   "encoding", "estimate", "expiries", "expiry",
   "fair_queue", "flow",
@@ -16,8 +16,8 @@ read_globals = { "redis", "KEYS", "ARGV", "cjson",
   "outbox", "outcomes", "overrides", "own_settings",
   "pacer", "places", "plain_turns", "pool",
   "questions", "queue", "quota",
-  "rates", "refusal", "results",
+  "rates", "refusal", "reservation", "results",
   "schedule", "server_time", "sliding_window_counter", "sliding_window_log", "slots", "standby",
-  "text", "timetable", "token_bucket",
+  "text", "timetable", "token_bucket", "told_flows",
   "waiting" }
 max_line_length = 140

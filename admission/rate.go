@@ -44,7 +44,7 @@ func ParseRate(text string) (Rate, error) {
 	if unit == "" {
 		unit = UnitRequests
 	}
-	if !isWord(unit) {
+	if !IsUnit(unit) {
 		return Rate{}, fmt.Errorf("rate %q: unit %q: want one word of lower-case letters, such as requests or tokens", text, unit)
 	}
 	n, err := strconv.ParseInt(count, 10, 64)
@@ -103,7 +103,8 @@ func parsePeriod(text string) (time.Duration, error) {
 	return d, nil
 }
 
-func isWord(s string) bool {
+// IsUnit reports whether a word may be a unit: lower-case letters, - and _.
+func IsUnit(s string) bool {
 	for _, r := range s {
 		if (r < 'a' || r > 'z') && r != '_' && r != '-' {
 			return false

@@ -1,18 +1,17 @@
 -- claim.lua: leases jobs to a dispatcher, each with its slot. It opens the pacers, hands out jobs turn by turn, and writes.
 --
--- The pacers of a job are those of its flow, its group and its bucket (see pacer.lua), and in a pool the pool's slots (see
--- fair_queue.lua). Its slot is the latest of what they allow. In a bucket with flows, reserve.lua has said whose turn it is: the flow
--- that waited longest goes first, of the group that waited longest (see drr.lua). Each flow is put back in the turn queue at its next turn.
--- A flow that has nothing to send, has as many in flight as it may, or is paused is taken off it. Where the bucket has batches, riders
--- leave on the slot of their job (see batch.lua): all that follows counts requests then, but for the jobs of the answer.
+-- The pacers of a job are those of its flow, its group and its bucket (see pacer.lua), and in a pool the pool's slots (see fair_queue.lua).
+-- Its slot is the latest of what they and their budgets (see charges.lua) allow. In a bucket with flows, reserve.lua has said whose turn it
+-- is: the flow that waited longest goes first, of the group that waited longest (see drr.lua). Each flow is put back in the turn queue at
+-- its next turn. A flow that has nothing to send, has as many in flight as it may, or is paused is taken off it. Where the bucket has
+-- batches, riders leave on the slot of their job (see batch.lua): all that follows counts requests then, but for the jobs of the answer.
 --
 -- Asked again with the same claim id it answers the same jobs, so a lost reply loses no job. The bytes of each answer are bounded.
 --
 -- A job is on its last chance if one more crash makes it poison. A process holds at most one such job, over all its buckets: the sweeper
--- charges a crash to all jobs of a dead process, and several such jobs would all be called poison. One is still lost if another job, which
--- crashed less often, kills its process. A job that may not go yet leaves its slot to the next job, and waits in later. One that is too
--- late (see expiry.lua) becomes a dead letter and takes no slot. With few workers left, the dispatcher wakes another one (see
--- standby.lua). A paused or closed bucket hands out nothing new; its burst grows meanwhile.
+-- charges a crash to all jobs of a dead process. One is still lost if another job, which crashed less often, kills its process. A job that
+-- may not go yet leaves its slot to the next job, and waits in later. One that is too late (see expiry.lua) becomes a dead letter and takes
+-- no slot. With few workers left, the dispatcher wakes another one (see standby.lua). A paused or closed bucket hands out nothing new.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
@@ -36,7 +35,8 @@
 -- KEYS[18] …:callback_texts  hash  their texts
 -- KEYS[19] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
 -- KEYS[20] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
--- KEYS[21...]  for each flow: …:q:<priority>:<flow> of the four priorities, …:later:<flow>, …:departed:<flow>; where
+-- KEYS[21] …:charges  hash  what departures charge to budgets (see charges.lua)
+-- KEYS[22...]  for each flow: …:q:<priority>:<flow> of the four priorities, …:later:<flow>, …:departed:<flow>; where
 --          flows are in groups then …:groups, …:group_settings, and for each group: …:due:<group>, …:departed_group:<group>;
 --          in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  dispatcher: its id, no spaces
@@ -61,20 +61,20 @@
 --          steps of the engine's clock, opening, closes, number of jobs, for each job: id, slot, body, and with flows the flow and what its
 --          settings say that is not for scripts; then for each job that was claimed before: which it is, counted from 1, epoch, delivery
 --          number, attempts so far (of the others 1, 1, 0); then for each job that became a dead letter: 0 it has
---          expired or -1 max_age has passed, id, flow, attempts; and for each batch: -2, its first job, how many
---          it has, its number}
+--          expired, -1 max_age has passed, -4 it reserves more than a budget, id, flow, attempts; for each batch: -2, its first job, how
+--          many it has, its number; for each job that charges budgets: -3, which it is, two times, what it reserves (see charges.lua)}
 --          next: when the next slot is worth asking for; 0 when there is nothing to do until a wake-up
 --          (empty, paused, or closed until an operator drains it), -1 when max_in_flight is reached, its own or the pool's; lone: which of
 --          the jobs, counted from 1, is on its last chance, 0 none; expired: how many became dead letters; free_slot: the first one that
 --          is free, 0 where nothing is handed out; opening: when the stretch of the slots begins if that is to come, else 0; closes: the
 --          end of the window, when the permits are void, 0 they are not. All times are of the server's clock
--- Stores   lease and meta until the job is settled, callbacks of expired jobs until they are moved on, the claim's answer until the
---          next one; when a flow can be forgotten, until it is
+-- Stores   lease and meta until the job is settled, callbacks of dead letters until they are moved on, the answer until the next claim
 -- Needs    Redis 7.0
 
 --#include lib/batch.lua
 --#include lib/bucket_pacer.lua
 --#include lib/callbacks.lua
+--#include lib/charges.lua
 --#include lib/codec.lua
 --#include lib/codes.lua
 --#include lib/drr.lua
@@ -86,22 +86,23 @@
 --#include lib/outbox.lua
 --#include lib/pacer.lua
 --#include lib/plain_turns.lua
+--#include lib/pool.lua
 --#include lib/queue.lua
 --#include lib/quota.lua
 --#include lib/standby.lua
 --#include lib/text.lua
 --#include lib/timetable.lua
+--#include lib/told_flows.lua
 
 local body, meta, conf, pace, leases, claims = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local dead, count, departed_key, flows, flow_settings, due, idle_key, tried =
-  KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
-local outbox_key, outbox_texts, callbacks_key, callback_texts, riders_key = KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19]
-local callback_counts, dispatcher, claim, want, horizon = KEYS[20], ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local lease, lead, last_chance, may_go, expired_last = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8] == '1', ARGV[9]
-local levels, member, channel, bucket = ARGV[10], ARGV[11], ARGV[12], ARGV[13]
+local dead, count, departed_key, flows, flow_settings, due, idle_key, tried = unpack(KEYS, 7, 14)
+local outbox_key, outbox_texts, callbacks_key, callback_texts, riders_key, callback_counts, charges_key = unpack(KEYS, 15, 21)
+local dispatcher, claim, want, horizon, lease = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local lead, last_chance, may_go, expired_last, levels, member, channel, bucket =
+  tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8] == '1', unpack(ARGV, 9, 13)
 local has_flows, in_groups = levels ~= codes.NO_FLOWS, levels == codes.GROUPS
 local most_bytes, stepped, known_steps, flow_count = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
-local FIRST_PLACE, FIRST_FLOW, WORKERS = 20, 17, want
+local FIRST_PLACE, FIRST_FLOW, WORKERS = 21, 17, want
 local FIRST_GROUP, FIRST_GROUP_KEY = FIRST_FLOW + 2 * flow_count, FIRST_PLACE + flow_count * (flow.PLACES + 1)
 local CHUNK, MAX_ASIDE, ASIDE = 500, 500, 100000 -- ASIDE: microseconds beyond the horizon, or the next claim would see it again
 
@@ -109,9 +110,9 @@ local CHUNK, MAX_ASIDE, ASIDE = 500, 500, 100000 -- ASIDE: microseconds beyond t
 redis.call('ZREM', leases, '')
 
 local b, quotas, aging, flow_rate_count, flow_rate_per, flow_burst, flow_capacity, flow_max_in_flight, flow_must_exist, flow_quotas,
-  leftovers, max_age, events =
+  leftovers, max_age, events, budgets, flow_budgets, group_budgets =
   bucket_pacer.open(conf, pace, stepped, known_steps, 'quotas', 'aging', 'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity',
-    'flow_max_in_flight', 'flow_must_exist', 'flow_quotas', 'leftovers', 'max_age', 'events')
+    'flow_max_in_flight', 'flow_must_exist', 'flow_quotas', 'leftovers', 'max_age', 'events', 'budgets', 'flow_budgets', 'group_budgets')
 if not b then return { 1 } end
 local own, bounds, now, offset, clock, times, rules, recheck = b.own, b.own.settings, b.now, b.offset, b.clock, b.times, b.rules, b.recheck
 if b.down then b.down.lease = lease end
@@ -125,8 +126,8 @@ local out = handout.open(answer, claim, offset, has_flows, last_chance)
 -- The same claim again: the same answer, less what was taken back meanwhile.
 local previous = redis.call('HGET', claims, dispatcher)
 if previous and handout.is_of(previous, claim) then
-  answer[LONE] = handout.replay(out, previous, body, meta, flow_settings, has_flows and (in_groups and codes.GROUPS or codes.FLOWS))
-  answer[NEXT] = now
+  answer[NEXT], answer[LONE] = now, handout.replay(out, previous, body, meta, flow_settings, has_flows and levels)
+  charges.tell_again(out, conf, now, member ~= '' and pool.keys(KEYS) or nil)
   if times and out.count > 0 then answer[OPENING], answer[CLOSES] = timetable.edges(times, answer[out.head + 2], now) end
   return handout.reply(out)
 end
@@ -173,23 +174,18 @@ local first_ready = pacer.ready(own, 1, furthest)
 local slots = (latest + bounds.back - math.max(own.state.slot, earliest)) * bounds.rate_count / bounds.rate_per
 local at_once = math.max(math.min(math.min(math.floor(slots) + 1, want) * (rules and rules.size or 1), CHUNK), 1)
 if want == 0 or math.max(first_ready, earliest) > latest then at_once = 0 end
+local has_budgets = charges.any(shared, budgets, flow_budgets, group_budgets)
+at_once = has_budgets and math.min(at_once, charges.AT_ONCE) or at_once
 
 -- The flows whose turn it is, and of them those that have something to send.
 local reader = queue.reader(body, meta, last_chance, tonumber(aging or 0), in_groups, most_bytes, b.largest,
   b.expiring or not b.largest, leftovers)
-local is_simple = not (shared or rules or reader.expiring or reader.leftovers)
+local is_simple = not (shared or rules or has_budgets or reader.expiring or reader.leftovers)
 local named, ready, groups, plain = {}, {}, {}, nil
 if has_flows then
-  local at_once_each = math.ceil(at_once / math.max(flow_count, 1))
   local of_all = { flow_rate_count, flow_rate_per, flow_burst, flow_capacity, flow_max_in_flight, flow_must_exist }
-  local upto, windows = string.format('%d', at_once_each), quota.windows(flow_quotas)
-  local told = drr.told(flow_count, ARGV, FIRST_FLOW, FIRST_PLACE, flows, flow_settings)
-  plain = at_once_each == 1 and is_simple and not (in_groups or recheck) and plain_turns.open(reader, told, of_all, windows, earliest)
-  named = drr.flows(clock, b.since, told, of_all, windows, lease)
-  for _, f in ipairs(named) do
-    f.queue = queue.open(f.base, f.from > latest and 0 or at_once_each, upto, f.name, f.state.filled)
-    if not pacer.is_held(f) then ready[#ready + 1] = f end
-  end
+  named, ready, plain = told_flows.open(b, reader, of_all, flow_quotas, drr.told(flow_count, ARGV, FIRST_FLOW, FIRST_PLACE, flows,
+    flow_settings), { at_once = at_once, earliest = earliest, latest = latest, lease = lease, may_be_plain = is_simple and not in_groups })
   if in_groups then groups = drr.groups(clock, b.since, conf, FIRST_GROUP, FIRST_GROUP_KEY, named) end
 else
   named[1] = { at = 0, queue = queue.open(FIRST_PLACE, at_once, text(at_once)) }
@@ -201,7 +197,8 @@ if at_once > 0 then queue.read_heads(reader, ready) end
 local box = (events or '') ~= '' and outbox.open(events, outbox_key, outbox_texts, count, now)
 local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
 local over = expiry.open(out, told, box, tried, tonumber(max_age or 0), expired_last)
-local aside_count, own_ready = 0, first_ready
+local spent = has_budgets and charges.open(charges_key, conf, now, clock, named, groups, shared, stepped, in_flight)
+local aside_count, own_ready, blocked = 0, first_ready, 0
 local requests, last_batch, batch_bytes = 0, nil, rules and math.min(rules.bytes, rules.size * (b.largest or queue.LARGEST))
 
 -- What a departure at that time means for the pacers and for the turns.
@@ -225,6 +222,7 @@ local function take(f, id, job, stored, at, alone, riders)
   else
     handout.add(out, id, at, job, stored, f.name, f.own)
   end
+  if spent then charges.depart(spent, out, f, id, at) end
   depart(f, at)
 end
 
@@ -256,12 +254,6 @@ local function may_ride(id, stored, job, at)
   return not batch.has_crashed(stored) and not expiry.is_too_late(over, reader, id, stored, job, at)
 end
 
--- Whether a job of that size fits into the answer, with all of its batch: none is begun that may be cut short.
-local function fits(size)
-  if out.count == 0 then return true end
-  return out.bytes + math.max(size, batch_bytes or 0) <= most_bytes and not (rules and out.count + rules.size > batch.MAX_JOBS)
-end
-
 -- Passes a job and, if it leaves at that time, its riders: job is nil if it does not, size what it takes of the answer. Returns the riders,
 -- nil if there are none; and until when the job waits for more, nil if it does not wait: if it does, nothing is passed.
 local function pass(f, list, id, job, size, stored, at)
@@ -281,11 +273,18 @@ local function decide(f, list, id, at, full)
     return false
   end
   local why = expiry.is_too_late(over, reader, id, stored, job, at - offset)
+  if spent and job and not why and charges.impossible(spent, f, job) then why = codes.CLAIM_OVER_BUDGET end
   local leaves = waits and not (stays or why)
   local size = leaves and #job + #(f.own or '')
-  if leaves and not fits(size) then
+  if leaves and not batch.fits(rules, out, size, batch_bytes, most_bytes) then
     answer[NEXT], more = at - offset, true
     return false
+  end
+  if leaves and spent then
+    local may_go_at, till = charges.gate(spent, shared, row, f, id, job, at, latest)
+    if till then answer[NEXT], blocked, more = till - offset, till - offset, true end
+    if not may_go_at then return not till end
+    at = may_go_at
   end
   if not list and not (waits and stays) then queue.take_off(f.queue, id) end
   local riders, till = pass(f, list, id, leaves and job or nil, size, stored, at - offset)
@@ -362,6 +361,7 @@ if plain then plain_turns.write(plain) end
 handout.write(out, leases, leased, riders_key, meta, claims, dispatcher, now, lease)
 if last_batch then redis.call('HSET', count, 'batches', text(last_batch)) end
 expiry.write(over, dead, body, meta, count, now)
+if spent then charges.write(spent) end
 if own.quotas then quota.write(own.quotas) end
 if in_groups then next_turns.write_groups(turns, groups, KEYS[FIRST_GROUP_KEY + 1], next_slot) end
 local head = turns and next_turns.write(turns, due, flows, idle_key)
@@ -376,7 +376,7 @@ if box then outbox.write(box) end
 if has_flows and b.has_gone_back then redis.call('HSET', conf, 'recheck', '0') end
 if lease > b.lease then redis.call('HSET', pace, 'lease', text(lease)) end
 if has_flows and answer[NEXT] ~= now then
-  answer[NEXT] = head and math.max(math.floor(head - offset), next_slot - offset) or 0
+  answer[NEXT] = head and math.max(math.floor(head - offset), next_slot - offset, blocked) or 0
   -- Of flows that are due, some may not have been reserved.
   more, own_next = head and head <= latest, answer[NEXT] + offset
 end

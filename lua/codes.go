@@ -88,6 +88,15 @@ const (
 	BreakerClosed  = 3
 )
 
+// What claim.lua tells behind the jobs: what became of a job that is dead, that jobs are a batch, and what a job charges to budgets.
+const (
+	ClaimExpired    = 0
+	ClaimTooOld     = -1
+	ClaimBatch      = -2
+	ClaimCharged    = -3
+	ClaimOverBudget = -4
+)
+
 // What redrive.lua answers for a dead letter.
 const (
 	RedriveNone      = 0

@@ -14,7 +14,7 @@ import (
 func TestCodesAreEqual(t *testing.T) {
 	t.Parallel()
 	inLua := map[string]string{}
-	for _, m := range regexp.MustCompile(`\b([A-Z][A-Z_]+) = '?(\d+)'?,`).FindAllStringSubmatch(fileText(t, "lib/codes"), -1) {
+	for _, m := range regexp.MustCompile(`\b([A-Z][A-Z_]+) = '?(-?\d+)'?,`).FindAllStringSubmatch(fileText(t, "lib/codes"), -1) {
 		inLua[strings.ReplaceAll(m[1], "_", "")] = m[2]
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), "codes.go", nil, 0)
@@ -24,8 +24,12 @@ func TestCodesAreEqual(t *testing.T) {
 	inGo := map[string]string{}
 	ast.Inspect(file, func(n ast.Node) bool {
 		if spec, ok := n.(*ast.ValueSpec); ok {
-			value, _ := spec.Values[0].(*ast.BasicLit)
-			inGo[strings.ToUpper(spec.Names[0].Name)] = value.Value
+			value, sign := spec.Values[0], ""
+			if minus, ok := value.(*ast.UnaryExpr); ok {
+				value, sign = minus.X, minus.Op.String()
+			}
+			literal, _ := value.(*ast.BasicLit)
+			inGo[strings.ToUpper(spec.Names[0].Name)] = sign + literal.Value
 		}
 		return true
 	})

@@ -17,7 +17,8 @@
 -- KEYS[14] …:callback_texts  hash  their texts
 -- KEYS[15] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
 -- KEYS[16] …:departed  list  times of departures, for the quotas
--- KEYS[17...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
+-- KEYS[17] …:charges  hash  what departures charge to budgets (see charges.lua)
+-- KEYS[18...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the flow "": …:q:<priority>:<flow>, four lists,
 --          then …:later:<flow>, a zset; in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  member: the name of the bucket if it is in a pool, else ''
@@ -34,9 +35,9 @@
 --                flows_open and flows_half_open (their breakers), as the last audit of sweep.lua found them; flows_disabled
 --   dead_bytes; dead_capacity and dead_max_bytes: the bounds that hold; dead_dropped_old, dead_dropped_extra: by retention, by the bounds
 --   events_dropped; callbacks, oldest_callback_age
---   offset (of the engine's clock), downstream (its text), quotas (and what is left, see allowance.lua)
+--   offset (of the engine's clock), downstream (its text), quotas and budgets (and what is left, see allowance.lua)
 --   pool_rate_count, pool_rate_per, pool_burst, pool_max_in_flight, pool_in_flight (in all its buckets), pool_last_slot, pool_weight (of
---     the bucket), pool_downstream, pool_quotas: of its pool
+--     the bucket), pool_downstream, pool_quotas, pool_budgets: of its pool
 --   timetable    1 if the bucket has one, or a drain runs; hours_…: see timetable.view; drain: the text of the last one
 --   overrides    of each: field, value of the configuration, value in force, "time author"
 -- Stores   nothing
@@ -45,6 +46,7 @@
 --#include lib/allowance.lua
 --#include lib/answer.lua
 --#include lib/batch.lua
+--#include lib/charges.lua
 --#include lib/codec.lua
 --#include lib/dlq.lua
 --#include lib/estimate.lua
@@ -57,10 +59,9 @@
 
 local body, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local leases, dead, seen, flows, due_flows = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local groups, due_groups, disabled, callbacks, callback_texts, riders, departed =
-  KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
+local groups, due_groups, disabled, callbacks, callback_texts, riders, departed, charges_key = unpack(KEYS, 10, 17)
 local member, changeable = ARGV[1], { unpack(ARGV, 2) }
-local PURGED = 16 -- the keys before those of a purge
+local PURGED = 17 -- the keys before those of a purge
 local PLACES = PURGED + flow.PLACES
 
 local now = server_time()
@@ -165,16 +166,20 @@ if revision then
 end
 
 tell('quotas', allowance.text(departed, quotas, now, offset, now + offset + pacer.MAX_HORIZON))
+local own_budgets, _, _, costs = charges.look(conf, charges_key, now + offset)
+tell('budgets', (allowance.budgets(own_budgets, costs[1], now, offset)))
 local weight = member ~= '' and redis.call('HGET', conf, 'weight')
 if member ~= '' then
   local k = pool.keys(KEYS)
   local pool_rate_count, pool_rate_per, pool_burst, pool_max_in_flight, pool_quotas =
     unpack(redis.call('HMGET', k.conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas'))
   local pool_slot, pool_down = unpack(redis.call('HMGET', k.pace, 'slot', 'down'))
+  local pool_budgets, pool_costs, pool_offset = charges.look_at_pool(k, now)
   answer.tell_all(reply, 'pool_', { rate_count = tonumber(pool_rate_count), rate_per = tonumber(pool_rate_per),
     burst = tonumber(pool_burst), max_in_flight = tonumber(pool_max_in_flight), in_flight = pool.in_flight(KEYS, member, requests),
     last_slot = tonumber(pool_slot), weight = tonumber(weight), downstream = pool_down,
-    quotas = allowance.text(k.departed, pool_quotas, now, 0, now + pacer.MAX_HORIZON) })
+    quotas = allowance.text(k.departed, pool_quotas, now, 0, now + pacer.MAX_HORIZON),
+    budgets = allowance.budgets(pool_budgets, pool_costs, now, pool_offset) })
 end
 
 local times, rules = revision and timetable.open(conf, timetable_text, window, drain), batch.rules(batch_text)

@@ -16,7 +16,8 @@
 -- KEYS[13] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
 -- KEYS[14] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
 -- KEYS[15] …:due:    zset  the turn queue: flow -> its turn; where flows are in groups …:due_groups, group -> its turn
--- KEYS[16...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
+-- KEYS[16] …:charges  hash  what departures charge to budgets (see charges.lua)
+-- KEYS[17...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the job's flow: …:q:<priority>:<flow>, four lists,
 --          the most important first, then …:later:<flow>, a zset; where flows are in groups then what group.load
 --          wants, and …:departed_group:<group>, a list; in a pool then the pool's seven (see pool.lua)
@@ -38,7 +39,8 @@
 --     the same of the flow and of the pool: flow_…, pool_…
 --   closed        1 if the timetable of the bucket has it closed now; opens: when it is open, from now or from the time of the job on, none
 --                 if that is not known
---   quotas, flow_quotas, group_quotas, pool_quotas: what is left of each (see allowance.lua)
+--   quotas, flow_quotas, group_quotas, pool_quotas: what is left of each (see allowance.lua); budgets, …, and budget_frees, …: when the
+--     budgets of the scope let the job depart, 0 at once; reserves: what the job does ("unit:amount,..."), '' nothing of its own
 -- Stores   nothing
 -- Needs    Redis 7.0
 
@@ -46,6 +48,7 @@
 --#include lib/answer.lua
 --#include lib/batch.lua
 --#include lib/callers.lua
+--#include lib/charges.lua
 --#include lib/codec.lua
 --#include lib/codes.lua
 --#include lib/downstream.lua
@@ -55,15 +58,16 @@
 --#include lib/pacer.lua
 --#include lib/pool.lua
 --#include lib/quota.lua
+--#include lib/reservation.lua
 --#include lib/server_time.lua
 --#include lib/timetable.lua
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, flows, flow_settings = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local departed, flow_departed, tried, riders, turn_queue = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local departed, flow_departed, tried, riders, turn_queue, charges_key = unpack(KEYS, 11, 16)
 local id, name = ARGV[1], ARGV[2]
 local levels, member = ARGV[3], ARGV[4]
-local PURGED = 15 -- the keys before those of a purge
+local PURGED = 16 -- the keys before those of a purge
 local PLACES = PURGED + flow.PLACES
 local later = KEYS[PLACES + flow.PLACES]
 local QUEUED, SCHEDULED, IN_FLIGHT, RETRYING, DEAD, CANCELLED = 1, 2, 3, 4, 5, 7
@@ -228,6 +232,14 @@ local latest = now + pacer.MAX_HORIZON
 tell('quotas', allowance.text(departed, quotas, now, offset, latest + offset))
 if has_flows then of_flow.quotas = allowance.text(flow_departed, flow_quotas, now, offset, latest + offset) end
 if group_departed then of_group.quotas = allowance.text(group_departed, group_quotas, now, offset, latest + offset) end
+local own_budgets, flow_budgets, group_budgets, costs =
+  charges.look(conf, charges_key, clock, has_flows and name, has_flows and levels == codes.GROUPS and flow.group_of(name), job)
+local told, frees = allowance.budgets(own_budgets, costs[1], now, offset)
+tell('budgets', told)
+tell('budget_frees', frees)
+tell('reserves', reservation.of(job))
+of_flow.budgets, of_flow.budget_frees = allowance.budgets(flow_budgets, costs[2], now, offset)
+of_group.budgets, of_group.budget_frees = allowance.budgets(group_budgets, costs[3], now, offset)
 answer.tell_all(reply, 'flow_', of_flow)
 answer.tell_all(reply, 'group_', of_group)
 if member ~= '' then
@@ -238,6 +250,8 @@ if member ~= '' then
   of_pool.in_flight, of_pool.max_in_flight = pool.in_flight(KEYS, member, in_requests), tonumber(most)
   of_pool.downstream, of_pool.rate_count, of_pool.rate_per = p.said, p.rate_count, p.rate_per
   of_pool.quotas = allowance.text(k.departed, pool_quotas, now, 0, latest)
+  local pool_budgets, pool_costs, pool_offset = charges.look_at_pool(k, now, job)
+  of_pool.budgets, of_pool.budget_frees = allowance.budgets(pool_budgets, pool_costs, now, pool_offset)
   answer.tell_all(reply, 'pool_', of_pool)
 end
 return reply

@@ -6,7 +6,7 @@
 -- KEYS[4]  …:p:<pool>:departed  list  times of departures, for the quotas
 -- ARGV[1...]  the settings that operators may change: their fields
 -- Returns  names and values (see answer.lua): now, configured (1), revision, rate_count, rate_per in microseconds, burst, max_in_flight,
---          quotas ("count microseconds;" for each), quota_use (what is left of them, see allowance.lua), downstream (its text),
+--          quotas ("count microseconds;" for each), budgets, quota_use and budget_use (what is left, see allowance.lua), downstream,
 --          last_slot, in_flight in all its buckets; buckets: of each name, weight, in flight, 1 if it has something to send now, else 0;
 --          overrides: of each field, value of the configuration, value in force, "time author"
 -- Stores   nothing
@@ -14,6 +14,7 @@
 
 --#include lib/allowance.lua
 --#include lib/answer.lua
+--#include lib/charges.lua
 --#include lib/overrides.lua
 --#include lib/pacer.lua
 --#include lib/pool.lua
@@ -23,8 +24,9 @@ local conf, pace, buckets, departed = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local changeable = { unpack(ARGV) }
 
 local now = server_time()
-local revision, rate_count, rate_per, burst, max_in_flight, quotas =
-  unpack(redis.call('HMGET', conf, 'revision', 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas'))
+local revision, rate_count, rate_per, burst, max_in_flight, quotas, budgets =
+  unpack(redis.call('HMGET', conf, 'revision', 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas', 'budgets'))
+local charged, costs, offset = charges.look_at_pool({ conf = conf, pace = pace }, now)
 local slot, down = unpack(redis.call('HMGET', pace, 'slot', 'down'))
 local all, stored, in_flight = {}, redis.call('HGETALL', buckets), 0
 for i = 1, #stored, 2 do
@@ -37,6 +39,7 @@ local reply = {}
 answer.tell_all(reply, '', { now = now, configured = revision and 1, revision = tonumber(revision),
   rate_count = tonumber(rate_count), rate_per = tonumber(rate_per), burst = tonumber(burst),
   max_in_flight = tonumber(max_in_flight), quotas = quotas,
+  budgets = budgets, budget_use = allowance.budgets(charged, costs, now, offset),
   quota_use = allowance.text(departed, quotas, now, 0, now + pacer.MAX_HORIZON), downstream = down,
   last_slot = tonumber(slot), in_flight = in_flight, buckets = all, overrides = overrides.of(conf, changeable) })
 return reply

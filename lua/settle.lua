@@ -32,7 +32,8 @@
 -- KEYS[23] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
 -- KEYS[24] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
 -- KEYS[25] …:expiries  zset  id -> when the job expires (see expiries.lua)
--- KEYS[26...]  for each flow its five places:
+-- KEYS[26] …:charges  hash  what departures charge to budgets (see charges.lua)
+-- KEYS[27...]  for each flow its five places:
 --          …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset; where flows are in
 --          groups then what group.load wants; in a pool then the
 --          pool's seven (see pool.lua)
@@ -47,7 +48,8 @@
 --          after the last attempt, 8 dead, and its flow is disabled for the reason, 9 dropped), delay in microseconds
 --          (retry, held; of done, how long the downstream is to be left alone), last response (JSON, "" none), signal (see
 --          downstream.note; 4: failed, and another job of the batch tells it), a word for its reason, when they were
---          claimed, microseconds, the attempt (a line of outcomes.lua; "" of done and returned); where the job may have ended with a result
+--          claimed, microseconds, and of a job that charged budgets " at pool_at reserved used" (see charges.lua and
+--          reservation.lua), the attempt (a line of outcomes.lua; "" of done and returned); where the job may have ended with a result
 --          its head ("" none), its body, 1 if the bucket is to keep it (else 0), the channel of the process that waits for
 --          it ("" none), and of a job with a callback the first line of its body (else ""); then for each
 --          job: id, its mark, which of the flows it is of, counted from 1
@@ -63,6 +65,7 @@
 --#include lib/answers.lua
 --#include lib/batch.lua
 --#include lib/callbacks.lua
+--#include lib/charges.lua
 --#include lib/codec.lua
 --#include lib/codes.lua
 --#include lib/dedupe.lua
@@ -84,13 +87,12 @@ local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5
 local leases, dead, seen, seen_window, seen_minute = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local flows, flow_settings, due_flows, idle_key, tried, disabled = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local outbox_key, outbox_texts, results_key, result_ends = KEYS[17], KEYS[18], KEYS[19], KEYS[20]
-local callbacks_key, callback_texts, riders_key, callback_counts, expiries_key = KEYS[21], KEYS[22], KEYS[23], KEYS[24], KEYS[25]
+local callbacks_key, callback_texts, riders_key, callback_counts, expiries_key, charges_key = unpack(KEYS, 21, 26)
 local channel, bucket, levels, member, flow_count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local FIRST_PLACE, FIRST_FLOW, HEAD, WIDTH = 25, 5, 15, 3
+local FIRST_PLACE, FIRST_FLOW, HEAD, WIDTH = 26, 5, 15, 3
 local DONE, RETRY, DEAD_NOW, RETURNED, HELD = codes.DONE, codes.RETRY, codes.DEAD, codes.RETURNED, codes.HELD
 local HELD_ALONE, EXHAUSTED, GONE, DROPPED = codes.HELD_ALONE, codes.EXHAUSTED, codes.GONE, codes.DROPPED
-local SETTLED = codes.SETTLED
-local ACCEPTED, FAILED, FAILED_TOO = codes.SIGNAL_ACCEPTED, codes.SIGNAL_FAILED, codes.SIGNAL_FAILED_TOO
+local SETTLED, ACCEPTED, FAILED, FAILED_TOO = codes.SETTLED, codes.SIGNAL_ACCEPTED, codes.SIGNAL_FAILED, codes.SIGNAL_FAILED_TOO
 local SMALL_LETTERS = 97 -- a kind in capitals is that of a job that came with a delay
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
@@ -147,17 +149,19 @@ local function has_left(more, mark)
   end
 end
 
-local i, gone_count, others = 0, 0, {}
+local i, gone_count, others, spent = 0, 0, {}, {}
 at = first_group
 while at <= last_arg do
   local ends, epoch, claim, result = at + HEAD + args[at] * WIDTH, args[at + 1], args[at + 2], args[at + 3]
   local delay, last = args[at + 4] + 0, args[at + 5]
-  local signal, reason, claimed_at, line = args[at + 6], args[at + 7], args[at + 8] + 0, args[at + 9]
+  local signal, reason, claimed, line, charged = args[at + 6], args[at + 7], args[at + 8], args[at + 9], nil
+  if string.find(claimed, ' ', 1, true) then claimed, charged = string.match(claimed, '^(%d+) (.*)$') end
+  local claimed_at = claimed + 0
   local has_result, number = args[at + 10] ~= '', string.find(claim, '#', 1, true) and batch.number(claim)
   -- The meta of a job that was claimed once is known.
   local expected = epoch == '1' and codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '') or ''
   -- The usual outcome: the first attempt of a job that came without a delay is accepted.
-  local usual = result == DONE and signal == ACCEPTED and not (has_result or number) and expected or '' --#slow local usual = ''
+  local usual = result == DONE and signal == ACCEPTED and not (has_result or number or charged) and expected or '' --#slow local usual = ''
   for from = at + HEAD, ends - 1, WIDTH do
     i = i + 1
     local id, text, mark, of = ids[i], stored[i], args[from + 1], args[from + 2]
@@ -188,6 +192,7 @@ while at <= last_arg do
         local more = part.more
         more.ended = more.ended + 1
         if number then batch.ends(ending, number, id, part) end
+        if charged then spent[#spent + 1] = { part = part, text = charged } end
         if box and not part.tells then part.tells = not outbox.is_own(id) end
         if signal == ACCEPTED then
           more.accepted, part.accepted_at = more.accepted + 1, math.max(part.accepted_at, claimed_at)
@@ -346,6 +351,7 @@ elseif before then
   redis.call('HDEL', said_key, 'down')
 end
 if sooner and said_key ~= pace then redis.call('PUBLISH', channel, 'pool:' .. string.match(said_key, '{(.-)}')) end
+if #spent > 0 and charges.settle(charges_key, conf, pace, spent, levels, FIRST_FLOW, of_pool, now, channel) then wake = true end
 local gone_flows, idle_later, states = {}, {}, {}
 for _, part in ipairs(touched) do
   local f, returned, more = loaded[part.n], part.returned, part.more
@@ -367,7 +373,7 @@ for _, part in ipairs(touched) do
       if f.state.down then idle.note(idle_later, 'f', f) end
     end
     -- One that is not in the turn queue may have been held back by the place that is free now.
-    local from, k = (part.were_empty or f.sooner) and now or part.earliest, places_of(part)
+    local from, k = (part.were_empty or f.sooner or part.refunded) and now or part.earliest, places_of(part)
     if from or f.was_held or (not part.is_queued and f.state.filled ~= '.'
       and redis.call('EXISTS', KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4], KEYS[k + 5]) > 0) then
       flow.recall(turn_queue, f, KEYS, k, now, from)

@@ -28,6 +28,7 @@ const (
 	BlockLastChance   BlockReason = "last-chance"   // the job goes alone, and another such job is in flight
 	BlockMaxInFlight  BlockReason = "max-in-flight" // the scope has as many requests in flight as it may
 	BlockQuota        BlockReason = "quota"         // as many jobs left the scope in a window as a quota allows
+	BlockBudget       BlockReason = "budget"        // what the job reserves does not fit into a budget of the scope yet
 	BlockHeld         BlockReason = "held"          // the downstream of the scope named a time to wait for
 	BlockBreakerOpen  BlockReason = "breaker-open"  // the circuit breaker of the scope is open or half-open
 	BlockAdaptivePace BlockReason = "adaptive-pace" // the downstream of the scope asks for less than its rate
@@ -38,10 +39,10 @@ var blockers = []struct {
 	scope   Scope
 	reasons []BlockReason
 }{
-	{ScopeBucket, []BlockReason{BlockPaused, BlockClosed, BlockAhead, BlockPace, BlockNotBefore, BlockBackoff, BlockLastChance, BlockMaxInFlight, BlockQuota, BlockHeld, BlockBreakerOpen, BlockAdaptivePace}},
-	{ScopeGroup, []BlockReason{BlockPaused, BlockMaxInFlight, BlockPace, BlockQuota}},
-	{ScopeFlow, []BlockReason{BlockPaused, BlockDisabled, BlockMissing, BlockMaxInFlight, BlockPace, BlockQuota, BlockHeld, BlockBreakerOpen, BlockAdaptivePace}},
-	{ScopePool, []BlockReason{BlockMaxInFlight, BlockPace, BlockQuota, BlockHeld, BlockBreakerOpen, BlockAdaptivePace}},
+	{ScopeBucket, []BlockReason{BlockPaused, BlockClosed, BlockAhead, BlockPace, BlockNotBefore, BlockBackoff, BlockLastChance, BlockMaxInFlight, BlockQuota, BlockBudget, BlockHeld, BlockBreakerOpen, BlockAdaptivePace}},
+	{ScopeGroup, []BlockReason{BlockPaused, BlockMaxInFlight, BlockPace, BlockQuota, BlockBudget}},
+	{ScopeFlow, []BlockReason{BlockPaused, BlockDisabled, BlockMissing, BlockMaxInFlight, BlockPace, BlockQuota, BlockBudget, BlockHeld, BlockBreakerOpen, BlockAdaptivePace}},
+	{ScopePool, []BlockReason{BlockMaxInFlight, BlockPace, BlockQuota, BlockBudget, BlockHeld, BlockBreakerOpen, BlockAdaptivePace}},
 }
 
 // BlockerWords lists the texts of all blockers.

@@ -61,6 +61,13 @@ type Bucket struct {
 	// older one had them remembered.
 	Quotas []admission.Rate `setting:"quotas,redis=quotas"`
 
+	// Budgets bound what departures cost. BudgetBurst is how much of a budget of at most an hour may leave at once after a quiet time,
+	// percent: 100 spreads nothing. Of the flows' and the groups' budgets too. DefaultReservation is what a job reserves of a unit that it
+	// does not name, at most the budget.
+	Budgets            Budgets `setting:"budgets,redis=budgets"`
+	BudgetBurst        int64   `setting:"budget_burst,percent,redis=budget_burst"`
+	DefaultReservation int64   `setting:"default_reservation,redis=default_reservation"`
+
 	// PriorityAging is how much later a job may have come than one of the next lower
 	// priority and still leave before it. So low is never starved: a job of priority low
 	// leaves before any that came more than 3·PriorityAging after it. With 0 they leave
@@ -147,21 +154,23 @@ const MaxDeadBytes = 1 << 40
 // DefaultBucket returns the defaults. Name and Rate have none.
 func DefaultBucket() Bucket {
 	return Bucket{
-		Burst:             1,
-		Weight:            1,
-		Capacity:          10_000,
-		ScheduledCapacity: 10_000,
-		DeadBytes:         256 << 20,
-		WhenDeadFull:      RefuseJobs,
-		Shed:              NoShedding,
-		PriorityAging:     time.Minute,
-		DedupeWindow:      time.Hour,
-		DedupeMax:         1_000_000,
-		MaxPayload:        256 << 10,
-		Retry:             DefaultRetryPolicy(),
-		Adapt:             DefaultAdapt(),
-		Breaker:           DefaultBreaker(),
-		Results:           DefaultResultSettings(),
+		Burst:              1,
+		Weight:             1,
+		Capacity:           10_000,
+		ScheduledCapacity:  10_000,
+		DeadBytes:          256 << 20,
+		WhenDeadFull:       RefuseJobs,
+		Shed:               NoShedding,
+		PriorityAging:      time.Minute,
+		BudgetBurst:        DefaultBudgetBurst,
+		DefaultReservation: 1,
+		DedupeWindow:       time.Hour,
+		DedupeMax:          1_000_000,
+		MaxPayload:         256 << 10,
+		Retry:              DefaultRetryPolicy(),
+		Adapt:              DefaultAdapt(),
+		Breaker:            DefaultBreaker(),
+		Results:            DefaultResultSettings(),
 	}
 }
 
@@ -187,7 +196,7 @@ func (b Bucket) Validate() error {
 	b.validateDead(&f)
 	b.validateParts(&f)
 	for _, errs := range [][]error{
-		validateQuotas("quotas", b.Quotas), b.validateSchedules(), b.validatePlan(), b.Results.validate(), b.Batch.validate(), b.Callbacks.validate(b.Name),
+		validateQuotas("quotas", b.Quotas), b.validateBudgets(), b.validateSchedules(), b.validatePlan(), b.Results.validate(), b.Batch.validate(), b.Callbacks.validate(b.Name),
 		{b.Retry.Validate(), b.Adapt.Validate(), b.Breaker.Validate()},
 	} {
 		f.errs = append(f.errs, errs...)

@@ -1,6 +1,7 @@
 package shaper
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/tundish-io/tundish/admission"
@@ -30,6 +31,8 @@ type GroupSettings struct {
 	MaxInFlight int64            `setting:"max_in_flight,redis=max_in_flight"` // requests of a group at a time; 0: the bucket's bound only
 	Quotas      []admission.Rate `setting:"quotas,redis=quotas"`               // as Bucket.Quotas, for each group
 
+	Budgets Budgets `setting:"budgets,redis=budgets"` // as Bucket.Budgets, for each group
+
 	// ScheduledCapacity is as that of [Bucket], for each group; 0: as the Capacity that holds for the group.
 	ScheduledCapacity int64 `setting:"scheduled_capacity,redis=scheduled_capacity"`
 }
@@ -57,7 +60,7 @@ func (g *GroupSettings) validateAs(what string) []error {
 	f.inRange("capacity", g.Capacity, 0, MaxCapacity)
 	f.inRange("scheduled_capacity", g.ScheduledCapacity, 0, MaxCapacity)
 	f.inRange("max_in_flight", g.MaxInFlight, 0, MaxCapacity)
-	return append(f.errs, validateQuotas(what+".quotas", g.Quotas)...)
+	return slices.Concat(f.errs, validateQuotas(what+".quotas", g.Quotas), g.Budgets.validate(what+".budgets"))
 }
 
 // NameOf returns the group of a job, as Key says: what the job says of its group counts

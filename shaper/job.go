@@ -56,6 +56,7 @@ type Job struct {
 	Priority Priority
 
 	Cost        int64         // what the limits are charged; 0 means 1
+	Units       Units         // what the job reserves of [Budgets], until it is settled; of other units what the bucket says
 	Delay       time.Duration // earliest departure, from now; not with NotBefore
 	NotBefore   time.Time     // earliest departure; at most MaxNotBefore from now
 	MaxAttempts int           // deliveries tried at most; 0 means the bucket's
@@ -144,6 +145,9 @@ func (j *Job) Validate(maxPayload int64) error {
 	}
 	if j.Cost < 0 || j.Cost > MaxCost {
 		fail("cost", "%d: want 1 to %d", j.Cost, MaxCost)
+	}
+	if err := j.Units.Validate(); err != nil {
+		fail("cost", "%v", err)
 	}
 	if j.Delay < 0 || j.Delay > MaxDelay {
 		fail("delay", "%s: want 0s to %s", j.Delay, MaxDelay)

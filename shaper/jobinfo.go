@@ -73,6 +73,10 @@ type JobInfo struct {
 	MaxInFlight int64      `lua:"max_in_flight"` // of its bucket
 	QuotaFrees  time.Time  `lua:"quota_frees"`   // when the quotas of its bucket let a job leave; zero: at once
 	Quotas      []QuotaUse // of its bucket
+	Reserves    Units      // what it reserves of budgets, as far as it says so
+
+	BudgetFrees time.Time `lua:"budget_frees"` // when the budgets of its bucket let it leave; zero: at once
+	Budgets     []BudgetUse
 
 	Closed bool      `lua:"closed"` // its bucket is, by its drain windows: see Hours
 	Opens  time.Time `lua:"opens"`  // when its bucket is open, from now on or from Due on; zero: not known
@@ -134,6 +138,8 @@ type JobFlow struct {
 	RateFrees   time.Time `lua:"ready"`         // when its rate lets it depart next; zero: at once
 	QuotaFrees  time.Time `lua:"quota_frees"`   // when its quotas do
 	Quotas      []QuotaUse
+	BudgetFrees time.Time `lua:"budget_frees"` // when its budgets do
+	Budgets     []BudgetUse
 
 	Downstream *Downstream // of a flow: what its downstream's answers have changed; nil: nothing
 }
@@ -149,12 +155,14 @@ const (
 	CauseExpired   = "expired"            // its time ran out while it waited
 	CauseMaxAge    = "max-age"            // its first attempt was too long ago: see RetryPolicy
 
+	CauseCostImpossible = "cost-impossible" // it reserves more than a budget, which was lowered since it came
+
 	CauseFlowDisabled = "flow-disabled" // it waited in a flow that was disabled
 )
 
 // Causes lists all causes of a dead letter.
 func Causes() []string {
-	return []string{CauseExhausted, CausePermanent, CausePoison, CauseExpired, CauseMaxAge, CauseFlowDisabled}
+	return []string{CauseExhausted, CausePermanent, CausePoison, CauseExpired, CauseMaxAge, CauseCostImpossible, CauseFlowDisabled}
 }
 
 // JobPool is what holds for the pool of a job's bucket.
@@ -165,6 +173,8 @@ type JobPool struct {
 	RateFrees   time.Time `lua:"ready"`         // when its rate lets one of its buckets send next; zero: at once
 	QuotaFrees  time.Time `lua:"quota_frees"`   // when its quotas do
 	Quotas      []QuotaUse
+	BudgetFrees time.Time `lua:"budget_frees"` // when its budgets do
+	Budgets     []BudgetUse
 
 	Downstream *Downstream // what the answers to its buckets have changed; nil: nothing
 }

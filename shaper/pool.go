@@ -3,6 +3,7 @@ package shaper
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tundish-io/tundish/admission"
 )
@@ -19,6 +20,9 @@ type Pool struct {
 	Burst       int64            `setting:"burst,redis=burst,change" help:"'number' of departures that may leave at once after a quiet time"`                                 // of the pool; 0 means 1
 	Quotas      []admission.Rate `setting:"quotas,redis=quotas"`                                                                                                              // as Bucket.Quotas
 	MaxInFlight int64            `setting:"max_in_flight,redis=max_in_flight,change" help:"'number' of jobs in flight at most, in all its buckets; 0: their own bounds only"` // requests of all its buckets at a time; 0: only their own bounds
+
+	Budgets     Budgets `setting:"budgets,redis=budgets"`                   // as Bucket.Budgets
+	BudgetBurst int64   `setting:"budget_burst,percent,redis=budget_burst"` // as Bucket.BudgetBurst
 
 	// Revision orders configurations, as Bucket.Revision.
 	Revision int64 `setting:"-"`
@@ -40,7 +44,8 @@ func (p *Pool) validate(prefix string) []error {
 		f.inRange("burst", p.Burst, 1, MaxBurst)
 	}
 	f.inRange("max_in_flight", p.MaxInFlight, 0, MaxCapacity)
-	return append(f.errs, validateQuotas(prefix+"quotas", p.Quotas)...)
+	f.inRange("budget_burst", p.BudgetBurst, 0, 100)
+	return slices.Concat(f.errs, validateQuotas(prefix+"quotas", p.Quotas), p.Budgets.validate(prefix+"budgets"))
 }
 
 // PoolWarnings lists what of the bucket can never be used, because its pool allows less.

@@ -52,6 +52,8 @@ type jobScope struct {
 	rateFrees             time.Time // when its rate lets the job leave; zero: at once, and in a bucket
 	quotaFrees            time.Time // when its quotas let the job leave; zero: at once, or those of another scope hold longer
 	quotas                []QuotaUse
+	budgetFrees           time.Time // when its budgets let the job leave; zero: at once
+	budgets               []BudgetUse
 	downstream            *Downstream
 	waits                 bool // its rate lets the job leave later than now
 }
@@ -61,12 +63,12 @@ type jobScope struct {
 func (j *JobInfo) scopes() []jobScope {
 	bucket := jobScope{
 		Scope: ScopeBucket, text: fmt.Sprintf("bucket %q", j.Bucket), pause: j.Pause, closed: j.Closed, inFlight: j.InFlight, maxInFlight: j.MaxInFlight,
-		quotaFrees: j.QuotaFrees, quotas: j.Quotas, downstream: j.Downstream, waits: j.NextSlot.After(j.Now),
+		quotaFrees: j.QuotaFrees, quotas: j.Quotas, budgetFrees: j.BudgetFrees, budgets: j.Budgets, downstream: j.Downstream, waits: j.NextSlot.After(j.Now),
 	}
 	part := func(scope Scope, name string, of *JobFlow) jobScope {
 		return jobScope{
 			Scope: scope, text: fmt.Sprintf("%s %q", scope, name), pause: of.Pause, disabled: of.Disabled != nil, missing: of.Missing, inFlight: of.InFlight, maxInFlight: of.MaxInFlight,
-			rateFrees: of.RateFrees, quotaFrees: of.QuotaFrees, quotas: of.Quotas, downstream: of.Downstream, waits: !of.RateFrees.IsZero(),
+			rateFrees: of.RateFrees, quotaFrees: of.QuotaFrees, quotas: of.Quotas, budgetFrees: of.BudgetFrees, budgets: of.Budgets, downstream: of.Downstream, waits: !of.RateFrees.IsZero(),
 		}
 	}
 	all := []jobScope{bucket}
@@ -85,7 +87,7 @@ func (j *JobInfo) scopes() []jobScope {
 	if p := j.OfPool; p != nil {
 		all = append(all, jobScope{
 			Scope: ScopePool, text: fmt.Sprintf("pool %q", p.Name), inFlight: p.InFlight, maxInFlight: p.MaxInFlight,
-			rateFrees: p.RateFrees, quotaFrees: p.QuotaFrees, quotas: p.Quotas, downstream: p.Downstream, waits: !p.RateFrees.IsZero(),
+			rateFrees: p.RateFrees, quotaFrees: p.QuotaFrees, quotas: p.Quotas, budgetFrees: p.BudgetFrees, budgets: p.Budgets, downstream: p.Downstream, waits: !p.RateFrees.IsZero(),
 		})
 	}
 	return all
@@ -121,7 +123,8 @@ func (s *jobScope) stopped() (by []Blocker) {
 func (s *jobScope) used() (by []Blocker) {
 	by = s.because(by, BlockMaxInFlight, s.maxInFlight > 0 && s.inFlight >= s.maxInFlight)
 	by = s.because(by, BlockPace, !s.rateFrees.IsZero())
-	return s.because(by, BlockQuota, !s.quotaFrees.IsZero())
+	by = s.because(by, BlockQuota, !s.quotaFrees.IsZero())
+	return s.because(by, BlockBudget, !s.budgetFrees.IsZero())
 }
 
 // slowed lists how the downstream keeps the job from leaving now.
@@ -162,6 +165,9 @@ func (j *JobInfo) Earliest() time.Time {
 		return j.ETA
 	case j.State == StateScheduled || j.State == StateRetrying:
 		earliest := latest(latest(latest(j.NextSlot, j.Due), j.Opens), j.quotaFrees())
+		for _, s := range j.scopes() {
+			earliest = latest(earliest, s.budgetFrees)
+		}
 		if j.OfGroup != nil {
 			earliest = latest(earliest, j.OfGroup.QuotaFrees)
 		}
@@ -226,6 +232,8 @@ func (j *JobInfo) why(by Blocker) string {
 		return fmt.Sprintf("%d of at most %d%s are in flight: one of them has to end first", s.inFlight, s.maxInFlight, of)
 	case BlockQuota:
 		return fmt.Sprintf("as many have left as %s allows %s; it is free again at %s", j.quotaText(s.quotas), s.text, clockText(s.quotaFrees))
+	case BlockBudget:
+		return j.budgetText(s)
 	case BlockHeld, BlockBreakerOpen:
 		return s.text + ": " + s.downstream.heldText(j.Now)
 	case BlockAdaptivePace:
@@ -267,4 +275,19 @@ func (j *JobInfo) quotaText(uses []QuotaUse) string {
 		return fmt.Sprintf("its quota of %s", held.Quota)
 	}
 	return "a quota"
+}
+
+// budgetText says for which budget the job waits.
+func (j *JobInfo) budgetText(s *jobScope) string {
+	held := HoldingBudget(s.budgets, j.Now)
+	if held == nil {
+		return "waits for a budget of " + s.text
+	}
+	text := fmt.Sprintf("waits for the budget of %s of %s", held.Budget, s.text)
+	if reserves, named := j.Reserves.Of(held.Budget.Unit); named {
+		text += fmt.Sprintf(": reserves %d", reserves)
+	} else {
+		text += ": reserves what the bucket says"
+	}
+	return text + fmt.Sprintf(", %d are free; it may leave at %s", held.Free(), clockText(held.Frees))
 }

@@ -60,6 +60,10 @@ type Attempt struct {
 	// downstream answers puts it into [Outcome.Answer] then. 0: it is not wanted.
 	AnswerBytes int64
 
+	// Reserved is what the attempt is charged to budgets: what the job reserves, and what its bucket says of units that it does not name.
+	// nil where nothing has budgets.
+	Reserved Units
+
 	// Number counts the deliveries of the job from 1, those of dispatchers
 	// that crashed included, so that it grows with each.
 	Number int
@@ -175,6 +179,10 @@ type Outcome struct {
 
 	// Signal is what the attempt says of the downstream.
 	Signal Signal
+
+	// Used is what the attempt has used of budgets. nil: as much as was reserved. Of a unit that it does not name too. An empty one: nothing.
+	// An attempt that was not sent is charged nothing.
+	Used Units
 
 	// Handover is that of a job that another process starts and settles. Only with [ResultHandedOver].
 	Handover *Handover

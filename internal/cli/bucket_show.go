@@ -41,6 +41,9 @@ func (a *invocation) bucketShow(ctx context.Context, c *api, name string) error 
 		for i := range v.Quotas {
 			r.row("quota", "%s", v.Quotas[i].Text())
 		}
+		for i := range v.Budgets {
+			r.row("budget", "%s", v.Budgets[i].Text())
+		}
 		r.row("depth", "%d of %d (%s)", v.Unfinished, v.Capacity, drainTime(v))
 		r.hours(v)
 		r.jobsOf(v)
@@ -93,6 +96,9 @@ func (r rows) jobsOf(v *opsview.Bucket) {
 		r.row("pool", "%s: %s, burst %d, %s; weight %d of the bucket", p.Name, dash(p.Rate), p.Burst, p.Bound(), p.Weight)
 		for i := range p.Quotas {
 			r.row("pool quota", "%s", p.Quotas[i].Text())
+		}
+		for i := range p.Budgets {
+			r.row("pool budget", "%s", p.Budgets[i].Text())
 		}
 	}
 	if v.Flows == nil {

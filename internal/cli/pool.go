@@ -113,6 +113,9 @@ func (a *invocation) poolShow(ctx context.Context, c *api, name string) error {
 		for i := range v.QuotaUse {
 			r.row("quota", "%s", v.QuotaUse[i].Text())
 		}
+		for i := range v.BudgetUse {
+			r.row("budget", "%s", v.BudgetUse[i].Text())
+		}
 		r.row("in flight", "%s", bound(v))
 		r.at("last slot", v.LastSlot)
 		for _, b := range v.Buckets {

@@ -72,6 +72,8 @@ func convert(k *setting.Key, v any) (any, error) {
 		return convertList(v, `a list of durations, such as ["5s", "5m", "30m"]`, parseDuration)
 	case []admission.Rate:
 		return convertList(v, `a list of numbers and periods, such as ["2000/d", "100/15m"]`, parseRate)
+	case shaper.Budgets:
+		return convertList(v, `a list of amounts and periods, such as ["90000 tokens/m", "2000000 tokens/d"]`, parseRate)
 	case []string:
 		return convertList(v, "a list of names in quotes", func(s string) (string, error) { return s, nil })
 	case Secret:

@@ -93,7 +93,7 @@ func (d *jobDecoder) member(name string, value []byte) {
 		d.addQuery(name, value)
 	case "cost":
 		if value[0] == '{' {
-			d.fail(name, "as an object by unit is not supported in this version yet: give a number")
+			d.units(name, value)
 		} else {
 			d.job.Cost = d.count(name, value)
 		}

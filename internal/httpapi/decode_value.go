@@ -80,6 +80,26 @@ func (d *jobDecoder) count(field string, value []byte) int64 {
 	return n
 }
 
+// units reads what the job reserves of budgets: amounts by unit.
+func (d *jobDecoder) units(field string, value []byte) {
+	units := shaper.Units{}
+	eachMember(value, func(unit string, value []byte, again bool) bool {
+		amount, err := strconv.ParseInt(string(value), 10, 64)
+		switch {
+		case again:
+			d.fail(field+"."+unit, "is given twice")
+		case err != nil || amount < 0:
+			d.fail(field+"."+unit, "want a whole number, 0 or more")
+		default:
+			units[unit] = amount
+		}
+		return len(d.errs) < maxFieldFault
+	})
+	if len(units) > 0 {
+		d.job.Units = units
+	}
+}
+
 // duration reads one with a unit; 0 also stands for null and for a fault.
 func (d *jobDecoder) duration(field string, value []byte) time.Duration {
 	if value[0] >= '0' && value[0] <= '9' {

@@ -28,6 +28,9 @@ type Bucket struct {
 	// Only of a bucket with quotas.
 	Quotas []Quota `json:"quota_use,omitempty"`
 
+	// Only of a bucket with budgets.
+	Budgets []Budget `json:"budget_use,omitempty"`
+
 	// Only of a bucket with batches, which makes several jobs one request.
 	Batch *Batch `json:"batch,omitempty"`
 
@@ -165,7 +168,7 @@ func BucketOf(info operator.BucketInfo, configured *shaper.Bucket, pool *operato
 	view := &Bucket{Name: info.Name, Orphaned: configured == nil, Unused: configured != nil && !info.Configured}
 	if view.Unused {
 		info.Rate, info.Burst, info.Capacity, info.Revision = configured.Rate, configured.Burst, configured.Capacity, configured.Revision
-		info.Quotas = unusedQuotas(configured.Quotas)
+		info.Quotas, info.Budgets = unusedQuotas(configured.Quotas), unusedBudgets(configured.Budgets)
 		info.ScheduledCapacity, info.MaxInFlight = configured.ScheduledCapacity, configured.EffectiveMaxInFlight()
 		if p := configured.Pool; p != nil && info.Pool != nil {
 			info.Pool.Rate, info.Pool.Burst, info.Pool.MaxInFlight, info.Pool.Weight = p.Rate, max(p.Burst, 1), p.MaxInFlight, configured.Weight
@@ -179,6 +182,7 @@ func BucketOf(info operator.BucketInfo, configured *shaper.Bucket, pool *operato
 	view.LastSlot, view.Pool, view.Elsewhere = instant(info.LastSlot), PoolOf(info.Pool, info.Now), info.Elsewhere
 	view.Pause, view.Overrides = PauseOf(info.Pause), OverridesOf(info.Overrides)
 	view.Downstream, view.Quotas = DownstreamOf(info.Downstream, info.Now), QuotasOf(info.Quotas, info.Now)
+	view.Budgets = BudgetsOf(info.Budgets, info.Now)
 	view.Hours, view.Drain, view.Empty = HoursOf(info.Hours), DrainOf(info.Drain), moment(info.Empty)
 	if view.Hours != nil {
 		view.Hours.Empty = view.Empty
@@ -293,8 +297,14 @@ func (v *Bucket) noteWaits(list *noteList, info *operator.BucketInfo) {
 	if text := quotaNote(info.Quotas, info.Now); text != "" {
 		list.add("%s", text)
 	}
+	if text := budgetNote(info.Budgets, info.Now); text != "" {
+		list.add("%s", text)
+	}
 	if p := info.Pool; p != nil {
 		if text := quotaNote(p.Quotas, info.Now); text != "" {
+			list.add("pool %s: %s", p.Name, text)
+		}
+		if text := budgetNote(p.Budgets, info.Now); text != "" {
 			list.add("pool %s: %s", p.Name, text)
 		}
 	}

@@ -18,6 +18,9 @@ type Pool struct {
 	// Only of a pool with quotas: what is left of each.
 	Quotas []Quota `json:"quota_use,omitempty"`
 
+	// Only of a pool with budgets: what is charged to each.
+	Budgets []Budget `json:"budget_use,omitempty"`
+
 	// Requests in flight in all its buckets.
 	InFlight int64 `json:"in_flight"`
 
@@ -38,7 +41,7 @@ func PoolOf(p *operator.PoolInfo, now time.Time) *Pool {
 	if p == nil {
 		return nil
 	}
-	view := &Pool{Name: p.Name, InFlight: p.InFlight, Quotas: QuotasOf(p.Quotas, now), Downstream: DownstreamOf(p.Downstream, now)}
+	view := &Pool{Name: p.Name, InFlight: p.InFlight, Quotas: QuotasOf(p.Quotas, now), Budgets: BudgetsOf(p.Budgets, now), Downstream: DownstreamOf(p.Downstream, now)}
 	if !p.Rate.IsZero() {
 		view.Rate, view.Burst, view.MaxInFlight, view.Weight = p.Rate.String(), p.Burst, p.MaxInFlight, p.Weight
 	}

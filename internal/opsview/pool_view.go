@@ -27,6 +27,9 @@ type PoolView struct {
 	// The same, with what is left of each.
 	QuotaUse []Quota `json:"quota_use,omitempty"`
 
+	// Only of a pool with budgets: what is charged to each.
+	BudgetUse []Budget `json:"budget_use,omitempty"`
+
 	// Requests in flight in all its buckets.
 	InFlight int64 `json:"in_flight"`
 
@@ -84,7 +87,7 @@ func PoolViewOf(p operator.PoolDetails, configured *shaper.Pool, named bool, rev
 		note("orphaned: not in the configuration")
 	case view.Unused:
 		p.Rate, p.Burst, p.MaxInFlight, p.Quotas = configured.Rate, max(configured.Burst, 1), configured.MaxInFlight, configured.Quotas
-		p.QuotaUse = unusedQuotas(configured.Quotas)
+		p.QuotaUse, p.BudgetUse = unusedQuotas(configured.Quotas), unusedBudgets(configured.Budgets)
 		note("not used yet")
 	case p.Revision > revision:
 		note("obeys revision %d, the configuration here has %d", p.Revision, revision)
@@ -107,6 +110,10 @@ func PoolViewOf(p operator.PoolDetails, configured *shaper.Pool, named bool, rev
 	}
 	view.QuotaUse = QuotasOf(p.QuotaUse, p.Now)
 	if text := quotaNote(p.QuotaUse, p.Now); text != "" {
+		note("%s", text)
+	}
+	view.BudgetUse = BudgetsOf(p.BudgetUse, p.Now)
+	if text := budgetNote(p.BudgetUse, p.Now); text != "" {
 		note("%s", text)
 	}
 	view.InFlight, view.LastSlot, view.Overrides = p.InFlight, instant(p.LastSlot), OverridesOf(p.Overrides)

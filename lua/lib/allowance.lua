@@ -1,5 +1,7 @@
--- allowance.lua: what is left of quotas, for people. See quota.lua, whose list and windows it reads. Writes nothing.
+-- allowance.lua: what is left of quotas and of budgets, for people. See quota.lua and budget.lua, whose lists and texts it reads. Writes
+-- nothing.
 
+--#include lib/budget.lua
 --#include lib/quota.lua
 
 local allowance = {}
@@ -30,6 +32,21 @@ function allowance.text(key, text, now, offset, latest)
     parts[i] = count .. ' ' .. window .. string.format(' %d %d;', used, frees)
   end
   return table.concat(parts)
+end
+
+-- Budgets (see budget.lua): "unit amount window charged open frees;" for each. frees: when it lets a departure of these costs go, by the
+-- server's clock, else 0. And when all of them do. offset is that of their clock.
+function allowance.budgets(all, costs, now, offset)
+  if not all then return '', 0 end
+  local parts, latest = {}, 0
+  for i = 1, #all do
+    local b = all[i]
+    local frees = budget.ready({ b }, { costs[i] }, now + offset) - offset
+    if frees <= now then frees = 0 end
+    latest = math.max(latest, frees)
+    parts[i] = b.rule.unit .. string.format(' %.0f %.0f %.0f %.0f %.0f;', b.rule.amount, b.rule.window, b.total, b.open, frees)
+  end
+  return table.concat(parts), latest
 end
 
 return allowance

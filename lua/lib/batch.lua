@@ -27,6 +27,13 @@ function batch.rules(text)
   return size and { size = size + 0, bytes = bytes + 0, wait = wait + 0 } or nil
 end
 
+-- Whether a job of that size fits into the answer of a claim (see handout.lua), with all of its batch, of which none is begun that may be
+-- cut short. bytes: of a batch, nil where jobs leave one by one.
+function batch.fits(rules, out, size, bytes, most_bytes)
+  if out.count == 0 then return true end
+  return out.bytes + math.max(size, bytes or 0) <= most_bytes and not (rules and out.count + rules.size > batch.MAX_JOBS)
+end
+
 -- How many requests are in flight.
 function batch.in_flight(leases, riders) return redis.call('ZCARD', leases) - redis.call('ZCARD', riders) end
 

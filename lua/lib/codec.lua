@@ -5,8 +5,9 @@
 --          one of kind and one of priority (k, h, n, l). The kind is c if the caller chose the id and g if our client made it; in
 --          capitals if the job came with a delay. Behind the three digits of the index "~N": it expires after N microseconds, and "^": it
 --          has a callback (see callbacks.lua). Between the two, first seven letters: whose the job is (see callers.lua), then "=M": jobs
---          of the same M agree in all that a batch needs (see batch.lua). A job with "=!" leaves alone. A ~ always stands before the
---          letters and the =, for programs that know neither.
+--          of the same M agree in all that a batch needs (see batch.lua). A job with "=!" leaves alone. Behind that "$" and what the
+--          job reserves of budgets (see reservation.lua): then = is there in any case. A ~ always stands before the letters and the =, for
+--          programs that know neither.
 --   meta   "state epoch attempts lost crashes claim last", of a job that was claimed once
 --   seen   "fingerprint, state, end of its dedupe window", of an id that ended: 11 characters, one, and a number;
 --          of a job with a caller the number begins with 0, and ends with six digits of the caller (see callers.lua)

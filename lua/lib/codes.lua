@@ -31,6 +31,9 @@ local codes = {
   -- What became of a flow, or of a breaker, as settle.lua tells it.
   BECAME_DISABLED = 1, BREAKER_OPENED = 2, BREAKER_CLOSED = 3,
 
+  -- What claim.lua tells behind the jobs: what became of a job that is dead, that jobs are a batch, and what a job charges.
+  CLAIM_EXPIRED = 0, CLAIM_TOO_OLD = -1, CLAIM_BATCH = -2, CLAIM_CHARGED = -3, CLAIM_OVER_BUDGET = -4,
+
   -- What redrive.lua answers for a dead letter.
   REDRIVE_NONE = 0, REDRIVE_MOVED = 1, REDRIVE_FULL = 2, REDRIVE_THERE = 3, REDRIVE_FLOW_FULL = 4, REDRIVE_GROUP_FULL = 5,
   REDRIVE_DISABLED = 6,

@@ -1,8 +1,9 @@
--- expiry.lua: jobs that a claim finds too late to send: they have expired, or max_age has passed since their first attempt. They
--- become dead letters and take no slot.
+-- expiry.lua: jobs that a claim finds too late to send: they have expired, or max_age has passed since their first attempt; or they reserve
+-- more than a budget. They become dead letters and take no slot.
 
 --#include lib/callbacks.lua
 --#include lib/codec.lua
+--#include lib/codes.lua
 --#include lib/dlq.lua
 --#include lib/drr.lua
 --#include lib/flow.lua
@@ -12,7 +13,6 @@
 
 local expiry = {
   MOST = 500, -- of one claim
-  EXPIRED = 0, TOO_OLD = -1, -- as claim.lua tells them
 }
 
 -- out: what the claim hands out (see handout.lua); told: its callbacks; box: its events, or nil; tried: the key of the attempts; max_age:
@@ -21,25 +21,27 @@ function expiry.open(out, told, box, tried, max_age, last)
   return { out = out, told = told, box = box, tried = tried, max_age = max_age, last = last, ids = {}, delayed = 0 }
 end
 
--- Why a job is too late to be sent at that time: see EXPIRED; nil if it is not. reader: see queue.lua.
+-- Why a job is too late to be sent at that time: see codes.lua; nil if it is not. reader: see queue.lua.
 function expiry.is_too_late(e, reader, id, stored, job, at)
   local expires = job and reader.expiring and select(3, codec.told(job))
-  if expires and expires <= at then return expiry.EXPIRED end
+  if expires and expires <= at then return codes.CLAIM_EXPIRED end
   if e.max_age <= 0 or not stored or not job then return nil end
   local _, attempts, lost = codec.numbers(stored)
-  return attempts + lost > 0 and outcomes.is_older(redis.call('HGET', e.tried, id), e.max_age, at) and expiry.TOO_OLD or nil
+  return attempts + lost > 0 and outcomes.is_older(redis.call('HGET', e.tried, id), e.max_age, at) and codes.CLAIM_TOO_OLD or nil
 end
 
--- Notes a job of a flow that is too late: why is what expiry.is_too_late has returned.
+local CAUSES = { [codes.CLAIM_TOO_OLD] = 'max-age', [codes.CLAIM_OVER_BUDGET] = 'cost-impossible' } -- of others e.last says it
+
+-- Notes a job of a flow that becomes a dead letter: why is what expiry.is_too_late has returned, or codes.CLAIM_OVER_BUDGET.
 function expiry.note(e, f, id, job, stored, why)
-  local too_old = why == expiry.TOO_OLD
+  local cause = CAUSES[why]
   local epoch, attempts, lost, crashes, owner, last = codec.numbers(stored)
-  local died = codec.meta(codec.DEAD, epoch, attempts, lost, crashes, owner, too_old and outcomes.because(last, 'max-age') or e.last)
+  local died = codec.meta(codec.DEAD, epoch, attempts, lost, crashes, owner, cause and outcomes.because(last, cause) or e.last)
   handout.note(e.out, id, died)
   callbacks.note_dead(e.told, id, job, died)
   handout.tell_dead(e.out, why, id, f.name or '', attempts)
   e.ids[#e.ids + 1] = id
-  if e.box then outbox.note_dead(e.box, f.name, { id }, too_old and 'max-age' or 'expired') end
+  if e.box then outbox.note_dead(e.box, f.name, { id }, cause or 'expired') end
   local _, delayed = codec.told(job)
   if delayed then e.delayed = e.delayed + 1 end
   if f.name then drr.drop(f, delayed) end

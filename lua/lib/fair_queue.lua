@@ -85,8 +85,8 @@ end
 -- lies before it; in_flight: that of the bucket.
 function fair_queue.open(name, keys, weight, interval, now, from, horizon, in_flight)
   local k = pool.keys(keys)
-  local rate_count, rate_per, burst, max_in_flight, quotas =
-    unpack(redis.call('HMGET', k.conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas'))
+  local rate_count, rate_per, burst, max_in_flight, quotas, budgets =
+    unpack(redis.call('HMGET', k.conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas', 'budgets'))
   if not rate_count then return nil end
   local bounds = { rate_count = tonumber(rate_count), rate_per = tonumber(rate_per), burst = tonumber(burst) }
   local slot, frac, rate, last, clock, free, unused, of_all_in_flight, weights, rates, waiting, virtual, furthest, furthest_until, said =
@@ -98,7 +98,7 @@ function fair_queue.open(name, keys, weight, interval, now, from, horizon, in_fl
   local p = { now = now, from = from, latest = now + pool.MAX_HORIZON, keys = k, own = own, sums = sums, down = down,
     interval = bounds.rate_per / bounds.rate_count,
     most = tonumber(max_in_flight or 0), own_interval = interval, own_horizon = horizon, taken = 0, forgotten = {},
-    quotas = quota.open(k.departed, quota.windows(quotas), 64) }
+    quotas = quota.open(k.departed, quota.windows(quotas), 64), budgets = budgets and budgets ~= '' and budgets or nil }
   p.slots = slots.open(k, now, bounds, own.credit / 1000, slot, frac, rate, last, clock, free, unused)
 
   pool.uncount(sums, own) -- from here on they are sums over the others

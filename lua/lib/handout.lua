@@ -17,7 +17,7 @@ local handout = {}
 function handout.open(head, claim, offset, has_flows, last_chance)
   return { answer = head, head = #head + 1, size = #head + 1, claim = claim, offset = offset, has_flows = has_flows,
     last_chance = last_chance, count = 0, bytes = 0, again = {}, metas = {}, metas_size = 0, ids = {}, record = {}, died = {},
-    first = 0, latest = 0, batches = {}, riders = {}, owner = claim,
+    first = 0, latest = 0, batches = {}, charges = {}, riders = {}, owner = claim,
     fresh = codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '') }
 end
 
@@ -47,7 +47,7 @@ end
 
 local function tell_batch(out, first, size, number)
   local batches, n = out.batches, #out.batches
-  batches[n + 1], batches[n + 2], batches[n + 3], batches[n + 4] = -2, first, size, number + 0
+  batches[n + 1], batches[n + 2], batches[n + 3], batches[n + 4] = codes.CLAIM_BATCH, first, size, number + 0
 end
 
 -- Tells of a job that became a dead letter: why (0 expired, -1 too old).
@@ -55,6 +55,12 @@ function handout.tell_dead(out, why, id, name, attempts)
   local died = out.died
   local n = #died
   died[n + 1], died[n + 2], died[n + 3], died[n + 4] = why, id, name, attempts
+end
+
+-- Tells what the nth job has charged (see charges.lua).
+function handout.tell_charges(out, nth, times, reserved)
+  local told, n = out.charges, #out.charges
+  told[n + 1], told[n + 2], told[n + 3], told[n + 4] = codes.CLAIM_CHARGED, nth, times, reserved
 end
 
 -- Hands out a job with its slot; stored is its meta, or false.
@@ -148,14 +154,17 @@ function handout.write(out, leases, leased, riders, meta, claims, dispatcher, no
   redis.call('HSET', claims, dispatcher, string.format('%s %d ', out.claim, now) .. table.concat(out.record, ';') .. ';')
 end
 
--- The answer: its head, the number of jobs, the jobs, what is told of those that were claimed before, the dead letters, and the batches.
+-- The answer: its head, the number of jobs, the jobs, what is told of those that were claimed before, the dead letters, the batches, and
+-- what was charged.
 function handout.reply(out)
-  local answer, again, died, batches, n = out.answer, out.again, out.died, out.batches, out.size
+  local answer, again, died, batches, charged, n = out.answer, out.again, out.died, out.batches, out.charges, out.size
   answer[out.head] = out.count
   for i = 1, #again do answer[n + i] = again[i] end
   for i = 1, #died do answer[n + #again + i] = died[i] end
   n = n + #again + #died
   for i = 1, #batches do answer[n + i] = batches[i] end
+  n = n + #batches
+  for i = 1, #charged do answer[n + i] = charged[i] end
   return answer
 end
 

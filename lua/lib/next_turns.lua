@@ -88,7 +88,7 @@ function next_turns.decide(c, named, furthest, plain)
     if not left then
       state.turn = 0
       at = queue.due_next(q)
-      if at then at = math.max(at + c.offset, pacer.ready(f, 1, furthest)) end
+      if at then at = math.max(at + c.offset, pacer.ready(f, 1, furthest), f.from) end
     end
     if filled ~= state.filled then state.filled, f.changed = filled, true end
     put(c, f.group or c, f.name, not pacer.is_held(f) and at)

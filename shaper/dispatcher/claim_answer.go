@@ -9,9 +9,6 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// claimBatch is what claim.lua answers in front of a batch: its first job, how many it has, and its number.
-const claimBatch = -2
-
 // readLeases reads the jobs of a claim: each, then what differs of those that were claimed before, then the jobs that died.
 func (c *claimer) readLeases(r *lua.Reader, claimID string, now int64) ([]*leased, error) {
 	jobs := make([]*leased, 0, min(max(r.Int(), 0), maxClaim))
@@ -24,32 +21,48 @@ func (c *claimer) readLeases(r *lua.Reader, claimID string, now int64) ([]*lease
 		jobs = append(jobs, job)
 	}
 	for r.Left() > 0 {
-		nth := r.Int()
-		if nth == claimExpired || nth == claimTooOld {
-			c.foundDead(nth, r.Text(), r.Text(), int(r.Int()))
-			continue
+		if err := c.readMore(r, jobs); err != nil {
+			return nil, err
 		}
-		if nth == claimBatch {
-			first, size, number := r.Int(), r.Int(), r.Int()
-			if first < 1 || size < 1 || first-1+size > int64(len(jobs)) {
-				return nil, fmt.Errorf("claim from bucket %q: the answer has %d jobs and speaks of a batch of %d from number %d on", c.Name, len(jobs), size, first)
-			}
-			for _, job := range jobs[first-1 : first-1+size] {
-				job.batch = number
-			}
-			continue
-		}
-		epoch, number, attempts := r.Int(), r.Int(), r.Int()
-		if nth < 1 || int(nth) > len(jobs) {
-			return nil, fmt.Errorf("claim from bucket %q: the answer has %d jobs and speaks of number %d", c.Name, len(jobs), nth)
-		}
-		job := jobs[nth-1]
-		job.epoch, job.Number, job.attempts = epoch, int(number), int(attempts)
 	}
 	if r.Err() != nil {
 		return nil, fmt.Errorf("claim from bucket %q: %w", c.Name, r.Err())
 	}
 	return jobs, nil
+}
+
+// readMore reads one thing that stands behind the jobs of a claim's answer.
+func (c *claimer) readMore(r *lua.Reader, jobs []*leased) error {
+	kind := r.Int()
+	if kind == lua.ClaimExpired || kind == lua.ClaimTooOld || kind == lua.ClaimOverBudget {
+		c.foundDead(kind, r.Text(), r.Text(), int(r.Int()))
+		return nil
+	}
+	first, size := kind, int64(1) // of a job that was claimed before
+	if kind == lua.ClaimBatch || kind == lua.ClaimCharged {
+		first = r.Int()
+	}
+	if kind == lua.ClaimBatch {
+		size = r.Int()
+	}
+	if first < 1 || size < 1 || first-1+size > int64(len(jobs)) {
+		return fmt.Errorf("claim from bucket %q: the answer has %d jobs and speaks of %d from number %d on", c.Name, len(jobs), size, first)
+	}
+	job := jobs[first-1]
+	switch kind {
+	case lua.ClaimBatch:
+		number := r.Int()
+		for _, job := range jobs[first-1 : first-1+size] {
+			job.batch = number
+		}
+	case lua.ClaimCharged:
+		times, reserved := r.Text(), r.Text()
+		job.charged, job.Reserved = times+" "+reserved, shaper.ParseUnits(reserved)
+	default:
+		epoch, number, attempts := r.Int(), r.Int(), r.Int()
+		job.epoch, job.Number, job.attempts = epoch, int(number), int(attempts)
+	}
+	return nil
 }
 
 // readLease reads one job of a claim's answer.

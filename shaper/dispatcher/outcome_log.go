@@ -101,17 +101,14 @@ func (c *bucketConn) logDead(id, path, cause string, attempts int, seen shaper.J
 	c.log.Warn("a job is dead", fields...)
 }
 
-// Why a job was found dead, as claim.lua and expire.lua answer.
-const (
-	claimExpired = 0
-	claimTooOld  = -1
-)
-
 // foundDead takes in a job of which a script made a dead letter while it waited.
 func (c *bucketConn) foundDead(why int64, id, path string, attempts int) {
 	cause := shaper.CauseExpired
-	if why == claimTooOld {
+	switch why {
+	case lua.ClaimTooOld:
 		cause = shaper.CauseMaxAge
+	case lua.ClaimOverBudget:
+		cause = shaper.CauseCostImpossible
 	}
 	c.logDead(id, path, cause, attempts, shaper.JobAttempt{})
 	c.store.Metrics.CountGivenUp(c.Name, cause, 1)

@@ -47,7 +47,7 @@ func (s *settler) settle(job *leased, outcome shaper.Outcome) {
 // compareOutcomes orders settlements by all but the job.
 func compareOutcomes(a, b *settlement) int {
 	return cmp.Or(cmp.Compare(a.job.claim, b.job.claim), cmp.Compare(a.job.batch, b.job.batch), cmp.Compare(a.job.epoch, b.job.epoch), cmp.Compare(a.code(), b.code()),
-		cmp.Compare(a.delay, b.delay), cmp.Compare(a.last, b.last), cmp.Compare(a.signal, b.signal), cmp.Compare(a.reason, b.reason), cmp.Compare(a.line, b.line))
+		cmp.Compare(a.delay, b.delay), cmp.Compare(a.last, b.last), cmp.Compare(a.signal, b.signal), cmp.Compare(a.reason, b.reason), cmp.Compare(a.line, b.line), cmp.Compare(a.claimed, b.claimed))
 }
 
 // isAlike reports whether two outcomes stand together. Those with results do not.
@@ -101,8 +101,12 @@ func (s *settler) callOf(batch []*settlement) (args []any, names []string) {
 			for n < len(batch)-i && isAlike(one, batch[i+n]) {
 				n++
 			}
+			var claimed any = one.job.claimedAt
+			if one.claimed != "" {
+				claimed = one.claimed
+			}
 			outcomes = append(outcomes, n, one.job.epoch, one.job.owner(), one.code(), one.delay.Microseconds(), one.last,
-				int(one.signal), one.reason, one.job.claimedAt, one.line,
+				int(one.signal), one.reason, claimed, one.line,
 				one.answered.head, one.answered.body, store.BoolArg(one.answered.kept), one.answered.waiter, one.answered.callback)
 		}
 		// Pointers: a string would be made an object of its own, as an argument.

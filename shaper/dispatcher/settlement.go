@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"cmp"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"github.com/tundish-io/tundish/lua"
@@ -24,6 +25,7 @@ type settlement struct {
 
 	outcome  shaper.Outcome
 	took     time.Duration
+	claimed  string // when the job was claimed, and what it charged to budgets and used of them: see settle.lua. "": it charged nothing
 	answered result
 	attempt  *shaper.JobAttempt // unless it is done or returned
 	line     string             // the same as Redis keeps it, else ""
@@ -81,7 +83,7 @@ func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement 
 	case shaper.ResultReturned:
 		last = shaper.LastResponse{} // what the attempt before it saw stays
 	}
-	one.last = last.String()
+	one.last, one.claimed = last.String(), claimedText(job, &outcome)
 	one.outcome = outcome
 	if !job.departed.IsZero() {
 		one.took = time.Since(job.departed)
@@ -93,6 +95,27 @@ func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement 
 	one.answered = s.resultOf(one, last.Cause)
 	return one
 }
+
+// claimedText is when a job was claimed that charged budgets, what it charged, and what it has used of that; "" of another one.
+func claimedText(job *leased, outcome *shaper.Outcome) string {
+	if job.charged == "" {
+		return ""
+	}
+	text := strconv.FormatInt(job.claimedAt, 10)
+	switch {
+	case outcome.Result == shaper.ResultReturned || outcome.Used != nil && len(outcome.Used) == 0:
+		return text + " " + job.charged + " " + usedNothing
+	case outcome.Used == nil:
+		return text + " " + job.charged + " " + usedAsReserved
+	}
+	return text + " " + job.charged + " " + outcome.Used.String()
+}
+
+// What a job has used of budgets, beside amounts: see lua/lib/reservation.lua.
+const (
+	usedNothing    = "0"
+	usedAsReserved = "="
+)
 
 // isGone reports whether an answer disables the flow of a job.
 func (s *settler) isGone(job *leased, outcome *shaper.Outcome) bool {

@@ -25,6 +25,7 @@ type ticket struct {
 	Epoch       int64           `json:"epoch"`
 	Claim       string          `json:"claim"`
 	ClaimedAt   int64           `json:"claimed_at"`
+	Charged     string          `json:"charged,omitempty"` // of budgets, as claim.lua told it
 	Number      int             `json:"number"`
 	Attempts    int             `json:"attempts,omitempty"`
 	MaxAttempts int             `json:"max_attempts"`
@@ -46,7 +47,7 @@ func (c *bucketConn) ticketOf(job *leased) string {
 	settings := c.Settings.Load()
 	t := ticket{
 		Bucket: c.Name, Pool: c.Keys.Pool, Levels: c.Levels(), ID: job.ID, Flow: job.Flow, Group: job.Group, Mark: job.mark,
-		Epoch: job.epoch, Claim: job.claim, ClaimedAt: job.claimedAt, Number: job.Number, Attempts: job.attempts, MaxAttempts: job.maxAttempts,
+		Epoch: job.epoch, Claim: job.claim, ClaimedAt: job.claimedAt, Charged: job.charged, Number: job.Number, Attempts: job.attempts, MaxAttempts: job.maxAttempts,
 		Expires: job.expires.Microseconds(), Once: job.once, Waiter: job.waiter, Callback: job.callback, LastChance: job.lastChance, Lease: c.lease.Microseconds(),
 		MinBackoff: settings.Retry.MinBackoff.Microseconds(), MaxBackoff: settings.Retry.MaxBackoff.Microseconds(),
 		Schedule: settings.Retry.Schedule, MaxHold: settings.Adapt.MaxHold.Microseconds(),
@@ -106,7 +107,7 @@ func (t *ticket) leased(claim string) *leased {
 		Attempt: shaper.Attempt{
 			Bucket: t.Bucket, ID: t.ID, Flow: t.Flow, Group: t.Group, Number: t.Number, Epoch: t.Epoch, Enqueued: codec.InstantOf(t.Enqueued),
 		},
-		mark: t.Mark, epoch: t.Epoch, claim: claim, claimedAt: t.ClaimedAt, attempts: t.Attempts, maxAttempts: t.MaxAttempts,
+		mark: t.Mark, epoch: t.Epoch, claim: claim, claimedAt: t.ClaimedAt, charged: t.Charged, attempts: t.Attempts, maxAttempts: t.MaxAttempts,
 		once: t.Once, expires: micros(t.Expires), waiter: t.Waiter, callback: t.Callback, lastChance: t.LastChance, ended: make(chan struct{}),
 	}
 	return job

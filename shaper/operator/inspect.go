@@ -23,7 +23,8 @@ type BucketInfo struct {
 
 	BucketNumbers
 
-	Quotas []shaper.QuotaUse // with what is left of each; of a bucket that Redis does not have: none
+	Quotas  []shaper.QuotaUse  // with what is left of each; of a bucket that Redis does not have: none
+	Budgets []shaper.BudgetUse // with what is charged to each
 
 	HasFlows  bool
 	HasGroups bool
@@ -102,12 +103,12 @@ func readBucketInfo(name string, k store.Keys, reply any) (BucketInfo, error) {
 	info.Hours, info.Drain = codec.ReadHours(a), codec.ParseDrain(a.Text("drain"))
 	info.Downstream = codec.ParseDownstream(a.Text("downstream"), a.Int("offset"), info.rateInForce())
 	info.Pause = codec.ReadPause(a.Int("paused"), a.Text("paused_by"), a.Text("paused_reason"))
-	info.Quotas = codec.ReadQuotaUse(a.Text("quotas"))
+	info.Quotas, info.Budgets = codec.ReadQuotaUse(a.Text("quotas")), codec.ReadBudgetUse(a.Text("budgets"))
 	if k.Pool != "" {
 		pool := &PoolInfo{Name: k.Pool}
 		codec.ReadAnswer(a, "pool_", pool)
 		pool.Downstream = codec.ParseDownstream(a.Text("pool_downstream"), 0, pool.Rate)
-		pool.Quotas = codec.ReadQuotaUse(a.Text("pool_quotas"))
+		pool.Quotas, pool.Budgets = codec.ReadQuotaUse(a.Text("pool_quotas")), codec.ReadBudgetUse(a.Text("pool_budgets"))
 		info.Pool = pool
 	}
 	r := a.List("overrides")
@@ -168,7 +169,8 @@ type PoolInfo struct {
 	LastSlot    time.Time      `lua:"last_slot"`     // of any of them
 	Weight      int64          `lua:"weight"`        // of the bucket
 
-	Quotas []shaper.QuotaUse // with what is left of each
+	Quotas  []shaper.QuotaUse  // with what is left of each
+	Budgets []shaper.BudgetUse // with what is charged to each
 
 	Downstream *shaper.Downstream // what the answers to its buckets have changed; nil: nothing
 }

@@ -30,6 +30,9 @@ type PoolDetails struct {
 	Quotas   []admission.Rate
 	QuotaUse []shaper.QuotaUse // the same, with what is left of each
 
+	Budgets   shaper.Budgets
+	BudgetUse []shaper.BudgetUse // the same, with what is charged to each
+
 	Downstream *shaper.Downstream // what the answers to its buckets have changed; nil: nothing
 
 	InFlight  int64     `lua:"in_flight" gauge:"pool_in_flight_jobs" help:"Requests in flight in all buckets of the pool: a batch is one, any other job too."` // of all its buckets
@@ -162,6 +165,7 @@ func readPoolDetails(name string, reply any) (PoolDetails, error) {
 	p := PoolDetails{Name: name}
 	codec.ReadAnswer(a, "", &p)
 	p.Quotas, p.QuotaUse = codec.ReadQuotas(a.Text("quotas")), codec.ReadQuotaUse(a.Text("quota_use"))
+	p.Budgets, p.BudgetUse = codec.ReadBudgets(a.Text("budgets")), codec.ReadBudgetUse(a.Text("budget_use"))
 	p.Downstream = codec.ParseDownstream(a.Text("downstream"), 0, p.Rate)
 	buckets, overrides := a.List("buckets"), a.List("overrides")
 	for buckets.Left() > 0 {

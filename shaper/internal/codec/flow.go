@@ -20,6 +20,42 @@ func QuotasText(quotas []admission.Rate) string {
 	return text.String()
 }
 
+// BudgetsText is what the scripts read: "unit amount microseconds;" for each.
+func BudgetsText(budgets shaper.Budgets) string {
+	var text strings.Builder
+	for _, budget := range budgets {
+		fmt.Fprintf(&text, "%s %d %d;", budget.Unit, budget.Count, budget.Per.Microseconds())
+	}
+	return text.String()
+}
+
+// ReadBudgets parses the text of BudgetsText; a budget that cannot be parsed is left out.
+func ReadBudgets(text string) shaper.Budgets {
+	var budgets shaper.Budgets
+	for one := range strings.SplitSeq(text, ";") {
+		var unit string
+		var amount, micros int64
+		if n, _ := fmt.Sscan(one, &unit, &amount, &micros); n == 3 {
+			budgets = append(budgets, admission.Rate{Count: amount, Per: time.Duration(micros) * time.Microsecond, Unit: unit})
+		}
+	}
+	return budgets
+}
+
+// ReadBudgetUse reads what lua/lib/allowance.lua says of budgets.
+func ReadBudgetUse(text string) []shaper.BudgetUse {
+	var uses []shaper.BudgetUse
+	for one := range strings.SplitSeq(text, ";") {
+		var unit string
+		var amount, micros, charged, open, frees int64
+		if n, _ := fmt.Sscan(one, &unit, &amount, &micros, &charged, &open, &frees); n == 6 {
+			budget := admission.Rate{Count: amount, Per: time.Duration(micros) * time.Microsecond, Unit: unit}
+			uses = append(uses, shaper.BudgetUse{Budget: budget, Charged: charged, Open: open, Frees: InstantOf(frees)})
+		}
+	}
+	return uses
+}
+
 // BatchText is what the scripts read: see lua/lib/batch.lua. It is "" without batches.
 func BatchText(s shaper.BatchSettings) string {
 	if !s.Has() {

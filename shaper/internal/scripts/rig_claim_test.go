@@ -15,6 +15,7 @@ type lease struct {
 	claim, mark                   string
 	flow, own                     string // with flows only
 	batch                         int64  // its number, 0 none
+	charged                       string // of budgets, as the claim told it
 }
 
 // sameClaim reports whether two leases of a job are of one claim. A model repeats claims that were answered; a dispatcher repeats one
@@ -110,6 +111,11 @@ func (r *rig) readClaim(in *lua.Reader, claim string) claimed {
 			for i := range size {
 				c.jobs[first-1+i].batch = number
 			}
+			continue
+		}
+		if nth == lua.ClaimCharged {
+			job := &c.jobs[in.Int()-1]
+			job.charged = in.Text() + " " + in.Text()
 			continue
 		}
 		if nth <= 0 {

@@ -70,7 +70,7 @@ func (r *rig) settle(outcomes ...outcome) []int64 {
 		if o.kept {
 			kept = 1
 		}
-		args = append(args, 1, o.epoch, o.owner(), o.result, o.delay, o.last, o.signal, cmp.Or(o.reason, "-"), o.claimedAt, r.lineOf(o), o.head, o.body, kept)
+		args = append(args, 1, o.epoch, o.owner(), o.result, o.delay, o.last, o.signal, cmp.Or(o.reason, "-"), claimedText(o), r.lineOf(o), o.head, o.body, kept)
 		args = append(args, noList...)
 		args = append(args, o.waiter, o.callback, o.id, o.mark, numbers[i])
 	}
@@ -93,6 +93,15 @@ func (r *rig) settle(outcomes ...outcome) []int64 {
 	}
 	r.ok(in.Err())
 	return settled
+}
+
+// claimedText is when the job of an outcome was claimed, and what it charged and used.
+func claimedText(o outcome) string {
+	text := fmt.Sprint(o.claimedAt)
+	if o.charged != "" && o.used != "none" {
+		text += " " + o.charged + " " + cmp.Or(o.used, "=")
+	}
+	return text
 }
 
 // sweep is a run of sweep.lua and of take_back.lua for what it named; the zero value

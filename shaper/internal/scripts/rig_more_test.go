@@ -40,6 +40,7 @@ type outcome struct {
 
 	head, body string // of its result
 	kept       bool
+	used       string // of what it has charged, "" all
 	waiter     string // a channel
 	callback   string // the first line of its body in Redis
 }

@@ -111,7 +111,7 @@ const (
 )
 
 // sinceThen are fixed keys that the scripts of before do not know.
-var sinceThen = []string{"callback_counts", "expiries", "flow_makers"}
+var sinceThen = []string{"callback_counts", "expiries", "flow_makers", "charges"}
 
 func (r *rig) run(script *lua.Script, keys []string, args ...any) any {
 	r.t.Helper()
@@ -239,6 +239,7 @@ type entry struct {
 	expires  int64  // after so many microseconds; 0 never
 	callback bool   // it has one
 	agrees   string // with others in this
+	units    string // what it reserves of budgets
 	caller   string // its letters
 	former   string // its id in programs without callers
 	more     string // of its header, behind its flow and group
@@ -254,6 +255,12 @@ func (e entry) expiry() string {
 	}
 	if e.agrees != "" {
 		text = "~" + strings.TrimPrefix(text, "~") + "=" + e.agrees
+	}
+	if e.units != "" {
+		if e.agrees == "" {
+			text = "~" + strings.TrimPrefix(text, "~") + "="
+		}
+		text += "$" + e.units
 	}
 	if e.callback {
 		text += "^"

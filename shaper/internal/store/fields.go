@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -51,6 +52,7 @@ func settingsOf(own *shaper.Bucket) ([]any, error) {
 		return nil, err
 	}
 	effective := *own
+	effective.BudgetBurst = cmp.Or(own.BudgetBurst, shaper.DefaultBudgetBurst)
 	effective.MaxInFlight, effective.Weight = own.EffectiveMaxInFlight(), max(own.Weight, 1)
 	if own.Flow != nil {
 		flow := *own.Flow
@@ -85,7 +87,7 @@ func inFlightRule(own *shaper.Bucket) string {
 // poolSettingsOf are the same of a pool.
 func poolSettingsOf(p *shaper.Pool) []any {
 	effective := *p
-	effective.Burst = poolBurst(p)
+	effective.Burst, effective.BudgetBurst = poolBurst(p), cmp.Or(p.BudgetBurst, shaper.DefaultBudgetBurst)
 	return OfPools.Write(&effective)
 }
 

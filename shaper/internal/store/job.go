@@ -70,8 +70,12 @@ func fillJob(a *lua.Answer, b *Bucket, info *shaper.JobInfo) error {
 	info.LastAttempts = codec.Attempts(a.Text("attempts"))
 	offset := a.Int("offset")
 	info.Downstream, info.Quotas = downstreamIn(a, "", offset), codec.ReadQuotaUse(a.Text("quotas"))
+	info.Budgets = codec.ReadBudgetUse(a.Text("budgets"))
+	if reserves := a.Text("reserves"); reserves != "" {
+		info.Reserves = shaper.ParseUnits(reserves)
+	}
 	if p := b.Settings.Load().Pool; p != nil {
-		info.OfPool = &shaper.JobPool{Name: p.Name, Downstream: downstreamIn(a, "pool_", 0), Quotas: codec.ReadQuotaUse(a.Text("pool_quotas"))}
+		info.OfPool = &shaper.JobPool{Name: p.Name, Downstream: downstreamIn(a, "pool_", 0), Quotas: codec.ReadQuotaUse(a.Text("pool_quotas")), Budgets: codec.ReadBudgetUse(a.Text("pool_budgets"))}
 		codec.ReadAnswer(a, "pool_", info.OfPool)
 	}
 	levels := a.Int("levels")
@@ -170,7 +174,7 @@ func (s *Store) Ping(ctx context.Context) error {
 
 // readJobFlow reads what inspect_job.lua says of the flow of a job, or of its group.
 func readJobFlow(a *lua.Answer, prefix string) *shaper.JobFlow {
-	flow := &shaper.JobFlow{Disabled: codec.ReadDisabled(a.Text(prefix + "disabled")), Quotas: codec.ReadQuotaUse(a.Text(prefix + "quotas"))}
+	flow := &shaper.JobFlow{Disabled: codec.ReadDisabled(a.Text(prefix + "disabled")), Quotas: codec.ReadQuotaUse(a.Text(prefix + "quotas")), Budgets: codec.ReadBudgetUse(a.Text(prefix + "budgets"))}
 	codec.ReadAnswer(a, prefix, flow)
 	note := a.Text(prefix + "note")
 	if flow.Disabled == nil || note != codec.FlowUnset && note != "" { // a disabled flow counts as paused

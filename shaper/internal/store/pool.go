@@ -10,7 +10,7 @@ import (
 // samePool reports whether two descriptions of a pool say the same.
 func samePool(p, other *shaper.Pool) bool {
 	return p.Name == other.Name && p.Rate == other.Rate && poolBurst(p) == poolBurst(other) && p.MaxInFlight == other.MaxInFlight &&
-		p.Revision == other.Revision && slices.Equal(p.Quotas, other.Quotas)
+		p.Revision == other.Revision && slices.Equal(p.Quotas, other.Quotas) && slices.Equal(p.Budgets, other.Budgets) && p.BudgetBurst == other.BudgetBurst
 }
 
 // samePools reports a pool with different settings in two buckets.

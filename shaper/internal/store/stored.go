@@ -155,6 +155,8 @@ func formOf(t reflect.Type) form {
 		return form{rateFields, writeRate, readRateFields, rateText, parseRate}
 	case t == reflect.TypeFor[[]admission.Rate]():
 		return form{oneField, writeQuotas, readQuotas, quotasText, noParse}
+	case t == reflect.TypeFor[shaper.Budgets]():
+		return form{oneField, writeBudgets, readBudgets, budgetsText, noParse}
 	case t == reflect.TypeFor[time.Duration]():
 		return form{oneField, writeDuration, readDuration, durationText, noParse}
 	case t.Kind() == reflect.Bool:
@@ -209,6 +211,23 @@ func quotasText(values []string) string {
 		texts = append(texts, quota.String())
 	}
 	return strings.Join(texts, " ")
+}
+
+func writeBudgets(v reflect.Value) []any {
+	budgets, _ := v.Interface().(shaper.Budgets)
+	return []any{codec.BudgetsText(budgets)}
+}
+
+func readBudgets(values []string) (reflect.Value, bool) {
+	return reflect.ValueOf(codec.ReadBudgets(values[0])), true
+}
+
+func budgetsText(values []string) string {
+	var texts []string
+	for _, budget := range codec.ReadBudgets(values[0]) {
+		texts = append(texts, budget.String())
+	}
+	return strings.Join(texts, ", ")
 }
 
 func writeDuration(v reflect.Value) []any {

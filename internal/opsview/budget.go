@@ -1,0 +1,63 @@
+package opsview
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// Budget is a budget of a bucket or a pool, with what is charged to it.
+type Budget struct {
+	Budget string `json:"budget" jsonschema:"example=90000 tokens/m"`
+
+	// In its window until now: what jobs that are not settled reserve, and what the others used.
+	Charged int64 `json:"charged"`
+
+	// Of that, reserved by jobs that are not settled.
+	Open int64 `json:"open"`
+	Free int64 `json:"free"`
+
+	// When the next job leaves, if it reserves as much as the last ones did. Absent where that is now.
+	HeldUntil *time.Time `json:"held_until,omitempty"`
+}
+
+// BudgetsOf shows budgets; none is nil.
+func BudgetsOf(uses []shaper.BudgetUse, now time.Time) []Budget {
+	var list []Budget
+	for _, u := range uses {
+		b := Budget{Budget: u.Budget.String(), Charged: u.Charged, Open: u.Open, Free: u.Free()}
+		if u.Frees.After(now) {
+			b.HeldUntil = instant(u.Frees)
+		}
+		list = append(list, b)
+	}
+	return list
+}
+
+// unusedBudgets are those of a configuration to which nothing is charged.
+func unusedBudgets(budgets shaper.Budgets) []shaper.BudgetUse {
+	var uses []shaper.BudgetUse
+	for _, b := range budgets {
+		uses = append(uses, shaper.BudgetUse{Budget: b})
+	}
+	return uses
+}
+
+// Text says what is charged.
+func (b *Budget) Text() string {
+	text := fmt.Sprintf("%s: %d charged, of that %d in flight; %d free", b.Budget, b.Charged, b.Open, b.Free)
+	if b.HeldUntil != nil {
+		text += fmt.Sprintf(", the next job leaves at %s", b.HeldUntil.Format(time.RFC3339))
+	}
+	return text
+}
+
+// budgetNote says which budget holds longest; "" if none does.
+func budgetNote(uses []shaper.BudgetUse, now time.Time) string {
+	held := shaper.HoldingBudget(uses, now)
+	if held == nil {
+		return ""
+	}
+	return fmt.Sprintf("its budget of %s has %d free: the next job waits until %s", held.Budget, held.Free(), instant(held.Frees).Format(time.RFC3339))
+}

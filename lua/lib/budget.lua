@@ -1,0 +1,259 @@
+-- budget.lua: what departures cost, in a sliding window: the budgets of a bucket, a flow, a group or a pool. A budget is an amount of a
+-- unit in a window. One more departure may go when its cost and all that is charged in the window are at most the amount.
+--
+-- Charges are summed in SLICES slices of the window: a charge is in the slice of its departure, at the slot. A slice counts until its last
+-- instant has left the window. As with quotas the window is longer by a margin (see quota.lua). So memory is bounded, a budget is never
+-- passed, and about 3 % of it stay unused.
+--
+-- A budget of at most an hour is spread, unless its burst is all of it: any part of the window has no more charges than that part of the
+-- amount, the burst, one slice and one departure. That is the generic cell rate algorithm with a variable increment (ITU-T I.371, as in
+-- pacer.lua): a charge moves `tat`, the theoretical arrival time, on by its part of the window, and a departure may go `back` before it.
+-- tat is what the slices say, so what is given back makes no burst: it is the latest, over all slices, of the slice's begin with all that
+-- was charged from then on. `since` is the slice of which that is so: what was charged before it does not matter.
+--
+-- Stored is a text for each budget, one behind the other, the slices oldest first, but for the newest one, which stands in the head:
+--   "unit amount window total tat since newest sum open mean count;" then for each slice four digits of its number, the others of its sum
+--   window      microseconds, without the margin
+--   total       of all slices
+--   newest, sum the number of the newest slice, and what it has; numbers count lengths of slices
+--   open        what departures have reserved that are not settled yet
+--   mean        of what the last departures reserved
+-- Amounts are whole numbers, times microseconds of the clock of the level. Where the amount or the window was changed each slice becomes
+-- the one in which it ends; a new budget knows nothing of before.
+
+--#include lib/quota.lua
+
+local budget = {
+  SLICES = 100,
+  WIDTH = 17, -- characters of a slice
+  ROUND = 10000, -- of the number of a slice four digits are kept
+  LARGEST = 9999999999999, -- sum of a slice
+  MOST_LOOKED_AT = 5000, -- slices that one run looks at to find what a refund is worth to the spread; further ones give it nothing back
+  LEARNED = 16, -- departures that the mean follows
+  SPREAD = 3600000000, -- microseconds
+}
+
+local HEAD = '^([%l_-]+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+);()'
+
+-- The budgets of a text "unit amount window;...". burst: percent of the amount that a budget of at most SPREAD may be ahead.
+function budget.rules(text, burst)
+  local rules, part = {}, tonumber(burst or 100) / 100
+  for unit, amount, window in string.gmatch(text or '', '([%l_-]+) (%d+) (%d+);') do
+    amount, window = tonumber(amount), tonumber(window)
+    local counted = window + math.min(math.ceil(window / 50), quota.MARGIN)
+    rules[#rules + 1] = { unit = unit, amount = amount, window = window, counted = counted, slice = math.ceil(counted / budget.SLICES),
+      per = counted / amount, back = part < 1 and window <= budget.SPREAD and part * counted or nil }
+  end
+  return rules
+end
+
+-- The number and the sum of the slice that stands there.
+local function number_at(b, place) return b.newest - (b.newest - string.sub(b.slices, place, place + 3)) % budget.ROUND end
+local function sum_at(b, place) return string.sub(b.slices, place + 4, place + budget.WIDTH - 1) + 0 end
+local function slice_text(number, sum) return string.format('%04d%013.0f', number % budget.ROUND, math.min(sum, budget.LARGEST)) end
+
+-- Takes off the slices that have left the window at a time.
+local function expire(b, now)
+  local rule, at, size = b.rule, 1, #b.slices
+  while at <= size and (number_at(b, at) + 1) * rule.slice + rule.counted <= now do
+    b.total = b.total - sum_at(b, at)
+    at = at + budget.WIDTH
+  end
+  if at > 1 then b.slices = string.sub(b.slices, at) end
+  if at > size and (b.newest + 1) * rule.slice + rule.counted <= now then b.sum, b.total = 0, 0 end
+end
+
+-- Adds a charge to the slice of a time, or to the newest one where that is newer.
+local function add(b, amount, at)
+  local rule = b.rule
+  local number = math.floor(at / rule.slice)
+  if number > b.newest then
+    if b.sum > 0 then b.slices = b.slices .. slice_text(b.newest, b.sum) end
+    b.newest, b.sum = number, 0
+  end
+  b.sum, b.total = b.sum + amount, b.total + amount
+  local begins = b.newest * rule.slice
+  if b.tat < begins then b.tat, b.since = begins, b.newest end
+  b.tat = b.tat + math.ceil(amount * rule.per)
+end
+
+local function new(rule) return { rule = rule, total = 0, tat = 0, since = 0, newest = 0, sum = 0, open = 0, mean = 0, slices = '' } end
+
+-- The texts of the budgets that are stored, as tables.
+local function read(text)
+  local stored, at = {}, 1
+  while true do
+    local unit, amount, window, total, tat, since, newest, sum, open, mean, count, behind = string.match(text, HEAD, at)
+    if not unit then return stored end
+    at = behind + count * budget.WIDTH
+    stored[#stored + 1] = { unit = unit, amount = amount + 0, window = window + 0, total = total + 0, tat = tat + 0, since = since + 0,
+      newest = newest + 0, sum = sum + 0, open = open + 0, mean = mean + 0, slices = string.sub(text, behind, at - 1) }
+  end
+end
+
+-- What is stored of a budget that was another one, by its rule of today.
+local function changed(s, rule)
+  local b, of_before = new(rule), budget.rules(string.format('%s %.0f %.0f;', s.unit, s.amount, s.window))[1]
+  b.open, b.mean = s.open, s.mean
+  local function keep(number, sum) add(b, sum, (number + 1) * of_before.slice - 1) end
+  for place = 1, #s.slices, budget.WIDTH do keep(number_at(s, place), sum_at(s, place)) end
+  if s.sum > 0 then keep(s.newest, s.sum) end
+  return b
+end
+
+-- Takes what belongs to a rule from what is stored: the same unit and window, else the same unit.
+local function take(stored, rule)
+  local found
+  for i, s in ipairs(stored) do
+    if s.unit == rule.unit and (not found or s.window == rule.window) then
+      found = i
+      if s.window == rule.window then break end
+    end
+  end
+  return found and table.remove(stored, found)
+end
+
+-- The budgets of a level at a time of its clock, by its rules and the text that is stored, nil or false without one. Nil without rules,
+-- which all that follows takes.
+function budget.open(rules, text, now)
+  if #rules == 0 then return nil end
+  local all, stored = { rules = rules, now = now, changed = false }, text and read(text) or {}
+  for i, rule in ipairs(rules) do
+    local s = take(stored, rule)
+    if s and (s.amount ~= rule.amount or s.window ~= rule.window) then s, all.changed = changed(s, rule), true end
+    all[i] = s or new(rule)
+    all[i].rule = rule
+    expire(all[i], now)
+  end
+  return all
+end
+
+-- When so much of a budget will have left that an amount is free.
+local function frees(b, amount)
+  local place, size = 1, #b.slices
+  local missing = b.total + amount - b.rule.amount
+  if missing <= 0 then return 0 end
+  local last = b.newest
+  while place <= size do
+    missing = missing - sum_at(b, place)
+    if missing <= 0 then
+      last = number_at(b, place)
+      break
+    end
+    place = place + budget.WIDTH
+  end
+  return (last + 1) * b.rule.slice + b.rule.counted
+end
+
+-- When a departure of these costs, one for each budget, may go, no earlier than `at`, and the budget that holds it longest, nil none.
+-- besides: costs that are to have room too, of a job that waits longer; nil none. More than a budget waits until all has left.
+function budget.ready(all, costs, at, besides)
+  local ready, by = at, nil
+  if not all then return ready, by end
+  for i = 1, #all do
+    local b, before = all[i], besides and besides[i] or 0
+    local time = frees(b, costs[i] + before)
+    if b.rule.back then time = math.max(time, math.ceil(b.tat + before * b.rule.per - b.rule.back)) end
+    if time > ready then ready, by = time, i end
+  end
+  return ready, by
+end
+
+-- The time at which a charge counts that is made now: no earlier than the newest slices.
+function budget.not_before(all, at)
+  for i = 1, #all do at = math.max(at, all[i].newest * all[i].rule.slice) end
+  return at
+end
+
+-- A departure of these costs goes at a time.
+function budget.charge(all, costs, at)
+  if not all then return end
+  all.changed = true
+  for i = 1, #all do
+    local b, cost = all[i], costs[i]
+    add(b, cost, at)
+    b.open = b.open + cost
+    b.mean = b.mean == 0 and cost or math.ceil(b.mean + (cost - b.mean) / budget.LEARNED)
+  end
+end
+
+-- Changes what is charged in the slice of that number. looked_at.count counts slices. Of a slice that is there no more, what is given back
+-- is of newer ones.
+local function correct(b, number, change, looked_at)
+  local rule, found, place, at, sum, newer, latest = b.rule, {}, #b.slices + 1, b.newest, b.sum, 0, 0
+  while at >= number do
+    found[#found + 1] = { place, at, sum }
+    place = place - budget.WIDTH
+    if at == number or place < 1 then break end
+    newer = newer + sum
+    latest = math.max(latest, at * rule.slice + newer * rule.per)
+    at, sum = number_at(b, place), sum_at(b, place)
+  end
+  looked_at.count = looked_at.count + #found
+  local rest = change
+  for i = #found, 1, -1 do
+    local begins, nth, before = found[i][1], found[i][2], found[i][3]
+    local part = math.max(rest, -before)
+    rest = rest - part
+    if begins > #b.slices then
+      b.sum = before + part
+    elseif part ~= 0 then
+      b.slices = string.sub(b.slices, 1, begins - 1) .. slice_text(nth, before + part) .. string.sub(b.slices, begins + budget.WIDTH)
+    end
+  end
+  b.total = b.total + change - rest
+  if change > 0 then
+    b.tat = b.tat + math.ceil(change * rule.per)
+  elseif number >= b.since and looked_at.count <= budget.MOST_LOOKED_AT then
+    b.tat = math.max(b.tat + math.ceil((change - rest) * rule.per), math.ceil(latest))
+  end
+end
+
+-- What was reserved for a departure at a time is what it used now; it is not open any more. Both are amounts for each budget.
+function budget.settle(all, reserved, used, at, looked_at)
+  all.changed = true
+  for i = 1, #all do
+    local b = all[i]
+    local rule, number = b.rule, math.min(math.floor(at / b.rule.slice), b.newest)
+    b.open = math.max(b.open - reserved[i], 0)
+    local counts = (number + 1) * rule.slice + rule.counted > all.now
+    if used[i] ~= reserved[i] and counts then correct(b, number, used[i] - reserved[i], looked_at) end
+  end
+end
+
+-- What the last departures have reserved of each budget, at least 1.
+function budget.means(all)
+  local means = {}
+  for i = 1, #all do means[i] = math.max(all[i].mean, 1) end
+  return means
+end
+
+-- The text to store, '' of budgets of which nothing is charged and nothing open.
+function budget.text(all)
+  local parts, says_something = {}, false
+  for i = 1, #all do
+    local b = all[i]
+    says_something = says_something or b.total > 0 or b.open > 0
+    parts[i] = string.format('%s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %d;', b.rule.unit, b.rule.amount, b.rule.window, b.total,
+      b.tat, b.since, b.newest, b.sum, b.open, b.mean, #b.slices / budget.WIDTH) .. b.slices
+  end
+  return says_something and table.concat(parts) or ''
+end
+
+-- Whether a text counts no more at a time.
+function budget.has_ended(text, now)
+  for _, s in ipairs(read(text)) do
+    local rule = budget.rules(string.format('%s %.0f %.0f;', s.unit, s.amount, s.window))[1]
+    if (s.newest + 1) * rule.slice + rule.counted > now then return false end
+  end
+  return true
+end
+
+-- How long texts of these rules count, in milliseconds; 0 without any.
+function budget.lasts(rules)
+  local longest = 0
+  for _, rule in ipairs(rules) do longest = math.max(longest, rule.counted + 2 * rule.slice) end
+  return math.ceil(longest / 1000)
+end
+
+return budget

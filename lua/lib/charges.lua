@@ -1,0 +1,326 @@
+-- charges.lua: what departures of a bucket, and their outcomes, charge to the budgets of the bucket, of a flow and its group, and of the
+-- pool (see budget.lua).
+--
+-- The hash …:charges has the texts of budgets: b of the bucket, f<flow> and g<group> of those that were charged within the longest window;
+-- and first, the job that waits first for the bucket's budgets: "time id reserves". Others leave it room, until it departs or has not
+-- asked for FIRST_FOR: so a large job does not starve among small ones. Each write looks at LOOKED_AT texts by chance and drops those
+-- that count no more; without one all of it expires. A pool has the same in its pace: charges, first (of "bucket/id"), and charged_at and
+-- charged_offset: the server's time when they were written, and the offset of their clock, which follows steps of the server's clock.
+--
+-- The claim tells of each job with a reservation what settle.lua is told again: "at pool_at reserved", the times of its charges by the
+-- clocks of the engine and of the pool, 0 without a pool, and "unit:amount,...".
+
+--#include lib/budget.lua
+--#include lib/codec.lua
+--#include lib/codes.lua
+--#include lib/drr.lua
+--#include lib/fair_queue.lua
+--#include lib/flow.lua
+--#include lib/handout.lua
+--#include lib/pool.lua
+--#include lib/reservation.lua
+
+local charges = {
+  FIRST_FOR = 2000000, -- microseconds
+  ASKS = 1000000, -- microseconds after which a job that waits first asks again at the latest
+  LOOKED_AT = 2,
+  AT_ONCE = 4, -- bodies that a claim reads at first
+}
+
+local NONE = {}
+
+-- The rules of a bucket, of its flows and of its groups, by the key of its settings; and what a job reserves of a unit that it does
+-- not name.
+local function rules_of(conf)
+  local own, of_flow, of_group, burst, default =
+    unpack(redis.call('HMGET', conf, 'budgets', 'flow_budgets', 'group_budgets', 'budget_burst', 'default_reservation'))
+  return { own = budget.rules(own, burst), flow = budget.rules(of_flow, burst), group = budget.rules(of_group, burst) }, default
+end
+
+-- Reads the budgets of the bucket, of flows and of groups, which get them as their field budgets. clock is the engine's.
+local function read(key, rules, flows, groups, clock)
+  local fields, levels = { 'b', 'first' }, {}
+  local function ask(list, letter, level_rules)
+    if #level_rules == 0 then return end
+    for _, f in ipairs(list) do
+      local n = #fields + 1
+      fields[n], levels[n] = letter .. f.name, { f, level_rules }
+    end
+  end
+  ask(flows, 'f', rules.flow)
+  ask(groups, 'g', rules.group)
+  local texts = redis.call('HMGET', key, unpack(fields))
+  for n, level in pairs(levels) do level[1].budgets = budget.open(level[2], texts[n], clock) end
+  return budget.open(rules.own, texts[1], clock), texts[2]
+end
+
+-- The job that waits first, by its text; nil if none has asked lately.
+local function first_of(text, now)
+  local asked, id, reserves = string.match(text or '', '^(%d+) (%S+) (%S*)$')
+  return id and math.abs(now - asked) <= charges.FIRST_FOR and { id = id, text = reserves } or nil
+end
+
+-- The budgets of a pool, by its keys; nil without any. stepped: microseconds by which a dispatcher has seen the server's clock step
+-- forwards: what two of them tell of one step counts once.
+local function of_pool(keys, now, stepped)
+  local rules = budget.rules(unpack(redis.call('HMGET', keys.conf, 'budgets', 'budget_burst')))
+  if #rules == 0 then return nil end
+  local stored, first, at, offset = unpack(redis.call('HMGET', keys.pace, 'charges', 'first', 'charged_at', 'charged_offset'), 1, 4)
+  at, offset = tonumber(at or now), tonumber(offset or 0)
+  if now < at then offset = offset + at - now else offset = offset - math.min(stepped, now - at) end
+  return { keys = keys, offset = offset, all = budget.open(rules, stored, now + offset), first = first_of(first, now),
+    stepped = stepped > 0 }
+end
+
+-- Whether something has budgets, by its settings.
+function charges.any(shared, own, of_flows, of_groups)
+  return (own or '') ~= '' or (of_flows or '') ~= '' or (of_groups or '') ~= '' or shared and shared.budgets
+end
+
+-- Nothing of a level is in flight, so nothing of its budgets is open: what is open was lost with leases.
+local function none_open(all)
+  for i = 1, #(all or NONE) do all[i].open = 0 end
+end
+
+-- What a claim charges. conf: the key of the bucket's settings; named and groups: its flows, see drr.lua; in_flight: its requests.
+function charges.open(key, conf, now, clock, named, groups, shared, stepped, in_flight)
+  local pooled, rules, default = shared and shared.budgets and of_pool(shared.keys, now, stepped) or nil, rules_of(conf)
+  local own, first = read(key, rules, named[1] and named[1].name and named or NONE, groups, clock)
+  if in_flight == 0 then none_open(own) end
+  if pooled and shared.in_flight == 0 then none_open(pooled.all) end
+  for _, f in ipairs(named) do
+    if f.budgets and f.state.in_flight == 0 then none_open(f.budgets) end
+  end
+  for _, g in ipairs(groups) do
+    if g.budgets and g.state.in_flight == 0 then none_open(g.budgets) end
+  end
+  return { key = key, rules = rules, default = math.max(tonumber(default or 1), 1), now = now, offset = clock - now, own = own,
+    first = first_of(first, now), pool = pooled, member = shared and shared.own.name .. '/', named = named, groups = groups }
+end
+
+local function costs_of(all, text, default) return all and reservation.costs(all.rules, text, default) end
+
+-- Whether a job reserves more of a budget than there is, by its body.
+function charges.impossible(c, f, job)
+  local text = reservation.of(job)
+  if text == '' then return false end
+  for _, all in ipairs({ c.own or NONE, f.budgets or NONE, f.group and f.group.budgets or NONE, c.pool and c.pool.all or NONE }) do
+    if all.rules and reservation.impossible(all.rules, text) then return true end
+  end
+  return false
+end
+
+-- When a job may go by the budgets of its flow and its group, no earlier than `at`, and which of the two it waits for; nil none. Nothing
+-- else of that level overtakes it.
+function charges.in_turn(c, f, job, at)
+  c.text = reservation.of(job)
+  for _, level in ipairs(f.name and { f, f.group } or NONE) do
+    if level.budgets then
+      level.costs = costs_of(level.budgets, c.text, c.default)
+      local ready = budget.ready(level.budgets, level.costs, at)
+      if ready > at then return ready, level end
+    end
+  end
+  return at, nil
+end
+
+-- When the job that charges.in_turn was asked of last may go by the budgets of the bucket and of the pool.
+function charges.ready(c, id, at)
+  local p = c.pool
+  c.costs, c.waits_for_bucket, c.waits_for_pool = costs_of(c.own, c.text, c.default), false, false
+  local ready = budget.ready(c.own, c.costs, at, c.first and c.first.id ~= id and costs_of(c.own, c.first.text, 1))
+  c.waits_for_bucket = ready > at
+  if not p then return ready end
+  local shift = p.offset - c.offset
+  p.costs = costs_of(p.all, c.text, c.default)
+  local besides = p.first and p.first.id ~= c.member .. id and costs_of(p.all, p.first.text, 1)
+  local by_pool = budget.ready(p.all, p.costs, ready + shift, besides) - shift
+  c.waits_for_pool = by_pool > ready
+  return by_pool
+end
+
+-- The reservation as settle.lua is told of it: with what the job does not name.
+local function told(c, text)
+  local units = {}
+  for _, level in ipairs({ c.rules.own, c.rules.flow, c.rules.group, c.pool and c.pool.all.rules or NONE }) do
+    for _, rule in ipairs(level) do units[#units + 1] = rule.unit end
+  end
+  return reservation.with(text, units, c.default)
+end
+
+-- That job waits for the bucket or the pool: it is the first one, unless another one is.
+local function wait(c, id)
+  local p = c.pool
+  if c.waits_for_bucket and (not c.first or c.first.id == id) then c.first, c.asks = { id = id, text = told(c, c.text) }, true end
+  if c.waits_for_pool and (not p.first or p.first.id == c.member .. id) then
+    p.first, p.asks = { id = c.member .. id, text = told(c, c.text) }, true
+  end
+end
+
+-- When a job may go that could at `at`: no later than latest. Else nil. If it waits for its flow or its group, others go before it in the
+-- row (see drr.lua). If it waits for the bucket or the pool, that is noted, and when to ask again is returned too.
+function charges.gate(c, shared, row, f, id, job, at, latest)
+  local ready, level = charges.in_turn(c, f, job, at)
+  if level then
+    drr.waits(level, ready)
+    drr.next(row, f, false)
+    return nil, nil
+  end
+  ready = charges.ready(c, id, at)
+  if ready > at and ready <= latest and shared then ready = fair_queue.ready(shared, ready - c.offset) + c.offset end
+  if ready <= latest then return ready, nil end
+  wait(c, id)
+  return nil, math.min(ready, c.now + c.offset + charges.ASKS)
+end
+
+-- That job departs at a time. The claim tells of it; out: see handout.lua.
+function charges.depart(c, out, f, id, at)
+  local p, pool_at = c.pool, 0
+  for _, level in ipairs(f.name and { f, f.group } or NONE) do budget.charge(level.budgets, level.costs, at) end
+  budget.charge(c.own, c.costs, at)
+  if c.first and c.first.id == id then c.first, c.departed = nil, true end
+  if p then
+    pool_at = budget.not_before(p.all, at - c.offset + p.offset)
+    budget.charge(p.all, p.costs, pool_at)
+    if p.first and p.first.id == c.member .. id then p.first, p.departed = nil, true end
+  end
+  handout.tell_charges(out, out.count, string.format('%.0f %.0f', at, pool_at), told(c, c.text))
+end
+
+-- Tells again what the jobs of an answer have charged that is given again. In a pool the charge may stand in a later slice than is told, as
+-- it was put into the newest one; what is given back is looked for there (see budget.lua).
+function charges.tell_again(out, conf, now, pool_keys)
+  local rules, default = rules_of(conf)
+  local p = pool_keys and of_pool(pool_keys, now, 0)
+  if #rules.own + #rules.flow + #rules.group == 0 and not p then return end
+  local c = { rules = rules, pool = p, default = math.max(tonumber(default or 1), 1) }
+  local width = out.has_flows and 5 or 3
+  for n = 1, out.count do
+    local at = out.head + (n - 1) * width
+    local slot, job = out.answer[at + 2], out.answer[at + 3]
+    local times = string.format('%.0f %.0f', slot + out.offset, p and slot + p.offset or 0)
+    handout.tell_charges(out, n, times, told(c, reservation.of(job)))
+  end
+end
+
+-- The budgets of a bucket, of one flow and of its group, nil of each that has none, and the costs of a job for each; flow_name and
+-- group_name: nil where there are none. job: its body, nil: one as the last ones. Writes nothing.
+function charges.look(conf, key, clock, flow_name, group_name, job)
+  local rules, default = rules_of(conf)
+  local f, g = { name = flow_name }, { name = group_name }
+  local own = read(key, rules, flow_name and { f } or NONE, group_name and { g } or NONE, clock)
+  local text, costs = job and reservation.of(job), {}
+  for n, all in pairs({ own or nil, f.budgets, g.budgets }) do
+    costs[n] = text and costs_of(all, text, tonumber(default or 1)) or budget.means(all)
+  end
+  return own, f.budgets, g.budgets, costs
+end
+
+-- The same of a pool. Also returns the offset of its clock.
+function charges.look_at_pool(keys, now, job)
+  local p = of_pool(keys, now, 0)
+  if not p then return nil, nil, 0 end
+  return p.all, job and costs_of(p.all, reservation.of(job), 1) or budget.means(p.all), p.offset
+end
+
+-- Drops some texts that count no more.
+local function clean(key, clock)
+  local some = redis.call('HRANDFIELD', key, charges.LOOKED_AT, 'WITHVALUES')
+  for i = 1, #some, 2 do
+    if some[i] ~= 'first' and budget.has_ended(some[i + 1], clock) then redis.call('HDEL', key, some[i]) end
+  end
+end
+
+-- Writes the budgets of the bucket, flows and groups that have changed.
+local function write(key, rules, own, flows, groups, clock)
+  local texts, gone = {}, {}
+  local function note(field, all)
+    if not all or not all.changed then return end
+    local text = budget.text(all)
+    if text == '' then gone[#gone + 1] = field else texts[#texts + 1], texts[#texts + 2] = field, text end
+  end
+  note('b', own)
+  for _, f in ipairs(flows) do note('f' .. (f.name or ''), f.budgets) end
+  for _, g in ipairs(groups) do note('g' .. g.name, g.budgets) end
+  if #gone > 0 then redis.call('HDEL', key, unpack(gone)) end
+  if #texts == 0 then return end
+  redis.call('HSET', key, unpack(texts))
+  redis.call('PEXPIRE', key, math.max(budget.lasts(rules.own), budget.lasts(rules.flow), budget.lasts(rules.group)))
+  clean(key, clock)
+end
+
+local function write_pool(p, now)
+  local text = p.all and p.all.changed and budget.text(p.all)
+  if text or p.stepped then
+    redis.call('HSET', p.keys.pace, 'charges', text or budget.text(p.all), 'charged_at', string.format('%d', now), 'charged_offset',
+      string.format('%d', p.offset))
+  end
+  if p.asks then redis.call('HSET', p.keys.pace, 'first', string.format('%d ', now) .. p.first.id .. ' ' .. p.first.text) end
+  if p.departed then redis.call('HDEL', p.keys.pace, 'first') end
+end
+
+-- Writes what a claim has charged.
+function charges.write(c)
+  if not c then return end
+  write(c.key, c.rules, c.own, c.named, c.groups, c.now + c.offset)
+  if c.departed then redis.call('HDEL', c.key, 'first') end
+  if c.asks and c.first then
+    redis.call('HSET', c.key, 'first', string.format('%d ', c.now) .. c.first.id .. ' ' .. c.first.text)
+    if redis.call('PTTL', c.key) < 0 then redis.call('PEXPIRE', c.key, math.max(budget.lasts(c.rules.own), charges.FIRST_FOR / 1000)) end
+  end
+  if c.pool then write_pool(c.pool, c.now) end
+end
+
+-- Corrects what departures have charged, and returns whether something that a job of the bucket waits first for is free now. If one of
+-- another bucket does, that is woken. outcomes: for each { text, part }, what settle.lua was told, and the part of the flow, which gets
+-- `refunded` if something of its flow or group is free; flows are in ARGV behind first_flow, where levels says that there are some;
+-- conf and pace: keys of the bucket.
+function charges.settle(key, conf, pace, outcomes, levels, first_flow, pool_keys, now, channel)
+  local rules = rules_of(conf)
+  local clock, looked_at = now + tonumber(redis.call('HGET', pace, 'offset') or 0), { count = 0 }
+  local flows, groups, of, by_name = {}, {}, {}, {}
+  for _, outcome in ipairs(outcomes) do
+    local n = outcome.part.n
+    if levels ~= codes.NO_FLOWS and not of[n] then
+      local f = { name = ARGV[first_flow + n] }
+      local group = levels == codes.GROUPS and flow.group_of(f.name)
+      flows[#flows + 1], of[n] = f, f
+      if group and not by_name[group] then
+        by_name[group] = { name = group }
+        groups[#groups + 1] = by_name[group]
+      end
+      f.group = group and by_name[group]
+    end
+  end
+  local own, first = read(key, rules, flows, groups, clock)
+  local p = pool_keys and of_pool(pool_keys, now, 0)
+  local freed, pool_freed = false, false
+
+  -- Whether something is free of a level that it was not before.
+  local function correct(all, reserved, used, at)
+    if not all then return false end
+    local costs = reservation.costs(all.rules, reserved, 1)
+    local uses = reservation.used(all.rules, used, costs)
+    budget.settle(all, costs, uses, at, looked_at)
+    for i = 1, #costs do
+      if uses[i] < costs[i] then return true end
+    end
+    return false
+  end
+  for _, outcome in ipairs(outcomes) do
+    local at, pool_at, reserved, used = string.match(outcome.text, '^(%d+) (%d+) (%S*) (%S+)$')
+    local part, f = outcome.part, of[outcome.part.n] or NONE
+    at = tonumber(at or 0)
+    part.refunded = correct(f.budgets, reserved, used, at) or part.refunded
+    part.refunded = correct(f.group and f.group.budgets, reserved, used, at) or part.refunded
+    freed = correct(own, reserved, used, at) or freed
+    pool_freed = pool_at ~= '0' and correct(p and p.all, reserved, used, tonumber(pool_at or 0)) or pool_freed
+  end
+  write(key, rules, own, flows, groups, clock)
+  if not p then return freed and first_of(first, now) ~= nil end
+  write_pool(p, now)
+  if pool_freed and p.first then redis.call('PUBLISH', channel, string.match(p.first.id, '^([^/]+)/')) end
+  return freed and first_of(first, now) ~= nil
+end
+
+return charges

@@ -1,0 +1,26 @@
+-- told_flows.lua: the flows that a claim was told of: which of them may send, and what they have.
+
+--#include lib/drr.lua
+--#include lib/pacer.lua
+--#include lib/plain_turns.lua
+--#include lib/queue.lua
+--#include lib/quota.lua
+
+local told_flows = {}
+
+-- Opens flows of a bucket. told: see drr.told; of_all and quotas: what its settings say of all flows. ask has at_once, how many jobs are
+-- wanted; earliest and latest, when they can go; lease; and may_be_plain. Returns the flows that are not plain; those of them that nothing
+-- of their own holds; and the plain ones (see plain_turns.lua), nil without any.
+function told_flows.open(b, reader, of_all, quotas, told, ask)
+  local each = math.ceil(ask.at_once / math.max(#told.numbers, 1))
+  local upto, windows, ready = string.format('%d', each), quota.windows(quotas), {}
+  local plain = each == 1 and ask.may_be_plain and not b.recheck and plain_turns.open(reader, told, of_all, windows, ask.earliest) or nil
+  local named = drr.flows(b.clock, b.since, told, of_all, windows, ask.lease)
+  for _, f in ipairs(named) do
+    f.queue = queue.open(f.base, f.from > ask.latest and 0 or each, upto, f.name, f.state.filled)
+    if not pacer.is_held(f) then ready[#ready + 1] = f end
+  end
+  return named, ready, plain
+end
+
+return told_flows

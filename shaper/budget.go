@@ -1,0 +1,194 @@
+package shaper
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+)
+
+// Bounds of budgets.
+const (
+	MaxBudgets      = 4
+	MaxBudgetAmount = math.MaxInt32
+	MinBudgetWindow = time.Second
+
+	// DefaultBudgetBurst is the percentage of a budget that may leave at once after a quiet time.
+	DefaultBudgetBurst = 20
+
+	maxUnits     = 8  // that a job names
+	maxUnitBytes = 32 // of a unit's name
+)
+
+// Units that budgets know. Any other word is a unit of the caller's own.
+const (
+	UnitInput  = "input"
+	UnitOutput = "output"
+	UnitTokens = "tokens" // input and output together
+)
+
+// Units are amounts by unit, such as what a job reserves of budgets: {"input": 1200, "output": 400}. UnitTokens is the sum of UnitInput and
+// UnitOutput, and what it says itself.
+type Units map[string]int64
+
+// Of is the amount of a unit. named is false where the units say nothing of it.
+func (u Units) Of(unit string) (amount int64, named bool) {
+	amount, named = u[unit]
+	if unit == UnitTokens {
+		for _, part := range []string{UnitInput, UnitOutput} {
+			n, ok := u[part]
+			amount, named = amount+n, named || ok
+		}
+	}
+	return amount, named
+}
+
+// String is "input:1200,output:400", the units in the order of their names.
+func (u Units) String() string {
+	var b strings.Builder
+	for i, unit := range slices.Sorted(maps.Keys(u)) {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(unit + ":" + strconv.FormatInt(u[unit], 10))
+	}
+	return b.String()
+}
+
+// ParseUnits reads what [Units.String] writes. What cannot be read is left out.
+func ParseUnits(text string) Units {
+	units := Units{}
+	for part := range strings.SplitSeq(text, ",") {
+		unit, amount, _ := strings.Cut(part, ":")
+		if n, err := strconv.ParseInt(amount, 10, 64); err == nil {
+			units[unit] = n
+		}
+	}
+	return units
+}
+
+// Validate reports the first fault.
+func (u Units) Validate() error {
+	if len(u) > maxUnits {
+		return fmt.Errorf("%d units: want at most %d", len(u), maxUnits)
+	}
+	for _, unit := range slices.Sorted(maps.Keys(u)) {
+		if !admission.IsUnit(unit) || len(unit) > maxUnitBytes || unit == admission.UnitRequests {
+			return fmt.Errorf("%q is no unit: want a word of at most %d lower-case letters, such as tokens, and not requests, which rates and quotas count", unit, maxUnitBytes)
+		}
+		if n := u[unit]; n < 0 || n > MaxBudgetAmount {
+			return fmt.Errorf("%s: %d: want 0 to %d", unit, n, int64(MaxBudgetAmount))
+		}
+	}
+	return nil
+}
+
+// Budgets bound what departures cost in sliding windows, such as "90000 tokens/m": up to [MaxBudgets]. When a slot is handed out, the
+// charges in the window, this one and slots already given for later included, are at most the budget. A charge is what the job reserves
+// until it is settled, then what it used ([Outcome.Used]). So a budget is passed by reservations that were too low only, and then nothing
+// departs until it fits. A window counts as a 50th longer, by 11 s at most, as that of a quota, and in 100 slices: about 3 % of a budget
+// stay unused. A budget of at most an hour is spread over its window, see [Bucket.BudgetBurst].
+//
+// A changed amount keeps what was charged, and so does a changed window; a new budget knows nothing of before.
+type Budgets []admission.Rate
+
+func (budgets Budgets) validate(key string) []error {
+	var errs []error
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(key+": "+format, args...)) }
+	if len(budgets) > MaxBudgets {
+		fail("%d budgets: want at most %d", len(budgets), MaxBudgets)
+	}
+	for i, b := range budgets {
+		switch {
+		case b.Count < 1 || b.Count > MaxBudgetAmount:
+			fail("%q: want an amount of 1 to %d", b, int64(MaxBudgetAmount))
+		case b.Unit == admission.UnitRequests:
+			fail("%q: requests are counted by quotas: want another unit, such as \"90000 tokens/m\"", b)
+		case len(b.Unit) > maxUnitBytes:
+			fail("%q: want a unit of at most %d letters", b, maxUnitBytes)
+		case b.Per < MinBudgetWindow || b.Per > MaxDedupeWindow:
+			fail("%q: want a window of %s to %s", b, MinBudgetWindow, MaxDedupeWindow)
+		}
+		for _, other := range budgets[:i] {
+			if other.Unit == b.Unit && other.Per == b.Per {
+				fail("%q and %q have the same unit and window", other, b)
+			}
+		}
+	}
+	return errs
+}
+
+// validateBudgets checks the budgets of the bucket, and what holds for those of its flows and groups too.
+func (b *Bucket) validateBudgets() []error {
+	var f faults
+	f.inRange("budget_burst", b.BudgetBurst, 0, 100)
+	f.inRange("default_reservation", b.DefaultReservation, 0, MaxBudgetAmount) // 0 is 1
+	has := len(b.Budgets) > 0 || b.Flow != nil && len(b.Flow.Budgets) > 0 || b.Group != nil && len(b.Group.Budgets) > 0 || b.Pool != nil && len(b.Pool.Budgets) > 0
+	if has && b.Batch.Has() {
+		f.add("budgets", "are given together with batch: jobs of a batch have one answer, which does not say what each used")
+	}
+	return append(b.Budgets.validate("budgets"), f.errs...)
+}
+
+// exceeded returns the budget that units exceed, nil if they fit each.
+func (budgets Budgets) exceeded(units Units) (*admission.Rate, int64) {
+	for i := range budgets {
+		if n, _ := units.Of(budgets[i].Unit); n > budgets[i].Count {
+			return &budgets[i], n
+		}
+	}
+	return nil, 0
+}
+
+// BudgetUse is a budget with what is charged to it. See [Budgets] for the window.
+type BudgetUse struct {
+	Budget  admission.Rate
+	Charged int64     // in the window until now: reservations of jobs that are not settled, and what the others used
+	Open    int64     // of that, reserved by jobs that are not settled
+	Frees   time.Time // when it lets the job leave, or one that reserves as much as the last ones did, by the clock of Redis; zero: now
+}
+
+// Free is how much of the budget is left.
+func (b BudgetUse) Free() int64 { return max(b.Budget.Count-b.Charged, 0) }
+
+// HoldingBudget returns the budget that holds a departure longest; nil if none does.
+func HoldingBudget(uses []BudgetUse, now time.Time) *BudgetUse {
+	var longest *BudgetUse
+	for i := range uses {
+		if u := &uses[i]; u.Frees.After(now) && (longest == nil || u.Frees.After(longest.Frees)) {
+			longest = u
+		}
+	}
+	return longest
+}
+
+// CostFits reports a reservation that would never fit: it names the budget and what to do.
+func (b *Bucket) CostFits(units Units) error {
+	if len(units) == 0 {
+		return nil
+	}
+	check := func(budgets Budgets, whose string) error {
+		if budget, amount := budgets.exceeded(units); budget != nil {
+			return fmt.Errorf("the job reserves %d %s, and %s has a budget of %s: reserve less, by a lower max_tokens for example, or raise the budget",
+				amount, budget.Unit, whose, budget)
+		}
+		return nil
+	}
+	errs := []error{check(b.Budgets, fmt.Sprintf("bucket %q", b.Name))}
+	if b.Flow != nil {
+		errs = append(errs, check(b.Flow.Budgets, fmt.Sprintf("each flow of bucket %q", b.Name)))
+	}
+	if b.Group != nil {
+		errs = append(errs, check(b.Group.Budgets, fmt.Sprintf("each group of bucket %q", b.Name)))
+	}
+	if b.Pool != nil {
+		errs = append(errs, check(b.Pool.Budgets, fmt.Sprintf("pool %q", b.Pool.Name)))
+	}
+	return cmp.Or(errs...)
+}
