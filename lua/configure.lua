@@ -48,7 +48,8 @@ local owns, by, started = ARGV[5] == '1', ARGV[6], tonumber(ARGV[7])
 local schema_text, revision_text = ARGV[1], ARGV[2]
 local FIRST_FIELD = 8
 local OF_TURNS = { flow_rate_count = true, flow_rate_per = true, flow_burst = true, flow_quotas = true, group_rate_count = true,
-  group_rate_per = true, group_burst = true, group_quotas = true, batch = true } -- what says when flows and groups may go next
+  group_rate_per = true, group_burst = true, group_quotas = true, flow_budgets = true, group_budgets = true, budget_burst = true,
+  batch = true } -- what says when flows and groups may go next
 
 bits.check()
 

@@ -96,7 +96,7 @@ for i = FIRST_FLOW + flow_count + 1, #ARGV, 2 do
   elseif not handled[id] then
     handled[id], gone[#gone + 1] = true, id
     expired[#expired + 1] = { id = id, n = n, list = flow.list_of(codec.mark(job)) }
-    expiry.note(over, parts[n], id, job, stored, expiry.EXPIRED)
+    expiry.note(over, parts[n], id, job, stored, codes.CLAIM_EXPIRED)
   end
 end
 

@@ -193,7 +193,7 @@ func TestLoad(t *testing.T) {
 	hooks.Weight = 3
 	hooks.Pool = &shaper.Pool{
 		Name: "vendor", Rate: admission.Rate{Count: 60, Per: time.Second, Unit: "requests"}, Burst: 4,
-		Quotas: []admission.Rate{{Count: 9000, Per: time.Hour, Unit: "requests"}}, MaxInFlight: 300, Revision: 7,
+		Quotas: []admission.Rate{{Count: 9000, Per: time.Hour, Unit: "requests"}}, MaxInFlight: 300, BudgetBurst: 20, Revision: 7,
 	}
 	want := Bucket{Bucket: hooks, LimitNames: []string{"a"}, PoolName: "vendor", Worker: "webhook", Statuses: []string{"any"}, Webhook: WebhookSettings{
 		URL: "https://example.com/hook", Timeout: 15 * time.Second,
