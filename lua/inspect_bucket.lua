@@ -166,20 +166,20 @@ if revision then
 end
 
 tell('quotas', allowance.text(departed, quotas, now, offset, now + offset + pacer.MAX_HORIZON))
-local own_budgets, _, _, costs = charges.look(conf, charges_key, now + offset)
-tell('budgets', (allowance.budgets(own_budgets, costs[1], now, offset)))
+local charged = charges.look(conf, charges_key, now + offset)
+tell('budgets', (allowance.budgets(charged.own, now, offset)))
 local weight = member ~= '' and redis.call('HGET', conf, 'weight')
 if member ~= '' then
   local k = pool.keys(KEYS)
   local pool_rate_count, pool_rate_per, pool_burst, pool_max_in_flight, pool_quotas =
     unpack(redis.call('HMGET', k.conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas'))
   local pool_slot, pool_down = unpack(redis.call('HMGET', k.pace, 'slot', 'down'))
-  local pool_budgets, pool_costs, pool_offset = charges.look_at_pool(k, now)
+  local of_pool = charges.look_at_pool(k, now)
   answer.tell_all(reply, 'pool_', { rate_count = tonumber(pool_rate_count), rate_per = tonumber(pool_rate_per),
     burst = tonumber(pool_burst), max_in_flight = tonumber(pool_max_in_flight), in_flight = pool.in_flight(KEYS, member, requests),
     last_slot = tonumber(pool_slot), weight = tonumber(weight), downstream = pool_down,
     quotas = allowance.text(k.departed, pool_quotas, now, 0, now + pacer.MAX_HORIZON),
-    budgets = allowance.budgets(pool_budgets, pool_costs, now, pool_offset) })
+    budgets = allowance.budgets(of_pool, now, of_pool.offset) })
 end
 
 local times, rules = revision and timetable.open(conf, timetable_text, window, drain), batch.rules(batch_text)

@@ -232,14 +232,18 @@ local latest = now + pacer.MAX_HORIZON
 tell('quotas', allowance.text(departed, quotas, now, offset, latest + offset))
 if has_flows then of_flow.quotas = allowance.text(flow_departed, flow_quotas, now, offset, latest + offset) end
 if group_departed then of_group.quotas = allowance.text(group_departed, group_quotas, now, offset, latest + offset) end
-local own_budgets, flow_budgets, group_budgets, costs =
+local charged =
   charges.look(conf, charges_key, clock, has_flows and name, has_flows and levels == codes.GROUPS and flow.group_of(name), job)
-local told, frees = allowance.budgets(own_budgets, costs[1], now, offset)
-tell('budgets', told)
-tell('budget_frees', frees)
+local function tell_budgets(of, level, shift)
+  local text, frees = allowance.budgets(level, now, shift)
+  of.budgets, of.budget_frees = text, frees
+end
+local of_bucket = {}
+tell_budgets(of_bucket, charged.own, offset)
+tell_budgets(of_flow, charged.flow, offset)
+tell_budgets(of_group, charged.group, offset)
+answer.tell_all(reply, '', of_bucket)
 tell('reserves', reservation.of(job))
-of_flow.budgets, of_flow.budget_frees = allowance.budgets(flow_budgets, costs[2], now, offset)
-of_group.budgets, of_group.budget_frees = allowance.budgets(group_budgets, costs[3], now, offset)
 answer.tell_all(reply, 'flow_', of_flow)
 answer.tell_all(reply, 'group_', of_group)
 if member ~= '' then
@@ -250,8 +254,8 @@ if member ~= '' then
   of_pool.in_flight, of_pool.max_in_flight = pool.in_flight(KEYS, member, in_requests), tonumber(most)
   of_pool.downstream, of_pool.rate_count, of_pool.rate_per = p.said, p.rate_count, p.rate_per
   of_pool.quotas = allowance.text(k.departed, pool_quotas, now, 0, latest)
-  local pool_budgets, pool_costs, pool_offset = charges.look_at_pool(k, now, job)
-  of_pool.budgets, of_pool.budget_frees = allowance.budgets(pool_budgets, pool_costs, now, pool_offset)
+  local charged_to_pool = charges.look_at_pool(k, now, job)
+  tell_budgets(of_pool, charged_to_pool, charged_to_pool.offset)
   answer.tell_all(reply, 'pool_', of_pool)
 end
 return reply

@@ -35,10 +35,10 @@ function allowance.text(key, text, now, offset, latest)
 end
 
 -- Budgets (see budget.lua): "unit amount window charged open frees;" for each. frees: when it lets a departure of these costs go, by the
--- server's clock, else 0. And when all of them do. offset is that of their clock.
-function allowance.budgets(all, costs, now, offset)
+-- server's clock, else 0. And when all of them do. See charges.look; offset is that of their clock.
+function allowance.budgets(level, now, offset)
+  local all, costs, parts, latest = level.all, level.costs, {}, 0
   if not all then return '', 0 end
-  local parts, latest = {}, 0
   for i = 1, #all do
     local b = all[i]
     local frees = budget.ready({ b }, { costs[i] }, now + offset) - offset

@@ -39,19 +39,20 @@ end
 
 -- Reads the budgets of the bucket, of flows and of groups, which get them as their field budgets. clock is the engine's.
 local function read(key, rules, flows, groups, clock)
-  local fields, levels = { 'b', 'first' }, {}
+  local fields, of = { 'b', 'first' }, {}
   local function ask(list, letter, level_rules)
     if #level_rules == 0 then return end
     for _, f in ipairs(list) do
       local n = #fields + 1
-      fields[n], levels[n] = letter .. f.name, { f, level_rules }
+      fields[n], of[n] = letter .. f.name, { level = f, rules = level_rules }
     end
   end
   ask(flows, 'f', rules.flow)
   ask(groups, 'g', rules.group)
   local texts = redis.call('HMGET', key, unpack(fields))
-  for n, level in pairs(levels) do level[1].budgets = budget.open(level[2], texts[n], clock) end
-  return budget.open(rules.own, texts[1], clock), texts[2]
+  for n, one in pairs(of) do one.level.budgets = budget.open(one.rules, texts[n], clock) end
+  local own, first = unpack(texts, 1, 2)
+  return budget.open(rules.own, own, clock), first
 end
 
 -- The job that waits first, by its text; nil if none has asked lately.
@@ -203,24 +204,25 @@ function charges.tell_again(out, conf, now, pool_keys)
   end
 end
 
--- The budgets of a bucket, of one flow and of its group, nil of each that has none, and the costs of a job for each; flow_name and
--- group_name: nil where there are none. job: its body, nil: one as the last ones. Writes nothing.
+-- The budgets of a bucket, of one flow and of its group: { all, costs } as own, flow and group, where all is nil of one that has none, and
+-- costs are those of a job for each budget. flow_name and group_name: nil or false where there are none. job: its body, nil: one as the
+-- last ones. Writes nothing.
 function charges.look(conf, key, clock, flow_name, group_name, job)
   local rules, default = rules_of(conf)
   local f, g = { name = flow_name }, { name = group_name }
   local own = read(key, rules, flow_name and { f } or NONE, group_name and { g } or NONE, clock)
-  local text, costs = job and reservation.of(job), {}
-  for n, all in pairs({ own or nil, f.budgets, g.budgets }) do
-    costs[n] = text and costs_of(all, text, tonumber(default or 1)) or budget.means(all)
+  local text = job and reservation.of(job)
+  local function with_costs(all)
+    return { all = all, costs = all and (text and costs_of(all, text, tonumber(default or 1)) or budget.means(all)) }
   end
-  return own, f.budgets, g.budgets, costs
+  return { own = with_costs(own), flow = with_costs(f.budgets), group = with_costs(g.budgets) }
 end
 
--- The same of a pool. Also returns the offset of its clock.
+-- The same of a pool, with the offset of its clock.
 function charges.look_at_pool(keys, now, job)
   local p = of_pool(keys, now, 0)
-  if not p then return nil, nil, 0 end
-  return p.all, job and costs_of(p.all, reservation.of(job), 1) or budget.means(p.all), p.offset
+  if not p then return { offset = 0 } end
+  return { all = p.all, costs = job and costs_of(p.all, reservation.of(job), 1) or budget.means(p.all), offset = p.offset }
 end
 
 -- Drops some texts that count no more.
