@@ -124,13 +124,18 @@ func (budgets Budgets) validate(key string) []error {
 	return errs
 }
 
+// HasBudgets reports whether the bucket has budgets, its flows, its groups or its pool.
+func (b *Bucket) HasBudgets() bool {
+	return len(b.Budgets) > 0 || b.Flow != nil && len(b.Flow.Budgets) > 0 || b.Group != nil && len(b.Group.Budgets) > 0 ||
+		b.Pool != nil && len(b.Pool.Budgets) > 0
+}
+
 // validateBudgets checks the budgets of the bucket, and what holds for those of its flows and groups too.
 func (b *Bucket) validateBudgets() []error {
 	var f faults
 	f.inRange("budget_burst", b.BudgetBurst, 0, 100)
 	f.inRange("default_reservation", b.DefaultReservation, 0, MaxBudgetAmount) // 0 is 1
-	has := len(b.Budgets) > 0 || b.Flow != nil && len(b.Flow.Budgets) > 0 || b.Group != nil && len(b.Group.Budgets) > 0 || b.Pool != nil && len(b.Pool.Budgets) > 0
-	if has && b.Batch.Has() {
+	if b.HasBudgets() && b.Batch.Has() {
 		f.add("budgets", "are given together with batch: jobs of a batch have one answer, which does not say what each used")
 	}
 	return append(b.Budgets.validate("budgets"), f.errs...)

@@ -24,6 +24,7 @@ local charges = {
   FIRST_FOR = 2000000, -- microseconds
   ASKS = 1000000, -- microseconds after which a job that waits first asks again at the latest
   LOOKED_AT = 2,
+  MOST_READ = 65536, -- bytes of budgets of flows and groups that a claim reads: 3 ms, where every slice is charged
   AT_ONCE = 4, -- bodies that a claim reads at first
 }
 
@@ -83,20 +84,31 @@ local function none_open(all)
   for i = 1, #(all or NONE) do all[i].open = 0 end
 end
 
--- What a claim charges. conf: the key of the bucket's settings; named and groups: its flows, see drr.lua; in_flight: its requests.
+-- What a claim charges. conf: the key of the bucket's settings; named and groups: its flows, see drr.lua; in_flight: its requests. The
+-- budgets of flows and groups are read once it is their turn.
 function charges.open(key, conf, now, clock, named, groups, shared, stepped, in_flight)
   local pooled, rules, default = shared and shared.budgets and of_pool(shared.keys, now, stepped) or nil, rules_of(conf)
-  local own, first = read(key, rules, named[1] and named[1].name and named or NONE, groups, clock)
+  local own, first = read(key, rules, NONE, NONE, clock)
   if in_flight == 0 then none_open(own) end
   if pooled and shared.in_flight == 0 then none_open(pooled.all) end
-  for _, f in ipairs(named) do
-    if f.budgets and f.state.in_flight == 0 then none_open(f.budgets) end
-  end
-  for _, g in ipairs(groups) do
-    if g.budgets and g.state.in_flight == 0 then none_open(g.budgets) end
-  end
   return { key = key, rules = rules, default = math.max(tonumber(default or 1), 1), now = now, offset = clock - now, own = own,
-    first = first_of(first, now), pool = pooled, member = shared and shared.own.name .. '/', named = named, groups = groups }
+    first = first_of(first, now), pool = pooled, member = shared and shared.own.name .. '/', named = named, groups = groups, bytes = 0 }
+end
+
+-- Reads the budgets of a flow, or of a group.
+local function read_level(c, level, letter, rules)
+  if level.budgets or #rules == 0 then return end
+  local text = redis.call('HGET', c.key, letter .. level.name)
+  level.budgets = budget.open(rules, text, c.now + c.offset)
+  if text then c.bytes = c.bytes + #text end
+  if level.state.in_flight == 0 then none_open(level.budgets) end
+end
+
+-- Reads those of a flow, and of its group.
+local function read_levels(c, f)
+  if not f.name then return end
+  read_level(c, f, 'f', c.rules.flow)
+  if f.group then read_level(c, f.group, 'g', c.rules.group) end
 end
 
 local function costs_of(all, text, default) return all and reservation.costs(all.rules, text, default) end
@@ -105,6 +117,7 @@ local function costs_of(all, text, default) return all and reservation.costs(all
 function charges.impossible(c, f, job)
   local text = reservation.of(job)
   if text == '' then return false end
+  read_levels(c, f)
   for _, all in ipairs({ c.own or NONE, f.budgets or NONE, f.group and f.group.budgets or NONE, c.pool and c.pool.all or NONE }) do
     if all.rules and reservation.impossible(all.rules, text) then return true end
   end
@@ -115,6 +128,7 @@ end
 -- else of that level overtakes it.
 function charges.in_turn(c, f, job, at)
   c.text = reservation.of(job)
+  read_levels(c, f)
   for _, level in ipairs(f.name and { f, f.group } or NONE) do
     if level.budgets then
       level.costs = costs_of(level.budgets, c.text, c.default)
@@ -159,8 +173,10 @@ local function wait(c, id)
 end
 
 -- When a job may go that could at `at`: no later than latest. Else nil. If it waits for its flow or its group, others go before it in the
--- row (see drr.lua). If it waits for the bucket or the pool, that is noted, and when to ask again is returned too.
+-- row (see drr.lua). If it waits for the bucket or the pool, that is noted, and when to ask again is returned too. So is that where
+-- the run has read enough.
 function charges.gate(c, shared, row, f, id, job, at, latest)
+  if c.bytes > charges.MOST_READ then return nil, at end
   local ready, level = charges.in_turn(c, f, job, at)
   if level then
     drr.waits(level, ready)

@@ -104,6 +104,7 @@ func TestBudgetsOverDispatchers(t *testing.T) {
 				w.History.Admitted(id, time.Now())
 			}
 			w.Await(jobs)
+			w.AwaitEmpty()
 			w.WantClean()
 			if api.refused > 0 || api.most > budget.Count {
 				t.Errorf("the provider refused %d calls; most in a window %d of %d", api.refused, api.most, budget.Count)

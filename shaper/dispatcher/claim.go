@@ -33,6 +33,10 @@ type answer struct {
 	jobs            []*leased
 }
 
+// chargedFlows is how many flows a claim names at most where departures charge budgets: to look at more would take a script longer than
+// 5 ms.
+const chargedFlows = 32
+
 // claim asks for up to want jobs, starts them, and returns how long to wait
 // until the next claim.
 func (c *claimer) claim(ctx context.Context, claimID string, want int) (time.Duration, error) {
@@ -42,6 +46,9 @@ func (c *claimer) claim(ctx context.Context, claimID string, want int) (time.Dur
 	}
 	if err := c.via.Join(ctx, c.Bucket); err != nil { // before the clock runs
 		return 0, err
+	}
+	if c.HasFlows() && c.Settings.Load().HasBudgets() {
+		want = min(want, chargedFlows)
 	}
 	shortest, longest := c.clock.rtt()
 	l := &lookAhead{want: want, whole: c.horizon(), turn: turns{flows: []string{""}}}
