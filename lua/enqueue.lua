@@ -37,7 +37,7 @@
 -- ARGV[6]  alike: 1 if the jobs are alike: no due, cost 1, the same priority and limit keys, all ids different; 2 if their ids were also
 --          made for this batch, which was not sent before; 3 if they are not alike, and their former ids follow; else 0
 -- ARGV[7]  levels: 1 if the bucket has flows, 2 if they are in groups; else 0, and the only flow is ""; then q if the keys are there that
---          buckets with quotas or a timetable need, then p if those of the pool are there
+--          buckets with quotas, budgets or a timetable need, then p if those of the pool are there
 -- ARGV[8]  flow_count: number of flows, each in KEYS once
 -- ARGV[9...]  the names of the flows; for each limit key of KEYS[18...]: algorithm, a, b, full (see limits.lua), max, life (see
 --          limit_keys.lua); then for each limit: 1 in shadow mode, else 0; then if the jobs are alike what else stands with each job:
@@ -93,9 +93,9 @@ local FIRST_ARG = 8
 
 -- Redis looks for each from the first one on: what is seldom needed is read where it is.
 local capacity, scheduled_capacity, rate_count, rate_per, limits_rev, burst, shed_normal, quotas, paused, stored_levels, expires,
-  timetable_text, batch_text, events, weight =
+  timetable_text, batch_text, events, budgets, weight =
   unpack(redis.call('HMGET', conf, 'capacity', 'scheduled_capacity', 'rate_count', 'rate_per', 'limits_rev', 'burst', 'shed_normal',
-    'quotas', 'paused', 'flows', 'expires', 'timetable', 'batch', 'events', pooled and 'weight' or 'capacity'))
+    'quotas', 'paused', 'flows', 'expires', 'timetable', 'batch', 'events', 'budgets', pooled and 'weight' or 'capacity'))
 if not capacity then return { 1 } end
 if known_rev ~= 'fire' and (limits_rev or '') ~= known_rev then return { 2 } end
 if (stored_levels or codes.NO_FLOWS) ~= levels then return { 3 } end
@@ -121,7 +121,9 @@ if over then return over end
 local names, group_names, group_of, group_keys, pool_of, quota_keys = {}, nil, nil, nil, nil, nil
 for n = 1, flow_count do names[n] = ARGV[FIRST_ARG + n] end
 if more ~= '' then last_key, pool_of, quota_keys = places.more_keys(last_key, more, tonumber(levels) * flow_count, now) end
-if not quota_keys and known_rev ~= 'fire' and ((timetable_text or '') ~= '' or (quotas or '') ~= '') then return { 5 } end
+if not quota_keys and known_rev ~= 'fire' and ((timetable_text or '') ~= '' or (quotas or '') ~= '' or (budgets or '') ~= '') then
+  return { 5 }
+end
 if levels == codes.GROUPS then
   group_names, group_of = group.names(names)
   group_keys = last_key - 2 - #group_names
@@ -155,6 +157,7 @@ if dead_full then refusal.dead(bucket, dead, dead_full, dead_there, dead_most, c
 if (batch_text or '') ~= '' then bucket.batch = batch.rules(batch_text) end
 if (timetable_text or '') ~= '' or drain then bucket.times = timetable.open(conf, timetable_text, window, drain) end
 if bucket.times then bucket.leased = quota_keys and redis.call('ZCARD', KEYS[quota_keys + 2]) or 0 end
+if quota_keys then estimate.budgets(bucket, conf, KEYS[quota_keys + 3]) end
 estimate.open(bucket, pace, slot, rate, rate_count .. '/' .. rate_per, down, quota_keys and quotas,
   KEYS[(quota_keys or 0) + 1])
 local parts = {}

@@ -136,6 +136,7 @@ local bucket = { now = now, offset = offset, rate_count = tonumber(rate_count or
   leased = redis.call('ZCARD', leases), times = rate_count and timetable.open(conf, timetable_text, window, drain) }
 local times = bucket.times
 if member ~= '' then bucket.pool, bucket.weight = estimate.pool(pool.keys(KEYS), now), weight end
+estimate.budgets(bucket, conf, charges_key)
 estimate.open(bucket, pace, slot, rate, nil, down, quotas, departed)
 local in_force = times and timetable.rate_at(times, bucket, now) or bucket
 

@@ -29,7 +29,7 @@ const (
 	GroupsAndDepartures                 // where flows are in groups: groups, group_settings, and for each group its turn queue and the times of its departures
 	TurnQueuesOfGroups                  // for each group its turn queue
 	TurnQueuesOfFlows                   // for each flow the turn queue in which it stands
-	KeysOfQuotas                        // of a bucket with quotas or a timetable: departures of the bucket, its leases, and departures of flows and groups; the caller adds them
+	KeysOfQuotas                        // of a bucket with quotas, budgets or a timetable: departures of the bucket, its leases, its charges, and departures of flows and groups; the caller adds them
 	PaceOfPool                          // in a pool: the pool's conf, pace and departed; the caller adds them
 	KeysOfPool                          // in a pool: the pool's seven
 	KeysOfLimits                        // of limits: the caller makes them

@@ -159,6 +159,22 @@ function budget.ready(all, costs, at, besides)
   return ready, by
 end
 
+-- When a departure goes that has n others before it, if the first of them goes no sooner than `first`, and each reserves as much as the
+-- last ones did. guess: for each budget of which that is not known; nil: 1.
+function budget.leaves(all, n, first, guess)
+  local at = first
+  for i = 1, #all do
+    local b = all[i]
+    local rule, cost = b.rule, b.mean > 0 and b.mean or guess and guess[i] or 1
+    local wanted = (n + 1) * cost
+    local by = frees(b, math.min(wanted, rule.amount))
+    if wanted > rule.amount then by = math.max(by, first) + (wanted - rule.amount) * rule.per end
+    if rule.back then by = math.max(by, math.max(b.tat, first) + n * cost * rule.per - rule.back) end
+    if by > at then at = by end
+  end
+  return at
+end
+
 -- The time at which a charge counts that is made now: no earlier than the newest slices.
 function budget.not_before(all, at)
   for i = 1, #all do at = math.max(at, all[i].newest * all[i].rule.slice) end

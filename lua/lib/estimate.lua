@@ -1,9 +1,9 @@
 -- estimate.lua: when jobs are expected to leave. One calculation answers for a receipt, for max_wait and for Retry-After (enqueue.lua), for
 -- a job and why it waits (inspect_job.lua), and for a bucket (inspect_bucket.lua).
 --
--- It counts the rate, the burst and the quotas of the bucket, of its pool, and of a job's group and flow; holds; adaptive rates; the
--- timetable and an even rate until a finish; the turns of the other flows that have something to send now; and batches, as full as those
--- that left lately, or else as full as they may be.
+-- It counts the rate, the burst, the quotas and the budgets of the bucket, of its pool, and of a job's group and flow; holds; adaptive
+-- rates; the timetable and an even rate until a finish; the turns of the other flows that have something to send now; and batches, as full
+-- as those that left lately, or else as full as they may be.
 -- Of the other buckets of a pool it counts those that have something to send now: each takes its share by weight, or by its rate if that
 -- is less, for as long as the estimate looks ahead.
 -- It leaves out what cannot be known: when requests in flight end, where a bound of these is reached; buckets of the pool that begin to
@@ -17,19 +17,22 @@
 --   interval  between two departures; nil without a rate
 --   back      how much earlier they may go: all but one of the burst
 --   quotas    see quota.lua; nil without any
---   offset    of the clock of these quotas
+--   budgets   see budget.lua; nil without any. A job reserves as much as the last ones did
+--   offset    of the clock of these quotas, and of the budgets
 --
 -- A bucket also has now, rate_count, rate_per and burst (of its settings), paused, unfinished (its jobs, without the one that is asked
 -- of), times (see timetable.lua), batch (see batch.rules), together (how many jobs leave as one request), leased (where there is a
 -- timetable), pool, weight (its text in that pool), shown (rate_at is asked for), and what estimate.open adds: count and per of the rate
 -- that counts (nil: that of the settings), least (the adaptive interval, nil none), simple (nothing but a rate counts), and what
 -- estimate.earliest needs. One with flows has has_flows, rivals (how many flows, or groups, have something to send now, with that of the
--- job), flow_windows and group_windows (see quota.windows; nil without quotas).
+-- job), flow_windows and group_windows (see quota.windows; nil without quotas), flow_rules and group_rules (see budget.rules), and charges,
+-- their key.
 -- A pool has weights and rates (see pool.lua), and for each departure of the bucket it has `shared` departures.
 -- A flow, or a group, has state, obeys, ready (see flow.ready; by the server's clock) and, where there are quotas, departed: their key.
 -- A flow has its group. A group has rivals. Where a flow, or a group, was not among the rivals before the job came, nth is how many go
 -- before it in each round of turns.
 
+--#include lib/budget.lua
 --#include lib/downstream.lua
 --#include lib/pacer.lua
 --#include lib/quota.lua
@@ -86,15 +89,29 @@ local function quotas_of(key, text)
   return quota.open(key, quota.windows(text), 1)
 end
 
+-- Adds the budgets of a bucket, of its flows and of its groups: conf is the key of its settings, charges that of what is charged.
+function estimate.budgets(b, conf, charges)
+  local own, of_flow, of_group, burst = unpack(redis.call('HMGET', conf, 'budgets', 'flow_budgets', 'group_budgets', 'budget_burst'))
+  local function rules_of(text) return (text or '') ~= '' and budget.rules(text, burst) or nil end
+  b.charges, b.flow_rules, b.group_rules = charges, rules_of(of_flow), rules_of(of_group)
+  if (own or '') ~= '' then b.budgets = budget.open(budget.rules(own, burst), redis.call('HGET', charges, 'b'), b.now + b.offset) end
+end
+
 -- The pool of a bucket as a scope, by the pool's keys (see pool.keys); nil if it is not configured. said is the text of its downstream.
 function estimate.pool(keys, now)
-  local rate_count, rate_per, burst, quotas = unpack(redis.call('HMGET', keys.conf, 'rate_count', 'rate_per', 'burst', 'quotas'))
+  local rate_count, rate_per, burst, quotas, budgets, budget_burst =
+    unpack(redis.call('HMGET', keys.conf, 'rate_count', 'rate_per', 'burst', 'quotas', 'budgets', 'budget_burst'))
   if not rate_count then return nil end
   local slot, rate, down, weights, rates = unpack(redis.call('HMGET', keys.pace, 'slot', 'rate', 'down', 'weights', 'rates'))
   local p = { now = now, offset = 0, rate_count = tonumber(rate_count), rate_per = tonumber(rate_per), burst = tonumber(burst), said = down,
     weights = weights, rates = rates, shared = 1, shown = true }
   pace_of(p, keys.pace, slot, rate, rate_count .. '/' .. rate_per, down)
   p.quotas = quotas_of(keys.departed, quotas)
+  if (budgets or '') ~= '' then
+    local stored, offset = unpack(redis.call('HMGET', keys.pace, 'charges', 'charged_offset'))
+    p.budget_offset = tonumber(offset or 0)
+    p.budgets = budget.open(budget.rules(budgets, budget_burst), stored, now + p.budget_offset)
+  end
   return p
 end
 
@@ -115,7 +132,7 @@ function estimate.open(b, pace, slot, rate, own_rate, down, quotas, departed)
   pace_of(b, pace, slot, rate, own_rate, down)
   if quotas and quotas ~= '' then b.quotas = quotas_of(departed, quotas) end
   local p = b.pool
-  b.simple = not (p or b.times or b.quotas)
+  b.simple = not (p or b.times or b.quotas or b.budgets)
   if p then
     if p.weights and p.weights ~= '0' then share(b, p) end
     bound_by_pool(b, p)
@@ -151,8 +168,12 @@ local function by_rate(s, n, start)
   return at > start and at or start
 end
 
--- The same by the quotas of a scope: `at` is when it goes by all else.
+-- The same by the quotas and the budgets of a scope: `at` is when it goes by all else.
 local function by_quotas(s, n, start, at)
+  if s.budgets then
+    local shift = s.budget_offset or s.offset
+    at = later(at, budget.leaves(s.budgets, n, start + shift) - shift)
+  end
   if not s.quotas then return at end
   local each, offset = n > 0 and (at - start) / n or 0, s.offset
   return later(at, quota.leaves(s.quotas, n, start + offset, each, s.now + offset + pacer.MAX_HORIZON) - offset)
@@ -221,6 +242,9 @@ local function scope_of(b, f, windows)
     if f.ready <= till then f.next = till end -- not by its rate
   end
   if windows and f.departed then f.quotas = quota.open(f.departed, windows, 1) end
+  local rules, letter = b.flow_rules, 'f'
+  if f.rivals then rules, letter = b.group_rules, 'g' end -- a group has them
+  if rules then f.budgets = budget.open(rules, redis.call('HGET', b.charges, letter .. f.name), b.now + b.offset) end
   f.is_scope = true
 end
 
@@ -244,7 +268,9 @@ end
 
 -- Whether jobs of a flow may leave unevenly: as many at once as a quota allows, and the next ones much later.
 function estimate.leaps(b)
-  return b.quotas ~= nil or b.pool ~= nil and b.pool.quotas ~= nil or b.flow_windows ~= nil or b.group_windows ~= nil
+  local p = b.pool
+  if b.quotas or b.budgets or p and (p.quotas or p.budgets) then return true end
+  return (b.flow_windows or b.group_windows or b.flow_rules or b.group_rules) ~= nil
 end
 
 -- Whether nothing of a flow leaves.
@@ -272,8 +298,8 @@ function estimate.eta(b, f, ahead)
   local at = estimate.of_bucket(b, turns)
   if at == 0 then return 0 end
   -- What bounds neither the rate, nor the downstream, nor a quota leaves when it is its turn.
-  local flow_bounds = f.obeys.rate_count > 0 or f.state.down or b.flow_windows
-  local group_bounds = g and (g.obeys.rate_count > 0 or g.state.down or b.group_windows)
+  local flow_bounds = f.obeys.rate_count > 0 or f.state.down or b.flow_windows or b.flow_rules
+  local group_bounds = g and (g.obeys.rate_count > 0 or g.state.down or b.group_windows or b.group_rules)
   if not (flow_bounds or group_bounds) then return at end
   local start, spread = start_of(b), 0
   if n > 0 and turns > 0 then spread = (at - start) * n / (n + 1) end

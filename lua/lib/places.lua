@@ -37,7 +37,7 @@ function places.more_keys(last_key, more, of_flows, now)
     pool_of = estimate.pool({ conf = KEYS[last_key + 1], pace = KEYS[last_key + 2], departed = KEYS[last_key + 3] }, now)
   end
   if string.find(more, 'q', 1, true) then
-    last_key = last_key - 2 - of_flows
+    last_key = last_key - 3 - of_flows
     quota_keys = last_key
   end
   return last_key, pool_of, quota_keys
@@ -45,11 +45,13 @@ end
 
 local function read_groups(bucket, parts, conf)
   bucket.groups = group.load(conf, KEYS, bucket.group_keys, parts, bucket.group_names, bucket.group_of)
-  local quotas = redis.call('HGET', conf, 'group_quotas') or ''
+  local quotas, budgets = unpack(redis.call('HMGET', conf, 'group_quotas', 'group_budgets'))
   local before = bucket.quota_keys
+  quotas = quotas or ''
+  if (budgets or '') ~= '' and not before then bucket.lacks_keys = true end
   if quotas ~= '' and before then
     bucket.group_windows = quota.windows(quotas)
-    for n, part in ipairs(parts) do part.group.departed = KEYS[before + 2 + #parts + n] end
+    for n, part in ipairs(parts) do part.group.departed = KEYS[before + 3 + #parts + n] end
   elseif quotas ~= '' then
     bucket.lacks_keys = true
   end
@@ -109,8 +111,8 @@ function places.read(bucket, parts, names, conf, flows, turn_queue, flow_setting
   local texts = redis.call('HMGET', flows, unpack(names))
   local of_all = redis.call('HMGET', conf, 'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity',
     'flow_max_in_flight', 'flow_must_exist', 'max_flows', 'flow_scheduled_capacity', 'group_scheduled_capacity', 'flow_quotas',
-    'max_per_caller')
-  local must_exist, max_flows, flow_later, group_later, quotas, max_per_caller = unpack(of_all, #flow.OF_ALL)
+    'max_per_caller', 'flow_budgets')
+  local must_exist, max_flows, flow_later, group_later, quotas, max_per_caller, budgets = unpack(of_all, #flow.OF_ALL)
   bucket.flows, bucket.turn_queue = flows, turn_queue
   bucket.flow_later, bucket.group_later = tonumber(flow_later or 0), tonumber(group_later or 0)
   bucket.there, bucket.max_flows = redis.call('HLEN', flows), tonumber(max_flows)
@@ -119,9 +121,10 @@ function places.read(bucket, parts, names, conf, flows, turn_queue, flow_setting
   local settings, now, new = flow.all_settings(own_texts, of_all, #names), bucket.now, 0
   local before = bucket.quota_keys
   quotas = quotas or ''
+  if (budgets or '') ~= '' and not before then bucket.lacks_keys = true end
   if quotas ~= '' and before then
     bucket.flow_windows = quota.windows(quotas)
-    for n = 1, #parts do parts[n].departed = KEYS[before + 2 + n] end
+    for n = 1, #parts do parts[n].departed = KEYS[before + 3 + n] end
   elseif quotas ~= '' then
     bucket.lacks_keys = true
   end

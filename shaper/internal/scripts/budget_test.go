@@ -503,3 +503,74 @@ func TestChangedBudgets(t *testing.T) {
 		}
 	})
 }
+
+// A receipt tells when the job leaves, by what the last jobs reserved: so do max_wait, and the estimate of the bucket.
+func TestEstimatesCountBudgets(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, base *rig) {
+		for _, kind := range []string{"bucket", "flow", "pool"} {
+			r := base.fresh(t, fmt.Sprint("b", nextClaim()))
+			r.setTime(epoch)
+			const length = 10 * second
+			budgets := fmt.Sprintf("tokens 1000 %d;", length)
+			own := settings{rateCount: 1000, capacity: 10_000, inFlight: 10_000}
+			flow := ""
+			switch kind {
+			case "bucket":
+				r.configure(own)
+				r.setBudgets("", budgets, 20)
+			case "flow":
+				flow = "f"
+				r.configureFlows(own, flowSettings{})
+				r.setBudgets("flow_", budgets, 20)
+			case "pool":
+				r = base.pooled(t, r.name+"p", r.name, 1, own)
+				r.configurePool(poolSettings{rateCount: 1000})
+				r.ok(r.c.HSet(r.ctx, r.poolKey("conf"), "budgets", budgets, "budget_burst", 20).Err())
+			}
+			costs, ids := map[string]int64{}, numbered(60)
+			for _, id := range ids {
+				costs[id] = 50
+			}
+			r.putUnits(flow, costs, ids...)
+			var last answer
+			told := int64(0)
+			for r.now() < epoch+60*second {
+				var c claimed
+				if kind == "flow" {
+					c = r.drain(ask{})
+				} else {
+					c = r.claim(ask{})
+				}
+				var ended []outcome
+				left := int64(0)
+				for _, job := range c.jobs {
+					ended = append(ended, outcome{lease: job, result: done, used: "="})
+					if job.id == "last" {
+						left = job.slot
+					}
+				}
+				if len(ended) > 0 {
+					r.settle(ended...)
+				}
+				if left > 0 {
+					if d := left - last.eta; d < -second || d > second {
+						t.Errorf("%s: the job leaves after %d µs, its receipt said %d", kind, left-told, last.eta-told)
+					}
+					break
+				}
+				if told == 0 && r.now() > epoch+2*second {
+					told = r.now()
+					last = r.enqueue(nil, entry{id: "last", units: "tokens:50"}.in(r, flow))[0]
+					if a := r.enqueue(nil, entry{id: "hasty", units: "tokens:50", maxWait: fmt.Sprint(second)}.in(r, flow))[0]; a.code != 17 {
+						t.Errorf("%s: a job that may wait a second: %+v", kind, a)
+					}
+				}
+				r.pass(100_000)
+			}
+			if told == 0 || r.now() >= epoch+60*second {
+				t.Errorf("%s: the last job did not leave", kind)
+			}
+		}
+	})
+}

@@ -320,12 +320,12 @@ func (k Keys) more(kind lua.Keys, keys, flows, groups []string) []string {
 	return keys
 }
 
-// ForEstimates adds the keys that enqueue.lua needs to tell when jobs of these flows leave: with quotas those of a bucket with quotas or a
-// timetable, and those of the pool. It also returns how the script is told of them.
+// ForEstimates adds the keys that enqueue.lua needs to tell when jobs of these flows leave: with quotas those of a bucket with quotas, budgets
+// or a timetable, and those of the pool. It also returns how the script is told of them.
 func (k Keys) ForEstimates(keys, flows []string, quotas bool) (all []string, told string) {
 	if quotas {
 		told = "q"
-		keys = append(keys, k.Departed(), k.Leases())
+		keys = append(keys, k.Departed(), k.Leases(), k.Charges())
 		for _, flow := range flows {
 			if k.Levels != codec.LevelsNone {
 				keys = append(keys, k.FlowDeparted(flow))
