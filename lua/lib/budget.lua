@@ -9,15 +9,17 @@
 -- amount, the burst, one slice and one departure. That is the generic cell rate algorithm with a variable increment (ITU-T I.371, as in
 -- pacer.lua): a charge moves `tat`, the theoretical arrival time, on by its part of the window, and a departure may go `back` before it.
 -- tat is what the slices say, so what is given back makes no burst: it is the latest, over all slices, of the slice's begin with all that
--- was charged from then on. `since` is the slice of which that is so: what was charged before it does not matter.
+-- was charged from then on. `since` is the slice of which that is so: what was charged before it does not matter. tat is later where jobs
+-- wait for the budget: the burst comes back in quiet times only, or what left at once would do so again in each window.
 --
 -- Stored is a text for each budget, one behind the other, the slices oldest first, but for the newest one, which stands in the head:
---   "unit amount window total tat since newest sum open mean count;" then for each slice four digits of its number, the others of its sum
+--   "unit amount window total tat since newest sum open mean waits count;" then for each slice four digits of its number, and its sum
 --   window      microseconds, without the margin
 --   total       of all slices
 --   newest, sum the number of the newest slice, and what it has; numbers count lengths of slices
 --   open        what departures have reserved that are not settled yet
 --   mean        of what the last departures reserved
+--   waits       when the budget is to let a job go that was held by it, 0 none was
 -- Amounts are whole numbers, times microseconds of the clock of the level. Where the amount or the window was changed each slice becomes
 -- the one in which it ends; a new budget knows nothing of before.
 
@@ -31,9 +33,10 @@ local budget = {
   MOST_LOOKED_AT = 5000, -- slices that one run looks at to find what a refund is worth to the spread; further ones give it nothing back
   LEARNED = 16, -- departures that the mean follows
   SPREAD = 3600000000, -- microseconds
+  HELD = 2000000, -- microseconds after which a job that was held has gone another way
 }
 
-local HEAD = '^([%l_-]+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+);()'
+local HEAD = '^([%l_-]+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+);()'
 
 -- The budgets of a text "unit amount window;...". burst: percent of the amount that a budget of at most SPREAD may be ahead.
 function budget.rules(text, burst)
@@ -41,15 +44,16 @@ function budget.rules(text, burst)
   for unit, amount, window in string.gmatch(text or '', '([%l_-]+) (%d+) (%d+);') do
     amount, window = tonumber(amount), tonumber(window)
     local counted = window + math.min(math.ceil(window / 50), quota.MARGIN)
-    rules[#rules + 1] = { unit = unit, amount = amount, window = window, counted = counted, slice = math.ceil(counted / budget.SLICES),
-      per = counted / amount, back = part < 1 and window <= budget.SPREAD and part * counted or nil }
+    local slice = math.ceil(counted / budget.SLICES)
+    rules[#rules + 1] = { unit = unit, amount = amount, window = window, counted = counted, slice = slice,
+      per = (counted + slice) / amount, back = part < 1 and window <= budget.SPREAD and part * counted or nil }
   end
   return rules
 end
 
--- The number and the sum of the slice that stands there.
-local function number_at(b, place) return b.newest - (b.newest - string.sub(b.slices, place, place + 3)) % budget.ROUND end
-local function sum_at(b, place) return string.sub(b.slices, place + 4, place + budget.WIDTH - 1) + 0 end
+-- The number and the sum of the slice that stands there. The base is said, as a miniredis takes a leading 0 for that of octal numbers.
+local function number_at(b, place) return b.newest - (b.newest - tonumber(string.sub(b.slices, place, place + 3), 10)) % budget.ROUND end
+local function sum_at(b, place) return tonumber(string.sub(b.slices, place + 4, place + budget.WIDTH - 1), 10) end
 local function slice_text(number, sum) return string.format('%04d%013.0f', number % budget.ROUND, math.min(sum, budget.LARGEST)) end
 
 -- Takes off the slices that have left the window at a time.
@@ -77,17 +81,20 @@ local function add(b, amount, at)
   b.tat = b.tat + math.ceil(amount * rule.per)
 end
 
-local function new(rule) return { rule = rule, total = 0, tat = 0, since = 0, newest = 0, sum = 0, open = 0, mean = 0, slices = '' } end
+local function new(rule)
+  return { rule = rule, total = 0, tat = 0, since = 0, newest = 0, sum = 0, open = 0, mean = 0, waits = 0, slices = '' }
+end
 
 -- The texts of the budgets that are stored, as tables.
 local function read(text)
   local stored, at = {}, 1
   while true do
-    local unit, amount, window, total, tat, since, newest, sum, open, mean, count, behind = string.match(text, HEAD, at)
+    local unit, amount, window, total, tat, since, newest, sum, open, mean, waits, count, behind =
+      string.match(text, HEAD, at)
     if not unit then return stored end
     at = behind + count * budget.WIDTH
     stored[#stored + 1] = { unit = unit, amount = amount + 0, window = window + 0, total = total + 0, tat = tat + 0, since = since + 0,
-      newest = newest + 0, sum = sum + 0, open = open + 0, mean = mean + 0, slices = string.sub(text, behind, at - 1) }
+      newest = newest + 0, sum = sum + 0, open = open + 0, mean = mean + 0, waits = waits + 0, slices = string.sub(text, behind, at - 1) }
   end
 end
 
@@ -154,6 +161,7 @@ function budget.ready(all, costs, at, besides)
     local b, before = all[i], besides and besides[i] or 0
     local time = frees(b, costs[i] + before)
     if b.rule.back then time = math.max(time, math.ceil(b.tat + before * b.rule.per - b.rule.back)) end
+    b.ready = time
     if time > ready then ready, by = time, i end
   end
   return ready, by
@@ -169,7 +177,9 @@ function budget.leaves(all, n, first, guess)
     local wanted = (n + 1) * cost
     local by = frees(b, math.min(wanted, rule.amount))
     if wanted > rule.amount then by = math.max(by, first) + (wanted - rule.amount) * rule.per end
-    if rule.back then by = math.max(by, math.max(b.tat, first) + n * cost * rule.per - rule.back) end
+    -- What leaves at once is made up for in the same window.
+    local back = b.total + wanted <= rule.amount and rule.back or 0
+    if rule.back then by = math.max(by, math.max(b.tat, first) + n * cost * rule.per - back) end
     if by > at then at = by end
   end
   return at
@@ -181,13 +191,24 @@ function budget.not_before(all, at)
   return at
 end
 
+-- The job that budget.ready was asked of last waits for those that do not let it go then.
+function budget.hold(all, at)
+  for i = 1, #all do
+    local b = all[i]
+    if b.ready > at then b.waits, all.changed = b.ready, true end
+  end
+end
+
 -- A departure of these costs goes at a time.
 function budget.charge(all, costs, at)
   if not all then return end
   all.changed = true
   for i = 1, #all do
     local b, cost = all[i], costs[i]
+    local back = b.rule.back
     add(b, cost, at)
+    if b.waits > 0 and at <= b.waits + budget.HELD and back and b.tat < at + back then b.tat = math.ceil(at + back) end
+    b.waits = 0
     b.open = b.open + cost
     b.mean = b.mean == 0 and cost or math.ceil(b.mean + (cost - b.mean) / budget.LEARNED)
   end
@@ -250,8 +271,8 @@ function budget.text(all)
   for i = 1, #all do
     local b = all[i]
     says_something = says_something or b.total > 0 or b.open > 0
-    parts[i] = string.format('%s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %d;', b.rule.unit, b.rule.amount, b.rule.window, b.total,
-      b.tat, b.since, b.newest, b.sum, b.open, b.mean, #b.slices / budget.WIDTH) .. b.slices
+    parts[i] = string.format('%s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %d;', b.rule.unit, b.rule.amount, b.rule.window, b.total,
+      b.tat, b.since, b.newest, b.sum, b.open, b.mean, b.waits, #b.slices / budget.WIDTH) .. b.slices
   end
   return says_something and table.concat(parts) or ''
 end

@@ -133,7 +133,10 @@ function charges.in_turn(c, f, job, at)
     if level.budgets then
       level.costs = costs_of(level.budgets, c.text, c.default)
       local ready = budget.ready(level.budgets, level.costs, at)
-      if ready > at then return ready, level end
+      if ready > at then
+        budget.hold(level.budgets, at)
+        return ready, level
+      end
     end
   end
   return at, nil
@@ -144,14 +147,20 @@ function charges.ready(c, id, at)
   local p = c.pool
   c.costs, c.waits_for_bucket, c.waits_for_pool = costs_of(c.own, c.text, c.default), false, false
   local ready = budget.ready(c.own, c.costs, at, c.first and c.first.id ~= id and costs_of(c.own, c.first.text, 1))
-  c.waits_for_bucket = ready > at
+  if ready > at then
+    c.waits_for_bucket = true
+    budget.hold(c.own, at)
+  end
   if not p then return ready end
   local shift = p.offset - c.offset
+  local pool_at = ready + shift
   p.costs = costs_of(p.all, c.text, c.default)
-  local besides = p.first and p.first.id ~= c.member .. id and costs_of(p.all, p.first.text, 1)
-  local by_pool = budget.ready(p.all, p.costs, ready + shift, besides) - shift
-  c.waits_for_pool = by_pool > ready
-  return by_pool
+  local by_pool = budget.ready(p.all, p.costs, pool_at, p.first and p.first.id ~= c.member .. id and costs_of(p.all, p.first.text, 1))
+  if by_pool > pool_at then
+    c.waits_for_pool = true
+    budget.hold(p.all, pool_at)
+  end
+  return by_pool - shift
 end
 
 -- The reservation as settle.lua is told of it: with what the job does not name.
