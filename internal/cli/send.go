@@ -28,7 +28,10 @@ type sendFlags struct {
 	noBody  bool
 	delay   time.Duration
 	expires time.Duration
+	cost    int64
 	job     jobRequest
+
+	reserves map[string]int64
 }
 
 func (a *invocation) sendCommand() *cobra.Command {
@@ -82,7 +85,8 @@ variables to a key in --key itself.
 	f.StringVar(&flags.job.Priority, "priority", "", "critical, high, normal or low, a `word`: a full bucket refuses low jobs first, and high ones leave first (default: normal)")
 	f.StringVar(&flags.job.Flow, "flow", "", "`name` of the flow, where the bucket has flows that jobs name")
 	f.StringVar(&flags.job.Group, "group", "", "`name` of the group of the flow, where the bucket has groups that jobs name")
-	f.Int64Var(&flags.job.Cost, "cost", 0, "charge to the limits, a `number` (default: 1)")
+	f.Int64Var(&flags.cost, "cost", 0, "charge to the limits, a `number` (default: 1)")
+	f.StringToInt64Var(&flags.reserves, "reserve", nil, "what the job reserves of budgets, `amounts` such as input=1200,output=400")
 	f.BoolVar(&flags.wait, "wait", false, "wait and try again where a job is refused for now")
 	return cmd
 }
@@ -94,6 +98,14 @@ func (f *sendFlags) read(cmd *cobra.Command) error {
 	}
 	if f.expires < 0 || f.expires == 0 && cmd.Flags().Changed("expires-in") {
 		return wrongUsage(cmd, "--expires-in %s: want more than 0s", f.expires)
+	}
+	switch {
+	case f.cost != 0 && len(f.reserves) > 0:
+		return wrongUsage(cmd, "--cost and --reserve: choose one")
+	case f.cost != 0:
+		f.job.Cost = f.cost
+	case len(f.reserves) > 0:
+		f.job.Cost = f.reserves
 	}
 	if f.noBody && f.job.Body != "" {
 		return wrongUsage(cmd, "--no-body and --body: choose one")

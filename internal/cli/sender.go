@@ -32,7 +32,7 @@ type jobRequest struct {
 	Method  string              `json:"method,omitempty"`
 	Headers map[string][]string `json:"headers,omitempty"`
 	Payload json.RawMessage     `json:"payload,omitempty"` // valid JSON, which pack keeps byte for byte
-	Cost    int64               `json:"cost,omitempty"`
+	Cost    any                 `json:"cost,omitempty"`    // a number, or amounts by unit
 	Delay   string              `json:"delay,omitempty"`
 
 	ExpiresIn string `json:"expires_in,omitempty"`
