@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -172,7 +173,7 @@ func TestClassify(t *testing.T) {
 				if by.want == retry || by.want == held {
 					want.RetryAfter = row.wait
 				}
-				if tells := strings.Contains(got.Detail, fmt.Sprint(status)); got != want || tells != (by.want != done) {
+				if tells := strings.Contains(got.Detail, fmt.Sprint(status)); !reflect.DeepEqual(got, want) || tells != (by.want != done) {
 					t.Errorf("%d, tried again %q: %+v, want %+v", status, by.policy.Statuses, got, want)
 				}
 			}
@@ -212,7 +213,7 @@ func TestClassifyError(t *testing.T) {
 		for _, err := range row.errs {
 			got := ClassifyError(err)
 			want := shaper.Outcome{Result: row.result, Reason: row.reason, Signal: row.signal, Detail: got.Detail}
-			if got != want || got.Detail == "" || !slices.Contains(Reasons(), got.Reason) {
+			if !reflect.DeepEqual(got, want) || got.Detail == "" || !slices.Contains(Reasons(), got.Reason) {
 				t.Errorf("%s: %v: %+v, want %+v", row.name, err, got, want)
 			}
 		}
