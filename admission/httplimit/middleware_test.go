@@ -167,7 +167,7 @@ func ExampleMiddleware() {
 		return
 	}
 	defer store.Close()
-	redis, err := redisconn.Connect(store.URL(), redisconn.Options{})
+	redis, err := redisconn.Connect(store.URL(), redisconn.Options{Timeout: 10 * time.Second})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -176,7 +176,7 @@ func ExampleMiddleware() {
 
 	perClient := admission.Limit{Name: "per-client", Per: []string{admission.PerIP}}
 	perClient.Limit, _ = admission.ParseRate("2/h")
-	limiter, err := admission.NewLimiter(admission.LimiterConfig{Redis: redis, Limits: []admission.Limit{perClient}, Timeout: time.Second})
+	limiter, err := admission.NewLimiter(admission.LimiterConfig{Redis: redis, Limits: []admission.Limit{perClient}, Timeout: 10 * time.Second})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -145,12 +145,14 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- eventsDroppedTotal
 	ch <- poolWeight
 	describeDownstreams(ch)
+	describeBudgets(ch)
 }
 
 // Collect implements [prometheus.Collector].
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	seen := c.look()
 	collectDownstreams(ch, seen)
+	collectBudgets(ch, seen)
 	for _, info := range seen.buckets {
 		for _, g := range bucketGauges {
 			g.collect(ch, &info, info.Name)
