@@ -64,7 +64,7 @@ func (a *tokenAPI) respond(w http.ResponseWriter, _ *http.Request, id string, _ 
 // TestBudgetOfTokens: three dispatchers with Redis 50 ms away, one of which is killed: the API refuses no call, no window of it has more than
 // the budget, nothing is lost, and while jobs wait most of the budget is used. In a bucket, in flows, in groups and in a pool.
 func TestBudgetOfTokens(t *testing.T) {
-	const limit, window, jobs = 90_000, 60 * time.Second, 90
+	const limit, window, jobs = 90_000, 60 * time.Second, 45
 	budgets := fmt.Sprintf("budgets = [\"%d tokens/%s\"]\n", limit, window)
 	for name, bucket := range map[string]string{
 		"bucket": budgets,

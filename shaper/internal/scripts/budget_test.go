@@ -80,13 +80,15 @@ func TestBudgetInEveryWindow(t *testing.T) {
 		r.putUnits("", costs, ids...)
 		var held []lease
 		of := map[string]*charge{}
+		var shift, stepped int64 // by which the clock is ahead of the time that has passed; by which it has just stepped forwards
 		for range 120 {
 			horizon := rapid.Int64Range(1, 200_000).Draw(rt, "horizon")
 			c := r.claim(ask{
-				dispatcher: rapid.SampledFrom([]string{"d1", "d2"}).Draw(rt, "dispatcher"), want: rapid.Int64Range(1, 20).Draw(rt, "want"), horizon: horizon,
+				dispatcher: rapid.SampledFrom([]string{"d1", "d2"}).Draw(rt, "dispatcher"), want: rapid.Int64Range(1, 20).Draw(rt, "want"), horizon: horizon, stepped: stepped,
 			})
+			stepped = 0
 			for _, job := range c.jobs {
-				of[job.id] = logged.add(job.slot, costs[job.id])
+				of[job.id] = logged.add(job.slot-shift, costs[job.id])
 			}
 			held = append(held, c.jobs...)
 			if most := logged.within(length); most > amount {
@@ -100,7 +102,12 @@ func TestBudgetInEveryWindow(t *testing.T) {
 					}
 				}
 			}
-			switch rapid.SampledFrom([]string{"next", "next", "step", "settle", "settle", "idle"}).Draw(rt, "then") {
+			switch rapid.SampledFrom([]string{"next", "next", "step", "settle", "settle", "idle", "clock"}).Draw(rt, "then") {
+			case "clock":
+				by := rapid.Int64Range(-2*length, 2*length).Draw(rt, "clock")
+				r.setTime(r.now() + by)
+				shift += by
+				stepped = max(by, 0)
 			case "next":
 				r.pass(min(max(c.next-r.now(), 1), length/4))
 			case "step":
@@ -194,11 +201,12 @@ func TestBudgetsOfEachLevel(t *testing.T) {
 			}
 		}
 		logs, of, held := map[string]*charges{}, map[string][]*charge{}, map[string][]lease{}
+		shift, stepped := int64(0), map[string]int64{} // as above; which buckets are still to be told of the step
 		note := func(level string, job lease) {
 			if logs[level] == nil {
 				logs[level] = &charges{}
 			}
-			of[job.id] = append(of[job.id], logs[level].add(job.slot, costs[job.id]))
+			of[job.id] = append(of[job.id], logs[level].add(job.slot-shift, costs[job.id]))
 		}
 		for range 80 {
 			r := rapid.SampledFrom(buckets).Draw(rt, "bucket")
@@ -208,6 +216,8 @@ func TestBudgetsOfEachLevel(t *testing.T) {
 				r.asker = a.dispatcher
 				c = r.drain(a)
 			} else {
+				a.stepped = stepped[r.name]
+				delete(stepped, r.name)
 				c = r.claim(a)
 			}
 			for _, job := range c.jobs {
@@ -247,6 +257,14 @@ func TestBudgetsOfEachLevel(t *testing.T) {
 				}
 			}
 			r.pass(rapid.Int64Range(1, length/20).Draw(rt, "micros"))
+			if kind == "pool" && len(stepped) == 0 && rapid.IntRange(0, 9).Draw(rt, "clock steps") == 0 {
+				by := rapid.Int64Range(-length, length).Draw(rt, "clock")
+				r.setTime(r.now() + by)
+				shift += by
+				for _, b := range buckets {
+					stepped[b.name] = max(by, 0)
+				}
+			}
 		}
 		total := 0
 		for _, log := range logs {
