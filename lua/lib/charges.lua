@@ -71,7 +71,7 @@ local function of_pool(keys, now, stepped)
   at, offset = tonumber(at or now), tonumber(offset or 0)
   if now < at then offset = offset + at - now else offset = offset - math.min(stepped, now - at) end
   return { keys = keys, offset = offset, all = budget.open(rules, stored, now + offset), first = first_of(first, now),
-    stepped = stepped > 0 }
+    stepped = stepped > 0 or now < at }
 end
 
 -- Whether something has budgets, by its settings.

@@ -592,3 +592,40 @@ func TestEstimatesCountBudgets(t *testing.T) {
 		}
 	})
 }
+
+// The charges of a pool follow steps of the clock: what fills a budget still fills it after a step that all buckets tell of, and leaves when
+// its window has passed.
+func TestPoolBudgetWhileTheClockSteps(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, base *rig) {
+		for _, step := range []int64{3600 * second, -3600 * second} {
+			name := fmt.Sprint("b", nextClaim())
+			base.setTime(epoch)
+			var buckets []*rig
+			for i := range 2 {
+				b := base.pooled(t, name, fmt.Sprint(name, ".", i), 1, settings{rateCount: 1000})
+				if i == 0 {
+					b.configurePool(poolSettings{rateCount: 1000})
+					b.ok(b.c.HSet(b.ctx, b.poolKey("conf"), "budgets", fmt.Sprintf("tokens 100 %d;", 10*second), "budget_burst", 100).Err())
+				}
+				b.putUnits("", map[string]int64{"a": 50, "b": 50}, "a", "b")
+				buckets = append(buckets, b)
+			}
+			if c := buckets[0].claim(ask{}); c.ids() != "a b" {
+				t.Fatalf("%s left", c.ids())
+			}
+			base.setTime(base.now() + step)
+			for range 2 { // both tell, and ask again
+				for _, b := range buckets {
+					if c := b.claim(ask{stepped: max(step, 0)}); c.ids() != "" {
+						t.Errorf("after a step by %d s %s left", step/second, c.ids())
+					}
+				}
+			}
+			base.pass(10*second + 400_000)
+			if c := buckets[1].claim(ask{}); c.ids() != "a b" {
+				t.Errorf("a window after a step by %d s %q left", step/second, c.ids())
+			}
+		}
+	})
+}
