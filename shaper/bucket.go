@@ -64,7 +64,7 @@ type Bucket struct {
 	// Budgets bound what departures cost. BudgetBurst is how much of a budget of at most an hour may leave at once after a quiet time,
 	// percent: 100 spreads nothing. Of the flows' and the groups' budgets too. DefaultReservation is what a job reserves of a unit that it
 	// does not name, at most the budget.
-	Budgets            Budgets `setting:"budgets,redis=budgets"`
+	Budgets            Budgets `setting:"budgets,redis=budgets,change" help:"what departures cost at most in any window of that length, 'amounts' such as '90000 tokens/m, 2000000 tokens/d'; none: no budget"`
 	BudgetBurst        int64   `setting:"budget_burst,percent,redis=budget_burst"`
 	DefaultReservation int64   `setting:"default_reservation,redis=default_reservation"`
 

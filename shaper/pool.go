@@ -21,8 +21,8 @@ type Pool struct {
 	Quotas      []admission.Rate `setting:"quotas,redis=quotas"`                                                                                                              // as Bucket.Quotas
 	MaxInFlight int64            `setting:"max_in_flight,redis=max_in_flight,change" help:"'number' of jobs in flight at most, in all its buckets; 0: their own bounds only"` // requests of all its buckets at a time; 0: only their own bounds
 
-	Budgets     Budgets `setting:"budgets,redis=budgets"`                   // as Bucket.Budgets
-	BudgetBurst int64   `setting:"budget_burst,percent,redis=budget_burst"` // as Bucket.BudgetBurst
+	Budgets     Budgets `setting:"budgets,redis=budgets,change" help:"what departures of all its buckets cost at most in any window of that length, 'amounts' such as '90000 tokens/m'; none: no budget"` // as Bucket.Budgets
+	BudgetBurst int64   `setting:"budget_burst,percent,redis=budget_burst"`                                                                                                                               // as Bucket.BudgetBurst
 
 	// Revision orders configurations, as Bucket.Revision.
 	Revision int64 `setting:"-"`

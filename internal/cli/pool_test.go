@@ -121,7 +121,7 @@ func TestPoolCommands(t *testing.T) {
 	s.run(t, "dispatcher pool set vendor --burst 0").want(t, 2, `dispatcher: pool "vendor": burst: 0: want 1 to`)
 	s.run(t, "dispatcher pool set vendor --max-in-flight=-1").want(t, 2, "max_in_flight: -1: want 0 to")
 	s.run(t, "dispatcher pool set vendor --capacity 5").want(t, 2, "unknown flag: --capacity")
-	s.run(t, "dispatcher pool reset vendor capacity").want(t, 2, `pool "vendor": capacity: is no setting of a pool: want [rate burst max_in_flight]`)
+	s.run(t, "dispatcher pool reset vendor capacity").want(t, 2, `pool "vendor": capacity: is no setting of a pool: want [rate burst max_in_flight budgets]`)
 	s.run(t, "dispatcher pool set").want(t, 2, "NAME is missing")
 	for _, words := range []string{"show nosuch", "set nosuch --rate 1/s", "reset nosuch"} {
 		s.run(t, "dispatcher pool "+words).want(t, 4, `unknown pool "nosuch": the buckets of the configuration are in vendor`)

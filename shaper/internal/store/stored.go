@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -156,7 +157,7 @@ func formOf(t reflect.Type) form {
 	case t == reflect.TypeFor[[]admission.Rate]():
 		return form{oneField, writeQuotas, readQuotas, quotasText, noParse}
 	case t == reflect.TypeFor[shaper.Budgets]():
-		return form{oneField, writeBudgets, readBudgets, budgetsText, noParse}
+		return form{oneField, writeBudgets, readBudgets, budgetsText, parseBudgets}
 	case t == reflect.TypeFor[time.Duration]():
 		return form{oneField, writeDuration, readDuration, durationText, noParse}
 	case t.Kind() == reflect.Bool:
@@ -227,7 +228,25 @@ func budgetsText(values []string) string {
 	for _, budget := range codec.ReadBudgets(values[0]) {
 		texts = append(texts, budget.String())
 	}
-	return strings.Join(texts, ", ")
+	return cmp.Or(strings.Join(texts, ", "), noBudgets)
+}
+
+// noBudgets is what an operator says to take budgets away.
+const noBudgets = "none"
+
+func parseBudgets(text string) (reflect.Value, error) {
+	budgets := shaper.Budgets{}
+	for one := range strings.SplitSeq(text, ",") {
+		if text == noBudgets {
+			break
+		}
+		budget, err := admission.ParseRate(one)
+		if err != nil {
+			return reflect.Value{}, err
+		}
+		budgets = append(budgets, budget)
+	}
+	return reflect.ValueOf(budgets), nil
 }
 
 func writeDuration(v reflect.Value) []any {
