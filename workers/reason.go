@@ -31,7 +31,7 @@ const (
 
 // ownReason are the statuses with a reason of their own. The others share the reason
 // of their class, which bounds the labels that a receiver can add to the metrics.
-var ownReason = []int{400, 401, 403, 404, 408, 409, 413, 415, 422, 425, 429, 500, 502, 503, 504}
+var ownReason = []int{400, 401, 403, 404, 408, 409, 413, 415, 422, 425, 429, 500, 502, 503, 504, statusOverloaded}
 
 // statusReason names a status that is not 2xx.
 func statusReason(status int) string {
