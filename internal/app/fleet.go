@@ -13,6 +13,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/dispatcher"
 	"github.com/tundish-io/tundish/workers/httpworker"
+	"github.com/tundish-io/tundish/workers/llm"
 	"github.com/tundish-io/tundish/workers/webhook"
 )
 
@@ -132,6 +133,8 @@ func (f *fleet) newWorker(settings checker) (closer, error) {
 	case httpworker.Config:
 		timeout = s.Timeout
 		worker, err = httpworker.New(s)
+	case llm.Config: // its calls may take longer than a lease, which the heartbeat extends
+		worker, err = llm.New(s, nil)
 	case webhook.Config:
 		timeout = s.Timeout
 		worker, err = webhook.New(s)

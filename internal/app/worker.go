@@ -7,6 +7,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 	"github.com/tundish-io/tundish/workers/httpworker"
+	"github.com/tundish-io/tundish/workers/llm"
 	"github.com/tundish-io/tundish/workers/webhook"
 )
 
@@ -38,6 +39,8 @@ func workerOf(cfg *config.Config, bucket string) (worker checker, ok bool) {
 		return asynqConfig(cfg, cfg.Buckets[i]), true
 	case cfg.Buckets[i].HTTP != nil:
 		return httpConfig(cfg, cfg.Buckets[i]), true
+	case cfg.Buckets[i].LLM != nil:
+		return llmConfig(cfg, cfg.Buckets[i]), true
 	default:
 		return webhookConfig(cfg, cfg.Buckets[i]), true
 	}
@@ -52,6 +55,12 @@ func webhookConfig(cfg *config.Config, b config.Bucket) webhook.Config {
 func httpConfig(cfg *config.Config, b config.Bucket) httpworker.Config {
 	worker := b.HTTP.Worker(min(cfg.Dispatcher.Workers(), int(b.EffectiveMaxInFlight())))
 	worker.Policy, worker.Batch = workers.Policy{Statuses: b.Statuses, Hold: b.Adapt.Hold}, b.BatchFormat
+	return worker
+}
+
+func llmConfig(cfg *config.Config, b config.Bucket) llm.Config {
+	worker := b.LLM.Worker(min(cfg.Dispatcher.Workers(), int(b.EffectiveMaxInFlight())))
+	worker.HTTP.Policy = workers.Policy{Statuses: b.Statuses, Hold: b.Adapt.Hold}
 	return worker
 }
 
