@@ -7,7 +7,6 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 	"github.com/tundish-io/tundish/workers/httpworker"
-	"github.com/tundish-io/tundish/workers/llm"
 	"github.com/tundish-io/tundish/workers/webhook"
 )
 
@@ -55,12 +54,6 @@ func webhookConfig(cfg *config.Config, b config.Bucket) webhook.Config {
 func httpConfig(cfg *config.Config, b config.Bucket) httpworker.Config {
 	worker := b.HTTP.Worker(min(cfg.Dispatcher.Workers(), int(b.EffectiveMaxInFlight())))
 	worker.Policy, worker.Batch = workers.Policy{Statuses: b.Statuses, Hold: b.Adapt.Hold}, b.BatchFormat
-	return worker
-}
-
-func llmConfig(cfg *config.Config, b config.Bucket) llm.Config {
-	worker := b.LLM.Worker(min(cfg.Dispatcher.Workers(), int(b.EffectiveMaxInFlight())))
-	worker.HTTP.Policy = workers.Policy{Statuses: b.Statuses, Hold: b.Adapt.Hold}
 	return worker
 }
 
