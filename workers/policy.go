@@ -22,7 +22,7 @@ type Policy struct {
 	// such as "5xx", or [Any] alone. After any other answer but 2xx the job is dead. After 410 it always is.
 	Statuses []string
 
-	// Hold says whether a 429 or 503 that names a time is a [shaper.ResultHeld], whatever Statuses are: the
+	// Hold says whether a 429, 503 or 529 that names a time is a [shaper.ResultHeld], whatever Statuses are: the
 	// answer finds no fault with the job. Without Hold it is judged by Statuses, like any other.
 	Hold bool
 }
@@ -94,8 +94,11 @@ func statusClass(status int) int {
 	return 5
 }
 
+// statusOverloaded is 529, which has no name in HTTP: Anthropic answers it while it is overloaded, and others do.
+const statusOverloaded = 529
+
 func asksForLess(status int) bool {
-	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
+	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable || status == statusOverloaded
 }
 
 func statusSignal(status int) shaper.Signal {

@@ -48,8 +48,8 @@ var answers = []struct {
 	{"429", []int{429}, 0, retry, retry, "http_429", throttled},
 	{"429 that names a time", []int{429}, time.Minute, held, held, "http_429", throttled},
 	{"any other 4xx", []int{402, 405, 418, 451, 499}, 0, retry, dead, "http_4xx", accepted},
-	{"503", []int{503}, 0, retry, retry, "http_503", throttled},
-	{"503 that names a time", []int{503}, time.Minute, held, held, "http_503", throttled},
+	{"503, 529", []int{503, 529}, 0, retry, retry, "http_%d", throttled},
+	{"503 or 529 that names a time", []int{503, 529}, time.Minute, held, held, "http_%d", throttled},
 	{"500, 502, 504", []int{500, 502, 504}, 0, retry, retry, "http_%d", failed},
 	{"any other 5xx", []int{501, 505, 520, 599}, 0, retry, retry, "http_5xx", failed},
 	{"any status outside 200 to 599: it counts as 5xx", []int{0, 101, 199, 600, 999}, 0, retry, retry, "http_other", failed},
@@ -58,7 +58,7 @@ var answers = []struct {
 // aboveTheBound begins the rows of namedWaits that docs/downstream.md does not show.
 const aboveTheBound = "above the bound"
 
-// namedWaits are the forms in which a 429 or 503 names a time, at noon. docs/downstream.md shows those that name one within the bound.
+// namedWaits are the forms in which a 429, 503 or 529 names a time, at noon. docs/downstream.md shows those that name one within the bound.
 var namedWaits = []struct {
 	group, header string
 	want          time.Duration
@@ -80,6 +80,7 @@ var namedWaits = []struct {
 	{"", "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1772366400250", 250 * time.Millisecond},
 	{"", "x-ratelimit-remaining-requests: 0\nx-ratelimit-reset-requests: 6m0s", 6 * time.Minute},
 	{"", "x-ratelimit-remaining-tokens: 0\nx-ratelimit-reset-tokens: 20ms", 20 * time.Millisecond},
+	{"", "x-ratelimit-remaining-project-tokens: 0\nx-ratelimit-reset-project-tokens: 6m0s", 6 * time.Minute},
 	{"", "anthropic-ratelimit-requests-remaining: 0\nanthropic-ratelimit-requests-reset: 2026-03-01T12:00:30Z", 30 * time.Second},
 	{"", "anthropic-ratelimit-tokens-remaining: 0\nanthropic-ratelimit-tokens-reset: 2026-03-01T12:00:30Z", 30 * time.Second},
 	{"", "anthropic-ratelimit-input-tokens-remaining: 0\nanthropic-ratelimit-input-tokens-reset: 2026-03-01T12:00:30Z", 30 * time.Second},
@@ -186,7 +187,7 @@ func TestClassifyNamedWaits(t *testing.T) {
 	patient, eager := DefaultPolicy(), Policy{Statuses: []string{Any}}
 	strict := Policy{Statuses: []string{"500"}, Hold: true}
 	for _, row := range namedWaits {
-		for _, status := range []int{429, 503} {
+		for _, status := range []int{429, 503, 529} {
 			want, wantStrict := held, held
 			if row.want == 0 {
 				want, wantStrict = retry, dead
@@ -232,7 +233,7 @@ func TestClassifyEveryStatus(t *testing.T) {
 				want = done
 			case status == 410:
 				want = dead
-			case status == 429, status == 503:
+			case status == 429, status == 503, status == 529:
 				want = held
 			case policy.Statuses[0] == Any, status == 408, status == 425, status < 200, status > 499:
 			default:

@@ -16,6 +16,7 @@ var limitHeaders = []struct{ remaining, reset string }{
 	{"X-RateLimit-Remaining", "X-RateLimit-Reset"},
 	{"X-RateLimit-Remaining-Requests", "X-RateLimit-Reset-Requests"},
 	{"X-RateLimit-Remaining-Tokens", "X-RateLimit-Reset-Tokens"},
+	{"X-RateLimit-Remaining-Project-Tokens", "X-RateLimit-Reset-Project-Tokens"},
 	{"Anthropic-RateLimit-Requests-Remaining", "Anthropic-RateLimit-Requests-Reset"},
 	{"Anthropic-RateLimit-Tokens-Remaining", "Anthropic-RateLimit-Tokens-Reset"},
 	{"Anthropic-RateLimit-Input-Tokens-Remaining", "Anthropic-RateLimit-Input-Tokens-Reset"},

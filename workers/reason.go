@@ -21,6 +21,7 @@ const (
 	ReasonRedirect       = "redirect"        // 3xx: not followed
 	ReasonGone           = "gone"            // 410: the receiver wants no more
 	ReasonToken          = "token"           // the OAuth server gave no token, so nothing was sent
+	ReasonBilling        = "billing"         // the account at the receiver is out of credit, or over its spend limit
 	ReasonBatchAnswer    = "batch_answer"    // the answer to a batch says nothing of the job, or cannot be read
 
 	// Of attempts that were returned: nothing was sent.
@@ -31,7 +32,7 @@ const (
 
 // ownReason are the statuses with a reason of their own. The others share the reason
 // of their class, which bounds the labels that a receiver can add to the metrics.
-var ownReason = []int{400, 401, 403, 404, 408, 409, 413, 415, 422, 425, 429, 500, 502, 503, 504}
+var ownReason = []int{400, 401, 403, 404, 408, 409, 413, 415, 422, 425, 429, 500, 502, 503, 504, statusOverloaded}
 
 // statusReason names a status that is not 2xx.
 func statusReason(status int) string {
@@ -53,7 +54,7 @@ func statusReason(status int) string {
 func Reasons() []string {
 	reasons := []string{
 		ReasonTimeout, ReasonConnection, ReasonDNS, ReasonTLS, ReasonInterrupted,
-		ReasonBlockedAddress, ReasonInvalid, ReasonRedirect, ReasonGone, ReasonToken, ReasonBatchAnswer,
+		ReasonBlockedAddress, ReasonInvalid, ReasonRedirect, ReasonGone, ReasonToken, ReasonBilling, ReasonBatchAnswer,
 		ReasonLate, ReasonShutdown, ReasonStaleConnection, shaper.ReasonFlowSettings,
 		"http_4xx", "http_5xx", "http_other",
 	}

@@ -35,6 +35,7 @@ type daemon struct {
 	client   *producer.Client
 	operator *operator.Operator
 	limiter  *admission.Limiter // nil where no jobs are taken in
+	lessons  lessons
 
 	version string
 	source  *source
@@ -161,7 +162,7 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 		return nil, "", err
 	}
 	api := httpapi.ProducerConfig{
-		Jobs: d.client, CheckJob: d.checkJob, Proxy: d.proxy, Limits: d.limiter, BucketLimits: d.client,
+		Jobs: d.client, CheckJob: d.checkJob, Estimate: d.estimate, Proxy: d.proxy, Limits: d.limiter, BucketLimits: d.client,
 		Keys: d.config.Keys, TrustedProxies: d.config.Producer.TrustedProxies,
 		ForwardedHeader: d.config.Producer.ForwardedHeader, IPv6Prefix: d.config.Producer.IPv6Prefix,
 		RateLimitHeaders: httplimit.RateLimitHeaders(d.config.Producer.RateLimitHeaders),

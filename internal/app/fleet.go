@@ -13,6 +13,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/dispatcher"
 	"github.com/tundish-io/tundish/workers/httpworker"
+	"github.com/tundish-io/tundish/workers/llm"
 	"github.com/tundish-io/tundish/workers/webhook"
 )
 
@@ -21,6 +22,7 @@ import (
 type fleet struct {
 	*dispatcher.Dispatcher
 	lease time.Duration
+	known *lessons
 	redis redis.UniversalClient  // of Tundish
 	open  map[string]builtWorker // by the name of the bucket
 	next  map[string]builtWorker // those of the configuration that is being applied
@@ -40,7 +42,7 @@ type closer interface {
 
 // fleet makes the dispatcher and its workers.
 func (d *daemon) fleet() (*fleet, error) {
-	f := &fleet{lease: d.config.Dispatcher.Lease, redis: d.redis}
+	f := &fleet{lease: d.config.Dispatcher.Lease, known: &d.lessons, redis: d.redis}
 	if err := f.openWorkers(d.config); err != nil {
 		return nil, err
 	}
@@ -83,7 +85,7 @@ func (f *fleet) openWorkers(cfg *config.Config) error {
 			f.next[b.Name] = old
 			continue
 		}
-		worker, err := f.newWorker(settings)
+		worker, err := f.newWorker(b.Name, settings)
 		if err != nil {
 			f.closeWorkers(f.next, f.open)
 			f.next = nil
@@ -123,8 +125,8 @@ func (f *fleet) workers() map[string]shaper.Worker {
 	return workers
 }
 
-// newWorker makes the worker of these settings. The lease is that of the process: a reload may find another one in the file.
-func (f *fleet) newWorker(settings checker) (closer, error) {
+// newWorker makes the worker of a bucket with these settings. The lease is that of the process: a reload may find another one in the file.
+func (f *fleet) newWorker(bucket string, settings checker) (closer, error) {
 	var timeout time.Duration
 	var worker closer
 	var err error
@@ -132,6 +134,8 @@ func (f *fleet) newWorker(settings checker) (closer, error) {
 	case httpworker.Config:
 		timeout = s.Timeout
 		worker, err = httpworker.New(s)
+	case llm.Config: // its calls may take longer than a lease, which the heartbeat extends
+		worker, err = llm.New(s, f.known.of(bucket))
 	case webhook.Config:
 		timeout = s.Timeout
 		worker, err = webhook.New(s)

@@ -38,6 +38,8 @@ func workerOf(cfg *config.Config, bucket string) (worker checker, ok bool) {
 		return asynqConfig(cfg, cfg.Buckets[i]), true
 	case cfg.Buckets[i].HTTP != nil:
 		return httpConfig(cfg, cfg.Buckets[i]), true
+	case cfg.Buckets[i].LLM != nil:
+		return llmConfig(cfg, cfg.Buckets[i]), true
 	default:
 		return webhookConfig(cfg, cfg.Buckets[i]), true
 	}

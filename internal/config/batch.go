@@ -19,6 +19,8 @@ func (l *loader) batch(p place, b Bucket) {
 	switch {
 	case b.Worker == workerAsynq:
 		l.fail(here, "", "is for the workers %s and %s: a task of asynq is one job", workerWebhook, workerHTTP)
+	case b.Worker == workerLLM:
+		l.fail(here, "", "is for the workers %s and %s: an answer of a model is for one job", workerWebhook, workerHTTP)
 	case b.HTTP != nil && b.HTTP.ServeProxy:
 		l.fail(here, "", "cannot be together with http.serve_proxy: a client of the proxy waits for the answer to its own request")
 	case b.BatchFormat == workers.BatchNDJSON && b.Webhook.Format != string(webhook.FormatStandard) && b.Worker == workerWebhook:

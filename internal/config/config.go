@@ -100,13 +100,14 @@ type Bucket struct {
 
 	LimitNames []string `setting:"limits"`
 	PoolName   string   `setting:"pool"`
-	Worker     string   `setting:"worker"` // the kind that delivers: "webhook", "http" or "asynq"
+	Worker     string   `setting:"worker"` // the kind that delivers: "webhook", "http", "llm" or "asynq"
 
 	Statuses    []string            `setting:"retry.statuses"` // the answers after which a job is tried again, see workers.Policy
 	BatchFormat workers.BatchFormat `setting:"batch.format"`   // how a request carries the jobs of a batch
 
 	Webhook    WebhookSettings   `setting:"webhook"`
 	HTTP       *HTTPSettings     `setting:"http"`  // of the worker http, else nil
+	LLM        *LLMSettings      `setting:"llm"`   // of the worker llm, else nil
 	Asynq      *AsynqSettings    `setting:"asynq"` // of the worker asynq, else nil
 	CallbackTo *callbackSettings `setting:"callbacks"`
 }

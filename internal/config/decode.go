@@ -12,13 +12,6 @@ import (
 	"github.com/tundish-io/tundish/internal/setting"
 )
 
-// later lists keys and values that the design promises and this version lacks.
-var later = map[string]bool{
-	"buckets.llm": true,
-
-	"buckets.worker=llm": true,
-}
-
 const notYet = "is not supported in this version yet"
 
 // table reads a table of the file into the struct that has these keys, and returns the values that it has, by key. A table that is
@@ -29,11 +22,7 @@ func (l *loader) table(keys []*setting.Key, raw map[string]any, p place, root re
 		here := p.key(name)
 		i := slices.IndexFunc(keys, func(k *setting.Key) bool { return k.Name == name })
 		if i < 0 {
-			if later[unindexed(here.path)] {
-				l.fail(here, "", notYet)
-			} else {
-				l.fail(here, "", "is not a known key%s", didYouMean(name, namesOf(keys)))
-			}
+			l.fail(here, "", "is not a known key%s", didYouMean(name, namesOf(keys)))
 			continue
 		}
 		if value, ok := l.standing(keys[i], raw[name], here, root); ok {
@@ -129,19 +118,13 @@ func (l *loader) value(k *setting.Key, raw any, p place) (any, bool) {
 	case t == reflect.TypeFor[digests](), t == reflect.TypeFor[withheld]():
 		shown = "" // it may be the secret itself, by mistake
 	}
-	if isText {
-		if later[unindexed(p.path)+"="+text] {
-			l.fail(p, shown, notYet)
+	if isText && isSecret(t) {
+		resolved, err := l.resolve(text)
+		if err != nil {
+			l.fail(p, shown, "%v", err)
 			return nil, false
 		}
-		if isSecret(t) {
-			resolved, err := l.resolve(text)
-			if err != nil {
-				l.fail(p, shown, "%v", err)
-				return nil, false
-			}
-			raw = resolved
-		}
+		raw = resolved
 	}
 	value, err := convert(k, raw)
 	if err == nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/tundish-io/tundish/workers"
 	"github.com/tundish-io/tundish/workers/asynq"
 	"github.com/tundish-io/tundish/workers/httpworker"
+	"github.com/tundish-io/tundish/workers/llm"
 	"github.com/tundish-io/tundish/workers/webhook"
 )
 
@@ -58,6 +59,7 @@ var defaults = byType(
 		Timezone: "UTC", CatchUp: string(schedule.CatchUpLast), Overlap: string(schedule.OverlapQueue), Priority: string(shaper.PriorityNormal),
 	},
 	HTTPSettings{Timeout: httpworker.DefaultConfig().Timeout, ProxyTimeout: time.Minute},
+	LLMSettings{ExpectedOutput: llm.DefaultExpectedOutput, CountMaxTokens: true, Timeout: llm.DefaultTimeout},
 	AsynqSettings{Timeout: asynq.DefaultConfig().Timeout, Settle: string(asynq.DefaultConfig().Settle)},
 )
 

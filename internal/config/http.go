@@ -9,6 +9,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 	"github.com/tundish-io/tundish/workers/httpworker"
+	"github.com/tundish-io/tundish/workers/llm"
 	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
@@ -80,7 +81,8 @@ func (l *loader) byWorker(b *Bucket, at place) {
 	if b.Batch.Has() && b.BatchFormat == "" {
 		b.BatchFormat = workers.BatchArray
 	}
-	if b.Worker != workerHTTP {
+	l.countsMaxTokens(b, at)
+	if b.Worker != workerHTTP && b.Worker != workerLLM {
 		return
 	}
 	if !l.set(at.key("retry").key("statuses")) {
@@ -91,6 +93,13 @@ func (l *loader) byWorker(b *Bucket, at place) {
 		if b.PoolName != "" {
 			b.Adapt.Scope = shaper.ScopePool
 		}
+	}
+}
+
+// countsMaxTokens gives a bucket the way of counting of its API, where the file says nothing else.
+func (l *loader) countsMaxTokens(b *Bucket, at place) {
+	if b.LLM != nil && !l.set(at.key("llm").key("count_max_tokens")) {
+		b.LLM.CountMaxTokens = llm.DefaultConfig(llm.API(b.LLM.API)).CountMaxTokens
 	}
 }
 
@@ -129,6 +138,8 @@ func (b *Bucket) defaultURL() string {
 		return ""
 	case b.Worker == workerHTTP && b.HTTP != nil:
 		return b.HTTP.BaseURL.Reveal()
+	case b.Worker == workerLLM && b.LLM != nil:
+		return b.LLM.BaseURL.Reveal()
 	}
 	return b.Webhook.URL.Reveal()
 }
@@ -140,6 +151,8 @@ func (b *Bucket) timeout() (key string, timeout time.Duration) {
 		return "asynq.timeout", 0
 	case b.HTTP != nil:
 		return "http.timeout", b.HTTP.Timeout
+	case b.LLM != nil:
+		return "llm.timeout", b.LLM.Timeout
 	}
 	return "webhook.timeout", b.Webhook.Timeout
 }
@@ -151,6 +164,8 @@ func (b *Bucket) allowNetworks() (key string, networks []netip.Prefix) {
 		return "", nil
 	case b.HTTP != nil:
 		return "http.allow_networks", b.HTTP.AllowNetworks
+	case b.LLM != nil:
+		return "llm.allow_networks", b.LLM.AllowNetworks
 	}
 	return "webhook.allow_networks", b.Webhook.AllowNetworks
 }

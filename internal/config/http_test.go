@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers/llm"
 )
 
 // A bucket that calls an API has defaults of its own, over which the file goes.
@@ -79,5 +80,56 @@ format = "ndjson"
 		if got := c.Buckets[i]; got.Batch != want || got.Batch.Has() != (i > 0) || string(got.BatchFormat) != []string{"", "json", "ndjson"}[i] {
 			t.Errorf("%s has %+v, format %q", got.Name, got.Batch, got.BatchFormat)
 		}
+	}
+}
+
+// A bucket that calls a model has the defaults of one that calls an API, and those of its API.
+func TestBucketsOfModels(t *testing.T) {
+	t.Parallel()
+	c := mustLoad(t, `
+[[buckets]]
+name = "openai"
+rate = "10/s"
+worker = "llm"
+flow.key = "job"
+llm.api = "openai"
+llm.base_url = "https://api.example.com"
+llm.auth.bearer = "file:/secret"
+llm.models = ["gpt-*"]
+[[buckets]]
+name = "anthropic"
+rate = "10/s"
+worker = "llm"
+llm.api = "anthropic"
+llm.base_url = "https://api.example.com"
+llm.headers = {anthropic-version = "2023-06-01"}
+[[buckets]]
+name = "told"
+rate = "10/s"
+worker = "llm"
+adapt.scope = "flow"
+llm.api = "anthropic"
+llm.base_url = "https://api.example.com"
+llm.count_max_tokens = true
+llm.expected_output = 7
+llm.timeout = "1m"
+`)
+	openai, anthropic, told := c.Buckets[0], c.Buckets[1], c.Buckets[2]
+	if !slices.Equal(openai.Statuses, []string{"408", "425", "429", "5xx"}) || openai.Adapt.Scope != shaper.ScopeBucket || openai.Flow.DefaultURL != "https://api.example.com" {
+		t.Errorf("openai: %v, %s, %s", openai.Statuses, openai.Adapt.Scope, openai.Flow.DefaultURL)
+	}
+	worker := openai.LLM.Worker(7)
+	if worker.API != llm.OpenAI || worker.HTTP.Auth.Bearer != "hunter2" || worker.HTTP.Concurrency != 7 || !slices.Equal(worker.Models, []string{"gpt-*"}) ||
+		!worker.CountMaxTokens || worker.ExpectedOutput != 500 || worker.HTTP.Timeout != 10*time.Minute {
+		t.Errorf("openai: %+v", worker)
+	}
+	if worker := anthropic.LLM.Worker(1); worker.API != llm.Anthropic || worker.CountMaxTokens || worker.HTTP.Headers["anthropic-version"] != "2023-06-01" {
+		t.Errorf("anthropic: %+v", worker)
+	}
+	if worker := told.LLM.Worker(1); !worker.CountMaxTokens || worker.ExpectedOutput != 7 || worker.HTTP.Timeout != time.Minute || told.Adapt.Scope != shaper.ScopeFlow {
+		t.Errorf("told: %+v, %s", worker, told.Adapt.Scope)
+	}
+	if c.Buckets[1].DeliveryTimeout != 10*time.Minute {
+		t.Errorf("a delivery may take %s", c.Buckets[1].DeliveryTimeout)
 	}
 }

@@ -72,6 +72,8 @@ func (l *loader) buckets(s *settings) {
 		switch written.Worker {
 		case workerHTTP:
 			l.http(p, written, s.Dispatcher)
+		case workerLLM:
+			l.llm(p, written)
 		case workerAsynq:
 			l.asynq(p, written)
 		default:

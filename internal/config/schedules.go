@@ -84,6 +84,8 @@ func (l *loader) scheduledJob(p place, made shaper.Schedule, b Bucket) {
 	switch {
 	case b.Worker == workerHTTP && b.HTTP != nil:
 		l.failAll(p, b.HTTP.Worker(1).CheckJob(&job))
+	case b.Worker == workerLLM && b.LLM != nil:
+		l.failAll(p, b.LLM.Worker(1).CheckJob(&job))
 	case b.Worker == workerAsynq && b.Asynq != nil:
 		l.failAll(p, b.Asynq.Worker().CheckJob(&job))
 	case b.Worker == workerWebhook:

@@ -37,8 +37,9 @@ type keySettings struct {
 const (
 	workerWebhook = "webhook"
 	workerHTTP    = "http"
+	workerLLM     = "llm"
 	workerAsynq   = "asynq"
 )
 
 // workerKinds lists them.
-func workerKinds() []string { return []string{workerWebhook, workerHTTP, workerAsynq} }
+func workerKinds() []string { return []string{workerWebhook, workerHTTP, workerLLM, workerAsynq} }

@@ -24,7 +24,7 @@ var otherDefault = regexp.MustCompile(`default: ("[^"]*"|\[\]|\d+|the limit's nu
 
 // asOfTheFirst are the keys of later buckets, but for the tables of their workers.
 func asOfTheFirst(path string) bool {
-	for later, tables := range map[string][]string{"buckets[1].": {"http.", "callbacks.", "batch."}, "buckets[2].": {"asynq."}} {
+	for later, tables := range map[string][]string{"buckets[1].": {"http.", "callbacks.", "batch."}, "buckets[2].": {"llm."}, "buckets[3].": {"asynq."}} {
 		rest, ok := strings.CutPrefix(path, later)
 		if ok && !slices.ContainsFunc(tables, func(table string) bool { return strings.HasPrefix(rest, table) }) {
 			return true
@@ -67,7 +67,9 @@ func TestShippedFile(t *testing.T) {
 	api.HTTP, api.CallbackTo, s.Hooks = &toAPI, &callbackSettings{}, []hookSettings{{}}
 	tasks, toAsynq := defaultBucket(), standard[AsynqSettings]()
 	tasks.Asynq = &toAsynq
-	s.Buckets = append(s.Buckets, api, tasks)
+	model, toModel := defaultBucket(), standard[LLMSettings]()
+	model.LLM = &toModel
+	s.Buckets = append(s.Buckets, api, model, tasks)
 	lines := strings.Split(string(data), "\n")
 	there := func(p place) bool { return p.path == "buckets[1].batch" }
 	leaves(setting.Keys(reflect.TypeFor[settings]()), reflect.ValueOf(s), place{}, "", there, func(key leaf) {

@@ -13,7 +13,7 @@ import (
 func NewProducer(cfg ProducerConfig) *Handler {
 	log := orDiscard(cfg.Logger)
 	p := &producer{
-		jobs: cfg.Jobs, checkJob: cfg.CheckJob, store: newStoreFaults(log), log: log, limits: cfg.Limits, overrides: cfg.BucketLimits,
+		jobs: cfg.Jobs, checkJob: cfg.CheckJob, estimate: cfg.Estimate, store: newStoreFaults(log), log: log, limits: cfg.Limits, overrides: cfg.BucketLimits,
 		headers: cfg.RateLimitHeaders, proxies: cfg.Proxy,
 		access: newAccess(cfg.Keys, httplimit.Proxies{
 			Trusted: cfg.TrustedProxies, Header: cfg.ForwardedHeader, IPv6Prefix: cfg.IPv6Prefix,

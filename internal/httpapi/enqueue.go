@@ -102,6 +102,9 @@ func (p *producer) complete(job *shaper.Job, err error, sender sender, bucket *s
 	faults := onePerField(fieldErrors(errors.Join(keyErr, err, found)))
 	switch {
 	case len(faults) == 0:
+		if p.estimate != nil {
+			job.Units = p.estimate(bucket.Name, job)
+		}
 		return nil
 	case len(faults) == 1 && errors.Is(faults[0], webhook.ErrURLNotAllowed):
 		return newFault(codeURLNotAllowed, "%s", faults[0].Reason)

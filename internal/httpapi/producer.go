@@ -33,6 +33,9 @@ type ProducerConfig struct {
 	// job: joined errors, each a [*shaper.FieldError]. nil checks nothing.
 	CheckJob func(bucket string, job *shaper.Job) error
 
+	// Estimate returns what a job without faults reserves of budgets. nil leaves it to the job.
+	Estimate func(bucket string, job *shaper.Job) shaper.Units
+
 	// Proxy returns how the shaping proxy serves a bucket, and whether it does. nil serves none.
 	Proxy func(bucket string) (ProxySettings, bool)
 
@@ -76,6 +79,7 @@ type ProducerConfig struct {
 type producer struct {
 	jobs      Jobs
 	checkJob  func(bucket string, job *shaper.Job) error
+	estimate  func(bucket string, job *shaper.Job) shaper.Units
 	store     *storeFaults
 	log       *slog.Logger
 	access    *access

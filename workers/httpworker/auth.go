@@ -60,7 +60,7 @@ func (a Auth) kinds() (kinds []string) {
 }
 
 // validate notes every fault. None repeats a secret.
-func (a Auth) validate(sending outgoing.Config, fail func(key, format string, args ...any)) {
+func (a Auth) validate(table string, sending outgoing.Config, fail func(key, format string, args ...any)) {
 	kinds := a.kinds()
 	if len(kinds) > 1 {
 		fail("auth", "has %s: want one of them", strings.Join(kinds, " and "))

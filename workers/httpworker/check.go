@@ -48,7 +48,7 @@ func (c Config) CheckFlow(own *shaper.OwnDelivery) error {
 		}
 	}
 	if len(own.Secrets) > 0 {
-		errs = append(errs, &shaper.FieldError{Field: "secrets", Reason: "sign webhooks: an http bucket sends none"})
+		errs = append(errs, &shaper.FieldError{Field: "secrets", Reason: "sign webhooks: a bucket of the worker " + c.table() + " sends none"})
 	}
 	headers := make(map[string][]string, len(own.Headers))
 	for name, value := range own.Headers {

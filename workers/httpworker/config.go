@@ -1,6 +1,7 @@
 package httpworker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -11,11 +12,11 @@ import (
 	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
-// table is that of the worker in the configuration.
-const table = "http"
-
 // Config says which API the jobs of a bucket go to, and within which bounds.
 type Config struct {
+	// Table is that of the worker in the configuration, which faults name; "" is "http".
+	Table string
+
 	BaseURL string            // that the paths of jobs go below
 	Auth    Auth              // what requests to its origin carry
 	Headers map[string]string // the same
@@ -60,7 +61,7 @@ func DefaultConfig() Config {
 func (c Config) Validate() error {
 	var errs []error
 	fail := func(key, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%s.%s: %s", table, key, fmt.Sprintf(format, args...)))
+		errs = append(errs, fmt.Errorf("%s.%s: %s", c.table(), key, fmt.Sprintf(format, args...)))
 	}
 	switch t, err := outgoing.ParseURL(c.BaseURL); {
 	case c.BaseURL == "":
@@ -68,13 +69,13 @@ func (c Config) Validate() error {
 	case err != nil:
 		fail("base_url", "%v", err)
 	default:
-		if err := c.sending().CheckAddress(table, t.Origin); err != nil {
+		if err := c.sending().CheckAddress(c.table(), t.Origin); err != nil {
 			fail("base_url", "%v", err)
 		}
 	}
-	errs = append(errs, c.sending().Validate(table, "base_url"))
+	errs = append(errs, c.sending().Validate(c.table(), "base_url"))
 	errs = append(errs, c.Batch.Validate())
-	c.Auth.validate(c.sending(), fail)
+	c.Auth.validate(c.table(), c.sending(), fail)
 	for name := range c.Headers {
 		if err := outgoing.CheckHeaders(map[string][]string{name: {c.Headers[name]}}, c.Auth.Headers()...); err != nil {
 			fail("headers", "%s: %s", name, strings.TrimPrefix(err.Error(), "headers."+name+": "))
@@ -82,6 +83,8 @@ func (c Config) Validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+func (c Config) table() string { return cmp.Or(c.Table, "http") }
 
 // sending are the settings of the requests that go out.
 func (c Config) sending() outgoing.Config {

@@ -30,7 +30,7 @@ func New(config Config) (*Worker, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	if err := config.TLS.Check(table, os.ReadFile); err != nil {
+	if err := config.TLS.Check(config.table(), os.ReadFile); err != nil {
 		return nil, err
 	}
 	sender, err := outgoing.NewSender(config.sending())

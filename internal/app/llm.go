@@ -1,0 +1,56 @@
+package app
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers"
+	"github.com/tundish-io/tundish/workers/llm"
+)
+
+func llmConfig(cfg *config.Config, b config.Bucket) llm.Config {
+	worker := b.LLM.Worker(min(cfg.Dispatcher.Workers(), int(b.EffectiveMaxInFlight())))
+	worker.HTTP.Policy = workers.Policy{Statuses: b.Statuses, Hold: b.Adapt.Hold}
+	return worker
+}
+
+// lessons are what the models of each bucket have taught this process. A reload keeps them. The zero value is ready.
+type lessons struct {
+	mu       sync.Mutex
+	byBucket map[string]*llm.Learned
+}
+
+// of returns those of a bucket.
+func (l *lessons) of(bucket string) *llm.Learned {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.byBucket == nil {
+		l.byBucket = map[string]*llm.Learned{}
+	}
+	if l.byBucket[bucket] == nil {
+		l.byBucket[bucket] = &llm.Learned{}
+	}
+	return l.byBucket[bucket]
+}
+
+// estimate returns what a job reserves of budgets: what it says itself, and of other tokens what its request is expected to use. It estimates
+// for buckets with budgets and the worker llm.
+func (d *daemon) estimate(bucket string, job *shaper.Job) shaper.Units {
+	cfg := d.inForce.Load()
+	i := slices.IndexFunc(cfg.Buckets, func(b config.Bucket) bool { return b.Name == bucket })
+	if i < 0 || cfg.Buckets[i].LLM == nil || !cfg.Buckets[i].HasBudgets() {
+		return job.Units
+	}
+	if _, named := job.Units[shaper.UnitTokens]; named { // input and output would be added to it
+		return job.Units
+	}
+	units, err := llm.Estimate(llmConfig(cfg, cfg.Buckets[i]), job.Payload, d.lessons.of(bucket))
+	if err != nil {
+		return job.Units // the check of the job reports it
+	}
+	maps.Copy(units, job.Units)
+	return units
+}

@@ -1,0 +1,131 @@
+package llm
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers/httpworker"
+)
+
+// table is that of the worker in the configuration.
+const table = "llm"
+
+// API is the form of requests, answers and errors. Many providers serve that of OpenAI.
+type API string
+
+// The APIs.
+const (
+	OpenAI    API = "openai"
+	Anthropic API = "anthropic"
+)
+
+// Bounds and defaults of the settings.
+const (
+	DefaultExpectedOutput = 500
+	DefaultTimeout        = 10 * time.Minute // as long as the providers' own clients wait
+
+	maxModels     = 100 // patterns
+	maxModelBytes = 200 // of a model's name
+)
+
+// Config says which API the jobs of a bucket go to, and how their tokens are counted.
+type Config struct {
+	API API
+
+	// HTTP are the settings of the requests, those of the worker http. Its Table is ignored.
+	HTTP httpworker.Config
+
+	// Models are patterns of the models that jobs may name, as [path.Match] reads them: "gpt-4o-mini*". A * matches no slash, so "*/*"
+	// matches "meta/llama". Empty: any model. The name is that in the body: an API that takes it from the path is not bounded by them.
+	Models []string
+
+	// ExpectedOutput is how many tokens an answer is expected to have, until [Learned] knows better.
+	ExpectedOutput int64
+
+	// CountMaxTokens says that the provider counts the maximum that a request names when it takes the request in, whatever the answer has. The
+	// request reserves that maximum, and its charge is no lower. A request without a maximum has no such bound.
+	CountMaxTokens bool
+}
+
+// DefaultConfig returns the defaults for an API: those of the worker http with [DefaultTimeout], and any model. OpenAI counts the maximum
+// that a request names, Anthropic does not.
+func DefaultConfig(api API) Config {
+	c := Config{API: api, HTTP: httpworker.DefaultConfig(), ExpectedOutput: DefaultExpectedOutput, CountMaxTokens: api == OpenAI}
+	c.HTTP.Timeout = DefaultTimeout
+	return c
+}
+
+// Validate reports every fault of the settings, joined, or nil. Each begins with the key of the configuration. No fault repeats a secret.
+func (c Config) Validate() error {
+	var errs []error
+	fail := func(key, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s.%s: %s", table, key, fmt.Sprintf(format, args...)))
+	}
+	if c.API != OpenAI && c.API != Anthropic {
+		fail("api", "%q: want %q or %q", c.API, OpenAI, Anthropic)
+	}
+	if len(c.Models) > maxModels {
+		fail("models", "%d patterns: want at most %d", len(c.Models), maxModels)
+	}
+	for i, pattern := range c.Models {
+		_, err := path.Match(pattern, "")
+		switch {
+		case err != nil || pattern == "" || len(pattern) > maxModelBytes:
+			fail("models", "%q: want a pattern of models, such as \"gpt-4o-mini*\"", pattern)
+		case slices.Contains(c.Models[:i], pattern):
+			fail("models", "%q: is in the list twice", pattern)
+		}
+	}
+	if c.ExpectedOutput < 0 || c.ExpectedOutput > shaper.MaxBudgetAmount {
+		fail("expected_output", "%d: want 0 to %d tokens", c.ExpectedOutput, int64(shaper.MaxBudgetAmount))
+	}
+	return errors.Join(append(errs, c.http().Validate())...)
+}
+
+// http are the settings of the requests, with faults that name the table of this worker.
+func (c Config) http() httpworker.Config {
+	h := c.HTTP
+	h.Table = table
+	return h
+}
+
+// CheckFlow reports every fault of a flow's own settings for deliveries: see [httpworker.Config.CheckFlow].
+func (c Config) CheckFlow(own *shaper.OwnDelivery) error { return c.http().CheckFlow(own) }
+
+// CheckJob reports every fault of the job's path, method, headers and body, joined, each a [*shaper.FieldError]; or nil. Enqueue calls
+// it, and Deliver checks again, because the settings may have changed since.
+func (c Config) CheckJob(job *shaper.Job) error {
+	_, err := c.read(job.Method, job.Payload)
+	return errors.Join(c.http().CheckJob(job), err)
+}
+
+// read takes in the request of a job, and reports every fault, joined, each a [*shaper.FieldError] that repeats nothing of the prompt.
+func (c Config) read(method string, payload []byte) (*request, error) {
+	var errs []error
+	if method != "" && method != http.MethodPost {
+		errs = append(errs, &shaper.FieldError{Field: "method", Reason: "want POST: jobs of this bucket are requests to a model"})
+	}
+	r, err := parse(c.API, payload)
+	errs = append(errs, err)
+	if r != nil && r.model != "" && !c.allows(r.model) {
+		errs = append(errs, &shaper.FieldError{
+			Field:  "payload.model",
+			Reason: fmt.Sprintf("%q: this bucket takes the models %s: name one of them, or add a pattern to %s.models", r.model, strings.Join(c.Models, ", "), table),
+		})
+	}
+	return r, errors.Join(errs...)
+}
+
+// allows reports whether jobs may name the model.
+func (c Config) allows(model string) bool {
+	return len(c.Models) == 0 || slices.ContainsFunc(c.Models, func(pattern string) bool {
+		matches, _ := path.Match(pattern, model) // Validate has seen the pattern
+		return matches
+	})
+}

@@ -1,0 +1,82 @@
+package llm
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers"
+	"github.com/tundish-io/tundish/workers/httpworker"
+)
+
+// maxAnswer is how many bytes of an answer are read for its usage, whether a client wants the answer or not. The usage stands at the end,
+// so a longer answer is charged what was reserved. It is as much as a result may have.
+const maxAnswer = shaper.MaxResultBody
+
+// Worker is the [shaper.Worker] of the kind "llm": a worker http that knows what its answers say of tokens. It is safe for concurrent use.
+type Worker struct {
+	config  Config
+	http    *httpworker.Worker
+	learned *Learned
+}
+
+var _ shaper.Worker = (*Worker)(nil)
+
+// New makes a worker, or returns what is wrong with config. learned takes in what the answers teach; with nil the worker has its own.
+func New(config Config, learned *Learned) (*Worker, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	sender, err := httpworker.New(config.http())
+	if err != nil {
+		return nil, err
+	}
+	if learned == nil {
+		learned = &Learned{}
+	}
+	return &Worker{config: config, http: sender, learned: learned}, nil
+}
+
+// Close closes the connections that are kept; those in use close when their delivery ends.
+func (w *Worker) Close() { w.http.Close() }
+
+// Deliver makes one attempt, as [httpworker.Worker.Deliver] does, and says what it has used.
+//
+// A good answer is charged its [Usage], and what is estimated if it tells none. An error answer of Anthropic has used nothing. One of
+// OpenAI has used what was reserved, because unsuccessful requests count there, and so has a request without an answer.
+func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Outcome {
+	r, err := w.config.read(attempt.Method, attempt.Payload)
+	if err != nil {
+		return workers.ClassifyError(fmt.Errorf("%w: %w", workers.ErrInvalid, err))
+	}
+	whole := *attempt
+	whole.AnswerBytes = max(attempt.AnswerBytes, maxAnswer)
+	outcome := w.http.Deliver(ctx, &whole)
+	answer := outcome.Answer
+	if answer == nil {
+		return outcome
+	}
+	if answer.Status/100 == 2 {
+		outcome.Used = w.config.charge(r, answer, w.learned)
+	} else {
+		outcome = judge(w.config.HTTP.Policy, outcome, answer.Body, time.Now())
+		if w.config.API == Anthropic {
+			outcome.Used = shaper.Units{}
+		}
+	}
+	outcome.Answer = wanted(answer, attempt.AnswerBytes)
+	return outcome
+}
+
+// wanted is the answer with as much of its body as is wanted, nil if none is.
+func wanted(answer *shaper.Answer, most int64) *shaper.Answer {
+	if most <= 0 {
+		return nil
+	}
+	short := *answer
+	if int64(len(short.Body)) > most {
+		short.Body, short.Cut = short.Body[:most:most], true
+	}
+	return &short
+}
