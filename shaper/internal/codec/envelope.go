@@ -97,21 +97,11 @@ func Seal(before Sealed, job *shaper.Job, generated bool, waiter string, callbac
 	if callback {
 		size++
 	}
-	caller, agrees := shaper.CallerMark(job.Caller), ""
+	caller, agrees := shaper.CallerMark(job.Caller), agreementOf(job, batches)
 	if caller != "" {
 		size += len(caller) + 1
 	}
-	if batches {
-		agrees = agreement(job)
-		size += len(agrees) + 1
-	}
-	if len(job.Units) > 0 {
-		if agrees == "" {
-			agrees = "="
-		}
-		agrees += "$" + job.Units.String()
-		size += len(agrees) + 1
-	}
+	size += len(agrees)
 	packed := slices.Grow(before[:0], size)[:indexStart+indexLength]
 	if header.ExpiresIn > 0 {
 		packed = append(packed, '~')
@@ -166,6 +156,19 @@ func envelopeOf(job *shaper.Job, waiter string) envelope {
 		header.NotBefore = job.NotBefore.UnixMicro()
 	}
 	return header
+}
+
+// agreementOf is what stands behind the caller in a job's head: where the bucket has batches, what the job has in common with others, and what
+// it reserves of budgets.
+func agreementOf(job *shaper.Job, batches bool) string {
+	agrees := ""
+	if batches {
+		agrees = agreement(job)
+	}
+	if len(job.Units) == 0 {
+		return agrees
+	}
+	return cmp.Or(agrees, "=") + "$" + job.Units.String()
 }
 
 // agreement is the part of a job's head that jobs of a batch have in common, "" if the job names nothing of its own.

@@ -222,11 +222,11 @@ func TestBudgetsOfEachLevel(t *testing.T) {
 			}
 			for _, job := range c.jobs {
 				of[job.id] = nil
-				switch {
-				case kind == "pool":
+				switch kind {
+				case "pool":
 					note("pool", job)
 					note(r.name, job)
-				case kind == "groups":
+				case "groups":
 					group, _ := splitPath(job.flow)
 					note("group "+group, job)
 					fallthrough
