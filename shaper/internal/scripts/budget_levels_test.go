@@ -1,0 +1,290 @@
+package scripts_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Budgets of flows, of groups and of a pool, against a log of each: also while the pool's own slots are given out of order.
+func TestBudgetsOfEachLevel(t *testing.T) {
+	t.Parallel()
+	base := realRig(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		const length = 10 * second
+		kind := rapid.SampledFrom([]string{"flows", "groups", "pool"}).Draw(rt, "kind")
+		name := fmt.Sprint("b", nextClaim())
+		base.setTime(epoch)
+		own := settings{rateCount: 200, capacity: 10_000, inFlight: 10_000}
+		buckets := []*rig{base.fresh(rt, name)}
+		most := map[string]int64{}
+		amount := func(what string) int64 {
+			n := rapid.Int64Range(50, 5000).Draw(rt, "budget of "+what)
+			most[what] = n
+			return n
+		}
+		text := func(what string) string { return fmt.Sprintf("tokens %d %d;", amount(what), length) }
+		if kind == "pool" {
+			buckets = nil
+			for i := range 3 {
+				b := base.pooled(rt, name, fmt.Sprint(name, ".", i), int64(i+1), own)
+				if i == 0 {
+					b.configurePool(poolSettings{rateCount: 300})
+					b.ok(b.c.HSet(b.ctx, b.poolKey("conf"), "budgets", text("pool"), "budget_burst", 20).Err())
+				}
+				b.setBudgets("", text(b.name), 20)
+				buckets = append(buckets, b)
+			}
+		} else {
+			r := buckets[0]
+			if kind == "groups" {
+				r.configureGroups(own, flowSettings{}, flowSettings{})
+				r.setBudgets("group_", text("group"), 20)
+			} else {
+				r.configureFlows(own, flowSettings{})
+			}
+			r.setBudgets("flow_", text("flow"), 20)
+			r.setBudgets("", text("bucket"), 20)
+		}
+		least := slices.Min(slices.Collect(maps.Values(most)))
+		costs := map[string]int64{}
+		for _, r := range buckets {
+			for f := range 4 {
+				flow := ""
+				if kind != "pool" {
+					flow = fmt.Sprint("f", f)
+				}
+				if kind == "groups" {
+					flow = path(fmt.Sprint("g", f%2), flow)
+				}
+				var ids []string
+				for i := range 40 {
+					id := fmt.Sprint(r.name, "-", f, "-", i)
+					ids, costs[id] = append(ids, id), rapid.Int64Range(1, max(least/3, 1)).Draw(rt, "cost")
+				}
+				r.putUnits(flow, costs, ids...)
+			}
+		}
+		logs, of, held := map[string]*charges{}, map[string][]*charge{}, map[string][]lease{}
+		shift, stepped := int64(0), map[string]int64{} // as above; which buckets are still to be told of the step
+		note := func(level string, job lease) {
+			if logs[level] == nil {
+				logs[level] = &charges{}
+			}
+			of[job.id] = append(of[job.id], logs[level].add(job.slot-shift, costs[job.id]))
+		}
+		for range 80 {
+			r := rapid.SampledFrom(buckets).Draw(rt, "bucket")
+			a := ask{dispatcher: rapid.SampledFrom([]string{"d1", "d2"}).Draw(rt, "dispatcher"), want: rapid.Int64Range(1, 20).Draw(rt, "want"), horizon: rapid.Int64Range(1, 200_000).Draw(rt, "horizon")}
+			var c claimed
+			if r.hasFlows {
+				r.asker = a.dispatcher
+				c = r.drain(a)
+			} else {
+				a.stepped = stepped[r.name]
+				delete(stepped, r.name)
+				c = r.claim(a)
+			}
+			for _, job := range c.jobs {
+				of[job.id] = nil
+				switch kind {
+				case "pool":
+					note("pool", job)
+					note(r.name, job)
+				case "groups":
+					group, _ := splitPath(job.flow)
+					note("group "+group, job)
+					fallthrough
+				default:
+					note("flow "+job.flow, job)
+					note("bucket", job)
+				}
+			}
+			held[r.name] = append(held[r.name], c.jobs...)
+			for level, log := range logs {
+				kind, _, _ := strings.Cut(level, " ")
+				if sum := log.within(length); sum > most[kind] {
+					rt.Fatalf("%s: %d of %d charged in a window", level, sum, most[kind])
+				}
+			}
+			if rapid.Bool().Draw(rt, "settles") {
+				var ended []outcome
+				for _, job := range held[r.name] {
+					used := rapid.Int64Range(0, costs[job.id]).Draw(rt, "used")
+					for _, c := range of[job.id] {
+						c.cost = used
+					}
+					ended = append(ended, outcome{lease: job, result: done, used: fmt.Sprint("tokens:", used)})
+				}
+				held[r.name] = nil
+				if len(ended) > 0 {
+					r.settle(ended...)
+				}
+			}
+			r.pass(rapid.Int64Range(1, length/20).Draw(rt, "micros"))
+			if kind == "pool" && len(stepped) == 0 && rapid.IntRange(0, 9).Draw(rt, "clock steps") == 0 {
+				by := rapid.Int64Range(-length, length).Draw(rt, "clock")
+				r.setTime(r.now() + by)
+				shift += by
+				for _, b := range buckets {
+					stepped[b.name] = max(by, 0)
+				}
+			}
+		}
+		total := 0
+		for _, log := range logs {
+			total += len(*log)
+		}
+		if total == 0 {
+			rt.Fatalf("nothing left")
+		}
+	})
+}
+
+// A changed amount keeps what was charged, and so does a changed window; a budget that is new knows nothing.
+func TestChangedBudgets(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		for name, change := range map[string]struct {
+			budgets string
+			left    int
+		}{
+			"the same":      {fmt.Sprintf("tokens 100 %d;", 10*second), 1},
+			"more":          {fmt.Sprintf("tokens 200 %d;", 10*second), 11},
+			"longer":        {fmt.Sprintf("tokens 100 %d;", 60*second), 1},
+			"shorter":       {fmt.Sprintf("tokens 100 %d;", 5*second), 1},
+			"another unit":  {fmt.Sprintf("images 3 %d;", 10*second), 3},
+			"one more":      {fmt.Sprintf("images 5 %d;tokens 100 %[1]d;", 10*second), 1},
+			"less":          {fmt.Sprintf("tokens 50 %d;", 10*second), 0},
+			"none any more": {"", 16},
+		} {
+			r := r.fresh(t, fmt.Sprint("b", nextClaim()))
+			r.configure(settings{rateCount: 1000})
+			r.setBudgets("", fmt.Sprintf("tokens 100 %d;", 10*second), 100)
+			costs, ids := map[string]int64{}, numbered(25)
+			for _, id := range ids {
+				costs[id] = 10
+			}
+			r.putUnits("", costs, ids...)
+			if c := r.claim(ask{want: 9}); len(c.jobs) != 9 {
+				t.Fatalf("%d left", len(c.jobs))
+			}
+			r.setBudgets("", change.budgets, 100)
+			if c := r.claim(ask{}); len(c.jobs) != change.left {
+				t.Errorf("%s: %d left after the change, want %d", name, len(c.jobs), change.left)
+			}
+		}
+	})
+}
+
+// A receipt tells when the job leaves, by what the last jobs reserved: so do max_wait, and the estimate of the bucket.
+func TestEstimatesCountBudgets(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, base *rig) {
+		for _, kind := range []string{"bucket", "flow", "pool"} {
+			r := base.fresh(t, fmt.Sprint("b", nextClaim()))
+			r.setTime(epoch)
+			const length = 10 * second
+			budgets := fmt.Sprintf("tokens 1000 %d;", length)
+			own := settings{rateCount: 1000, capacity: 10_000, inFlight: 10_000}
+			flow := ""
+			switch kind {
+			case "bucket":
+				r.configure(own)
+				r.setBudgets("", budgets, 20)
+			case "flow":
+				flow = "f"
+				r.configureFlows(own, flowSettings{})
+				r.setBudgets("flow_", budgets, 20)
+			case "pool":
+				r = base.pooled(t, r.name+"p", r.name, 1, own)
+				r.configurePool(poolSettings{rateCount: 1000})
+				r.ok(r.c.HSet(r.ctx, r.poolKey("conf"), "budgets", budgets, "budget_burst", 20).Err())
+			}
+			costs, ids := map[string]int64{}, numbered(60)
+			for _, id := range ids {
+				costs[id] = 50
+			}
+			r.putUnits(flow, costs, ids...)
+			var last answer
+			told := int64(0)
+			for r.now() < epoch+60*second {
+				var c claimed
+				if kind == "flow" {
+					c = r.drain(ask{})
+				} else {
+					c = r.claim(ask{})
+				}
+				var ended []outcome
+				left := int64(0)
+				for _, job := range c.jobs {
+					ended = append(ended, outcome{lease: job, result: done, used: "="})
+					if job.id == "last" {
+						left = job.slot
+					}
+				}
+				if len(ended) > 0 {
+					r.settle(ended...)
+				}
+				if left > 0 {
+					if d := left - last.eta; d < -second || d > second {
+						t.Errorf("%s: the job leaves after %d µs, its receipt said %d", kind, left-told, last.eta-told)
+					}
+					break
+				}
+				if told == 0 && r.now() > epoch+2*second {
+					told = r.now()
+					last = r.enqueue(nil, entry{id: "last", units: "tokens:50"}.in(r, flow))[0]
+					if a := r.enqueue(nil, entry{id: "hasty", units: "tokens:50", maxWait: fmt.Sprint(second)}.in(r, flow))[0]; a.code != 17 {
+						t.Errorf("%s: a job that may wait a second: %+v", kind, a)
+					}
+				}
+				r.pass(100_000)
+			}
+			if told == 0 || r.now() >= epoch+60*second {
+				t.Errorf("%s: the last job did not leave", kind)
+			}
+		}
+	})
+}
+
+// The charges of a pool follow steps of the clock: what fills a budget still fills it after a step that all buckets tell of, and leaves when
+// its window has passed.
+func TestPoolBudgetWhileTheClockSteps(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, base *rig) {
+		for _, step := range []int64{3600 * second, -3600 * second} {
+			name := fmt.Sprint("b", nextClaim())
+			base.setTime(epoch)
+			var buckets []*rig
+			for i := range 2 {
+				b := base.pooled(t, name, fmt.Sprint(name, ".", i), 1, settings{rateCount: 1000})
+				if i == 0 {
+					b.configurePool(poolSettings{rateCount: 1000})
+					b.ok(b.c.HSet(b.ctx, b.poolKey("conf"), "budgets", fmt.Sprintf("tokens 100 %d;", 10*second), "budget_burst", 100).Err())
+				}
+				b.putUnits("", map[string]int64{"a": 50, "b": 50}, "a", "b")
+				buckets = append(buckets, b)
+			}
+			if c := buckets[0].claim(ask{}); c.ids() != "a b" {
+				t.Fatalf("%s left", c.ids())
+			}
+			base.setTime(base.now() + step)
+			for range 2 { // both tell, and ask again
+				for _, b := range buckets {
+					if c := b.claim(ask{stepped: max(step, 0)}); c.ids() != "" {
+						t.Errorf("after a step by %d s %s left", step/second, c.ids())
+					}
+				}
+			}
+			base.pass(10*second + 400_000)
+			if c := buckets[1].claim(ask{}); c.ids() != "a b" {
+				t.Errorf("a window after a step by %d s %q left", step/second, c.ids())
+			}
+		}
+	})
+}
