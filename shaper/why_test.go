@@ -16,7 +16,7 @@ func TestBlockerWords(t *testing.T) {
 	t.Parallel()
 	want := strings.Fields(`paused closed group-paused flow-paused ahead pace not-before backoff last-chance max-in-flight group-max-in-flight group-pace
 		group-quota flow-max-in-flight flow-pace quota pool-max-in-flight pool-pace pool-quota held breaker-open adaptive-pace flow-held flow-disabled
-		flow-missing flow-breaker-open flow-adaptive-pace pool-held pool-breaker-open pool-adaptive-pace`)
+		flow-missing flow-breaker-open flow-adaptive-pace pool-held pool-breaker-open pool-adaptive-pace budget flow-budget group-budget pool-budget`)
 	got := shaper.BlockerWords()
 	for _, word := range got {
 		var b shaper.Blocker
