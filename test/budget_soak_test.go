@@ -71,6 +71,7 @@ func TestBudgetOfTokens(t *testing.T) {
 		"flows":  budgets + "[buckets.flow]\nkey = \"job\"\n",
 		"flow":   "[buckets.flow]\nkey = \"job\"\n" + budgets,
 		"group":  "[buckets.flow]\nkey = \"job\"\n[buckets.group]\nkey = \"job\"\n" + budgets,
+		"pool":   "pool = \"vendor\"\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -82,7 +83,12 @@ func TestBudgetOfTokens(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = proxy.Close() })
 			proxy.SetDelay(50 * time.Millisecond)
+			more := ""
+			if name == "pool" {
+				more = "[[pools]]\nname = \"vendor\"\nrate = \"100/s\"\n" + budgets
+			}
 			s := start(t, server, plan{
+				more: more,
 				rate: 100, dispatchers: 3, lease: 3 * time.Second, timeout: 2 * time.Second, redisURL: "redis://" + proxy.Addr(), bucket: bucket, respond: api.respond,
 			})
 			var body strings.Builder
