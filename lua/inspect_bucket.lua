@@ -197,8 +197,7 @@ if revision and waiting > 0 then
   local b = { now = now, offset = offset, rate_count = tonumber(rate_count), rate_per = tonumber(rate_per),
     burst = tonumber(burst), paused = paused, batch = rules, times = times, leased = in_flight,
     unfinished = jobs - dead_count - scheduled - 1, weight = weight,
-    pool = member ~= '' and estimate.pool(pool.keys(KEYS), now) or nil }
-  estimate.budgets(b, conf, charges_key)
+    pool = member ~= '' and estimate.pool(pool.keys(KEYS), now) or nil, budgets = charged.own.all }
   estimate.open(b, pace, slot, rate, nil, down, quotas, departed)
   tell('empty', math.floor(estimate.of_bucket(b, estimate.requests(b, waiting - 1))))
 end

@@ -233,7 +233,7 @@ local latest = now + pacer.MAX_HORIZON
 tell('quotas', allowance.text(departed, quotas, now, offset, latest + offset))
 if has_flows then of_flow.quotas = allowance.text(flow_departed, flow_quotas, now, offset, latest + offset) end
 if group_departed then of_group.quotas = allowance.text(group_departed, group_quotas, now, offset, latest + offset) end
-local charged =
+local charged, default_reservation =
   charges.look(conf, charges_key, clock, has_flows and name, has_flows and levels == codes.GROUPS and flow.group_of(name), job)
 local function tell_budgets(of, level, shift)
   local text, frees = allowance.budgets(level, now, shift)
@@ -255,7 +255,7 @@ if member ~= '' then
   of_pool.in_flight, of_pool.max_in_flight = pool.in_flight(KEYS, member, in_requests), tonumber(most)
   of_pool.downstream, of_pool.rate_count, of_pool.rate_per = p.said, p.rate_count, p.rate_per
   of_pool.quotas = allowance.text(k.departed, pool_quotas, now, 0, latest)
-  local charged_to_pool = charges.look_at_pool(k, now, job)
+  local charged_to_pool = charges.look_at_pool(k, now, job, default_reservation)
   tell_budgets(of_pool, charged_to_pool, charged_to_pool.offset)
   answer.tell_all(reply, 'pool_', of_pool)
 end

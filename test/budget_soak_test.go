@@ -36,7 +36,7 @@ type tokenCall struct {
 	cost int64
 }
 
-func (a *tokenAPI) respond(w http.ResponseWriter, _ *http.Request, id string, _ int) {
+func (a *tokenAPI) respond(w http.ResponseWriter, r *http.Request, id string, _ int) {
 	a.mu.Lock()
 	now, cost := time.Now(), a.costs[id]
 	a.calls = slices.DeleteFunc(a.calls, func(c tokenCall) bool { return now.Sub(c.at) >= a.window })
@@ -58,7 +58,10 @@ func (a *tokenAPI) respond(w http.ResponseWriter, _ *http.Request, id string, _ 
 		http.Error(w, "too many tokens", http.StatusTooManyRequests)
 		return
 	}
-	time.Sleep(200 * time.Millisecond)
+	select {
+	case <-time.After(200 * time.Millisecond): // what a call takes
+	case <-r.Context().Done():
+	}
 }
 
 // TestBudgetOfTokens: three dispatchers with Redis 50 ms away, one of which is killed: the API refuses no call, no window of it has more than

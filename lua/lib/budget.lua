@@ -152,28 +152,28 @@ local function frees(b, amount)
   return (last + 1) * b.rule.slice + b.rule.counted
 end
 
--- When a departure of these costs, one for each budget, may go, no earlier than `at`, and the budget that holds it longest, nil none.
+-- When a departure of these costs, one for each budget, may go, no earlier than `at`.
 -- besides: costs that are to have room too, of a job that waits longer; nil none. More than a budget waits until all has left.
 function budget.ready(all, costs, at, besides)
-  local ready, by = at, nil
-  if not all then return ready, by end
+  local ready = at
+  if not all then return ready end
   for i = 1, #all do
     local b, before = all[i], besides and besides[i] or 0
     local time = frees(b, costs[i] + before)
     if b.rule.back then time = math.max(time, math.ceil(b.tat + before * b.rule.per - b.rule.back)) end
     b.ready = time
-    if time > ready then ready, by = time, i end
+    if time > ready then ready = time end
   end
-  return ready, by
+  return ready
 end
 
 -- When a departure goes that has n others before it, if the first of them goes no sooner than `first`, and each reserves as much as the
--- last ones did. guess: for each budget of which that is not known; nil: 1.
-function budget.leaves(all, n, first, guess)
+-- last ones did; 1 where none did yet.
+function budget.leaves(all, n, first)
   local at = first
   for i = 1, #all do
     local b = all[i]
-    local rule, cost = b.rule, b.mean > 0 and b.mean or guess and guess[i] or 1
+    local rule, cost = b.rule, math.max(b.mean, 1)
     local wanted = (n + 1) * cost
     local by = frees(b, math.min(wanted, rule.amount))
     if wanted > rule.amount then by = math.max(by, first) + (wanted - rule.amount) * rule.per end

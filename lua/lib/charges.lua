@@ -11,13 +11,11 @@
 -- clocks of the engine and of the pool, 0 without a pool, and "unit:amount,...".
 
 --#include lib/budget.lua
---#include lib/codec.lua
 --#include lib/codes.lua
 --#include lib/drr.lua
 --#include lib/fair_queue.lua
 --#include lib/flow.lua
 --#include lib/handout.lua
---#include lib/pool.lua
 --#include lib/reservation.lua
 
 local charges = {
@@ -35,7 +33,8 @@ local NONE = {}
 local function rules_of(conf)
   local own, of_flow, of_group, burst, default =
     unpack(redis.call('HMGET', conf, 'budgets', 'flow_budgets', 'group_budgets', 'budget_burst', 'default_reservation'))
-  return { own = budget.rules(own, burst), flow = budget.rules(of_flow, burst), group = budget.rules(of_group, burst) }, default
+  return { own = budget.rules(own, burst), flow = budget.rules(of_flow, burst), group = budget.rules(of_group, burst) },
+    math.max(tonumber(default or 1), 1)
 end
 
 -- Reads the budgets of the bucket, of flows and of groups, which get them as their field budgets. clock is the engine's.
@@ -91,7 +90,7 @@ function charges.open(key, conf, now, clock, named, groups, shared, stepped, in_
   local own, first = read(key, rules, NONE, NONE, clock)
   if in_flight == 0 then none_open(own) end
   if pooled and shared.in_flight == 0 then none_open(pooled.all) end
-  return { key = key, rules = rules, default = math.max(tonumber(default or 1), 1), now = now, offset = clock - now, own = own,
+  return { key = key, rules = rules, default = default, now = now, offset = clock - now, own = own,
     first = first_of(first, now), pool = pooled, member = shared and shared.own.name .. '/', named = named, groups = groups, bytes = 0 }
 end
 
@@ -126,7 +125,7 @@ end
 
 -- When a job may go by the budgets of its flow and its group, no earlier than `at`, and which of the two it waits for; nil none. Nothing
 -- else of that level overtakes it.
-function charges.in_turn(c, f, job, at)
+local function in_turn(c, f, job, at)
   c.text = reservation.of(job)
   read_levels(c, f)
   for _, level in ipairs(f.name and { f, f.group } or NONE) do
@@ -142,8 +141,8 @@ function charges.in_turn(c, f, job, at)
   return at, nil
 end
 
--- When the job that charges.in_turn was asked of last may go by the budgets of the bucket and of the pool.
-function charges.ready(c, id, at)
+-- When the job that in_turn was asked of last may go by the budgets of the bucket and of the pool.
+local function ready_of(c, id, at)
   local p = c.pool
   c.costs, c.waits_for_bucket, c.waits_for_pool = costs_of(c.own, c.text, c.default), false, false
   local ready = budget.ready(c.own, c.costs, at, c.first and c.first.id ~= id and costs_of(c.own, c.first.text, 1))
@@ -186,13 +185,13 @@ end
 -- the run has read enough.
 function charges.gate(c, shared, row, f, id, job, at, latest)
   if c.bytes > charges.MOST_READ then return nil, at end
-  local ready, level = charges.in_turn(c, f, job, at)
+  local ready, level = in_turn(c, f, job, at)
   if level then
     drr.waits(level, ready)
     drr.next(row, f, false)
     return nil, nil
   end
-  ready = charges.ready(c, id, at)
+  ready = ready_of(c, id, at)
   if ready > at and ready <= latest and shared then ready = fair_queue.ready(shared, ready - c.offset) + c.offset end
   if ready <= latest then return ready, nil end
   wait(c, id)
@@ -219,7 +218,7 @@ function charges.tell_again(out, conf, now, pool_keys)
   local rules, default = rules_of(conf)
   local p = pool_keys and of_pool(pool_keys, now, 0)
   if #rules.own + #rules.flow + #rules.group == 0 and not p then return end
-  local c = { rules = rules, pool = p, default = math.max(tonumber(default or 1), 1) }
+  local c = { rules = rules, pool = p, default = default }
   local width = out.has_flows and 5 or 3
   for n = 1, out.count do
     local at = out.head + (n - 1) * width
@@ -231,23 +230,24 @@ end
 
 -- The budgets of a bucket, of one flow and of its group: { all, costs } as own, flow and group, where all is nil of one that has none, and
 -- costs are those of a job for each budget. flow_name and group_name: nil or false where there are none. job: its body, nil: one as the
--- last ones. Writes nothing.
+-- last ones. Also returns what a job reserves of a unit that it does not name. Writes nothing.
 function charges.look(conf, key, clock, flow_name, group_name, job)
   local rules, default = rules_of(conf)
+  if #rules.own + #rules.flow + #rules.group == 0 then return { own = NONE, flow = NONE, group = NONE }, default end
   local f, g = { name = flow_name }, { name = group_name }
   local own = read(key, rules, flow_name and { f } or NONE, group_name and { g } or NONE, clock)
   local text = job and reservation.of(job)
   local function with_costs(all)
-    return { all = all, costs = all and (text and costs_of(all, text, tonumber(default or 1)) or budget.means(all)) }
+    return { all = all, costs = all and (text and costs_of(all, text, default) or budget.means(all)) }
   end
-  return { own = with_costs(own), flow = with_costs(f.budgets), group = with_costs(g.budgets) }
+  return { own = with_costs(own), flow = with_costs(f.budgets), group = with_costs(g.budgets) }, default
 end
 
--- The same of a pool, with the offset of its clock.
-function charges.look_at_pool(keys, now, job)
+-- The same of a pool, with the offset of its clock. default: what charges.look returns of the job's bucket.
+function charges.look_at_pool(keys, now, job, default)
   local p = of_pool(keys, now, 0)
   if not p then return { offset = 0 } end
-  return { all = p.all, costs = job and costs_of(p.all, reservation.of(job), 1) or budget.means(p.all), offset = p.offset }
+  return { all = p.all, costs = job and costs_of(p.all, reservation.of(job), default) or budget.means(p.all), offset = p.offset }
 end
 
 -- Drops some texts that count no more.
@@ -277,9 +277,8 @@ local function write(key, rules, own, flows, groups, clock)
 end
 
 local function write_pool(p, now)
-  local text = p.all and p.all.changed and budget.text(p.all)
-  if text or p.stepped then
-    redis.call('HSET', p.keys.pace, 'charges', text or budget.text(p.all), 'charged_at', string.format('%d', now), 'charged_offset',
+  if p.all.changed or p.stepped then
+    redis.call('HSET', p.keys.pace, 'charges', budget.text(p.all), 'charged_at', string.format('%d', now), 'charged_offset',
       string.format('%d', p.offset))
   end
   if p.asks then redis.call('HSET', p.keys.pace, 'first', string.format('%d ', now) .. p.first.id .. ' ' .. p.first.text) end
@@ -288,7 +287,6 @@ end
 
 -- Writes what a claim has charged.
 function charges.write(c)
-  if not c then return end
   write(c.key, c.rules, c.own, c.named, c.groups, c.now + c.offset)
   if c.departed then redis.call('HDEL', c.key, 'first') end
   if c.asks and c.first then

@@ -28,6 +28,7 @@ func drawJob(t *rapid.T) shaper.Job {
 		ExpiresIn: time.Duration(rapid.SampledFrom([]int64{0, 0, 1, 1e12}).Draw(t, "expires")) * time.Microsecond,
 
 		Caller: rapid.SampledFrom([]string{"", "", "anna"}).Draw(t, "caller"),
+		Units:  rapid.SampledFrom([]shaper.Units{nil, nil, {shaper.UnitInput: 1200, shaper.UnitOutput: 400}}).Draw(t, "units"),
 
 		CallbackURL: rapid.SampledFrom([]string{"", "", "https://a.example/"}).Draw(t, "callback URL"),
 		FailureURL:  rapid.SampledFrom([]string{"", "", "https://b.example/\n"}).Draw(t, "failure URL"),
@@ -161,7 +162,7 @@ func contentOf(sealed []byte) string {
 }
 
 func FuzzOpen(f *testing.F) {
-	for _, body := range []string{"", "1 2 ", "0 5 AAAAAAAAAAAcn001 \nx", "0 5 AAAAAAAAAAAcn002~77 {}\n", "a b AAAAAAAAAAAcn001 {\n", "-1 5 AAAAAAAAAAACl001 \n", "0 5 AAAAAAAAAAAcn002~77^ {}\n", "0 5 AAAAAAAAAAAcn002^ \n", "0 5 AAAAAAAAAAAcn002~77annaXYZ=abc^ {}\n", "0 5 AAAAAAAAAAAcn002~annaXYZ \n"} {
+	for _, body := range []string{"", "1 2 ", "0 5 AAAAAAAAAAAcn001 \nx", "0 5 AAAAAAAAAAAcn002~77 {}\n", "a b AAAAAAAAAAAcn001 {\n", "-1 5 AAAAAAAAAAACl001 \n", "0 5 AAAAAAAAAAAcn002~77^ {}\n", "0 5 AAAAAAAAAAAcn002^ \n", "0 5 AAAAAAAAAAAcn002~77annaXYZ=abc^ {}\n", "0 5 AAAAAAAAAAAcn002~annaXYZ \n", "0 5 AAAAAAAAAAAcn002~annaXYZ=$input:1,output:2^ {}\n"} {
 		f.Add(body)
 	}
 	f.Fuzz(func(t *testing.T, body string) {
