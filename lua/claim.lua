@@ -7,7 +7,6 @@
 -- batches, riders leave on the slot of their job (see batch.lua): all that follows counts requests then, but for the jobs of the answer.
 --
 -- Asked again with the same claim id it answers the same jobs, so a lost reply loses no job. The bytes of each answer are bounded.
---
 -- A job is on its last chance if one more crash makes it poison. A process holds at most one such job, over all its buckets: the sweeper
 -- charges a crash to all jobs of a dead process. One is still lost if another job, which crashed less often, kills its process. A job that
 -- may not go yet leaves its slot to the next job, and waits in later. One that is too late (see expiry.lua) becomes a dead letter and takes
@@ -110,9 +109,10 @@ local CHUNK, MAX_ASIDE, ASIDE = 500, 500, 100000 -- ASIDE: microseconds beyond t
 redis.call('ZREM', leases, '')
 
 local b, quotas, aging, flow_rate_count, flow_rate_per, flow_burst, flow_capacity, flow_max_in_flight, flow_must_exist, flow_quotas,
-  leftovers, max_age, events, budgets, flow_budgets, group_budgets =
+  leftovers, max_age, events, budgets, flow_budgets, group_budgets, own_budgets =
   bucket_pacer.open(conf, pace, stepped, known_steps, 'quotas', 'aging', 'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity',
-    'flow_max_in_flight', 'flow_must_exist', 'flow_quotas', 'leftovers', 'max_age', 'events', 'budgets', 'flow_budgets', 'group_budgets')
+    'flow_max_in_flight', 'flow_must_exist', 'flow_quotas', 'leftovers', 'max_age', 'events', 'budgets', 'flow_budgets', 'group_budgets',
+    'own_budgets')
 if not b then return { 1 } end
 local own, bounds, now, offset, clock, times, rules, recheck = b.own, b.own.settings, b.now, b.offset, b.clock, b.times, b.rules, b.recheck
 if b.down then b.down.lease = lease end
@@ -174,8 +174,8 @@ local first_ready = pacer.ready(own, 1, furthest)
 local slots = (latest + bounds.back - math.max(own.state.slot, earliest)) * bounds.rate_count / bounds.rate_per
 local at_once = math.max(math.min(math.min(math.floor(slots) + 1, want) * (rules and rules.size or 1), CHUNK), 1)
 if want == 0 or math.max(first_ready, earliest) > latest then at_once = 0 end
-local has_budgets = charges.any(shared, budgets, flow_budgets, group_budgets)
-at_once = has_budgets and math.min(at_once, charges.AT_ONCE) or at_once
+local has_budgets = charges.any(shared, budgets, flow_budgets, group_budgets, own_budgets)
+if has_budgets then at_once = math.min(at_once, charges.AT_ONCE) end
 
 -- The flows whose turn it is, and of them those that have something to send.
 local reader = queue.reader(body, meta, last_chance, tonumber(aging or 0), in_groups, most_bytes, b.largest,

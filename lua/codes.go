@@ -41,6 +41,7 @@ const (
 	TooManyOfCaller    = 21
 	FlowMissing        = 22
 	FlowLacksURL       = 23
+	OverBudget         = 24
 )
 
 // What a limit says of a job; Shared is added where the shared key was asked.
@@ -95,6 +96,12 @@ const (
 	ClaimBatch      = -2
 	ClaimCharged    = -3
 	ClaimOverBudget = -4
+)
+
+// Why control_flow.lua changes nothing.
+const (
+	ListTooLong    = 1
+	BudgetsOfBatch = 2
 )
 
 // What redrive.lua answers for a dead letter.

@@ -21,14 +21,14 @@
 -- ARGV[4]  action: pause, resume, release, enable, set or reset (which leaves a pause, and a disabled flow disabled)
 -- ARGV[5]  kind: 1 a flow, 2 a flow in a group, 3 a group
 -- ARGV[6...]  pause: a note of the author and the reason, one line; set: rate_count, rate_per, burst, capacity, max_in_flight,
---          weight, then any number of lines that are kept for programs; each "" to leave it as it is, "-" to have
---          none. "~" and what own_settings.change_list takes changes a line that holds a list
+--          weight, then any number of lines that are kept for programs, of which the fourth has budgets (see flow.lua); each "" to
+--          leave it as it is, "-" to have none. "~" and what own_settings.change_list takes changes a line that holds a list
 -- Returns  {1} the bucket is not configured; else {0, now, 1 if the bucket has flows, 2 if they are in
 --          groups, else 0 (if there is no such level, nothing was changed), text of the settings before ("" none),
---          text after, text of the downstream before ("" none, see downstream.lua), 1 if a list would hold more
---          than it may, and nothing was changed, else 0; how far the clock of the downstream's times is ahead of the server's}
--- Stores   the settings as text: the line of flow.lua, a line with the note of the pause ("-" none), the other
---          lines; no expiry: they are obeyed until they are taken back
+--          text after, text of the downstream before ("" none, see downstream.lua), why nothing was changed (see codes.lua; else 0);
+--          how far the clock of the downstream's times is ahead of the server's}
+-- Stores   the settings as text: the line of flow.lua, a line with the note of the pause ("-" none), the other lines; and that some have
+--          budgets of their own (own_budgets, which stays); no expiry: they are obeyed until they are taken back
 -- Needs    Redis 7.0
 
 --#include lib/codes.lua
@@ -49,13 +49,13 @@ local NUMBERS, PAUSED = own_settings.NUMBERS, own_settings.PAUSED
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', conf, '')
 
-local rate_count, levels_text, events = unpack(redis.call('HMGET', conf, 'rate_count', 'flows', 'events'))
+local rate_count, levels_text, events, batches = unpack(redis.call('HMGET', conf, 'rate_count', 'flows', 'events', 'batch'))
 if not rate_count then return { 1 } end
 local now = server_time()
 local parted = levels_text or codes.NO_FLOWS
 if parted ~= (what == GROUP and codes.GROUPS or what) then return { 0, now, tonumber(parted), '', '', '', 0, 0 } end
 
-local text = redis.call('HGET', flow_settings, name) or ''
+local text, has_budgets = redis.call('HGET', flow_settings, name) or '', false
 local fields, lines = own_settings.read(text)
 
 if action == 'pause' then
@@ -82,13 +82,16 @@ elseif action == 'set' then
       fields[n] = value
     elseif string.sub(value, 1, 1) == '~' then
       lines[line] = own_settings.change_list(lines[line], string.sub(value, 2))
-      if not lines[line] then return { 0, now, tonumber(parted), text, text, '', 1, 0 } end
+      if not lines[line] then return { 0, now, tonumber(parted), text, text, '', codes.LIST_TOO_LONG, 0 } end
     elseif value ~= '' then
       lines[line] = value
+      has_budgets = has_budgets or line == own_settings.BUDGETS and string.sub(value, 1, 1) == '"'
     end
   end
 end
 
+if has_budgets and (batches or '') ~= '' then return { 0, now, tonumber(parted), text, text, '', codes.BUDGETS_OF_BATCH, 0 } end
+if has_budgets then redis.call('HSET', conf, 'own_budgets', '1') end
 local after = own_settings.text(fields, lines)
 if after ~= '' then
   redis.call('HSET', flow_settings, name, after)

@@ -59,8 +59,9 @@
 --          batch code: see codes.lua; of DUPLICATE and ID_REUSED wait is 1 if the job has the former id; position is that in the flow,
 --          behind all of its priority or above; eta is 0 while the bucket, the group or the flow is paused; where something is full, or
 --          there are too many, position is how many there are, eta how many there may be, and wait 0 while it is paused; of DEAD_FULL and
---          DEAD_TOO_LARGE wait is negative where it is a guess; of FLOW_DISABLED position is when, microseconds; of WAIT_TOO_LONG it is
---          how many are ahead, eta when the job would leave, and wait until that is soon enough (both 0: it is not known)
+--          DEAD_TOO_LARGE wait is negative where it is a guess; of FLOW_DISABLED position is when, microseconds; of OVER_BUDGET it is
+--          which budget (see estimate.over_budget), and eta what the job reserves; of WAIT_TOO_LONG it is how many are ahead, eta when the
+--          job would leave, and wait until that is soon enough (both 0: it is not known)
 -- Stores   place of the job and its body, "base time" and the sealed job, until it is settled; its sequence number is base + index, so that
 --          a batch needs one text; in a bucket with flows the flow's counts, and its turn; limit states expire by themselves
 -- Needs    Redis 7.0
@@ -93,9 +94,9 @@ local FIRST_ARG = 8
 
 -- Redis looks for each from the first one on: what is seldom needed is read where it is.
 local capacity, scheduled_capacity, rate_count, rate_per, limits_rev, burst, shed_normal, quotas, paused, stored_levels, expires,
-  timetable_text, batch_text, events, budgets, weight =
+  timetable_text, batch_text, events, budgets, some_have_budgets, weight =
   unpack(redis.call('HMGET', conf, 'capacity', 'scheduled_capacity', 'rate_count', 'rate_per', 'limits_rev', 'burst', 'shed_normal',
-    'quotas', 'paused', 'flows', 'expires', 'timetable', 'batch', 'events', 'budgets', pooled and 'weight' or 'capacity'))
+    'quotas', 'paused', 'flows', 'expires', 'timetable', 'batch', 'events', 'budgets', 'own_budgets', pooled and 'weight' or 'capacity'))
 if not capacity then return { 1 } end
 if known_rev ~= 'fire' and (limits_rev or '') ~= known_rev then return { 2 } end
 if (stored_levels or codes.NO_FLOWS) ~= levels then return { 3 } end
@@ -121,9 +122,8 @@ if over then return over end
 local names, group_names, group_of, group_keys, pool_of, quota_keys = {}, nil, nil, nil, nil, nil
 for n = 1, flow_count do names[n] = ARGV[FIRST_ARG + n] end
 if more ~= '' then last_key, pool_of, quota_keys = places.more_keys(last_key, more, tonumber(levels) * flow_count, now) end
-if not quota_keys and known_rev ~= 'fire' and ((timetable_text or '') ~= '' or (quotas or '') ~= '' or (budgets or '') ~= '') then
-  return { 5 }
-end
+local wants_more = (timetable_text or '') ~= '' or (quotas or '') ~= '' or (budgets or '') ~= '' or some_have_budgets
+if not quota_keys and known_rev ~= 'fire' and wants_more then return { 5 } end
 if levels == codes.GROUPS then
   group_names, group_of = group.names(names)
   group_keys = last_key - 2 - #group_names
@@ -168,6 +168,7 @@ end
 if has_flows then places.read(bucket, parts, names, conf, flows, turn_queue, flow_settings, idle_key, callback_counts, makers_key) end
 if bucket.lacks_keys and known_rev ~= 'fire' then return { 5 } end
 
+local over_budget, over_amount = places.over_budget(bucket, parts, job_count, first_job, width, alike and 3 or 4)
 local new = arrivals.open(bucket, there, largest, was_expiring)
 -- Everything is decided when this is called; it only writes.
 local function write()
@@ -181,7 +182,7 @@ end
 -- The usual case: new jobs that are alike, room and tokens for all of them.
 -- They are decided as one, which costs a third of deciding them one by one.
 local function all_in()
-  if not alike or dead_full or bucket.times then return false end
+  if not alike or dead_full or bucket.times or next(over_budget) then return false end
   if bucket.unfinished + bucket.callbacks + job_count > bound_of(tonumber(args[common + 1])) then return false end
   for j = 1, job_count do
     if known[j] or settled[j] then return false end
@@ -332,6 +333,9 @@ for j = 1, job_count do
   elseif has_flows and places.closed(part, args[at + 2]) then -- no limit and no bound matters until an operator changes it
     not_asked()
     answer(places.closed(part, args[at + 2]), part.obeys.disabled, 0, 0)
+  elseif over_budget[j] then
+    not_asked()
+    answer(codes.OVER_BUDGET, over_budget[j], over_amount[j], 0)
   else
     local due_at
     if due ~= '' then

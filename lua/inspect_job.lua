@@ -234,7 +234,7 @@ tell('quotas', allowance.text(departed, quotas, now, offset, latest + offset))
 if has_flows then of_flow.quotas = allowance.text(flow_departed, flow_quotas, now, offset, latest + offset) end
 if group_departed then of_group.quotas = allowance.text(group_departed, group_quotas, now, offset, latest + offset) end
 local charged, default_reservation =
-  charges.look(conf, charges_key, clock, has_flows and name, has_flows and levels == codes.GROUPS and flow.group_of(name), job)
+  charges.look(conf, charges_key, clock, has_flows and own_flow or nil, own_flow.group, job)
 local function tell_budgets(of, level, shift)
   local text, frees = allowance.budgets(level, now, shift)
   of.budgets, of.budget_frees = text, frees

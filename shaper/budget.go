@@ -2,6 +2,7 @@ package shaper
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -98,6 +99,42 @@ func (u Units) Validate() error {
 // A changed amount keeps what was charged, and so does a changed window; a new budget knows nothing of before.
 type Budgets []admission.Rate
 
+// noBudgets says that there are none.
+const noBudgets = "none"
+
+// String is "90000 tokens/m, 2000000 tokens/d", and "none" of no budgets.
+func (budgets Budgets) String() string {
+	texts := make([]string, len(budgets))
+	for i, budget := range budgets {
+		texts[i] = budget.String()
+	}
+	return cmp.Or(strings.Join(texts, ", "), noBudgets)
+}
+
+// MarshalText writes what [Budgets.String] says.
+func (budgets Budgets) MarshalText() ([]byte, error) { return []byte(budgets.String()), nil }
+
+// UnmarshalText reads what [Budgets.String] says. It reports a text that is none, and not what [Bucket.Validate] reports.
+func (budgets *Budgets) UnmarshalText(text []byte) error {
+	list := Budgets{}
+	if string(text) == noBudgets {
+		*budgets = list
+		return nil
+	}
+	for one := range strings.SplitSeq(string(text), ",") {
+		budget, err := admission.ParseRate(one)
+		if err != nil {
+			return err //nolint:wrapcheck // it says which rate it is
+		}
+		list = append(list, budget)
+	}
+	*budgets = list
+	return nil
+}
+
+// Validate reports every fault of the budgets, joined, or nil.
+func (budgets Budgets) Validate() error { return errors.Join(budgets.validate("budgets")...) }
+
 func (budgets Budgets) validate(key string) []error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(key+": "+format, args...)) }
@@ -141,16 +178,6 @@ func (b *Bucket) validateBudgets() []error {
 	return append(b.Budgets.validate("budgets"), f.errs...)
 }
 
-// exceeded returns the budget that units exceed, nil if they fit each.
-func (budgets Budgets) exceeded(units Units) (*admission.Rate, int64) {
-	for i := range budgets {
-		if n, _ := units.Of(budgets[i].Unit); n > budgets[i].Count {
-			return &budgets[i], n
-		}
-	}
-	return nil, 0
-}
-
 // BudgetUse is a budget with what is charged to it. See [Budgets] for the window.
 type BudgetUse struct {
 	Budget  admission.Rate
@@ -171,29 +198,4 @@ func HoldingBudget(uses []BudgetUse, now time.Time) *BudgetUse {
 		}
 	}
 	return longest
-}
-
-// CostFits reports a reservation that would never fit: it names the budget and what to do.
-func (b *Bucket) CostFits(units Units) error {
-	if len(units) == 0 {
-		return nil
-	}
-	check := func(budgets Budgets, whose string) error {
-		if budget, amount := budgets.exceeded(units); budget != nil {
-			return fmt.Errorf("the job reserves %d %s, and %s has a budget of %s: reserve less, by a lower max_tokens for example, or raise the budget",
-				amount, budget.Unit, whose, budget)
-		}
-		return nil
-	}
-	errs := []error{check(b.Budgets, fmt.Sprintf("bucket %q", b.Name))}
-	if b.Flow != nil {
-		errs = append(errs, check(b.Flow.Budgets, fmt.Sprintf("each flow of bucket %q", b.Name)))
-	}
-	if b.Group != nil {
-		errs = append(errs, check(b.Group.Budgets, fmt.Sprintf("each group of bucket %q", b.Name)))
-	}
-	if b.Pool != nil {
-		errs = append(errs, check(b.Pool.Budgets, fmt.Sprintf("pool %q", b.Pool.Name)))
-	}
-	return cmp.Or(errs...)
 }

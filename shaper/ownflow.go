@@ -42,13 +42,17 @@ type OwnBounds struct {
 
 	// Departures in each of its turns.
 	Weight *int64 `setting:"weight,redis=5,change" json:"weight,omitempty" help:"'number' of departures in each of its turns, 1 to 1000"`
+
+	// What departures cost at most in any window of that length, in place of the budgets of all; none: no budget, in Go a list that is
+	// empty and not nil.
+	Budgets Budgets `setting:"budgets,redis=9,change" json:"budgets,omitzero" help:"what departures cost at most in any window of that length, 'amounts' such as '90000 tokens/m'; none: no budget"`
 }
 
 // OwnFlow are the settings that one flow has of its own. Of a group none is set but the bounds and the pause.
 type OwnFlow struct {
 	OwnBounds `setting:",squash"`
 
-	// What is for deliveries no script reads: each is a line of JSON. All of it may hold credentials: the API never tells it as it is,
+	// What is for deliveries no script reads: each is a line of JSON, behind the numbers. All of it may hold credentials: the API never tells it as it is,
 	// and the command line takes headers and secrets in forms of their own.
 	URL     string            `setting:"url,redis=6,change" help:"'url' for its jobs that name no url"`
 	Headers map[string]string `setting:"headers,redis=7,change"` // sent with its deliveries

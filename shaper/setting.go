@@ -29,6 +29,7 @@ const (
 	FlowCapacity    FlowSetting = "capacity"
 	FlowMaxInFlight FlowSetting = "max_in_flight"
 	FlowWeight      FlowSetting = "weight"
+	FlowBudgets     FlowSetting = "budgets"
 	FlowURL         FlowSetting = "url"
 	FlowHeaders     FlowSetting = "headers"
 	FlowSecrets     FlowSetting = "secrets"

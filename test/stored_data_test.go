@@ -37,6 +37,8 @@ type dump struct {
 	At    time.Duration            // since the bubble began
 	Fates map[string]string        // by "bucket/id": done, dead, cancelled, dropped, or waits: it is to be delivered
 	Keys  map[string]*storedAsText // all of them
+
+	Charged []int64 `json:",omitempty"` // to the budgets of the bucket "tokens", of one of its flows, and of its pool
 }
 
 // storedAsText is one key. A sorted set has its scores as texts.
@@ -95,7 +97,11 @@ func storedBuckets() []shaper.Bucket {
 	hours.Drain = &schedule.Drain{Cron: "*/2 * * * *", For: time.Minute}
 	batches.Batch = shaper.BatchSettings{MaxSize: 5, MaxBytes: 1 << 16}
 	batches.Calendar = []shaper.CalendarLine{{From: "00:00", To: "12:00", Rate: perSecond(25)}}
-	return []shaper.Bucket{plain, flows, groups, a, b, hours, batches}
+	tokens, perDay := bucket("tokens"), shaper.Budgets{{Count: 100_000, Per: 24 * time.Hour, Unit: shaper.UnitTokens}}
+	ofTokens := shaper.DefaultFlowSettings()
+	ofTokens.Key, ofTokens.Budgets, tokens.Budgets = shaper.FlowKeyJob, perDay, perDay
+	tokens.Flow, tokens.Pool = &ofTokens, &shaper.Pool{Name: "provider", Rate: perSecond(20), Budgets: perDay}
+	return []shaper.Bucket{plain, flows, groups, a, b, hours, batches, tokens}
 }
 
 // storedWorker delivers the jobs of a batch one by one.
@@ -167,16 +173,33 @@ func newActors(t *testing.T, store *miniredis.Miniredis, worker shaper.Worker, e
 // storedJob is the job of an id that says what becomes of it.
 func storedJob(bucket, id string) shaper.Job {
 	job := shaper.Job{Bucket: bucket, ID: id, Payload: []byte(`{"of":"` + id + `"}`), Identity: admission.Identity{Caller: "anna"}}
-	if bucket == "flows" || bucket == "groups" {
+	if bucket == "flows" || bucket == "groups" || bucket == "tokens" {
 		job.Flow = "f-" + strings.TrimRight(id, "0123456789")
 	}
 	if bucket == "groups" {
 		job.Group = "g"
 	}
+	if bucket == "tokens" {
+		job.Units = shaper.Units{shaper.UnitInput: 20, shaper.UnitOutput: 100}
+	}
 	if bucket == "batches" { // jobs of one kind leave together
 		job.URL = "https://" + strings.TrimRight(id, "0123456789") + ".example"
 	}
 	return job
+}
+
+// chargedTokens is what is charged to the budgets of the bucket "tokens", of the flow "f-hang", which has budgets of its own, and of the pool.
+func chargedTokens(t *testing.T, all actors) []int64 {
+	t.Helper()
+	bucket, err := all.operator.Bucket("tokens").Info(t.Context())
+	if err != nil || len(bucket.Budgets) != 1 || bucket.Pool == nil || len(bucket.Pool.Budgets) != 1 {
+		t.Fatalf("%+v: %v", bucket, err)
+	}
+	job, err := all.operator.Bucket("tokens").Job("hang1").Info(t.Context())
+	if err != nil || job.OfFlow == nil || len(job.OfFlow.Budgets) != 1 || job.OfFlow.Budgets[0].Budget.Count != 50_000 {
+		t.Fatalf("%+v: %v", job.OfFlow, err)
+	}
+	return []int64{bucket.Budgets[0].Charged, job.OfFlow.Budgets[0].Charged, bucket.Pool.Budgets[0].Charged}
 }
 
 // bubbleBegan is the first instant of any bubble.
@@ -226,6 +249,11 @@ func takeOver(t *testing.T, file string) {
 
 	ctx, op := t.Context(), all.operator.As("bert")
 	wantEnded(t, all.producer, d.Fates)
+	if d.Charged != nil {
+		if charged := chargedTokens(t, all); !slices.Equal(charged, d.Charged) {
+			t.Errorf("charged %v, want %v", charged, d.Charged)
+		}
+	}
 	running, stop := context.WithCancel(ctx)
 	stopped := make(chan error, 1)
 	go func() { stopped <- all.run(running) }()

@@ -31,6 +31,9 @@ func writeDump(t *testing.T, file string) {
 			<-hang
 		}
 		done := shaper.Done(200)
+		if a.Reserved != nil {
+			done.Used = shaper.Units{shaper.UnitInput: 20, shaper.UnitOutput: 30}
+		}
 		if a.AnswerBytes > 0 {
 			done.Answer = &shaper.Answer{Status: 200, Headers: map[string][]string{"X-Of": {a.ID}}, Body: []byte("answer\n")}
 		}
@@ -59,6 +62,10 @@ func writeDump(t *testing.T, file string) {
 			t.Fatal(err)
 		}
 	}
+	var budgets operator.FlowPatch
+	must(budgets.Put(shaper.FlowBudgets, "50000 tokens/d"))
+	_, err := op.Bucket("tokens").Flow("f-hang").Set(ctx, budgets)
+	must(err)
 	running, stop := context.WithCancel(ctx)
 	stopped := make(chan error, 1)
 	go func() { stopped <- all.run(running) }()
@@ -125,7 +132,7 @@ func writeDump(t *testing.T, file string) {
 	must(err)
 	time.Sleep(3 * time.Second) // nor here
 
-	d := dump{At: time.Since(bubbleBegan), Fates: fates, Keys: readKeys(t, all.redis)}
+	d := dump{At: time.Since(bubbleBegan), Fates: fates, Keys: readKeys(t, all.redis), Charged: chargedTokens(t, all)}
 	close(hang)
 	stop()
 	must(<-stopped)

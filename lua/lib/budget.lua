@@ -98,9 +98,19 @@ local function read(text)
   end
 end
 
+-- The rule of a budget as it is stored.
+local function rule_of(s) return budget.rules(string.format('%s %.0f %.0f;', s.unit, s.amount, s.window))[1] end
+
+-- The budgets that a text is of, nil or false without one, as rules without a burst.
+function budget.stored_rules(text)
+  local rules = {}
+  for i, s in ipairs(text and read(text) or {}) do rules[i] = rule_of(s) end
+  return rules
+end
+
 -- What is stored of a budget that was another one, by its rule of today.
 local function changed(s, rule)
-  local b, of_before = new(rule), budget.rules(string.format('%s %.0f %.0f;', s.unit, s.amount, s.window))[1]
+  local b, of_before = new(rule), rule_of(s)
   b.open, b.mean = s.open, s.mean
   local function keep(number, sum) add(b, sum, (number + 1) * of_before.slice - 1) end
   for place = 1, #s.slices, budget.WIDTH do keep(number_at(s, place), sum_at(s, place)) end
@@ -280,7 +290,7 @@ end
 -- Whether a text counts no more at a time.
 function budget.has_ended(text, now)
   for _, s in ipairs(read(text)) do
-    local rule = budget.rules(string.format('%s %.0f %.0f;', s.unit, s.amount, s.window))[1]
+    local rule = rule_of(s)
     if (s.newest + 1) * rule.slice + rule.counted > now then return false end
   end
   return true

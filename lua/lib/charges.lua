@@ -28,31 +28,40 @@ local charges = {
 
 local NONE = {}
 
--- The rules of a bucket, of its flows and of its groups, by the key of its settings; and what a job reserves of a unit that it does
--- not name.
+-- The rules of a bucket, of its flows and of its groups, by the key of its settings, and whether some flows or groups have their own; and
+-- what a job reserves of a unit that it does not name.
 local function rules_of(conf)
-  local own, of_flow, of_group, burst, default =
-    unpack(redis.call('HMGET', conf, 'budgets', 'flow_budgets', 'group_budgets', 'budget_burst', 'default_reservation'))
-  return { own = budget.rules(own, burst), flow = budget.rules(of_flow, burst), group = budget.rules(of_group, burst) },
-    math.max(tonumber(default or 1), 1)
+  local own, of_flow, of_group, some_have_own, burst, default =
+    unpack(redis.call('HMGET', conf, 'budgets', 'flow_budgets', 'group_budgets', 'own_budgets', 'budget_burst', 'default_reservation'))
+  return { own = budget.rules(own, burst), flow = budget.rules(of_flow, burst), group = budget.rules(of_group, burst), burst = burst,
+    some_have_own = some_have_own }, math.max(tonumber(default or 1), 1)
 end
 
--- Reads the budgets of the bucket, of flows and of groups, which get them as their field budgets. clock is the engine's.
-local function read(key, rules, flows, groups, clock)
+local function no_rules(rules) return #rules.own + #rules.flow + #rules.group == 0 and not rules.some_have_own end
+
+-- The rules of a flow, or of a group, by its own settings (see flow.settings), else of all.
+local function rules_for(level, of_all, burst)
+  local own = level.settings and level.settings.budgets
+  return own and budget.rules(own, burst) or of_all
+end
+
+-- Reads the budgets of the bucket, of flows and of groups, which get them as their field budgets: by the rules, or as they are stored.
+-- clock is the engine's.
+local function read(key, rules, flows, groups, clock, as_stored)
   local fields, of = { 'b', 'first' }, {}
-  local function ask(list, letter, level_rules)
-    if #level_rules == 0 then return end
+  local function ask(list, letter, of_all)
+    if #of_all == 0 and not rules.some_have_own then return end
     for _, f in ipairs(list) do
-      local n = #fields + 1
-      fields[n], of[n] = letter .. f.name, { level = f, rules = level_rules }
+      fields[#fields + 1] = letter .. f.name
+      of[#fields] = { level = f, rules = not as_stored and rules_for(f, of_all, rules.burst) }
     end
   end
   ask(flows, 'f', rules.flow)
   ask(groups, 'g', rules.group)
   local texts = redis.call('HMGET', key, unpack(fields))
-  for n, one in pairs(of) do one.level.budgets = budget.open(one.rules, texts[n], clock) end
+  for n, one in pairs(of) do one.level.budgets = budget.open(one.rules or budget.stored_rules(texts[n]), texts[n], clock) end
   local own, first = unpack(texts, 1, 2)
-  return budget.open(rules.own, own, clock), first
+  return budget.open(as_stored and budget.stored_rules(own) or rules.own, own, clock), first
 end
 
 -- The job that waits first, by its text; nil if none has asked lately.
@@ -74,8 +83,8 @@ local function of_pool(keys, now, stepped)
 end
 
 -- Whether something has budgets, by its settings.
-function charges.any(shared, own, of_flows, of_groups)
-  return (own or '') ~= '' or (of_flows or '') ~= '' or (of_groups or '') ~= '' or shared and shared.budgets
+function charges.any(shared, own, of_flows, of_groups, some_have_own)
+  return (own or '') ~= '' or (of_flows or '') ~= '' or (of_groups or '') ~= '' or some_have_own or shared and shared.budgets
 end
 
 -- Nothing of a level is in flight, so nothing of its budgets is open: what is open was lost with leases.
@@ -95,7 +104,8 @@ function charges.open(key, conf, now, clock, named, groups, shared, stepped, in_
 end
 
 -- Reads the budgets of a flow, or of a group.
-local function read_level(c, level, letter, rules)
+local function read_level(c, level, letter, of_all)
+  local rules = rules_for(level, of_all, c.rules.burst)
   if level.budgets or #rules == 0 then return end
   local text = redis.call('HGET', c.key, letter .. level.name)
   level.budgets = budget.open(rules, text, c.now + c.offset)
@@ -162,21 +172,22 @@ local function ready_of(c, id, at)
   return by_pool - shift
 end
 
--- The reservation as settle.lua is told of it: with what the job does not name.
-local function told(c, text)
-  local units = {}
-  for _, level in ipairs({ c.rules.own, c.rules.flow, c.rules.group, c.pool and c.pool.all.rules or NONE }) do
+-- The reservation as settle.lua is told of it: with what the job does not name. f: its flow.
+local function told(c, text, f)
+  local units, rules = {}, c.rules
+  local of_flow, of_group = rules_for(f, rules.flow, rules.burst), f.group and rules_for(f.group, rules.group, rules.burst) or rules.group
+  for _, level in ipairs({ rules.own, of_flow, of_group, c.pool and c.pool.all.rules or NONE }) do
     for _, rule in ipairs(level) do units[#units + 1] = rule.unit end
   end
   return reservation.with(text, units, c.default)
 end
 
 -- That job waits for the bucket or the pool: it is the first one, unless another one is.
-local function wait(c, id)
+local function wait(c, f, id)
   local p = c.pool
-  if c.waits_for_bucket and (not c.first or c.first.id == id) then c.first, c.asks = { id = id, text = told(c, c.text) }, true end
+  if c.waits_for_bucket and (not c.first or c.first.id == id) then c.first, c.asks = { id = id, text = told(c, c.text, f) }, true end
   if c.waits_for_pool and (not p.first or p.first.id == c.member .. id) then
-    p.first, p.asks = { id = c.member .. id, text = told(c, c.text) }, true
+    p.first, p.asks = { id = c.member .. id, text = told(c, c.text, f) }, true
   end
 end
 
@@ -194,7 +205,7 @@ function charges.gate(c, shared, row, f, id, job, at, latest)
   ready = ready_of(c, id, at)
   if ready > at and ready <= latest and shared then ready = fair_queue.ready(shared, ready - c.offset) + c.offset end
   if ready <= latest then return ready, nil end
-  wait(c, id)
+  wait(c, f, id)
   return nil, math.min(ready, c.now + c.offset + charges.ASKS)
 end
 
@@ -209,7 +220,7 @@ function charges.depart(c, out, f, id, at)
     budget.charge(p.all, p.costs, pool_at)
     if p.first and p.first.id == c.member .. id then p.first, p.departed = nil, true end
   end
-  handout.tell_charges(out, out.count, string.format('%.0f %.0f', at, pool_at), told(c, c.text))
+  handout.tell_charges(out, out.count, string.format('%.0f %.0f', at, pool_at), told(c, c.text, f))
 end
 
 -- Tells again what the jobs of an answer have charged that is given again. In a pool the charge may stand in a later slice than is told, as
@@ -217,30 +228,31 @@ end
 function charges.tell_again(out, conf, now, pool_keys)
   local rules, default = rules_of(conf)
   local p = pool_keys and of_pool(pool_keys, now, 0)
-  if #rules.own + #rules.flow + #rules.group == 0 and not p then return end
+  if no_rules(rules) and not p then return end
   local c = { rules = rules, pool = p, default = default }
   local width = out.has_flows and 5 or 3
   for n = 1, out.count do
     local at = out.head + (n - 1) * width
     local slot, job = out.answer[at + 2], out.answer[at + 3]
     local times = string.format('%.0f %.0f', slot + out.offset, p and slot + p.offset or 0)
-    handout.tell_charges(out, n, times, told(c, reservation.of(job)))
+    handout.tell_charges(out, n, times, told(c, reservation.of(job), NONE))
   end
 end
 
 -- The budgets of a bucket, of one flow and of its group: { all, costs } as own, flow and group, where all is nil of one that has none, and
--- costs are those of a job for each budget. flow_name and group_name: nil or false where there are none. job: its body, nil: one as the
+-- costs are those of a job for each budget. of_flow and of_group: see flow.load; nil where there are none. job: its body, nil: one as the
 -- last ones. Also returns what a job reserves of a unit that it does not name. Writes nothing.
-function charges.look(conf, key, clock, flow_name, group_name, job)
+function charges.look(conf, key, clock, of_flow, of_group, job)
   local rules, default = rules_of(conf)
-  if #rules.own + #rules.flow + #rules.group == 0 then return { own = NONE, flow = NONE, group = NONE }, default end
-  local f, g = { name = flow_name }, { name = group_name }
-  local own = read(key, rules, flow_name and { f } or NONE, group_name and { g } or NONE, clock)
+  if no_rules(rules) then return { own = NONE, flow = NONE, group = NONE }, default end
+  local function level(of) return of and { name = of.name, settings = of.settings } end
+  local f, g = level(of_flow), level(of_group)
+  local own = read(key, rules, { f }, { g }, clock)
   local text = job and reservation.of(job)
   local function with_costs(all)
     return { all = all, costs = all and (text and costs_of(all, text, default) or budget.means(all)) }
   end
-  return { own = with_costs(own), flow = with_costs(f.budgets), group = with_costs(g.budgets) }, default
+  return { own = with_costs(own), flow = with_costs(f and f.budgets), group = with_costs(g and g.budgets) }, default
 end
 
 -- The same of a pool, with the offset of its clock. default: what charges.look returns of the job's bucket.
@@ -260,11 +272,12 @@ end
 
 -- Writes the budgets of the bucket, flows and groups that have changed.
 local function write(key, rules, own, flows, groups, clock)
-  local texts, gone = {}, {}
+  local texts, gone, lasts = {}, {}, rules.some_have_own and redis.call('PTTL', key) or 0
   local function note(field, all)
     if not all or not all.changed then return end
     local text = budget.text(all)
     if text == '' then gone[#gone + 1] = field else texts[#texts + 1], texts[#texts + 2] = field, text end
+    lasts = math.max(lasts, budget.lasts(all.rules))
   end
   note('b', own)
   for _, f in ipairs(flows) do note('f' .. (f.name or ''), f.budgets) end
@@ -272,7 +285,7 @@ local function write(key, rules, own, flows, groups, clock)
   if #gone > 0 then redis.call('HDEL', key, unpack(gone)) end
   if #texts == 0 then return end
   redis.call('HSET', key, unpack(texts))
-  redis.call('PEXPIRE', key, math.max(budget.lasts(rules.own), budget.lasts(rules.flow), budget.lasts(rules.group)))
+  redis.call('PEXPIRE', key, math.max(lasts, budget.lasts(rules.own), budget.lasts(rules.flow), budget.lasts(rules.group)))
   clean(key, clock)
 end
 
@@ -298,10 +311,11 @@ end
 
 -- Corrects what departures have charged, and returns whether something that a job of the bucket waits first for is free now. If one of
 -- another bucket does, that is woken. outcomes: for each { text, part }, what settle.lua was told, and the part of the flow, which gets
--- `refunded` if something of its flow or group is free; flows are in ARGV behind first_flow, where levels says that there are some;
+-- `refunded` if something of its flow or group is free. Each budget stays as it was charged: a claim finds out that it is another one now.
+-- Flows are in ARGV behind first_flow, where levels says that there are some;
 -- conf and pace: keys of the bucket.
 function charges.settle(key, conf, pace, outcomes, levels, first_flow, pool_keys, now, channel)
-  local rules = rules_of(conf)
+  local rules, default = rules_of(conf)
   local clock, looked_at = now + tonumber(redis.call('HGET', pace, 'offset') or 0), { count = 0 }
   local flows, groups, of, by_name = {}, {}, {}, {}
   for _, outcome in ipairs(outcomes) do
@@ -317,14 +331,14 @@ function charges.settle(key, conf, pace, outcomes, levels, first_flow, pool_keys
       f.group = group and by_name[group]
     end
   end
-  local own, first = read(key, rules, flows, groups, clock)
+  local own, first = read(key, rules, flows, groups, clock, true)
   local p = pool_keys and of_pool(pool_keys, now, 0)
   local freed, pool_freed = false, false
 
   -- Whether something is free of a level that it was not before.
   local function correct(all, reserved, used, at)
     if not all then return false end
-    local costs = reservation.costs(all.rules, reserved, 1)
+    local costs = reservation.costs(all.rules, reserved, default)
     local uses = reservation.used(all.rules, used, costs)
     budget.settle(all, costs, uses, at, looked_at)
     for i = 1, #costs do

@@ -11,7 +11,7 @@ local codes = {
   QUEUED = 1, SCHEDULED = 2, DUPLICATE = 3, ID_REUSED = 4, LIMITED = 5, IMPOSSIBLE = 6, BUCKET_FULL = 7, SCHEDULED_FULL = 8, SHED = 9,
   FLOW_FULL = 10, TOO_MANY_FLOWS = 11, GROUP_FULL = 12, TOO_MANY_GROUPS = 13, DEAD_FULL = 14, DEAD_TOO_LARGE = 15, FLOW_DISABLED = 16,
   WAIT_TOO_LONG = 17, ID_TAKEN = 18, FLOW_SCHEDULED_FULL = 19, GROUP_SCHEDULED_FULL = 20, TOO_MANY_OF_CALLER = 21,
-  FLOW_MISSING = 22, FLOW_LACKS_URL = 23,
+  FLOW_MISSING = 22, FLOW_LACKS_URL = 23, OVER_BUDGET = 24,
 
   -- What a limit says of a job; SHARED is added where the shared key was asked.
   ALLOWED = 0, REFUSED = 1, NEVER_ALLOWED = 2, NOT_ASKED = 3, SHARED = 4,
@@ -33,6 +33,9 @@ local codes = {
 
   -- What claim.lua tells behind the jobs: what became of a job that is dead, that jobs are a batch, and what a job charges.
   CLAIM_EXPIRED = 0, CLAIM_TOO_OLD = -1, CLAIM_BATCH = -2, CLAIM_CHARGED = -3, CLAIM_OVER_BUDGET = -4,
+
+  -- Why control_flow.lua changes nothing: a list would hold more than it may; or the bucket has batches.
+  LIST_TOO_LONG = 1, BUDGETS_OF_BATCH = 2,
 
   -- What redrive.lua answers for a dead letter.
   REDRIVE_NONE = 0, REDRIVE_MOVED = 1, REDRIVE_FULL = 2, REDRIVE_THERE = 3, REDRIVE_FLOW_FULL = 4, REDRIVE_GROUP_FULL = 5,

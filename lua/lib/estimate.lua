@@ -25,8 +25,8 @@
 -- timetable), pool, weight (its text in that pool), shown (rate_at is asked for), and what estimate.open adds: count and per of the rate
 -- that counts (nil: that of the settings), least (the adaptive interval, nil none), simple (nothing but a rate counts), and what
 -- estimate.earliest needs. One with flows has has_flows, rivals (how many flows, or groups, have something to send now, with that of the
--- job), flow_windows and group_windows (see quota.windows; nil without quotas), flow_rules and group_rules (see budget.rules), and charges,
--- their key.
+-- job), flow_windows and group_windows (see quota.windows; nil without quotas), flow_rules and group_rules (see budget.rules;
+-- nil without budgets), budget_burst, and charges, the key of what is charged.
 -- A pool has weights and rates (see pool.lua), and for each departure of the bucket it has `shared` departures.
 -- A flow, or a group, has state, obeys, ready (see flow.ready; by the server's clock) and, where there are quotas, departed: their key.
 -- A flow has its group. A group has rivals. Where a flow, or a group, was not among the rivals before the job came, nth is how many go
@@ -36,6 +36,7 @@
 --#include lib/downstream.lua
 --#include lib/pacer.lua
 --#include lib/quota.lua
+--#include lib/reservation.lua
 --#include lib/timetable.lua
 
 local estimate = {}
@@ -91,9 +92,10 @@ end
 
 -- Adds the budgets of a bucket, of its flows and of its groups: conf is the key of its settings, charges that of what is charged.
 function estimate.budgets(b, conf, charges)
-  local own, of_flow, of_group, burst = unpack(redis.call('HMGET', conf, 'budgets', 'flow_budgets', 'group_budgets', 'budget_burst'))
-  local function rules_of(text) return (text or '') ~= '' and budget.rules(text, burst) or nil end
-  b.charges, b.flow_rules, b.group_rules = charges, rules_of(of_flow), rules_of(of_group)
+  local own, of_flow, of_group, some_have_own, burst =
+    unpack(redis.call('HMGET', conf, 'budgets', 'flow_budgets', 'group_budgets', 'own_budgets', 'budget_burst'))
+  local function rules_of(text) return ((text or '') ~= '' or some_have_own) and budget.rules(text or '', burst) or nil end
+  b.charges, b.flow_rules, b.group_rules, b.budget_burst = charges, rules_of(of_flow), rules_of(of_group), burst
   if (own or '') ~= '' then b.budgets = budget.open(budget.rules(own, burst), redis.call('HGET', charges, 'b'), b.now + b.offset) end
 end
 
@@ -227,6 +229,30 @@ local function turns_until(f, rivals, ahead)
   return turns > ahead and turns or ahead
 end
 
+-- The rules of the budgets of a flow, or of a group, which has rivals.
+local function rules_for(b, f)
+  local of_all = b.flow_rules
+  if f.rivals then of_all = b.group_rules end
+  local own = of_all and f.obeys.budgets
+  return own and budget.rules(own, b.budget_burst) or of_all or {}
+end
+
+-- Whether something has budgets that jobs of a bucket count against.
+function estimate.has_budgets(b) return (b.budgets or b.flow_rules or b.group_rules or b.pool and b.pool.budgets) ~= nil end
+
+-- Which budget a job of a flow reserves more of than there is: "scope unit amount window", and what it reserves; nil if each has as much.
+-- text: see reservation.of.
+function estimate.over_budget(b, f, text)
+  local g, p = f.group, b.pool
+  local scopes = { 'bucket', b.budgets and b.budgets.rules or {}, 'flow', b.has_flows and rules_for(b, f) or {},
+    'group', g and rules_for(b, g) or {}, 'pool', p and p.budgets and p.budgets.rules or {} }
+  for i = 1, #scopes, 2 do
+    local n, amount = reservation.impossible(scopes[i + 1], text)
+    local rule = n and scopes[i + 1][n]
+    if rule then return string.format('%s %s %.0f %.0f', scopes[i], rule.unit, rule.amount, rule.window), amount end
+  end
+end
+
 -- Adds to a flow, or a group, what it is as a scope.
 local function scope_of(b, f, windows)
   local s, till = f.obeys, f.state.down and f.state.down.till - b.offset or 0
@@ -242,9 +268,8 @@ local function scope_of(b, f, windows)
     if f.ready <= till then f.next = till end -- not by its rate
   end
   if windows and f.departed then f.quotas = quota.open(f.departed, windows, 1) end
-  local rules, letter = b.flow_rules, 'f'
-  if f.rivals then rules, letter = b.group_rules, 'g' end -- a group has them
-  if rules then f.budgets = budget.open(rules, redis.call('HGET', b.charges, letter .. f.name), b.now + b.offset) end
+  local rules, letter = rules_for(b, f), f.rivals and 'g' or 'f'
+  if #rules > 0 then f.budgets = budget.open(rules, redis.call('HGET', b.charges, letter .. f.name), b.now + b.offset) end
   f.is_scope = true
 end
 

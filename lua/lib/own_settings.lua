@@ -1,10 +1,10 @@
 -- own_settings.lua: changes the text of what one flow, or one group, has of its own (see flow.lua).
 --
 -- Its first line has the numbers, then when it was paused, then of a disabled flow "time/reason": its deliveries ended for good,
--- at that time, by the server's clock, microseconds; reason is one word. The second line is the note of the pause. "-" stands for
--- what there is not.
+-- at that time, by the server's clock, microseconds; reason is one word. The second line is the note of the pause. Lines for programs
+-- follow, and last that of the budgets, in quotes (see flow.lua). "-" stands for what there is not.
 
-local own_settings = { NUMBERS = 6, PAUSED = 7, DISABLED = 8, NOTE = 2 } -- fields of the first line; the line of the note
+local own_settings = { NUMBERS = 6, PAUSED = 7, DISABLED = 8, NOTE = 2, BUDGETS = 6 } -- fields of the first line; lines
 
 -- The fields of the first line, and the lines.
 function own_settings.read(text)

@@ -20,6 +20,7 @@
 --#include lib/pacer.lua
 --#include lib/idle.lua
 --#include lib/makers.lua
+--#include lib/reservation.lua
 --#include lib/quota.lua
 
 local places = {
@@ -238,6 +239,19 @@ function places.all_fit(bucket, parts, job_count, first_job, width)
   local fit, no_callers = makers.all_fit(bucket.makers, job_count, first_job, width)
   if no_callers then bucket.makers = nil end
   return fit
+end
+
+-- For each job that reserves more of a budget than there is: which budget, and what it reserves (see estimate.over_budget). They stand in
+-- ARGV behind first_job, with width arguments each, of which the number of the flow is the nth.
+function places.over_budget(bucket, parts, job_count, first_job, width, nth)
+  local which, amounts = {}, {}
+  if not estimate.has_budgets(bucket) then return which, amounts end
+  for j = 1, job_count do
+    local at = first_job + (j - 1) * width
+    local reserves, n = reservation.of_new(ARGV[at + 2]), #parts > 1 and ARGV[at + nth] + 0 or 1
+    if reserves ~= '' then which[j], amounts[j] = estimate.over_budget(bucket, parts[n], reserves) end
+  end
+  return which, amounts
 end
 
 -- Counts jobs that get into a flow, if the bucket has flows. sealed is the first of them.

@@ -6,6 +6,9 @@ local reservation = { NOTHING = '0', AS_RESERVED = '=' }
 -- What a job reserves, by its body: "unit:amount,...", '' nothing of its own.
 function reservation.of(job) return string.match(job, '^%S+ %S+ [^ $]*%$([%l%d_:,-]+)') or '' end
 
+-- The same of a job as it comes, without the two words before it.
+function reservation.of_new(sealed) return string.match(sealed, '^[^ $]*%$([%l%d_:,-]+)') or '' end
+
 local function amounts(text)
   local all = {}
   for unit, amount in string.gmatch(text, '([%l_-]+):(%d+)') do all[unit] = tonumber(amount) end
@@ -40,11 +43,12 @@ function reservation.used(rules, text, reserved)
   return used
 end
 
--- Which rule a job reserves more of than there is, by its number; nil none.
+-- Which rule a job reserves more of than there is, by its number, and how much that is; nil none.
 function reservation.impossible(rules, text)
   local all = amounts(text)
   for i, rule in ipairs(rules) do
-    if (all[rule.unit] or 0) > rule.amount then return i end
+    local amount = all[rule.unit] or 0
+    if amount > rule.amount then return i, amount end
   end
 end
 

@@ -59,6 +59,8 @@ func newSchemas(into *yaml.Node) (*schemas, error) {
 		switch t {
 		case reflect.TypeFor[admission.Rate]():
 			return &jsonschema.Schema{Type: "string", Examples: []any{"20/s"}}
+		case reflect.TypeFor[shaper.Budgets]():
+			return &jsonschema.Schema{Type: "string", Examples: []any{"90000 tokens/m, 2000000 tokens/d"}}
 		case reflect.TypeFor[time.Duration]():
 			return &jsonschema.Schema{Type: "string", Examples: []any{"10s"}}
 		case reflect.TypeFor[shaper.Blocker]():

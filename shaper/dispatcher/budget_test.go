@@ -113,22 +113,6 @@ func TestBudgetsOverDispatchers(t *testing.T) {
 	}
 }
 
-// A job that can never leave is refused at the door, and the refusal says which budget and what to do.
-func TestACostThatNeverFits(t *testing.T) {
-	t.Parallel()
-	b := rig.Bucket("llm", 500)
-	b.Budgets = shaper.Budgets{rig.Rate("90000 tokens/m")}
-	w := rig.NewWorld(t, b)
-	receipts, err := w.Client.Enqueue(t.Context(), shaper.Job{Bucket: "llm", Payload: []byte("x"), Units: shaper.Units{shaper.UnitTokens: 120_000}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	const want = `the job reserves 120000 tokens, and bucket "llm" has a budget of 90000 tokens/m: reserve less, by a lower max_tokens for example, or raise the budget`
-	if r := receipts[0].Refusal; r == nil || r.Reason != shaper.ReasonImpossible || r.Detail != want {
-		t.Errorf("%+v", r)
-	}
-}
-
 // Who waits for a budget is told why, and until when.
 func TestWhyAJobWaitsForABudget(t *testing.T) {
 	t.Parallel()

@@ -106,7 +106,7 @@ func (c control) changeTarget(ctx context.Context, t target, action string, args
 	if err != nil {
 		return change, err
 	}
-	at, levels, old, now, said, tooMany := r.Int(), r.Int(), r.Text(), r.Text(), r.Text(), r.Int()
+	at, levels, old, now, said, refused := r.Int(), r.Int(), r.Text(), r.Text(), r.Text(), r.Int()
 	change.isChanged = old != now
 	change.said = releasedScope{text: said, offset: r.Int(), at: at}
 	switch {
@@ -116,8 +116,10 @@ func (c control) changeTarget(ctx context.Context, t target, action string, args
 		return change, fmt.Errorf("bucket %q: %w", t.bucket, ErrNoFlows)
 	case int(levels) != t.keys.Levels:
 		return change, fmt.Errorf("bucket %q: %w", t.bucket, store.ErrOtherFlows)
-	case tooMany != 0:
+	case refused == lua.ListTooLong:
 		return change, &InvalidChangeError{t.bucket, errTooManySecrets}
+	case refused == lua.BudgetsOfBatch:
+		return change, &InvalidChangeError{t.bucket, errors.New("budgets: are not for a bucket with batches: jobs of a batch have one answer, which does not say what each used")}
 	}
 	change.before, _ = codec.ParseOwnFlow(old) // a text that cannot be parsed is replaced
 	change.after, err = codec.ParseOwnFlow(now)

@@ -53,6 +53,12 @@ func (p *FlowPatch) Put(setting shaper.FlowSetting, value string) error {
 		*to, err = parseFlowNumber(setting, value)
 	case *string:
 		*to, err = value, checkFlowURL(value)
+	case *shaper.Budgets:
+		if err = to.UnmarshalText([]byte(value)); err == nil {
+			if err := to.Validate(); err != nil { // it names the setting
+				return err
+			}
+		}
 	default:
 		return unknownFlowSetting(setting)
 	}

@@ -164,11 +164,6 @@ func newScriptCall(b *producerBucket, set *limitSet, batch []*entry, again bool)
 			*t.receipt = shaper.Receipt{ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, Group: t.job.Group, Refusal: missing(err)}
 			continue
 		}
-		if err := b.Settings.Load().CostFits(t.job.Units); err != nil {
-			*t.receipt = shaper.Receipt{ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, Group: t.job.Group,
-				Refusal: &shaper.Refusal{Reason: shaper.ReasonImpossible, Detail: err.Error()}}
-			continue
-		}
 		if t.generated && !t.call.mixed {
 			if receipt, ok := b.refusals.recall(set, k.caller, &t.job, q.start); ok {
 				*t.receipt = receipt

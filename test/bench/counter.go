@@ -31,10 +31,14 @@ func (c *counter) note() {
 	}
 }
 
-// Deliver makes the counter a worker that does nothing else.
-func (c *counter) Deliver(context.Context, *shaper.Attempt) shaper.Outcome {
+// Deliver makes the counter a worker that does nothing else. What is reserved of budgets it uses half.
+func (c *counter) Deliver(_ context.Context, a *shaper.Attempt) shaper.Outcome {
 	c.note()
-	return shaper.Done(200)
+	outcome := shaper.Done(200)
+	if n, named := a.Reserved.Of(shaper.UnitTokens); named {
+		outcome.Used = shaper.Units{shaper.UnitTokens: n / 2}
+	}
+	return outcome
 }
 
 // wait returns when the last one was counted.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,18 +24,33 @@ type shape struct {
 	groups, flows int     // flows in all
 	before        float64 // baskets that a departure cost Redis before the engine was rewritten
 	goal          float64 // the part of that which it may cost since; 0: none
+	workers       int     // of the dispatcher; with 1 each claim has one departure. 0: the default
+	units         shaper.Units
+	beside        string  // the shape without budgets
+	more          float64 // baskets that it may cost beyond that one
 }
 
 var shapes = []shape{
-	{name: "plain bucket", bucket: bucketOf("plain", busy), before: 3.6, goal: .55},
+	{name: plain, bucket: bucketOf("plain", busy), before: 3.6, goal: .55},
 	{name: "1,000 flows", bucket: withFlows(bucketOf("flows", busy)), flows: 1000, before: 9, goal: .45},
 	{name: "50,000 flows", bucket: withFlows(bucketOf("many", busy)), flows: 50_000, before: 9, goal: .45},
 	{name: "1,000 flows in 100 groups", bucket: withGroups(withFlows(bucketOf("groups", busy))), flows: 1000, groups: 100, before: 11.7, goal: .5},
+	{name: "two budgets", bucket: withBudgets(bucketOf("budgets", busy)), units: tokens, beside: plain, more: 4},
+	{name: onePlain, bucket: bucketOf("plain-one", busy), workers: 1},
+	{name: "two budgets, one departure a claim", bucket: withBudgets(bucketOf("budgets-one", busy)), units: tokens, workers: 1, beside: onePlain, more: 4},
 }
+
+const (
+	plain    = "plain bucket"
+	onePlain = "plain, one departure a claim"
+)
+
+// tokens are what each job of a bucket with budgets reserves. It uses half of them.
+var tokens = shaper.Units{shaper.UnitInput: 60, shaper.UnitOutput: 40}
 
 // job is the i-th job for the bucket: its flows take turns.
 func (s shape) job(i int) shaper.Job {
-	j := shaper.Job{Bucket: s.bucket.Name, Payload: payload}
+	j := shaper.Job{Bucket: s.bucket.Name, Payload: payload, Units: s.units}
 	if s.flows > 0 {
 		j.Flow = fmt.Sprint("flow-", i%s.flows)
 	}
@@ -82,6 +98,14 @@ func redisTime(ctx context.Context, server *redistest.Server, rounds int) ([]str
 		figures := fmt.Sprintf("scripts %5.1f µs a departure   basket %5.1f µs", median(l.scripts), median(l.baskets))
 		missed = append(missed, atMost(l.goal*l.before).judge("Redis time, "+l.name, figures, medianRatio(l.scripts, l.baskets))...)
 	}
+	for _, l := range lines {
+		i := slices.IndexFunc(lines, func(other *line) bool { return other.name == l.beside })
+		if i < 0 {
+			continue
+		}
+		more := medianRatio(l.scripts, l.baskets) - medianRatio(lines[i].scripts, lines[i].baskets)
+		missed = append(missed, atMost(l.more).judge("Baskets more, "+l.name, "than "+l.beside, more)...)
+	}
 	return missed, nil
 }
 
@@ -114,7 +138,7 @@ func (l *line) put(ctx context.Context, n int) error {
 
 func (l *line) measure(ctx context.Context, queue *baskets, counts bool) error {
 	departed := newCounter(1, departuresOfRound)
-	run, err := newRun(l.store, 0, departed, l.bucket)
+	run, err := newRun(l.store, l.workers, departed, l.bucket)
 	if err != nil {
 		return err
 	}

@@ -68,6 +68,14 @@ func withGroups(b shaper.Bucket) shaper.Bucket {
 	return b
 }
 
+// withBudgets bounds the tokens of a bucket so that none waits for them.
+func withBudgets(b shaper.Bucket) shaper.Bucket {
+	for _, per := range []time.Duration{time.Minute, 24 * time.Hour} {
+		b.Budgets = append(b.Budgets, admission.Rate{Count: shaper.MaxBudgetAmount, Per: per, Unit: shaper.UnitTokens})
+	}
+	return b
+}
+
 func inPool(b shaper.Bucket, rate int64) shaper.Bucket {
 	b.Pool = &shaper.Pool{Name: "pool", Rate: admission.Rate{Count: rate, Per: time.Second, Unit: admission.UnitRequests}}
 	return b

@@ -15,7 +15,7 @@ import (
 )
 
 // What one flow has of its own is a text in Redis: numbers in the first line, the note of its pause in the second, then a line of JSON for
-// each setting that no script reads. See lua/lib/own_settings.lua.
+// each other setting. Scripts read of these the last, which is that of budgets. See lua/lib/own_settings.lua and lua/lib/flow.lua.
 const (
 	ownNumbers   = 6 // the places of settings that are numbers; those of lines follow
 	ownFirstLine = 2 // of those lines
@@ -39,6 +39,7 @@ var ownSettings = func() (list []ownSetting) {
 		}
 		list = append(list, s)
 	}
+	slices.SortFunc(list, func(a, b ownSetting) int { return a.place - b.place })
 	return list
 }()
 
@@ -75,6 +76,9 @@ func (s ownSetting) write(v reflect.Value) []string {
 	}
 	if rate, ok := v.Interface().(admission.Rate); ok {
 		return []string{strconv.FormatInt(rate.Count, 10), strconv.FormatInt(rate.Per.Microseconds(), 10)}
+	}
+	if budgets, ok := v.Interface().(shaper.Budgets); ok {
+		return []string{strconv.Quote(BudgetsText(budgets))}
 	}
 	text, _ := json.Marshal(v.Interface()) // numbers, text and maps of it always marshal; JSON escapes line feeds
 	return []string{string(text)}
@@ -157,7 +161,9 @@ func readOwnLines(own *shaper.OwnFlow, lines []string) error {
 		if at < ownFirstLine || at >= len(lines) || lines[at] == FlowUnset {
 			continue
 		}
-		if json.Unmarshal([]byte(lines[at]), s.in(own).Addr().Interface()) != nil {
+		if budgets, ok := s.in(own).Addr().Interface().(*shaper.Budgets); ok {
+			*budgets = append(shaper.Budgets{}, ReadBudgets(strings.Trim(lines[at], `"`))...)
+		} else if json.Unmarshal([]byte(lines[at]), s.in(own).Addr().Interface()) != nil {
 			return fmt.Errorf("shaper: the %s of a flow in Redis are not ours", s.Path)
 		}
 	}

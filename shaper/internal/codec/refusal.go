@@ -10,6 +10,7 @@ var Refusals = map[int64]shaper.Reason{
 	lua.IDReused:           shaper.ReasonIDReused,
 	lua.IDTaken:            shaper.ReasonIDTaken,
 	lua.Impossible:         shaper.ReasonImpossible,
+	lua.OverBudget:         shaper.ReasonImpossible,
 	lua.Limited:            shaper.ReasonLimit,
 	lua.BucketFull:         shaper.ReasonBucketFull,
 	lua.Shed:               shaper.ReasonShed,

@@ -3,6 +3,7 @@ package scripts_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -40,6 +41,13 @@ func (c *charges) add(at, cost int64) *charge {
 func (r *rig) setBudgets(prefix, budgets string, burst int) {
 	r.t.Helper()
 	r.ok(r.c.HSet(r.ctx, r.key("settings"), prefix+"budgets", budgets, "budget_burst", burst).Err())
+}
+
+// ownBudgets gives one flow, or one group, budgets of its own, as control_flow.lua does.
+func (r *rig) ownBudgets(hash, name, budgets string) {
+	r.t.Helper()
+	r.ok(r.c.HSet(r.ctx, r.key(hash), name, "- - - - - - -\n-\n-\n-\n-\n"+strconv.Quote(budgets)).Err())
+	r.ok(r.c.HSet(r.ctx, r.key("settings"), "own_budgets", "1").Err())
 }
 
 // putUnits enqueues jobs that reserve so many tokens each.

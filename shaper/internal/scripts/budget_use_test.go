@@ -3,6 +3,8 @@ package scripts_test
 import (
 	"fmt"
 	"testing"
+
+	"github.com/tundish-io/tundish/lua"
 )
 
 // While jobs wait, little of a budget stays unused: the margin of its window and a slice.
@@ -198,14 +200,19 @@ func TestChargesCountOnce(t *testing.T) {
 	})
 }
 
-// A job that reserves more than a budget has, because that was lowered, becomes a dead letter; jobs behind it leave. One that names no unit
+// A job that reserves more than a budget has does not get in. One for which a budget was lowered since becomes a dead letter; jobs behind it leave. One that names no unit
 // reserves what the bucket says, at most the budget.
 func TestJobsAboveABudget(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 1000})
-		r.setBudgets("", fmt.Sprintf("tokens 100 %d;", 10*second), 100)
+		r.setBudgets("", fmt.Sprintf("images 9 %d;tokens 101 %[1]d;", 10*second), 100)
 		r.putUnits("", map[string]int64{"large": 101}, "large")
+		refused := r.enqueue(nil, entry{id: "larger", units: "input:2,output:100"})[0]
+		if want := fmt.Sprintf("bucket tokens 101 %d", 10*second); refused.code != lua.OverBudget || refused.budget != want || refused.eta != 102 {
+			t.Errorf("%+v, want %q", refused, want)
+		}
+		r.setBudgets("", fmt.Sprintf("tokens 100 %d;", 10*second), 100)
 		r.ok(r.c.HSet(r.ctx, r.key("settings"), "default_reservation", 1000).Err())
 		r.put("plain", "other")
 		c := r.claim(ask{})

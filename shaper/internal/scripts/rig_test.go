@@ -291,6 +291,7 @@ func (e entry) mark() string {
 // answer is what enqueue.lua says of a job.
 type answer struct {
 	code, position, eta, wait int64
+	budget                    string     // of OVER_BUDGET, in place of the position
 	limits                    [][4]int64 // verdict, remaining, wait, reset
 }
 
@@ -304,7 +305,13 @@ func (r *rig) enqueue(limits []limit, jobs ...entry) []answer {
 	}
 	answers := make([]answer, len(jobs))
 	for i := range answers {
-		a := answer{code: in.Int(), position: in.Int(), eta: in.Int(), wait: in.Int()}
+		a := answer{code: in.Int()}
+		if a.code == lua.OverBudget {
+			a.budget = in.Text()
+		} else {
+			a.position = in.Int()
+		}
+		a.eta, a.wait = in.Int(), in.Int()
 		for range limits {
 			a.limits = append(a.limits, [4]int64{in.Int(), in.Int(), in.Int(), in.Int()})
 		}

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -223,30 +222,12 @@ func readBudgets(values []string) (reflect.Value, bool) {
 	return reflect.ValueOf(codec.ReadBudgets(values[0])), true
 }
 
-func budgetsText(values []string) string {
-	var texts []string
-	for _, budget := range codec.ReadBudgets(values[0]) {
-		texts = append(texts, budget.String())
-	}
-	return cmp.Or(strings.Join(texts, ", "), noBudgets)
-}
-
-// noBudgets is what an operator says to take budgets away.
-const noBudgets = "none"
+func budgetsText(values []string) string { return codec.ReadBudgets(values[0]).String() }
 
 func parseBudgets(text string) (reflect.Value, error) {
-	budgets := shaper.Budgets{}
-	for one := range strings.SplitSeq(text, ",") {
-		if text == noBudgets {
-			break
-		}
-		budget, err := admission.ParseRate(one)
-		if err != nil {
-			return reflect.Value{}, err
-		}
-		budgets = append(budgets, budget)
-	}
-	return reflect.ValueOf(budgets), nil
+	var budgets shaper.Budgets
+	err := budgets.UnmarshalText([]byte(text))
+	return reflect.ValueOf(budgets), err
 }
 
 func writeDuration(v reflect.Value) []any {

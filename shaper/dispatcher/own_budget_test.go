@@ -1,0 +1,204 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"github.com/tundish-io/tundish/shaper/operator"
+)
+
+// budgetsOf is a patch that gives a flow, or a group, budgets of its own.
+func budgetsOf(t *testing.T, text string) operator.FlowPatch {
+	t.Helper()
+	var p operator.FlowPatch
+	if err := p.Put(shaper.FlowBudgets, text); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// A job that reserves more of a budget than there is gets refused at the door, by the budgets in force, whosever they are. An operator who
+// raises the budget lets the next one in at once, also where the client knew the old one. Other jobs of the call get in.
+func TestACostThatNeverFits(t *testing.T) {
+	t.Parallel()
+	const advice = ": reserve less, by a lower max_tokens for example, or raise the budget"
+	budget, ctx := shaper.Budgets{rig.Rate("90000 tokens/m")}, t.Context()
+	bucketTo := func(w *rig.World, budgets string) error {
+		_, err := w.Client.Op.As("anna").Bucket("llm").Set(ctx, rig.MustPatch(t, "budgets", budgets))
+		return err
+	}
+	for name, c := range map[string]struct {
+		change func(b *shaper.Bucket)
+		set    func(w *rig.World, budgets string) error // the budgets that are meant, where an operator may
+		whose  string
+	}{
+		"bucket":             {func(b *shaper.Bucket) { b.Budgets = budget }, bucketTo, `bucket "llm"`},
+		"bucket that got it": {func(*shaper.Bucket) {}, bucketTo, `bucket "llm"`},
+		"flows":              {func(b *shaper.Bucket) { *b = rig.Flowing("llm", shaper.FlowKeyJob); b.Flow.Budgets = budget }, nil, `flow "f" of bucket "llm"`},
+		"flow": {func(b *shaper.Bucket) { *b = rig.Flowing("llm", shaper.FlowKeyJob) }, func(w *rig.World, budgets string) error {
+			_, err := w.Client.Op.As("anna").Bucket("llm").Flow("f").Set(ctx, budgetsOf(t, budgets))
+			return err
+		}, `flow "f" of bucket "llm"`},
+		"groups": {func(b *shaper.Bucket) { *b = rig.Grouped("llm", 500); b.Group.Budgets = budget }, nil, `group "g" of bucket "llm"`},
+		"group": {func(b *shaper.Bucket) { *b = rig.Grouped("llm", 500) }, func(w *rig.World, budgets string) error {
+			_, err := w.Client.Op.As("anna").Bucket("llm").Group("g").Set(ctx, budgetsOf(t, budgets))
+			return err
+		}, `group "g" of bucket "llm"`},
+		"pool": {func(b *shaper.Bucket) {
+			b.Pool = &shaper.Pool{Name: "vendor", Rate: rig.PerSecond(500), Budgets: budget}
+		}, func(w *rig.World, budgets string) error {
+			_, err := w.Client.Op.As("anna").Pool("vendor").Set(ctx, rig.MustPatch(t, "budgets", budgets))
+			return err
+		}, `pool "vendor"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := rig.Bucket("llm", 500)
+			c.change(&b)
+			w := rig.NewWorld(t, b)
+			if err := w.Client.JoinPools(ctx); err != nil {
+				t.Fatal(err)
+			}
+			jobs := 0
+			enqueue := func(costs ...int64) []shaper.Receipt {
+				t.Helper()
+				var list []shaper.Job
+				for _, cost := range costs {
+					jobs++
+					job := shaper.Job{Bucket: "llm", ID: fmt.Sprint("j", jobs), Payload: []byte("x"), Units: shaper.Units{shaper.UnitTokens: cost}}
+					if b.Flow != nil {
+						job.Flow = "f"
+					}
+					if b.Group != nil {
+						job.Group = "g"
+					}
+					list = append(list, job)
+				}
+				receipts, err := w.Client.Enqueue(ctx, list...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return receipts
+			}
+			want := func(r shaper.Receipt, amount int64, budget string) {
+				t.Helper()
+				text := ""
+				if budget != "" {
+					text = fmt.Sprintf("the job reserves %d tokens, and %s has a budget of %s%s", amount, c.whose, budget, advice)
+				}
+				switch {
+				case budget == "" && r.Refusal != nil:
+					t.Errorf("%d tokens: %+v", amount, r.Refusal)
+				case budget != "" && (r.Refusal == nil || r.Refusal.Reason != shaper.ReasonImpossible || r.Refusal.Detail != text):
+					t.Errorf("%d tokens: %+v, want %q", amount, r.Refusal, text)
+				}
+			}
+			if c.set != nil {
+				if err := c.set(w, "90000 tokens/m"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i, r := range enqueue(120_000, 90_000, 90_001) {
+				want(r, []int64{120_000, 90_000, 90_001}[i], []string{"90000 tokens/m", "", "90000 tokens/m"}[i])
+			}
+			if c.set == nil {
+				return
+			}
+			for _, now := range []struct {
+				budgets, refused string
+			}{{"120000 tokens/m", ""}, {"1000000 tokens/d, 119999 tokens/m", "119999 tokens/m"}, {"none", ""}} {
+				if err := c.set(w, now.budgets); err != nil {
+					t.Fatal(err)
+				}
+				want(enqueue(120_000)[0], 120_000, now.refused)
+			}
+		})
+	}
+}
+
+// One flow has a budget of its own, smaller than that of all; another one has none. The provider counts for each.
+func TestBudgetsOfOneFlow(t *testing.T) {
+	t.Parallel()
+	b := rig.Flowing("llm", shaper.FlowKeyJob)
+	b.Rate, b.BudgetBurst = rig.PerSecond(500), 100
+	b.Flow.Budgets = shaper.Budgets{rig.Rate("1000 tokens/s")}
+	w := rig.NewWorld(t, b)
+	for flow, budgets := range map[string]string{"small": "300 tokens/s", "free": "none"} {
+		if own, err := w.Client.Op.As("anna").Bucket("llm").Flow(flow).Set(t.Context(), budgetsOf(t, budgets)); err != nil || own.Budgets.String() != budgets {
+			t.Fatalf("%v, %v", own.Budgets, err)
+		}
+	}
+	apis := map[string]*provider{}
+	for flow, limit := range map[string]int64{"small": 300, "any": 1000, "free": 1 << 30} {
+		apis[flow] = &provider{limit: limit, window: rig.Rate("1/s").Per}
+	}
+	var mu sync.Mutex
+	first := map[string]int{} // departures of a flow before the first that a budget held
+	worker := shaper.WorkerFunc(func(ctx context.Context, a *shaper.Attempt) shaper.Outcome {
+		cost, _ := a.Reserved.Of(shaper.UnitTokens)
+		if !apis[a.Flow].admit(cost) {
+			return shaper.Outcome{Result: shaper.ResultRetry, Reason: "http_429", Status: 429}
+		}
+		mu.Lock()
+		first[a.Flow]++
+		mu.Unlock()
+		return w.Note(ctx, a)
+	})
+	dispatch(w, worker, nil)
+	dispatch(w, worker, nil)
+	const jobs = 8
+	for i := range jobs {
+		for flow := range apis {
+			w.History.Admitted(fmt.Sprint(flow, i), time.Now())
+			job := shaper.Job{Bucket: "llm", ID: fmt.Sprint(flow, i), Flow: flow, Payload: []byte("x"), Units: shaper.Units{shaper.UnitTokens: 150}}
+			if receipts, err := w.Client.Enqueue(t.Context(), job); err != nil || receipts[0].Refusal != nil {
+				t.Fatalf("%+v, %v", receipts, err)
+			}
+		}
+	}
+	w.Await(3 * jobs)
+	w.AwaitEmpty()
+	w.WantClean()
+	for flow, api := range apis {
+		if api.refused > 0 || first[flow] != jobs {
+			t.Errorf("flow %s: %d of %d answered, %d refused, most in a window %d", flow, first[flow], jobs, api.refused, api.most)
+		}
+	}
+	if most := apis["free"].most; most != jobs*150 {
+		t.Errorf("the flow without a budget had %d tokens in a window, want all %d", most, jobs*150)
+	}
+}
+
+// Budgets that cannot be: each is refused, and nothing is changed.
+func TestOwnBudgetsThatAreNone(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"100/s":                             `requests are counted by quotas`,
+		"0 tokens/s":                        `"0 tokens/s"`,
+		"1 tokens/s, 2 tokens/s":            `have the same unit and window`,
+		"much":                              `"much"`,
+		"1 a/m, 1 b/m, 1 c/m, 1 d/m, 1 e/m": `5 budgets: want at most 4`,
+	} {
+		var p operator.FlowPatch
+		if err := p.Put(shaper.FlowBudgets, text); err == nil || !strings.HasPrefix(err.Error(), "budgets: ") || !strings.Contains(err.Error(), want) || !p.IsZero() {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	b := rig.Flowing("llm", shaper.FlowKeyJob)
+	b.Batch = shaper.BatchSettings{MaxSize: 10, MaxBytes: 1 << 20}
+	w := rig.NewWorld(t, b)
+	flow := w.Client.Op.As("anna").Bucket("llm").Flow("f")
+	if _, err := flow.Set(t.Context(), budgetsOf(t, "300 tokens/s")); !errors.As(err, new(*operator.InvalidChangeError)) || !strings.Contains(err.Error(), "batches") {
+		t.Error(err)
+	}
+	if info, err := flow.Info(t.Context()); err != nil || !info.Own.IsZero() {
+		t.Errorf("%+v, %v", info.Own, err)
+	}
+}
