@@ -1,0 +1,55 @@
+package llmprovider
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+)
+
+// mostWords bounds the text of an answer, which has a word for each token.
+const mostWords = 4096
+
+// write answers a call as a whole. An answer that streams is to be written here too, in the pieces in which its output is charged.
+func (p *Provider) write(w http.ResponseWriter, c *Call) {
+	text := strings.TrimSpace(strings.Repeat("word ", int(min(c.Output, mostWords))))
+	body := completion(c, text)
+	if p.settings.API == Anthropic {
+		body = message(c, text)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if json.NewEncoder(w).Encode(body) != nil {
+		return // the client is gone
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.Answered = true
+}
+
+type object = map[string]any
+
+func completion(c *Call, text string) object {
+	return object{
+		"id": "chatcmpl-" + c.ID, "object": "chat.completion", "created": c.At.Unix(), "model": c.Model,
+		"choices": []object{{
+			"index": 0, "message": object{"role": "assistant", "content": text}, "finish_reason": ended(c, "stop", "length"),
+		}},
+		"usage": object{"prompt_tokens": c.Input, "completion_tokens": c.Output, "total_tokens": c.Input + c.Output},
+	}
+}
+
+func message(c *Call, text string) object {
+	return object{
+		"id": "msg_" + c.ID, "type": "message", "role": "assistant", "model": c.Model,
+		"content":     []object{{"type": "text", "text": text}},
+		"stop_reason": ended(c, "end_turn", "max_tokens"), "stop_sequence": nil,
+		"usage": object{"input_tokens": c.Input, "output_tokens": c.Output, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0},
+	}
+}
+
+// ended says why an answer has ended.
+func ended(c *Call, byItself, byMaximum string) string {
+	if c.Output == c.MaxOutput {
+		return byMaximum
+	}
+	return byItself
+}

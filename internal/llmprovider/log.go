@@ -1,0 +1,100 @@
+package llmprovider
+
+import (
+	"net/http"
+	"slices"
+	"time"
+)
+
+// Call is a request of which a provider has taken note.
+type Call struct {
+	At        time.Time // its arrival
+	ID        string    // its Idempotency-Key
+	Model     string
+	Input     int64 // tokens
+	MaxOutput int64 // tokens, 0: it names no maximum
+	Output    int64 // tokens that its answer has
+
+	Status   int      // of the answer
+	Charges  []Charge // to the limits; none of a call that was refused
+	Answered bool     // the whole answer is written
+}
+
+// Used is the input and the output of a call that was not refused.
+func (c *Call) Used() int64 {
+	if c.Status != http.StatusOK {
+		return 0
+	}
+	return c.Input + c.Output
+}
+
+// Log is calls in the order of their arrival.
+type Log []*Call
+
+// Only are the calls of which something is true.
+func (l Log) Only(is func(c *Call) bool) Log {
+	var some Log
+	for _, c := range l {
+		if is(c) {
+			some = append(some, c)
+		}
+	}
+	return some
+}
+
+// Refused are the calls that were not answered 200.
+func (l Log) Refused() Log { return l.Only(func(c *Call) bool { return c.Status != http.StatusOK }) }
+
+// Answered is how many times each id was answered in whole.
+func (l Log) Answered() map[string]int {
+	times := map[string]int{}
+	for _, c := range l {
+		if c.Answered {
+			times[c.ID]++
+		}
+	}
+	return times
+}
+
+// charges are those of all calls, the first one first.
+func (l Log) charges() []Charge {
+	var all []Charge
+	for _, c := range l {
+		all = append(all, c.Charges...)
+	}
+	slices.SortStableFunc(all, func(a, b Charge) int { return a.At.Compare(b.At) })
+	return all
+}
+
+// Most is the most that any window of that length has been charged, of all that begin at any instant. A window is without its end.
+func (l Log) Most(unit Unit, window time.Duration) (most int64) {
+	charges := l.charges()
+	sum, oldest := int64(0), 0
+	for _, c := range charges {
+		sum += c.Of(unit)
+		for c.At.Sub(charges[oldest].At) >= window {
+			sum -= charges[oldest].Of(unit)
+			oldest++
+		}
+		most = max(most, sum)
+	}
+	return most
+}
+
+// Sum is what was charged from an instant until another one, without that.
+func (l Log) Sum(unit Unit, from, until time.Time) (sum int64) {
+	for _, c := range l.charges() {
+		if !c.At.Before(from) && c.At.Before(until) {
+			sum += c.Of(unit)
+		}
+	}
+	return sum
+}
+
+// Use is what part of a limit was charged from an instant until another one, without that.
+func (l Log) Use(limit Limit, from, until time.Time) float64 {
+	if !until.After(from) {
+		return 0
+	}
+	return float64(l.Sum(limit.Unit, from, until)) / (float64(limit.Amount) * float64(until.Sub(from)) / float64(limit.Window))
+}

@@ -1,0 +1,78 @@
+package llmprovider
+
+import (
+	"cmp"
+	"hash/fnv"
+	"time"
+)
+
+// API is the provider that is played.
+type API string
+
+// The providers.
+const (
+	OpenAI    API = "openai"    // POST …/chat/completions
+	Anthropic API = "anthropic" // POST …/messages
+)
+
+// Unit is what a limit counts.
+type Unit string
+
+// The units.
+const (
+	Requests Unit = "requests"
+	Input    Unit = "input"  // tokens
+	Output   Unit = "output" // tokens
+	Tokens   Unit = "tokens" // input and output together
+)
+
+// Limit is an amount of a unit that no window of that length may exceed.
+type Limit struct {
+	Unit   Unit
+	Amount int64
+	Window time.Duration
+}
+
+// Settings say how a provider behaves. The zero value is OpenAI without limits, whose answers have 500 tokens and take no time.
+type Settings struct {
+	API    API
+	Limits []Limit
+
+	// CallTime is how long a call takes from its arrival to its answer. An error is answered at once.
+	CallTime time.Duration
+
+	// Input is how many tokens the request of a job has. Nil: a quarter of the bytes of its text.
+	Input func(id string) int64
+
+	// UsedFrom and UsedTo bound how much output an answer has, as a share of the max_tokens of its request, or of ExpectedOutput where it names
+	// none. The id decides where between them an answer lies, so an id has the same answer each time. Zero of both: all of it.
+	UsedFrom, UsedTo float64
+
+	// ExpectedOutput is the output of an answer to a request without max_tokens, times its share; 0 is 500.
+	ExpectedOutput int64
+}
+
+const defaultOutput = 500
+
+// output is how many tokens the answer to a request has.
+func (s *Settings) output(id string, r request) int64 {
+	share := 1.0
+	if s.UsedTo > 0 {
+		share = s.UsedFrom + chance(id)*(s.UsedTo-s.UsedFrom)
+	}
+	if r.maxOutput == 0 {
+		return max(int64(share*float64(cmp.Or(s.ExpectedOutput, defaultOutput))), 1)
+	}
+	return min(max(int64(share*float64(r.maxOutput)), 1), r.maxOutput)
+}
+
+// chance is a number from 0 to 1 that looks random and is the same for an id each time.
+func chance(id string) float64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(id)) // a hash takes everything
+	n := h.Sum64()
+	n ^= n >> 33 // ids that differ in their last digit only differ in few bits of such a hash
+	n *= 0xff51afd7ed558ccd
+	n ^= n >> 33
+	return float64(n>>11) / (1 << 53)
+}
