@@ -1,0 +1,146 @@
+package test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/internal/llmprovider"
+	"github.com/tundish-io/tundish/internal/redistest"
+)
+
+// crashModels are buckets with a budget at three places, whose calls take a part of the window. Their providers refuse nothing.
+func crashModels(callTime time.Duration) ([]model, string) {
+	of := func() *llmprovider.Provider { return llmprovider.New(llmprovider.Settings{CallTime: callTime}) }
+	return []model{
+		{name: "bucket", keys: tokenBudgets(), provider: of()},
+		{name: "flows", tables: flowsOfJobs + tokenBudgets(), provider: of()},
+		{name: "group", tables: flowsOfJobs + groupsOfJobs + tokenBudgets(), provider: of()},
+		{name: "pooled", keys: "pool = \"vendor\"\n", provider: of()},
+	}, "[[pools]]\nname = \"vendor\"\nrate = \"100/s\"\n" + tokenBudgets()
+}
+
+// postCrash enqueues calls of 200 to 4,000 tokens into each bucket.
+func (s *llmSystem) postCrash(models []model, calls int) {
+	for _, m := range models {
+		fields := map[string]func(int) string{"flows": oneFlow, "group": oneGroup}[m.name]
+		var lines []string
+		for n := range calls {
+			more := ""
+			if fields != nil {
+				more = fields(n)
+			}
+			lines = append(lines, m.call(fmt.Sprintf("%s-%d", m.name, n), tokensOf(n)-inputTokens, more))
+		}
+		s.post(m.name, lines...)
+	}
+}
+
+// TestDispatchersDieWithCharges: kill -9 of all three dispatchers with calls in flight. Their leases are back within the lease and 5 s. What they
+// charged stays charged until its window is over, because the provider may have counted it, and then it is gone. No window has more than the budget.
+func TestDispatchersDieWithCharges(t *testing.T) {
+	besideOthers(t)
+	const calls, lease, back = 60, 2 * time.Second, 5 * time.Second
+	quietly(t, func(t *testing.T, stall *stallWatch) (fault string) {
+		models, pools := crashModels(tokenWindow() / 2)
+		s := startLLM(t, llmPlan{models: models, pools: pools, dispatchers: 3, lease: lease, server: redistest.Start(t)})
+		s.postCrash(models, calls)
+		for _, m := range models {
+			await(t, 2*tokenWindow(), "calls are under way in "+m.name, func() bool { return s.numbers(m.name).InFlight >= 6 })
+		}
+		for _, m := range models {
+			s.operate("bucket", "pause", m.name)
+		}
+		for _, d := range s.dispatchers {
+			d.kill()
+		}
+		killed := time.Now()
+		for i := range s.dispatchers {
+			s.dispatchers[i] = s.restart[i]()
+		}
+		for _, m := range models {
+			await(t, lease+back, "the leases are back in "+m.name, func() bool { return s.numbers(m.name).InFlight == 0 })
+			took := time.Since(killed)
+			log := m.provider.Log()
+			charged, shown := s.charged(m.name)
+			within, read := log.Sum(llmprovider.Tokens, time.Now().Add(-tokenWindow()), time.Now()), time.Now()
+			t.Logf("%s: %d calls had left; the leases were back after %s; then %d tokens were charged, and the provider had %d in its window",
+				m.name, len(log), took.Round(time.Millisecond), charged, within)
+			if took > lease+back+stall.cost() {
+				t.Errorf("%s: the leases were back after %s, want %s", m.name, took, lease+back)
+			}
+			if shown && charged < within && time.Since(read) < time.Second {
+				t.Errorf("%s: %d tokens are charged, of %d that the provider has counted", m.name, charged, within)
+			}
+		}
+		<-time.After(time.Until(killed.Add(tokenWindow() * 104 / 100)))
+		for _, m := range models {
+			if charged, _ := s.charged(m.name); charged != 0 {
+				t.Errorf("%s: %d tokens are charged after the window of the last call", m.name, charged)
+			}
+			s.operate("bucket", "resume", m.name)
+		}
+		s.awaitAnswered(5 * tokenWindow())
+		for _, m := range models {
+			if most := m.provider.Log().Most(llmprovider.Tokens, tokenWindow()); most > tokenLimit {
+				fault = overWindow(t, stall, fmt.Sprintf("%s: a window has %d of %d tokens", m.name, most, tokenLimit))
+			}
+		}
+		return fault
+	})
+}
+
+// charged is what is charged to the budget that bounds a bucket of crashModels. Those of flows and groups are not shown.
+func (s *llmSystem) charged(bucket string) (charged int64, shown bool) {
+	s.t.Helper()
+	path, shown := map[string]string{"bucket": "/v1/buckets/bucket", "pooled": "/v1/pools/vendor"}[bucket]
+	if !shown {
+		return 0, false
+	}
+	n := s.numbersAt(path)
+	if len(n.Budgets) != 1 {
+		s.t.Fatalf("%s shows the budgets %+v", path, n.Budgets)
+	}
+	return n.Budgets[0].Charged, true
+}
+
+// TestRedisDiesWithCharges: kill -9 of Redis, whose append-only file is written every second. What left in the last two seconds before it may be
+// unknown to the new one. Without that, no window has more than the budget; and nothing is lost.
+func TestRedisDiesWithCharges(t *testing.T) {
+	besideOthers(t)
+	const calls, lost, kills = 60, 2 * time.Second, 2
+	quietly(t, func(t *testing.T, stall *stallWatch) (fault string) {
+		models, pools := crashModels(tokenWindow() / 20)
+		server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "everysec")
+		s := startLLM(t, llmPlan{models: models, pools: pools, dispatchers: 3, server: server})
+		s.postCrash(models, calls)
+		var killed []time.Time
+		for kill := range kills {
+			await(t, 3*tokenWindow(), "calls leave", func() bool { return len(models[0].provider.Log()) >= (kill+1)*calls/3 })
+			killed = append(killed, time.Now())
+			server.Kill()
+			if err := server.Restart(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.awaitAnswered(6 * tokenWindow())
+		for _, m := range models {
+			log := m.provider.Log()
+			kept := log.Only(func(c *llmprovider.Call) bool {
+				for _, at := range killed {
+					if c.At.After(at.Add(-lost)) && c.At.Before(at) {
+						return false
+					}
+				}
+				return true
+			})
+			most, without := log.Most(llmprovider.Tokens, tokenWindow()), kept.Most(llmprovider.Tokens, tokenWindow())
+			t.Logf("%s: %d calls; most in a window %d of %d tokens, %d without the %d calls that left shortly before a kill",
+				m.name, len(log), most, tokenLimit, without, len(log)-len(kept))
+			if without > tokenLimit {
+				fault = overWindow(t, stall, fmt.Sprintf("%s: a window has %d of %d tokens without what left in %s before a kill", m.name, without, tokenLimit, lost))
+			}
+		}
+		return fault
+	})
+}
