@@ -19,6 +19,13 @@ var noMoney = []string{
 	"enforced_spend_limit_reached", // Anthropic, 429: the code in its details
 }
 
+// A provider that is overloaded answers 529, finds no fault with the request, and often names no time. The scope then waits for overloadedHold:
+// an hour of that would spend the attempts of a whole backlog.
+const (
+	statusOverloaded = 529
+	overloadedHold   = time.Second
+)
+
 // fault is what the body of an error says.
 type fault struct {
 	noMoney    string // the word for it, "" if it is another error
@@ -66,7 +73,7 @@ func retryDelay(details []any) string {
 // judge changes the outcome of an error answer by what its body says. now is the time of the answer.
 //
 // Without money the scope is held for as long as its bucket permits, whatever the policy says of holds: each job would fail, and spend its
-// attempts. A time in the body holds as Retry-After does, unless a header names another one.
+// attempts. A time in the body holds as Retry-After does, unless a header names another one. An overload that names none holds for a short time.
 func judge(policy workers.Policy, outcome shaper.Outcome, body []byte, now time.Time) shaper.Outcome {
 	f := faultOf(body)
 	if f.noMoney != "" {
@@ -78,6 +85,12 @@ func judge(policy workers.Policy, outcome shaper.Outcome, body []byte, now time.
 		named := policy.Classify(outcome.Status, http.Header{"Retry-After": {f.retryDelay}}, now)
 		if named.RetryAfter > 0 {
 			outcome.Result, outcome.RetryAfter = named.Result, named.RetryAfter
+		}
+	}
+	if outcome.Status == statusOverloaded && outcome.RetryAfter == 0 {
+		outcome.RetryAfter = overloadedHold
+		if policy.Hold {
+			outcome.Result = shaper.ResultHeld
 		}
 	}
 	return outcome

@@ -52,7 +52,7 @@ func TestJudge(t *testing.T) {
 		{"Anthropic at its spend limit", 429, "", spendLimit, held, shaper.MaxHold, "billing", less},
 		{"a rate limit", 429, "", rateLimit, retry, 0, "http_429", less},
 		{"a rate limit that names a time", 429, "20", rateLimit, held, 20 * time.Second, "http_429", less},
-		{"Anthropic overloaded", 529, "", overloaded, retry, 0, "http_529", less},
+		{"Anthropic overloaded", 529, "", overloaded, held, time.Second, "http_529", less},
 		{"Anthropic overloaded, with a time", 529, "7", overloaded, held, 7 * time.Second, "http_529", less},
 		{"Gemini", 429, "", gemini("45.8s"), held, 45800 * time.Millisecond, "http_429", less},
 		{"Gemini, in a list", 429, "", "[" + gemini("45.837906927s") + "]", held, 45837907 * time.Microsecond, "http_429", less},

@@ -127,7 +127,7 @@ func TestErrors(t *testing.T) {
 		{"refused", Anthropic, 400, nil, `{"error":{"type":"invalid_request_error"}}`, shaper.ResultDead, 0, "http_400", nothing},
 		{"failing", OpenAI, 500, nil, "", shaper.ResultRetry, 0, "http_500", asReserved},
 		{"failing", Anthropic, 500, nil, "", shaper.ResultRetry, 0, "http_500", nothing},
-		{"overloaded", Anthropic, 529, nil, overloaded, shaper.ResultRetry, 0, "http_529", nothing},
+		{"overloaded", Anthropic, 529, nil, overloaded, shaper.ResultHeld, time.Second, "http_529", nothing},
 		{"out of money", OpenAI, 429, nil, noQuota, shaper.ResultHeld, shaper.MaxHold, "billing", asReserved},
 		{"out of money", Anthropic, 402, nil, billing, shaper.ResultHeld, shaper.MaxHold, "billing", nothing},
 		{"at the spend limit", Anthropic, 429, nil, spendLimit, shaper.ResultHeld, shaper.MaxHold, "billing", nothing},
