@@ -36,7 +36,7 @@ func TestProviderFaults(t *testing.T) {
 	for _, f := range faults {
 		provider := limited(llmprovider.Settings{API: f.api}, 0)
 		provider.Fail(f.fault)
-		m := model{name: f.name, api: f.api, provider: provider, keys: tokenBudgets() + "retry.max_attempts = 1\n"}
+		m := model{name: f.name, api: f.api, provider: provider, keys: tokenBudgets(), retry: "max_attempts = 1\n"}
 		if !f.released {
 			m.keys += "adapt.max_hold = \"1s\"\n"
 		}

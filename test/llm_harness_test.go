@@ -29,6 +29,7 @@ type model struct {
 	provider *llmprovider.Provider // the buckets of a pool have one together
 	rate     string                // "" is 100/s
 	keys     string                // more keys of the bucket
+	retry    string                // more keys of its table retry
 	llm      string                // more keys of its table llm
 	tables   string                // more tables
 }
@@ -79,14 +80,14 @@ worker = "llm"
 [buckets.retry]
 min_backoff = "100ms"
 max_backoff = "1s"
-
+%s
 [buckets.llm]
 api = %q
 base_url = %q
 allow_networks = ["127.0.0.0/8"]
 %s
 %s
-`, m.name, cmp.Or(m.rate, "100/s"), m.keys, cmp.Or(m.api, llmprovider.OpenAI), server.URL, m.llm, m.tables)
+`, m.name, cmp.Or(m.rate, "100/s"), m.keys, m.retry, cmp.Or(m.api, llmprovider.OpenAI), server.URL, m.llm, m.tables)
 	}
 	redisURL := "redis://" + proxy.Addr()
 	s.producers = producers(t, redisURL, 2, tables)
