@@ -22,31 +22,42 @@ func TestProviderFaults(t *testing.T) {
 		name     string
 		fault    llmprovider.Fault
 		api      llmprovider.API
+		place    string
 		released bool // the hold lasts for an hour, so it is released
 	}{
-		{"quota", llmprovider.InsufficientQuota(), llmprovider.OpenAI, true},
-		{"spend-cap", llmprovider.SpendCap(), llmprovider.Anthropic, false},
-		{"billing", llmprovider.BillingError(), llmprovider.Anthropic, false},
-		{"overloaded", llmprovider.Overloaded(0), llmprovider.Anthropic, false},
-		{"overloaded-timed", llmprovider.Overloaded(short), llmprovider.Anthropic, false},
-		{"milliseconds", llmprovider.RetryAfterMs(short), llmprovider.OpenAI, false},
-		{"retry-info", llmprovider.RetryInfo(short), llmprovider.OpenAI, false},
+		{"quota", llmprovider.InsufficientQuota(), llmprovider.OpenAI, "bucket", true},
+		{"spend-cap", llmprovider.SpendCap(), llmprovider.Anthropic, "flows", false},
+		{"billing", llmprovider.BillingError(), llmprovider.Anthropic, "bucket", false},
+		{"overloaded", llmprovider.Overloaded(0), llmprovider.Anthropic, "group", false},
+		{"overloaded-timed", llmprovider.Overloaded(short), llmprovider.Anthropic, "bucket", false},
+		{"milliseconds", llmprovider.RetryAfterMs(short), llmprovider.OpenAI, "flows", false},
+		{"retry-info", llmprovider.RetryInfo(short), llmprovider.OpenAI, "pool", false},
+	}
+	places := map[string]struct {
+		keys, tables string
+		fields       func(n int) string
+	}{
+		"bucket": {tokenBudgets(), "", noFlow},
+		"flows":  {"adapt.scope = \"flow\"\n", flowsOfJobs + tokenBudgets(), sevenFlows},
+		"group":  {"", flowsOfJobs + groupsOfJobs + tokenBudgets(), oneGroup},
+		"pool":   {"pool = \"vendor\"\n", "", noFlow},
 	}
 	var models []model
 	for _, f := range faults {
-		provider := limited(llmprovider.Settings{API: f.api}, 0)
+		provider, place := limited(llmprovider.Settings{API: f.api}, 0), places[f.place]
 		provider.Fail(f.fault)
-		m := model{name: f.name, api: f.api, provider: provider, keys: tokenBudgets(), retry: "max_attempts = 1\n"}
+		m := model{name: f.name, api: f.api, provider: provider, keys: place.keys, tables: place.tables, retry: "max_attempts = 1\n"}
 		if !f.released {
 			m.keys += "adapt.max_hold = \"1s\"\n"
 		}
 		models = append(models, m)
 	}
-	s := startLLM(t, llmPlan{models: models, dispatchers: 3, server: redistest.Start(t)})
-	for _, m := range models {
+	pools := "[[pools]]\nname = \"vendor\"\nrate = \"100/s\"\n" + tokenBudgets()
+	s := startLLM(t, llmPlan{models: models, pools: pools, dispatchers: 3, server: redistest.Start(t)})
+	for i, m := range models {
 		var lines []string
 		for n := range calls {
-			lines = append(lines, m.call(fmt.Sprintf("%s-%d", m.name, n), 100, ""))
+			lines = append(lines, m.call(fmt.Sprintf("%s-%d", m.name, n), 100, places[faults[i].place].fields(n)))
 		}
 		s.post(m.name, lines...)
 	}
