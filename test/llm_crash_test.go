@@ -43,7 +43,7 @@ func (s *llmSystem) postCrash(models []model, calls int) {
 // charged stays charged until its window is over, because the provider may have counted it, and then it is gone. No window has more than the budget.
 func TestDispatchersDieWithCharges(t *testing.T) {
 	besideOthers(t)
-	const calls, lease, back = 60, 2 * time.Second, 5 * time.Second
+	const calls, lease, back = 30, 2 * time.Second, 5 * time.Second
 	quietly(t, func(t *testing.T, stall *stallWatch) (fault string) {
 		models, pools := crashModels(tokenWindow() / 2)
 		s := startLLM(t, llmPlan{models: models, pools: pools, dispatchers: 3, lease: lease, server: redistest.Start(t)})
@@ -66,13 +66,13 @@ func TestDispatchersDieWithCharges(t *testing.T) {
 			took := time.Since(killed)
 			log := m.provider.Log()
 			charged, shown := s.charged(m.name)
-			within, read := log.Sum(llmprovider.Tokens, time.Now().Add(-tokenWindow()), time.Now()), time.Now()
+			within := log.Sum(llmprovider.Tokens, time.Now().Add(-tokenWindow()), time.Now())
 			t.Logf("%s: %d calls had left; the leases were back after %s; then the provider had %d tokens in its window, and charged were %d (%t)",
 				m.name, len(log), took.Round(time.Millisecond), within, charged, shown)
 			if took > lease+back+stall.cost() {
 				t.Errorf("%s: the leases were back after %s, want %s", m.name, took, lease+back)
 			}
-			if shown && charged < within && time.Since(read) < time.Second {
+			if shown && charged < within {
 				t.Errorf("%s: %d tokens are charged, of %d that the provider has counted", m.name, charged, within)
 			}
 		}
