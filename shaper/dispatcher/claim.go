@@ -47,7 +47,7 @@ func (c *claimer) claim(ctx context.Context, claimID string, want int) (time.Dur
 	if err := c.via.Join(ctx, c.Bucket); err != nil { // before the clock runs
 		return 0, err
 	}
-	if c.HasFlows() && c.Settings.Load().HasBudgets() {
+	if c.HasFlows() && c.HasBudgets() {
 		want = min(want, chargedFlows)
 	}
 	shortest, longest := c.clock.rtt()

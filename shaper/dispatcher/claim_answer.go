@@ -58,11 +58,24 @@ func (c *claimer) readMore(r *lua.Reader, jobs []*leased) error {
 	case lua.ClaimCharged:
 		times, reserved := r.Text(), r.Text()
 		job.charged, job.Reserved = times+" "+reserved, shaper.ParseUnits(reserved)
+		job.counted = c.budgeted(job.Reserved)
+		c.store.Metrics.CountReserved(c.Name, job.counted)
 	default:
 		epoch, number, attempts := r.Int(), r.Int(), r.Int()
 		job.epoch, job.Number, job.attempts = epoch, int(number), int(attempts)
 	}
 	return nil
+}
+
+// budgeted is what units say of those that the bucket has budgets of. A job may name others, which nothing charges.
+func (c *bucketConn) budgeted(units shaper.Units) shaper.Units {
+	amounts := shaper.Units{}
+	for unit := range c.BudgetUnits() {
+		if amount, named := units.Of(unit); named {
+			amounts[unit] = amount
+		}
+	}
+	return amounts
 }
 
 // readLease reads one job of a claim's answer.

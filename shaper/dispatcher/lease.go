@@ -17,10 +17,11 @@ type leased struct {
 	mark        string
 	epoch       int64
 	claim       string
-	batch       int64  // its number, of a job that leaves together with others; else 0
-	claimedAt   int64  // by the server's clock, microseconds
-	charged     string // of budgets, as claim.lua told it; "": nothing
-	attempts    int    // deliveries with an outcome so far
+	batch       int64        // its number, of a job that leaves together with others; else 0
+	claimedAt   int64        // by the server's clock, microseconds
+	charged     string       // of budgets, as claim.lua told it; "": nothing
+	counted     shaper.Units // of that, what metrics have as reserved; nil where nothing is charged
+	attempts    int          // deliveries with an outcome so far
 	maxAttempts int
 	wakeLimit   time.Duration           // how late the delivery may wake for the slot
 	closes      time.Time               // the end of the window, when the permit is void; zero: it has none

@@ -141,6 +141,9 @@ func (s *settler) settled(batch []*settlement, r *lua.Reader, resent bool) {
 			}
 			continue
 		}
+		if len(one.job.counted) > 0 {
+			s.store.Metrics.CountUsed(s.Name, one.job.counted, one.used())
+		}
 		s.logOutcome(one)
 	}
 	if r.Err() != nil {

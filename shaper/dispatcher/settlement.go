@@ -103,12 +103,32 @@ func claimedText(job *leased, outcome *shaper.Outcome) string {
 	}
 	text := strconv.FormatInt(job.claimedAt, 10)
 	switch {
-	case outcome.Result == shaper.ResultReturned || outcome.Used != nil && len(outcome.Used) == 0:
+	case usesNothing(outcome):
 		return text + " " + job.charged + " " + usedNothing
 	case outcome.Used == nil:
 		return text + " " + job.charged + " " + usedAsReserved
 	}
 	return text + " " + job.charged + " " + outcome.Used.String()
+}
+
+func usesNothing(outcome *shaper.Outcome) bool {
+	return outcome.Result == shaper.ResultReturned || outcome.Used != nil && len(outcome.Used) == 0
+}
+
+// used is what the job has used of the units that metrics have as reserved, as settle.lua charges it: see reservation.used.
+func (s *settlement) used() shaper.Units {
+	used := make(shaper.Units, len(s.job.counted))
+	for unit, reserved := range s.job.counted {
+		amount, named := s.outcome.Used.Of(unit)
+		switch {
+		case usesNothing(&s.outcome):
+		case named:
+			used[unit] = amount
+		default:
+			used[unit] = reserved
+		}
+	}
+	return used
 }
 
 // What a job has used of budgets, beside amounts: see lua/lib/reservation.lua.

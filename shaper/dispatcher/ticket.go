@@ -26,6 +26,7 @@ type ticket struct {
 	Claim       string          `json:"claim"`
 	ClaimedAt   int64           `json:"claimed_at"`
 	Charged     string          `json:"charged,omitempty"` // of budgets, as claim.lua told it
+	Counted     string          `json:"counted,omitempty"` // of that, what metrics have as reserved
 	Number      int             `json:"number"`
 	Attempts    int             `json:"attempts,omitempty"`
 	MaxAttempts int             `json:"max_attempts"`
@@ -47,7 +48,7 @@ func (c *bucketConn) ticketOf(job *leased) string {
 	settings := c.Settings.Load()
 	t := ticket{
 		Bucket: c.Name, Pool: c.Keys.Pool, Levels: c.Levels(), ID: job.ID, Flow: job.Flow, Group: job.Group, Mark: job.mark,
-		Epoch: job.epoch, Claim: job.claim, ClaimedAt: job.claimedAt, Charged: job.charged, Number: job.Number, Attempts: job.attempts, MaxAttempts: job.maxAttempts,
+		Epoch: job.epoch, Claim: job.claim, ClaimedAt: job.claimedAt, Charged: job.charged, Counted: job.counted.String(), Number: job.Number, Attempts: job.attempts, MaxAttempts: job.maxAttempts,
 		Expires: job.expires.Microseconds(), Once: job.once, Waiter: job.waiter, Callback: job.callback, LastChance: job.lastChance, Lease: c.lease.Microseconds(),
 		MinBackoff: settings.Retry.MinBackoff.Microseconds(), MaxBackoff: settings.Retry.MaxBackoff.Microseconds(),
 		Schedule: settings.Retry.Schedule, MaxHold: settings.Adapt.MaxHold.Microseconds(),
@@ -107,7 +108,7 @@ func (t *ticket) leased(claim string) *leased {
 		Attempt: shaper.Attempt{
 			Bucket: t.Bucket, ID: t.ID, Flow: t.Flow, Group: t.Group, Number: t.Number, Epoch: t.Epoch, Enqueued: codec.InstantOf(t.Enqueued),
 		},
-		mark: t.Mark, epoch: t.Epoch, claim: claim, claimedAt: t.ClaimedAt, charged: t.Charged, attempts: t.Attempts, maxAttempts: t.MaxAttempts,
+		mark: t.Mark, epoch: t.Epoch, claim: claim, claimedAt: t.ClaimedAt, charged: t.Charged, counted: shaper.ParseUnits(t.Counted), attempts: t.Attempts, maxAttempts: t.MaxAttempts,
 		once: t.Once, expires: micros(t.Expires), waiter: t.Waiter, callback: t.Callback, lastChance: t.LastChance, ended: make(chan struct{}),
 	}
 	return job

@@ -35,6 +35,7 @@ type Metrics struct {
 	expired          *counters
 	returned         *counters
 	actions          *counters
+	units            *counters
 	schedules        *counters
 	scheduleLateness *histograms
 	steps            prometheus.Counter
@@ -92,6 +93,8 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 			"Fires of schedules, by what became of them, and attempts whose job did not get in (blocked).", "outcome"),
 		scheduleLateness: ofBuckets(histogram("schedule_lateness_seconds", "How long after its time the job of a fire got in.",
 			[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 60, 3600})),
+		units: counter("units_total", "Units of budgets: reserved by departures; and of departures whose outcome is settled, used, given back because less was used, and owed because more was.",
+			"unit", "kind"),
 		actions: counter("control_actions_total", "What operators changed of a bucket through this process.", "action"),
 		steps: registered(reg, &errs, prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tundish_clock_steps_total", Help: "Forward steps of the clock of Redis that were seen."})),
@@ -157,7 +160,7 @@ func (m *Metrics) RemoveBucket(b string) {
 		return
 	}
 	for _, c := range []*counters{m.decisions, m.limits, m.overflow, m.departures, m.batched, m.attempts, m.retries, m.dead, m.lost,
-		m.reclaimed, m.repaired, m.expired, m.returned, m.settingsLost, m.actions, m.schedules} {
+		m.reclaimed, m.repaired, m.expired, m.returned, m.settingsLost, m.actions, m.schedules, m.units} {
 		c.forget(b)
 	}
 	m.lateness.forget(b)

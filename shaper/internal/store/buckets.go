@@ -60,16 +60,26 @@ func newBucket(own *shaper.Bucket, k Keys) *Bucket {
 	return b
 }
 
-// countLimits has metrics of a bucket and of the limits that it has now, and none of those that it had.
-func (s *Store) countLimits(state *Bucket, limits []admission.Limit) {
+// countParts has metrics of a bucket, and of the limits and the units of budgets that it has now, and none of those that it had.
+func (s *Store) countParts(state *Bucket, now *shaper.Bucket) {
+	before := state.own.Load()
 	s.Metrics.AddBucket(state.Name)
-	for _, limit := range limits {
-		s.Metrics.AddLimit(state.Name, limit.Name)
-	}
-	for _, limit := range state.own.Load().Limits {
-		if !slices.ContainsFunc(limits, func(l admission.Limit) bool { return l.Name == limit.Name }) {
+	for _, limit := range before.Limits {
+		if !slices.ContainsFunc(now.Limits, func(l admission.Limit) bool { return l.Name == limit.Name }) {
 			s.Metrics.RemoveLimit(state.Name, limit.Name)
 		}
+	}
+	for _, limit := range now.Limits {
+		s.Metrics.AddLimit(state.Name, limit.Name)
+	}
+	units := slices.Collect(unitsOf(now, ownBudgets(now)))
+	for unit := range unitsOf(before, ownBudgets(before)) {
+		if !slices.Contains(units, unit) {
+			s.Metrics.RemoveUnit(state.Name, unit)
+		}
+	}
+	for _, unit := range units {
+		s.Metrics.AddUnit(state.Name, unit)
 	}
 }
 
@@ -109,12 +119,13 @@ func (s *Store) Reconfigure(buckets []shaper.Bucket) error {
 		if settings[i].Revision > state.own.Load().Revision {
 			state.joined.Store(false) // it may win back a bucket that another configuration has elsewhere
 		}
-		s.countLimits(state, settings[i].Limits)
+		s.countParts(state, settings[i])
 		// A write wakes all dispatchers of a bucket, so that the settings that have not changed are not written again.
 		if before.byName[state.Name] != state || !reflect.DeepEqual(state.own.Load(), settings[i]) {
 			state.own.Store(settings[i])
 			state.Settings.Store(settings[i])
 			state.started.Store(0)
+			state.budgets.Store(nil)
 			state.Configured.Store(false)
 		}
 	}

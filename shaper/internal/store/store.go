@@ -73,6 +73,8 @@ type Bucket struct {
 	Configured atomic.Bool
 	joined     atomic.Bool // it is, or was, in the pool that the configuration says: see join
 	planned    atomic.Bool // what is in force has a plan, as last seen by Watch
+
+	budgets atomic.Pointer[seenBudgets] // that are in force, as last seen by Watch; nil: not seen yet
 }
 
 // Lent is a bucket as a process sees it that has no configuration. Settings are those that outcomes are settled by.

@@ -115,6 +115,7 @@ func (s *Store) WatchSome(ctx context.Context, needsLook func(b *Bucket) bool) (
 	var news []*watched
 	for _, w := range looked {
 		w.b.planned.Store(w.watches[0].last[FieldPlan] != "")
+		w.b.seeBudgets(w.watches)
 		if s.isReplaced(w) {
 			w.b.Configured.Store(false)
 			again = append(again, w.b)

@@ -1,0 +1,53 @@
+package metrics
+
+import "github.com/tundish-io/tundish/shaper"
+
+// What became of units of budgets. What is reserved is used or given back in the end, or lost with a lease; what is owed was used beside it.
+const (
+	unitsReserved  = "reserved"
+	unitsUsed      = "used"
+	unitsGivenBack = "given_back"
+	unitsOwed      = "owed"
+)
+
+var unitKinds = []string{unitsReserved, unitsUsed, unitsGivenBack, unitsOwed}
+
+// AddUnit has the series of a unit that the bucket has budgets of shown, at 0.
+func (m *Metrics) AddUnit(bucket, unit string) {
+	if m == nil {
+		return
+	}
+	for _, kind := range unitKinds {
+		m.units.know(bucket, []string{unit, kind})
+	}
+}
+
+// RemoveUnit removes the series of a unit of a bucket.
+func (m *Metrics) RemoveUnit(bucket, unit string) {
+	if m != nil {
+		m.units.forget(bucket, unit)
+	}
+}
+
+// CountReserved counts what a departure charges. The units are those of budgets, so that callers cannot make series.
+func (m *Metrics) CountReserved(bucket string, reserved shaper.Units) {
+	if m == nil {
+		return
+	}
+	for unit, amount := range reserved {
+		add(m.units, amount, bucket, unit, unitsReserved)
+	}
+}
+
+// CountUsed counts what a departure has used of what it reserved, of the same units.
+func (m *Metrics) CountUsed(bucket string, reserved, used shaper.Units) {
+	if m == nil {
+		return
+	}
+	for unit, amount := range reserved {
+		n := max(used[unit], 0) // a worker of a program may say anything
+		add(m.units, n, bucket, unit, unitsUsed)
+		add(m.units, amount-n, bucket, unit, unitsGivenBack)
+		add(m.units, n-amount, bucket, unit, unitsOwed)
+	}
+}
