@@ -26,6 +26,8 @@ type fleet struct {
 	redis redis.UniversalClient  // of Tundish
 	open  map[string]builtWorker // by the name of the bucket
 	next  map[string]builtWorker // those of the configuration that is being applied
+
+	metrics *llm.Metrics
 }
 
 // builtWorker is a worker, and the settings that it was made with.
@@ -42,11 +44,14 @@ type closer interface {
 
 // fleet makes the dispatcher and its workers.
 func (d *daemon) fleet() (*fleet, error) {
-	f := &fleet{lease: d.config.Dispatcher.Lease, known: &d.lessons, redis: d.redis}
+	metrics, err := llm.NewMetrics(d.registry)
+	if err != nil {
+		return nil, err
+	}
+	f := &fleet{lease: d.config.Dispatcher.Lease, known: &d.lessons, redis: d.redis, metrics: metrics}
 	if err := f.openWorkers(d.config); err != nil {
 		return nil, err
 	}
-	var err error
 	f.Dispatcher, err = dispatcher.New(dispatcher.Config{
 		Hooks: hooksOf(d.config), Enqueue: d.client.Enqueue,
 		Redis: d.redis, Buckets: Buckets(d.config), Workers: f.workers(),
@@ -103,6 +108,7 @@ func (f *fleet) follow(cfg *config.Config) error {
 	}
 	f.closeWorkers(f.open, f.next)
 	f.open, f.next = f.next, nil
+	f.metrics.Keep(func(bucket string) bool { _, is := f.open[bucket].settings.(llm.Config); return is })
 	return nil
 }
 
@@ -135,7 +141,7 @@ func (f *fleet) newWorker(bucket string, settings checker) (closer, error) {
 		timeout = s.Timeout
 		worker, err = httpworker.New(s)
 	case llm.Config: // its calls may take longer than a lease, which the heartbeat extends
-		worker, err = llm.New(s, f.known.of(bucket))
+		worker, err = llm.New(s, f.known.of(bucket), f.metrics)
 	case webhook.Config:
 		timeout = s.Timeout
 		worker, err = webhook.New(s)

@@ -54,7 +54,7 @@ func TestConfig(t *testing.T) {
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "http.") {
 			t.Errorf("want %q, got %v", want, err)
 		}
-		if w, err := New(c, nil); err == nil {
+		if w, err := New(c, nil, nil); err == nil {
 			w.Close()
 			t.Errorf("a worker without %q", want)
 		}

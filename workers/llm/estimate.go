@@ -29,7 +29,7 @@ func Estimate(c Config, body []byte, learned *Learned) (shaper.Units, error) {
 
 func (c Config) estimate(r *request, learned *Learned) shaper.Units {
 	perByte, expected := learned.usual(r.model, tokensPerByte, float64(c.ExpectedOutput))
-	output := tokens(expected * float64(r.choices))
+	output := wholeTokens(expected * float64(r.choices))
 	switch {
 	case r.maximum == unbounded:
 	case c.CountMaxTokens:
@@ -37,9 +37,9 @@ func (c Config) estimate(r *request, learned *Learned) shaper.Units {
 	default:
 		output = min(output, r.maximum)
 	}
-	input := tokens(float64(r.text)*perByte) + r.files*tokensPerFile
+	input := wholeTokens(float64(r.text)*perByte) + r.files*tokensPerFile
 	return shaper.Units{shaper.UnitInput: atMost(input), shaper.UnitOutput: output}
 }
 
-// tokens is the next whole number, within the bounds of a budget.
-func tokens(n float64) int64 { return int64(math.Ceil(min(max(n, 0), shaper.MaxBudgetAmount))) }
+// wholeTokens is the next whole number, within the bounds of a budget.
+func wholeTokens(n float64) int64 { return int64(math.Ceil(min(max(n, 0), shaper.MaxBudgetAmount))) }

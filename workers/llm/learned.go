@@ -52,6 +52,19 @@ func (l *Learned) note(r *request, used shaper.Units) {
 	of.output.add(float64(used[shaper.UnitOutput]) / float64(r.choices))
 }
 
+// otherModels is the name of all models that are not told apart.
+const otherModels = "other"
+
+// nameOf is the model, or the name of the others if it is not told apart.
+func (l *Learned) nameOf(model string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.of(model, true) == &l.others {
+		return otherModels
+	}
+	return model
+}
+
 // usual returns how many input tokens a byte and how many output tokens a choice usually have. What is not known stays as given.
 func (l *Learned) usual(model string, perByte, output float64) (usualPerByte, usualOutput float64) {
 	if l == nil {

@@ -64,7 +64,7 @@ func FuzzUsage(f *testing.F) {
 			c := valid(api)
 			for _, maximum := range []int64{unbounded, 0, 50} {
 				r := &request{model: "m", maximum: maximum, choices: 1}
-				charged := c.charge(r, &shaper.Answer{Status: 200, Body: answer}, nil)
+				charged := c.charge(r, &shaper.Answer{Status: 200, Body: answer}, nil).charged
 				if len(charged) != 2 || charged.Validate() != nil || c.CountMaxTokens && charged[shaper.UnitOutput] < maximum {
 					t.Fatalf("with a maximum of %d: %s", maximum, charged)
 				}
@@ -102,7 +102,7 @@ func TestCharge(t *testing.T) {
 		config := valid(OpenAI)
 		config.CountMaxTokens = c.counts
 		r := &request{model: "m", text: 1000, maximum: c.maximum, choices: 1}
-		got := config.charge(r, &shaper.Answer{Status: 200, Body: []byte(c.answer), Cut: c.cut}, nil)
+		got := config.charge(r, &shaper.Answer{Status: 200, Body: []byte(c.answer), Cut: c.cut}, nil).charged
 		if got.String() != c.want || (got == nil) != (c.want == "") {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
@@ -120,5 +120,27 @@ func TestChargeTeaches(t *testing.T) {
 	}
 	if perByte, output := l.usual("m", 0.3, 500); perByte != 2 || output != 9 {
 		t.Errorf("%g tokens a byte and %g tokens, want 2 and 9", perByte, output)
+	}
+}
+
+// What was read from the provider's cache is told apart, and is part of the input that OpenAI counts.
+func TestCachedInput(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		api    API
+		answer string
+		want   tokens
+	}{
+		{OpenAI, chatAnswer, tokens{1200 - 1024, 1024, 9}},
+		{OpenAI, responsesAnswer, tokens{36, 0, 87}},
+		{OpenAI, `{"usage":{"input_tokens":36,"input_tokens_details":{"cached_tokens":30},"output_tokens":87}}`, tokens{6, 30, 87}},
+		{OpenAI, `{"usage":{"prompt_tokens":8,"prompt_tokens_details":null}}`, tokens{8, 0, 0}},
+		{OpenAI, `{"usage":{"prompt_tokens":8,"prompt_tokens_details":[5]}}`, tokens{8, 0, 0}},
+		{OpenAI, `{"usage":{"prompt_tokens":8,"prompt_tokens_details":{"cached_tokens":9}}}`, tokens{0, 8, 0}}, // no more than there is
+		{Anthropic, messagesAnswer, tokens{209, 4096, 393}},
+	} {
+		if got, ok := usage(c.api, []byte(c.answer)); !ok || got != c.want {
+			t.Errorf("%s %s: %+v, want %+v", c.api, c.answer, got, c.want)
+		}
 	}
 }

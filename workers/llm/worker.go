@@ -19,12 +19,14 @@ type Worker struct {
 	config  Config
 	http    *httpworker.Worker
 	learned *Learned
+	metrics *Metrics
 }
 
 var _ shaper.Worker = (*Worker)(nil)
 
-// New makes a worker, or returns what is wrong with config. learned takes in what the answers teach; with nil the worker has its own.
-func New(config Config, learned *Learned) (*Worker, error) {
+// New makes a worker, or returns what is wrong with config. learned takes in what the answers teach; with nil the worker has its own. metrics
+// count the tokens of answers; nil counts nothing.
+func New(config Config, learned *Learned, metrics *Metrics) (*Worker, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
@@ -35,7 +37,7 @@ func New(config Config, learned *Learned) (*Worker, error) {
 	if learned == nil {
 		learned = &Learned{}
 	}
-	return &Worker{config: config, http: sender, learned: learned}, nil
+	return &Worker{config: config, http: sender, learned: learned, metrics: metrics}, nil
 }
 
 // Close closes the connections that are kept; those in use close when their delivery ends.
@@ -58,7 +60,9 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 		return outcome
 	}
 	if answer.Status/100 == 2 {
-		outcome.Used = w.config.charge(r, answer, w.learned)
+		s := w.config.charge(r, answer, w.learned)
+		outcome.Used = s.charged
+		w.metrics.count(attempt.Bucket, w.learned.nameOf(r.model), s, attempt.Reserved)
 	} else {
 		outcome = judge(w.config.HTTP.Policy, outcome, answer.Body, time.Now())
 		if w.config.API == Anthropic {

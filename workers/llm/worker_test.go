@@ -51,7 +51,7 @@ func (p *provider) config(api API) Config {
 
 func workerOf(t *testing.T, c Config) *Worker {
 	t.Helper()
-	w, err := New(c, nil)
+	w, err := New(c, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestDeliverTeaches(t *testing.T) {
 	p := newProvider(t)
 	p.answer = messagesAnswer
 	c, learned := p.config(Anthropic), &Learned{}
-	w, err := New(c, learned)
+	w, err := New(c, learned, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
