@@ -141,6 +141,11 @@ func (d *daemon) watchStage(ctx context.Context) error {
 	return nil
 }
 
+// exchange shares what models have taught, as far as this process reads it.
+func (d *daemon) exchange() *lessonExchange {
+	return &lessonExchange{known: &d.lessons, buckets: func() []string { return llmBuckets(d.inForce.Load()) }, from: d.client, log: d.log}
+}
+
 func (d *daemon) close() error {
 	if d.client != nil {
 		d.client.Close()

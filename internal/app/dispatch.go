@@ -114,14 +114,17 @@ func (d *daemon) dispatch(ctx context.Context) error {
 		return httpapi.Serve(ctx, listener, handler, opsShutdownTimeout, d.log)
 	}
 
-	stages := []stage{announce, dispatcher.Run, operate}
+	exchange := d.exchange()
+	exchange.to, exchange.metrics = dispatcher, dispatcher.metrics
+
+	stages := []stage{announce, dispatcher.Run, exchange.run, operate}
 	where := []any{"buckets", strings.Join(rates(d.config), ", "), "operator_api", "http://" + listener.Addr().String()}
 	if d.config.Redis.URL.Embedded() {
 		api, addr, err := d.producerStage(ctx)
 		if err != nil {
 			return errors.Join(err, listener.Close())
 		}
-		stages = []stage{announce, api, dispatcher.Run, operate}
+		stages = []stage{announce, api, dispatcher.Run, exchange.run, operate}
 		where = append(where, "producer_api", "http://"+addr)
 	}
 	d.log.InfoContext(ctx, "dispatcher lets jobs out", append(where, "redis", d.config.Redis.URL, "version", d.version)...)

@@ -108,7 +108,6 @@ func (f *fleet) follow(cfg *config.Config) error {
 	}
 	f.closeWorkers(f.open, f.next)
 	f.open, f.next = f.next, nil
-	f.metrics.Keep(func(bucket string) bool { _, is := f.open[bucket].settings.(llm.Config); return is })
 	return nil
 }
 

@@ -20,6 +20,7 @@ func (d *daemon) followBuckets(_ context.Context, cfg *config.Config) error {
 		return err
 	}
 	d.inForce.Store(cfg)
+	d.lessons.keep(llmBuckets(cfg))
 	return nil
 }
 

@@ -3,7 +3,6 @@ package app
 import (
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/tundish-io/tundish/internal/config"
 	"github.com/tundish-io/tundish/shaper"
@@ -15,25 +14,6 @@ func llmConfig(cfg *config.Config, b config.Bucket) llm.Config {
 	worker := b.LLM.Worker(min(cfg.Dispatcher.Workers(), int(b.EffectiveMaxInFlight())))
 	worker.HTTP.Policy = workers.Policy{Statuses: b.Statuses, Hold: b.Adapt.Hold}
 	return worker
-}
-
-// lessons are what the models of each bucket have taught this process. A reload keeps them. The zero value is ready.
-type lessons struct {
-	mu       sync.Mutex
-	byBucket map[string]*llm.Learned
-}
-
-// of returns those of a bucket.
-func (l *lessons) of(bucket string) *llm.Learned {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.byBucket == nil {
-		l.byBucket = map[string]*llm.Learned{}
-	}
-	if l.byBucket[bucket] == nil {
-		l.byBucket[bucket] = &llm.Learned{}
-	}
-	return l.byBucket[bucket]
 }
 
 // estimate returns what a job reserves of budgets: what it says itself, and of other tokens what its request is expected to use. It estimates

@@ -33,7 +33,7 @@ func Produce(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	log.InfoContext(ctx, "producer takes jobs in", "api", "http://"+addr, "buckets", strings.Join(rates(cfg), ", "), "redis", cfg.Redis.URL, "version", o.Version)
-	err = runStages(ctx, d.reloadStage(), d.watchStage, api)
+	err = runStages(ctx, d.reloadStage(), d.watchStage, d.exchange().run, api)
 	log.InfoContext(ctx, "stopped", d.totals()[:2]...)
 	return err
 }

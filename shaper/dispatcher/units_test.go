@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,9 +27,10 @@ func TestUnitsAreCounted(t *testing.T) {
 		"nothing": {},
 	}
 	taken := make(chan struct{})
+	var returned atomic.Bool
 	worker := shaper.WorkerFunc(func(ctx context.Context, a *shaper.Attempt) shaper.Outcome {
 		switch {
-		case a.ID == "unsent" && a.Number == 1:
+		case a.ID == "unsent" && !returned.Swap(true):
 			return shaper.Returned("late")
 		case a.ID == "lost" && a.Number == 1:
 			close(taken)

@@ -9,34 +9,30 @@ import (
 
 // Bounds of what is learned.
 const (
-	learnedModels = 50  // that are told apart
-	learnedLast   = 100 // answers that count
-	learnedLeast  = 10  // answers before which nothing is known
+	learnedModels = shaper.MaxLessons - 1 // that are told apart
+	learnedLast   = 100                   // answers that count, about
+	learnedLeast  = 10                    // answers before which nothing is known
 )
 
 // Learned is what the answers of each model have taught about the next ones: how many input tokens a byte of text has, and how many output
-// tokens an answer has. Each is the mean of the last 100 answers plus their standard deviation. Fewer than 10 answers teach nothing. The
-// first 50 models that answer are told apart. All others count as one.
+// tokens an answer has. Each is the mean of the last answers plus their standard deviation. Fewer than 10 answers teach nothing.
+//
+// Up to 50 answers count alike. Of more, the mean is exponentially weighted: each new answer counts for a fiftieth, so that the weights
+// have the mean age of the last 100 answers. The first 50 models that answer are told apart. All others count as one, and so does a model
+// with the name "other".
+//
+// A Learned is in memory. A dispatcher stores it beside its bucket and shares it with other processes: see [Learned.Adopt].
 //
 // The zero value is ready, and nil knows nothing. A Learned is safe for concurrent use: a worker and the programs that enqueue for it may
 // share one.
-//
-// A Learned is in memory only. It is not stored beside its bucket yet, so that each process learns for itself, and anew after a start.
 type Learned struct {
 	mu     sync.Mutex
-	models map[string]*lessons
-	others lessons
+	models map[string]*lesson
+	others lesson
 }
 
-// lessons are those of one model.
-type lessons struct{ perByte, output window }
-
-// window are the last numbers of a kind.
-type window struct {
-	last  []float64 // at most learnedLast
-	next  int       // is replaced next, once there are as many
-	usual float64   // their mean and one deviation
-}
+// otherModels is the name of all models that are not told apart.
+const otherModels = "other"
 
 // note takes in an answer that told its usage. An answer to a request with files teaches no input: its tokens are of text and files together.
 func (l *Learned) note(r *request, used shaper.Units) {
@@ -51,9 +47,6 @@ func (l *Learned) note(r *request, used shaper.Units) {
 	}
 	of.output.add(float64(used[shaper.UnitOutput]) / float64(r.choices))
 }
-
-// otherModels is the name of all models that are not told apart.
-const otherModels = "other"
 
 // nameOf is the model, or the name of the others if it is not told apart.
 func (l *Learned) nameOf(model string) string {
@@ -76,44 +69,44 @@ func (l *Learned) usual(model string, perByte, output float64) (usualPerByte, us
 	return of.perByte.or(perByte), of.output.or(output)
 }
 
-// of returns the lessons of a model. A new model gets its own if they are to be changed and there is room. It requires that l.mu is held.
-func (l *Learned) of(model string, change bool) *lessons {
+// of returns the lesson on a model. A new model gets its own if it is to be changed and there is room. It requires that l.mu is held.
+func (l *Learned) of(model string, change bool) *lesson {
 	if known := l.models[model]; known != nil {
 		return known
 	}
 	switch {
-	case len(l.models) >= learnedModels:
+	case len(l.models) >= learnedModels || model == otherModels:
 		return &l.others
 	case !change:
-		return &lessons{}
+		return &lesson{}
 	case l.models == nil:
-		l.models = map[string]*lessons{}
+		l.models = map[string]*lesson{}
 	}
-	l.models[model] = &lessons{}
+	l.models[model] = &lesson{}
 	return l.models[model]
 }
 
-func (w *window) add(n float64) {
-	if len(w.last) < learnedLast {
-		w.last = append(w.last, n)
-	} else {
-		w.last[w.next] = n
-		w.next = (w.next + 1) % learnedLast
-	}
-	var sum, squares float64
-	for _, n := range w.last {
-		sum += n
-	}
-	mean := sum / float64(len(w.last))
-	for _, n := range w.last {
-		squares += (n - mean) * (n - mean)
-	}
-	w.usual = mean + math.Sqrt(squares/float64(len(w.last)))
+// average follows numbers.
+type average struct {
+	n              int64
+	mean, variance float64
 }
 
-func (w *window) or(unknown float64) float64 {
-	if len(w.last) < learnedLeast {
+// leastWeight is that of a new number: with it, the weights of all have the mean age of the last learnedLast numbers.
+const leastWeight = 2.0 / (learnedLast + 1)
+
+func (a *average) add(x float64) {
+	a.n++
+	weight := max(1/float64(a.n), leastWeight)
+	off := x - a.mean
+	a.mean += weight * off
+	a.variance = (1 - weight) * (a.variance + weight*off*off)
+}
+
+// or is what is usual: the mean and one deviation.
+func (a *average) or(unknown float64) float64 {
+	if a.n < learnedLeast {
 		return unknown
 	}
-	return w.usual
+	return a.mean + math.Sqrt(a.variance)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// What is usual is the mean of the last 100 numbers and their deviation.
+// What is usual is the weighted mean of the answers and their weighted deviation. The weights say how old the answers are.
 func TestLearnedIsMeanAndDeviation(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -27,18 +27,44 @@ func TestLearnedIsMeanAndDeviation(t *testing.T) {
 			}
 			return
 		}
-		last := given[max(len(given)-100, 0):]
-		var sum, squares float64
-		for _, n := range last {
-			sum += float64(n)
-			squares += float64(n) * float64(n)
+		weights := make([]float64, len(given))
+		for i := range given {
+			weights[i] = max(1/float64(i+1), 2.0/101)
+			for before := range i {
+				weights[before] *= 1 - weights[i]
+			}
 		}
-		mean := sum / float64(len(last))
-		want := mean + math.Sqrt(max(squares/float64(len(last))-mean*mean, 0))
-		if math.Abs(output-want/2) > 1 || math.Abs(perByte-want/1000) > 0.01 {
+		var mean, variance float64
+		for i, n := range given {
+			mean += weights[i] * float64(n)
+		}
+		for i, n := range given {
+			variance += weights[i] * (float64(n) - mean) * (float64(n) - mean)
+		}
+		if want := mean + math.Sqrt(variance); math.Abs(output-want/2) > 1 || math.Abs(perByte-want/1000) > 0.01 {
 			t.Fatalf("%g tokens a byte and %g tokens, want %g and %g", perByte, output, want/1000, want/2)
 		}
 	})
+}
+
+// When answers become others, a hundred of these are most of what is known, and five hundred are all of it.
+func TestLearnedForgets(t *testing.T) {
+	t.Parallel()
+	l := &Learned{}
+	answer := func(times int, n int64) float64 {
+		for range times {
+			l.note(&request{model: "m", text: 1, choices: 1}, shaper.Units{shaper.UnitOutput: n})
+		}
+		of := l.of("m", false).output
+		return of.mean
+	}
+	answer(100_000, 1000)
+	if mean := answer(100, 100); mean > 100+900*0.15 {
+		t.Errorf("after a hundred others the mean is %g", mean)
+	}
+	if mean := answer(400, 100); mean > 101 {
+		t.Errorf("after five hundred others the mean is %g", mean)
+	}
 }
 
 func TestLearned(t *testing.T) {
@@ -92,7 +118,7 @@ func TestLearnedOthers(t *testing.T) {
 	}
 	_, fifty := l.usual("m50", 0.3, 500)
 	_, unknown := l.usual("m999", 0.3, 500)
-	if fifty != unknown || fifty < 54.5 || fifty > 59 {
+	if _, other := l.usual("other", 0.3, 500); other != unknown || fifty != unknown || fifty < 54.5 || fifty > 61 {
 		t.Errorf("the others: %g and %g", fifty, unknown)
 	}
 }

@@ -166,7 +166,7 @@ type copied struct {
 func (s *Store) copySettings(ctx context.Context, b *shaper.Bucket, from, to string, generation int64) error {
 	source, target := TaggedKeys(from, b.Name), TaggedKeys(to, b.Name)
 	var todo []*copied
-	for _, key := range []string{source.ConfAside(), source.Pace(), source.Count(), source.FlowSettings(), source.GroupSettings(), source.Schedules(), source.Charges(), source.Departed()} {
+	for _, key := range []string{source.ConfAside(), source.Pace(), source.Count(), source.FlowSettings(), source.GroupSettings(), source.Schedules(), source.Charges(), source.Lessons(), source.Departed()} {
 		one := &copied{name: strings.TrimPrefix(key, source.Prefix), isList: key == source.Departed(), most: copiedAtOnce}
 		if key == source.Schedules() {
 			one.most = schedulesCopied
@@ -215,8 +215,9 @@ func (s *Store) readParts(ctx context.Context, prefix string, todo []*copied) ([
 	pipe := s.Redis.Pipeline()
 	parts, take := make([]part, len(todo)), make([]func(), len(todo))
 	for i, c := range todo {
+		expires := pipe.PTTL(ctx, prefix+c.name)
 		if c.isList {
-			some, expires := pipe.LRange(ctx, prefix+c.name, int64(c.read), int64(c.read+copiedAtOnce-1)), pipe.PTTL(ctx, prefix+c.name)
+			some := pipe.LRange(ctx, prefix+c.name, int64(c.read), int64(c.read+copiedAtOnce-1))
 			take[i] = func() {
 				parts[i] = part{some.Val(), expires.Val()}
 				c.ended = len(some.Val()) < copiedAtOnce
@@ -226,7 +227,7 @@ func (s *Store) readParts(ctx context.Context, prefix string, todo []*copied) ([
 		some := pipe.HScan(ctx, prefix+c.name, c.cursor, "", int64(c.most))
 		take[i] = func() {
 			parts[i].texts, c.cursor = some.Val()
-			c.ended = c.cursor == 0
+			parts[i].expires, c.ended = expires.Val(), c.cursor == 0
 		}
 	}
 	if _, err := pipe.Exec(ctx); err != nil {

@@ -106,6 +106,8 @@ func commanded(t *testing.T, conn redis.UniversalClient, b shaper.Bucket) *rig.A
 	k := store.TaggedKeys(store.TagOf(&b), "b")
 	must(conn.RPush(t.Context(), k.Departed(), "3", "2", "1").Err())
 	must(conn.PExpire(t.Context(), k.Departed(), time.Hour).Err())
+	must(conn.HSet(t.Context(), k.Lessons(), "m", "12 a lesson").Err())
+	must(conn.PExpire(t.Context(), k.Lessons(), time.Hour).Err())
 	must(conn.HSet(t.Context(), k.Pace(), "slot", "1783228800123456").Err())
 	return client
 }
@@ -115,7 +117,7 @@ func settingsAt(t *testing.T, conn redis.UniversalClient, tag string) map[string
 	t.Helper()
 	k := store.TaggedKeys(tag, "b")
 	found := map[string]any{}
-	for name, key := range map[string]string{"conf": k.Conf(), "pace": k.Pace(), "flow settings": k.FlowSettings(), "group settings": k.GroupSettings()} {
+	for name, key := range map[string]string{"conf": k.Conf(), "pace": k.Pace(), "flow settings": k.FlowSettings(), "group settings": k.GroupSettings(), "lessons": k.Lessons()} {
 		fields, err := conn.HGetAll(t.Context(), key).Result()
 		if err != nil {
 			t.Fatal(err)
@@ -127,6 +129,7 @@ func settingsAt(t *testing.T, conn redis.UniversalClient, tag string) map[string
 	}
 	found["departures"] = conn.LRange(t.Context(), k.Departed(), 0, -1).Val()
 	found["departures expire"] = conn.PTTL(t.Context(), k.Departed()).Val() > 0
+	found["lessons expire"] = conn.PTTL(t.Context(), k.Lessons()).Val() > 0
 	return found
 }
 

@@ -1,0 +1,115 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers/llm"
+)
+
+// lessons are what the models of each bucket have taught this process, and others as far as Redis has told it. A reload keeps them. The zero
+// value is ready.
+type lessons struct {
+	mu       sync.Mutex
+	byBucket map[string]*llm.Learned
+}
+
+// of returns those of a bucket.
+func (l *lessons) of(bucket string) *llm.Learned {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.byBucket == nil {
+		l.byBucket = map[string]*llm.Learned{}
+	}
+	if l.byBucket[bucket] == nil {
+		l.byBucket[bucket] = &llm.Learned{}
+	}
+	return l.byBucket[bucket]
+}
+
+// keep forgets those of other buckets.
+func (l *lessons) keep(buckets []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.byBucket, func(bucket string, _ *llm.Learned) bool { return !slices.Contains(buckets, bucket) })
+}
+
+// llmBuckets are the buckets with the worker llm.
+func llmBuckets(cfg *config.Config) (names []string) {
+	for _, b := range cfg.Buckets {
+		if b.LLM != nil {
+			names = append(names, b.Name)
+		}
+	}
+	return names
+}
+
+const exchangeEvery = 10 * time.Second
+
+// lessonExchange takes in what other processes have learned of models, and stores what this one has learned: when it starts, every 10 s, and
+// after the last delivery. It asks Redis only of buckets with the worker llm.
+type lessonExchange struct {
+	known   *lessons
+	buckets func() []string // with the worker llm
+	from    interface {
+		Lessons(ctx context.Context, buckets ...string) (map[string]shaper.Lessons, error)
+	}
+	to interface {
+		Learn(ctx context.Context, lessons map[string]shaper.Lessons) error
+	} // nil: the process delivers nothing, so it learns nothing
+	metrics *llm.Metrics
+	log     *slog.Logger
+	failed  bool // the last time
+}
+
+func (x *lessonExchange) run(ctx context.Context) error {
+	ticks := time.NewTicker(exchangeEvery)
+	defer ticks.Stop()
+	for {
+		x.exchange(ctx)
+		select {
+		case <-ctx.Done():
+			if x.to != nil && !x.failed { // a Redis that is away would only delay the stop
+				x.exchange(context.WithoutCancel(ctx))
+			}
+			return nil
+		case <-ticks.C:
+		}
+	}
+}
+
+func (x *lessonExchange) exchange(ctx context.Context) {
+	buckets := x.buckets()
+	x.metrics.Keep(func(bucket string) bool { return slices.Contains(buckets, bucket) })
+	if len(buckets) == 0 {
+		return
+	}
+	stored, err := x.from.Lessons(ctx, buckets...)
+	news := map[string]shaper.Lessons{}
+	for bucket, lessons := range stored {
+		learned := x.known.of(bucket)
+		learned.Adopt(lessons)
+		if n := learned.News(); len(n) > 0 && x.to != nil {
+			news[bucket] = n
+		}
+	}
+	if len(news) > 0 {
+		err = errors.Join(err, x.to.Learn(ctx, news))
+	}
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err != nil && !x.failed:
+		x.log.WarnContext(ctx, "what models have taught is not shared with other processes: this one tries again", "error", err)
+	case err == nil && x.failed:
+		x.log.InfoContext(ctx, "what models have taught is shared with other processes again")
+	}
+	x.failed = err != nil
+}

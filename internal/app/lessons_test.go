@@ -1,0 +1,177 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/dispatcher"
+	"github.com/tundish-io/tundish/shaper/producer"
+	"github.com/tundish-io/tundish/workers/llm"
+)
+
+// taught is a lesson on a model, whose answers have 40 tokens.
+func taught(answers int64) shaper.Lessons {
+	return shaper.Lessons{"m": {Answers: answers, Text: fmt.Sprint(answers, " 0.25 0 40 0")}}
+}
+
+// keptLessons keeps lessons as Redis does, and notes of which buckets it was asked.
+type keptLessons struct {
+	mu       sync.Mutex
+	byBucket map[string]shaper.Lessons
+	asked    []string
+	fault    error
+}
+
+func (k *keptLessons) Lessons(_ context.Context, buckets ...string) (map[string]shaper.Lessons, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.asked = append(k.asked, buckets...)
+	found := map[string]shaper.Lessons{}
+	for _, bucket := range buckets {
+		found[bucket] = maps.Clone(k.byBucket[bucket])
+	}
+	if k.fault != nil {
+		return nil, k.fault
+	}
+	return found, nil
+}
+
+func (k *keptLessons) Learn(_ context.Context, lessons map[string]shaper.Lessons) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for bucket, some := range lessons {
+		k.byBucket[bucket] = maps.Clone(some)
+	}
+	return k.fault
+}
+
+func (k *keptLessons) fail(fault error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.fault = fault
+}
+
+// A process that delivers stores what it has learned within 10 s and when it stops, and another one takes it in. A fault is told once.
+func TestExchangeOfLessons(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		kept := &keptLessons{byBucket: map[string]shaper.Lessons{}}
+		var log bytes.Buffer
+		buckets := func() []string { return []string{"model"} }
+		delivers := &lessonExchange{known: &lessons{}, buckets: buckets, from: kept, to: kept, log: slog.New(slog.NewTextHandler(&log, nil))}
+		enqueues := &lessonExchange{known: &lessons{}, buckets: buckets, from: kept, log: slog.New(slog.DiscardHandler)}
+		running, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 2)
+		for _, x := range []*lessonExchange{enqueues, delivers} { // in turns: they share the fake
+			go func() { ended <- x.run(running) }()
+			synctest.Wait()
+			<-time.After(time.Second) // in a bubble: no time passes
+		}
+		knows := func(what string, answers int64) {
+			t.Helper()
+			synctest.Wait()
+			if got := kept.byBucket["model"]["m"].Answers; got != answers {
+				t.Errorf("%s: what is stored is from %d answers, want %d", what, got, answers)
+			}
+		}
+		knows("at first", 0)
+		delivers.known.of("model").Adopt(taught(20))
+		<-time.After(12 * time.Second) // nor here
+		knows("within 10 s", 20)
+		config := llm.DefaultConfig(llm.Anthropic)
+		<-time.After(10 * time.Second) // nor here
+		if units, err := llm.Estimate(config, []byte(`{"model":"m","messages":[]}`), enqueues.known.of("model")); err != nil || units[shaper.UnitOutput] != 40 {
+			t.Errorf("the other process estimates %s: %v", units, err)
+		}
+
+		kept.fail(errors.New("redis is away"))
+		<-time.After(time.Minute) // nor here
+		kept.fail(nil)
+		<-time.After(time.Minute) // nor here
+		synctest.Wait()
+		if strings.Count(log.String(), "redis is away") != 1 || strings.Count(log.String(), "\n") != 2 || !strings.Contains(log.String(), "shared with other processes again") {
+			t.Errorf("the log is\n%s", log.String())
+		}
+
+		delivers.known.of("model").Adopt(taught(30))
+		stop()
+		for range 2 {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+		knows("at the end", 30)
+	})
+}
+
+// Buckets with other workers are not asked about, and what is known of a bucket that left is forgotten.
+func TestExchangeOnlyOfLLMs(t *testing.T) {
+	t.Parallel()
+	load := func(text string) *config.Config {
+		t.Helper()
+		cfg, err := config.Load(config.Options{ReadFile: func(string) ([]byte, error) { return []byte(text), nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cfg
+	}
+	const hook = "[[buckets]]\nname = \"hook\"\nrate = \"1/s\"\nwebhook.url = \"https://example.com\"\n"
+	const model = "[[buckets]]\nname = \"model\"\nrate = \"1/s\"\nworker = \"llm\"\nllm.api = \"openai\"\nllm.base_url = \"https://api.example.com\"\n"
+	if names := llmBuckets(load(hook + model)); !slices.Equal(names, []string{"model"}) {
+		t.Errorf("buckets %v", names)
+	}
+	kept := &keptLessons{byBucket: map[string]shaper.Lessons{}}
+	x := &lessonExchange{known: &lessons{}, buckets: func() []string { return llmBuckets(load(hook)) }, from: kept, to: kept, log: slog.New(slog.DiscardHandler)}
+	x.exchange(t.Context())
+	if len(kept.asked) > 0 {
+		t.Errorf("asked of %v", kept.asked)
+	}
+	x.known.of("model").Adopt(taught(20))
+	x.known.keep([]string{"model"})
+	if known := x.known.of("model"); len(known.News()) != 0 {
+		t.Errorf("news %v", known.News())
+	}
+	x.known.keep(nil)
+	if x.known.of("model").Adopt(nil); len(x.known.of("model").News()) != 0 {
+		t.Error("a bucket that left is still known")
+	}
+}
+
+// What a dispatcher stores a client reads.
+func TestExchangeThroughRedis(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, conn redis.UniversalClient) {
+		b := shaper.DefaultBucket()
+		b.Name, b.Rate = "model", admission.Rate{Count: 1, Per: time.Second, Unit: admission.UnitRequests}
+		d, err1 := dispatcher.New(dispatcher.Config{Redis: conn, Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{"model": &counted{}}})
+		c, err2 := producer.New(producer.Config{Redis: conn, Buckets: []shaper.Bucket{b}})
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := d.Learn(t.Context(), map[string]shaper.Lessons{"model": taught(20)}); err != nil {
+			t.Fatal(err)
+		}
+		for _, read := range []func(context.Context, ...string) (map[string]shaper.Lessons, error){d.Lessons, c.Lessons} {
+			if got, err := read(t.Context(), "model"); err != nil || got["model"]["m"] != taught(20)["m"] {
+				t.Errorf("read %v, %v", got, err)
+			}
+		}
+	})
+}

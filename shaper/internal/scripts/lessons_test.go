@@ -1,0 +1,49 @@
+package scripts_test
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/lua"
+)
+
+// Of two lessons on a subject the one from more answers stays, whichever comes first and however often.
+func TestLearn(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		learn := func(args ...any) string {
+			return fmt.Sprint(r.run(lua.Learn, r.of(lua.Learn), append([]any{3}, args...)...))
+		}
+		stored := func(what string, want map[string]string) {
+			t.Helper()
+			if got := r.c.HGetAll(r.ctx, r.key("lessons")).Val(); !maps.Equal(got, want) {
+				t.Errorf("%s: stored is %v, want %v", what, got, want)
+			}
+		}
+		r.wants("a bucket that is not configured", learn("m", 12, "x"), "[1]")
+		stored("a bucket that is not configured", nil)
+		r.configure(settings{})
+		r.wants("no lesson", learn(), "[0]")
+		stored("no lesson", nil)
+		for range 2 {
+			r.wants("the first", learn("m", 12, "1 2.5", "n", 1, ""), "[0]")
+			stored("the first", map[string]string{"m": "12 1 2.5", "n": "1 "})
+		}
+		learn("m", 12, "of as many", "n", 2, "of more")
+		stored("of more answers", map[string]string{"m": "12 1 2.5", "n": "2 of more"})
+		learn("m", 9, "of fewer, and not as text")
+		stored("of fewer answers", map[string]string{"m": "12 1 2.5", "n": "2 of more"})
+		learn("m", 100, "of more, and not as text", "o", 1, "", "p", 1, "no room", "n", 3, "")
+		want := map[string]string{"m": "100 of more, and not as text", "n": "3 ", "o": "1 "}
+		stored("four subjects", want)
+		r.wants("a lesson that is not ours", fmt.Sprint(r.c.HSet(r.ctx, r.key("lessons"), "o", "x").Val()), "0")
+		learn("o", 2, "ours")
+		want["o"] = "2 ours"
+		stored("a lesson that is not ours", want)
+		if ttl := r.ttl(r.key("lessons")); ttl <= 30*24*time.Hour || ttl > 31*24*time.Hour {
+			t.Errorf("the key lives for %s", ttl)
+		}
+	})
+}

@@ -1,0 +1,68 @@
+package store_test
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+)
+
+// What a dispatcher has learned a guest reads, also of a bucket that it has not used and that is in another pool than it says.
+func TestLessons(t *testing.T) {
+	lesson := func(answers int64, text string) shaper.Lesson { return shaper.Lesson{Answers: answers, Text: text} }
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, conn redis.UniversalClient) {
+		names := []string{"a", "b", "none"}
+		owned, guested := []shaper.Bucket{rig.In(rig.PoolNamed("vendor"), rig.Bucket("a", 10))}, []shaper.Bucket{}
+		for _, name := range names {
+			guested = append(guested, rig.Bucket(name, 10))
+		}
+		owner := ownerOf(t, conn, "dispatcher", nil, append(owned, guested[1:]...)...)
+		guest, err := store.New(store.Guest, conn, guested, 0, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		is := func(what string, want map[string]shaper.Lessons) {
+			t.Helper()
+			for role, s := range map[string]*store.Store{"owner": owner, "guest": guest} {
+				if got, err := s.Lessons(t.Context(), names...); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+					t.Errorf("%s, %s: %v, want %v: %v", what, role, got, want, err)
+				}
+			}
+		}
+		nothing := map[string]shaper.Lessons{"a": {}, "b": {}, "none": {}}
+		is("before the buckets are used", nothing)
+		taught := map[string]shaper.Lessons{"a": {"m": lesson(12, "1 2.5"), "with a space": lesson(3, "")}, "b": {"m": lesson(1, "x")}}
+		for range 2 {
+			if err := owner.Learn(t.Context(), taught); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := maps.Clone(nothing)
+		maps.Copy(want, taught)
+		is("learned", want)
+		if keys := conn.Keys(t.Context(), "*:b:none:lessons").Val(); len(keys) > 0 {
+			t.Errorf("a bucket without lessons has %v", keys)
+		}
+		for what, lessons := range map[string]map[string]shaper.Lessons{
+			`unknown bucket "unknown"`: {"unknown": {"m": lesson(1, "")}, "none": {"m": lesson(1, "beside a fault")}},
+			"want a text of at most":   {"a": {"m": lesson(100, strings.Repeat("x", 101))}},
+		} {
+			if err := owner.Learn(t.Context(), lessons); err == nil || !strings.Contains(err.Error(), what) {
+				t.Errorf("%v, want %s", err, what)
+			}
+		}
+		want["none"] = shaper.Lessons{"m": lesson(1, "beside a fault")}
+		is("beside faults", want)
+		if got, err := guest.Lessons(t.Context(), "unknown", "b"); err == nil || len(got) != 1 || len(got["b"]) != 1 {
+			t.Errorf("beside an unknown bucket: %v, %v", got, err)
+		}
+	})
+}

@@ -1,0 +1,151 @@
+package llm
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// teach notes answers of a model.
+func teach(l *Learned, model string, times int, output int64) {
+	for range times {
+		l.note(&request{model: model, text: 100, choices: 1}, shaper.Units{shaper.UnitInput: 25, shaper.UnitOutput: output})
+	}
+}
+
+// redis does with lessons what lua/learn.lua does.
+func redis(stored, news shaper.Lessons) {
+	for subject, lesson := range news {
+		known, there := stored[subject]
+		if lesson.Answers > known.Answers && (there || len(stored) < shaper.MaxLessons) {
+			stored[subject] = lesson
+		}
+	}
+}
+
+// What one process has learned another one knows, also the next one of its bucket, and goes on from there.
+func TestLessonsAreShared(t *testing.T) {
+	t.Parallel()
+	stored := shaper.Lessons{}
+	first, second := &Learned{}, &Learned{}
+	for i := range 60 {
+		teach(first, "m", 1, int64(400+i))
+	}
+	redis(stored, first.News())
+	second.Adopt(stored)
+	if err := stored.Validate(); err != nil || len(stored) != 1 || stored["m"].Answers != 60 {
+		t.Fatalf("stored is %v: %v", stored, err)
+	}
+	want, of := first.of("m", false), second.of("m", false)
+	for _, c := range []struct{ got, want float64 }{
+		{of.output.mean, want.output.mean}, {of.output.variance, want.output.variance}, {of.perByte.mean, want.perByte.mean}, {of.perByte.variance, want.perByte.variance},
+	} {
+		if math.Abs(c.got-c.want) > 1e-4*c.want {
+			t.Errorf("%g was adopted of %g", c.got, c.want)
+		}
+	}
+	if of.output.n != 60 || of.perByte.n != 60 {
+		t.Errorf("it is from %d and %d answers", of.output.n, of.perByte.n)
+	}
+	if news := second.News(); len(news) != 0 {
+		t.Errorf("what was adopted is news: %v", news)
+	}
+	teach(second, "m", 1, 1000)
+	if news := second.News(); news["m"].Answers != 61 {
+		t.Errorf("after another answer the news is %v", news)
+	}
+}
+
+// Processes that learn side by side, and start anew, never make what is stored less, and each knows at least as much as is stored.
+func TestLessonsOfManyProcesses(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		stored := shaper.Lessons{}
+		processes := []*Learned{{}, {}, {}}
+		models := []string{"a", "b", otherModels}
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			n := rapid.IntRange(0, len(processes)-1).Draw(t, "process")
+			switch p := processes[n]; rapid.SampledFrom([]string{"learn", "exchange", "restart"}).Draw(t, "step") {
+			case "learn":
+				teach(p, rapid.SampledFrom(models).Draw(t, "model"), rapid.IntRange(1, 30).Draw(t, "answers"), rapid.Int64Range(0, 1000).Draw(t, "output"))
+			case "restart":
+				processes[n] = &Learned{}
+			default:
+				before := maps.Clone(stored)
+				p.Adopt(maps.Clone(stored))
+				redis(stored, p.News())
+				for model, lesson := range stored {
+					if lesson.Answers < before[model].Answers || p.of(model, false).output.n != lesson.Answers {
+						t.Fatalf("model %s: %d answers were stored, then %d, and the process has %d", model, before[model].Answers, lesson.Answers, p.of(model, false).output.n)
+					}
+				}
+				p.Adopt(stored)
+				if news := p.News(); len(news) != 0 {
+					t.Fatalf("after an exchange there is news: %v", news)
+				}
+			}
+		}
+	})
+}
+
+// Redis keeps 50 models and the others. What finds no room there is no news every time, and what finds none here changes nothing.
+func TestLessonsWithoutRoom(t *testing.T) {
+	t.Parallel()
+	stored := shaper.Lessons{}
+	first, second := &Learned{}, &Learned{}
+	for i := range 60 {
+		teach(first, fmt.Sprint("m", i), 10, 100)
+		teach(second, fmt.Sprint("n", i), 10, 900)
+	}
+	redis(stored, first.News())
+	if err := stored.Validate(); err != nil || len(stored) != shaper.MaxLessons {
+		t.Fatalf("%d are stored: %v", len(stored), err)
+	}
+	second.Adopt(stored)
+	if news := second.News(); len(news) != 0 {
+		t.Errorf("there is no room, and news: %v", news)
+	}
+	if _, output := second.usual("n1", 0.3, 500); output != 900 {
+		t.Errorf("n1 has %g", output)
+	}
+	if _, output := second.usual("m1", 0.3, 500); output != 900 || len(second.models) != 50 {
+		t.Errorf("m1, one of the others, has %g; %d models are told apart", output, len(second.models))
+	}
+	second.Adopt(nil) // Redis has lost all
+	if news := second.News(); len(news) != 51 {
+		t.Errorf("%d lessons are written again", len(news))
+	}
+}
+
+// A text that this program cannot read is left alone: a newer one may have written it.
+func TestReadLesson(t *testing.T) {
+	t.Parallel()
+	good := shaper.Lesson{Answers: 12, Text: "3 0.25 0.01 393 7.5"}
+	if l, ok := readLesson(good); !ok || l.write() != good {
+		t.Errorf("%+v, %t", l, ok)
+	}
+	if l, ok := readLesson(shaper.Lesson{Answers: 12, Text: good.Text + " 8 and more"}); !ok || l.write() != good {
+		t.Errorf("with more behind it: %+v, %t", l, ok)
+	}
+	for _, text := range []string{"", "x", "3 0.25 0.01 393", "-1 0.25 0.01 393 7.5", "3 NaN 0.01 393 7.5", "3 0.25 0.01 +Inf 7.5", "3 0.25 0.01 393 -7.5", "3 0.25 0.01 1e300 7.5"} {
+		l := &Learned{}
+		l.Adopt(shaper.Lessons{"m": {Answers: 100, Text: text}})
+		if _, output := l.usual("m", 0.3, 500); output != 500 {
+			t.Errorf("%q has taught %g", text, output)
+		}
+		teach(l, "m", 20, 7)
+		l.Adopt(shaper.Lessons{"m": {Answers: 100, Text: text}})
+		if _, output := l.usual("m", 0.3, 500); output != 7 || len(l.News()) != 0 {
+			t.Errorf("%q: %g is known, and news %v", text, output, l.News())
+		}
+	}
+	long := lesson{average{math.MaxInt64, math.MaxInt32 + 0.123456, 1e18 / 3}, average{math.MaxInt64, math.MaxInt32 + 0.123456, 1e18 / 3}, 0}
+	if err := (shaper.Lessons{"m": long.write()}).Validate(); err != nil {
+		t.Error(err)
+	}
+}
