@@ -53,7 +53,7 @@ func (d *daemon) fleet() (*fleet, error) {
 		return nil, err
 	}
 	f.Dispatcher, err = dispatcher.New(dispatcher.Config{
-		Hooks: hooksOf(d.config), Enqueue: d.client.Enqueue,
+		Hooks: hooksOf(d.config), Enqueue: d.client.Enqueue, Estimate: d.estimate,
 		Redis: d.redis, Buckets: Buckets(d.config), Workers: f.workers(),
 		Concurrency: d.config.Dispatcher.Workers(), Lease: d.config.Dispatcher.Lease,
 		ShutdownTimeout: max(d.config.Dispatcher.ShutdownTimeout, time.Nanosecond), // 0 would mean the default

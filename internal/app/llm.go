@@ -17,11 +17,11 @@ func llmConfig(cfg *config.Config, b config.Bucket) llm.Config {
 }
 
 // estimate returns what a job reserves of budgets: what it says itself, and of other tokens what its request is expected to use. It estimates
-// for buckets with budgets and the worker llm.
+// for buckets with the worker llm. It is asked in buckets with budgets.
 func (d *daemon) estimate(bucket string, job *shaper.Job) shaper.Units {
 	cfg := d.inForce.Load()
 	i := slices.IndexFunc(cfg.Buckets, func(b config.Bucket) bool { return b.Name == bucket })
-	if i < 0 || cfg.Buckets[i].LLM == nil || !cfg.Buckets[i].HasBudgets() {
+	if i < 0 || cfg.Buckets[i].LLM == nil {
 		return job.Units
 	}
 	if _, named := job.Units[shaper.UnitTokens]; named { // input and output would be added to it

@@ -44,13 +44,12 @@ func TestLLMBucket(t *testing.T) {
 	}
 }
 
-// Jobs of a bucket with budgets and the worker llm reserve what their requests are expected to use, unless they say it themselves.
+// Jobs of a bucket with the worker llm reserve what their requests are expected to use, unless they say it themselves.
 func TestEstimate(t *testing.T) {
 	t.Parallel()
 	const model = "worker = \"llm\"\nllm.api = \"openai\"\nllm.base_url = \"https://api.example.com\"\n"
 	cfg, err := config.Load(config.Options{ReadFile: func(string) ([]byte, error) {
 		return []byte("[[buckets]]\nname = \"model\"\nrate = \"1/s\"\nbudgets = [\"9000 tokens/m\"]\n" + model +
-			"[[buckets]]\nname = \"free\"\nrate = \"1/s\"\n" + model +
 			"[[buckets]]\nname = \"hook\"\nrate = \"1/s\"\nbudgets = [\"9000 tokens/m\"]\nwebhook.url = \"https://example.com\"\n"), nil
 	}})
 	if err != nil {
@@ -68,7 +67,6 @@ func TestEstimate(t *testing.T) {
 		{"model", `{"model":"m","input":"0123456789"}`, shaper.Units{shaper.UnitOutput: 9}, "input:3,output:9"},
 		{"model", `{"model":"m","input":"0123456789"}`, shaper.Units{shaper.UnitTokens: 9}, "tokens:9"},
 		{"model", `no request`, shaper.Units{shaper.UnitOutput: 9}, "output:9"},
-		{"free", `{"model":"m","input":"0123456789"}`, nil, ""},
 		{"hook", `{"model":"m","input":"0123456789"}`, nil, ""},
 		{"unknown", `{"model":"m","input":"0123456789"}`, nil, ""},
 	} {
@@ -76,7 +74,7 @@ func TestEstimate(t *testing.T) {
 			t.Errorf("%s %s with %v: %s, want %s", c.bucket, c.body, c.given, got, c.want)
 		}
 	}
-	if known := d.lessons.of("model"); d.lessons.of("model") != known || d.lessons.of("free") == known {
+	if known := d.lessons.of("model"); d.lessons.of("model") != known || d.lessons.of("hook") == known {
 		t.Error("a bucket keeps no lessons, or shares them")
 	}
 }

@@ -102,7 +102,7 @@ func (p *producer) complete(job *shaper.Job, err error, sender sender, bucket *s
 	faults := onePerField(fieldErrors(errors.Join(keyErr, err, found)))
 	switch {
 	case len(faults) == 0:
-		if p.estimate != nil {
+		if p.estimate != nil && bucket.HasBudgets() {
 			job.Units = p.estimate(bucket.Name, job)
 		}
 		return nil

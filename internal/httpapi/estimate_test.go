@@ -2,15 +2,18 @@ package httpapi_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Jobs reserve what the program that serves the API estimates, one by one and in a batch. A job with faults is not estimated.
+// Jobs reserve what the program that serves the API estimates, one by one and in a batch. A job with faults, or in a bucket without
+// budgets, is not estimated.
 func TestEstimate(t *testing.T) {
 	t.Parallel()
 	f := store(t)
+	f.bucket.Budgets = shaper.Budgets{{Count: 9000, Per: time.Minute, Unit: shaper.UnitTokens}}
 	producer := httpapi.NewProducer(httpapi.ProducerConfig{Jobs: f, Estimate: func(bucket string, job *shaper.Job) shaper.Units {
 		if bucket != f.bucket.Name || len(job.Payload) == 0 {
 			t.Errorf("asked of a job of %q with %q", bucket, job.Payload)
@@ -37,5 +40,10 @@ func TestEstimate(t *testing.T) {
 				t.Errorf("%s: job %d reserves %s, want %s", c.body, i, got, want)
 			}
 		}
+	}
+	f.bucket.Budgets, f.got = nil, nil
+	request(producer, "127.0.0.1:9", "POST", "http://localhost"+jobs, job(`"cost":{"output":9}`))
+	if len(f.got) != 1 || f.got[0].Units.String() != "output:9" {
+		t.Errorf("without budgets: %+v", f.got)
 	}
 }

@@ -33,7 +33,7 @@ type ProducerConfig struct {
 	// job: joined errors, each a [*shaper.FieldError]. nil checks nothing.
 	CheckJob func(bucket string, job *shaper.Job) error
 
-	// Estimate returns what a job without faults reserves of budgets. nil leaves it to the job.
+	// Estimate returns what a job without faults reserves of budgets. It is asked in buckets that have some. nil leaves it to the job.
 	Estimate func(bucket string, job *shaper.Job) shaper.Units
 
 	// Proxy returns how the shaping proxy serves a bucket, and whether it does. nil serves none.

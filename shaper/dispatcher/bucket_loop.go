@@ -42,7 +42,7 @@ func newBucketLoop(d *Dispatcher, b *store.Bucket, life context.Context) *bucket
 	l.claims = newClaimer(l.deliveries, deaths)
 	l.patrol = newBucketPatrol(l.claims, deaths, d.shared, &d.stall)
 	l.patrol.events = eventTeller{bucketConn: l.bucketConn, shared: d.shared, hooks: &d.hooks, enqueue: d.cfg.Enqueue}
-	l.schedules = &scheduler{bucketConn: l.bucketConn, shared: d.shared, claims: l.claims.wake}
+	l.schedules = &scheduler{bucketConn: l.bucketConn, shared: d.shared, claims: l.claims.wake, estimate: d.cfg.Estimate}
 	return l
 }
 

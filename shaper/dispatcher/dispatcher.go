@@ -48,6 +48,10 @@ type Config struct {
 	// Enqueue lets the jobs of hooks and of callbacks into their buckets: the method of a producer.Client. Buckets with Callbacks need it.
 	Enqueue func(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error)
 
+	// Estimate, if not nil, says what the job of a schedule reserves of budgets. It is asked at each fire, in buckets with budgets. Else such a
+	// job reserves what its bucket says.
+	Estimate func(bucket string, job *shaper.Job) shaper.Units
+
 	Logger *slog.Logger // nil logs nothing
 
 	// Registerer is where the metrics go; nil counts nothing. Actors of one process may share it.

@@ -26,6 +26,8 @@ type scheduler struct {
 	next   time.Time   // when there is something to do
 	some   bool        // the last look saw a schedule
 	failed bool        // the last look did not work
+
+	estimate func(bucket string, job *shaper.Job) shaper.Units // nil: jobs reserve what the bucket says
 }
 
 // look fires what is due, and notes when there is something to do next. A bucket that has more than one look shows is looked at again at
@@ -163,6 +165,9 @@ func (s *scheduler) enqueue(ctx context.Context, fire *store.Fire, definition *s
 	job.Group, err2 = settings.Group.NameOf(&job)
 	if err := errors.Join(err1, err2); err != nil {
 		return s.advance(ctx, fire, err.Error()[:min(len(err.Error()), 200)], blockedPause)
+	}
+	if s.estimate != nil && s.HasBudgets() {
+		job.Units = s.estimate(s.Name, &job)
 	}
 	fire.Job, fire.Skip = job.ID, definition.Overlap == schedule.OverlapSkip && !fire.Manual
 	r, err := s.sendJob(ctx, fire, &job)

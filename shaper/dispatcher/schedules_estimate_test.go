@@ -1,0 +1,80 @@
+package dispatcher
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"github.com/tundish-io/tundish/shaper/operator"
+)
+
+// The job of a schedule reserves what is estimated when it fires, in a bucket whose budgets are configured or set by an operator. Others are
+// not estimated.
+func TestScheduledJobsAreEstimated(t *testing.T) {
+	t.Parallel()
+	var buckets []shaper.Bucket
+	for _, name := range []string{"configured", "set", "none"} {
+		b := rig.Bucket(name, 1)
+		b.Schedules = []shaper.Schedule{{Name: name, Cron: "* * * * *", Job: shaper.ScheduledJob{Payload: []byte("of " + name)}}}
+		buckets = append(buckets, b)
+	}
+	buckets[0].Budgets = shaper.Budgets{rig.Rate("9000 tokens/m")}
+	mini := redistest.Miniredis(t)
+	now := time.Date(2026, time.January, 1, 0, 0, 30, 0, time.UTC)
+	mini.SetTime(now)
+	conn := redistest.ClientOf(t, mini)
+	asked := map[string]int64{}
+	estimate := func(bucket string, job *shaper.Job) shaper.Units {
+		if string(job.Payload) != "of "+bucket {
+			t.Errorf("asked of %q in bucket %q", job.Payload, bucket)
+		}
+		asked[bucket]++
+		return shaper.Units{shaper.UnitInput: 7, shaper.UnitOutput: asked[bucket]}
+	}
+	d, err := New(Config{Redis: conn, Buckets: buckets, Workers: rig.Workers(buckets, shaper.WorkerFunc(nil)), Estimate: estimate})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.store.JoinPools(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	op, err := operator.New(operator.Config{Redis: conn, Buckets: buckets})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := op.As("anna").Bucket("set").Set(t.Context(), rig.MustPatch(t, "budgets", "500 tokens/m")); err != nil {
+		t.Fatal(err)
+	}
+	d.store.Watch(t.Context())
+	f := &firers{t: t}
+	for _, b := range d.store.All() {
+		f.all, f.own = append(f.all, d), append(f.own, newBucketLoop(d, b, t.Context()).schedules)
+	}
+	for range 3 { // the first look learns when to fire
+		for n := range f.own {
+			f.look(n)
+		}
+		now = now.Add(time.Minute)
+		mini.SetTime(now)
+	}
+	for n, name := range []string{"configured", "set", "none"} {
+		bodies := conn.HGetAll(t.Context(), f.own[n].Keys.Body()).Val()
+		if len(bodies) != 2 {
+			t.Errorf("bucket %q has %d jobs", name, len(bodies))
+		}
+		for fire := range 2 {
+			id := shaper.ScheduleJobID(name, time.Date(2026, time.January, 1, 0, 1+fire, 0, 0, time.UTC))
+			reserves := fmt.Sprintf("=$input:7,output:%d ", fire+1)
+			if strings.Contains(bodies[id], "$") != (name != "none") || name != "none" && !strings.Contains(bodies[id], reserves) {
+				t.Errorf("job %s: %q, want %q", id, bodies[id], reserves)
+			}
+		}
+	}
+	if asked["none"] != 0 {
+		t.Error("asked in a bucket without budgets")
+	}
+}
