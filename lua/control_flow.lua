@@ -27,8 +27,8 @@
 --          groups, else 0 (if there is no such level, nothing was changed), text of the settings before ("" none),
 --          text after, text of the downstream before ("" none, see downstream.lua), why nothing was changed (see codes.lua; else 0);
 --          how far the clock of the downstream's times is ahead of the server's}
--- Stores   the settings as text: the line of flow.lua, a line with the note of the pause ("-" none), the other lines; and that some have
---          budgets of their own (own_budgets, which stays); no expiry: they are obeyed until they are taken back
+-- Stores   the settings as text: the line of flow.lua, a line with the note of the pause ("-" none), the other lines; and own_budgets,
+--          the units of budgets that flows and groups have or had of their own; no expiry: they are obeyed until they are taken back
 -- Needs    Redis 7.0
 
 --#include lib/codes.lua
@@ -49,13 +49,14 @@ local NUMBERS, PAUSED = own_settings.NUMBERS, own_settings.PAUSED
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', conf, '')
 
-local rate_count, levels_text, events, batches = unpack(redis.call('HMGET', conf, 'rate_count', 'flows', 'events', 'batch'))
+local rate_count, levels_text, events, batches, own_budgets =
+  unpack(redis.call('HMGET', conf, 'rate_count', 'flows', 'events', 'batch', 'own_budgets'))
 if not rate_count then return { 1 } end
 local now = server_time()
 local parted = levels_text or codes.NO_FLOWS
 if parted ~= (what == GROUP and codes.GROUPS or what) then return { 0, now, tonumber(parted), '', '', '', 0, 0 } end
 
-local text, has_budgets = redis.call('HGET', flow_settings, name) or '', false
+local text, units = redis.call('HGET', flow_settings, name) or '', nil
 local fields, lines = own_settings.read(text)
 
 if action == 'pause' then
@@ -85,13 +86,13 @@ elseif action == 'set' then
       if not lines[line] then return { 0, now, tonumber(parted), text, text, '', codes.LIST_TOO_LONG, 0 } end
     elseif value ~= '' then
       lines[line] = value
-      has_budgets = has_budgets or line == own_settings.BUDGETS and string.sub(value, 1, 1) == '"'
+      if line == own_settings.BUDGETS then units = own_settings.units(own_budgets or '', value) end
     end
   end
 end
 
-if has_budgets and (batches or '') ~= '' then return { 0, now, tonumber(parted), text, text, '', codes.BUDGETS_OF_BATCH, 0 } end
-if has_budgets then redis.call('HSET', conf, 'own_budgets', '1') end
+if units and (batches or '') ~= '' then return { 0, now, tonumber(parted), text, text, '', codes.BUDGETS_OF_BATCH, 0 } end
+if units and units ~= (own_budgets or '') then redis.call('HSET', conf, 'own_budgets', units) end
 local after = own_settings.text(fields, lines)
 if after ~= '' then
   redis.call('HSET', flow_settings, name, after)

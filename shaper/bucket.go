@@ -67,6 +67,7 @@ type Bucket struct {
 	Budgets            Budgets `setting:"budgets,redis=budgets,change" help:"what departures cost at most in any window of that length, 'amounts' such as '90000 tokens/m, 2000000 tokens/d'; none: no budget"`
 	BudgetBurst        int64   `setting:"budget_burst,percent,redis=budget_burst"`
 	DefaultReservation int64   `setting:"default_reservation,redis=default_reservation"`
+	PartBudgets        bool    `setting:"-"` // some flow or group has budgets of its own. A client reads that in Redis; what a configuration says is ignored
 
 	// PriorityAging is how much later a job may have come than one of the next lower
 	// priority and still leave before it. So low is never starved: a job of priority low

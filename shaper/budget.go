@@ -161,9 +161,9 @@ func (budgets Budgets) validate(key string) []error {
 	return errs
 }
 
-// HasBudgets reports whether the bucket has budgets, its flows, its groups or its pool.
+// HasBudgets reports whether the bucket has budgets, its flows, its groups, one of these, or its pool.
 func (b *Bucket) HasBudgets() bool {
-	return len(b.Budgets) > 0 || b.Flow != nil && len(b.Flow.Budgets) > 0 || b.Group != nil && len(b.Group.Budgets) > 0 ||
+	return b.PartBudgets || len(b.Budgets) > 0 || b.Flow != nil && len(b.Flow.Budgets) > 0 || b.Group != nil && len(b.Group.Budgets) > 0 ||
 		b.Pool != nil && len(b.Pool.Budgets) > 0
 }
 

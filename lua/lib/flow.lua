@@ -24,7 +24,7 @@
 -- Where an operator has given a flow settings of its own, they are a text in the hash
 -- flow_settings: "rate_count rate_per burst capacity max_in_flight weight paused",
 -- "-" for what it has not, of a disabled flow then when it was disabled (see own_settings.lua), then lines that are not for scripts, but
--- for the last one: budgets of its own, in quotes ('""' has none). own_budgets in conf says that some flow or group has that line. With
+-- for the last one: budgets of its own, in quotes ('""' has none). own_budgets in conf has the units of such lines. With
 -- flow_must_exist in conf a flow is missing without a setting of its own: no job of it gets in, and none leaves, as if it was paused.
 --
 -- The turn queue is the zset due, of each group where there are some: flow -> when its turn is, for each flow that has

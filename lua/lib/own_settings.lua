@@ -46,6 +46,15 @@ function own_settings.text(fields, lines)
   return first .. '\n' .. table.concat(lines, '\n', own_settings.NOTE)
 end
 
+-- The units of some budgets, with those of one more line of them: words with a space behind each. nil where the line has none.
+function own_settings.units(known, line)
+  local all = known
+  for unit in string.gmatch(line, '([%l_-]+) %d+ %d+;') do
+    if not string.find(' ' .. all, ' ' .. unit .. ' ', 1, true) then all = all .. unit .. ' ' end
+  end
+  return string.find(line, ';', 1, true) and all or nil
+end
+
 -- Disables a flow. The zset disabled is the list of disabled flows: flow -> when empty_disabled.lua is to look at it.
 function own_settings.disable(key, disabled, name, now, reason)
   local fields, lines = own_settings.read(redis.call('HGET', key, name) or '')

@@ -2,18 +2,24 @@ package store
 
 import (
 	"iter"
+	"strings"
 
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// fieldBudgets has the budgets of a bucket, or of a pool. Operators may change these, and not those of flows and groups.
-const fieldBudgets = "budgets"
+// fieldBudgets has the budgets of a bucket, or of a pool. fieldPartBudgets has the units of budgets that single flows and groups of a bucket
+// have of their own, a space behind each. Operators may change these, and not the budgets of all flows and groups.
+const (
+	fieldBudgets     = "budgets"
+	fieldPartBudgets = "own_budgets"
+)
 
-// seenBudgets are those of a bucket and of its pool: as texts of Redis, and read.
+// seenBudgets are those of a bucket and of its pool, and the units of those of single flows and groups: as texts of Redis, and read.
 type seenBudgets struct {
-	texts [2]string
+	texts [3]string
 	both  [2]shaper.Budgets
+	parts []string
 }
 
 // ownBudgets are those of a configuration.
@@ -28,18 +34,19 @@ func ownBudgets(own *shaper.Bucket) *seenBudgets {
 // seeBudgets takes in which budgets are in force: the first watch is that of the bucket, the second one that of its pool, if it is in one.
 // A bucket that never has any keeps nothing.
 func (b *Bucket) seeBudgets(watches []*settingsWatch) {
-	var texts [2]string
+	var texts [3]string
 	for i, w := range watches {
 		if w.last == nil { // Redis has not answered, or has lost it
 			return
 		}
 		texts[i] = w.last[fieldBudgets]
 	}
+	texts[2] = watches[0].last[fieldPartBudgets]
 	before := b.budgets.Load()
-	if before != nil && before.texts == texts || before == nil && texts == [2]string{} && !b.own.Load().HasBudgets() {
+	if before != nil && before.texts == texts || before == nil && texts == [3]string{} && !b.own.Load().HasBudgets() {
 		return
 	}
-	b.budgets.Store(&seenBudgets{texts, [2]shaper.Budgets{codec.ReadBudgets(texts[0]), codec.ReadBudgets(texts[1])}})
+	b.budgets.Store(&seenBudgets{texts, [2]shaper.Budgets{codec.ReadBudgets(texts[0]), codec.ReadBudgets(texts[1])}, strings.Fields(texts[2])})
 }
 
 // BudgetUnits yields the units of the budgets of the bucket, its flows, its groups and its pool: of those in force, as far as Watch has seen
@@ -76,6 +83,11 @@ func unitsOf(own *shaper.Bucket, others *seenBudgets) iter.Seq[string] {
 				if !yield(budgets[i].Unit) {
 					return
 				}
+			}
+		}
+		for _, unit := range others.parts {
+			if !yield(unit) {
+				return
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 // The units of budgets are those of the configuration until the budgets in force were seen, which operators may change.
@@ -19,7 +21,7 @@ func TestBudgetUnits(t *testing.T) {
 		b := rig.Flowing("b", shaper.FlowKeyJob)
 		b.Budgets, b.Flow.Budgets = shaper.Budgets{rig.Rate("9 tokens/m")}, shaper.Budgets{rig.Rate("9 images/m")}
 		b.Pool = &shaper.Pool{Name: "p", Rate: rig.PerSecond(10), Budgets: shaper.Budgets{rig.Rate("9 calls/m")}}
-		s := ownerOf(t, conn, "this one", nil, b, rig.Bucket("none", 10))
+		s := ownerOf(t, conn, "this one", nil, b, rig.Bucket("none", 10), rig.Flowing("parts", shaper.FlowKeyJob))
 		is := func(what, bucket string, want ...string) {
 			t.Helper()
 			known := s.Known(bucket)
@@ -38,7 +40,7 @@ func TestBudgetUnits(t *testing.T) {
 		s.Watch(t.Context())
 		is("as configured", "b", "calls", "images", "tokens")
 		is("as configured", "none")
-		anna := clientWith(t, conn, b, rig.Bucket("none", 10)).Op.As("anna")
+		anna := clientWith(t, conn, b, rig.Bucket("none", 10), rig.Flowing("parts", shaper.FlowKeyJob)).Op.As("anna")
 		for _, err := range []error{
 			second(anna.Bucket("b").Set(t.Context(), rig.MustPatch(t, "budgets", "none"))),
 			second(anna.Bucket("none").Set(t.Context(), rig.MustPatch(t, "budgets", "5 tokens/m, 7 images/m"))),
@@ -55,6 +57,22 @@ func TestBudgetUnits(t *testing.T) {
 		}
 		s.Watch(t.Context())
 		is("after a reset", "none")
+
+		for _, text := range []string{"9 words/m, 9 tokens/m", "9 words/m, 8 images/m", "none"} { // what one had, jobs in flight may have charged
+			var own operator.FlowPatch
+			if err := errors.Join(own.Put(shaper.FlowBudgets, text), second(anna.Bucket("parts").Flow("f").Set(t.Context(), own))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.Watch(t.Context())
+		is("after an operator gave a flow some", "parts", "images", "tokens", "words")
+		client := clientWith(t, conn, rig.Flowing("parts", shaper.FlowKeyJob))
+		if _, err := client.Enqueue(t.Context(), shaper.Job{Bucket: "parts", Flow: "f", Payload: []byte("x")}); err != nil {
+			t.Fatal(err)
+		}
+		if settings, err := client.Bucket("parts"); err != nil || !settings.HasBudgets() {
+			t.Errorf("a client does not know of budgets of one flow: %v", err)
+		}
 	})
 }
 

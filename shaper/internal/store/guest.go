@@ -195,6 +195,7 @@ func (f *inForce) settings(own *shaper.Bucket) (*shaper.Bucket, error) {
 		b.Batch = readBatch(f.conf["batch"])
 	}
 	b.Pool = f.poolSettings(&b)
+	b.PartBudgets = f.conf[fieldPartBudgets] != ""
 	return &b, nil
 }
 

@@ -74,8 +74,8 @@ type watched struct {
 	news    bool             // something is not as it was
 }
 
-// markFields name the writer of settings.
-var markFields = []string{fieldOwned, fieldStarted, "revision"}
+// markFields name the writer of settings; and operators give single flows and groups budgets.
+var markFields = []string{fieldOwned, fieldStarted, "revision", fieldPartBudgets}
 
 // The fields that say of a bucket that it is paused; pools have none of these.
 var pauseFields = []string{"paused", "paused_by", "paused_reason"}
