@@ -153,16 +153,16 @@ func judgeBudget(t *testing.T, stall *stallWatch, name string, form budgetForm) 
 		t.Errorf("%s: %.1f %% of the budget are used while jobs wait, want at least %.0f %%", name, 100*used, 100*form.used)
 	}
 	if refused > 0 || most > tokenLimit || form.requests > 0 && requests > form.requests {
-		return overWindow(t, stall, fmt.Sprintf("%s: %d calls were refused, and a window has %d tokens and %d requests", name, refused, most, requests))
+		return overWindow(t, stall, tokenWindow(), fmt.Sprintf("%s: %d calls were refused, and a window has %d tokens and %d requests", name, refused, most, requests))
 	}
 	return ""
 }
 
 // overWindow is a window that has too much. The window of a budget is longer by a 50th: only a machine that stood still for a good part of
 // that can have brought together what left in time. Else the test fails at once.
-func overWindow(t *testing.T, stall *stallWatch, fault string) string {
+func overWindow(t *testing.T, stall *stallWatch, window time.Duration, fault string) string {
 	t.Helper()
-	if stall.soFar() < tokenWindow()/200 {
+	if stall.soFar() < window/200 {
 		t.Error(fault)
 	}
 	return fault
