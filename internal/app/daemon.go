@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,8 +26,8 @@ import (
 
 // daemon is what `producer serve` and `dispatcher run` have in common.
 type daemon struct {
-	config   *config.Config                // with which it started
-	inForce  atomic.Pointer[config.Config] // the one that its buckets have
+	config   *config.Config          // with which it started
+	inForce  atomic.Pointer[applied] // the one that its buckets have
 	log      *slog.Logger
 	redis    redis.UniversalClient
 	registry *prometheus.Registry
@@ -55,7 +54,7 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 		return nil, err
 	}
 	d := &daemon{config: cfg, source: src, log: log, redis: conn, registry: telemetry.NewRegistry()}
-	d.inForce.Store(cfg)
+	d.inForce.Store(newApplied(cfg))
 	client := producer.Config{
 		Redis: conn, Buckets: Buckets(cfg), Timeout: CallTimeout(cfg), Logger: log, Registerer: d.registry, DispatcherHere: dispatches,
 	}
@@ -79,8 +78,8 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 	d.places = d.client
 	d.operator, err = operator.New(operator.Config{
 		Redis: conn, Buckets: client.Buckets, Timeout: client.Timeout, Logger: log, Registerer: d.registry,
-		CheckFlow: func(bucket string, own *shaper.OwnDelivery) error { return CheckFlow(d.inForce.Load())(bucket, own) },
-		CheckJob:  func(bucket string, job *shaper.Job) error { return CheckJob(d.inForce.Load())(bucket, job) },
+		CheckFlow: func(bucket string, own *shaper.OwnDelivery) error { return d.inForce.Load().checkFlow(bucket, own) },
+		CheckJob:  func(bucket string, job *shaper.Job) error { return d.inForce.Load().checkJob(bucket, job) },
 	})
 	if err != nil {
 		return nil, errors.Join(err, d.close())
@@ -143,7 +142,7 @@ func (d *daemon) watchStage(ctx context.Context) error {
 
 // exchange shares what models have taught, as far as this process reads it.
 func (d *daemon) exchange() *lessonExchange {
-	return &lessonExchange{known: &d.lessons, buckets: func() []string { return llmBuckets(d.inForce.Load()) }, from: d.client, log: d.log}
+	return &lessonExchange{known: &d.lessons, buckets: func() []string { return llmBuckets(d.inForce.Load().Config) }, from: d.client, log: d.log}
 }
 
 func (d *daemon) close() error {
@@ -188,11 +187,11 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 
 // checkJob has the bucket's worker check a job before it is enqueued.
 func (d *daemon) checkJob(bucket string, job *shaper.Job) error {
-	worker, ok := workerOf(d.inForce.Load(), bucket)
-	if !ok {
+	b := d.inForce.Load().buckets[bucket]
+	if b == nil {
 		return fmt.Errorf("%w %q", shaper.ErrUnknownBucket, bucket)
 	}
-	return errors.Join(worker.CheckJob(job), d.checkCallbacks(bucket, job))
+	return errors.Join(b.worker.CheckJob(job), d.checkCallbacks(bucket, job))
 }
 
 // checkCallbacks has the worker of the bucket that delivers callbacks check the URLs that a job names for them.
@@ -201,8 +200,8 @@ func (d *daemon) checkCallbacks(bucket string, job *shaper.Job) error {
 	if err != nil || settings.Callbacks.Bucket == "" {
 		return err
 	}
-	worker, ok := workerOf(d.inForce.Load(), settings.Callbacks.Bucket)
-	if !ok {
+	to := d.inForce.Load().buckets[settings.Callbacks.Bucket]
+	if to == nil {
 		return nil // a reload is under way
 	}
 	var errs []error
@@ -210,7 +209,7 @@ func (d *daemon) checkCallbacks(bucket string, job *shaper.Job) error {
 		if given.url == "" {
 			continue
 		}
-		err := worker.CheckJob(&shaper.Job{URL: given.url, Payload: []byte("{}")})
+		err := to.worker.CheckJob(&shaper.Job{URL: given.url, Payload: []byte("{}")})
 		if fault, ok := errors.AsType[*shaper.FieldError](err); ok {
 			err = &shaper.FieldError{Field: given.field, Reason: fault.Reason}
 		}
@@ -221,12 +220,11 @@ func (d *daemon) checkCallbacks(bucket string, job *shaper.Job) error {
 
 // proxy says how the shaping proxy serves a bucket.
 func (d *daemon) proxy(bucket string) (httpapi.ProxySettings, bool) {
-	buckets := d.inForce.Load().Buckets
-	i := slices.IndexFunc(buckets, func(b config.Bucket) bool { return b.Name == bucket })
-	if i < 0 || buckets[i].HTTP == nil || !buckets[i].HTTP.ServeProxy {
+	b := d.inForce.Load().buckets[bucket]
+	if b == nil || b.HTTP == nil || !b.HTTP.ServeProxy {
 		return httpapi.ProxySettings{}, false
 	}
-	http := buckets[i].HTTP
+	http := b.HTTP
 	return httpapi.ProxySettings{Timeout: http.ProxyTimeout, Credentials: http.Worker(1).Auth.Headers()}, true
 }
 

@@ -85,7 +85,7 @@ func (f *fleet) openWorkers(cfg *config.Config) error {
 	f.closeWorkers(f.next, f.open) // of a configuration that was not applied
 	f.next = make(map[string]builtWorker, len(cfg.Buckets))
 	for _, b := range cfg.Buckets {
-		settings, _ := workerOf(cfg, b.Name)
+		settings := settingsOf(cfg, b)
 		if old, ok := f.open[b.Name]; ok && reflect.DeepEqual(old.settings, settings) {
 			f.next[b.Name] = old
 			continue

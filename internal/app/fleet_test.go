@@ -46,8 +46,7 @@ func TestFleetKeepsWorkers(t *testing.T) {
 	f.open, f.next = map[string]builtWorker{}, nil
 	stays, other := &counted{}, &counted{}
 	for name, worker := range map[string]*counted{"stays": stays, "other": other} {
-		settings, _ := workerOf(before, name)
-		f.open[name] = builtWorker{worker, settings}
+		f.open[name] = builtWorker{worker, newApplied(before).buckets[name].worker}
 	}
 
 	if err := f.openWorkers(load(two + "secrets = [\"whsec_" + strings.Repeat("MfKQ", 8) + "\"]\n")); err != nil {

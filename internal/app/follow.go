@@ -19,7 +19,7 @@ func (d *daemon) followBuckets(_ context.Context, cfg *config.Config) error {
 	if err := errors.Join(d.client.Reconfigure(buckets), d.operator.Reconfigure(buckets)); err != nil {
 		return err
 	}
-	d.inForce.Store(cfg)
+	d.inForce.Store(newApplied(cfg))
 	d.lessons.keep(llmBuckets(cfg))
 	return nil
 }
@@ -30,10 +30,10 @@ func (d *daemon) checkPools(ctx context.Context, dispatcher *dispatcher.Dispatch
 	before := d.inForce.Load()
 	var come, change []shaper.Bucket
 	for _, b := range cfg.Buckets {
-		switch _, known := workerOf(before, b.Name); {
-		case !known:
+		switch was := before.buckets[b.Name]; {
+		case was == nil:
 			come = append(come, b.Bucket)
-		case configuredPool(before, b.Name) != configuredPool(cfg, b.Name):
+		case poolOf(was.Bucket) != poolOf(b):
 			change = append(change, b.Bucket)
 		}
 	}

@@ -2,7 +2,6 @@ package app
 
 import (
 	"maps"
-	"slices"
 
 	"github.com/tundish-io/tundish/internal/config"
 	"github.com/tundish-io/tundish/shaper"
@@ -19,15 +18,18 @@ func llmConfig(cfg *config.Config, b config.Bucket) llm.Config {
 // estimate returns what a job reserves of budgets: what it says itself, and of other tokens what its request is expected to use. It estimates
 // for buckets with the worker llm. It is asked in buckets with budgets.
 func (d *daemon) estimate(bucket string, job *shaper.Job) shaper.Units {
-	cfg := d.inForce.Load()
-	i := slices.IndexFunc(cfg.Buckets, func(b config.Bucket) bool { return b.Name == bucket })
-	if i < 0 || cfg.Buckets[i].LLM == nil {
+	b := d.inForce.Load().buckets[bucket]
+	if b == nil {
+		return job.Units
+	}
+	settings, ok := b.worker.(llm.Config)
+	if !ok {
 		return job.Units
 	}
 	if _, named := job.Units[shaper.UnitTokens]; named { // input and output would be added to it
 		return job.Units
 	}
-	units, err := llm.Estimate(llmConfig(cfg, cfg.Buckets[i]), job.Payload, d.lessons.of(bucket))
+	units, err := llm.Estimate(settings, job.Payload, d.lessons.of(bucket))
 	if err != nil {
 		return job.Units // the check of the job reports it
 	}

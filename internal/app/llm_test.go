@@ -19,7 +19,7 @@ func TestLLMBucket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	settings, _ := workerOf(cfg, "model")
+	settings := newApplied(cfg).buckets["model"].worker
 	worker, err := (&fleet{lease: time.Second, known: &lessons{}}).newWorker("model", settings)
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestEstimate(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := &daemon{}
-	d.inForce.Store(cfg)
+	d.inForce.Store(newApplied(cfg))
 	for _, c := range []struct {
 		bucket, body string
 		given        shaper.Units

@@ -13,14 +13,12 @@ type places interface {
 	JoinPools(ctx context.Context) error
 }
 
-// configuredPool is the pool in which the configuration has a bucket, "" if in none.
-func configuredPool(cfg *config.Config, bucket string) string {
-	for _, b := range cfg.Buckets {
-		if b.Name == bucket && b.Pool != nil {
-			return b.Pool.Name
-		}
+// poolOf is the pool in which the configuration has a bucket, "" if in none.
+func poolOf(b config.Bucket) string {
+	if b.Pool == nil {
+		return ""
 	}
-	return ""
+	return b.Pool.Name
 }
 
 // joinPools has a dispatcher write the settings of all buckets and bring them into the pools that the configuration says; a producer finds

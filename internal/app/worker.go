@@ -1,7 +1,7 @@
 package app
 
 import (
-	"slices"
+	"sync"
 
 	"github.com/tundish-io/tundish/internal/config"
 	"github.com/tundish-io/tundish/shaper"
@@ -10,16 +10,54 @@ import (
 	"github.com/tundish-io/tundish/workers/webhook"
 )
 
+// applied is a configuration with its buckets by their names, and the settings of their workers. It is made once for a configuration, because
+// each job is checked by it.
+type applied struct {
+	*config.Config
+
+	buckets map[string]*appliedBucket
+}
+
+type appliedBucket struct {
+	config.Bucket
+
+	worker checker // the settings of its worker
+}
+
+func newApplied(cfg *config.Config) *applied {
+	a := &applied{cfg, make(map[string]*appliedBucket, len(cfg.Buckets))}
+	for _, b := range cfg.Buckets {
+		a.buckets[b.Name] = &appliedBucket{b, settingsOf(cfg, b)}
+	}
+	return a
+}
+
 // CheckFlow returns a check of a flow's own settings for deliveries, by the worker of the flow's bucket. Those of a
 // bucket that the configuration does not have are checked as those of a webhook.
 func CheckFlow(cfg *config.Config) func(bucket string, own *shaper.OwnDelivery) error {
-	return func(bucket string, own *shaper.OwnDelivery) error {
-		worker, ok := workerOf(cfg, bucket)
-		if !ok {
-			worker = webhook.DefaultConfig()
-		}
-		return worker.CheckFlow(own)
+	a := sync.OnceValue(func() *applied { return newApplied(cfg) })
+	return func(bucket string, own *shaper.OwnDelivery) error { return a().checkFlow(bucket, own) }
+}
+
+func (a *applied) checkFlow(bucket string, own *shaper.OwnDelivery) error {
+	if b := a.buckets[bucket]; b != nil {
+		return b.worker.CheckFlow(own)
 	}
+	return webhook.DefaultConfig().CheckFlow(own)
+}
+
+// CheckJob returns a check of a job by the worker of its bucket.
+func CheckJob(cfg *config.Config) func(bucket string, job *shaper.Job) error {
+	a := sync.OnceValue(func() *applied { return newApplied(cfg) })
+	return func(bucket string, job *shaper.Job) error { return a().checkJob(bucket, job) }
+}
+
+// checkJob takes any job of a bucket that the configuration does not have.
+func (a *applied) checkJob(bucket string, job *shaper.Job) error {
+	if b := a.buckets[bucket]; b != nil {
+		return b.worker.CheckJob(job)
+	}
+	return nil
 }
 
 // checker is what the settings of any worker check before something is sent.
@@ -28,20 +66,17 @@ type checker interface {
 	CheckFlow(own *shaper.OwnDelivery) error
 }
 
-// workerOf returns the settings of a bucket's worker, and whether the bucket is configured.
-func workerOf(cfg *config.Config, bucket string) (worker checker, ok bool) {
-	i := slices.IndexFunc(cfg.Buckets, func(b config.Bucket) bool { return b.Name == bucket })
+// settingsOf are the settings of a bucket's worker.
+func settingsOf(cfg *config.Config, b config.Bucket) checker {
 	switch {
-	case i < 0:
-		return nil, false
-	case cfg.Buckets[i].Asynq != nil:
-		return asynqConfig(cfg, cfg.Buckets[i]), true
-	case cfg.Buckets[i].HTTP != nil:
-		return httpConfig(cfg, cfg.Buckets[i]), true
-	case cfg.Buckets[i].LLM != nil:
-		return llmConfig(cfg, cfg.Buckets[i]), true
+	case b.Asynq != nil:
+		return asynqConfig(cfg, b)
+	case b.HTTP != nil:
+		return httpConfig(cfg, b)
+	case b.LLM != nil:
+		return llmConfig(cfg, b)
 	default:
-		return webhookConfig(cfg, cfg.Buckets[i]), true
+		return webhookConfig(cfg, b)
 	}
 }
 
@@ -55,15 +90,4 @@ func httpConfig(cfg *config.Config, b config.Bucket) httpworker.Config {
 	worker := b.HTTP.Worker(min(cfg.Dispatcher.Workers(), int(b.EffectiveMaxInFlight())))
 	worker.Policy, worker.Batch = workers.Policy{Statuses: b.Statuses, Hold: b.Adapt.Hold}, b.BatchFormat
 	return worker
-}
-
-// CheckJob returns a check of a job by the worker of its bucket.
-func CheckJob(cfg *config.Config) func(bucket string, job *shaper.Job) error {
-	return func(bucket string, job *shaper.Job) error {
-		worker, ok := workerOf(cfg, bucket)
-		if !ok {
-			return nil
-		}
-		return worker.CheckJob(job)
-	}
 }
