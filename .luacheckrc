@@ -19,5 +19,6 @@ read_globals = { "redis", "KEYS", "ARGV", "cjson",
   "rates", "refusal", "reservation", "results",
   "schedule", "server_time", "sliding_window_counter", "sliding_window_log", "slots", "standby",
   "text", "timetable", "token_bucket", "told_flows",
+  "use",
   "waiting" }
 max_line_length = 140

@@ -164,6 +164,7 @@ var moreKeys = map[lua.Keys][]string{
 	lua.GroupsAndDepartures: {"where flows are in groups then …:groups, …:group_settings", "…:due:<group>", "…:departed_group:<group>"},
 	lua.TurnQueuesOfGroups:  {"…:due:<group>"},
 	lua.TurnQueuesOfFlows:   {"…:due:<group>"},
+	lua.KeysOfUse:           {"of jobs that used a model then …:use:<day>"},
 	lua.KeysOfPool:          {"in a pool", "the pool's seven (see pool.lua)"},
 	lua.KeysOfLimits:        {"<limit>"},
 	lua.KeysOfFire:          {"of a fire, last …:schedules, …:schedule_due"},

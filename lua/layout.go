@@ -31,6 +31,7 @@ const (
 	TurnQueuesOfFlows                   // for each flow the turn queue in which it stands
 	KeysOfQuotas                        // of a bucket with quotas, budgets or a timetable: departures of the bucket, its leases, its charges, and departures of flows and groups; the caller adds them
 	PaceOfPool                          // in a pool: the pool's conf, pace and departed; the caller adds them
+	KeysOfUse                           // of jobs that used a model: the use of each day on which they were claimed; the caller adds them
 	KeysOfPool                          // in a pool: the pool's seven
 	KeysOfLimits                        // of limits: the caller makes them
 	KeysOfFire                          // of the fire of a schedule: schedules and schedule_due; the caller adds them
@@ -61,7 +62,7 @@ var moreKeys = map[string][]Keys{
 	"relocate":           {KeysToMove},
 	"reserve":            {KeysOfPool},
 	"reserve_flows":      {TurnQueuesOfGroups},
-	"settle":             {PlacesOfFlows, GroupsOfFlows, KeysOfPool},
+	"settle":             {PlacesOfFlows, GroupsOfFlows, KeysOfUse, KeysOfPool},
 	"sift":               {PlacesOfFlows},
 	"sweep":              {PurgedPlaces, PlacesOfFlows, KeysOfPool},
 	"take_back":          {PurgedPlaces, PlacesOfFlows, GroupsOfFlows, KeysOfPool},

@@ -1,6 +1,5 @@
--- settle.lua: ends leases, each with its outcome: done, dropped, retry, dead, returned
--- unused, held, or dead because its receiver is gone. An outcome counts only with the epoch and the claim of the lease; a
--- late writer changes nothing. Sent twice, the second time answers 0 for all.
+-- settle.lua: ends leases, each with its outcome: done, dropped, retry, dead, returned unused, held, or dead because its receiver is gone.
+-- An outcome counts only with the epoch and the claim of the lease; a late writer changes nothing. Sent twice, it answers 0 for all.
 --
 -- What the answers say of the downstream changes the pace of their scope: the flow, the bucket or the pool (see downstream.lua). A
 -- held job goes back to the head of its list and spends no attempt: it leaves when the hold of its scope is over. A job that is
@@ -33,33 +32,31 @@
 -- KEYS[24] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
 -- KEYS[25] …:expiries  zset  id -> when the job expires (see expiries.lua)
 -- KEYS[26] …:charges  hash  what departures charge to budgets (see charges.lua)
--- KEYS[27...]  for each flow its five places:
---          …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset; where flows are in
---          groups then what group.load wants; in a pool then the
---          pool's seven (see pool.lua)
+-- KEYS[27...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset;
+--          where flows are in groups then what group.load wants; of jobs that used a model then …:use:<day>, hashes, for each day on
+--          which these were claimed (see use.lua); in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: what to publish there
 -- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
 -- ARGV[4]  member: the bucket's name where it is in a pool, '' if in none
 -- ARGV[5]  flow_count: number of flows
--- ARGV[6...]  the flows, in the order of their places, 256 at most; then the outcomes in groups that have all but the job in
---          common: how many jobs, epoch, claim (of a batch with "#" and its number), result (1 done, 2 retry, 3 dead, 4 returned, 5 held,
---          6 held alone, 7 dead
---          after the last attempt, 8 dead, and its flow is disabled for the reason, 9 dropped), delay in microseconds
+-- ARGV[6...]  the flows, in the order of their places, 256 at most; then the outcomes in groups that have all but the job in common: how
+--          many jobs, epoch, claim (of a batch with "#" and its number), result (1 done, 2 retry, 3 dead, 4 returned, 5 held, 6 held
+--          alone, 7 dead after the last attempt, 8 dead, and its flow is disabled for the reason, 9 dropped), delay in microseconds
 --          (retry, held; of done, how long the downstream is to be left alone), last response (JSON, "" none), signal (see
---          downstream.note; 4: failed, and another job of the batch tells it), a word for its reason, when they were
---          claimed, microseconds, and of a job that charged budgets " at pool_at reserved used" (see charges.lua and
---          reservation.lua), the attempt (a line of outcomes.lua; "" of done and returned); where the job may have ended with a result
---          its head ("" none), its body, 1 if the bucket is to keep it (else 0), the channel of the process that waits for
---          it ("" none), and of a job with a callback the first line of its body (else ""); then for each
---          job: id, its mark, which of the flows it is of, counted from 1
--- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, and for
---          each job, in the order in which they came, 1 settled, 2 held because it was the probe of a breaker, or 0 stale; then what
---          became of scopes, for each: 1 a flow was disabled, 2 a breaker opened, 3 one closed; which flow, counted from 1, 0 the
---          bucket or the pool; the word for the reason}
+--          downstream.note; 4: failed, and another job of the batch tells it), a word for its reason, when they were claimed,
+--          microseconds, then a space and, of a job that charged budgets, "at pool_at reserved used" (see charges.lua and
+--          reservation.lua), and of one that used a model "@day model input output" (see use.lua), the attempt (a line of outcomes.lua;
+--          "" of done and returned); where the job may have ended with a result its head ("" none), its body, 1 if the bucket is to keep
+--          it (else 0), the channel of the process that waits for it ("" none), and of a job with a callback the first line of its body
+--          (else ""); then for each job: id, its mark, which of the flows it is of, counted from 1
+-- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, and for each job, in the order in
+--          which they came, 1 settled, 2 held because it was the probe of a breaker, or 0 stale; then what became of scopes, for each: 1
+--          a flow was disabled, 2 a breaker opened, 3 one closed; which flow, counted from 1, 0 the bucket or the pool; the word for the
+--          reason}
 -- Stores   ids of settled jobs until their dedupe window ends, dead letters until dropped, attempts until their job is gone;
 --          callbacks until they are moved on; results until their retention ends, or for 30 s where a process waits;
---          what is kept of a flow until it is idle
+--          what is kept of a flow until it is idle; the use of models for 32 days
 -- Needs    Redis 7.0
 
 --#include lib/answers.lua
@@ -82,6 +79,7 @@
 --#include lib/pool.lua
 --#include lib/results.lua
 --#include lib/server_time.lua
+--#include lib/use.lua
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, seen_window, seen_minute = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
@@ -149,19 +147,19 @@ local function has_left(more, mark)
   end
 end
 
-local i, gone_count, others, spent = 0, 0, {}, {}
+local i, gone_count, others, spent, uses = 0, 0, {}, {}, {}
 at = first_group
 while at <= last_arg do
   local ends, epoch, claim, result = at + HEAD + args[at] * WIDTH, args[at + 1], args[at + 2], args[at + 3]
   local delay, last = args[at + 4] + 0, args[at + 5]
-  local signal, reason, claimed, line, charged = args[at + 6], args[at + 7], args[at + 8], args[at + 9], nil
-  if string.find(claimed, ' ', 1, true) then claimed, charged = string.match(claimed, '^(%d+) (.*)$') end
+  local signal, reason, claimed, line, charge, used = args[at + 6], args[at + 7], args[at + 8], args[at + 9], nil, nil
+  if string.find(claimed, ' ', 1, true) then claimed, charge, used = use.apart(claimed) end
   local claimed_at = claimed + 0
   local has_result, number = args[at + 10] ~= '', string.find(claim, '#', 1, true) and batch.number(claim)
   -- The meta of a job that was claimed once is known.
   local expected = epoch == '1' and codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '') or ''
   -- The usual outcome: the first attempt of a job that came without a delay is accepted.
-  local usual = result == DONE and signal == ACCEPTED and not (has_result or number or charged) and expected or '' --#slow local usual = ''
+  local usual = (has_result or number or charge or used or result ~= DONE or signal ~= ACCEPTED) and '' or expected --#slow local usual = ''
   for from = at + HEAD, ends - 1, WIDTH do
     i = i + 1
     local id, text, mark, of = ids[i], stored[i], args[from + 1], args[from + 2]
@@ -192,7 +190,8 @@ while at <= last_arg do
         local more = part.more
         more.ended = more.ended + 1
         if number then batch.ends(ending, number, id, part) end
-        if charged then spent[#spent + 1] = { part = part, text = charged } end
+        if charge then spent[#spent + 1] = { part = part, text = charge } end
+        if used then uses[#uses + 1] = { part = part, text = used, mark = mark } end
         if box and not part.tells then part.tells = not outbox.is_own(id) end
         if signal == ACCEPTED then
           more.accepted, part.accepted_at = more.accepted + 1, math.max(part.accepted_at, claimed_at)
@@ -352,6 +351,7 @@ elseif before then
 end
 if sooner and said_key ~= pace then redis.call('PUBLISH', channel, 'pool:' .. string.match(said_key, '{(.-)}')) end
 if #spent > 0 and charges.settle(charges_key, conf, pace, spent, levels, FIRST_FLOW, of_pool, now, channel) then wake = true end
+if #uses > 0 then use.count(uses, levels, FIRST_FLOW, of_pool) end
 local gone_flows, idle_later, states = {}, {}, {}
 for _, part in ipairs(touched) do
   local f, returned, more = loaded[part.n], part.returned, part.more

@@ -184,11 +184,21 @@ type Outcome struct {
 	// An attempt that was not sent is charged nothing.
 	Used Units
 
+	// Use is what the attempt has used of a language model. nil: none. It is counted once, by flow, caller, model and day, also where
+	// nothing has budgets. An attempt that was not sent has used none.
+	Use *Use
+
 	// Handover is that of a job that another process starts and settles. Only with [ResultHandedOver].
 	Handover *Handover
 
 	// Gone says that the receiver wants no jobs any more, as HTTP 410 does. It may disable the flow: see [OnGone].
 	Gone bool
+}
+
+// Use is what one call of a language model has used.
+type Use struct {
+	Model         string // as the request names it; of a longer name 200 bytes are kept
+	Input, Output int64  // tokens
 }
 
 // Handover is how a dispatcher looks after a job that another process is to start.

@@ -69,7 +69,7 @@ func (a *invocation) withAPI(ctx context.Context, do func(ctx context.Context, c
 
 // api is the operator's API in this process, on the Redis of the station.
 func (s *station) api() *api {
-	return &api{http: &http.Client{Transport: httpapi.NewLocal(s.operator, s.config.Pools, author())}, server: "http://localhost", bound: maxView}
+	return &api{http: &http.Client{Transport: httpapi.NewLocal(s.operator, s.config.Pools, s.config.Keys, author())}, server: "http://localhost", bound: maxView}
 }
 
 // problem is an answer that is an error.

@@ -160,6 +160,7 @@ func TestOperatorTable(t *testing.T) {
 // operatorRuns are the arguments with which TestOperatorsNeedNoRedis runs each command.
 var operatorRuns = map[string][]string{
 	"status":      {""},
+	"usage":       {"plain", "plain --by caller --days 31 --json"},
 	"bucket list": {"", "--diff"}, "bucket show": {"plain"}, "bucket pause": {"plain --reason leak"}, "bucket resume": {"plain"}, "bucket release": {"plain"},
 	"bucket set": {"plain --rate 20/s --shed-low 50"}, "bucket reset": {"plain rate", "plain"}, "bucket purge": {"plain --dry-run", "plain --yes"},
 	"pool list": {""}, "pool show": {"vendor"}, "pool set": {"vendor --rate 5/s"}, "pool reset": {"vendor rate", "vendor"}, "pool release": {"vendor"},

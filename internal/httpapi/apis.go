@@ -25,7 +25,7 @@ func NewProducer(cfg ProducerConfig) *Handler {
 	routes := slices.Concat(p.routes(), p.oneJob().routes(), probes.routes())
 	var o *ops
 	if cfg.Operator != nil {
-		o = newOps(cfg.Operator, cfg.Pools, fmt.Sprintf(byPrograms, "producer"), log)
+		o = newOps(cfg.Operator, cfg.Pools, cfg.Keys, fmt.Sprintf(byPrograms, "producer"), log)
 		routes = append(routes, o.routes()...)
 	}
 	var elsewhere map[string][]route
@@ -42,7 +42,7 @@ func NewProducer(cfg ProducerConfig) *Handler {
 // machine are served.
 func NewOps(cfg OpsConfig) *Handler {
 	log := orDiscard(cfg.Logger)
-	o := newOps(cfg.Buckets, cfg.Pools, fmt.Sprintf(byPrograms, "dispatcher"), log)
+	o := newOps(cfg.Buckets, cfg.Pools, cfg.Keys, fmt.Sprintf(byPrograms, "dispatcher"), log)
 	draining := newDraining()
 	probes := &probes{store: newPulse(cfg.Buckets), draining: draining, gatherer: cfg.Metrics, log: log}
 	routes := slices.Concat(o.routes(), o.oneJob().routes(), probes.routes())

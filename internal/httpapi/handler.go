@@ -34,7 +34,12 @@ func (h *Handler) SetPools(pools []shaper.Pool) {
 
 // SetKeys replaces the API keys, for all requests from now on; without any,
 // only programs of this machine are served. It is safe at any time.
-func (h *Handler) SetKeys(keys []apikey.Key) { h.access.setKeys(keys) }
+func (h *Handler) SetKeys(keys []apikey.Key) {
+	h.access.setKeys(keys)
+	if h.ops != nil {
+		h.ops.callers.Store(callersOf(keys))
+	}
+}
 
 // Drain makes /readyz answer 503 from now on, so that load balancers send no new
 // requests. Requests that come anyway are served, and none waits for a result any more. [Serve] calls it.

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/tundish-io/tundish/admission/httplimit"
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -16,11 +17,12 @@ import (
 // request is refused for its caller.
 type Local struct{ handler http.Handler }
 
-// NewLocal returns the operator's API on buckets. author is the author of every change. pools are those of the configuration.
+// NewLocal returns the operator's API on buckets. author is the author of every change. pools and keys are those of the configuration. The keys
+// name callers, and none is asked for.
 // A purge and a release of all flows take as long as they take.
-func NewLocal(buckets Buckets, pools []shaper.Pool, author string) Local {
+func NewLocal(buckets Buckets, pools []shaper.Pool, keys []apikey.Key, author string) Local {
 	log := slog.New(slog.DiscardHandler)
-	o := newOps(buckets, pools, author, log)
+	o := newOps(buckets, pools, keys, author, log)
 	o.local = true
 	a := newAccess(nil, httplimit.Proxies{})
 	return Local{newHandler(slices.Concat(o.routes(), o.oneJob().routes()), nil, a, newBounds("", 0, 0, a.address), newDraining(), log)}

@@ -49,7 +49,8 @@ type OpsConfig struct {
 // ops serves the routes by which buckets are looked at and controlled.
 type ops struct {
 	buckets Buckets
-	pools   atomic.Pointer[[]shaper.Pool] // of the configuration
+	pools   atomic.Pointer[[]shaper.Pool]     // of the configuration
+	callers atomic.Pointer[map[string]string] // of the configuration, by their marks
 	store   *storeFaults
 	author  string // of changes that show no key
 	local   bool   // its only client is this process
@@ -59,9 +60,10 @@ type ops struct {
 // byPrograms is the author of changes that show no key: the guard admits no others.
 const byPrograms = "a program on the %s's machine"
 
-func newOps(buckets Buckets, pools []shaper.Pool, author string, log *slog.Logger) *ops {
+func newOps(buckets Buckets, pools []shaper.Pool, keys []apikey.Key, author string, log *slog.Logger) *ops {
 	o := &ops{buckets: buckets, store: newStoreFaults(log), author: author, lists: newLists()}
 	o.pools.Store(&pools)
+	o.callers.Store(callersOf(keys))
 	return o
 }
 

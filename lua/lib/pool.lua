@@ -33,6 +33,7 @@
 -- sums and the sorted sets: so whatever is lost by hand comes back.
 
 local pool = {
+  KEYS = 7,
   UNIT = 1000000, -- of tags: a departure of a bucket of weight 1
   GRACE = 250000, -- microseconds that a bucket may be late and still be known to have something to send
   MAX_HORIZON = 200000, -- see claim.lua

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/lua/coalesce"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
@@ -40,7 +42,7 @@ func newSettler(held *leaseHolder, deaths *deaths, callbacks *callbackMover) *se
 		if one.claimed != "" {
 			return chargedWeight
 		}
-		return len(one.last) + len(one.line) + len(one.answered.head) + len(one.answered.body) + len(one.answered.callback)
+		return len(one.last) + len(one.line) + len(one.use) + len(one.answered.head) + len(one.answered.body) + len(one.answered.callback)
 	}
 	return s
 }
@@ -53,7 +55,7 @@ func (s *settler) settle(job *leased, outcome shaper.Outcome) {
 // compareOutcomes orders settlements by all but the job.
 func compareOutcomes(a, b *settlement) int {
 	return cmp.Or(cmp.Compare(a.job.claim, b.job.claim), cmp.Compare(a.job.batch, b.job.batch), cmp.Compare(a.job.epoch, b.job.epoch), cmp.Compare(a.code(), b.code()),
-		cmp.Compare(a.delay, b.delay), cmp.Compare(a.last, b.last), cmp.Compare(a.signal, b.signal), cmp.Compare(a.reason, b.reason), cmp.Compare(a.line, b.line), cmp.Compare(a.claimed, b.claimed))
+		cmp.Compare(a.delay, b.delay), cmp.Compare(a.last, b.last), cmp.Compare(a.signal, b.signal), cmp.Compare(a.reason, b.reason), cmp.Compare(a.line, b.line), cmp.Compare(a.claimed, b.claimed), cmp.Compare(a.use, b.use))
 }
 
 // isAlike reports whether two outcomes stand together. Those with results do not.
@@ -65,8 +67,8 @@ func isAlike(a, b *settlement) bool {
 // when the dispatcher's life ends; the leases then run out and the jobs are
 // delivered again.
 func (s *settler) send(batch []*settlement) (after func()) {
-	args, flows := s.callOf(batch)
-	keys := s.Keys.More(s.Keys.Fixed(nil, lua.Settle), lua.Settle, flows, nil)
+	args, flows, days := s.callOf(batch)
+	keys := s.Keys.WithUse(s.Keys.More(s.Keys.Fixed(nil, lua.Settle), lua.Settle, flows, nil), days)
 	wait, first := minFaultWait, time.Now()
 	for resent := false; ; resent = true {
 		began := time.Now()
@@ -95,11 +97,11 @@ func (s *settler) send(batch []*settlement) (after func()) {
 	}
 }
 
-// callOf are the arguments of settle.lua for outcomes, and the flows whose places it touches. Outcomes that are alike but for the job stand
-// together: most are done, in some claims.
-func (s *settler) callOf(batch []*settlement) (args []any, names []string) {
+// callOf are the arguments of settle.lua for outcomes, the flows whose places it touches, and the days whose use of models it counts. Outcomes
+// that are alike but for the job stand together: most are done, in some claims.
+func (s *settler) callOf(batch []*settlement) (args []any, names, dayNames []string) {
 	slices.SortStableFunc(batch, compareOutcomes)
-	var flows store.FlowSet
+	var flows, days store.FlowSet
 	outcomes := make([]any, 0, 9*len(batch))
 	for i, one := range batch {
 		if i == 0 || !isAlike(batch[i-1], one) {
@@ -111,6 +113,10 @@ func (s *settler) callOf(batch []*settlement) (args []any, names []string) {
 			if one.claimed != "" {
 				claimed = one.claimed
 			}
+			if one.use != "" {
+				day := days.Number(codec.UseDay(time.UnixMicro(one.job.claimedAt)))
+				claimed = cmp.Or(one.claimed, strconv.FormatInt(one.job.claimedAt, 10)+" ") + "@" + strconv.Itoa(day) + " " + one.use
+			}
 			outcomes = append(outcomes, n, one.job.epoch, one.job.owner(), one.code(), one.delay.Microseconds(), one.last,
 				int(one.signal), one.reason, claimed, one.line,
 				one.answered.head, one.answered.body, store.BoolArg(one.answered.kept), one.answered.waiter, one.answered.callback)
@@ -118,7 +124,7 @@ func (s *settler) callOf(batch []*settlement) (args []any, names []string) {
 		// Pointers: a string would be made an object of its own, as an argument.
 		outcomes = append(outcomes, &one.job.ID, &one.job.mark, flows.Number(s.pathOf(one.job)))
 	}
-	return slices.Concat([]any{store.WakeChannel, s.Name, s.Levels(), s.Keys.Member, len(flows.Names)}, flows.Args(), outcomes), flows.Names
+	return slices.Concat([]any{store.WakeChannel, s.Name, s.Levels(), s.Keys.Member, len(flows.Names)}, flows.Args(), outcomes), flows.Names, days.Names
 }
 
 // settled takes in the answer of settle.lua. resent says that an answer before it may have been lost.

@@ -26,6 +26,7 @@ type settlement struct {
 	outcome  shaper.Outcome
 	took     time.Duration
 	claimed  string // when the job was claimed, and what it charged to budgets and used of them: see settle.lua. "": it charged nothing
+	use      string // what it used of a model: see codec.UseText. "": nothing
 	answered result
 	attempt  *shaper.JobAttempt // unless it is done or returned
 	line     string             // the same as Redis keeps it, else ""
@@ -84,6 +85,9 @@ func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement 
 		last = shaper.LastResponse{} // what the attempt before it saw stays
 	}
 	one.last, one.claimed = last.String(), claimedText(job, &outcome)
+	if outcome.Result != shaper.ResultReturned {
+		one.use = codec.UseText(outcome.Use)
+	}
 	one.outcome = outcome
 	if !job.departed.IsZero() {
 		one.took = time.Since(job.departed)

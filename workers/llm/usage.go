@@ -117,6 +117,12 @@ func (c Config) charge(r *request, answer *shaper.Answer, learned *Learned) (s s
 	return s
 }
 
+// use is what a request has used of its model. A maximum that is charged was not used.
+func (s spent) use(api API, model string) *shaper.Use {
+	used := s.counted(api)
+	return &shaper.Use{Model: model, Input: used[shaper.UnitInput], Output: used[shaper.UnitOutput]}
+}
+
 // answerText is how many bytes of an answer are text that a model wrote: all of an answer that is not JSON of the APIs, and nothing
 // of the vectors that an embedding answers.
 func answerText(answer []byte) int64 {

@@ -46,7 +46,8 @@ func (w *Worker) Close() { w.http.Close() }
 // Deliver makes one attempt, as [httpworker.Worker.Deliver] does, and says what it has used.
 //
 // A good answer is charged its [Usage], and what is estimated if it tells none. An error answer of Anthropic has used nothing. One of
-// OpenAI has used what was reserved, because unsuccessful requests count there, and so has a request without an answer.
+// OpenAI has used what was reserved, because unsuccessful requests count there, and so has a request without an answer. Good answers only
+// say what was used of a model.
 func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Outcome {
 	r, err := w.config.read(attempt.Method, attempt.Payload)
 	if err != nil {
@@ -61,7 +62,7 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 	}
 	if answer.Status/100 == 2 {
 		s := w.config.charge(r, answer, w.learned)
-		outcome.Used = s.charged
+		outcome.Used, outcome.Use = s.charged, s.use(w.config.API, r.model)
 		w.metrics.count(attempt.Bucket, w.learned.nameOf(r.model), s, attempt.Reserved)
 	} else {
 		outcome = judge(w.config.HTTP.Policy, outcome, answer.Body, time.Now())

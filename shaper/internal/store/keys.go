@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
@@ -194,7 +195,28 @@ func (k Keys) Charges() string { return k.Prefix + "charges" }
 // Lessons are what workers have learned: see lua/learn.lua.
 func (k Keys) Lessons() string { return k.Prefix + "lessons" }
 
-// OfEmpty are keys that an empty bucket may have, beside its conf. Keys of callers, flows and groups expire.
+// Use is what calls of language models have used on a day: see lua/lib/use.lua.
+func (k Keys) Use(day string) string { return k.Prefix + "use:" + day }
+
+// WithUse puts the use of days into the keys of settle.lua, which is told of the first day as the last one: before those of the pool.
+func (k Keys) WithUse(keys, days []string) []string {
+	at := len(keys) - len(k.InPool(nil))
+	for _, day := range days {
+		keys = slices.Insert(keys, at, k.Use(day))
+	}
+	return keys
+}
+
+// Uses are the use of all days of which some may be kept. They expire.
+func (k Keys) Uses(now time.Time) []string {
+	days := codec.UseDays(now.AddDate(0, 0, -codec.UseKept), now.AddDate(0, 0, 1)) // the clock of Redis may be some hours away
+	for i, day := range days {
+		days[i] = k.Use(day)
+	}
+	return days
+}
+
+// OfEmpty are keys that an empty bucket may have, beside its conf. Keys of callers, flows, groups and days expire.
 func (k Keys) OfEmpty() []string {
 	return slices.Concat([]string{k.ConfAside(), k.Meta(), k.Attempts(), k.Pace(), k.Count(), k.Claims(), k.Seen(), k.SeenWindow(), k.SeenMinute(),
 		k.Flows(), k.FlowSettings(), k.Groups(), k.GroupSettings(), k.Due(), k.DueGroups(), k.Departed(), k.Charges(), k.Lessons(), k.Idle(), k.Disabled(), k.DisabledDeaths(), k.Outbox(), k.OutboxTexts(),

@@ -96,7 +96,7 @@ func (s *Store) removeLeft(ctx context.Context, b *shaper.Bucket, p place) error
 		return remove(groups)
 	})
 	if err == nil {
-		err = remove(k.OfEmpty())
+		err = remove(append(k.OfEmpty(), k.Uses(time.Now())...))
 	}
 	if err == nil && k.Pool != "" {
 		err = s.Redis.HDel(ctx, poolBuckets(k.Pool), b.Name).Err()
@@ -166,7 +166,8 @@ type copied struct {
 func (s *Store) copySettings(ctx context.Context, b *shaper.Bucket, from, to string, generation int64) error {
 	source, target := TaggedKeys(from, b.Name), TaggedKeys(to, b.Name)
 	var todo []*copied
-	for _, key := range []string{source.ConfAside(), source.Pace(), source.Count(), source.FlowSettings(), source.GroupSettings(), source.Schedules(), source.Charges(), source.Lessons(), source.Departed()} {
+	keys := []string{source.ConfAside(), source.Pace(), source.Count(), source.FlowSettings(), source.GroupSettings(), source.Schedules(), source.Charges(), source.Lessons(), source.Departed()}
+	for _, key := range append(keys, source.Uses(time.Now())...) {
 		one := &copied{name: strings.TrimPrefix(key, source.Prefix), isList: key == source.Departed(), most: copiedAtOnce}
 		if key == source.Schedules() {
 			one.most = schedulesCopied
@@ -224,7 +225,7 @@ func (s *Store) readParts(ctx context.Context, prefix string, todo []*copied) ([
 			}
 			continue
 		}
-		some := pipe.HScan(ctx, prefix+c.name, c.cursor, "", int64(c.most))
+		some, expires := pipe.HScan(ctx, prefix+c.name, c.cursor, "", int64(c.most)), pipe.PTTL(ctx, prefix+c.name)
 		take[i] = func() {
 			parts[i].texts, c.cursor = some.Val()
 			parts[i].expires, c.ended = expires.Val(), c.cursor == 0

@@ -1,0 +1,87 @@
+-- use.lua: what calls of language models have used, by the day of their claim. A bucket has a hash for each day, …:use:<day>, such as
+-- …:use:20261126, by UTC. It lives for KEPT, so that the last 31 days are always there. Its twin in Go is use.go.
+--
+--   field  "caller model flow": the letters of the caller (see callers.lua), '' without one; the model, percent-escaped; and 'f' and the
+--          flow, 'g' and the path of a flow in a group, '' in a bucket without flows
+--   value  "calls input output": the number of calls, and their tokens
+--
+-- A hash has at most 1000 fields. The first 900 are of any caller, model and flow. After them, calls of another caller, model or flow
+-- are counted in "* model *", and after 999 fields, those of another model in "* * *". So no call is missing in the sums.
+--
+-- settle.lua is told "@day model input output" of a call: day is which of the keys of days it is, counted from the last one. settle.lua
+-- counts no outcome without its lease. So a call counts once, however often its outcome is sent.
+
+--#include lib/callers.lua
+--#include lib/codes.lua
+--#include lib/pool.lua
+
+local use = {
+  MOST = { 900, 999, math.huge }, -- fields, before those of each level are no longer made
+  KEPT = 2764800000, -- milliseconds: 32 days
+  OTHER = '*', -- no escaped model and no caller is written so
+}
+
+-- Takes apart what settle.lua is told: when the job was claimed, what it charged to budgets, and what it used of a model; nil nothing.
+function use.apart(text)
+  local claimed, charged, used = string.match(text, '^(%d+) ([^@]*)@?(.*)$')
+  return claimed, charged ~= '' and charged or nil, used ~= '' and used or nil
+end
+
+-- Adds a call, or the sum of several, to the sums of a hash.
+local function add(sums, field, model, calls, input, output)
+  local sum = sums[field]
+  if not sum then
+    sum = { model = model, calls = 0, input = 0, output = 0 }
+    sums[field], sums.fields[#sums.fields + 1] = sum, field
+  end
+  sum.calls, sum.input, sum.output = sum.calls + calls, sum.input + input, sum.output + output
+end
+
+-- The value of a field with a sum added.
+local function text(stored, sum)
+  local calls, input, output = string.match(stored or '', '^(%d+) (%d+) (%d+)$')
+  return string.format('%.0f %.0f %.0f', (calls or 0) + sum.calls, (input or 0) + sum.input, (output or 0) + sum.output)
+end
+
+local function write(key, sums)
+  local length -- of the hash, once it is asked for
+  for level, most in ipairs(use.MOST) do
+    if #sums.fields == 0 then break end
+    local written, rest = {}, { fields = {} }
+    for i, stored in ipairs(redis.call('HMGET', key, unpack(sums.fields))) do
+      local field = sums.fields[i]
+      local sum = sums[field]
+      length = length or not stored and redis.call('HLEN', key) or nil
+      if stored or length < most then
+        written[#written + 1], written[#written + 2] = field, text(stored, sum)
+        if not stored then length = length + 1 end
+      else
+        local model = level == 1 and sum.model or use.OTHER
+        add(rest, use.OTHER .. ' ' .. model .. ' ' .. use.OTHER, model, sum.calls, sum.input, sum.output)
+      end
+    end
+    if #written > 0 then redis.call('HSET', key, unpack(written)) end
+    sums = rest
+  end
+  if length then redis.call('PEXPIRE', key, use.KEPT) end
+end
+
+-- Counts calls, 256 at most. outcomes: for each { text, part, mark }, what settle.lua was told, the part of its flow, and the mark of the
+-- job. Flows are in ARGV behind first_flow, where levels says that there are some.
+function use.count(outcomes, levels, first_flow, in_pool)
+  local last, keys, sums_of = #KEYS - (in_pool and pool.KEYS or 0), {}, {}
+  local letter = levels == codes.GROUPS and 'g' or 'f'
+  for _, one in ipairs(outcomes) do
+    local day, model, input, output = string.match(one.text, '^(%d+) (%S*) (%d+) (%d+)$')
+    local key = day and KEYS[last + 1 - day]
+    if key then
+      local flow = levels == codes.NO_FLOWS and '' or letter .. ARGV[first_flow + one.part.n]
+      if not sums_of[key] then keys[#keys + 1], sums_of[key] = key, { fields = {} } end
+      local field = string.sub(one.mark, callers.MARK + 1) .. ' ' .. model .. ' ' .. flow
+      add(sums_of[key], field, model, 1, tonumber(input), tonumber(output))
+    end
+  end
+  for _, key in ipairs(keys) do write(key, sums_of[key]) end
+end
+
+return use

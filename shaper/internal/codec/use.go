@@ -1,0 +1,110 @@
+package codec
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// UseKept is for how many days the use of models is kept, the day of today among them: see lua/lib/use.lua.
+const UseKept = 31
+
+const (
+	useDay        = "20060102"
+	useOther      = "*" // see lua/lib/use.lua
+	maxModelBytes = 200 // of the name of a model, escaped
+)
+
+// UseDay names the day of an instant, by UTC.
+func UseDay(at time.Time) string { return at.UTC().Format(useDay) }
+
+// ParseUseDay is the beginning of a day of that name.
+func ParseUseDay(day string) (time.Time, error) { return time.Parse(useDay, day) }
+
+// UseDays names the days from one to another one, both included.
+func UseDays(from, to time.Time) []string {
+	var days []string
+	for last := UseDay(to); ; from = from.AddDate(0, 0, 1) {
+		day := UseDay(from)
+		if day > last {
+			return days
+		}
+		days = append(days, day)
+	}
+}
+
+// UseText is what settle.lua is told of what a job used, behind the day: "model input output", "" of a job that used no model.
+func UseText(use *shaper.Use) string {
+	if use == nil {
+		return ""
+	}
+	return escapeModel(use.Model) + " " + strconv.FormatInt(max(use.Input, 0), 10) + " " + strconv.FormatInt(max(use.Output, 0), 10)
+}
+
+// escapeModel has no space, no * and no @. A name that is too long is cut.
+func escapeModel(model string) string {
+	escaped := url.QueryEscape(model)
+	if len(escaped) <= maxModelBytes {
+		return escaped
+	}
+	const longestEscape = 3 // bytes
+	cut := maxModelBytes
+	if at := strings.LastIndexByte(escaped[:cut], '%'); at > cut-longestEscape {
+		cut = at
+	}
+	return escaped[:cut]
+}
+
+// Used is a field of the use of a day, with its value.
+type Used struct {
+	Caller               string // its mark, "" without one
+	Model                string
+	Levels               int // 0 in a bucket without flows: see LevelsNone
+	Group, Flow          string
+	OtherParts           bool // calls of other callers and flows: Caller, Group and Flow say nothing
+	OtherModels          bool // and of other models: Model says nothing too
+	Calls, Input, Output int64
+}
+
+// ReadUsed reads a field and its value. ok is false of what cannot be read.
+func ReadUsed(field, value string) (used Used, ok bool) {
+	caller, rest, ok1 := strings.Cut(field, " ")
+	model, flow, ok2 := strings.Cut(rest, " ")
+	numbers := strings.Fields(value)
+	if !ok1 || !ok2 || len(numbers) != 3 {
+		return used, false
+	}
+	for i, to := range []*int64{&used.Calls, &used.Input, &used.Output} {
+		var err error
+		if *to, err = strconv.ParseInt(numbers[i], 10, 64); err != nil {
+			return used, false
+		}
+	}
+	if model == useOther {
+		used.OtherParts, used.OtherModels = true, true
+		return used, true
+	}
+	name, err := url.QueryUnescape(model)
+	if err != nil {
+		return used, false
+	}
+	used.Model = strings.ToValidUTF8(name, "\uFFFD") // one that was cut may end within a character
+	if caller == useOther {
+		used.OtherParts = true
+		return used, true
+	}
+	used.Caller = caller
+	switch {
+	case flow == "":
+		used.Levels = LevelsNone
+	case flow[0] == 'f':
+		used.Levels, used.Flow = LevelsFlows, flow[1:]
+	default:
+		used.Levels = LevelsGroups
+		used.Group, used.Flow, _ = SplitPath(flow[1:])
+	}
+	return used, true
+}
