@@ -16,7 +16,7 @@
 --#include lib/pool.lua
 
 local use = {
-  MOST = { 900, 999, math.huge }, -- fields, before those of each level are no longer made
+  MOST = { 900, 999, 1000000 }, -- fields, before those of each level are no longer made: never of the last one
   KEPT = 2764800000, -- milliseconds: 32 days
   OTHER = '*', -- no escaped model and no caller is written so
 }

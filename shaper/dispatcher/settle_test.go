@@ -34,6 +34,7 @@ func TestOutcomesThatStandTogether(t *testing.T) {
 		"reason": func(s *settlement) { s.reason = "timeout" },
 		"line":   func(s *settlement) { s.line = "m" },
 		"answer": func(s *settlement) { s.answered.head = "h" },
+		"use":    func(s *settlement) { s.use = "m 1 2" },
 	} {
 		other := same()
 		change(other)

@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -64,7 +65,11 @@ func FuzzUsage(f *testing.F) {
 			c := valid(api)
 			for _, maximum := range []int64{unbounded, 0, 50} {
 				r := &request{model: "m", maximum: maximum, choices: 1}
-				charged := c.charge(r, &shaper.Answer{Status: 200, Body: answer}, nil).charged
+				spent := c.charge(r, &shaper.Answer{Status: 200, Body: answer}, nil)
+				charged, use := spent.charged, spent.use(api, "m")
+				if use.Input < 0 || use.Output < 0 || use.Output > charged[shaper.UnitOutput] {
+					t.Fatalf("with a maximum of %d: it used %+v", maximum, use)
+				}
 				if len(charged) != 2 || charged.Validate() != nil || c.CountMaxTokens && charged[shaper.UnitOutput] < maximum {
 					t.Fatalf("with a maximum of %d: %s", maximum, charged)
 				}
@@ -84,27 +89,32 @@ func TestCharge(t *testing.T) {
 		answer  string
 		cut     bool
 		want    string // "" nil, as much as was reserved
+		use     string // input and output
 	}{
-		{"no maximum", true, unbounded, chatAnswer, false, "input:1200,output:9"},
-		{"a maximum that counts", true, 4096, chatAnswer, false, "input:1200,output:4096"},
-		{"a maximum below the answer", true, 4, chatAnswer, false, "input:1200,output:9"},
-		{"a maximum that does not count", false, 4096, chatAnswer, false, "input:1200,output:9"},
-		{"no usage", false, unbounded, `{"choices":[{"message":{"content":"` + written + `"}}]}`, false, "input:300,output:100"},
-		{"no usage, and a low maximum", false, 30, `{"choices":[{"message":{"content":"` + written + `"}}]}`, false, "input:300,output:30"},
-		{"no usage, and a maximum that counts", true, 4096, `{"choices":[{"message":{"content":"` + written + `"}}]}`, false, "input:300,output:4096"},
-		{"no JSON", false, unbounded, strings.Repeat("a", hundred), false, "input:300,output:100"},
-		{"another object", false, unbounded, `{"text":"` + strings.Repeat("a", hundred-11) + `"}`, false, "input:300,output:100"},
-		{"vectors without usage", false, unbounded, `{"object":"list","data":[{"embedding":[0.1,-0.2]}]}`, false, "input:300,output:0"},
-		{"nothing", false, unbounded, "", false, "input:300,output:0"},
-		{"cut before its usage", true, 4096, chatAnswer[:200], true, ""},
-		{"cut after its usage", true, unbounded, chatAnswer, true, "input:1200,output:9"},
+		{"no maximum", true, unbounded, chatAnswer, false, "input:1200,output:9", "1200 9"},
+		{"a maximum that counts", true, 4096, chatAnswer, false, "input:1200,output:4096", "1200 9"},
+		{"a maximum below the answer", true, 4, chatAnswer, false, "input:1200,output:9", "1200 9"},
+		{"a maximum that does not count", false, 4096, chatAnswer, false, "input:1200,output:9", "1200 9"},
+		{"no usage", false, unbounded, `{"choices":[{"message":{"content":"` + written + `"}}]}`, false, "input:300,output:100", "300 100"},
+		{"no usage, and a low maximum", false, 30, `{"choices":[{"message":{"content":"` + written + `"}}]}`, false, "input:300,output:30", "300 30"},
+		{"no usage, and a maximum that counts", true, 4096, `{"choices":[{"message":{"content":"` + written + `"}}]}`, false, "input:300,output:4096", "300 100"},
+		{"no JSON", false, unbounded, strings.Repeat("a", hundred), false, "input:300,output:100", "300 100"},
+		{"another object", false, unbounded, `{"text":"` + strings.Repeat("a", hundred-11) + `"}`, false, "input:300,output:100", "300 100"},
+		{"vectors without usage", false, unbounded, `{"object":"list","data":[{"embedding":[0.1,-0.2]}]}`, false, "input:300,output:0", "300 0"},
+		{"nothing", false, unbounded, "", false, "input:300,output:0", "300 0"},
+		{"cut before its usage", true, 4096, chatAnswer[:200], true, "", "300 4096"},
+		{"cut after its usage", true, unbounded, chatAnswer, true, "input:1200,output:9", "1200 9"},
 	} {
 		config := valid(OpenAI)
 		config.CountMaxTokens = c.counts
 		r := &request{model: "m", text: 1000, maximum: c.maximum, choices: 1}
-		got := config.charge(r, &shaper.Answer{Status: 200, Body: []byte(c.answer), Cut: c.cut}, nil).charged
+		spent := config.charge(r, &shaper.Answer{Status: 200, Body: []byte(c.answer), Cut: c.cut}, nil)
+		got, use := spent.charged, spent.use(OpenAI, "m")
 		if got.String() != c.want || (got == nil) != (c.want == "") {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+		if text := fmt.Sprint(use.Input, " ", use.Output); use.Model != "m" || text != c.use {
+			t.Errorf("%s: it used %+v, want %s", c.name, use, c.use)
 		}
 	}
 }

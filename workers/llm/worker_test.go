@@ -80,6 +80,9 @@ func TestDeliver(t *testing.T) {
 		if outcome.Result != shaper.ResultDone || outcome.Used.String() != "input:1200,output:9" {
 			t.Errorf("%d bytes wanted: %+v", wanted, outcome)
 		}
+		if use := outcome.Use; use == nil || *use != (shaper.Use{Model: "m", Input: 1200, Output: 9}) {
+			t.Errorf("%d bytes wanted: it used %+v", wanted, use)
+		}
 		answer := outcome.Answer
 		switch {
 		case (answer == nil) != (wanted == 0):
@@ -139,7 +142,7 @@ func TestErrors(t *testing.T) {
 		p := newProvider(t)
 		p.status, p.header, p.answer = c.status, c.header, c.answer
 		got := deliver(t, workerOf(t, p.config(c.api)), chat(""), 1<<10)
-		if got.Result != c.result || got.RetryAfter != c.wait || got.Reason != c.reason || got.Used.String() != c.used.String() || (got.Used == nil) != (c.used == nil) {
+		if got.Result != c.result || got.RetryAfter != c.wait || got.Reason != c.reason || got.Use != nil || got.Used.String() != c.used.String() || (got.Used == nil) != (c.used == nil) {
 			t.Errorf("%s %s: %+v, want %s after %s, used %v", c.api, c.name, got, c.result, c.wait, c.used)
 		}
 		if got.Answer == nil || got.Answer.Status != c.status || string(got.Answer.Body) != c.answer {
@@ -163,7 +166,7 @@ func TestNoAnswer(t *testing.T) {
 		t.Errorf("the provider saw %q", p.body)
 	}
 	p.Close()
-	if got := deliver(t, w, chat(""), 0); got.Result != shaper.ResultRetry || got.Used != nil || got.Signal != shaper.SignalFailed {
+	if got := deliver(t, w, chat(""), 0); got.Result != shaper.ResultRetry || got.Used != nil || got.Use != nil || got.Signal != shaper.SignalFailed {
 		t.Errorf("of a provider that is away: %+v", got)
 	}
 }

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
 // withFlows is 1 if the bucket is configured with flows, else 0.
@@ -64,17 +67,18 @@ func (r *rig) settle(outcomes ...outcome) []int64 {
 	if r.before != nil {
 		noList = []any{0}
 	}
+	var days store.FlowSet
 	args := texts(append([]any{"tundish:wake", r.name, r.withFlows(), r.member(), len(flows)}, noList...), flows)
 	for i, o := range outcomes {
 		kept := 0
 		if o.kept {
 			kept = 1
 		}
-		args = append(args, 1, o.epoch, o.owner(), o.result, o.delay, o.last, o.signal, cmp.Or(o.reason, "-"), claimedText(o), r.lineOf(o), o.head, o.body, kept)
+		args = append(args, 1, o.epoch, o.owner(), o.result, o.delay, o.last, o.signal, cmp.Or(o.reason, "-"), claimedText(o, &days), r.lineOf(o), o.head, o.body, kept)
 		args = append(args, noList...)
 		args = append(args, o.waiter, o.callback, o.id, o.mark, numbers[i])
 	}
-	in := r.reader(lua.Settle, r.of(lua.Settle, flows...), args...)
+	in := r.reader(lua.Settle, r.names().WithUse(r.of(lua.Settle, flows...), days.Names), args...)
 	settled := make([]int64, len(outcomes))
 	for i := range settled {
 		settled[i] = in.Int()
@@ -95,11 +99,18 @@ func (r *rig) settle(outcomes ...outcome) []int64 {
 	return settled
 }
 
-// claimedText is when the job of an outcome was claimed, and what it charged and used.
-func claimedText(o outcome) string {
+// claimedText is when the job of an outcome was claimed, what it charged and used, and what it used of a model.
+func claimedText(o outcome, days *store.FlowSet) string {
 	text := fmt.Sprint(o.claimedAt)
-	if o.charged != "" && o.used != "none" {
+	charged := o.charged != "" && o.used != "none"
+	if charged {
 		text += " " + o.charged + " " + cmp.Or(o.used, "=")
+	}
+	if o.use != "" {
+		if !charged {
+			text += " "
+		}
+		text += fmt.Sprint("@", days.Number(codec.UseDay(time.UnixMicro(o.claimedAt))), " ", o.use)
 	}
 	return text
 }

@@ -41,6 +41,7 @@ type outcome struct {
 	head, body string // of its result
 	kept       bool
 	used       string // of what it has charged, "" all
+	use        string // of a model: "model input output", "" nothing
 	waiter     string // a channel
 	callback   string // the first line of its body in Redis
 }

@@ -225,7 +225,7 @@ func (s *Store) readParts(ctx context.Context, prefix string, todo []*copied) ([
 			}
 			continue
 		}
-		some, expires := pipe.HScan(ctx, prefix+c.name, c.cursor, "", int64(c.most)), pipe.PTTL(ctx, prefix+c.name)
+		some := pipe.HScan(ctx, prefix+c.name, c.cursor, "", int64(c.most))
 		take[i] = func() {
 			parts[i].texts, c.cursor = some.Val()
 			parts[i].expires, c.ended = expires.Val(), c.cursor == 0

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -109,6 +110,11 @@ func commanded(t *testing.T, conn redis.UniversalClient, b shaper.Bucket) *rig.A
 	must(conn.HSet(t.Context(), k.Lessons(), "m", "12 a lesson").Err())
 	must(conn.PExpire(t.Context(), k.Lessons(), time.Hour).Err())
 	must(conn.HSet(t.Context(), k.Pace(), "slot", "1783228800123456").Err())
+	days := k.Uses(time.Now())
+	for i, use := range []string{days[0], days[len(days)/2], days[len(days)-1]} {
+		must(conn.HSet(t.Context(), use, "anna m f", strconv.Itoa(i)+" 2 3").Err())
+		must(conn.Expire(t.Context(), use, time.Hour).Err())
+	}
 	return client
 }
 
@@ -128,6 +134,13 @@ func settingsAt(t *testing.T, conn redis.UniversalClient, tag string) map[string
 		found[name] = fields
 	}
 	found["departures"] = conn.LRange(t.Context(), k.Departed(), 0, -1).Val()
+	var uses []string
+	for _, use := range k.Uses(time.Now()) {
+		if count := conn.HGet(t.Context(), use, "anna m f").Val(); count != "" {
+			uses = append(uses, count+" "+strconv.FormatBool(conn.TTL(t.Context(), use).Val() > 0))
+		}
+	}
+	found["uses"] = uses
 	found["departures expire"] = conn.PTTL(t.Context(), k.Departed()).Val() > 0
 	found["lessons expire"] = conn.PTTL(t.Context(), k.Lessons()).Val() > 0
 	return found
