@@ -72,7 +72,7 @@ func TestOpenAICharges(t *testing.T) {
 			{4*minute + 1, 1000 - 2, 0, 429},   // its answer has 100
 			{4*minute + 1, 1000 - 102, 0, 200}, //
 		} {
-			time.Sleep(time.Until(began.Add(c.at))) // of the bubble
+			time.Sleep(time.Until(began.Add(c.at))) //nolint:forbidigo // in a bubble: no time passes
 			if got := call(t.Context(), p, chat, fmt.Sprint(i), c.input, c.max).Code; got != c.status {
 				t.Errorf("call %d: %d, want %d", i, got, c.status)
 			}
@@ -107,13 +107,13 @@ func TestAnthropicCharges(t *testing.T) {
 		}
 		synctest.Wait()
 		left("900")
-		time.Sleep(5 * time.Second)
+		time.Sleep(5 * time.Second) //nolint:forbidigo // in a bubble: no time passes
 		left("500")
 		running.Wait()
 		left("100")
-		time.Sleep(minute - 10*time.Second)
+		time.Sleep(minute - 10*time.Second) //nolint:forbidigo // in a bubble: no time passes
 		left("200") // the input has left the window
-		time.Sleep(5 * time.Second)
+		time.Sleep(5 * time.Second) //nolint:forbidigo // in a bubble: no time passes
 		left("600")
 		log := p.Log().Only(func(c *llmprovider.Call) bool { return c.ID == "long" })
 		if most, at := log.Most(llmprovider.Tokens, 5*time.Second), log[0].At; most != 460 || log.Sum(llmprovider.Output, at, at.Add(minute)) != 800 {
@@ -146,9 +146,9 @@ func TestRefusals(t *testing.T) {
 		} {
 			p := llmprovider.New(llmprovider.Settings{API: c.api, Limits: limits})
 			call(t.Context(), p, c.path, "a", 399, 1)
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) //nolint:forbidigo // in a bubble: no time passes
 			call(t.Context(), p, c.path, "b", 499, 1)
-			time.Sleep(time.Second / 2)
+			time.Sleep(time.Second / 2) //nolint:forbidigo // in a bubble: no time passes
 			w := call(t.Context(), p, c.path, "c", c.input, 1)
 			if diff := cmp.Diff(c.body, strings.TrimSpace(w.Body.String())); diff != "" || w.Code != http.StatusTooManyRequests {
 				t.Errorf("%s: %d (-want +got):\n%s", c.api, w.Code, diff)
@@ -159,7 +159,7 @@ func TestRefusals(t *testing.T) {
 				}
 			}
 			reset, err := time.Parse(time.RFC3339, w.Header().Get("Anthropic-Ratelimit-Tokens-Reset"))
-			if wait := reset.Sub(time.Now()); c.api == llmprovider.Anthropic && (err != nil || wait < 58*time.Second || wait > minute) {
+			if wait := time.Until(reset); c.api == llmprovider.Anthropic && (err != nil || wait < 58*time.Second || wait > minute) {
 				t.Errorf("the limit resets in %s, %v", wait, err)
 			}
 		}

@@ -104,7 +104,7 @@ func (s *settler) callOf(batch []*settlement) (args []any, names, dayNames []str
 	var flows, days store.FlowSet
 	outcomes := make([]any, 0, 9*len(batch))
 	for i, one := range batch {
-		if i == 0 || !isAlike(batch[i-1], one) {
+		if i == 0 || !isAlike(batch[i-1], one) { //nolint:gosec // not of the first one
 			n := 1
 			for n < len(batch)-i && isAlike(one, batch[i+n]) {
 				n++
