@@ -112,8 +112,8 @@ func TestAnthropicCharges(t *testing.T) {
 		running.Wait()
 		left("100")
 		time.Sleep(minute - 10*time.Second) //nolint:forbidigo // in a bubble: no time passes
-		left("200") // the input has left the window
-		time.Sleep(5 * time.Second) //nolint:forbidigo // in a bubble: no time passes
+		left("200")                         // the input has left the window
+		time.Sleep(5 * time.Second)         //nolint:forbidigo // in a bubble: no time passes
 		left("600")
 		log := p.Log().Only(func(c *llmprovider.Call) bool { return c.ID == "long" })
 		if most, at := log.Most(llmprovider.Tokens, 5*time.Second), log[0].At; most != 460 || log.Sum(llmprovider.Output, at, at.Add(minute)) != 800 {
