@@ -64,6 +64,16 @@ func keyOf(r *http.Request) *apikey.Key {
 	return key
 }
 
+// callersOf are the callers of API keys by their marks.
+func callersOf(keys []apikey.Key) *map[string]string {
+	names := make(map[string]string, len(keys))
+	for i := range keys {
+		owner := keys[i].Owner()
+		names[shaper.CallerMark(owner)] = owner
+	}
+	return &names
+}
+
 // authenticate finds the key that the request shows.
 func authenticate(ring apikey.Ring, w http.ResponseWriter, r *http.Request) (*apikey.Key, *fault) {
 	const how = "send one as \"Authorization: Bearer <key>\""

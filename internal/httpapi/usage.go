@@ -79,13 +79,3 @@ func (o *ops) showUsage(r *http.Request, in *UsageQuery) (*opsview.Usage, error)
 	}
 	return opsview.UsageOf(in.Bucket, &usage, *o.callers.Load()), nil
 }
-
-// callersOf are the callers of API keys by their marks.
-func callersOf(keys []apikey.Key) *map[string]string {
-	names := make(map[string]string, len(keys))
-	for i := range keys {
-		owner := keys[i].Owner()
-		names[shaper.CallerMark(owner)] = owner
-	}
-	return &names
-}

@@ -23,6 +23,9 @@ const (
 
 	// chargedWeight is that of an outcome which corrects budgets: 32 of them in a script take 4 ms, where every slice of all is charged.
 	chargedWeight = settleBatchBytes / 32
+
+	// usedWeight is that of an outcome which used a model: 128 of them in a script take 3 ms.
+	usedWeight = settleBatchBytes / 128
 )
 
 // settler has Redis take the outcomes of the jobs that a leaseHolder has. Outcomes of one moment share a script.
@@ -42,7 +45,11 @@ func newSettler(held *leaseHolder, deaths *deaths, callbacks *callbackMover) *se
 		if one.claimed != "" {
 			return chargedWeight
 		}
-		return len(one.last) + len(one.line) + len(one.use) + len(one.answered.head) + len(one.answered.body) + len(one.answered.callback)
+		weight := len(one.last) + len(one.line) + len(one.answered.head) + len(one.answered.body) + len(one.answered.callback)
+		if one.use != "" {
+			weight += usedWeight
+		}
+		return weight
 	}
 	return s
 }
