@@ -54,23 +54,23 @@ func TestOpenAICharges(t *testing.T) {
 			input, max int
 			status     int
 		}{
-			{0, 100, 500, 200},                 // 600
-			{time.Second, 100, 301, 429},       // 401 are not free
-			{time.Second, 100, 0, 200},         // 200: 100 of input, and 100 that the answer has
-			{2 * time.Second, 100, 101, 429},   // 201
-			{2 * time.Second, 100, 100, 200},   // 200: the limit is used to the last token
-			{minute - 1, 10, 10, 429},          // the first call is still in the window
-			{minute, 100, 500, 200},            // and now it is not
-			{minute + 1, 1, 1, 429},            // the window is full again
-			{minute + time.Second, 1, 1, 200},  // the second call has left
-			{minute + time.Second, 1, 1, 429},  // that was the third request in the window
-			{2 * minute, 1, 1001, 429},         // never
-			{3 * minute, 500, 500, 200},        // all at once
-			{4*minute - 1, 0, 1, 429},          //
-			{4 * minute, 1, 1, 200},            //
-			{4*minute + 1, 1000 - 2, 1, 429},   // 2 are used
-			{4*minute + 1, 1000 - 2, 0, 429},   // its answer has 100
-			{4*minute + 1, 1000 - 102, 0, 200}, //
+			{0, 100, 500, 200},                // 600
+			{time.Second, 100, 301, 429},      // 401 are not free
+			{time.Second, 100, 0, 200},        // 200: 100 of input, and 100 that the answer has
+			{2 * time.Second, 100, 101, 429},  // 201
+			{2 * time.Second, 100, 100, 200},  // 200: the limit is used to the last token
+			{minute - 1, 10, 10, 429},         // the first call is still in the window
+			{minute, 100, 500, 200},           // and now it is not
+			{minute + 1, 1, 1, 429},           // the window is full again
+			{minute + time.Second, 1, 1, 200}, // the second call has left
+			{minute + time.Second, 1, 1, 429}, // that was the third request in the window
+			{2 * minute, 1, 1001, 429},        // never
+			{3 * minute, 500, 500, 200},       // all at once
+			{4*minute - 1, 0, 1, 429},
+			{4 * minute, 1, 1, 200},
+			{4*minute + 1, 1000 - 2, 1, 429}, // 2 are used
+			{4*minute + 1, 1000 - 2, 0, 429}, // its answer has 100
+			{4*minute + 1, 1000 - 102, 0, 200},
 		} {
 			time.Sleep(time.Until(began.Add(c.at))) //nolint:forbidigo // in a bubble: no time passes
 			if got := call(t.Context(), p, chat, fmt.Sprint(i), c.input, c.max).Code; got != c.status {
