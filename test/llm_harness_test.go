@@ -3,6 +3,7 @@ package test
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -126,58 +127,78 @@ func (m *model) call(id string, maxTokens int, fields string) string {
 // tokensOf are those of the n-th call of a test, its input and its max_tokens: 200 to 4,000, large and small ones in turn, and 2,100 on average.
 func tokensOf(n int) int { return 200 + n*2351%3801 }
 
-// post enqueues calls, each JSON, through the two producers in turn.
+// post enqueues calls, each JSON, through the two producers in turn. A batch of which some were answered 503, because the machine stood
+// still, is sent again: the same id is the same job.
 func (s *llmSystem) post(bucket string, calls ...string) {
 	s.t.Helper()
 	for lines := range slices.Chunk(calls, 50) {
 		producer := s.producers[s.batches%len(s.producers)]
 		s.batches++
-		status, answer := s.ask(http.MethodPost, producer+"/v1/buckets/"+bucket+"/jobs/batch", "application/x-ndjson", strings.Join(lines, "\n")+"\n")
-		var batch struct {
-			Results []struct {
-				Status int    `json:"status"`
-				ID     string `json:"id"`
-			} `json:"results"`
-		}
-		if err := json.Unmarshal(answer, &batch); err != nil || status != http.StatusOK || len(batch.Results) != len(lines) {
-			s.t.Fatalf("batch: %d %.300s, %v", status, answer, err)
-		}
-		for _, r := range batch.Results {
-			if r.Status != http.StatusAccepted {
-				s.t.Fatalf("job %s: %d of %.300s", r.ID, r.Status, answer)
+		var ids []string
+		await(s.t, 20*time.Second, "the producer takes calls of "+bucket, func() bool {
+			ids = nil
+			answer := s.ask(http.MethodPost, producer+"/v1/buckets/"+bucket+"/jobs/batch", "application/x-ndjson", strings.Join(lines, "\n")+"\n")
+			var batch struct {
+				Results []struct {
+					Status int    `json:"status"`
+					ID     string `json:"id"`
+				} `json:"results"`
 			}
-			s.posted[bucket] = append(s.posted[bucket], r.ID)
-		}
+			if err := json.Unmarshal(answer, &batch); err != nil || len(batch.Results) != len(lines) {
+				s.t.Fatalf("batch: %.300s, %v", answer, err)
+			}
+			for _, r := range batch.Results {
+				switch r.Status {
+				case http.StatusAccepted:
+					ids = append(ids, r.ID)
+				case http.StatusServiceUnavailable:
+				default:
+					s.t.Fatalf("job %s: %d of %.300s", r.ID, r.Status, answer)
+				}
+			}
+			return len(ids) == len(lines)
+		})
+		s.posted[bucket] = append(s.posted[bucket], ids...)
 	}
 }
 
-// ask makes a request of an API.
-func (s *llmSystem) ask(method, url, contentType, body string) (int, []byte) {
+// ask makes a request of an API, and makes it again while Redis is not there for it. Any other answer than 200 fails the test.
+func (s *llmSystem) ask(method, url, contentType, body string) (answer []byte) {
 	s.t.Helper()
-	request, err := http.NewRequestWithContext(s.t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	request.Header.Set("Content-Type", contentType)
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return response.StatusCode, answer
+	await(s.t, 20*time.Second, method+" "+url, func() bool {
+		request, err := http.NewRequestWithContext(s.t.Context(), method, url, strings.NewReader(body))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", contentType)
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		defer response.Body.Close()
+		if answer, err = io.ReadAll(response.Body); err != nil {
+			s.t.Fatal(err)
+		}
+		if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusServiceUnavailable {
+			s.t.Fatalf("%s %s: %d %.300s", method, url, response.StatusCode, answer)
+		}
+		return response.StatusCode == http.StatusOK
+	})
+	return answer
 }
 
-// operate runs `dispatcher …`.
+// operate runs `dispatcher …`, and runs it again where it did not reach Redis in time.
 func (s *llmSystem) operate(args ...string) {
 	s.t.Helper()
+	const unreachable = 5 // the exit code
 	args = append(args, "--config", s.config)
-	if out, err := exec.CommandContext(s.t.Context(), filepath.Join(programs, "dispatcher"), args...).CombinedOutput(); err != nil {
-		s.t.Fatalf("dispatcher %v: %v\n%s", args, err, out)
-	}
+	await(s.t, 20*time.Second, fmt.Sprintf("dispatcher %v", args), func() bool {
+		out, err := exec.CommandContext(s.t.Context(), filepath.Join(programs, "dispatcher"), args...).CombinedOutput()
+		if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && !(ok && exit.ExitCode() == unreachable) {
+			s.t.Fatalf("dispatcher %v: %v\n%s", args, err, out)
+		}
+		return err == nil
+	})
 }
 
 // llmNumbers are those of a bucket, or of a pool.
@@ -200,9 +221,9 @@ func (s *llmSystem) numbers(bucket string) (n llmNumbers) {
 // numbersAt are those of a bucket or a pool.
 func (s *llmSystem) numbersAt(path string) (n llmNumbers) {
 	s.t.Helper()
-	status, answer := s.ask(http.MethodGet, s.ops[len(s.ops)-1]+path, "", "")
-	if err := json.Unmarshal(answer, &n); err != nil || status != http.StatusOK {
-		s.t.Fatalf("%s: %d %s, %v", path, status, answer, err)
+	answer := s.ask(http.MethodGet, s.ops[len(s.ops)-1]+path, "", "")
+	if err := json.Unmarshal(answer, &n); err != nil {
+		s.t.Fatalf("%s: %s, %v", path, answer, err)
 	}
 	return n
 }
@@ -226,7 +247,7 @@ func (s *llmSystem) awaitAnswered(limit time.Duration) {
 				break
 			}
 			if n.Dead > 0 || time.Now().After(deadline) {
-				_, dead := s.ask(http.MethodGet, s.ops[len(s.ops)-1]+"/v1/buckets/"+bucket+"/dead", "", "")
+				dead := s.ask(http.MethodGet, s.ops[len(s.ops)-1]+"/v1/buckets/"+bucket+"/dead", "", "")
 				s.t.Fatalf("bucket %s: %d of %d calls are not answered within %s: %+v; dead are %.500s", bucket, missing, len(ids), patience*limit, n, dead)
 			}
 			<-tick.C
