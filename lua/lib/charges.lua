@@ -20,6 +20,7 @@
 
 local charges = {
   FIRST_FOR = 2000000, -- microseconds
+  KEPT = 86400000, -- milliseconds beyond the window: keys expire by the server's clock, which may step forwards
   ASKS = 1000000, -- microseconds after which a job that waits first asks again at the latest
   LOOKED_AT = 2,
   MOST_READ = 65536, -- bytes of budgets of flows and groups that a claim reads: 3 ms, where every slice is charged
@@ -71,15 +72,17 @@ local function first_of(text, now)
 end
 
 -- The budgets of a pool, by its keys; nil without any. stepped: microseconds by which a dispatcher has seen the server's clock step
--- forwards: what two of them tell of one step counts once.
-local function of_pool(keys, now, stepped)
+-- forwards: what two of them tell of one step counts once. Only a claim can tell a step: where settles is set, no slice is over that was
+-- not for the last claim, and the time of that claim stays.
+local function of_pool(keys, now, stepped, settles)
   local rules = budget.rules(unpack(redis.call('HMGET', keys.conf, 'budgets', 'budget_burst')))
   if #rules == 0 then return nil end
   local stored, first, at, offset = unpack(redis.call('HMGET', keys.pace, 'charges', 'first', 'charged_at', 'charged_offset'), 1, 4)
   at, offset = tonumber(at or now), tonumber(offset or 0)
-  if now < at then offset = offset + at - now else offset = offset - math.min(stepped, now - at) end
-  return { keys = keys, offset = offset, all = budget.open(rules, stored, now + offset), first = first_of(first, now),
-    stepped = stepped > 0 or now < at }
+  local is_back, time = now < at, settles and math.min(at, now) or now
+  offset = is_back and offset + at - now or offset - math.min(stepped, now - at)
+  return { keys = keys, offset = offset, at = time, all = budget.open(rules, stored, time + offset), first = first_of(first, now),
+    stepped = stepped > 0 or is_back }
 end
 
 -- Whether something has budgets, by its settings.
@@ -272,7 +275,7 @@ end
 
 -- Writes the budgets of the bucket, flows and groups that have changed.
 local function write(key, rules, own, flows, groups, clock)
-  local texts, gone, lasts = {}, {}, rules.some_have_own and redis.call('PTTL', key) or 0
+  local texts, gone, lasts = {}, {}, math.max(budget.lasts(rules.own), budget.lasts(rules.flow), budget.lasts(rules.group))
   local function note(field, all)
     if not all or not all.changed then return end
     local text = budget.text(all)
@@ -285,13 +288,14 @@ local function write(key, rules, own, flows, groups, clock)
   if #gone > 0 then redis.call('HDEL', key, unpack(gone)) end
   if #texts == 0 then return end
   redis.call('HSET', key, unpack(texts))
-  redis.call('PEXPIRE', key, math.max(lasts, budget.lasts(rules.own), budget.lasts(rules.flow), budget.lasts(rules.group)))
+  -- Budgets of another flow or group may last longer than these.
+  redis.call('PEXPIRE', key, math.max(lasts + charges.KEPT, rules.some_have_own and redis.call('PTTL', key) or 0))
   clean(key, clock)
 end
 
 local function write_pool(p, now)
   if p.all.changed or p.stepped then
-    redis.call('HSET', p.keys.pace, 'charges', budget.text(p.all), 'charged_at', string.format('%d', now), 'charged_offset',
+    redis.call('HSET', p.keys.pace, 'charges', budget.text(p.all), 'charged_at', string.format('%d', p.at), 'charged_offset',
       string.format('%d', p.offset))
   end
   if p.asks then redis.call('HSET', p.keys.pace, 'first', string.format('%d ', now) .. p.first.id .. ' ' .. p.first.text) end
@@ -316,7 +320,9 @@ end
 -- conf and pace: keys of the bucket.
 function charges.settle(key, conf, pace, outcomes, levels, first_flow, pool_keys, now, channel)
   local rules, default = rules_of(conf)
-  local clock, looked_at = now + tonumber(redis.call('HGET', pace, 'offset') or 0), { count = 0 }
+  local offset, of_claim = unpack(redis.call('HMGET', pace, 'offset', 'clock'))
+  local clock, looked_at = now + tonumber(offset or 0), { count = 0 }
+  clock = math.min(clock, tonumber(of_claim or clock)) -- a step of the server's clock forwards only a claim can tell
   local flows, groups, of, by_name = {}, {}, {}, {}
   for _, outcome in ipairs(outcomes) do
     local n = outcome.part.n
@@ -332,7 +338,7 @@ function charges.settle(key, conf, pace, outcomes, levels, first_flow, pool_keys
     end
   end
   local own, first = read(key, rules, flows, groups, clock, true)
-  local p = pool_keys and of_pool(pool_keys, now, 0)
+  local p = pool_keys and of_pool(pool_keys, now, 0, true)
   local freed, pool_freed = false, false
 
   -- Whether something is free of a level that it was not before.
