@@ -194,7 +194,7 @@ func (s *llmSystem) operate(args ...string) {
 	args = append(args, "--config", s.config)
 	await(s.t, 20*time.Second, fmt.Sprintf("dispatcher %v", args), func() bool {
 		out, err := exec.CommandContext(s.t.Context(), filepath.Join(programs, "dispatcher"), args...).CombinedOutput()
-		if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && !(ok && exit.ExitCode() == unreachable) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || exit.ExitCode() != unreachable) {
 			s.t.Fatalf("dispatcher %v: %v\n%s", args, err, out)
 		}
 		return err == nil
