@@ -136,6 +136,7 @@ func writeDump(t *testing.T, file string) {
 	close(hang)
 	stop()
 	must(<-stopped)
+	all.producer.Close() // it still waits for an answer
 	text, err := json.MarshalIndent(d, "", " ")
 	must(err)
 	must(os.WriteFile(file, append(text, '\n'), 0o600))
