@@ -6,11 +6,10 @@
 -- its next turn. A flow that has nothing to send, has as many in flight as it may, or is paused is taken off it. Where the bucket has
 -- batches, riders leave on the slot of their job (see batch.lua): all that follows counts requests then, but for the jobs of the answer.
 --
--- Asked again with the same claim id it answers the same jobs, so a lost reply loses no job. The bytes of each answer are bounded.
--- A job is on its last chance if one more crash makes it poison. A process holds at most one such job, over all its buckets: the sweeper
--- charges a crash to all jobs of a dead process. One is still lost if another job, which crashed less often, kills its process. A job that
--- may not go yet leaves its slot to the next job, and waits in later. One that is too late (see expiry.lua) becomes a dead letter and takes
--- no slot. With few workers left, the dispatcher wakes another one (see standby.lua). A paused or closed bucket hands out nothing new.
+-- Asked again with the same claim id it answers the same jobs, so a lost reply loses no job. A job is on its last chance if one more crash
+-- makes it poison. A process holds at most one such job, over all its buckets: the sweeper charges a crash to all jobs of a dead process.
+-- One is still lost if another job, which crashed less often, kills its process. A job that may not go yet leaves its slot to the next one.
+-- One that is too late (see expiry.lua) becomes a dead letter. With few workers left, the dispatcher wakes another one (see standby.lua).
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
@@ -54,19 +53,19 @@
 -- ARGV[14] most_bytes: of bodies and of settings of flows in the answer, 1 to 1048576; one job is handed out however large it is
 -- ARGV[15] stepped: microseconds by which the dispatcher has seen the clock of Redis step forwards, 0 it has not
 -- ARGV[16] steps: of the engine's clock, as an answer told them before the clock of Redis stepped
--- ARGV[17] flow_count: number of flows
--- ARGV[18...]  with flows, for each: its name, its turn as reserve.lua said it; then for each group the same
+-- ARGV[17] expected: the latest time of the clock of Redis that the dispatcher expects, 0 it knows none (see pacer.is_unexpected)
+-- ARGV[18] flow_count: number of flows
+-- ARGV[19...]  with flows, for each: its name, its turn as reserve.lua said it; then for each group the same
 -- Returns  {1} the bucket is not configured; else {0, now, next, in flight, expired, lone, rate_count, rate_per, free_slot,
 --          steps of the engine's clock, opening, closes, number of jobs, for each job: id, slot, body, and with flows the flow and what its
 --          settings say that is not for scripts; then for each job that was claimed before: which it is, counted from 1, epoch, delivery
 --          number, attempts so far (of the others 1, 1, 0); then for each job that became a dead letter: 0 it has
 --          expired, -1 max_age has passed, -4 it reserves more than a budget, id, flow, attempts; for each batch: -2, its first job, how
 --          many it has, its number; for each job that charges budgets: -3, which it is, two times, what it reserves (see charges.lua)}
---          next: when the next slot is worth asking for; 0 when there is nothing to do until a wake-up
---          (empty, paused, or closed until an operator drains it), -1 when max_in_flight is reached, its own or the pool's; lone: which of
---          the jobs, counted from 1, is on its last chance, 0 none; expired: how many became dead letters; free_slot: the first one that
---          is free, 0 where nothing is handed out; opening: when the stretch of the slots begins if that is to come, else 0; closes: the
---          end of the window, when the permits are void, 0 they are not. All times are of the server's clock
+--          next: when to ask for the next slot; 0 nothing is to do until a wake-up, -1 max_in_flight is reached, its own or the pool's;
+--          lone: which job, counted from 1, is on its last chance, 0 none; expired: how many became dead letters; free_slot: the first
+--          one, 0 nothing is handed out; opening: when the stretch of the slots begins, 0 it has; closes: the end of the window, when
+--          permits are void, 0 they are not. All times are of the server's clock
 -- Stores   lease and meta until the job is settled, callbacks of dead letters until they are moved on, the answer until the next claim
 -- Needs    Redis 7.0
 
@@ -100,8 +99,8 @@ local dispatcher, claim, want, horizon, lease = ARGV[1], ARGV[2], tonumber(ARGV[
 local lead, last_chance, may_go, expired_last, levels, member, channel, bucket =
   tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8] == '1', unpack(ARGV, 9, 13)
 local has_flows, in_groups = levels ~= codes.NO_FLOWS, levels == codes.GROUPS
-local most_bytes, stepped, known_steps, flow_count = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
-local FIRST_PLACE, FIRST_FLOW, WORKERS = 21, 17, want
+local most_bytes, stepped, known_steps, expected = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
+local FIRST_PLACE, FIRST_FLOW, flow_count, WORKERS = 21, 18, tonumber(ARGV[18]), want
 local FIRST_GROUP, FIRST_GROUP_KEY = FIRST_FLOW + 2 * flow_count, FIRST_PLACE + flow_count * (flow.PLACES + 1)
 local CHUNK, MAX_ASIDE, ASIDE = 500, 500, 100000 -- ASIDE: microseconds beyond the horizon, or the next claim would see it again
 
@@ -131,7 +130,11 @@ if previous and handout.is_of(previous, claim) then
   if times and out.count > 0 then answer[OPENING], answer[CLOSES] = timetable.edges(times, answer[out.head + 2], now) end
   return handout.reply(out)
 end
-
+if pacer.is_unexpected(now, expected) then
+  if has_flows then next_turns.put_back(due, FIRST_FLOW, FIRST_GROUP, FIRST_GROUP_KEY, in_groups) end
+  answer[NEXT] = now
+  return handout.reply(out)
+end
 local before, later = own.state, not has_flows and KEYS[FIRST_PLACE + flow.PLACES] or nil
 local function unfinished(after) return timetable.unfinished(body, dead, count, later, after) end
 local is_open, opens = bucket_pacer.choose(b, { lead = lead, horizon = horizon, leased = leased, notes = true }, unfinished)
@@ -147,11 +150,10 @@ if b.has_stepped then own.changed = true end
 
 local shared, more, own_next = nil, false, 0
 if member ~= '' then
-  shared = fair_queue.open(member, KEYS, b.weight, bounds.rate_per / bounds.rate_count, now, now + lead, horizon, in_flight)
+  shared = fair_queue.open(member, KEYS, b.weight, bounds.rate_per / bounds.rate_count, now, now + lead, horizon, in_flight,
+    lease, stepped)
   if not shared then return { 1 } end
   horizon = shared.horizon
-  if shared.down then shared.down.lease = lease end
-  if stepped > 0 then fair_queue.stepped(shared, stepped) end
 end
 if not is_open or pacer.is_held(own) then
   if has_flows then next_turns.put_back(due, FIRST_FLOW, FIRST_GROUP, FIRST_GROUP_KEY, in_groups) end
@@ -208,7 +210,6 @@ local function depart(f, at)
   if shared then fair_queue.departs(shared, at - offset) end
   if not f.name then return end
   drr.depart(f, at, furthest)
-  if f.group then drr.depart(f.group, at, furthest) end
   drr.next(row, f, pacer.is_held(f))
 end
 
@@ -372,8 +373,7 @@ if times then
   timetable.write(times, pace, box)
 end
 if box then outbox.write(box) end
--- Flows that were looked at by the clock of before may have turns that are too late by the step.
-if has_flows and b.has_gone_back then redis.call('HSET', conf, 'recheck', '0') end
+if has_flows and b.has_gone_back then bucket_pacer.recheck(conf) end
 if lease > b.lease then redis.call('HSET', pace, 'lease', text(lease)) end
 if has_flows and answer[NEXT] ~= now then
   answer[NEXT] = head and math.max(math.floor(head - offset), next_slot - offset, blocked) or 0

@@ -27,6 +27,7 @@
 -- ARGV[4]  dispatcher: its id, no spaces
 -- ARGV[5]  stepped: microseconds by which the dispatcher has seen the clock of Redis step forwards, 0 it has not
 -- ARGV[6]  steps: of the engine's clock, as claim.lua told them before the clock of Redis stepped
+-- ARGV[7]  expected: the latest time of the clock of Redis that the dispatcher expects, 0 it knows none (see pacer.is_unexpected)
 -- Returns  {1} the bucket is not configured; else {0, now, next, slots, looked_at_again, steps of the engine's clock, and for each
 --          flow: its name, its turn in the turn queue}; slots: how many there are for them, at most as many as
 --          it wants, -1 while the timetable has the bucket closed; looked_at_again: how many of the last flows are named because settings
@@ -45,7 +46,7 @@
 
 local conf, pace, due, leases, riders, body, dead, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local want, horizon, member, dispatcher = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
-local stepped, known_steps = tonumber(ARGV[5]), tonumber(ARGV[6])
+local stepped, known_steps, expected = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local MOST, LEAST = 64, 32 -- how many flows are named, if some are to be looked at again, and how many of these at least
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
@@ -55,21 +56,21 @@ local b = bucket_pacer.open(conf, pace, stepped, known_steps)
 if not b then return { 1 } end
 local now, offset, clock, times, recheck, paused = b.now, b.offset, b.clock, b.times, b.recheck, b.base.paused > 0
 local reply, NEXT, SLOTS, RECHECKED = { 0, now, 0, 0, 0, b.steps }, 3, 4, 5
+if pacer.is_unexpected(now, expected) then
+  reply[NEXT] = now
+  return reply
+end
 
 -- Also where there is nothing to reserve: what is put in the turn queue meanwhile has times of this clock.
 bucket_pacer.write_clock(b)
--- Flows that were looked at by the clock of before may have turns that are too late by the step.
-if b.has_gone_back then
-  recheck = '0'
-  redis.call('HSET', conf, 'recheck', '0')
-end
+if b.has_gone_back then recheck = bucket_pacer.recheck(conf) end
 
 if paused and member == '' then return reply end
 local leased = redis.call('ZCARD', leases)
 local in_flight, shared = leased - redis.call('ZCARD', riders), nil -- requests, see batch.lua
 if member ~= '' then
   local each = b.base.rate_per / b.base.rate_count
-  shared = fair_queue.open(member, KEYS, b.weight, each, now, now, math.min(horizon, pacer.MAX_HORIZON), in_flight)
+  shared = fair_queue.open(member, KEYS, b.weight, each, now, now, math.min(horizon, pacer.MAX_HORIZON), in_flight, 0, 0)
   if not shared then return { 1 } end
 end
 local free = b.base.max_in_flight - in_flight

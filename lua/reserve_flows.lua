@@ -8,6 +8,7 @@
 -- ARGV[1]  want: flows at most, 1 to 500
 -- ARGV[2]  horizon: microseconds to look ahead, up to 400000
 -- ARGV[3]  again: how many of the last groups reserve.lua has named because settings have changed
+-- ARGV[4]  expected: the latest time of the clock of Redis that the dispatcher expects, 0 it knows none (see pacer.is_unexpected)
 -- Returns  {0, now, and for each flow: its name, its turn in the turn queue}
 -- Stores   clock and offset, as reserve.lua does
 -- Needs    Redis 7.0
@@ -17,13 +18,14 @@
 --#include lib/text.lua
 
 local pace = KEYS[1]
-local want, horizon, again = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local want, horizon, again, expected = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local MOST_AGAIN = 2000 -- flows whose turn one run moves
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('HDEL', pace, '')
 
 local now = server_time()
+if pacer.is_unexpected(now, expected) then return { 0, now } end
 local clock_text, offset_text, steps_text = unpack(redis.call('HMGET', pace, 'clock', 'offset', 'steps'))
 local offset, steps = pacer.clock(now, clock_text, offset_text, steps_text, 0, 0)
 local clock = now + offset

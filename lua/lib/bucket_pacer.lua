@@ -60,6 +60,12 @@ function bucket_pacer.write_clock(b)
   redis.call('HSET', b.pace, 'clock', text(b.clock), 'offset', text(b.offset), 'steps', text(b.steps))
 end
 
+-- The clock has stepped back: flows that were looked at by the clock of before may have turns that are too late by the step.
+function bucket_pacer.recheck(conf)
+  redis.call('HSET', conf, 'recheck', '0')
+  return '0'
+end
+
 -- Writes the pacer, the clock and what the downstream says.
 function bucket_pacer.write(b)
   local state = b.own.state

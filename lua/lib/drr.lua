@@ -138,7 +138,7 @@ end
 -- It does not depart before that time.
 function drr.waits(f, from) f.from, f.at = from, math.max(f.at, from) end
 
--- A job of it departs at that time. It goes on with its turn, or waits for the next one.
+-- A job of a flow, and of its group, departs at that time. They go on with their turn, or wait for the next one.
 function drr.depart(f, at, latest)
   local state = f.state
   pacer.depart(f, at, 1)
@@ -147,6 +147,7 @@ function drr.depart(f, at, latest)
   state.turn = turn
   f.from = 0
   if s.rate or f.quotas or f.down then drr.waits(f, pacer.ready(f, 1, latest)) end
+  if f.group then drr.depart(f.group, at, latest) end
 end
 
 -- A job of it is gone without a slot.

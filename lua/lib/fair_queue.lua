@@ -80,10 +80,10 @@ local function renew_tag(p)
   end
 end
 
--- The pool as one of its buckets finds it; nil if it is not configured. Its down is what the downstream says, and needs a lease
--- before jobs depart (see downstream.lua). interval: of the bucket's own rate; from: no slot
--- lies before it; in_flight: that of the bucket.
-function fair_queue.open(name, keys, weight, interval, now, from, horizon, in_flight)
+-- The pool as one of its buckets finds it; nil if it is not configured. Its down is what the downstream says. interval: of the bucket's own
+-- rate; from: no slot lies before it; in_flight: that of the bucket; lease: microseconds that an outcome may take; stepped: those by which
+-- a dispatcher has seen the clock step forwards.
+function fair_queue.open(name, keys, weight, interval, now, from, horizon, in_flight, lease, stepped)
   local k = pool.keys(keys)
   local rate_count, rate_per, burst, max_in_flight, quotas, budgets =
     unpack(redis.call('HMGET', k.conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas', 'budgets'))
@@ -93,13 +93,17 @@ function fair_queue.open(name, keys, weight, interval, now, from, horizon, in_fl
     unpack(redis.call('HMGET', k.pace, 'slot', 'frac', 'rate', 'last', 'clock', 'free', 'unused', 'in_flight', 'weights', 'rates',
       'waiting', 'virtual', 'furthest', 'furthest_until', 'down'))
   local down = said and downstream.read(said)
-  if down then bounds = downstream.adapted(down, bounds, pacer.prepare) end
+  if down then
+    down.lease = lease
+    bounds = downstream.adapted(down, bounds, pacer.prepare)
+  end
   local own, sums = pool.read(name, redis.call('HGET', k.buckets, name)), pool.sums(of_all_in_flight, weights, rates, waiting, virtual)
   local p = { now = now, from = from, latest = now + pool.MAX_HORIZON, keys = k, own = own, sums = sums, down = down,
     interval = bounds.rate_per / bounds.rate_count,
     most = tonumber(max_in_flight or 0), own_interval = interval, own_horizon = horizon, taken = 0, forgotten = {},
     quotas = quota.open(k.departed, quota.windows(quotas), 64), budgets = budgets and budgets ~= '' and budgets or nil }
   p.slots = slots.open(k, now, bounds, own.credit / 1000, slot, frac, rate, last, clock, free, unused)
+  if stepped > 0 then slots.stepped(p.slots, stepped) end
 
   pool.uncount(sums, own) -- from here on they are sums over the others
   forget(p)
@@ -115,9 +119,6 @@ function fair_queue.open(name, keys, weight, interval, now, from, horizon, in_fl
   p.slots.demand = math.min(sums.rates, of_all - math.min(own.rate, of_all * weight / (sums.weights + weight))) / pacer.RATES
   return p
 end
-
--- The clock has stepped forwards by so many microseconds.
-function fair_queue.stepped(p, micros) slots.stepped(p.slots, micros) end
 
 -- How many jobs the bucket may take now at most, of so many that it wants.
 function fair_queue.allows(p, want)

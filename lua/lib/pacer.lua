@@ -36,6 +36,10 @@ function pacer.clock(now, clock, offset, steps, stepped, known)
   return offset, steps
 end
 
+-- Whether the server's clock is beyond the latest time that the dispatcher which asks expects, 0 it knows none. It may have stepped
+-- forwards, and only the next script is told: until then nothing is decided by that time, and nothing is written.
+function pacer.is_unexpected(now, latest) return latest > 0 and now > latest end
+
 -- Adds to settings (rate_count, rate_per, burst) the numbers that the arithmetic needs. Without a rate it adds nothing.
 function pacer.prepare(s)
   local count, per, burst = s.rate_count, s.rate_per, s.burst

@@ -13,7 +13,10 @@
 
 --#include lib/in_chunks.lua
 
-local quota = { MARGIN = 11000000 }
+local quota = {
+  MARGIN = 11000000,
+  KEPT = 3600000, -- milliseconds beyond the longest window: keys expire by the server's clock, which may step forwards
+}
 
 -- The windows of a text "count microseconds;...", each with its margin, and the length of their list.
 function quota.windows(text)
@@ -99,7 +102,7 @@ local function cut(q)
   in_chunks('RPUSH', q.key, times)
 end
 
--- Stores the added times, for as long as they count.
+-- Stores the added times, for as long as they count and longer.
 function quota.write(q)
   if not q or (#q.added == 0 and not q.cut) then return end
   if q.cut then cut(q) end
@@ -107,7 +110,7 @@ function quota.write(q)
   for i, at in ipairs(q.added) do times[i] = string.format('%d', at) end
   if #times > 0 then redis.call('LPUSH', q.key, unpack(times)) end
   redis.call('LTRIM', q.key, 0, q.windows.most - 1)
-  redis.call('PEXPIRE', q.key, math.ceil(q.windows.longest / 1000) + 1000)
+  redis.call('PEXPIRE', q.key, math.ceil(q.windows.longest / 1000) + quota.KEPT)
 end
 
 return quota

@@ -21,6 +21,9 @@ const (
 // apart between two calls before it counts as a step.
 const stepSlack = 50 * time.Millisecond
 
+// unexpectedLate is how much later than its longest round trip of late a script may run before it takes the time for one after a step.
+const unexpectedLate = maxHorizon
+
 // rttSamples is how many round trips are remembered.
 const rttSamples = 8
 
@@ -146,6 +149,23 @@ func (c *clock) latest(now time.Time) int64 {
 		return 0
 	}
 	return (c.high + now.Sub(c.base)).Microseconds()
+}
+
+// expected is the latest time, in Unix microseconds, that a script may find which is sent at the instant now, unless the clock of Redis
+// stepped; 0 if nothing is known yet. While a step that was seen waits to be told (see takeJump), no time is expected: it is 1.
+func (c *clock) expected(now time.Time) int64 {
+	latest := c.latest(now)
+	_, longest := c.rtt()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case latest == 0:
+		return 0
+	case c.jump > 0:
+		return 1
+	default:
+		return latest + (longest + unexpectedLate).Microseconds()
+	}
 }
 
 // rtt returns the shortest and the longest round trip of late.

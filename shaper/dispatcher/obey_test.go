@@ -78,7 +78,7 @@ func TestPauseAndResume(t *testing.T) {
 	w.Enqueue(jobs)
 	// Whoever asks is answered that there is nothing to do, whatever waits.
 	reply, err := lua.Claim.Run(t.Context(), w.Server.Client(), nil, store.BucketKeys("b").OfGroups(lua.Claim, []string{""}, nil), "d", "c", 10, 200_000, 30_000_000, 0, lastChance, 1,
-		expiredLast, 0, "", store.WakeChannel, "b", maxClaimBytes, 0, 0, 1)
+		expiredLast, 0, "", store.WakeChannel, "b", maxClaimBytes, 0, 0, 0, 1)
 	if r := lua.NewReader(reply); err != nil || r.Int() != 0 || r.Int() == 0 || r.Int() != 0 || r.Left() != 10 {
 		t.Errorf("claimed from a paused bucket: %v, %v", reply, err)
 	}

@@ -118,7 +118,7 @@ func TestLastChanceOfTwoClaims(t *testing.T) {
 	}
 	// This claim's answer is on its way while another bucket's comes.
 	if _, err := lua.Claim.Run(t.Context(), w.Server.Client(), nil, r.Keys.OfGroups(lua.Claim, []string{""}, nil), r.dispatcher, "c1", 1, 200_000, 30_000_000, 0, lastChance, 1,
-		expiredLast, 0, "", store.WakeChannel, "b", maxClaimBytes, 0, 0, 1); err != nil {
+		expiredLast, 0, "", store.WakeChannel, "b", maxClaimBytes, 0, 0, 0, 1); err != nil {
 		t.Fatal(err)
 	}
 	other := &leased{Attempt: shaper.Attempt{ID: "other"}, claim: "c0", cancel: func(error) {}}

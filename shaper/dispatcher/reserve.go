@@ -29,7 +29,7 @@ func (c *claimer) reserve(ctx context.Context, want int, ahead, roundTrip time.D
 	}
 	start := time.Now()
 	r, err := c.via.RunConfigured(ctx, c.Bucket, lua.Reserve, c.Keys.Of(lua.Reserve), want, horizon.Microseconds(),
-		c.Keys.Member, c.dispatcher, c.stepped.Microseconds(), c.steps)
+		c.Keys.Member, c.dispatcher, c.stepped.Microseconds(), c.steps, c.clock.expected(time.Now()))
 	if err != nil {
 		return turns{}, 0, fmt.Errorf("reserve flows of bucket %q: %w", c.Name, err)
 	}
@@ -47,7 +47,8 @@ func (c *claimer) reserve(ctx context.Context, want int, ahead, roundTrip time.D
 		return turns{flows: names, slots: slots, own: own, args: args}, next, nil
 	}
 	start = time.Now()
-	r, err = c.via.RunConfigured(ctx, c.Bucket, lua.ReserveFlows, c.Keys.OfGroups(lua.ReserveFlows, nil, names), slots, ahead.Microseconds(), again)
+	r, err = c.via.RunConfigured(ctx, c.Bucket, lua.ReserveFlows, c.Keys.OfGroups(lua.ReserveFlows, nil, names), slots, ahead.Microseconds(), again,
+		c.clock.expected(start))
 	if err != nil {
 		return turns{}, 0, fmt.Errorf("reserve flows of groups of bucket %q: %w", c.Name, err)
 	}

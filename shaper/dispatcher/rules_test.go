@@ -87,6 +87,37 @@ func TestClockIsNotFooledBySlowCalls(t *testing.T) {
 	})
 }
 
+// A script that runs as late as those of late, or a little later, finds a time that is expected; one after a step does not, and while the step
+// waits to be told no time is.
+func TestClockExpects(t *testing.T) {
+	t.Parallel()
+	const rtt, there = 100 * time.Millisecond, 40 * time.Millisecond
+	c := newClock()
+	if got := c.expected(c.base); got != 0 {
+		t.Errorf("%d is expected of a clock that is not known", got)
+	}
+	redisAt := func(at time.Duration) int64 { return (time.Hour + at).Microseconds() }
+	c.observe(c.base, c.base.Add(rtt), redisAt(there))
+	for _, sent := range []time.Duration{time.Second, time.Minute} {
+		got := c.expected(c.base.Add(sent))
+		if onTime := redisAt(sent + rtt + unexpectedLate); got < onTime {
+			t.Errorf("sent after %s: %d is expected, and a script may find %d", sent, got, onTime)
+		}
+		if afterStep := redisAt(sent + time.Second); got > afterStep {
+			t.Errorf("sent after %s: %d is expected, and a step by a second tells %d", sent, got, afterStep)
+		}
+	}
+	sent := 2 * time.Minute
+	c.observe(c.base.Add(sent), c.base.Add(sent+rtt), redisAt(sent+time.Hour))
+	if got := c.expected(c.base.Add(sent + time.Second)); got != 1 {
+		t.Errorf("before the step is told %d is expected", got)
+	}
+	c.takeJump()
+	if got, least := c.expected(c.base.Add(sent+time.Second)), redisAt(sent+time.Hour); got < least {
+		t.Errorf("after it was told %d is expected, the clock has %d", got, least)
+	}
+}
+
 func TestClockRemembersRoundTrips(t *testing.T) {
 	t.Parallel()
 	c := newClock()

@@ -45,3 +45,91 @@ func TestASettlementBeforeAStepIsTold(t *testing.T) {
 		}
 	})
 }
+
+// A second after all that a budget, or a quota, allows has left the clock of Redis steps forwards, and a dispatcher asks that has not seen it.
+// It is handed out nothing and nothing is written, whatever the step: the next one, which is told, finds everything as it was.
+func TestAnUnexpectedTimeHandsOutNothing(t *testing.T) {
+	t.Parallel()
+	const budgets, quota = "tokens 100 10000000;", "2 10000000;"
+	own := settings{rateCount: 1000}
+	flow := map[string]string{"flow": "f", "flow's quota": "f", "group": path("g", "f")}
+	limits := map[string]func(r *rig){
+		"bucket": func(r *rig) {
+			r.configure(own)
+			r.setBudgets("", budgets, 100)
+		},
+		"quota": func(r *rig) {
+			r.configure(own)
+			r.obeys("quotas", quota)
+		},
+		"flow": func(r *rig) {
+			r.configureFlows(own, flowSettings{})
+			r.setBudgets("flow_", budgets, 100)
+		},
+		"flow's quota": func(r *rig) { r.configureFlows(own, flowSettings{quotas: quota}) },
+		"group": func(r *rig) {
+			r.configureGroups(own, flowSettings{}, flowSettings{})
+			r.setBudgets("group_", budgets, 100)
+		},
+		"pool": func(r *rig) {
+			r.pool = r.name + "p"
+			r.configure(own)
+			r.configurePool(poolSettings{rateCount: 1000})
+			r.ok(r.c.HSet(r.ctx, r.poolKey("conf"), "budgets", budgets, "budget_burst", 100).Err())
+		},
+	}
+	onBoth(t, func(t *testing.T, base *rig) {
+		for kind, limit := range limits {
+			for _, step := range []int64{3 * second, 3600 * second} {
+				r := base.fresh(t, fmt.Sprint("b", nextClaim()))
+				r.setTime(epoch)
+				limit(r)
+				r.putUnits(flow[kind], map[string]int64{"a": 50, "b": 50, "c": 50, "d": 50}, "a", "b", "c", "d")
+				if c := r.claimOrDrain(ask{}); c.ids() != "a b" {
+					t.Fatalf("%s: %q left", kind, c.ids())
+				}
+				wants := func(when, ids string, a ask) {
+					t.Helper()
+					if c := r.claimOrDrain(a); c.ids() != ids {
+						t.Errorf("%s, a step by %d s, %s: %q left, want %q", kind, step/second, when, c.ids(), ids)
+					}
+				}
+				r.pass(second)
+				var turn reserved
+				if r.hasFlows {
+					r.claimOrDrain(ask{}) // its turn comes when the limit lets it go
+					turn = reserved{flows: []string{flow[kind]}, turns: []any{flow[kind], r.now()}}
+					if r.hasGroups {
+						turn.groups, turn.groupTurns = []string{"g"}, []any{"g", r.now()}
+					}
+				}
+				expected := r.now() + second
+				written := func() string {
+					pace, err := r.c.HGetAll(r.ctx, r.key("pace")).Result()
+					r.ok(err)
+					charges, err := r.c.HGetAll(r.ctx, r.key("charges")).Result()
+					r.ok(err)
+					return fmt.Sprint(pace, charges)
+				}
+				before := written()
+				r.setTime(r.now() + step)
+				r.expected = expected
+				wants("unexpected", "", ask{expected: expected})
+				if r.hasFlows { // it was its turn before the step
+					if c := r.claimFlows(ask{expected: expected}, turn); c.ids() != "" {
+						t.Errorf("%s, a step by %d s: %q left at a turn of before", kind, step/second, c.ids())
+					}
+				}
+				if after := written(); after != before {
+					t.Errorf("%s, a step by %d s: a claim of an unexpected time has written: %s, before %s", kind, step/second, after, before)
+				}
+				r.expected = 0
+				wants("told", "", ask{stepped: step})
+				r.pass(8 * second)
+				wants("9 s after they left", "", ask{})
+				r.pass(2 * second)
+				wants("11 s after they left", "c d", ask{})
+			}
+		}
+	})
+}

@@ -42,11 +42,11 @@ func TestPoolHasToBeConfigured(t *testing.T) {
 		a := base.pooled(t, "pool", "a", 1, settings{})
 		a.put("j")
 		keys := a.of(lua.Claim, "")
-		if reply, err := lua.Integers(a.run(lua.Claim, keys, "d", "c", 1, 20_000, second, 0, lastChance, 1, expiredLast, 0, "a", "tundish:wake", "a", claimBytes, 0, 0, 1)); err != nil || len(reply) != 1 || reply[0] != 1 {
+		if reply, err := lua.Integers(a.run(lua.Claim, keys, "d", "c", 1, 20_000, second, 0, lastChance, 1, expiredLast, 0, "a", "tundish:wake", "a", claimBytes, 0, 0, 0, 1)); err != nil || len(reply) != 1 || reply[0] != 1 {
 			t.Errorf("claim answered %v, %v", reply, err)
 		}
 		keys = a.of(lua.Reserve)
-		if reply, err := lua.Integers(a.run(lua.Reserve, keys, 1, 20_000, "a", "d", 0, 0)); err != nil || len(reply) != 1 || reply[0] != 1 {
+		if reply, err := lua.Integers(a.run(lua.Reserve, keys, 1, 20_000, "a", "d", 0, 0, 0)); err != nil || len(reply) != 1 || reply[0] != 1 {
 			t.Errorf("reserve answered %v, %v", reply, err)
 		}
 	})

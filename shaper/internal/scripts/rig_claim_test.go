@@ -55,6 +55,7 @@ type ask struct {
 	want, horizon, lease, lead int64 // want: none if it is below 0
 	bytes                      int64 // 0 means claimBytes
 	stepped                    int64 // by which the clock stepped forwards
+	expected                   int64 // the latest time that the dispatcher expects
 	holdsLone                  bool  // the process holds a job on its last chance
 }
 
@@ -76,7 +77,7 @@ func (r *rig) claim(a ask) claimed {
 		a.lease = 30 * second
 	}
 	in := r.reader(lua.Claim, r.of(lua.Claim, ""), a.dispatcher, a.claim, a.want, a.horizon, a.lease, a.lead, lastChance, !a.holdsLone,
-		expiredLast, 0, r.member(), "tundish:wake", r.name, cmp.Or(a.bytes, claimBytes), a.stepped, r.steps, 1)
+		expiredLast, 0, r.member(), "tundish:wake", r.name, cmp.Or(a.bytes, claimBytes), a.stepped, r.steps, a.expected, 1)
 	c := r.readClaim(in, a.claim)
 	return c
 }

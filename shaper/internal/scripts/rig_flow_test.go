@@ -50,7 +50,7 @@ func (r *rig) reserve(want, horizon int64) reserved {
 // reserveTop reserves in the turn queue of flows, or of groups where there are some.
 func (r *rig) reserveTop(want, horizon int64) reserved {
 	r.t.Helper()
-	in := r.reader(lua.Reserve, r.of(lua.Reserve), want, horizon, r.member(), cmp.Or(r.asker, "d"), 0, r.steps)
+	in := r.reader(lua.Reserve, r.of(lua.Reserve), want, horizon, r.member(), cmp.Or(r.asker, "d"), 0, r.steps, r.expected)
 	out := reserved{now: in.Int(), next: in.Int(), slots: in.Int(), again: in.Int()}
 	r.steps = in.Int()
 	for in.Left() > 0 {
@@ -66,7 +66,7 @@ func (r *rig) claimFlows(a ask, of reserved) claimed {
 	r.t.Helper()
 	a.claim = cmp.Or(a.claim, fmt.Sprint("claim", nextClaim()))
 	args := append([]any{cmp.Or(a.dispatcher, "d"), a.claim, max(cmp.Or(a.want, 100), 0), cmp.Or(a.horizon, 200_000), cmp.Or(a.lease, 30*second),
-		a.lead, lastChance, !a.holdsLone, expiredLast, r.withFlows(), r.member(), "tundish:wake", r.name, cmp.Or(a.bytes, claimBytes), a.stepped, r.steps, len(of.flows)}, of.turns...)
+		a.lead, lastChance, !a.holdsLone, expiredLast, r.withFlows(), r.member(), "tundish:wake", r.name, cmp.Or(a.bytes, claimBytes), a.stepped, r.steps, a.expected, len(of.flows)}, of.turns...)
 	return r.readClaim(r.reader(lua.Claim, r.names().OfGroups(lua.Claim, of.flows, of.groups), append(args, of.groupTurns...)...), a.claim)
 }
 

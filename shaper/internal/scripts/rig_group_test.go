@@ -69,7 +69,7 @@ func (r *rig) reserveInGroups(want, horizon int64) reserved {
 	if len(out.groups) == 0 {
 		return out
 	}
-	in := r.reader(lua.ReserveFlows, r.names().OfGroups(lua.ReserveFlows, nil, out.groups), out.slots, horizon, of.again)
+	in := r.reader(lua.ReserveFlows, r.names().OfGroups(lua.ReserveFlows, nil, out.groups), out.slots, horizon, of.again, r.expected)
 	in.Int() // now
 	for in.Left() > 0 {
 		name, turn := in.Text(), in.Int()

@@ -246,7 +246,7 @@ func atLength(n, part int64) int64 {
 func luaReader(r *rig, claim string) *lua.Reader {
 	r.t.Helper()
 	return lua.NewReader(r.run(lua.Claim, r.of(lua.Claim, ""),
-		"d", claim, 1, 20_000, second, 0, lastChance, 1, expiredLast, 0, "", "tundish:wake", r.name, claimBytes, 0, 0, 1))
+		"d", claim, 1, 20_000, second, 0, lastChance, 1, expiredLast, 0, "", "tundish:wake", r.name, claimBytes, 0, 0, 0, 1))
 }
 
 // configured runs configure.lua with these fields.

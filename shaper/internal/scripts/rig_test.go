@@ -53,7 +53,8 @@ type rig struct {
 	disabled []string // flows that settle has disabled
 	breakers []string // what settle said of breakers
 
-	asker string // the dispatcher that reserves, "" means "d"
+	asker    string // the dispatcher that reserves, "" means "d"
+	expected int64  // the latest time that it expects
 }
 
 // onBoth runs a test on a real server and on a miniredis.
