@@ -274,7 +274,7 @@ local function decide(f, list, id, at, full)
     return false
   end
   local why = expiry.is_too_late(over, reader, id, stored, job, at - offset)
-  if spent and job and not why and charges.impossible(spent, f, job) then why = codes.CLAIM_OVER_BUDGET end
+  if spent and job and not why and charges.is_impossible(spent, f, job) then why = codes.CLAIM_OVER_BUDGET end
   local leaves = waits and not (stays or why)
   local size = leaves and #job + #(f.own or '')
   if leaves and not batch.fits(rules, out, size, batch_bytes, most_bytes) then
@@ -282,7 +282,7 @@ local function decide(f, list, id, at, full)
     return false
   end
   if leaves and spent then
-    local may_go_at, till = charges.gate(spent, shared, row, f, id, job, at, latest)
+    local may_go_at, till = charges.gate(spent, shared, row, f, id, at, latest)
     if till then answer[NEXT], blocked, more = till - offset, till - offset, true end
     if not may_go_at then return not till end
     at = may_go_at

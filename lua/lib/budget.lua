@@ -38,15 +38,19 @@ local budget = {
 
 local HEAD = '^([%l_-]+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+);()'
 
+-- The rule of a budget. part: of the amount that it may be ahead if its window is at most SPREAD.
+local function new_rule(unit, amount, window, part)
+  local counted = window + math.min(math.ceil(window / 50), quota.MARGIN)
+  local slice = math.ceil(counted / budget.SLICES)
+  return { unit = unit, amount = amount, window = window, counted = counted, slice = slice, per = (counted + slice) / amount,
+    back = part < 1 and window <= budget.SPREAD and part * counted or nil }
+end
+
 -- The budgets of a text "unit amount window;...". burst: percent of the amount that a budget of at most SPREAD may be ahead.
 function budget.rules(text, burst)
   local rules, part = {}, tonumber(burst or 100) / 100
   for unit, amount, window in string.gmatch(text or '', '([%l_-]+) (%d+) (%d+);') do
-    amount, window = tonumber(amount), tonumber(window)
-    local counted = window + math.min(math.ceil(window / 50), quota.MARGIN)
-    local slice = math.ceil(counted / budget.SLICES)
-    rules[#rules + 1] = { unit = unit, amount = amount, window = window, counted = counted, slice = slice,
-      per = (counted + slice) / amount, back = part < 1 and window <= budget.SPREAD and part * counted or nil }
+    rules[#rules + 1] = new_rule(unit, tonumber(amount), tonumber(window), part)
   end
   return rules
 end
@@ -98,15 +102,8 @@ local function read(text)
   end
 end
 
--- The rule of a budget as it is stored.
-local function rule_of(s) return budget.rules(string.format('%s %.0f %.0f;', s.unit, s.amount, s.window))[1] end
-
--- The budgets that a text is of, nil or false without one, as rules without a burst.
-function budget.stored_rules(text)
-  local rules = {}
-  for i, s in ipairs(text and read(text) or {}) do rules[i] = rule_of(s) end
-  return rules
-end
+-- The rule of a budget as it is stored, without a burst.
+local function rule_of(s) return new_rule(s.unit, s.amount, s.window, 1) end
 
 -- What is stored of a budget that was another one, by its rule of today.
 local function changed(s, rule)
@@ -131,17 +128,30 @@ local function take(stored, rule)
 end
 
 -- The budgets of a level at a time of its clock, by its rules and the text that is stored, nil or false without one. Nil without rules,
--- which all that follows takes.
+-- which all that follows takes. changed says that they are to be stored, lasts_longer that what is stored counts longer than before.
 function budget.open(rules, text, now)
   if #rules == 0 then return nil end
   local all, stored = { rules = rules, now = now, changed = false }, text and read(text) or {}
   for i, rule in ipairs(rules) do
     local s = take(stored, rule)
-    if s and (s.amount ~= rule.amount or s.window ~= rule.window) then s, all.changed = changed(s, rule), true end
+    if s and (s.amount ~= rule.amount or s.window ~= rule.window) then s, all.changed, all.lasts_longer = changed(s, rule), true, true end
     all[i] = s or new(rule)
     all[i].rule = rule
     expire(all[i], now)
   end
+  return all
+end
+
+-- The budgets that a text is of, as they are stored; nil without a text.
+function budget.open_stored(text, now)
+  if not text then return nil end
+  local all, rules = read(text), {}
+  for i = 1, #all do
+    rules[i] = rule_of(all[i])
+    all[i].rule = rules[i]
+    expire(all[i], now)
+  end
+  all.rules, all.now, all.changed = rules, now, false
   return all
 end
 
@@ -215,8 +225,9 @@ function budget.charge(all, costs, at)
   all.changed = true
   for i = 1, #all do
     local b, cost = all[i], costs[i]
-    local back = b.rule.back
+    local back, newest = b.rule.back, b.newest
     add(b, cost, at)
+    if b.newest > newest then all.lasts_longer = true end
     if b.waits > 0 and at <= b.waits + budget.HELD and back and b.tat < at + back then b.tat = math.ceil(at + back) end
     b.waits = 0
     b.open = b.open + cost
@@ -289,11 +300,14 @@ end
 
 -- Whether a text counts no more at a time.
 function budget.has_ended(text, now)
-  for _, s in ipairs(read(text)) do
-    local rule = rule_of(s)
-    if (s.newest + 1) * rule.slice + rule.counted > now then return false end
+  local at = 1
+  while true do
+    local unit, amount, window, _, _, _, newest, _, _, _, _, count, behind = string.match(text, HEAD, at)
+    if not unit then return true end
+    local rule = new_rule(unit, amount + 0, window + 0, 1)
+    if (newest + 1) * rule.slice + rule.counted > now then return false end
+    at = behind + count * budget.WIDTH
   end
-  return true
 end
 
 -- How long texts of these rules count, in milliseconds; 0 without any.

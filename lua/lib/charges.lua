@@ -3,9 +3,10 @@
 --
 -- The hash …:charges has the texts of budgets: b of the bucket, f<flow> and g<group> of those that were charged within the longest window;
 -- and first, the job that waits first for the bucket's budgets: "time id reserves". Others leave it room, until it departs or has not
--- asked for FIRST_FOR: so a large job does not starve among small ones. Each write looks at LOOKED_AT texts by chance and drops those
--- that count no more; without one all of it expires. A pool has the same in its pace: charges, first (of "bucket/id"), and charged_at and
--- charged_offset: the server's time when they were written, and the offset of their clock, which follows steps of the server's clock.
+-- asked for FIRST_FOR: so a large job does not starve among small ones. A write looks, for each text that counts longer now, at LOOKED_AT
+-- ones by chance and drops those that count no more; without one all of it expires. A pool has the same in its pace: charges, first (of
+-- "bucket/id"), and charged_at and charged_offset: the server's time when they were written, and the offset of their clock, which follows
+-- steps of the server's clock.
 --
 -- The claim tells of each job with a reservation what settle.lua is told again: "at pool_at reserved", the times of its charges by the
 -- clocks of the engine and of the pool, 0 without a pool, and "unit:amount,...".
@@ -46,36 +47,31 @@ local function rules_for(level, of_all, burst)
   return own and budget.rules(own, burst) or of_all
 end
 
--- Reads the budgets of the bucket, of flows and of groups, which get them as their field budgets: by the rules, or as they are stored.
--- clock is the engine's.
-local function read(key, rules, flows, groups, clock, as_stored)
-  local fields, of = { 'b', 'first' }, {}
-  local function ask(list, letter, of_all)
-    if #of_all == 0 and not rules.some_have_own then return end
-    for _, f in ipairs(list) do
-      fields[#fields + 1] = letter .. f.name
-      of[#fields] = { level = f, rules = not as_stored and rules_for(f, of_all, rules.burst) }
-    end
-  end
-  ask(flows, 'f', rules.flow)
-  ask(groups, 'g', rules.group)
+-- Reads the texts of the bucket's budgets, of the job that waits first, and of flows and groups, which get theirs as their field text.
+local function read(key, flows, groups)
+  if #flows + #groups == 0 then return unpack(redis.call('HMGET', key, 'b', 'first')) end
+  local fields, levels = { 'b', 'first' }, {}
+  for _, f in ipairs(flows) do fields[#fields + 1], levels[#levels + 1] = 'f' .. f.name, f end
+  for _, g in ipairs(groups) do fields[#fields + 1], levels[#levels + 1] = 'g' .. g.name, g end
   local texts = redis.call('HMGET', key, unpack(fields))
-  for n, one in pairs(of) do one.level.budgets = budget.open(one.rules or budget.stored_rules(texts[n]), texts[n], clock) end
-  local own, first = unpack(texts, 1, 2)
-  return budget.open(as_stored and budget.stored_rules(own) or rules.own, own, clock), first
+  for n, level in ipairs(levels) do level.text = texts[n + 2] end
+  return unpack(texts, 1, 2)
 end
 
 -- The job that waits first, by its text; nil if none has asked lately.
 local function first_of(text, now)
   local asked, id, reserves = string.match(text or '', '^(%d+) (%S+) (%S*)$')
-  return id and math.abs(now - asked) <= charges.FIRST_FOR and { id = id, text = reserves } or nil
+  if not id or math.abs(now - asked) > charges.FIRST_FOR then return nil end
+  return { id = id, text = reserves, amounts = reservation.amounts(reserves) }
 end
 
 -- The budgets of a pool, by its keys; nil without any. stepped: microseconds by which a dispatcher has seen the server's clock step
 -- forwards: what two of them tell of one step counts once. Only a claim can tell a step: where settles is set, no slice is over that was
 -- not for the last claim, and the time of that claim stays.
 local function of_pool(keys, now, stepped, settles)
-  local rules = budget.rules(unpack(redis.call('HMGET', keys.conf, 'budgets', 'budget_burst')))
+  local text, burst = unpack(redis.call('HMGET', keys.conf, 'budgets', 'budget_burst'))
+  if (text or '') == '' then return nil end
+  local rules = budget.rules(text, burst)
   if #rules == 0 then return nil end
   local stored, first, at, offset = unpack(redis.call('HMGET', keys.pace, 'charges', 'first', 'charged_at', 'charged_offset'), 1, 4)
   at, offset = tonumber(at or now), tonumber(offset or 0)
@@ -99,7 +95,8 @@ end
 -- budgets of flows and groups are read once it is their turn.
 function charges.open(key, conf, now, clock, named, groups, shared, stepped, in_flight)
   local pooled, rules, default = shared and shared.budgets and of_pool(shared.keys, now, stepped) or nil, rules_of(conf)
-  local own, first = read(key, rules, NONE, NONE, clock)
+  local text, first = read(key, NONE, NONE)
+  local own = budget.open(rules.own, text, clock)
   if in_flight == 0 then none_open(own) end
   if pooled and shared.in_flight == 0 then none_open(pooled.all) end
   return { key = key, rules = rules, default = default, now = now, offset = clock - now, own = own,
@@ -123,27 +120,23 @@ local function read_levels(c, f)
   if f.group then read_level(c, f.group, 'g', c.rules.group) end
 end
 
-local function costs_of(all, text, default) return all and reservation.costs(all.rules, text, default) end
+local function costs_of(all, amounts, default) return all and reservation.costs(all.rules, amounts, default) end
 
--- Whether a job reserves more of a budget than there is, by its body.
-function charges.impossible(c, f, job)
-  local text = reservation.of(job)
-  if text == '' then return false end
+-- The next job, by its body: what follows is asked of that. Returns whether it reserves more of a budget than there is.
+function charges.is_impossible(c, f, job)
+  c.text = reservation.of(job)
+  c.amounts = reservation.amounts(c.text)
   read_levels(c, f)
-  for _, all in ipairs({ c.own or NONE, f.budgets or NONE, f.group and f.group.budgets or NONE, c.pool and c.pool.all or NONE }) do
-    if all.rules and reservation.impossible(all.rules, text) then return true end
-  end
-  return false
+  local function impossible(all) return all and reservation.impossible(all.rules, c.amounts) end
+  return impossible(c.own) or impossible(f.budgets) or impossible(f.group and f.group.budgets) or impossible(c.pool and c.pool.all)
 end
 
--- When a job may go by the budgets of its flow and its group, no earlier than `at`, and which of the two it waits for; nil none. Nothing
+-- When the job may go by the budgets of its flow and its group, no earlier than `at`, and which of the two it waits for; nil none. Nothing
 -- else of that level overtakes it.
-local function in_turn(c, f, job, at)
-  c.text = reservation.of(job)
-  read_levels(c, f)
+local function in_turn(c, f, at)
   for _, level in ipairs(f.name and { f, f.group } or NONE) do
     if level.budgets then
-      level.costs = costs_of(level.budgets, c.text, c.default)
+      level.costs = costs_of(level.budgets, c.amounts, c.default)
       local ready = budget.ready(level.budgets, level.costs, at)
       if ready > at then
         budget.hold(level.budgets, at)
@@ -154,11 +147,11 @@ local function in_turn(c, f, job, at)
   return at, nil
 end
 
--- When the job that in_turn was asked of last may go by the budgets of the bucket and of the pool.
+-- When the job may go by the budgets of the bucket and of the pool.
 local function ready_of(c, id, at)
   local p = c.pool
-  c.costs, c.waits_for_bucket, c.waits_for_pool = costs_of(c.own, c.text, c.default), false, false
-  local ready = budget.ready(c.own, c.costs, at, c.first and c.first.id ~= id and costs_of(c.own, c.first.text, 1))
+  c.costs, c.waits_for_bucket, c.waits_for_pool = costs_of(c.own, c.amounts, c.default), false, false
+  local ready = budget.ready(c.own, c.costs, at, c.first and c.first.id ~= id and costs_of(c.own, c.first.amounts, 1))
   if ready > at then
     c.waits_for_bucket = true
     budget.hold(c.own, at)
@@ -166,8 +159,8 @@ local function ready_of(c, id, at)
   if not p then return ready end
   local shift = p.offset - c.offset
   local pool_at = ready + shift
-  p.costs = costs_of(p.all, c.text, c.default)
-  local by_pool = budget.ready(p.all, p.costs, pool_at, p.first and p.first.id ~= c.member .. id and costs_of(p.all, p.first.text, 1))
+  p.costs = costs_of(p.all, c.amounts, c.default)
+  local by_pool = budget.ready(p.all, p.costs, pool_at, p.first and p.first.id ~= c.member .. id and costs_of(p.all, p.first.amounts, 1))
   if by_pool > pool_at then
     c.waits_for_pool = true
     budget.hold(p.all, pool_at)
@@ -176,30 +169,31 @@ local function ready_of(c, id, at)
 end
 
 -- The reservation as settle.lua is told of it: with what the job does not name. f: its flow.
-local function told(c, text, f)
-  local units, rules = {}, c.rules
-  local of_flow, of_group = rules_for(f, rules.flow, rules.burst), f.group and rules_for(f.group, rules.group, rules.burst) or rules.group
-  for _, level in ipairs({ rules.own, of_flow, of_group, c.pool and c.pool.all.rules or NONE }) do
-    for _, rule in ipairs(level) do units[#units + 1] = rule.unit end
-  end
-  return reservation.with(text, units, c.default)
+local function told(c, text, amounts, f)
+  local rules, default, g = c.rules, c.default, f.group
+  text = reservation.with(text, amounts, rules.own, default)
+  text = reservation.with(text, amounts, f.budgets and f.budgets.rules or rules.flow, default)
+  text = reservation.with(text, amounts, g and g.budgets and g.budgets.rules or rules.group, default)
+  return c.pool and reservation.with(text, amounts, c.pool.all.rules, default) or text
 end
 
--- That job waits for the bucket or the pool: it is the first one, unless another one is.
+-- The job waits for the bucket or the pool: it is the first one, unless another one is.
 local function wait(c, f, id)
-  local p = c.pool
-  if c.waits_for_bucket and (not c.first or c.first.id == id) then c.first, c.asks = { id = id, text = told(c, c.text, f) }, true end
+  local p, text = c.pool, told(c, c.text, c.amounts, f)
+  if c.waits_for_bucket and (not c.first or c.first.id == id) then
+    c.first, c.asks = { id = id, text = text, amounts = c.amounts }, true
+  end
   if c.waits_for_pool and (not p.first or p.first.id == c.member .. id) then
-    p.first, p.asks = { id = c.member .. id, text = told(c, c.text, f) }, true
+    p.first, p.asks = { id = c.member .. id, text = text, amounts = c.amounts }, true
   end
 end
 
--- When a job may go that could at `at`: no later than latest. Else nil. If it waits for its flow or its group, others go before it in the
--- row (see drr.lua). If it waits for the bucket or the pool, that is noted, and when to ask again is returned too. So is that where
--- the run has read enough.
-function charges.gate(c, shared, row, f, id, job, at, latest)
+-- When the job of charges.is_impossible may go that could at `at`: no later than latest. Else nil. If it waits for its flow or its group,
+-- others go before it in the row (see drr.lua). If it waits for the bucket or the pool, that is noted, and when to ask again is returned
+-- too. So is that where the run has read enough.
+function charges.gate(c, shared, row, f, id, at, latest)
   if c.bytes > charges.MOST_READ then return nil, at end
-  local ready, level = in_turn(c, f, job, at)
+  local ready, level = in_turn(c, f, at)
   if level then
     drr.waits(level, ready)
     drr.next(row, f, false)
@@ -223,7 +217,7 @@ function charges.depart(c, out, f, id, at)
     budget.charge(p.all, p.costs, pool_at)
     if p.first and p.first.id == c.member .. id then p.first, p.departed = nil, true end
   end
-  handout.tell_charges(out, out.count, string.format('%.0f %.0f', at, pool_at), told(c, c.text, f))
+  handout.tell_charges(out, out.count, string.format('%.0f %.0f', at, pool_at), told(c, c.text, c.amounts, f))
 end
 
 -- Tells again what the jobs of an answer have charged that is given again. In a pool the charge may stand in a later slice than is told, as
@@ -238,7 +232,8 @@ function charges.tell_again(out, conf, now, pool_keys)
     local at = out.head + (n - 1) * width
     local slot, job = out.answer[at + 2], out.answer[at + 3]
     local times = string.format('%.0f %.0f', slot + out.offset, p and slot + p.offset or 0)
-    handout.tell_charges(out, n, times, told(c, reservation.of(job), NONE))
+    local text = reservation.of(job)
+    handout.tell_charges(out, n, times, told(c, text, reservation.amounts(text), NONE))
   end
 end
 
@@ -250,10 +245,13 @@ function charges.look(conf, key, clock, of_flow, of_group, job)
   if no_rules(rules) then return { own = NONE, flow = NONE, group = NONE }, default end
   local function level(of) return of and { name = of.name, settings = of.settings } end
   local f, g = level(of_flow), level(of_group)
-  local own = read(key, rules, { f }, { g }, clock)
-  local text = job and reservation.of(job)
+  local text = read(key, { f }, { g })
+  local own = budget.open(rules.own, text, clock)
+  if f then f.budgets = budget.open(rules_for(f, rules.flow, rules.burst), f.text, clock) end
+  if g then g.budgets = budget.open(rules_for(g, rules.group, rules.burst), g.text, clock) end
+  local amounts = job and reservation.amounts(reservation.of(job))
   local function with_costs(all)
-    return { all = all, costs = all and (text and costs_of(all, text, default) or budget.means(all)) }
+    return { all = all, costs = all and (amounts and costs_of(all, amounts, default) or budget.means(all)) }
   end
   return { own = with_costs(own), flow = with_costs(f and f.budgets), group = with_costs(g and g.budgets) }, default
 end
@@ -262,35 +260,33 @@ end
 function charges.look_at_pool(keys, now, job, default)
   local p = of_pool(keys, now, 0)
   if not p then return { offset = 0 } end
-  return { all = p.all, costs = job and costs_of(p.all, reservation.of(job), default) or budget.means(p.all), offset = p.offset }
+  local costs = job and costs_of(p.all, reservation.amounts(reservation.of(job)), default) or budget.means(p.all)
+  return { all = p.all, costs = costs, offset = p.offset }
 end
 
 -- Drops some texts that count no more.
-local function clean(key, clock)
-  local some = redis.call('HRANDFIELD', key, charges.LOOKED_AT, 'WITHVALUES')
+local function clean(key, clock, looked_at)
+  local some = redis.call('HRANDFIELD', key, looked_at, 'WITHVALUES')
   for i = 1, #some, 2 do
     if some[i] ~= 'first' and budget.has_ended(some[i + 1], clock) then redis.call('HDEL', key, some[i]) end
   end
 end
 
--- Writes the budgets of the bucket, flows and groups that have changed.
-local function write(key, rules, own, flows, groups, clock)
-  local texts, gone, lasts = {}, {}, math.max(budget.lasts(rules.own), budget.lasts(rules.flow), budget.lasts(rules.group))
+-- Writes the budgets of the bucket, flows and groups that have changed. Returns those that count longer now: how many, and for how long.
+local function write(key, own, flows, groups)
+  local texts, gone, longer, lasts = {}, {}, 0, 0
   local function note(field, all)
     if not all or not all.changed then return end
     local text = budget.text(all)
     if text == '' then gone[#gone + 1] = field else texts[#texts + 1], texts[#texts + 2] = field, text end
-    lasts = math.max(lasts, budget.lasts(all.rules))
+    if all.lasts_longer then longer, lasts = longer + 1, math.max(lasts, budget.lasts(all.rules)) end
   end
   note('b', own)
   for _, f in ipairs(flows) do note('f' .. (f.name or ''), f.budgets) end
   for _, g in ipairs(groups) do note('g' .. g.name, g.budgets) end
   if #gone > 0 then redis.call('HDEL', key, unpack(gone)) end
-  if #texts == 0 then return end
-  redis.call('HSET', key, unpack(texts))
-  -- Budgets of another flow or group may last longer than these.
-  redis.call('PEXPIRE', key, math.max(lasts + charges.KEPT, rules.some_have_own and redis.call('PTTL', key) or 0))
-  clean(key, clock)
+  if #texts > 0 then redis.call('HSET', key, unpack(texts)) end
+  return longer, lasts
 end
 
 local function write_pool(p, now)
@@ -304,7 +300,13 @@ end
 
 -- Writes what a claim has charged.
 function charges.write(c)
-  write(c.key, c.rules, c.own, c.named, c.groups, c.now + c.offset)
+  local rules, longer, lasts = c.rules, write(c.key, c.own, c.named, c.groups)
+  if longer > 0 then
+    lasts = math.max(lasts, budget.lasts(rules.own), budget.lasts(rules.flow), budget.lasts(rules.group))
+    -- Budgets of another flow or group may last longer than these.
+    redis.call('PEXPIRE', c.key, math.max(lasts + charges.KEPT, rules.some_have_own and redis.call('PTTL', c.key) or 0))
+    clean(c.key, c.now + c.offset, longer * charges.LOOKED_AT)
+  end
   if c.departed then redis.call('HDEL', c.key, 'first') end
   if c.asks and c.first then
     redis.call('HSET', c.key, 'first', string.format('%d ', c.now) .. c.first.id .. ' ' .. c.first.text)
@@ -319,7 +321,9 @@ end
 -- Flows are in ARGV behind first_flow, where levels says that there are some;
 -- conf and pace: keys of the bucket.
 function charges.settle(key, conf, pace, outcomes, levels, first_flow, pool_keys, now, channel)
-  local rules, default = rules_of(conf)
+  local of_flows, of_groups, some_have_own, default =
+    unpack(redis.call('HMGET', conf, 'flow_budgets', 'group_budgets', 'own_budgets', 'default_reservation'))
+  default = math.max(tonumber(default or 1), 1)
   local offset, of_claim = unpack(redis.call('HMGET', pace, 'offset', 'clock'))
   local clock, looked_at = now + tonumber(offset or 0), { count = 0 }
   clock = math.min(clock, tonumber(of_claim or clock)) -- a step of the server's clock forwards only a claim can tell
@@ -337,15 +341,19 @@ function charges.settle(key, conf, pace, outcomes, levels, first_flow, pool_keys
       f.group = group and by_name[group]
     end
   end
-  local own, first = read(key, rules, flows, groups, clock, true)
+  local text, first = read(key, ((of_flows or '') ~= '' or some_have_own) and flows or NONE,
+    ((of_groups or '') ~= '' or some_have_own) and groups or NONE)
+  local own = budget.open_stored(text, clock)
+  for _, f in ipairs(flows) do f.budgets = budget.open_stored(f.text, clock) end
+  for _, g in ipairs(groups) do g.budgets = budget.open_stored(g.text, clock) end
   local p = pool_keys and of_pool(pool_keys, now, 0, true)
   local freed, pool_freed = false, false
 
   -- Whether something is free of a level that it was not before.
-  local function correct(all, reserved, used, at)
+  local function correct(all, reserved, used, amounts, at)
     if not all then return false end
     local costs = reservation.costs(all.rules, reserved, default)
-    local uses = reservation.used(all.rules, used, costs)
+    local uses = reservation.used(all.rules, used, amounts, costs)
     budget.settle(all, costs, uses, at, looked_at)
     for i = 1, #costs do
       if uses[i] < costs[i] then return true end
@@ -355,13 +363,16 @@ function charges.settle(key, conf, pace, outcomes, levels, first_flow, pool_keys
   for _, outcome in ipairs(outcomes) do
     local at, pool_at, reserved, used = string.match(outcome.text, '^(%d+) (%d+) (%S*) (%S+)$')
     local part, f = outcome.part, of[outcome.part.n] or NONE
-    at = tonumber(at or 0)
-    part.refunded = correct(f.budgets, reserved, used, at) or part.refunded
-    part.refunded = correct(f.group and f.group.budgets, reserved, used, at) or part.refunded
-    freed = correct(own, reserved, used, at) or freed
-    pool_freed = pool_at ~= '0' and correct(p and p.all, reserved, used, tonumber(pool_at or 0)) or pool_freed
+    if at then
+      local all, amounts = reservation.amounts(reserved), reservation.amounts(used)
+      at = at + 0
+      part.refunded = correct(f.budgets, all, used, amounts, at) or part.refunded
+      part.refunded = correct(f.group and f.group.budgets, all, used, amounts, at) or part.refunded
+      freed = correct(own, all, used, amounts, at) or freed
+      pool_freed = pool_at ~= '0' and correct(p and p.all, all, used, amounts, pool_at + 0) or pool_freed
+    end
   end
-  write(key, rules, own, flows, groups, clock)
+  write(key, own, flows, groups)
   if not p then return freed and first_of(first, now) ~= nil end
   write_pool(p, now)
   if pool_freed and p.first then redis.call('PUBLISH', channel, string.match(p.first.id, '^([^/]+)/')) end

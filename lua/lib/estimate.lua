@@ -243,11 +243,11 @@ function estimate.has_budgets(b) return (b.budgets or b.flow_rules or b.group_ru
 -- Which budget a job of a flow reserves more of than there is: "scope unit amount window", and what it reserves; nil if each has as much.
 -- text: see reservation.of.
 function estimate.over_budget(b, f, text)
-  local g, p = f.group, b.pool
+  local g, p, amounts = f.group, b.pool, reservation.amounts(text)
   local scopes = { 'bucket', b.budgets and b.budgets.rules or {}, 'flow', b.has_flows and rules_for(b, f) or {},
     'group', g and rules_for(b, g) or {}, 'pool', p and p.budgets and p.budgets.rules or {} }
   for i = 1, #scopes, 2 do
-    local n, amount = reservation.impossible(scopes[i + 1], text)
+    local n, amount = reservation.impossible(scopes[i + 1], amounts)
     local rule = n and scopes[i + 1][n]
     if rule then return string.format('%s %s %.0f %.0f', scopes[i], rule.unit, rule.amount, rule.window), amount end
   end

@@ -95,6 +95,7 @@ end
 function slots.stepped(s, micros)
   local state = s.state
   if state.slot < s.now + s.back then state.slot, state.frac = math.min(state.slot + micros, s.now + s.back), 0 end
+  if state.last < s.now then state.last = math.min(state.last + micros, s.now) end -- or it would let one more go, an interval behind it
   s.cleared, s.free, s.late, s.read = true, 0, 0, {}
 end
 

@@ -221,3 +221,37 @@ func TestJobsAboveABudget(t *testing.T) {
 		}
 	})
 }
+
+// Flows come, send one job and never come again. What is kept of their budgets is not much more than what counts.
+func TestBudgetsOfFlowsThatStayAwayAreDropped(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		const rounds, newcomers, window = 60, 20, 10
+		r.configureFlows(settings{rateCount: 1000, capacity: 10_000, inFlight: 10_000}, flowSettings{})
+		r.setBudgets("flow_", fmt.Sprintf("tokens 100 %d;", window*second), 100)
+		for i := range rounds {
+			for j := range newcomers {
+				id := fmt.Sprint(i, "-", j)
+				r.putUnits("f"+id, map[string]int64{id: 10}, id)
+			}
+			for left := newcomers; left > 0; {
+				c := r.drain(ask{})
+				if len(c.jobs) == 0 {
+					t.Fatalf("%d of round %d did not leave", left, i)
+				}
+				left -= len(c.jobs)
+				outcomes := make([]outcome, len(c.jobs))
+				for k, job := range c.jobs {
+					outcomes[k] = outcome{lease: job, result: done, used: "="}
+				}
+				r.settle(outcomes...)
+			}
+			r.pass(second)
+		}
+		kept, err := r.c.HLen(r.ctx, r.key("charges")).Result()
+		r.ok(err)
+		if counts := int64(newcomers * window); kept < counts || kept > 3*counts {
+			t.Errorf("the budgets of %d flows are kept, %d have departures in the window", kept, counts)
+		}
+	})
+}
