@@ -53,7 +53,7 @@
 -- ARGV[14] most_bytes: of bodies and of settings of flows in the answer, 1 to 1048576; one job is handed out however large it is
 -- ARGV[15] stepped: microseconds by which the dispatcher has seen the clock of Redis step forwards, 0 it has not
 -- ARGV[16] steps: of the engine's clock, as an answer told them before the clock of Redis stepped
--- ARGV[17] expected: the latest time of the clock of Redis that the dispatcher expects, 0 it knows none (see pacer.is_unexpected)
+-- ARGV[17] expected: the latest time of the clock of Redis that the dispatcher expects (see bucket_pacer.ask_again), 0 it does not say
 -- ARGV[18] flow_count: number of flows
 -- ARGV[19...]  with flows, for each: its name, its turn as reserve.lua said it; then for each group the same
 -- Returns  {1} the bucket is not configured; else {0, now, next, in flight, expired, lone, rate_count, rate_per, free_slot,
@@ -62,10 +62,10 @@
 --          number, attempts so far (of the others 1, 1, 0); then for each job that became a dead letter: 0 it has
 --          expired, -1 max_age has passed, -4 it reserves more than a budget, id, flow, attempts; for each batch: -2, its first job, how
 --          many it has, its number; for each job that charges budgets: -3, which it is, two times, what it reserves (see charges.lua)}
---          next: when to ask for the next slot; 0 nothing is to do until a wake-up, -1 max_in_flight is reached, its own or the pool's;
---          lone: which job, counted from 1, is on its last chance, 0 none; expired: how many became dead letters; free_slot: the first
---          one, 0 nothing is handed out; opening: when the stretch of the slots begins, 0 it has; closes: the end of the window, when
---          permits are void, 0 they are not. All times are of the server's clock
+--          next: when to ask for the next slot; 0 not before a wake-up, -1 max_in_flight is reached, its own or the pool's, -2 see
+--          bucket_pacer.ASK_LATER; lone: which job, counted from 1, is on its last chance, 0 none; expired: how many became dead letters;
+--          free_slot: the first, 0 nothing is handed out; opening: when the stretch of the slots begins, 0 it has; closes: the end of the
+--          window, when permits are void, 0 they are not. All times are of the server's clock
 -- Stores   lease and meta until the job is settled, callbacks of dead letters until they are moved on, the answer until the next claim
 -- Needs    Redis 7.0
 
@@ -130,12 +130,12 @@ if previous and handout.is_of(previous, claim) then
   if times and out.count > 0 then answer[OPENING], answer[CLOSES] = timetable.edges(times, answer[out.head + 2], now) end
   return handout.reply(out)
 end
-if pacer.is_unexpected(now, expected) then
+local before, later, again = own.state, not has_flows and KEYS[FIRST_PLACE + flow.PLACES] or nil, bucket_pacer.ask_again(b, expected)
+if again then
   if has_flows then next_turns.put_back(due, FIRST_FLOW, FIRST_GROUP, FIRST_GROUP_KEY, in_groups) end
-  answer[NEXT] = now
+  answer[NEXT] = again
   return handout.reply(out)
 end
-local before, later = own.state, not has_flows and KEYS[FIRST_PLACE + flow.PLACES] or nil
 local function unfinished(after) return timetable.unfinished(body, dead, count, later, after) end
 local is_open, opens = bucket_pacer.choose(b, { lead = lead, horizon = horizon, leased = leased, notes = true }, unfinished)
 local stretch, is_empty = b.stretch, false

@@ -27,12 +27,13 @@
 -- ARGV[4]  dispatcher: its id, no spaces
 -- ARGV[5]  stepped: microseconds by which the dispatcher has seen the clock of Redis step forwards, 0 it has not
 -- ARGV[6]  steps: of the engine's clock, as claim.lua told them before the clock of Redis stepped
--- ARGV[7]  expected: the latest time of the clock of Redis that the dispatcher expects, 0 it knows none (see pacer.is_unexpected)
+-- ARGV[7]  expected: the latest time of the clock of Redis that the dispatcher expects, 0 it does not say (see bucket_pacer.ask_again)
 -- Returns  {1} the bucket is not configured; else {0, now, next, slots, looked_at_again, steps of the engine's clock, and for each
 --          flow: its name, its turn in the turn queue}; slots: how many there are for them, at most as many as
 --          it wants, -1 while the timetable has the bucket closed; looked_at_again: how many of the last flows are named because settings
 --          have changed; next: when there is something to reserve, if nothing is now; 0 not before a wake-up (none has anything to send, or
---          the bucket is paused, or closed until an operator drains it), -1 when max_in_flight is reached, its own or the pool's
+--          the bucket is paused, or closed until an operator drains it), -1 when max_in_flight is reached, its own or the pool's, -2 see
+--          bucket_pacer.ASK_LATER
 -- Stores   clock and offset, and a pace where there is none, for as long as there is a bucket; in a pool, whether the
 --          bucket has more to send than the pool lets it
 -- Needs    Redis 7.0
@@ -56,8 +57,9 @@ local b = bucket_pacer.open(conf, pace, stepped, known_steps)
 if not b then return { 1 } end
 local now, offset, clock, times, recheck, paused = b.now, b.offset, b.clock, b.times, b.recheck, b.base.paused > 0
 local reply, NEXT, SLOTS, RECHECKED = { 0, now, 0, 0, 0, b.steps }, 3, 4, 5
-if pacer.is_unexpected(now, expected) then
-  reply[NEXT] = now
+local ask_again = bucket_pacer.ask_again(b, expected)
+if ask_again then
+  reply[NEXT] = ask_again
   return reply
 end
 

@@ -8,7 +8,7 @@
 -- ARGV[1]  want: flows at most, 1 to 500
 -- ARGV[2]  horizon: microseconds to look ahead, up to 400000
 -- ARGV[3]  again: how many of the last groups reserve.lua has named because settings have changed
--- ARGV[4]  expected: the latest time of the clock of Redis that the dispatcher expects, 0 it knows none (see pacer.is_unexpected)
+-- ARGV[4]  expected: the latest time of the clock of Redis that the dispatcher expects, 0 it does not say (see pacer.is_unexpected)
 -- Returns  {0, now, and for each flow: its name, its turn in the turn queue}
 -- Stores   clock and offset, as reserve.lua does
 -- Needs    Redis 7.0

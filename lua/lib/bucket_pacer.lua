@@ -8,7 +8,10 @@
 --#include lib/text.lua
 --#include lib/timetable.lua
 
-local bucket_pacer = {}
+local bucket_pacer = {
+  STALE = 300000, -- microseconds; a bucket with jobs that can go is asked more often
+  ASK_LATER = -2, -- instead of a time: others are to be woken first
+}
 
 -- Reads a bucket by the keys of its settings and its pace; nil if it is not configured. stepped and known_steps: see pacer.clock. Returns
 -- also the values of further fields of the settings, whose names follow. In the bucket, base is its rate and bounds as they are configured
@@ -31,6 +34,7 @@ function bucket_pacer.open(conf, pace, stepped, known_steps, ...)
   local state = { slot = tonumber(slot) or clock + bounds.back, frac = tonumber(frac or 0), rate = rate or bounds.rate,
     last = tonumber(last or slot) or clock, in_flight = 0, riders = 0 }
   local b = { pace = pace, now = now, clock = clock, offset = offset, steps = steps, is_new = not slot,
+    is_stale = last_clock and clock - last_clock > bucket_pacer.STALE,
     has_stepped = stepped > 0 or steps ~= tonumber(last_steps or 0), has_gone_back = offset < tonumber(last_offset or 0),
     since = slot and math.min(tonumber(since or 0), clock) or clock, lease = tonumber(lease or 0), largest = tonumber(largest),
     expiring = expiring, standbys = standbys, weight = tonumber(weight or 1), recheck = recheck, base = base, down = down, times = times,
@@ -58,6 +62,13 @@ end
 -- Writes the engine's clock alone.
 function bucket_pacer.write_clock(b)
   redis.call('HSET', b.pace, 'clock', text(b.clock), 'offset', text(b.offset), 'steps', text(b.steps))
+end
+
+-- When to ask again where nothing may be decided now, else nil. expected: what the dispatcher says of the server's clock (see
+-- pacer.is_unexpected), -1 it asks for the first time. If nobody has asked for a while then, others may not have told a step yet.
+function bucket_pacer.ask_again(b, expected)
+  if pacer.is_unexpected(b.now, expected) then return b.now end
+  return expected < 0 and b.is_stale and bucket_pacer.ASK_LATER or nil
 end
 
 -- The clock has stepped back: flows that were looked at by the clock of before may have turns that are too late by the step.

@@ -171,7 +171,7 @@ func (c *claimer) toClaim(claimID string, l *lookAhead) lua.Call {
 	args := append([]any{
 		c.dispatcher, claimID, l.want, l.ahead.Microseconds(), c.lease.Microseconds(), l.lead.Microseconds(),
 		lastChance, c.held.guard.free(), expiredLast, c.Levels(), c.Keys.Member, store.WakeChannel, c.Name, c.link.bytes, c.stepped.Microseconds(), c.steps,
-		c.clock.expected(time.Now()), len(l.turn.flows),
+		c.expected(), len(l.turn.flows),
 	}, l.turn.args...)
 	return lua.Call{Script: lua.Claim, Keys: c.Keys.OfGroups(lua.Claim, l.turn.flows, l.turn.groups), Args: args}
 }

@@ -40,7 +40,7 @@ func (c *claimer) loop(ctx context.Context, shared *store.Store) {
 		// The first claim only learns the clock of Redis: if it were slow, its slots could be earlier than they look by half of it. It also says
 		// whether there is something to claim. The first claims of all buckets share round trips: they bring no jobs.
 		learns := c.clock.latest(time.Now()) == 0
-		if learns {
+		if c.learns = learns; learns {
 			want = 0
 		}
 		start = time.Now()
@@ -59,8 +59,21 @@ func (c *claimer) loop(ctx context.Context, shared *store.Store) {
 			c.elsewhere.back(ctx, c.log)
 			c.outage.worked(ctx, start, c.lease)
 			claimID, faultWait = store.ShortID(rand.Uint64()), minFaultWait //nolint:gosec // a name, not a secret
+			c.wakeOthers(ctx)
 		}
 		c.sleeping.Store(err == nil && wait >= idleClaim && !c.closed)
 		timer.Reset(max(wait, 0))
+	}
+}
+
+// wakeOthers has other dispatchers claim from the bucket before this one does, if a script asked for that. One that knows of a step of the
+// clock tells it then. Where the message is lost, the next claim goes ahead all the same.
+func (c *claimer) wakeOthers(ctx context.Context) {
+	if !c.wakesOthers {
+		return
+	}
+	c.wakesOthers = false
+	if err := c.store.Redis.Publish(ctx, store.WakeChannel, c.Name).Err(); err != nil && ctx.Err() == nil {
+		c.log.WarnContext(ctx, "other dispatchers were not woken", "error", err)
 	}
 }

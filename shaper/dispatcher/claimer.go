@@ -33,6 +33,7 @@ const (
 const (
 	nextNever    = 0  // nothing to do until a wake-up
 	nextInFlight = -1 // max_in_flight is reached
+	nextAskLater = -2 // nobody has asked for a while, so others may know a step of the clock that they have not told
 )
 
 // claimer claims the jobs of one bucket with their slots, and starts their deliveries.
@@ -46,19 +47,21 @@ type claimer struct {
 	sleeping   atomic.Bool // the loop waits for a wake-up only
 
 	// Of the loop alone.
-	via        *store.Store   // what the next claim is sent by
-	pause      time.Time      // until then nothing is claimed
-	unanswered *turns         // what a claim was told whose answer is not there
-	own        ownDeliveries  // of flows
-	elsewhere  elsewhere      // whether the bucket is in another place
-	idle       idleBackoff    // whether others serve the bucket
-	link       slowLink       // how large an answer may be
-	rate       admission.Rate // in force as the last claim said, zero before
-	permitTTL  time.Duration  // at that rate
-	wakeLate   time.Duration  // how late a delivery may wake, at that rate
-	stepped    time.Duration  // by which the clock of Redis stepped forwards, and no script knows it
-	steps      int64          // of the engine's clock, as the last claim told them: see lua/lib/pacer.lua
-	closed     bool           // a script said when the window opens, so that jobs that wait are no reason to look
+	via         *store.Store   // what the next claim is sent by
+	pause       time.Time      // until then nothing is claimed
+	unanswered  *turns         // what a claim was told whose answer is not there
+	own         ownDeliveries  // of flows
+	elsewhere   elsewhere      // whether the bucket is in another place
+	idle        idleBackoff    // whether others serve the bucket
+	link        slowLink       // how large an answer may be
+	rate        admission.Rate // in force as the last claim said, zero before
+	permitTTL   time.Duration  // at that rate
+	wakeLate    time.Duration  // how late a delivery may wake, at that rate
+	learns      bool           // the next claim only learns the clock of Redis
+	wakesOthers bool           // other dispatchers of the bucket are to claim first
+	stepped     time.Duration  // by which the clock of Redis stepped forwards, and no script knows it
+	steps       int64          // of the engine's clock, as the last claim told them: see lua/lib/pacer.lua
+	closed      bool           // a script said when the window opens, so that jobs that wait are no reason to look
 }
 
 func newClaimer(deliveries *deliverer, deaths *deaths) *claimer {
@@ -84,6 +87,9 @@ func (c *claimer) untilNext(next int64, early time.Duration) time.Duration {
 	switch next {
 	case nextNever, nextInFlight:
 		return idleClaim
+	case nextAskLater:
+		c.pause, c.wakesOthers = time.Now().Add(othersTell), true
+		return othersTell
 	default:
 		return min(time.Until(c.clock.local(next))-early, idleClaim)
 	}

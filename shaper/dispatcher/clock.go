@@ -24,6 +24,10 @@ const stepSlack = 50 * time.Millisecond
 // unexpectedLate is how much later than its longest round trip of late a script may run before it takes the time for one after a step.
 const unexpectedLate = maxHorizon
 
+// othersTell is how long a dispatcher that starts leaves others to find a step of the clock of Redis and to tell it: they pause for
+// a horizon in between.
+const othersTell = time.Second
+
 // rttSamples is how many round trips are remembered.
 const rttSamples = 8
 
@@ -189,6 +193,14 @@ func (c *clock) rtt() (shortest, longest time.Duration) {
 func horizon(interval, rtt time.Duration, questions int) time.Duration {
 	intervals := time.Duration(horizonIntervals + moreIntervals*questions)
 	return min(max(minHorizon, intervals*interval, horizonRTTs*rtt), maxHorizon)
+}
+
+// expected is what a script that is sent now is told of the clock of Redis: see bucket_pacer.ask_again in lua/lib/bucket_pacer.lua.
+func (c *claimer) expected() int64 {
+	if c.learns {
+		return -1
+	}
+	return c.clock.expected(time.Now())
 }
 
 // pauseForStep has nothing claimed for one horizon, in which permits from before a

@@ -29,7 +29,7 @@ func (c *claimer) reserve(ctx context.Context, want int, ahead, roundTrip time.D
 	}
 	start := time.Now()
 	r, err := c.via.RunConfigured(ctx, c.Bucket, lua.Reserve, c.Keys.Of(lua.Reserve), want, horizon.Microseconds(),
-		c.Keys.Member, c.dispatcher, c.stepped.Microseconds(), c.steps, c.clock.expected(time.Now()))
+		c.Keys.Member, c.dispatcher, c.stepped.Microseconds(), c.steps, c.expected())
 	if err != nil {
 		return turns{}, 0, fmt.Errorf("reserve flows of bucket %q: %w", c.Name, err)
 	}
@@ -48,7 +48,7 @@ func (c *claimer) reserve(ctx context.Context, want int, ahead, roundTrip time.D
 	}
 	start = time.Now()
 	r, err = c.via.RunConfigured(ctx, c.Bucket, lua.ReserveFlows, c.Keys.OfGroups(lua.ReserveFlows, nil, names), slots, ahead.Microseconds(), again,
-		c.clock.expected(start))
+		c.expected())
 	if err != nil {
 		return turns{}, 0, fmt.Errorf("reserve flows of groups of bucket %q: %w", c.Name, err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -69,7 +70,7 @@ func TestStepForwardsFillsNoBurst(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					b := rig.Bucket("b", 1000)
 					change(&b)
-					departures := throughSteps(t, b, dispatchers, jobs)
+					departures := throughSteps(t, b, dispatchers, jobs, false)
 					t.Logf("%d departures in %s", len(departures), departures[len(departures)-1].Sub(departures[0]))
 					for i := range departures {
 						for j := i + burst; j < len(departures); j++ {
@@ -89,9 +90,39 @@ func TestStepForwardsFillsNoBurst(t *testing.T) {
 	}
 }
 
+// A dispatcher starts as the clock of Redis steps forwards, while those that could tell the step sleep: they wait for a quota.
+func TestStartBesideAStepPassesNoQuota(t *testing.T) {
+	t.Parallel()
+	const quota, jobs = 30, 200
+	for name, change := range map[string]func(b *shaper.Bucket){
+		"bucket": func(b *shaper.Bucket) { b.Quotas = []admission.Rate{rig.RateOf(quota, 50*time.Second)} },
+		"flow": func(b *shaper.Bucket) {
+			f := shaper.DefaultFlowSettings()
+			f.Key, f.Rate, f.Quotas = shaper.FlowKeyJob, b.Rate, []admission.Rate{rig.RateOf(quota, 50*time.Second)}
+			b.Flow = &f
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := rig.Bucket("b", 1000)
+				change(&b)
+				departures := throughSteps(t, b, 2, jobs, true)
+				for i := range departures {
+					if j := i + quota; j < len(departures) && departures[j].Sub(departures[i]) < 50*time.Second {
+						t.Fatalf("%d departures in %s, the quota is %d in 50 s", quota+1, departures[j].Sub(departures[i]), quota)
+					}
+				}
+				if len(departures) < quota {
+					t.Errorf("%d departures", len(departures))
+				}
+			})
+		})
+	}
+}
+
 // throughSteps loops a backlog while the clock of the store steps forwards five times, and returns
-// the departures.
-func throughSteps(t *testing.T, b shaper.Bucket, dispatchers, jobs int) []time.Time {
+// the departures. starts: at each step a dispatcher starts.
+func throughSteps(t *testing.T, b shaper.Bucket, dispatchers, jobs int, starts bool) []time.Time {
 	t.Helper()
 	store := miniredis.NewMiniRedis()
 	t.Cleanup(store.Close)
@@ -116,7 +147,7 @@ func throughSteps(t *testing.T, b shaper.Bucket, dispatchers, jobs int) []time.T
 		<-time.After(20 * time.Millisecond)
 		return shaper.Done(200)
 	})
-	for range dispatchers {
+	dispatch := func() {
 		d, err := New(Config{
 			Redis: rig.BubbleClient(t, store.Dial), Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, worker), Concurrency: 4,
 		})
@@ -128,6 +159,9 @@ func throughSteps(t *testing.T, b shaper.Bucket, dispatchers, jobs int) []time.T
 				t.Error(err)
 			}
 		})
+	}
+	for range dispatchers {
+		dispatch()
 	}
 	<-time.After(2 * time.Minute) // the burst is whole
 	for i := range jobs {
@@ -142,6 +176,9 @@ func throughSteps(t *testing.T, b shaper.Bucket, dispatchers, jobs int) []time.T
 	for _, by := range []time.Duration{time.Hour, 30 * time.Second, time.Hour, 10 * time.Second, 24 * time.Hour} {
 		<-time.After(4 * time.Second)
 		clock.step(by)
+		if starts {
+			dispatch()
+		}
 	}
 	<-time.After(20 * time.Second)
 	stop()

@@ -155,8 +155,8 @@ func (w *World) AwaitEmpty() {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	late := time.After(time.Minute)
-	for k := store.BucketKeys("b"); ; {
-		infos, err := w.Client.Op.BucketInfos(w.T.Context(), "b")
+	for k := store.BucketKeys(w.Bucket.Name); ; {
+		infos, err := w.Client.Op.BucketInfos(w.T.Context(), w.Bucket.Name)
 		if err != nil {
 			w.T.Fatal(err)
 		}

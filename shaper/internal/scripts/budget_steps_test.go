@@ -133,3 +133,43 @@ func TestAnUnexpectedTimeHandsOutNothing(t *testing.T) {
 		}
 	})
 }
+
+// A dispatcher that asks for the first time, where nobody has asked for a while, is to wake the others and to ask later. Nothing is handed
+// out or written until then. Where somebody has just asked, or nobody ever has, it is told what there is.
+func TestTheFirstQuestionWhereNobodyAsked(t *testing.T) {
+	t.Parallel()
+	const first, later = -1, -2
+	onBoth(t, func(t *testing.T, base *rig) {
+		for _, flow := range []string{"", "f"} {
+			r := base.fresh(t, fmt.Sprint("b", nextClaim()))
+			r.setTime(epoch)
+			if flow == "" {
+				r.configure(settings{rateCount: 1000})
+			} else {
+				r.configureFlows(settings{rateCount: 1000}, flowSettings{})
+			}
+			r.putUnits(flow, map[string]int64{"a": 1, "b": 1, "c": 1}, "a", "b", "c")
+			asks := func(ids string, isLater bool) {
+				t.Helper()
+				r.expected = first
+				c := r.claimOrDrain(ask{want: 1, expected: first})
+				r.expected = 0
+				if c.ids() != ids || (c.next == later) != isLater {
+					t.Errorf("flow %q: %q left, next %d", flow, c.ids(), c.next)
+				}
+			}
+			asks("a", false)
+			r.pass(100_000)
+			asks("b", false)
+			r.pass(second)
+			clock := r.c.HGet(r.ctx, r.key("pace"), "clock").Val()
+			asks("", true)
+			if after := r.c.HGet(r.ctx, r.key("pace"), "clock").Val(); after != clock {
+				t.Errorf("flow %q: the engine's clock was %s and is %s", flow, clock, after)
+			}
+			if c := r.claimOrDrain(ask{want: 1}); c.ids() != "c" {
+				t.Errorf("flow %q: %q left", flow, c.ids())
+			}
+		}
+	})
+}
