@@ -65,7 +65,8 @@ function bucket_pacer.write_clock(b)
 end
 
 -- When to ask again where nothing may be decided now, else nil. expected: what the dispatcher says of the server's clock (see
--- pacer.is_unexpected), -1 it asks for the first time. If nobody has asked for a while then, others may not have told a step yet.
+-- pacer.is_unexpected), -1 it asks for the first time. If no dispatcher has asked for STALE then, the clock may have stepped and the
+-- others have not found it.
 function bucket_pacer.ask_again(b, expected)
   if pacer.is_unexpected(b.now, expected) then return b.now end
   return expected < 0 and b.is_stale and bucket_pacer.ASK_LATER or nil

@@ -39,8 +39,7 @@ func (c *claimer) loop(ctx context.Context, shared *store.Store) {
 		}
 		// The first claim only learns the clock of Redis: if it were slow, its slots could be earlier than they look by half of it. It also says
 		// whether there is something to claim. The first claims of all buckets share round trips: they bring no jobs.
-		learns := c.clock.latest(time.Now()) == 0
-		if c.learns = learns; learns {
+		if c.learns = c.clock.latest(time.Now()) == 0; c.learns {
 			want = 0
 		}
 		start = time.Now()

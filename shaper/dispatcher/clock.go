@@ -21,7 +21,8 @@ const (
 // apart between two calls before it counts as a step.
 const stepSlack = 50 * time.Millisecond
 
-// unexpectedLate is how much later than its longest round trip of late a script may run before it takes the time for one after a step.
+// unexpectedLate is how much more than the longest of the last round trips a script may be late. One that runs later takes its time for that
+// after a step.
 const unexpectedLate = maxHorizon
 
 // othersTell is how long a dispatcher that starts leaves others to find a step of the clock of Redis and to tell it: they pause for
