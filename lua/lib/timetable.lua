@@ -194,7 +194,8 @@ end
 function timetable.choose(times, base, down, state, ask)
   local offset, drain = ask.offset, times.drain
   local soonest, latest = ask.clock + ask.lead, ask.clock + ask.horizon
-  local at = math.max(soonest, math.min(state.last, latest)) - offset
+  -- Not before the stretch of the last slot, also if that is beyond the horizon: its rate may have filled the pacer up in between.
+  local at = math.max(soonest, math.min(state.last, ask.clock + pacer.MAX_HORIZON)) - offset
   if (stored(times, 1) or { from = math.huge }).from > at then return nil, 0 end -- the clock stepped back by much: it is written anew
   local i = index_of(times, at, 1)
   for n = i, i + timetable.MOST do

@@ -206,6 +206,35 @@ func TestClosedBucketOfAPool(t *testing.T) {
 	})
 }
 
+// A claim that looks less far ahead than the one before, which has handed out a slot of the next stretch, gets none of the stretch before: the
+// higher rate of the next one has filled the bucket up in between.
+func TestNoSlotOfAStretchThatWasLeft(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		r.setTime(epoch)
+		r.configure(settings{rateCount: 1, burst: 5})
+		r.put(numbered(50)...)
+		r.obeyTimetable(stretch{from: -1, kind: "o", opened: -1, count: 10, per: second}, stretch{from: second, kind: "o", opened: -1, count: 1000, per: second},
+			stretch{from: 10 * second, kind: "x"})
+		r.claim(ask{want: 1, horizon: 1})
+		r.pass(950_000)
+		if c := r.claim(ask{want: 50, horizon: 10}); len(c.jobs) != 5 {
+			t.Fatalf("%d jobs left, want the burst", len(c.jobs))
+		}
+		if c := r.claim(ask{want: 1, horizon: 200_000}); len(c.jobs) != 1 || c.jobs[0].slot < epoch+second {
+			t.Fatalf("of the next stretch: %+v", c.jobs)
+		}
+		r.pass(1000)
+		if c := r.claim(ask{want: 50, horizon: 10_000}); len(c.jobs) != 0 {
+			t.Errorf("%d more of the stretch before", len(c.jobs))
+		}
+		r.pass(50_000)
+		if c := r.claim(ask{want: 50, horizon: 1}); len(c.jobs) == 0 {
+			t.Error("none of the next stretch, when it has begun")
+		}
+	})
+}
+
 // Whatever the timetable, no slot lies outside its windows, and R·W+B holds at every time, with the highest rate that any stretch has.
 func TestNoSlotOutsideAWindow(t *testing.T) {
 	t.Parallel()
