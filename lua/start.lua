@@ -4,20 +4,24 @@
 --
 -- KEYS[1]  …:meta    hash  id -> see codec.lua
 -- KEYS[2]  …:leases  zset  id -> deadline, microseconds
+-- KEYS[3]  …:flow_settings  hash  flow -> its own settings
 -- ARGV[1]  id: of the job
 -- ARGV[2]  epoch: of the lease
 -- ARGV[3]  claim: of the dispatcher, by which the lease is known
 -- ARGV[4]  started: the claim of this start; it begins with a +, and no other start has it
 -- ARGV[5]  lease: microseconds from now
--- Returns  {now, 1 started; 0 not: the lease is lost, or the job was started before}
+-- ARGV[6]  latest: when a job is too late to be started, microseconds; 0: never
+-- ARGV[7]  flow: that the job is of; '' of a bucket without flows
+-- Returns  {now, 1 started; 0 not: the lease is lost, the job was started before, or it is too late; of a job that can be too late what
+--          its flow has of its own for deliveries, '' nothing}
 -- Stores   the claim of the start and the new deadline
 -- Needs    Redis 7.0
 
 --#include lib/codec.lua
 --#include lib/server_time.lua
 
-local meta, leases = KEYS[1], KEYS[2]
-local id, epoch, claim, started, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local meta, leases, flow_settings = KEYS[1], KEYS[2], KEYS[3]
+local id, epoch, claim, started, lease, latest, flow = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', leases, '')
@@ -25,9 +29,11 @@ redis.call('ZREM', leases, '')
 local now = server_time()
 local stored = redis.call('HGET', meta, id) or ''
 local state, now_epoch, attempts, lost, crashes, owner, last = string.match(stored, codec.META)
-if state ~= codec.IN_FLIGHT or now_epoch ~= epoch or (owner ~= claim and owner ~= started) then return { now, 0 } end
+if state ~= codec.IN_FLIGHT or now_epoch ~= epoch or (owner ~= claim and owner ~= started) then return { now, 0, '' } end
+if latest > 0 and now > latest and owner ~= started then return { now, 0, '' } end
 
 redis.call('HSET', meta, id,
   codec.meta(state, tonumber(epoch), tonumber(attempts), tonumber(lost), tonumber(crashes), started, last))
 redis.call('ZADD', leases, string.format('%d', now + lease), id)
-return { now, 1 }
+local own = latest > 0 and redis.call('HGET', flow_settings, flow)
+return { now, 1, own and string.match(own, '\n(.*)$') or '' }

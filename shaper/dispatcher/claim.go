@@ -53,8 +53,12 @@ func (c *claimer) claim(ctx context.Context, claimID string, want int) (time.Dur
 	shortest, longest := c.clock.rtt()
 	l := &lookAhead{want: want, whole: c.horizon(), turn: turns{flows: []string{""}}}
 	l.ahead = c.idle.ahead(l.whole)
-	l.lead = min(shortest/2, l.ahead/2)
-	l.early = l.whole/2 + time.Duration(c.Levels())*longest
+	over := time.Duration(0)
+	if !c.lent.IsZero() && time.Since(c.lent) < lentLately {
+		over = handOver(shortest)
+	}
+	l.lead = min(shortest/2, l.ahead/2) + min(over, l.ahead/2)
+	l.early = l.whole/2 + time.Duration(c.Levels())*longest + over
 	if c.unanswered != nil { // without a flow whose turn it is, the claim still asks for the answer that it lost
 		l.turn = *c.unanswered
 	} else if c.HasFlows() {
@@ -127,18 +131,25 @@ func (c *claimer) readAnswer(r *lua.Reader, claimID string, a *answer) (err erro
 //   - Permits from before a step forwards may still go out during a horizon: these would come on top of them. And an answer from before a step
 //     backwards, repeated after it, tells slots that come when the clock is there again.
 //   - Of two jobs on their last chance, which two claims got that were under way at a time, one.
+//   - Lent jobs whose tickets would arrive too late, as nobody knew that there are some: the next claim looks farther ahead, see handOver.
 func (c *claimer) startClaimed(a *answer) (requests int) {
 	var late time.Duration // of the first job when it arrived
+	shortest, _ := c.clock.rtt()
 	jobs := make([]*leased, 0, len(a.jobs))
 	for _, job := range a.jobs {
 		late = max(late, a.end.Sub(job.slot))
 		switch {
 		case a.step > 0 || job.slot.After(a.end.Add(maxHorizon+stepSlack)):
 			c.giveBack(job, "clock_step")
+		case job.isLent() && a.end.Add(handOver(shortest)).Sub(job.slot) > job.wakeLimit:
+			c.giveBack(job, "late")
 		case job.lastChance && !c.held.guard.take(job):
 			c.giveBack(job, "last_chance")
 		default:
 			jobs = append(jobs, job)
+		}
+		if job.isLent() {
+			c.lent = a.end
 		}
 	}
 	shift := c.link.answered(late, a.end.Sub(a.start), c.wakeLate, c.permitTTL)

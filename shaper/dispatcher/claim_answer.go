@@ -106,7 +106,7 @@ func (c *claimer) readLease(r *lua.Reader, claimID string) (*leased, error) {
 			Own: own, Payload: job.Payload, Number: 1, Enqueued: codec.InstantOf(job.Enqueued),
 			AnswerBytes: c.answerBytes(job.Waiter != "" || job.Callback != ""),
 		},
-		once: job.Once, expires: time.Duration(job.ExpiresIn) * time.Microsecond, waiter: job.Waiter,
+		once: job.Once, expires: time.Duration(job.ExpiresIn) * time.Microsecond, waiter: job.Waiter, sender: job.Sender,
 		callback: job.Callback, callbackURL: job.CallbackURL, failureURL: job.FailureURL,
 		slot: c.clock.local(slot), permitTTL: c.permitTTL,
 		mark: job.Mark, epoch: 1, claim: claimID, maxAttempts: job.MaxAttempts,

@@ -61,6 +61,7 @@ type claimer struct {
 	wakesOthers bool           // other dispatchers of the bucket are to claim first
 	stepped     time.Duration  // by which the clock of Redis stepped forwards, and no script knows it
 	steps       int64          // of the engine's clock, as the last claim told them: see lua/lib/pacer.lua
+	lent        time.Time      // when a claim last had a job that another process sends
 	closed      bool           // a script said when the window opens, so that jobs that wait are no reason to look
 }
 

@@ -53,10 +53,20 @@ func (v *deliverer) start(jobs []*leased) int {
 	}
 	v.held.hold(jobs...)
 	requests := requestsOf(jobs)
+	own := 0 // that a worker here sends
+	for _, jobs := range requests {
+		if !jobs[0].isLent() {
+			own++
+		}
+	}
 	v.mu.Lock()
-	v.running += len(requests)
+	v.running += own
 	v.mu.Unlock()
 	for _, jobs := range requests {
+		if jobs[0].isLent() {
+			v.underWay.Go(func() { v.settler.settle(jobs[0], v.lend(jobs[0])) })
+			continue
+		}
 		v.underWay.Go(func() {
 			outcomes := v.deliver(jobs)
 			v.release()

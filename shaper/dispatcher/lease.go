@@ -30,6 +30,7 @@ type leased struct {
 	once        bool          // the first attempt ends the job
 	expires     time.Duration // after its enqueue; 0 never
 	waiter      string        // the channel of the waiter for the result, "" none
+	sender      string        // the channel of the process that sends the job itself, "" none
 	callback    string        // the first line of its body in Redis, if its end is to be told
 	callbackURL string        // that it names, as failureURL
 	failureURL  string

@@ -17,6 +17,7 @@ import (
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
@@ -92,6 +93,11 @@ func (l *Leases) Start(ctx context.Context, text string) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
+	return l.begin(ctx, ctx, t)
+}
+
+// begin is Start by a ticket that is read. The context of the lease ends with within.
+func (l *Leases) begin(ctx, within context.Context, t *ticket) (*Lease, error) {
 	if t.LastChance {
 		select {
 		case l.lone <- struct{}{}:
@@ -99,28 +105,32 @@ func (l *Leases) Start(ctx context.Context, text string) (*Lease, error) {
 			return nil, fmt.Errorf("dispatcher: job %q: wait for another job on its last chance: %w", t.ID, ctx.Err())
 		}
 	}
-	lease, err := l.start(ctx, t)
+	lease, err := l.start(ctx, within, t)
 	if err != nil && t.LastChance {
 		<-l.lone
 	}
 	return lease, err
 }
 
-func (l *Leases) start(ctx context.Context, t *ticket) (*Lease, error) {
+func (l *Leases) start(ctx, within context.Context, t *ticket) (*Lease, error) {
 	s, err := l.settlerOf(t)
 	if err != nil {
 		return nil, err
 	}
-	job := t.leased("+" + store.ShortID(rand.Uint64())) //nolint:gosec // a name, not a secret
+	job := t.leased(startedMark + store.ShortID(rand.Uint64())) //nolint:gosec // a name, not a secret
 	for wait := minFaultWait; ; wait = min(2*wait, maxFaultWait) {
 		started, err := s.startLent(ctx, t, job)
 		switch {
 		case err == nil && !started:
 			return nil, ErrNotStarted
 		case err == nil:
-			job.departed = time.Now()
-			within, cancel := context.WithCancelCause(ctx)
+			within, cancel := context.WithCancelCause(within)
 			job.cancel = cancel
+			if job.isLent() {
+				s.permit(t, job)
+			} else {
+				job.departed = time.Now()
+			}
 			s.held.hold(job)
 			return &Lease{leases: l, settler: s, job: job, ctx: within}, nil
 		case !redisconn.Unavailable(err):
@@ -153,6 +163,11 @@ func (c *bucketConn) startLent(ctx context.Context, t *ticket, job *leased) (sta
 	// A canceled context would close the connection.
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.store.Timeout)
 	defer cancel()
+	latest := int64(0)
+	if job.isLent() {
+		latest = t.Slot + c.late(t).Microseconds()
+	}
+	var own string
 	began := time.Now()
 	err = c.run(call, c.store, lua.Start, nil, func(r *lua.Reader) {
 		now, code := r.Int(), r.Int()
@@ -160,9 +175,13 @@ func (c *bucketConn) startLent(ctx context.Context, t *ticket, job *leased) (sta
 			c.clock.observe(began, time.Now(), now)
 		}
 		started = code == 1
-	}, t.ID, t.Epoch, t.Claim, job.claim, c.lease.Microseconds())
+		own = r.Text()
+	}, t.ID, t.Epoch, t.Claim, job.claim, c.lease.Microseconds(), latest, c.pathOf(job))
 	if err != nil {
 		return false, fmt.Errorf("start job %q: %w", t.ID, err)
+	}
+	if own != "" {
+		job.Own, job.unsettled = codec.ParseOwnDelivery(own)
 	}
 	return started, nil
 }

@@ -208,7 +208,7 @@ func (s *scheduler) enqueue(ctx context.Context, fire *store.Fire, definition *s
 
 // sendJob runs enqueue.lua for the only job of a fire.
 func (s *scheduler) sendJob(ctx context.Context, fire *store.Fire, job *shaper.Job) (*lua.Reader, error) {
-	sealed, err := codec.Seal(nil, job, false, "", s.Settings.Load().Callbacks.Has(job), s.Settings.Load().Batch.Has())
+	sealed, err := codec.Seal(nil, job, codec.Sealing{HasCallback: s.Settings.Load().Callbacks.Has(job), HasBatches: s.Settings.Load().Batch.Has()})
 	if err != nil {
 		return nil, err
 	}

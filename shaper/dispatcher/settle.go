@@ -149,7 +149,10 @@ func (s *settler) settled(batch []*settlement, r *lua.Reader, resent bool) {
 			s.deaths.note(1)
 		}
 		if code == lua.NotLeased && !resent {
-			if one.outcome.Reason != reasonNotStarted { // else Redis had not started it
+			switch {
+			case one.job.isLent() && !one.job.isStarted():
+				one.result = shaper.ResultHandedOver
+			case one.outcome.Reason != reasonNotStarted: // else Redis had not started it
 				lost++
 			}
 			continue

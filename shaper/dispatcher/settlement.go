@@ -160,8 +160,12 @@ func (s *settler) isGone(job *leased, outcome *shaper.Outcome) bool {
 // A hold is waited for if the job does not expire before. If it does, the hold is returned: it is one for the others all the same.
 func (s *settler) endOnce(job *leased, outcome *shaper.Outcome) (hold time.Duration) {
 	switch outcome.Result {
-	case shaper.ResultRetry, shaper.ResultDead, shaper.ResultDropped:
+	case shaper.ResultRetry, shaper.ResultDead:
 		outcome.Result = shaper.ResultDone
+	case shaper.ResultDropped:
+		if !job.isLent() { // whose sender hears of it, and enqueues another one
+			outcome.Result = shaper.ResultDone
+		}
 	case shaper.ResultHeld:
 		hold = holdFor(s.Settings.Load(), outcome.RetryAfter)
 		if job.expires > 0 && !job.Enqueued.Add(job.expires).After(s.clock.redis(time.Now()).Add(hold)) {

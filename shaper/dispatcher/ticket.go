@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
@@ -34,6 +35,11 @@ type ticket struct {
 	Expires     int64           `json:"expires,omitempty"`
 	Once        bool            `json:"once,omitempty"`
 	Waiter      string          `json:"waiter,omitempty"`
+	Sender      string          `json:"sender,omitempty"`   // the channel of the process that sends the job; then the next four are there
+	Slot        int64           `json:"slot,omitempty"`     // by the clock of Redis
+	Ahead       int64           `json:"ahead,omitempty"`    // how far ahead the slot was when the ticket was sent
+	Wake        int64           `json:"wake,omitempty"`     // how late that process may wake for the slot
+	Valid       int64           `json:"valid,omitempty"`    // how late the job may depart
 	Callback    string          `json:"callback,omitempty"` // the first line of its body, if its end is to be told
 	LastChance  bool            `json:"last_chance,omitempty"`
 	Lease       int64           `json:"lease"`
@@ -56,6 +62,10 @@ func (c *bucketConn) ticketOf(job *leased) string {
 	if !job.Enqueued.IsZero() {
 		t.Enqueued = job.Enqueued.UnixMicro()
 	}
+	if job.isLent() {
+		t.Sender, t.Slot, t.Ahead = job.sender, c.clock.redis(job.slot).UnixMicro(), time.Until(job.slot).Microseconds()
+		t.Wake, t.Valid = job.wakeLimit.Microseconds(), job.lentFor().Microseconds()
+	}
 	text, err := json.Marshal(t)
 	if err != nil {
 		return "" // texts and numbers always marshal
@@ -74,7 +84,7 @@ func readTicket(text string) (*ticket, error) {
 	}
 	lease := t.lease()
 	if !admission.ValidName(t.Bucket) || t.Pool != "" && !admission.ValidName(t.Pool) || !shaper.ValidID(t.ID) ||
-		t.Levels < codec.LevelsNone || t.Levels > codec.LevelsGroups || t.Epoch < 1 || t.Claim == "" || lease < time.Second || lease > time.Hour {
+		t.Levels < codec.LevelsNone || t.Levels > codec.LevelsGroups || t.Epoch < 1 || (t.Sender == "") != (t.Slot == 0) || t.Wake < 0 || t.Valid < 0 || t.Claim == "" || lease < time.Second || lease > time.Hour {
 		return nil, fmt.Errorf("the lease of the task %w", errNoTicket)
 	}
 	return t, nil
@@ -83,6 +93,12 @@ func readTicket(text string) (*ticket, error) {
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
 func (t *ticket) lease() time.Duration { return micros(t.Lease) }
+
+// late is how long after its slot the job may be started and sent, by a process whose round trips take so long. One that is farther from Redis than
+// the dispatcher may be as late as its way is too long: all its jobs are, so that none bunch.
+func (t *ticket) late(trip time.Duration) time.Duration {
+	return min(micros(t.Wake)+max(handOver(trip)-micros(t.Ahead), 0), micros(t.Valid))
+}
 
 // settings are those that an outcome is settled by.
 func (t *ticket) settings() *shaper.Bucket {
@@ -104,12 +120,14 @@ func (t *ticket) bucket() *store.Bucket {
 
 // leased is the job as this process settles it, under the claim of its start.
 func (t *ticket) leased(claim string) *leased {
+	reserved := t.Charged[strings.LastIndexByte(t.Charged, ' ')+1:]
 	job := &leased{
 		Attempt: shaper.Attempt{
 			Bucket: t.Bucket, ID: t.ID, Flow: t.Flow, Group: t.Group, Number: t.Number, Epoch: t.Epoch, Enqueued: codec.InstantOf(t.Enqueued),
+			Reserved: shaper.ParseUnits(reserved),
 		},
 		mark: t.Mark, epoch: t.Epoch, claim: claim, claimedAt: t.ClaimedAt, charged: t.Charged, counted: shaper.ParseUnits(t.Counted), attempts: t.Attempts, maxAttempts: t.MaxAttempts,
-		once: t.Once, expires: micros(t.Expires), waiter: t.Waiter, callback: t.Callback, lastChance: t.LastChance, ended: make(chan struct{}),
+		once: t.Once, expires: micros(t.Expires), waiter: t.Waiter, sender: t.Sender, callback: t.Callback, lastChance: t.LastChance, ended: make(chan struct{}),
 	}
 	return job
 }

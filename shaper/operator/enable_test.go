@@ -35,7 +35,7 @@ func TestRedriveDisabledLooksAtItsOwn(t *testing.T) {
 	pipe := client.Pipeline()
 	for i := range 2000 { // of 1000 flows, and their deaths are mixed
 		id := fmt.Sprint("j", i)
-		sealed, err := codec.Seal(nil, &shaper.Job{Bucket: "b", ID: id, Flow: fmt.Sprint("f", i%1000), Payload: []byte("x")}, false, "", false, false)
+		sealed, err := codec.Seal(nil, &shaper.Job{Bucket: "b", ID: id, Flow: fmt.Sprint("f", i%1000), Payload: []byte("x")}, codec.Sealing{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
@@ -22,6 +23,7 @@ type Awaited struct {
 	answers    *answers
 	bucket, id string
 	there      chan struct{} // its result may be there
+	tickets    chan string   // the newest ticket, of a job that this process sends itself; else nil
 	mayBeThere bool          // from the start, as the job was there before
 	polled     atomic.Bool   // the result was asked for
 }
@@ -167,11 +169,31 @@ func (l *answers) listen(ctx context.Context) {
 				return
 			}
 			if m, isMessage := message.(*redis.Message); isMessage {
-				l.wake(m.Payload)
+				l.hear(codec.ReadMessage(m.Payload))
 			} else {
 				l.wakeAll() // (re)subscribed: something may have been missed
 			}
 		}
+	}
+}
+
+// hear passes on a message. Of a job that this process sends, the newest ticket counts.
+func (l *answers) hear(name, ticket string) {
+	if ticket == "" {
+		l.wake(name)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, a := range l.waiting[name] {
+		if a.tickets == nil {
+			continue
+		}
+		select {
+		case <-a.tickets:
+		default:
+		}
+		a.tickets <- ticket
 	}
 }
 

@@ -38,7 +38,18 @@ func (c *Client) Do(ctx context.Context, job shaper.Job) (Result, error) {
 // Await enqueues a job, as [Client.Enqueue] does, and returns what waits for its result. Its errors are those of Enqueue. The caller
 // calls [Awaited.Stop], also after a refusal.
 func (c *Client) Await(ctx context.Context, job shaper.Job) (shaper.Receipt, *Awaited, error) {
-	awaited := &Awaited{answers: c.answers, there: make(chan struct{}, 1)}
+	return c.await(ctx, &Awaited{answers: c.answers, there: make(chan struct{}, 1)}, job)
+}
+
+// AwaitTicket is [Client.Await] for a job that this process sends itself: what it returns waits for the job's ticket, see [Awaited.Ticket]. The
+// payload and the headers of the job stay here. It is for package dispatcher, whose Permits start the job by its ticket. The dispatchers of
+// the bucket have to know tickets: an older one would have its worker send the job as it is in Redis, without a body.
+func (c *Client) AwaitTicket(ctx context.Context, job shaper.Job) (shaper.Receipt, *Awaited, error) {
+	job.Payload = nil
+	return c.await(ctx, &Awaited{answers: c.answers, there: make(chan struct{}, 1), tickets: make(chan string, 1)}, job)
+}
+
+func (c *Client) await(ctx context.Context, awaited *Awaited, job shaper.Job) (shaper.Receipt, *Awaited, error) {
 	receipts, err := c.enqueue(ctx, awaited, []shaper.Job{job})
 	var receipt shaper.Receipt
 	if len(receipts) > 0 {

@@ -245,7 +245,7 @@ func onlyIDs(entries []entry) []shaper.Receipt {
 	return receipts
 }
 
-// prepare checks a job, names it and packs it. With awaited, it waits for the result from then on.
+// prepare checks a job, names it and packs it. With awaited, it waits for the result, or the ticket, from then on.
 func (c *Client) prepare(t *entry, awaited *Awaited) error {
 	b, err := c.bucket(t.job.Bucket)
 	if err != nil {
@@ -259,12 +259,20 @@ func (c *Client) prepare(t *entry, awaited *Awaited) error {
 	if t.job.ID == "" {
 		t.job.ID, t.generated = newID(), true
 	}
-	waiter := ""
+	how := codec.Sealing{
+		IsGenerated: t.generated, HasCallback: settings.Callbacks.Has(&t.job) && !codec.IsMade(t.job.ID), HasBatches: settings.Batch.Has(),
+	}
+	switch {
+	case awaited == nil:
+	case awaited.tickets != nil:
+		how.Sender, t.job.Headers = c.answers.channel, nil // the flow is named
+	default:
+		how.Waiter = c.answers.channel
+	}
 	if awaited != nil {
-		waiter = c.answers.channel
 		c.answers.await(awaited, t.job.Bucket, t.job.ID)
 	}
-	t.sealed, err = codec.Seal(t.sealed, &t.job, t.generated, waiter, settings.Callbacks.Has(&t.job) && !codec.IsMade(t.job.ID), settings.Batch.Has())
+	t.sealed, err = codec.Seal(t.sealed, &t.job, how)
 	return err
 }
 

@@ -11,3 +11,9 @@ import (
 func (c *Client) Lessons(ctx context.Context, buckets ...string) (map[string]shaper.Lessons, error) {
 	return c.store.Lessons(ctx, buckets...)
 }
+
+// Learn has Redis keep what this process has learned that sends jobs by permits, by bucket, where it was learned from more answers than what Redis has.
+// One round trip for all of them.
+func (c *Client) Learn(ctx context.Context, lessons map[string]shaper.Lessons) error {
+	return c.store.Learn(ctx, lessons)
+}

@@ -25,8 +25,8 @@ import (
 // 11 of the fingerprint, one of the kind and one of the priority (k, h, n or l). The kind is c if the caller chose the id and
 // g if the client made it, in capitals if the job came with a delay. "~N" behind the index says that the job expires N
 // microseconds after its enqueue. Letters behind that name the caller (see shaper.CallerMark). "=M" says which jobs it can be in a
-// batch with (see lua/lib/codec.lua), "$" and units what it reserves of budgets, behind "=" alone where there is no M, and "^" that it
-// has a callback. A ~ always stands before the letters and the =, for programs that
+// batch with (see lua/lib/codec.lua), "$" and units what it reserves of budgets, ">" that another process than a dispatcher sends it, both behind
+// "=" alone where there is no M, and "^" that it has a callback. A ~ always stands before the letters and the =, for programs that
 // know neither. The header is JSON, empty if the job has none of its fields. The scripts read no further than the index.
 type envelope struct {
 	Flow        string              `json:"f,omitempty"`
@@ -42,6 +42,7 @@ type envelope struct {
 	ExpiresIn   int64               `json:"e,omitempty"` // microseconds
 	Once        bool                `json:"o,omitempty"`
 	Waiter      string              `json:"w,omitempty"` // the channel of the process that waits for the result
+	Sender      string              `json:"s,omitempty"` // the channel of the process that waits for the ticket, and sends the job
 	CallbackURL string              `json:"cu,omitempty"`
 	FailureURL  string              `json:"fu,omitempty"`
 }
@@ -75,16 +76,24 @@ type Sealed []byte
 // MarshalBinary lets a pointer stand for the bytes among a command's arguments.
 func (s *Sealed) MarshalBinary() ([]byte, error) { return *s, nil }
 
+// Sealing is what the text of a job says beside the job.
+type Sealing struct {
+	IsGenerated bool   // the client made the id
+	Waiter      string // the channel of the process that waits for the result, "" if none does
+	Sender      string // the channel of the process that waits for the ticket, "" if a dispatcher has the job sent
+	HasCallback bool   // the end of the job is told somewhere: whether that is by its bucket is no content
+	HasBatches  bool   // the bucket has them: the job then tells which jobs it agrees with
+}
+
 // Seal packs a job as it travels to the enqueue script: "mark index envelope",
 // the index still to be written (setIndex). The same content gives the same
 // mark but for the kind, which is how an id that is reused for other content
-// is found out. Neither the caller nor Trace Context nor the waiter is content: a job that is sent again comes from
-// another request, and so with another trace, and another may wait for it. waiter is the channel of the process that
-// waits for the result, "" if none does. callback says that the end of the job is told somewhere: whether that is by its bucket is no
-// content. batches says that the bucket has batches: the job then tells which jobs it agrees with. It takes the room of the one before, if
+// is found out. Neither the caller nor Trace Context nor who waits is content: a job that is sent again comes from
+// another request, and so with another trace, and another may wait for it. It takes the room of the one before, if
 // that is enough.
-func Seal(before Sealed, job *shaper.Job, generated bool, waiter string, callback, batches bool) (Sealed, error) {
-	header := envelopeOf(job, waiter)
+func Seal(before Sealed, job *shaper.Job, how Sealing) (Sealed, error) {
+	header := envelopeOf(job)
+	header.Waiter, header.Sender = how.Waiter, how.Sender
 	text, err := header.text()
 	if err != nil {
 		return nil, fmt.Errorf("pack job %q: %w", job.ID, err)
@@ -94,10 +103,10 @@ func Seal(before Sealed, job *shaper.Job, generated bool, waiter string, callbac
 		const longestExpiry = 20
 		size += longestExpiry
 	}
-	if callback {
+	if how.HasCallback {
 		size++
 	}
-	caller, agrees := shaper.CallerMark(job.Caller), agreementOf(job, batches)
+	caller, agrees := shaper.CallerMark(job.Caller), agreementOf(job, how)
 	if caller != "" {
 		size += len(caller) + 1
 	}
@@ -111,7 +120,7 @@ func Seal(before Sealed, job *shaper.Job, generated bool, waiter string, callbac
 	}
 	packed = append(packed, caller...)
 	packed = append(packed, agrees...)
-	if callback {
+	if how.HasCallback {
 		packed = append(packed, '^')
 	}
 	packed = append(packed, ' ')
@@ -121,8 +130,8 @@ func Seal(before Sealed, job *shaper.Job, generated bool, waiter string, callbac
 	packed = append(packed, job.Payload...)
 
 	sum := sha256.Sum256(packed[headerStart:])
-	if headers := untraced(job.Headers); len(headers) < len(job.Headers) || waiter != "" {
-		header.Headers, header.Waiter = headers, ""
+	if headers := untraced(job.Headers); len(headers) < len(job.Headers) || how.Waiter != "" || how.Sender != "" {
+		header.Headers, header.Waiter, header.Sender = headers, "", ""
 		if text, err = header.text(); err != nil {
 			return nil, fmt.Errorf("pack job %q: %w", job.ID, err)
 		}
@@ -133,18 +142,18 @@ func Seal(before Sealed, job *shaper.Job, generated bool, waiter string, callbac
 	}
 	base64.RawURLEncoding.Encode(packed, sum[:8])
 	packed[MarkLength-2] = kindCaller
-	if generated {
+	if how.IsGenerated {
 		packed[MarkLength-2] = kindGenerated
 	}
 	packed[MarkLength-1] = priorityLetters[PriorityCode(job.Priority)-1]
 	return packed, nil
 }
 
-func envelopeOf(job *shaper.Job, waiter string) envelope {
+func envelopeOf(job *shaper.Job) envelope {
 	header := envelope{
 		Flow: job.Flow, Group: job.Group, URL: job.URL, Method: job.Method, Headers: job.Headers,
 		MaxAttempts: job.MaxAttempts, Delay: job.Delay.Microseconds(), Cost: job.Cost,
-		ExpiresIn: job.ExpiresIn.Microseconds(), Once: job.Once, Waiter: waiter, CallbackURL: job.CallbackURL, FailureURL: job.FailureURL,
+		ExpiresIn: job.ExpiresIn.Microseconds(), Once: job.Once, CallbackURL: job.CallbackURL, FailureURL: job.FailureURL,
 	}
 	if header.Cost == 1 {
 		header.Cost = 0 // the same as not given
@@ -158,23 +167,32 @@ func envelopeOf(job *shaper.Job, waiter string) envelope {
 	return header
 }
 
-// agreementOf is what stands behind the caller in a job's head: where the bucket has batches, what the job has in common with others, and what
-// it reserves of budgets.
-func agreementOf(job *shaper.Job, batches bool) string {
+// agreementOf is what stands behind the caller in a job's head: where the bucket has batches, what the job has in common with others; what
+// it reserves of budgets; and whether another process sends it.
+func agreementOf(job *shaper.Job, how Sealing) string {
 	agrees := ""
-	if batches {
+	if how.HasBatches {
 		agrees = agreement(job)
 	}
-	if len(job.Units) == 0 {
-		return agrees
+	if how.Sender != "" {
+		agrees = goesAlone
 	}
-	return cmp.Or(agrees, "=") + "$" + job.Units.String()
+	if len(job.Units) > 0 {
+		agrees = cmp.Or(agrees, "=") + "$" + job.Units.String()
+	}
+	if how.Sender != "" {
+		agrees += ">"
+	}
+	return agrees
 }
+
+// goesAlone says that a job is in no batch with others.
+const goesAlone = "=!"
 
 // agreement is the part of a job's head that jobs of a batch have in common, "" if the job names nothing of its own.
 func agreement(job *shaper.Job) string {
 	if shaper.GoesAlone(job.Method) {
-		return "=!"
+		return goesAlone
 	}
 	text := shaper.Agreement(job.URL, job.Method, job.Headers)
 	if text == "" {
@@ -218,7 +236,7 @@ func untraced(headers map[string][]string) map[string][]string {
 func (e *envelope) empty() bool {
 	return e.Flow == "" && e.Group == "" && e.URL == "" && e.Method == "" && len(e.Headers) == 0 &&
 		e.MaxAttempts == 0 && e.Delay == 0 && e.NotBefore == 0 && e.Cost == 0 && e.Priority == "" && e.ExpiresIn == 0 &&
-		!e.Once && e.Waiter == "" && e.CallbackURL == "" && e.FailureURL == ""
+		!e.Once && e.Waiter == "" && e.Sender == "" && e.CallbackURL == "" && e.FailureURL == ""
 }
 
 // Stored is a job as Redis keeps it.

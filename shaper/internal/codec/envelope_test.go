@@ -40,12 +40,15 @@ func TestEnvelope(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		job, generated := drawJob(t), rapid.Bool().Draw(t, "generated")
-		callback, batches := rapid.Bool().Draw(t, "callback"), rapid.Bool().Draw(t, "batches")
-		packed, err := Seal(nil, &job, generated, "", callback, batches)
+		how := Sealing{
+			IsGenerated: generated, HasCallback: rapid.Bool().Draw(t, "callback"), HasBatches: rapid.Bool().Draw(t, "batches"),
+			Sender: rapid.SampledFrom([]string{"", "tundish:answers:a"}).Draw(t, "sender"),
+		}
+		packed, err := Seal(nil, &job, how)
 		if err != nil {
 			t.Fatal(err)
 		}
-		mark, content := string(packed[:MarkLength]), contentOf(packed)
+		mark, content := string(packed[:MarkLength]), contentOf(&job)
 		index := rapid.IntRange(1, 256).Draw(t, "index")
 		SetIndex(packed, index)
 		body := fmt.Sprintf("%d %d ", -3, 1783228800123456) + string(packed)
@@ -55,19 +58,19 @@ func TestEnvelope(t *testing.T) {
 		}
 		if got.Mark != mark+shaper.CallerMark(job.Caller) || !got.Owner().Is(job.Caller) != (job.Caller == "") || len(shaper.CallerMark(job.Caller)) > 7 || got.sequence != int64(index)-3 || got.Enqueued != 1783228800123456 || !bytes.Equal(got.Payload, job.Payload) ||
 			got.Flow != job.Flow || got.URL != job.URL || got.Method != job.Method || !maps.EqualFunc(got.Headers, job.Headers, slices.Equal) ||
-			got.MaxAttempts != job.MaxAttempts || got.CallbackURL != job.CallbackURL || got.FailureURL != job.FailureURL {
+			got.MaxAttempts != job.MaxAttempts || got.CallbackURL != job.CallbackURL || got.FailureURL != job.FailureURL || got.Sender != how.Sender {
 			t.Fatalf("sealed %+v, opened %+v", job, got)
 		}
-		if first, _, _ := strings.Cut(body, "\n"); callback && got.Callback != first || !callback && got.Callback != "" {
-			t.Fatalf("of %q the callback is %q, want one: %t", body, got.Callback, callback)
+		if first, _, _ := strings.Cut(body, "\n"); how.HasCallback && got.Callback != first || !how.HasCallback && got.Callback != "" {
+			t.Fatalf("of %q the callback is %q, want one: %t", body, got.Callback, how.HasCallback)
 		}
 		other := drawJob(t)
-		again, err := Seal(nil, &other, generated, "", false, false)
-		if err != nil || (string(again[:MarkLength]) == mark) != (contentOf(again) == content) {
+		again, err := Seal(nil, &other, Sealing{IsGenerated: generated})
+		if err != nil || (string(again[:MarkLength]) == mark) != (contentOf(&other) == content) {
 			t.Fatalf("%v: %q and %q", err, packed, again)
 		}
 		SetIndex(again, 7)
-		inItsRoom, err := Seal(again, &job, generated, "", callback, batches)
+		inItsRoom, err := Seal(again, &job, how)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +84,7 @@ func TestEnvelope(t *testing.T) {
 func TestAgreement(t *testing.T) {
 	t.Parallel()
 	head := func(job shaper.Job, callback bool) string {
-		packed, err := Seal(nil, &job, false, "", callback, true)
+		packed, err := Seal(nil, &job, Sealing{HasCallback: callback, HasBatches: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,6 +124,10 @@ func TestAgreement(t *testing.T) {
 		}
 		seen[got] = name
 	}
+	lent, err := Seal(nil, &shaper.Job{URL: "https://a.example/", Units: shaper.Units{shaper.UnitInput: 5}}, Sealing{Sender: "tundish:answers:a", HasCallback: true})
+	if err != nil || !strings.Contains(string(lent), "~=!$input:5>^ {") {
+		t.Errorf("a job that its producer sends has the head %q, %v", lent, err)
+	}
 	if a, b := head(shaper.Job{Headers: headers("x-a", "1")}, false), head(shaper.Job{Headers: headers("X-A", "1")}, false); a != b {
 		t.Errorf("the same header is %q and %q", a, b)
 	}
@@ -131,7 +138,7 @@ func TestTraceIsNotContent(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		job := drawJob(t)
-		plain, err := Seal(nil, &job, false, "", false, false)
+		plain, err := Seal(nil, &job, Sealing{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +148,7 @@ func TestTraceIsNotContent(t *testing.T) {
 		}
 		parent := rapid.SampledFrom([]string{"traceparent", "Traceparent", "TRACEPARENT"}).Draw(t, "parent")
 		job.Headers[parent], job.Headers["tracestate"] = []string{rapid.String().Draw(t, "trace")}, []string{"a=b"}
-		traced, err := Seal(nil, &job, false, "", false, false)
+		traced, err := Seal(nil, &job, Sealing{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,13 +163,18 @@ func TestTraceIsNotContent(t *testing.T) {
 }
 
 // contentOf is what the mark of a sealed job is of.
-func contentOf(sealed []byte) string {
+// contentOf is what the mark of a job is made of: who waits for it is not.
+func contentOf(job *shaper.Job) string {
+	sealed, err := Seal(nil, job, Sealing{})
+	if err != nil {
+		panic(err)
+	}
 	_, content, _ := strings.Cut(string(sealed), " ")
 	return content
 }
 
 func FuzzOpen(f *testing.F) {
-	for _, body := range []string{"", "1 2 ", "0 5 AAAAAAAAAAAcn001 \nx", "0 5 AAAAAAAAAAAcn002~77 {}\n", "a b AAAAAAAAAAAcn001 {\n", "-1 5 AAAAAAAAAAACl001 \n", "0 5 AAAAAAAAAAAcn002~77^ {}\n", "0 5 AAAAAAAAAAAcn002^ \n", "0 5 AAAAAAAAAAAcn002~77annaXYZ=abc^ {}\n", "0 5 AAAAAAAAAAAcn002~annaXYZ \n", "0 5 AAAAAAAAAAAcn002~annaXYZ=$input:1,output:2^ {}\n"} {
+	for _, body := range []string{"", "1 2 ", "0 5 AAAAAAAAAAAcn001 \nx", "0 5 AAAAAAAAAAAcn002~77 {}\n", "a b AAAAAAAAAAAcn001 {\n", "-1 5 AAAAAAAAAAACl001 \n", "0 5 AAAAAAAAAAAcn002~77^ {}\n", "0 5 AAAAAAAAAAAcn002^ \n", "0 5 AAAAAAAAAAAcn002~77annaXYZ=abc^ {}\n", "0 5 AAAAAAAAAAAcn002~annaXYZ \n", "0 5 AAAAAAAAAAAcn002~annaXYZ=$input:1,output:2^ {}\n", "0 5 AAAAAAAAAAAcn002~7=!$input:1>^ {}\n"} {
 		f.Add(body)
 	}
 	f.Fuzz(func(t *testing.T, body string) {

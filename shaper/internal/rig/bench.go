@@ -92,7 +92,7 @@ func (s *Bench) Put(id, flow string, state shaper.State) (mark string) {
 	s.T.Helper()
 	ctx, k, now := s.T.Context(), store.BucketKeys("b"), s.Now.UnixMicro()
 	job := shaper.Job{Bucket: "b", ID: id, Flow: flow, Payload: []byte("x")}
-	sealed, err := codec.Seal(nil, &job, false, "", false, false)
+	sealed, err := codec.Seal(nil, &job, codec.Sealing{})
 	if err != nil {
 		s.T.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func (s *Bench) SubmitTo(group, flow string, ids ...string) {
 // byHand enqueues a job whose group is "".
 func (s *Bench) byHand(job shaper.Job) {
 	s.T.Helper()
-	sealed, err := codec.Seal(nil, &job, false, "", false, false)
+	sealed, err := codec.Seal(nil, &job, codec.Sealing{})
 	if err != nil {
 		s.T.Fatal(err)
 	}

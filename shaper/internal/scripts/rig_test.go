@@ -241,6 +241,7 @@ type entry struct {
 	callback bool   // it has one
 	agrees   string // with others in this
 	units    string // what it reserves of budgets
+	lent     bool   // another process than a dispatcher sends it
 	caller   string // its letters
 	former   string // its id in programs without callers
 	more     string // of its header, behind its flow and group
@@ -262,6 +263,9 @@ func (e entry) expiry() string {
 			text = "~" + strings.TrimPrefix(text, "~") + "="
 		}
 		text += "$" + e.units
+	}
+	if e.lent {
+		text = "~" + strings.TrimPrefix(text, "~") + "=!>"
 	}
 	if e.callback {
 		text += "^"

@@ -10,12 +10,22 @@ import (
 // start runs start.lua, and returns whether the job was started.
 func (r *rig) start(id, epoch, claim any, started string, length int64) bool {
 	r.t.Helper()
-	reply, err := lua.Integers(r.run(lua.Start, r.of(lua.Start), id, epoch, claim, started, length))
-	r.ok(err)
-	if len(reply) != 2 || reply[0] > r.now() {
-		r.t.Fatalf("start answered %v", reply)
+	isStarted, own := r.startBefore(0, id, epoch, claim, started, length)
+	if own != "" {
+		r.t.Errorf("start told settings of a flow: %q", own)
 	}
-	return reply[1] == 1
+	return isStarted
+}
+
+// startBefore is start of a job that is too late after some time. It returns what its flow has of its own, too.
+func (r *rig) startBefore(latest int64, id, epoch, claim any, started string, length int64) (isStarted bool, own string) {
+	r.t.Helper()
+	in := lua.NewReader(r.run(lua.Start, r.of(lua.Start), id, epoch, claim, started, length, latest, "f"))
+	at, code, own := in.Int(), in.Int(), in.Text()
+	if in.Err() != nil || in.Left() != 0 || at > r.now() {
+		r.t.Fatalf("start answered %d, %d, %q, %v", at, code, own, in.Err())
+	}
+	return code == 1, own
 }
 
 // A lease starts once an epoch, and then belongs to the start: not to the dispatcher, and to no other start.
@@ -119,6 +129,57 @@ func TestCrashOfWhatWasStarted(t *testing.T) {
 		r.end("a", "b")
 		if s := r.sweep(sweep{elsewhere: true}); s.takenBack != 1 || s.poison != 1 {
 			t.Errorf("swept %+v, want b to be poison", s)
+		}
+	})
+}
+
+// A job that is too late does not start. A start that is sent twice, as its reply was lost, was in time. It tells what the flow has of its own.
+func TestStartInTime(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		r.configure(settings{})
+		r.put("a")
+		l := r.claim(ask{want: 1}).jobs[0]
+		late, early := r.now()-1, r.now()+60*second
+		for _, c := range []struct {
+			latest int64
+			want   bool
+			own    string // of the flow
+		}{{late, false, ""}, {early, true, ""}, {late, true, "its own"}} {
+			if c.own != "" {
+				r.ok(r.c.HSet(r.ctx, r.key("flow_settings"), "f", "- - - - - - -\n"+c.own).Err())
+			}
+			if isStarted, own := r.startBefore(c.latest, "a", l.epoch, l.claim, "+s", 60*second); isStarted != c.want || own != c.own {
+				t.Errorf("started %t with %q, want %+v", isStarted, own, c)
+			}
+		}
+	})
+}
+
+// Of a job that another process sends, a lost lease is a crash only if that process had started it, whatever the worker of the bucket is.
+func TestCrashOfWhatIsSentElsewhere(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		r.configure(settings{})
+		for _, job := range []entry{{id: "a", lent: true}, {id: "b", lent: true, callback: true, expires: 1000 * second}, {id: "c"}} {
+			r.enqueue(nil, job)
+		}
+		c := r.claim(ask{})
+		if c.ids() != "a b c" {
+			t.Fatalf("claimed %q", c.ids())
+		}
+		b := c.jobs[1]
+		if !r.start(b.id, b.epoch, b.claim, "+s", 60*second) {
+			t.Fatal("b is not started")
+		}
+		r.end("a", "b", "c")
+		if s := r.sweep(sweep{}); s.takenBack != 3 {
+			t.Fatalf("swept %+v", s)
+		}
+		for id, crashes := range map[string]string{"a": "0", "b": "1", "c": "1"} {
+			if meta := r.job(id).meta; !strings.HasPrefix(meta, "1 1 0 1 "+crashes+" ") {
+				t.Errorf("%s has the meta %q, want crashes %s", id, meta, crashes)
+			}
 		}
 	})
 }

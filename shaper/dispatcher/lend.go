@@ -1,0 +1,89 @@
+package dispatcher
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+)
+
+const (
+	// ticketTries is how many slots a job may have whose ticket nobody starts. A message may be lost, and then the job waits for the next slot, at
+	// the head of its queue. A process that has died starts none of its tickets.
+	ticketTries = 3
+
+	// maxLent is how long after its slot a dispatcher gives up a ticket at most, so that all tries take 2 s.
+	maxLent = 500 * time.Millisecond
+)
+
+// reasonNoSender is why a job is dropped that no process sends.
+const reasonNoSender = "no_sender"
+
+// lentLately is how long a bucket is expected to have more jobs that other processes send.
+const lentLately = time.Minute
+
+// handOver is by how much the way of a lent job is longer: its ticket goes to Redis and to another process, and the start to Redis and back.
+// Slots lie as much farther ahead, so that those jobs leave no later than the others.
+func handOver(trip time.Duration) time.Duration { return 2 * trip } //nolint:mnd // see above
+
+// isLent reports whether another process than a dispatcher sends the job: see [Permits].
+func (l *leased) isLent() bool { return l.sender != "" }
+
+// isStarted reports whether this is that process, or one that starts jobs of a worker that hands over: see lua/start.lua.
+func (l *leased) isStarted() bool { return strings.HasPrefix(l.claim, startedMark) }
+
+// startedMark is what the claim of a start begins with.
+const startedMark = "+"
+
+// lentFor is how long after its slot another process may send the job.
+func (l *leased) lentFor() time.Duration { return min(l.validFor(), maxLent) }
+
+// lend gives the ticket of a job to the process that sends it, as soon as it is claimed. So a far Redis costs no lateness. It returns what
+// becomes of a job that is not started until it is too late: it goes back to the head of its queue, or is dropped. Of one that was started,
+// Redis takes no outcome of this process.
+func (v *deliverer) lend(job *leased) shaper.Outcome {
+	ctx, cancel := context.WithCancelCause(v.life)
+	defer cancel(nil)
+	v.held.delivering(request{job}, cancel)
+	within, stop := context.WithTimeout(ctx, v.store.Timeout)
+	heard, err := v.store.Redis.Publish(within, job.sender, codec.TicketMessage(v.Name, job.ID, v.ticketOf(job))).Result()
+	stop()
+	_, isCluster := v.store.Redis.(*redis.ClusterClient) // there, heard counts those at one node
+	switch {
+	case err != nil:
+		return shaper.Returned(reasonNotStarted)
+	case heard == 0 && !isCluster:
+		return noSender()
+	}
+	sleep(ctx, time.Until(job.slot.Add(job.lentFor())))
+	if job.epoch >= ticketTries {
+		return noSender()
+	}
+	return shaper.Returned(reasonNotStarted)
+}
+
+func noSender() shaper.Outcome {
+	outcome := shaper.Dropped(reasonNoSender, "the process that was to send the job did not start it: it has died, or does not hear Redis")
+	outcome.Used = shaper.Units{} // nothing was sent
+	return outcome
+}
+
+// late is how long after its slot a lent job may be started and sent here.
+func (c *bucketConn) late(t *ticket) time.Duration {
+	shortest, _ := c.clock.rtt()
+	return t.late(shortest)
+}
+
+// permit gives a lent job, which is started here, the permit of its ticket.
+func (c *bucketConn) permit(t *ticket, job *leased) {
+	job.slot, job.permitTTL, job.wakeLimit = c.clock.local(t.Slot), micros(t.Valid), c.late(t)
+	job.depart = func(late time.Duration) {
+		job.departed = time.Now()
+		c.store.Metrics.CountDeparture(c.Name, late)
+	}
+	job.Permit(job.slot, job.validFor(), job.depart)
+}

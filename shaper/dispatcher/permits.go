@@ -1,0 +1,255 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/producer"
+)
+
+// Permits let a process send jobs itself, at the pace of their buckets and within their budgets: for a client whose connection it keeps, say.
+// The permit travels, not the answer. A job waits in its bucket as any other, but its payload stays here. A dispatcher claims it and
+// publishes its ticket at once. This process then starts the lease, waits for the slot, sends, and settles.
+//
+// What is lost costs no permit of another job and breaks no promise: a ticket that nobody starts in time is given back, a lease of a process
+// that has died ends, and each send has a permit. It is safe for concurrent use.
+type Permits struct {
+	client *producer.Client
+	leases *Leases
+	ends   sync.WaitGroup // what goes on for callers that have gone
+}
+
+// NewPermits makes permits of a client, which enqueues the jobs, and of leases on the same Redis. Dispatchers of the buckets have to run,
+// here or elsewhere.
+func NewPermits(client *producer.Client, leases *Leases) *Permits {
+	return &Permits{client: client, leases: leases}
+}
+
+// Close waits until all permits are settled, and the jobs of callers that gave up are taken back. Close the permits before their leases and their
+// client, once nobody acquires more.
+func (p *Permits) Close() { p.ends.Wait() }
+
+// giveUpWithin is how long a job that nobody here wants any more is looked after: its ticket may be on its way.
+const giveUpWithin = 2 * time.Second
+
+// Permit is a permit to send a job once, now. It ends with [Permit.Settle].
+type Permit struct {
+	permits *Permits
+	job     shaper.Job
+	receipt shaper.Receipt
+	awaited *producer.Awaited // nil: the job is to be enqueued
+	lease   *Lease            // nil: it waits for a slot
+	done    func()            // of the permit, once it has ended
+}
+
+// Acquire enqueues a job and waits for its slot: when it returns, send at once. The permit is void soon after the slot, see
+// [shaper.Attempt.Depart] of [Permit.Attempt]. ctx bounds the wait only; what is sent heeds [Permit.Context].
+//
+// The job must have no id: it is enqueued again if its ticket gets lost three times. Its payload stays here, and so do its headers, once they
+// have named its flow. Its end leaves no dead letter.
+//
+// A job that is refused is a [*producer.RefusedError]. A job that an operator cancels or purges, or that expires, is a
+// [*producer.EndedError]. When ctx ends first, the job is taken back. Where Redis is unavailable for longer than the timeout of the
+// client, an enqueue fails; a job that is enqueued waits on.
+//
+// It takes the round trip of an enqueue, which concurrent calls share, and one for the start. All jobs that wait share one a second for each
+// bucket.
+func (p *Permits) Acquire(ctx context.Context, job shaper.Job) (*Permit, error) {
+	if job.ID != "" {
+		return nil, &shaper.FieldError{Field: "id", Reason: "a job that waits for a permit gets its id here: leave it out"}
+	}
+	job.Once = true
+	p.ends.Add(1)
+	permit := &Permit{permits: p, job: job, done: sync.OnceFunc(p.ends.Done)}
+	if err := permit.wait(ctx); err != nil {
+		return nil, err
+	}
+	return permit, nil
+}
+
+// Again waits for another permit after a Settle with [shaper.ResultHeld] or [shaper.ResultReturned], which leave the job in its bucket. Its
+// errors are those of [Permits.Acquire].
+func (p *Permit) Again(ctx context.Context) error {
+	if p.lease != nil {
+		return errors.New("dispatcher: the permit is not settled yet")
+	}
+	return p.wait(ctx)
+}
+
+// wait waits until the job may be sent. After an error the permit has ended. A job whose tickets were lost was dropped, and is enqueued again.
+func (p *Permit) wait(ctx context.Context) (err error) {
+	defer func() {
+		if err != nil {
+			p.done()
+		}
+	}()
+	for {
+		if err = p.enqueue(ctx); err != nil {
+			return err
+		}
+		var ticket string
+		ticket, err = p.awaited.Ticket(ctx)
+		if ended, isEnded := errors.AsType[*producer.EndedError](err); isEnded {
+			p.forget()
+			if ended.State == shaper.StateDropped {
+				continue
+			}
+			return err
+		}
+		if err == nil {
+			err = p.start(ctx, ticket)
+		}
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, ErrNotStarted): // it comes again
+		default:
+			p.giveUp(ctx)
+			return err
+		}
+	}
+}
+
+// enqueue puts the job into its bucket, unless it is there.
+func (p *Permit) enqueue(ctx context.Context) error {
+	if p.awaited != nil {
+		return nil
+	}
+	receipt, awaited, err := p.permits.client.AwaitTicket(context.WithoutCancel(ctx), p.job) // so that its outcome is known
+	p.receipt = receipt
+	if err != nil {
+		return err
+	}
+	if receipt.Refusal != nil {
+		awaited.Stop()
+		return &producer.RefusedError{Receipt: receipt}
+	}
+	p.awaited = awaited
+	return nil
+}
+
+func (p *Permit) forget() {
+	p.awaited.Stop()
+	p.awaited = nil
+}
+
+// start starts the lease and waits for the slot. A permit that is too late by then is given back.
+func (p *Permit) start(ctx context.Context, text string) error {
+	ticket, err := readTicket(text)
+	if err != nil {
+		return err
+	}
+	lease, err := p.permits.leases.begin(ctx, context.WithoutCancel(ctx), ticket)
+	if err != nil {
+		return err
+	}
+	if err := lease.job.unsettled; err != nil {
+		p.lease = lease
+		p.drop()
+		return fmt.Errorf("the settings of flow %q of bucket %q cannot be read, so nothing is sent: %w", lease.job.Flow, lease.job.Bucket, err)
+	}
+	if time.Until(lease.job.slot) > maxHorizon+stepSlack { // the clock of Redis stepped back, and no slot lies so far ahead
+		lease.Settle(shaper.Returned("clock_step"))
+		return ErrNotStarted
+	}
+	isThere := sleep(ctx, time.Until(lease.job.slot))
+	switch {
+	case !isThere:
+		p.lease = lease
+		p.drop()
+		return fmt.Errorf("job %q of bucket %q: %w", lease.job.ID, lease.job.Bucket, context.Cause(ctx))
+	case time.Since(lease.job.slot) > lease.job.wakeLimit:
+		lease.Settle(shaper.Returned("late"))
+		return ErrNotStarted
+	}
+	p.lease = lease
+	return nil
+}
+
+// giveUp takes a job back that nobody here wants any more. It may be in flight already: then its ticket is on its way.
+func (p *Permit) giveUp(ctx context.Context) {
+	awaited := p.awaited
+	p.awaited = nil
+	if awaited == nil {
+		return
+	}
+	p.permits.ends.Go(func() {
+		defer awaited.Stop()
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveUpWithin)
+		defer cancel()
+		for {
+			state, err := p.permits.client.Cancel(within, p.receipt.Bucket, p.receipt.ID)
+			if err != nil || state != shaper.StateInFlight {
+				return // where Redis is away, its ticket will not be started
+			}
+			text, err := awaited.Ticket(within)
+			if err != nil {
+				return
+			}
+			ticket, err := readTicket(text)
+			if err != nil {
+				return
+			}
+			if lease, err := p.permits.leases.begin(within, within, ticket); err == nil {
+				lease.Settle(notWanted())
+				return
+			}
+		}
+	})
+}
+
+// drop ends the job of a permit that is not used.
+func (p *Permit) drop() {
+	lease, awaited := p.lease, p.awaited
+	p.lease, p.awaited = nil, nil
+	p.permits.ends.Go(func() {
+		lease.Settle(notWanted())
+		awaited.Stop()
+	})
+}
+
+func notWanted() shaper.Outcome {
+	outcome := shaper.Dropped("not_wanted", "the caller that waited for the permit has gone")
+	outcome.Used = shaper.Units{} // nothing was sent
+	return outcome
+}
+
+// Receipt is that of the job.
+func (p *Permit) Receipt() shaper.Receipt { return p.receipt }
+
+// Context is for what is sent: it ends when the lease is lost, and has the values of the context of [Permits.Acquire].
+func (p *Permit) Context() context.Context { return p.lease.Context() }
+
+// Attempt is the attempt as a worker gets it, with the job's payload, headers and address.
+func (p *Permit) Attempt() *shaper.Attempt {
+	a := &p.lease.job.Attempt
+	a.URL, a.Method, a.Headers, a.Payload = p.job.URL, p.job.Method, p.job.Headers, p.job.Payload
+	return a
+}
+
+// Settle ends the lease with what became of the attempt, once: see [Lease.Settle]. What was used corrects the charges of budgets. After
+// [shaper.ResultHeld] and [shaper.ResultReturned] the job waits at the head of its queue: call [Permit.Again], or [Permit.Cancel]. Any other
+// result ends the job.
+func (p *Permit) Settle(outcome shaper.Outcome) {
+	lease := p.lease
+	p.lease = nil
+	lease.Settle(outcome)
+	if outcome.Result != shaper.ResultHeld && outcome.Result != shaper.ResultReturned {
+		p.forget()
+		p.done()
+	}
+}
+
+// Cancel ends a job that is not wanted any more: it waits for another permit, or has one that is not used. A permit that has ended stays as it is.
+func (p *Permit) Cancel() {
+	defer p.done()
+	if p.lease != nil {
+		p.drop()
+		return
+	}
+	p.giveUp(p.permits.leases.life)
+}

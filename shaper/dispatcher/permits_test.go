@@ -1,0 +1,522 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/internal/checker"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"github.com/tundish-io/tundish/shaper/operator"
+	"github.com/tundish-io/tundish/shaper/producer"
+)
+
+// lending is a bucket in a bubble, whose jobs processes send themselves.
+type lending struct {
+	*testing.T
+	store  *miniredis.Miniredis
+	bucket shaper.Bucket
+	client *rig.Actors
+	hook   func() redis.Hook // of each connection; nil none
+}
+
+func newLending(t *testing.T, b shaper.Bucket) *lending {
+	t.Helper()
+	l := &lending{T: t, store: miniredis.NewMiniRedis(), bucket: b}
+	l.store.ClockTTL(true)
+	t.Cleanup(l.store.Close)
+	var err error
+	if l.client, err = rig.NewActors(producer.Config{Redis: rig.BubbleClient(t, l.store.Dial), Buckets: []shaper.Bucket{b}}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.client.Close)
+	if err := l.client.JoinPools(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func (l *lending) conn() *redis.Client {
+	conn := rig.BubbleClient(l.T, l.store.Dial)
+	if l.hook != nil {
+		conn.AddHook(l.hook())
+	}
+	return conn
+}
+
+// sender is a process that sends jobs.
+type sender struct {
+	*Permits
+	client *producer.Client
+	leases *Leases
+	end    func()
+}
+
+func (l *lending) sender() *sender {
+	l.Helper()
+	conn := l.conn()
+	client, err := producer.New(producer.Config{Redis: conn, Buckets: []shaper.Bucket{l.bucket}})
+	if err != nil {
+		l.Fatal(err)
+	}
+	leases, err := NewLeases(LeasesConfig{Redis: conn})
+	if err != nil {
+		l.Fatal(err)
+	}
+	s := &sender{Permits: NewPermits(client, leases), client: client, leases: leases}
+	s.end = sync.OnceFunc(func() { s.Close(); leases.Close(); client.Close() })
+	l.Cleanup(s.end)
+	return s
+}
+
+// dispatch runs a dispatcher until the function is called that it returns.
+func (l *lending) dispatch(worker shaper.Worker, change func(*Config)) (stop func()) {
+	l.Helper()
+	cfg := Config{Redis: l.conn(), Buckets: []shaper.Bucket{l.bucket}, Workers: rig.Workers([]shaper.Bucket{l.bucket}, worker)}
+	if change != nil {
+		change(&cfg)
+	}
+	d, err := New(cfg)
+	if err != nil {
+		l.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(l.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			l.Error(err)
+		}
+	})
+	l.Cleanup(stop)
+	return stop
+}
+
+// noWorker fails the test: the jobs of these buckets are sent by other processes.
+func (l *lending) noWorker() shaper.Worker {
+	return shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
+		l.Errorf("a worker got job %s", a.ID)
+		return shaper.Done(0)
+	})
+}
+
+func (l *lending) job() shaper.Job {
+	return shaper.Job{Bucket: l.bucket.Name, Payload: []byte("secret"), Headers: map[string][]string{"X-A": {"secret"}}}
+}
+
+// wantEmpty waits until nothing is left of any job.
+func (l *lending) wantEmpty() {
+	l.Helper()
+	for range 100 {
+		infos, err := l.client.Op.BucketInfos(l.Context(), l.bucket.Name)
+		if err != nil {
+			l.Fatal(err)
+		}
+		if infos[0].Dead != 0 {
+			l.Errorf("%d dead letters", infos[0].Dead)
+		}
+		if infos[0].Unfinished == 0 && infos[0].InFlight == 0 {
+			return
+		}
+		time.Sleep(100 * time.Millisecond) //nolint:forbidigo // in a bubble: no time passes
+	}
+	l.Fatal("jobs are left")
+}
+
+// TestPermitsKeepThePace: jobs that two processes send themselves and jobs of a worker leave in one even stream, beside Redis and 50 ms from it.
+func TestPermitsKeepThePace(t *testing.T) {
+	t.Parallel()
+	for name, way := range map[string]time.Duration{"near": 0, "far": 25 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const rate, jobs = 100, 300
+				l := newLending(t, rig.Bucket("b", rate))
+				if way > 0 {
+					l.hook = func() redis.Hook { return far(way) }
+				}
+				var history checker.History
+				send := func(a *shaper.Attempt) shaper.Outcome {
+					if a.Depart() != nil {
+						return shaper.Returned("late")
+					}
+					history.Delivered(a.ID, a.Number, time.Now())
+					return shaper.Done(200)
+				}
+				for i := range jobs {
+					receipts, err := l.client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: fmt.Sprint("queued", i), Payload: []byte("{}")})
+					if err != nil || receipts[0].Refusal != nil {
+						t.Fatal(receipts, err)
+					}
+					history.Admitted(receipts[0].ID, time.Now())
+				}
+				var clients sync.WaitGroup
+				for range 2 {
+					s := l.sender()
+					for range jobs / 2 {
+						clients.Go(func() {
+							permit, err := s.Acquire(t.Context(), l.job())
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							history.Admitted(permit.Receipt().ID, time.Now())
+							if string(permit.Attempt().Payload) != "secret" {
+								t.Errorf("the payload is %q", permit.Attempt().Payload)
+							}
+							outcome := send(permit.Attempt())
+							permit.Settle(outcome)
+							if outcome.Result != shaper.ResultDone {
+								t.Errorf("%+v", outcome)
+							}
+						})
+					}
+				}
+				synctest.Wait()
+				for range 3 {
+					l.dispatch(shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
+						if strings.HasPrefix(a.ID, "queued") {
+							return send(a)
+						}
+						t.Errorf("a worker got job %s", a.ID)
+						return shaper.Done(0)
+					}), nil)
+				}
+				clients.Wait()
+				l.wantEmpty()
+				r := history.Check()
+				t.Logf("%s; most in 1s %d, in 100ms %d", r, r.MostIn(time.Second), r.MostIn(100*time.Millisecond))
+				if err := r.Err(); err != nil || r.Extra != 0 {
+					t.Errorf("%v: %s", err, r)
+				}
+				if got := r.MostIn(time.Second); got > rate+2 {
+					t.Errorf("%d in a second", got)
+				}
+				if got := r.MostIn(100 * time.Millisecond); got > rate/10+2 {
+					t.Errorf("%d in 100 ms", got)
+				}
+				if r.Rate < .95*rate {
+					t.Errorf("%.1f/s", r.Rate)
+				}
+			})
+		})
+	}
+}
+
+// deaf is a hook that loses tickets on their way.
+type deaf struct{ loses func() bool }
+
+func (d deaf) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (d deaf) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if sent, ok := cmd.(*redis.IntCmd); ok && cmd.Name() == "publish" && strings.HasPrefix(fmt.Sprint(cmd.Args()[1]), "tundish:answers:") && d.loses() {
+			sent.SetVal(1)
+			return nil
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (d deaf) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// TestLostTickets loses tickets: the job gets the next slot, at the head of its queue. After the third one it is dropped and enqueued again.
+func TestLostTickets(t *testing.T) {
+	t.Parallel()
+	for lost, want := range map[int32]struct {
+		epoch  int64
+		within time.Duration
+	}{0: {1, 100 * time.Millisecond}, 1: {2, time.Second}, 2: {3, 2 * time.Second}, 3: {1, 4 * time.Second}} {
+		t.Run(fmt.Sprint(lost), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				l := newLending(t, rig.Bucket("b", 100))
+				var left atomic.Int32
+				left.Store(lost)
+				l.hook = func() redis.Hook { return deaf{func() bool { return left.Add(-1) >= 0 }} }
+				l.dispatch(l.noWorker(), nil)
+				s := l.sender()
+				time.Sleep(time.Second) //nolint:forbidigo // in a bubble: no time passes
+				began := time.Now()
+				permit, err := s.Acquire(t.Context(), l.job())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(began); permit.Attempt().Epoch != want.epoch || took > want.within {
+					t.Errorf("epoch %d after %s, want %d within %s", permit.Attempt().Epoch, took, want.epoch, want.within)
+				}
+				permit.Settle(shaper.Done(200))
+				l.wantEmpty()
+			})
+		})
+	}
+}
+
+// TestOneTicketInTenIsLost: nobody waits for longer than two seconds more than without losses. Each loss costs a slot.
+func TestOneTicketInTenIsLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const rate, jobs = 50, 400
+		l := newLending(t, rig.Bucket("b", rate))
+		s := l.sender()
+		var published, lost atomic.Int32
+		l.hook = func() redis.Hook {
+			return deaf{func() bool {
+				isLost := published.Add(1)%10 == 0
+				if isLost {
+					lost.Add(1)
+				}
+				return isLost
+			}}
+		}
+		var mu sync.Mutex
+		var waits []time.Duration // in the order of the enqueues
+		var clients sync.WaitGroup
+		for range jobs {
+			clients.Go(func() {
+				mu.Lock()
+				n := len(waits)
+				waits = append(waits, 0)
+				mu.Unlock()
+				began := time.Now()
+				permit, err := s.Acquire(t.Context(), l.job())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				waits[n] = time.Since(began)
+				mu.Unlock()
+				permit.Settle(shaper.Done(200))
+			})
+			synctest.Wait()
+		}
+		for range 2 {
+			l.dispatch(l.noWorker(), nil)
+		}
+		clients.Wait()
+		worst := time.Duration(0)
+		for n, wait := range waits {
+			due := time.Duration(n+int(lost.Load())+1) * time.Second / rate
+			worst = max(worst, wait-due)
+		}
+		t.Logf("%d of %d tickets were lost; a job waited %s more than its turn at most", lost.Load(), published.Load(), worst)
+		if worst > 2*time.Second || lost.Load() < jobs/10 {
+			t.Errorf("a job waited %s more, with %d losses", worst, lost.Load())
+		}
+		l.wantEmpty()
+	})
+}
+
+// TestTicketsOfTheDead has a process die whose jobs wait: they are dropped when their turn comes, and leave no dead letters.
+func TestTicketsOfTheDead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLending(t, rig.Bucket("b", 100))
+		s := l.sender()
+		for range 20 {
+			if receipt, _, err := s.client.AwaitTicket(t.Context(), l.job()); err != nil || receipt.Refusal != nil {
+				t.Fatal(receipt, err)
+			}
+		}
+		s.client.Close()
+		l.dispatch(l.noWorker(), nil)
+		l.wantEmpty()
+	})
+}
+
+// TestSenderThatDies has a process die that has started a job: its lease ends, and then nobody sends it.
+func TestSenderThatDies(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLending(t, rig.Bucket("b", 100))
+		s := l.sender()
+		l.dispatch(l.noWorker(), func(cfg *Config) { cfg.Lease = 5 * time.Second })
+		permit, err := s.Acquire(t.Context(), l.job())
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := permit.Receipt().ID
+		s.leases.Close()
+		s.client.Close()
+		defer permit.done() // no such process waits for it
+		for info := l.see(id); info.State == shaper.StateInFlight; info = l.see(id) {
+			time.Sleep(100 * time.Millisecond) //nolint:forbidigo // in a bubble: no time passes
+		}
+		l.wantEmpty()
+	})
+}
+
+func (l *lending) see(id string) shaper.JobInfo {
+	l.Helper()
+	info, err := l.client.Job(l.Context(), l.bucket.Name, id)
+	if err != nil && !errors.Is(err, shaper.ErrNotFound) {
+		l.Fatal(err)
+	}
+	return info
+}
+
+// TestPermitOutlivesItsDispatcher: what was started goes on without any dispatcher, for longer than its lease.
+func TestPermitOutlivesItsDispatcher(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const lease = 5 * time.Second
+		l := newLending(t, rig.Bucket("b", 100))
+		s := l.sender()
+		stop := l.dispatch(l.noWorker(), func(cfg *Config) { cfg.Lease = lease })
+		permit, err := s.Acquire(t.Context(), l.job())
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		l.dispatch(l.noWorker(), func(cfg *Config) { cfg.Lease = lease })
+		time.Sleep(3 * lease) //nolint:forbidigo // in a bubble: no time passes
+		if info := l.see(permit.Receipt().ID); info.State != shaper.StateInFlight || info.Lost != 0 || permit.Context().Err() != nil {
+			t.Errorf("after three leases: %+v, %v", info, permit.Context().Err())
+		}
+		permit.Settle(shaper.Done(200))
+		l.wantEmpty()
+	})
+}
+
+// TestHeldPermit has the downstream ask to wait: the job gets another slot after that.
+func TestHeldPermit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLending(t, rig.Bucket("b", 100))
+		s := l.sender()
+		l.dispatch(l.noWorker(), nil)
+		permit, err := s.Acquire(t.Context(), l.job())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := permit.Again(t.Context()); err == nil {
+			t.Error("another permit before the first one is settled")
+		}
+		began := time.Now()
+		permit.Settle(shaper.Outcome{Result: shaper.ResultHeld, RetryAfter: 3 * time.Second, Reason: "http_429", Status: 429, Signal: shaper.SignalThrottled})
+		if err := permit.Again(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took < 3*time.Second || took > 4*time.Second || permit.Attempt().Epoch != 2 {
+			t.Errorf("epoch %d after %s", permit.Attempt().Epoch, took)
+		}
+		permit.Settle(shaper.Retry("http_500", "it does not work")) // the caller decides what to do: it ends the job
+		l.wantEmpty()
+	})
+}
+
+// TestCallersOfPermitsThatGo has callers that wait no longer: before there is a slot, and while it is on its way.
+func TestCallersOfPermitsThatGo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLending(t, rig.BucketAt(t, "b", "30/m"))
+		s := l.sender()
+		l.dispatch(l.noWorker(), nil)
+		var callers sync.WaitGroup
+		for i := range 10 { // the first one has a slot at once, and the others one each two seconds
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*990*time.Millisecond)
+			callers.Go(func() {
+				defer cancel()
+				permit, err := s.Acquire(ctx, l.job())
+				switch {
+				case err == nil:
+					permit.Settle(shaper.Done(200))
+				case !errors.Is(err, context.DeadlineExceeded):
+					t.Error(err)
+				}
+			})
+		}
+		callers.Wait()
+		s.Close()
+		l.wantEmpty()
+	})
+}
+
+// TestRefusedPermits: a job that is refused, cancelled or has a name gets no permit, and the error says why.
+func TestRefusedPermits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := rig.Bucket("b", 100)
+		b.Capacity = 1
+		l := newLending(t, b)
+		s := l.sender()
+		first := make(chan error, 1)
+		go func() { _, err := s.Acquire(t.Context(), l.job()); first <- err }()
+		synctest.Wait()
+		var refused *producer.RefusedError
+		if _, err := s.Acquire(t.Context(), l.job()); !errors.As(err, &refused) || refused.Receipt.Refusal.Reason != shaper.ReasonBucketFull {
+			t.Errorf("into a full bucket: %v", err)
+		}
+		named := l.job()
+		named.ID = "a"
+		if _, err := s.Acquire(t.Context(), named); err == nil || !strings.Contains(err.Error(), "leave it out") {
+			t.Errorf("with an id: %v", err)
+		}
+		if _, err := l.client.Op.As("anna").Bucket("b").Purge(t.Context(), operator.PurgeOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		var ended *producer.EndedError
+		if err := <-first; !errors.As(err, &ended) {
+			t.Errorf("a job that was purged: %v", err)
+		}
+	})
+}
+
+// TestUsageOfPermits: a permit reserves its estimate of a budget, and is charged what was used.
+func TestUsageOfPermits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := rig.Bucket("b", 100)
+		b.Budgets = shaper.Budgets{rig.Rate("1000 tokens/h")}
+		b.BudgetBurst = 100
+		l := newLending(t, b)
+		s := l.sender()
+		l.dispatch(l.noWorker(), nil)
+		job := l.job()
+		job.Units = shaper.Units{shaper.UnitInput: 100, shaper.UnitOutput: 300}
+		permit, err := s.Acquire(t.Context(), job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		charged := func() int64 {
+			infos, err := l.client.Op.BucketInfos(t.Context(), "b")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return infos[0].Budgets[0].Charged
+		}
+		if got := charged(); got != 400 || permit.Attempt().Reserved.String() != "input:100,output:300" {
+			t.Errorf("charged %d while it is under way, of %s", got, permit.Attempt().Reserved)
+		}
+		outcome := shaper.Done(200)
+		outcome.Used = shaper.Units{shaper.UnitInput: 90, shaper.UnitOutput: 30}
+		permit.Settle(outcome)
+		if got := charged(); got != 120 {
+			t.Errorf("charged %d, want what was used", got)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := s.Acquire(ctx, job); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		s.Close()
+		l.wantEmpty()
+		if got := charged(); got != 120 {
+			t.Errorf("charged %d after a caller that went", got)
+		}
+	})
+}

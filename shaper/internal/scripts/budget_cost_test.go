@@ -1,0 +1,109 @@
+package scripts_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/internal/redistest"
+)
+
+// TestCostOfFullBudgets: with two budgets at each level and every slice of all charged, 500 flows that are due at once leave. It prints how long
+// the scripts take, by the clock of Redis: none is to take 5 ms.
+func TestCostOfFullBudgets(t *testing.T) {
+	if !redistest.Soak {
+		t.Skip("it prints times: make soak")
+	}
+	const flows, groups, slices100, settled = 500, 50, 100, 32
+	r := realRig(t)
+	r.setTime(epoch)
+	r.configureGroups(settings{rateCount: 100_000, capacity: 100_000, inFlight: 100_000}, flowSettings{}, flowSettings{})
+	const budgets = "tokens 2000000000 60000000;input 2000000000 61000000;"
+	for _, level := range []string{"", "group_", "flow_"} {
+		r.setBudgets(level, budgets, 100)
+	}
+	round := func(n int) {
+		for f := range flows {
+			id := fmt.Sprint(n, "-", f)
+			r.putUnits(path(fmt.Sprint("g", f%groups), fmt.Sprint("f", f)), map[string]int64{id: 100}, id)
+		}
+		jobs, _ := r.drainUntil(32, 200_000)
+		if len(jobs) != flows {
+			t.Fatalf("%d of %d jobs left", len(jobs), flows)
+		}
+		for some := range slices.Chunk(jobs, settled) {
+			var ended []outcome
+			for _, job := range some {
+				ended = append(ended, outcome{lease: job, result: done, used: "input:20,output:30"})
+			}
+			r.settle(ended...)
+		}
+	}
+	for n := range slices100 {
+		round(n)
+		r.pass(600_000)
+	}
+	for _, setting := range [][2]string{{"slowlog-log-slower-than", "500"}, {"slowlog-max-len", "10000"}} {
+		r.ok(r.c.ConfigSet(r.ctx, setting[0], setting[1]).Err())
+	}
+	r.ok(r.c.Do(r.ctx, "SLOWLOG", "RESET").Err())
+	for n := range 20 {
+		round(slices100 + n)
+		r.sweep(sweep{})
+		r.pass(600_000)
+	}
+	entries, err := r.c.SlowLogGet(r.ctx, 10_000).Result()
+	r.ok(err)
+	byScript := map[string][]time.Duration{}
+	for _, e := range entries {
+		name := e.Args[0]
+		if len(e.Args) > 1 {
+			name += " " + e.Args[1]
+		}
+		byScript[name] = append(byScript[name], e.Duration)
+	}
+	for name, took := range byScript {
+		slices.Sort(took)
+		t.Logf("%s: %d runs above 0.5 ms; median %s, nine tenths within %s, longest %s", name, len(took), took[len(took)/2], took[len(took)*9/10], took[len(took)-1])
+	}
+	charged, err := r.c.HLen(r.ctx, r.key("charges")).Result()
+	r.ok(err)
+	t.Logf("%d texts of charges, %d bytes", charged, r.c.MemoryUsage(r.ctx, r.key("charges"), 0).Val())
+}
+
+// TestMemoryOfBudgets: flows with two budgets and ten departures each take 800 bytes for that, so that 100,000 of them take 80 MB.
+func TestMemoryOfBudgets(t *testing.T) {
+	t.Parallel()
+	flows := 1000
+	if redistest.Soak {
+		flows = 20_000
+	}
+	r := realRig(t)
+	r.setTime(epoch)
+	r.configureFlows(settings{rateCount: 100_000, capacity: 1_000_000, inFlight: 1_000_000}, flowSettings{})
+	r.setBudgets("flow_", "tokens 2000000000 60000000;tokens 2000000000 86400000000;", 100)
+	for n := range 10 {
+		for f := range flows {
+			id := fmt.Sprint(n, "-", f)
+			r.putUnits(fmt.Sprint("customer-", f), map[string]int64{id: 2345}, id)
+		}
+		jobs, _ := r.drainUntil(32, 200_000)
+		if len(jobs) != flows {
+			t.Fatalf("%d of %d jobs left", len(jobs), flows)
+		}
+		for some := range slices.Chunk(jobs, 32) {
+			var ended []outcome
+			for _, job := range some {
+				ended = append(ended, outcome{lease: job, result: done, used: "input:1000,output:1234"})
+			}
+			r.settle(ended...)
+		}
+		r.pass(5_500_000)
+	}
+	bytes := r.c.MemoryUsage(r.ctx, r.key("charges"), 0).Val()
+	t.Logf("%d flows take %d bytes each", flows, bytes/int64(flows))
+	if bytes > 800*int64(flows) {
+		t.Errorf("%d flows take %d bytes each", flows, bytes/int64(flows))
+	}
+}
