@@ -9,12 +9,19 @@ import (
 // mostWords bounds the text of an answer, which has a word for each token.
 const mostWords = 4096
 
-// write answers a call as a whole. An answer that streams is to be written here too, in the pieces in which its output is charged.
+// write answers a call as a whole.
 func (p *Provider) write(w http.ResponseWriter, c *Call) {
 	text := strings.TrimSpace(strings.Repeat("word ", int(min(c.Output, mostWords))))
-	body := completion(c, text)
-	if p.settings.API == Anthropic {
+	var body object
+	switch c.kind {
+	case messages:
 		body = message(c, text)
+	case responses:
+		body = response(c, text, "completed")
+	case embeddings:
+		body = embedding(c)
+	default:
+		body = completion(c, text)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if json.NewEncoder(w).Encode(body) != nil {
@@ -34,6 +41,25 @@ func completion(c *Call, text string) object {
 			"index": 0, "message": object{"role": "assistant", "content": text}, "finish_reason": ended(c, "stop", "length"),
 		}},
 		"usage": object{"prompt_tokens": c.Input, "completion_tokens": c.Output, "total_tokens": c.Input + c.Output},
+	}
+}
+
+// response is a response of OpenAI. The usage is that of what has come.
+func response(c *Call, text, status string) object {
+	return object{
+		"id": "resp_" + c.ID, "object": "response", "created_at": c.At.Unix(), "model": c.Model, "status": status, "error": nil,
+		"output": []object{{
+			"type": "message", "id": "msg_" + c.ID, "role": "assistant", "status": status,
+			"content": []object{{"type": "output_text", "text": text, "annotations": []object{}}},
+		}},
+		"usage": object{"input_tokens": c.Input, "input_tokens_details": object{"cached_tokens": 0}, "output_tokens": c.Output, "total_tokens": c.Input + c.Output},
+	}
+}
+
+func embedding(c *Call) object {
+	return object{
+		"object": "list", "model": c.Model, "data": []object{{"object": "embedding", "index": 0, "embedding": []float64{0.25, -0.5}}},
+		"usage": object{"prompt_tokens": c.Input, "total_tokens": c.Input},
 	}
 }
 

@@ -9,6 +9,7 @@
 // what its answer will have. As [Anthropic] its input counts when it comes, and its output as it comes. A call that is refused, or answered by a
 // [Fault], is charged nothing. A client that goes away is charged the whole answer, because a provider may go on without it.
 //
-// The package shares no code with the worker llm, so that neither repeats a mistake of the other. Answers come as a whole; answer.go is
-// the place for those that stream.
+// A request with "stream" is answered in pieces, each when its output counts: see stream.go.
+//
+// The package shares no code with the worker llm, so that neither repeats a mistake of the other.
 package llmprovider

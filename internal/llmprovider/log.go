@@ -18,6 +18,11 @@ type Call struct {
 	Status   int      // of the answer
 	Charges  []Charge // to the limits; none of a call that was refused
 	Answered bool     // the whole answer is written
+
+	Sent      int64 // tokens of its output that are written, of an answer that streams
+	GoneAfter int   // the piece before which the client was seen to be gone, from 1 on; 0: it was not
+	kind      kind
+	asksUsage bool
 }
 
 // Used is the input and the output of a call that was not refused.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 )
@@ -13,10 +12,11 @@ import (
 type Provider struct {
 	settings Settings
 
-	mu     sync.Mutex
-	meters []*meter
-	fault  *Fault
-	log    Log
+	mu          sync.Mutex
+	meters      []*meter
+	fault       *Fault
+	streamFault StreamFault
+	log         Log
 }
 
 // New makes a provider to which nothing is charged yet.
@@ -57,11 +57,12 @@ func (p *Provider) Log() Log {
 
 // ServeHTTP answers a call after its time, or an error at once.
 func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if path := map[API]string{OpenAI: "/chat/completions", Anthropic: "/messages"}[p.settings.API]; r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, path) {
+	kind := p.settings.API.kindOf(r.URL.Path)
+	if r.Method != http.MethodPost || kind == "" {
 		p.refuse(w, http.StatusNotFound, "invalid_request_error", "unknown_url", fmt.Sprintf("unknown request URL: %s %s", r.Method, r.URL.Path))
 		return
 	}
-	said, err := read(r.Body)
+	said, err := read(r.Body, kind)
 	if err != nil {
 		p.refuse(w, http.StatusBadRequest, "invalid_request_error", "invalid_request", err.Error())
 		return
@@ -69,6 +70,10 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	call, answer := p.admit(r.Header.Get("Idempotency-Key"), said, w.Header())
 	if answer != nil {
 		answer(w)
+		return
+	}
+	if said.streams {
+		p.stream(w, r, call)
 		return
 	}
 	select {
@@ -87,7 +92,7 @@ func (p *Provider) admit(id string, r request, header http.Header) (*Call, func(
 	if p.settings.Input != nil {
 		r.input = p.settings.Input(id)
 	}
-	c := &Call{At: time.Now(), ID: id, Model: r.model, Input: r.input, MaxOutput: r.maxOutput, Output: p.settings.output(id, r)}
+	c := &Call{At: time.Now(), ID: id, Model: r.model, Input: r.input, MaxOutput: r.maxOutput, Output: p.settings.output(id, r), kind: r.kind, asksUsage: r.asksUsage}
 	p.log = append(p.log, c)
 	if p.fault != nil {
 		c.Status = p.fault.Status

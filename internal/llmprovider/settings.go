@@ -3,6 +3,7 @@ package llmprovider
 import (
 	"cmp"
 	"hash/fnv"
+	"strings"
 	"time"
 )
 
@@ -11,9 +12,33 @@ type API string
 
 // The providers.
 const (
-	OpenAI    API = "openai"    // POST …/chat/completions
+	OpenAI    API = "openai"    // POST …/chat/completions, …/responses, …/embeddings
 	Anthropic API = "anthropic" // POST …/messages
 )
+
+// kind is a kind of call, by the end of its path.
+type kind string
+
+const (
+	chat       kind = "/chat/completions"
+	responses  kind = "/responses"
+	embeddings kind = "/embeddings"
+	messages   kind = "/messages"
+)
+
+// kindOf is the kind of a call to a path, "" none of this API.
+func (api API) kindOf(path string) kind {
+	kinds := []kind{chat, responses, embeddings}
+	if api == Anthropic {
+		kinds = []kind{messages}
+	}
+	for _, k := range kinds {
+		if strings.HasSuffix(path, string(k)) {
+			return k
+		}
+	}
+	return ""
+}
 
 // Unit is what a limit counts.
 type Unit string
@@ -56,6 +81,9 @@ const defaultOutput = 500
 
 // output is how many tokens the answer to a request has.
 func (s *Settings) output(id string, r request) int64 {
+	if r.kind == embeddings {
+		return 0
+	}
 	share := 1.0
 	if s.UsedTo > 0 {
 		share = s.UsedFrom + chance(id)*(s.UsedTo-s.UsedFrom)

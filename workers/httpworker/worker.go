@@ -54,9 +54,44 @@ func (w *Worker) Close() {
 
 // Deliver makes one attempt: see [outgoing.Sender.Send]. Where a token is needed, it is there before the permit is used.
 func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Outcome {
+	req, token, outcome := w.prepare(ctx, attempt)
+	if req == nil {
+		return outcome
+	}
+	outcome = w.sender.Send(ctx, attempt, req)
+	if w.rejects(token, outcome.Status) {
+		outcome.Result = shaper.ResultRetry
+	}
+	return outcome
+}
+
+// Open makes one attempt as Deliver does, and returns its answer as soon as that begins: see [outgoing.Sender.Open].
+func (w *Worker) Open(ctx context.Context, attempt *shaper.Attempt) (*outgoing.Answer, shaper.Outcome) {
+	req, token, outcome := w.prepare(ctx, attempt)
+	if req == nil {
+		return nil, outcome
+	}
+	answer, outcome := w.sender.Open(ctx, attempt, req)
+	if answer != nil {
+		w.rejects(token, answer.StatusCode)
+	}
+	return answer, outcome
+}
+
+// rejects gives up a token that the API does not take: it was taken back, or its time was cut. A later attempt has another one.
+func (w *Worker) rejects(token *oauth2.Token, status int) bool {
+	if token == nil || status != http.StatusUnauthorized {
+		return false
+	}
+	w.tokens.reject(token)
+	return true
+}
+
+// prepare makes the request of an attempt, and gets the token that it needs. Without a request, the outcome says why.
+func (w *Worker) prepare(ctx context.Context, attempt *shaper.Attempt) (*outgoing.Request, *oauth2.Token, shaper.Outcome) {
 	own, err := w.config.ownOf(attempt.Own)
 	if err != nil {
-		return shaper.Retry(shaper.ReasonFlowSettings, workers.Snippet([]byte(err.Error())))
+		return nil, nil, shaper.Retry(shaper.ReasonFlowSettings, workers.Snippet([]byte(err.Error())))
 	}
 	var token *oauth2.Token
 	if w.tokens != nil && own.base.Is(w.config.home.base.Origin) {
@@ -65,26 +100,20 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 		token, waited, err = w.tokens.token(within)
 		cancel()
 		if ctx.Err() != nil {
-			return shaper.Returned(workers.ReasonShutdown)
+			return nil, nil, shaper.Returned(workers.ReasonShutdown)
 		}
 		if err != nil {
-			return shaper.Retry(workers.ReasonToken, workers.Snippet([]byte(err.Error())))
+			return nil, nil, shaper.Retry(workers.ReasonToken, workers.Snippet([]byte(err.Error())))
 		}
 		if waited && time.Since(attempt.Slot()) > lateForToken {
-			return shaper.Returned(workers.ReasonLate)
+			return nil, nil, shaper.Returned(workers.ReasonLate)
 		}
 	}
 	req, err := w.config.request(attempt, own, token)
 	if err != nil {
-		return workers.ClassifyError(fmt.Errorf("%w: %w", workers.ErrInvalid, err))
+		return nil, nil, workers.ClassifyError(fmt.Errorf("%w: %w", workers.ErrInvalid, err))
 	}
-	outcome := w.sender.Send(ctx, attempt, req)
-	if token != nil && outcome.Status == http.StatusUnauthorized {
-		// The token was taken back, or its time was cut: a later attempt has another one.
-		w.tokens.reject(token)
-		outcome.Result = shaper.ResultRetry
-	}
-	return outcome
+	return req, token, shaper.Outcome{}
 }
 
 // DeliverBatch makes one attempt at several jobs: one request, whose Idempotency-Key is the batch's id. Its items are as

@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers/httpworker"
+	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
 // table is that of the worker in the configuration.
@@ -29,6 +31,9 @@ const (
 const (
 	DefaultExpectedOutput = 500
 	DefaultTimeout        = 10 * time.Minute // as long as the providers' own clients wait
+	DefaultIdleTimeout    = 5 * time.Minute
+
+	minIdleTimeout = time.Second
 
 	maxModels     = 100 // patterns
 	maxModelBytes = 200 // of a model's name
@@ -51,12 +56,15 @@ type Config struct {
 	// CountMaxTokens says that the provider counts the maximum that a request names when it takes the request in, whatever the answer has. The
 	// request reserves that maximum, and its charge is no lower. A request without a maximum has no such bound.
 	CountMaxTokens bool
+
+	// IdleTimeout is how long an answer that passes to a client may stand still: see [Worker.Open]. 0 means DefaultIdleTimeout.
+	IdleTimeout time.Duration
 }
 
 // DefaultConfig returns the defaults for an API: those of the worker http with [DefaultTimeout], and any model. OpenAI counts the maximum
 // that a request names, Anthropic does not.
 func DefaultConfig(api API) Config {
-	c := Config{API: api, HTTP: httpworker.DefaultConfig(), ExpectedOutput: DefaultExpectedOutput, CountMaxTokens: api == OpenAI}
+	c := Config{API: api, HTTP: httpworker.DefaultConfig(), ExpectedOutput: DefaultExpectedOutput, CountMaxTokens: api == OpenAI, IdleTimeout: DefaultIdleTimeout}
 	c.HTTP.Timeout = DefaultTimeout
 	return c
 }
@@ -85,8 +93,13 @@ func (c Config) Validate() error {
 	if c.ExpectedOutput < 0 || c.ExpectedOutput > shaper.MaxBudgetAmount {
 		fail("expected_output", "%d: want 0 to %d tokens", c.ExpectedOutput, int64(shaper.MaxBudgetAmount))
 	}
+	if c.IdleTimeout != 0 && (c.IdleTimeout < minIdleTimeout || c.IdleTimeout > outgoing.MaxTimeout) {
+		fail("idle_timeout", "%s: want %s to %s", c.IdleTimeout, minIdleTimeout, outgoing.MaxTimeout)
+	}
 	return errors.Join(append(errs, c.http().Validate())...)
 }
+
+func (c Config) idle() time.Duration { return cmp.Or(c.IdleTimeout, DefaultIdleTimeout) }
 
 // http are the settings of the requests, with faults that name the table of this worker.
 func (c Config) http() httpworker.Config {
@@ -113,6 +126,9 @@ func (c Config) read(method string, payload []byte) (*request, error) {
 	}
 	r, err := parse(c.API, payload)
 	errs = append(errs, err)
+	if r != nil && r.streams {
+		errs = append(errs, &shaper.FieldError{Field: "payload.stream", Reason: "queued jobs cannot stream: leave it out, or make it false"})
+	}
 	if r != nil && r.model != "" && !c.allows(r.model) {
 		errs = append(errs, &shaper.FieldError{
 			Field:  "payload.model",

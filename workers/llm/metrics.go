@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -23,12 +24,25 @@ const (
 // ratios are the bounds of tundish_llm_estimate_ratio.
 var ratios = []float64{.1, .2, .3, .4, .5, .6, .7, .8, .9, 1, 1.25, 1.5, 2, 3, 4}
 
+// seconds are the bounds of tundish_llm_first_byte_seconds: models think for long.
+var seconds = []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
+
+// Who has ended an answer.
+const (
+	byProvider = "provider"
+	byClient   = "client"
+	byUs       = "us"
+)
+
 // Metrics count the tokens of good answers, and how they compare with what the requests reserved. Workers of any number of buckets share
 // one. The label "model" has the models that the worker's [Learned] tells apart, so callers cannot make series without a bound. A nil
 // *Metrics counts nothing. Metrics are safe for concurrent use.
 type Metrics struct {
-	tokens *prometheus.CounterVec
-	ratio  *prometheus.HistogramVec
+	tokens  *prometheus.CounterVec
+	ratio   *prometheus.HistogramVec
+	first   *prometheus.HistogramVec
+	open    *prometheus.GaugeVec
+	endings *prometheus.CounterVec
 
 	mu      sync.Mutex
 	buckets map[string]bool // that have series
@@ -47,9 +61,18 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 		ratio: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "tundish_llm_estimate_ratio", Help: "Tokens that a request is charged by the usage of its answer, over those that it reserved of budgets.", Buckets: ratios,
 		}, []string{"bucket"}),
+		first: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "tundish_llm_first_byte_seconds", Help: "From the slot of a call behind a door to the first byte of its answer.", Buckets: seconds,
+		}, []string{"bucket"}),
+		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "tundish_llm_streams", Help: "Answers that stream to clients of a door now.",
+		}, []string{"bucket"}),
+		endings: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tundish_llm_ended_total", Help: "Answers to clients of a door, by who ended them: the provider, the client, which went away, or us, as a lease was lost or a process stopped.",
+		}, []string{"bucket", "by"}),
 		buckets: map[string]bool{},
 	}
-	if err := errors.Join(reg.Register(m.tokens), reg.Register(m.ratio)); err != nil {
+	if err := errors.Join(reg.Register(m.tokens), reg.Register(m.ratio), reg.Register(m.first), reg.Register(m.open), reg.Register(m.endings)); err != nil {
 		return nil, fmt.Errorf("llm: register metrics: %w", err)
 	}
 	return m, nil
@@ -64,17 +87,42 @@ func (m *Metrics) count(bucket, model string, s spent, reserved shaper.Units) {
 	if s.reported {
 		source = sourceReported
 	}
+	m.note(bucket, func() {
+		for kind, n := range map[string]int64{kindInput: s.input, kindCached: s.cached, kindOutput: s.output} {
+			m.tokens.WithLabelValues(bucket, model, kind, source).Add(float64(n))
+		}
+		before, _ := reserved.Of(shaper.UnitTokens)
+		if s.reported && before > 0 {
+			after, _ := s.charged.Of(shaper.UnitTokens)
+			m.ratio.WithLabelValues(bucket).Observe(float64(after) / float64(before))
+		}
+	})
+}
+
+// firstByte notes that an answer to a client begins.
+func (m *Metrics) firstByte(a *shaper.Attempt) {
+	m.note(a.Bucket, func() { m.first.WithLabelValues(a.Bucket).Observe(time.Since(a.Slot()).Seconds()) })
+}
+
+// streams notes how many answers stream more.
+func (m *Metrics) streams(bucket string, more float64) {
+	m.note(bucket, func() { m.open.WithLabelValues(bucket).Add(more) })
+}
+
+// ended notes who has ended an answer to a client.
+func (m *Metrics) ended(bucket, by string) {
+	m.note(bucket, func() { m.endings.WithLabelValues(bucket, by).Inc() })
+}
+
+// note changes series of a bucket.
+func (m *Metrics) note(bucket string, change func()) {
+	if m == nil {
+		return
+	}
 	m.mu.Lock() // Keep finds a series only with its bucket
 	defer m.mu.Unlock()
 	m.buckets[bucket] = true
-	for kind, n := range map[string]int64{kindInput: s.input, kindCached: s.cached, kindOutput: s.output} {
-		m.tokens.WithLabelValues(bucket, model, kind, source).Add(float64(n))
-	}
-	before, _ := reserved.Of(shaper.UnitTokens)
-	if s.reported && before > 0 {
-		after, _ := s.charged.Of(shaper.UnitTokens)
-		m.ratio.WithLabelValues(bucket).Observe(float64(after) / float64(before))
-	}
+	change()
 }
 
 // Keep removes the series of buckets that are not there any more. What is counted of these afterwards makes new ones, until the next call.
@@ -91,5 +139,8 @@ func (m *Metrics) Keep(isThere func(bucket string) bool) {
 		delete(m.buckets, bucket)
 		m.tokens.DeletePartialMatch(prometheus.Labels{"bucket": bucket})
 		m.ratio.DeleteLabelValues(bucket)
+		m.first.DeleteLabelValues(bucket)
+		m.open.DeleteLabelValues(bucket)
+		m.endings.DeletePartialMatch(prometheus.Labels{"bucket": bucket})
 	}
 }

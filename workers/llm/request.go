@@ -19,6 +19,7 @@ type request struct {
 	files   int64 // images and others, which are not in text
 	choices int64 // answers that are asked for, 1 or more
 	maximum int64 // of the output tokens of all choices together; unbounded: the request names none
+	streams bool
 }
 
 const unbounded = -1
@@ -70,9 +71,7 @@ func parse(api API, payload []byte) (*request, error) {
 	if !slices.ContainsFunc(form.required, func(name string) bool { return isGiven(object[name]) }) {
 		fail("payload", "want "+form.wanted)
 	}
-	if stream := object["stream"]; isGiven(stream) && string(stream) != "false" {
-		fail("payload.stream", "queued jobs cannot stream: leave it out, or make it false")
-	}
+	r.streams = isGiven(object["stream"]) && string(object["stream"]) != "false"
 	number := func(name string, least int64) (n int64, named bool) {
 		if !isGiven(object[name]) {
 			return 0, false

@@ -53,7 +53,11 @@ func usage(api API, answer []byte) (t tokens, ok bool) {
 	if json.Unmarshal(answer, &body) != nil || body.Usage == nil {
 		return t, false
 	}
-	u := body.Usage
+	return body.Usage.read(api)
+}
+
+// read reads the numbers as an API means them; ok is false where the input is not told.
+func (u *counts) read(api API) (t tokens, ok bool) {
 	if api == Anthropic {
 		t.input, ok = amount(u.Input)
 		written, _ := amount(u.CacheWrite)

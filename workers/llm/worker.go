@@ -40,6 +40,16 @@ func New(config Config, learned *Learned, metrics *Metrics) (*Worker, error) {
 	return &Worker{config: config, http: sender, learned: learned, metrics: metrics}, nil
 }
 
+// API is the form of the requests.
+func (w *Worker) API() API { return w.config.API }
+
+// CheckCall reports what is wrong with the path, the method and the headers of a call, as joined errors, each a [*shaper.FieldError]. What the body
+// says is for the API to judge.
+func (w *Worker) CheckCall(job *shaper.Job) error { return w.config.http().CheckJob(job) }
+
+// Takes reports whether the worker takes requests to a model.
+func (w *Worker) Takes(model string) bool { return w.config.allows(model) }
+
 // Close closes the connections that are kept; those in use close when their delivery ends.
 func (w *Worker) Close() { w.http.Close() }
 

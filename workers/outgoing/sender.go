@@ -69,33 +69,71 @@ func (r *Request) http(ctx context.Context) *http.Request {
 func (s *Sender) Send(ctx context.Context, attempt *shaper.Attempt, req *Request) shaper.Outcome {
 	attemptCtx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
-	conn, reused, err := s.conns.get(attemptCtx, req.To.Origin)
+	conn, resp, outcome := s.roundTrip(ctx, attemptCtx, attempt, req) //nolint:bodyclose // answered closes it
+	if resp == nil {
+		return outcome
+	}
+	outcome = s.answered(resp, attempt.AnswerBytes)
+	s.conns.put(conn)
+	return outcome
+}
+
+// Answer is an answer whose body passes as it comes: see [Sender.Open].
+type Answer struct {
+	*http.Response
+
+	sender *Sender
+	conn   *conn
+	cancel context.CancelFunc
+}
+
+// Open makes one attempt as Send does, and returns as soon as the header of the answer is there. Read its body and close it within the timeout. Where
+// the answer is nil, the outcome says why; else it is for the caller to say.
+func (s *Sender) Open(ctx context.Context, attempt *shaper.Attempt, req *Request) (*Answer, shaper.Outcome) {
+	attemptCtx, cancel := context.WithTimeout(ctx, s.config.Timeout)
+	conn, resp, outcome := s.roundTrip(ctx, attemptCtx, attempt, req) //nolint:bodyclose // Close closes it
+	if resp == nil {
+		cancel()
+		return nil, outcome
+	}
+	return &Answer{Response: resp, sender: s, conn: conn, cancel: cancel}, outcome
+}
+
+// Close ends the answer. The connection is used again if the body was read to its end.
+func (a *Answer) Close() {
+	_ = a.Body.Close() // what is not read is not wanted
+	a.cancel()
+	a.sender.conns.put(a.conn)
+}
+
+// roundTrip sends the request of an attempt and returns the answer with its connection; without an answer, the outcome. attempted is ctx with the
+// timeout of the attempt.
+func (s *Sender) roundTrip(ctx, attempted context.Context, attempt *shaper.Attempt, req *Request) (*conn, *http.Response, shaper.Outcome) {
+	conn, reused, err := s.conns.get(attempted, req.To.Origin)
 	if ctx.Err() != nil {
 		s.conns.release(conn)
-		return shaper.Returned(workers.ReasonShutdown)
+		return nil, nil, shaper.Returned(workers.ReasonShutdown)
 	}
 	if err == nil {
-		err = attemptCtx.Err()
+		err = attempted.Err()
 	}
 	if err != nil {
 		s.conns.release(conn)
-		return notConnected(err)
+		return nil, nil, notConnected(err)
 	}
 	if err := attempt.Depart(); err != nil {
 		s.conns.release(conn)
-		return shaper.Returned(workers.ReasonLate)
+		return nil, nil, shaper.Returned(workers.ReasonLate)
 	}
 	written := conn.wire.written.Load()
-	resp, err := conn.RoundTrip(req.http(attemptCtx)) //nolint:bodyclose // answered closes it
+	resp, err := conn.RoundTrip(req.http(attempted))
 	if err != nil {
 		s.conns.discard(conn)
 		// Only of a kept connection: a receiver that hangs up on each new one would be tried forever.
-		isStale := reused && attemptCtx.Err() == nil && conn.wire.written.Load() == written
-		return notAnswered(ctx, isStale, err)
+		isStale := reused && attempted.Err() == nil && conn.wire.written.Load() == written
+		return nil, nil, notAnswered(ctx, isStale, err)
 	}
-	outcome := s.answered(resp, attempt.AnswerBytes)
-	s.conns.put(conn)
-	return outcome
+	return conn, resp, shaper.Outcome{}
 }
 
 // notConnected is the outcome of an attempt without a connection.

@@ -1,0 +1,175 @@
+package llm
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers"
+	"github.com/tundish-io/tundish/workers/outgoing"
+)
+
+// readSize is how much of an answer is read at once.
+const readSize = 8 << 10
+
+// Causes for which a call is cancelled.
+var (
+	// ErrClientGone is the cause with which the context of a call is to be cancelled whose client has gone.
+	ErrClientGone = errors.New("llm: the client has gone")
+
+	errIdle = errors.New("llm: the answer stood still for longer than idle_timeout")
+)
+
+// Call is a call of the API whose answer passes to a client as it comes. It is not safe for concurrent use.
+type Call struct {
+	Status int
+	Header http.Header
+
+	worker  *Worker
+	ask     *Ask
+	attempt *shaper.Attempt
+	answer  *outgoing.Answer
+	verdict shaper.Outcome  // of an error answer
+	ctx     context.Context //nolint:containedctx // of the call: it ends with it
+	cancel  context.CancelCauseFunc
+	idle    *time.Timer
+
+	stream *stream // reads an answer that streams; else nil
+	whole  []byte  // of another one: what is read for its usage
+	unread []byte  // of an error answer: what is still to be passed on
+	buffer []byte
+	isCut  bool  // the answer is longer than whole
+	begun  bool  // something of the answer came
+	broken error // why it broke off; io.EOF: it did not
+}
+
+// Open makes one attempt at an ask, and returns when the API begins to answer. The payload of the attempt is that of the ask. Where the call is nil,
+// the outcome says why there is no answer. Of an error answer the outcome says what becomes of the job, and the call has the answer: pass it on, or
+// try again later. Else the outcome has no result, and [Call.Close] tells it.
+func (w *Worker) Open(ctx context.Context, attempt *shaper.Attempt, ask *Ask) (*Call, shaper.Outcome) {
+	within, cancel := context.WithCancelCause(ctx)
+	whole := *attempt
+	whole.Payload = ask.Body
+	answer, outcome := w.http.Open(within, &whole)
+	if answer == nil {
+		cancel(nil)
+		return nil, outcome
+	}
+	c := &Call{
+		Status: answer.StatusCode, Header: answer.Header, worker: w, ask: ask, attempt: attempt, answer: answer, ctx: within, cancel: cancel,
+		buffer: make([]byte, readSize),
+	}
+	c.idle = time.AfterFunc(w.config.idle(), func() { cancel(errIdle) })
+	if answer.StatusCode/100 == 2 {
+		if kind, _, _ := strings.Cut(answer.Header.Get("Content-Type"), ";"); strings.EqualFold(strings.TrimSpace(kind), "text/event-stream") {
+			c.stream = &stream{api: w.config.API, hides: ask.hides}
+			w.metrics.streams(attempt.Bucket, 1)
+		}
+		return c, shaper.Outcome{}
+	}
+	var err error
+	c.whole, err = io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	if c.unread = c.whole; err != nil || len(c.whole) < maxAnswer {
+		c.broken = cmp.Or(err, io.EOF)
+	}
+	c.verdict = judge(w.config.HTTP.Policy, w.config.HTTP.Policy.Classify(c.Status, c.Header, time.Now()), c.whole, time.Now())
+	c.verdict.Body = workers.Snippet(c.whole)
+	if w.config.API == Anthropic {
+		c.verdict.Used = shaper.Units{}
+	}
+	return c, c.verdict
+}
+
+// Next returns what is to be passed on to the client, as soon as it has come; [io.EOF] behind the last of it. Another error says why the answer
+// broke off. What it returns is good until the next call of it.
+func (c *Call) Next() ([]byte, error) {
+	if len(c.unread) > 0 {
+		part := c.unread
+		c.unread = nil
+		return part, nil
+	}
+	for c.broken == nil {
+		n, err := c.answer.Body.Read(c.buffer)
+		c.idle.Reset(c.worker.config.idle())
+		if n > 0 && !c.begun {
+			c.begun = true
+			c.worker.metrics.firstByte(c.attempt)
+		}
+		c.broken = err
+		if part := c.pass(c.buffer[:n]); len(part) > 0 {
+			return part, nil
+		}
+	}
+	if cause := context.Cause(c.ctx); cause != nil && !errors.Is(c.broken, io.EOF) {
+		return nil, cause
+	}
+	return nil, c.broken
+}
+
+// pass takes in a part of the answer, and returns what is to be passed on.
+func (c *Call) pass(part []byte) []byte {
+	if c.stream == nil {
+		if len(c.whole) < maxAnswer {
+			c.whole = append(c.whole, part[:min(len(part), maxAnswer-len(c.whole))]...)
+		} else {
+			c.isCut = c.isCut || len(part) > 0
+		}
+		return part
+	}
+	passed := c.stream.pass(part)
+	if c.broken != nil {
+		passed = append(passed, c.stream.rest()...)
+	}
+	return passed
+}
+
+// Close ends the call and returns its outcome, with what it has used. A call that is closed before the end of its answer is cancelled.
+func (c *Call) Close() shaper.Outcome {
+	c.idle.Stop()
+	cause := context.Cause(c.ctx)
+	c.cancel(nil)
+	c.answer.Close()
+	if c.verdict.Result != 0 {
+		return c.verdict
+	}
+	outcome, by := shaper.Done(c.Status), byProvider
+	switch isWhole := errors.Is(c.broken, io.EOF); {
+	case isWhole:
+	case errors.Is(cause, ErrClientGone):
+		by = byClient
+	case cause != nil && !errors.Is(cause, errIdle), c.broken == nil: // the lease was lost, or the process stops
+		by = byUs
+	default:
+		outcome = shaper.Retry(ReasonCut, fmt.Sprintf("the answer broke off: %v", cmp.Or(cause, c.broken)))
+		outcome.Status, outcome.Signal = c.Status, shaper.SignalFailed
+	}
+	c.worker.metrics.ended(c.attempt.Bucket, by)
+	if c.stream != nil {
+		c.worker.metrics.streams(c.attempt.Bucket, -1)
+	}
+	if c.ask.request.model == "" { // a question about models, say
+		outcome.Used = shaper.Units{}
+		return outcome
+	}
+	s := c.spent()
+	outcome.Used, outcome.Use = s.charged, s.use(c.worker.config.API, c.ask.request.model)
+	c.worker.metrics.count(c.attempt.Bucket, c.worker.learned.nameOf(c.ask.request.model), s, c.attempt.Reserved)
+	return outcome
+}
+
+// ReasonCut is that of an answer that broke off.
+const ReasonCut = "answer_cut"
+
+// spent is what the call has used.
+func (c *Call) spent() spent {
+	if c.stream != nil {
+		return c.worker.config.chargeStream(c.ask.request, c.stream, c.worker.learned)
+	}
+	return c.worker.config.charge(c.ask.request, &shaper.Answer{Body: c.whole, Cut: c.isCut || !errors.Is(c.broken, io.EOF)}, c.worker.learned)
+}
