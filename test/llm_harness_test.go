@@ -171,6 +171,7 @@ func (s *llmSystem) ask(method, url, contentType, body string) (answer []byte) {
 			s.t.Fatal(err)
 		}
 		request.Header.Set("Content-Type", contentType)
+		request.Header.Set(flowHeader, "queued")
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {
 			s.t.Fatal(err)

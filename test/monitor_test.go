@@ -46,6 +46,14 @@ var (
 // monitor watches a server until the test ends.
 func monitor(t *testing.T, server *redistest.Server) *slotMonitor {
 	t.Helper()
+	m := &slotMonitor{}
+	commandsOf(t, server, m.read)
+	return m
+}
+
+// commandsOf has read take in each command that a server gets, in its order, until the test ends.
+func commandsOf(t *testing.T, server *redistest.Server, read func(line string)) {
+	t.Helper()
 	conn, err := net.Dial("unix", server.Socket())
 	if err != nil {
 		t.Fatal(err)
@@ -58,18 +66,16 @@ func monitor(t *testing.T, server *redistest.Server) *slotMonitor {
 	if !lines.Scan() || lines.Text() != "+OK" {
 		t.Fatalf("MONITOR answers %q, %v", lines.Text(), lines.Err())
 	}
-	m := &slotMonitor{}
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		for lines.Scan() {
-			m.read(lines.Text())
+			read(lines.Text())
 		}
 	})
 	t.Cleanup(func() {
 		_ = conn.Close()
 		reading.Wait()
 	})
-	return m
 }
 
 // read notes what a line of MONITOR says.

@@ -22,6 +22,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 	"github.com/tundish-io/tundish/shaper/producer"
+	"github.com/tundish-io/tundish/workers/llm"
 )
 
 // daemon is what `producer serve` and `dispatcher run` have in common.
@@ -34,7 +35,9 @@ type daemon struct {
 	client   *producer.Client
 	operator *operator.Operator
 	limiter  *admission.Limiter // nil where no jobs are taken in
+	doors    *doors             // nil where no jobs are taken in
 	lessons  lessons
+	models   *llm.Metrics // see llmMetrics
 
 	version string
 	source  *source
@@ -101,6 +104,14 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 	return d, nil
 }
 
+// llmMetrics are those of the workers llm, here and behind doors.
+func (d *daemon) llmMetrics() (m *llm.Metrics, err error) {
+	if d.models == nil {
+		d.models, err = llm.NewMetrics(d.registry)
+	}
+	return d.models, err
+}
+
 func limitNames(cfg *config.Config) []string {
 	list := make([]string, len(cfg.Limits))
 	for i, limit := range cfg.Limits {
@@ -146,6 +157,7 @@ func (d *daemon) exchange() *lessonExchange {
 }
 
 func (d *daemon) close() error {
+	d.doors.close()
 	if d.client != nil {
 		d.client.Close()
 	}
@@ -161,12 +173,15 @@ func (d *daemon) close() error {
 // producerStage listens on producer.listen and returns what serves the
 // producer's API there, and its address.
 func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, err error) {
+	if err := d.openDoors(); err != nil {
+		return nil, "", err
+	}
 	listener, err := httpapi.Listen(ctx, d.config.Producer.Listen, "producer.listen")
 	if err != nil {
 		return nil, "", err
 	}
 	api := httpapi.ProducerConfig{
-		Jobs: d.client, CheckJob: d.checkJob, Estimate: d.estimate, Proxy: d.proxy, Limits: d.limiter, BucketLimits: d.client,
+		Jobs: d.client, CheckJob: d.checkJob, Estimate: d.estimate, Proxy: d.proxy, Doors: d.doors, Limits: d.limiter, BucketLimits: d.client,
 		Keys: d.config.Keys, TrustedProxies: d.config.Producer.TrustedProxies,
 		ForwardedHeader: d.config.Producer.ForwardedHeader, IPv6Prefix: d.config.Producer.IPv6Prefix,
 		RateLimitHeaders: httplimit.RateLimitHeaders(d.config.Producer.RateLimitHeaders),

@@ -44,7 +44,7 @@ type closer interface {
 
 // fleet makes the dispatcher and its workers.
 func (d *daemon) fleet() (*fleet, error) {
-	metrics, err := llm.NewMetrics(d.registry)
+	metrics, err := d.llmMetrics()
 	if err != nil {
 		return nil, err
 	}

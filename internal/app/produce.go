@@ -32,8 +32,10 @@ func Produce(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
+	exchange := d.exchange()
+	exchange.to, exchange.metrics = d.client, d.models
 	log.InfoContext(ctx, "producer takes jobs in", "api", "http://"+addr, "buckets", strings.Join(rates(cfg), ", "), "redis", cfg.Redis.URL, "version", o.Version)
-	err = runStages(ctx, d.reloadStage(), d.watchStage, d.exchange().run, api)
+	err = runStages(ctx, d.reloadStage(), d.watchStage, exchange.run, api)
 	log.InfoContext(ctx, "stopped", d.totals()[:2]...)
 	return err
 }

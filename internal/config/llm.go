@@ -1,9 +1,14 @@
 package config
 
 import (
+	"cmp"
 	"net/netip"
+	"slices"
 	"time"
 
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/httpbound"
+	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 	"github.com/tundish-io/tundish/workers/llm"
 )
@@ -16,6 +21,11 @@ type LLMSettings struct {
 	ExpectedOutput int64             `setting:"expected_output"`
 	CountMaxTokens bool              `setting:"count_max_tokens"`
 	Timeout        time.Duration     `setting:"timeout"` // of one attempt; the heartbeat keeps its lease
+	IdleTimeout    time.Duration     `setting:"idle_timeout"`
+	ServeProxy     bool              `setting:"serve_proxy"`
+	Door           string            `setting:"door"`          // "": the name of the bucket
+	ProxyTimeout   time.Duration     `setting:"proxy_timeout"` // how long a client of the door waits until its request is sent
+	ProxyPriority  string            `setting:"proxy_priority"`
 	AllowNetworks  []netip.Prefix    `setting:"allow_networks"`
 	EgressProxy    Secret            `setting:"egress_proxy"`
 	Headers        map[string]Secret `setting:"headers"` // of each request
@@ -31,8 +41,12 @@ func (s LLMSettings) Worker(concurrency int) llm.Config {
 	}
 	return llm.Config{
 		API: llm.API(s.API), HTTP: http.Worker(concurrency), Models: s.Models, ExpectedOutput: s.ExpectedOutput, CountMaxTokens: s.CountMaxTokens,
+		IdleTimeout: s.IdleTimeout,
 	}
 }
+
+// DoorOf is the door of the bucket of that name.
+func (s LLMSettings) DoorOf(bucket string) string { return cmp.Or(s.Door, bucket) }
 
 // llm checks the settings of the worker of the bucket at p, and reads the files that they name.
 func (l *loader) llm(p place, b Bucket) {
@@ -44,4 +58,35 @@ func (l *loader) llm(p place, b Bucket) {
 	worker.HTTP.Policy = workers.Policy{Statuses: b.Statuses}
 	l.failAll(p, worker.Validate())
 	l.failAll(p, worker.HTTP.TLS.Check("llm", l.readFile))
+	inRange(l, p.key("llm").key("proxy_timeout"), b.LLM.ProxyTimeout, time.Second, httpbound.MaxWait)
+	var priorities []string
+	for _, priority := range shaper.Priorities() {
+		priorities = append(priorities, string(priority))
+	}
+	l.oneOf(p.key("llm").key("proxy_priority"), b.LLM.ProxyPriority, priorities...)
+}
+
+// doors wants that the buckets of a door have one API, and that no other bucket has its path.
+func (l *loader) doors(s *settings) {
+	first := map[string]*Bucket{}
+	for i := range s.Buckets {
+		b := &s.Buckets[i]
+		if b.LLM == nil || !b.LLM.ServeProxy {
+			continue
+		}
+		p, door := at("buckets").element(i, b.Name).key("llm").key("door"), b.LLM.DoorOf(b.Name)
+		if !admission.ValidName(door) {
+			l.fail(p, literal(door), "want a name as that of a bucket: it is part of a path")
+			continue
+		}
+		if at := slices.IndexFunc(s.Buckets, func(b Bucket) bool { return b.Name == door && b.HTTP != nil && b.HTTP.ServeProxy }); at >= 0 {
+			l.fail(p, literal(door), "bucket %q has this path of the proxy (http.serve_proxy): choose another door", door)
+		}
+		if before := first[door]; before != nil && before.LLM.API != b.LLM.API {
+			l.fail(p, literal(door), "bucket %q of this door has the api %q, and this one %q: want one API behind a door", before.Name, before.LLM.API, b.LLM.API)
+		}
+		if first[door] == nil {
+			first[door] = b
+		}
+	}
 }

@@ -80,6 +80,7 @@ func (l *loader) buckets(s *settings) {
 			l.webhook(p, written, s.Dispatcher)
 		}
 	}
+	l.doors(s)
 }
 
 // scope wants that jobs of one scope go to one receiver.

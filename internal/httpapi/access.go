@@ -41,6 +41,7 @@ type rights struct {
 	allBuckets bool          // and be for all buckets
 	local      bool          // no key, but be a program of this machine
 	clientKey  bool          // the key stands where the client of an API puts its own
+	anyBucket  bool          // the handler finds out which bucket it is, and whether the key may use that
 }
 
 func roles(any ...apikey.Role) rights { return rights{roles: any} }

@@ -61,8 +61,12 @@ func (a *access) allow(needs rights, serve http.HandlerFunc) http.HandlerFunc {
 				find = authenticateClient
 			}
 			key, f := find(ring, w, r)
+			bucket := r.PathValue("bucket")
+			if needs.anyBucket {
+				bucket = ""
+			}
 			if f == nil {
-				f = authorize(key, needs, r.PathValue("bucket"))
+				f = authorize(key, needs, bucket)
 			}
 			if f != nil {
 				f.write(w, r)

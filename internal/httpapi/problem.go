@@ -26,6 +26,7 @@ const (
 	codeNoResult         code = "no-result"
 	codeNotEnded         code = "not-ended"
 	codeNoProxy          code = "no-proxy"
+	codeUnknownModel     code = "unknown-model"
 	codeAnswerNotKept    code = "answer-not-kept"
 	codeNoAnswer         code = "no-answer"
 	codeResultTooLarge   code = "result-too-large"
@@ -79,6 +80,7 @@ var kinds = map[code]struct {
 	codeNoResult:         {http.StatusNotFound, "There is no result of the job"},
 	codeNotEnded:         {http.StatusNotFound, "The job has not ended yet"},
 	codeNoProxy:          {http.StatusNotFound, "The bucket is no proxy"},
+	codeUnknownModel:     {http.StatusNotFound, "No bucket takes this model"},
 	codeAnswerNotKept:    {http.StatusConflict, "The answer to this request is not kept any more"},
 	codeNoAnswer:         {http.StatusBadGateway, "The API did not answer"},
 	codeResultTooLarge:   {http.StatusBadGateway, "The answer of the API is too large"},

@@ -39,6 +39,9 @@ type ProducerConfig struct {
 	// Proxy returns how the shaping proxy serves a bucket, and whether it does. nil serves none.
 	Proxy func(bucket string) (ProxySettings, bool)
 
+	// Doors are those to the APIs of language models. nil serves none.
+	Doors Doors
+
 	// Limits are the limits of /v1/limits: the check asks them. BucketLimits are the
 	// same limits as the buckets count them. nil means that there are none.
 	Limits       Limits
@@ -88,4 +91,5 @@ type producer struct {
 	headers   httplimit.RateLimitHeaders
 	draining  *draining
 	proxies   func(bucket string) (ProxySettings, bool)
+	doors     Doors
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/shaper"
 	client "github.com/tundish-io/tundish/shaper/producer"
 )
@@ -78,6 +79,18 @@ func cutProxied(next http.Handler) http.Handler {
 // proxy answers what an API answers: any method of /v1/proxy/{bucket}/….
 func (p *producer) proxy(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
+	if p.doors != nil {
+		if buckets := p.doors.Buckets(r.PathValue("bucket")); len(buckets) > 0 {
+			p.door(w, r, buckets)
+			return
+		}
+	}
+	if key := keyOf(r); key != nil {
+		if f := authorize(key, roles(apikey.RoleEnqueue), r.PathValue("bucket")); f != nil {
+			f.write(w, r)
+			return
+		}
+	}
 	bucket, f := p.bucket(r)
 	settings, served := ProxySettings{}, false
 	if f == nil && p.proxies != nil {

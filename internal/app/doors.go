@@ -1,0 +1,118 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+
+	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/dispatcher"
+	"github.com/tundish-io/tundish/workers/llm"
+)
+
+// doors are those of the producer's API, with a worker for each bucket behind one. A reload makes anew those whose settings have changed; a closed
+// worker finishes its calls.
+type doors struct {
+	permits *dispatcher.Permits
+	leases  *dispatcher.Leases
+	known   *lessons
+	metrics *llm.Metrics
+
+	mu     sync.Mutex
+	open   map[string]doorWorker // by the name of the bucket
+	byDoor map[string][]httpapi.DoorBucket
+}
+
+type doorWorker struct {
+	*llm.Worker
+	settings llm.Config
+}
+
+// openDoors makes the doors of the configuration, which follow it from then on.
+func (d *daemon) openDoors() error {
+	metrics, err := d.llmMetrics()
+	if err != nil {
+		return err
+	}
+	leases, err := dispatcher.NewLeases(dispatcher.LeasesConfig{Redis: d.redis, Timeout: d.config.Producer.StoreTimeout, Logger: d.log, Registerer: d.registry})
+	if err != nil {
+		return err
+	}
+	d.doors = &doors{permits: dispatcher.NewPermits(d.client, leases), leases: leases, known: &d.lessons, metrics: metrics}
+	d.targets = append(d.targets, target{[]string{"buckets"}, func(_ context.Context, cfg *config.Config) error { return d.doors.follow(cfg) }})
+	return d.doors.follow(d.config)
+}
+
+// follow takes over the doors of a configuration, or none of them if one cannot be opened.
+func (s *doors) follow(cfg *config.Config) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	open, byDoor := map[string]doorWorker{}, map[string][]httpapi.DoorBucket{}
+	var errs []error
+	for _, b := range cfg.Buckets {
+		if b.LLM == nil || !b.LLM.ServeProxy {
+			continue
+		}
+		w, err := s.worker(b.Name, llmConfig(cfg, b))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("bucket %q: %w", b.Name, err))
+			continue
+		}
+		open[b.Name] = w
+		name := b.LLM.DoorOf(b.Name)
+		byDoor[name] = append(byDoor[name], httpapi.DoorBucket{
+			Name: b.Name, Worker: w.Worker, Timeout: b.LLM.ProxyTimeout, Priority: shaper.Priority(b.LLM.ProxyPriority), Credentials: w.settings.HTTP.Auth.Headers(),
+		})
+	}
+	if err := errors.Join(errs...); err != nil {
+		closeDoors(open, s.open)
+		return err
+	}
+	closeDoors(s.open, open)
+	s.open, s.byDoor = open, byDoor
+	return nil
+}
+
+// worker is the open one of these settings, or a new one.
+func (s *doors) worker(bucket string, settings llm.Config) (doorWorker, error) {
+	if old, ok := s.open[bucket]; ok && reflect.DeepEqual(old.settings, settings) {
+		return old, nil
+	}
+	w, err := llm.New(settings, s.known.of(bucket), s.metrics)
+	return doorWorker{w, settings}, err
+}
+
+// closeDoors closes the workers that do not stay.
+func closeDoors(some, stay map[string]doorWorker) {
+	for bucket, w := range some {
+		if stay[bucket].Worker != w.Worker {
+			w.Close()
+		}
+	}
+}
+
+// Buckets are those behind a door.
+func (s *doors) Buckets(door string) []httpapi.DoorBucket {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.byDoor[door]
+}
+
+// Acquire waits until a job may be sent.
+func (s *doors) Acquire(ctx context.Context, job shaper.Job) (*dispatcher.Permit, error) {
+	return s.permits.Acquire(ctx, job)
+}
+
+// close waits for the calls that go on.
+func (s *doors) close() {
+	if s == nil {
+		return
+	}
+	s.permits.Close()
+	s.leases.Close()
+	closeDoors(s.open, nil)
+}

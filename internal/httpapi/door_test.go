@@ -1,0 +1,199 @@
+package httpapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/dispatcher"
+	"github.com/tundish-io/tundish/shaper/producer"
+	"github.com/tundish-io/tundish/workers/llm"
+)
+
+// doorRig is an API behind doors: "openai" has the buckets "quick", which takes the models gpt-*, and "rest", "claude" has "claude", "slow" sends one
+// request an hour, and "gone" leads nowhere.
+type doorRig struct {
+	*server
+	permits *dispatcher.Permits
+	byDoor  map[string][]httpapi.DoorBucket
+	serve   atomic.Pointer[http.HandlerFunc]
+	calls   atomic.Int64
+}
+
+func (d *doorRig) Buckets(door string) []httpapi.DoorBucket { return d.byDoor[door] }
+
+func (d *doorRig) Acquire(ctx context.Context, job shaper.Job) (*dispatcher.Permit, error) {
+	return d.permits.Acquire(ctx, job)
+}
+
+func newDoorRig(t *testing.T, keys ...apikey.Key) *doorRig {
+	t.Helper()
+	d := &doorRig{byDoor: map[string][]httpapi.DoorBucket{}}
+	d.answerWith(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d.calls.Add(1)
+		(*d.serve.Load())(w, r)
+	}))
+	t.Cleanup(api.Close)
+	store := redistest.Start(t)
+	var buckets []shaper.Bucket
+	workers := map[string]shaper.Worker{}
+	for name, door := range map[string]string{"quick": "openai", "rest": "openai", "claude": "claude", "slow": "slow", "gone": "gone"} {
+		b := shaper.DefaultBucket()
+		b.Name, b.Rate, b.Adapt.Scope, b.Adapt.Floor, b.Breaker.Failures = name, rateOf(t, "1000/s"), shaper.ScopeBucket, 100, 0
+		config := llm.DefaultConfig(llm.OpenAI)
+		timeout := 30 * time.Second
+		switch name {
+		case "quick":
+			config.Models = []string{"gpt-*"}
+		case "claude":
+			config = llm.DefaultConfig(llm.Anthropic)
+		case "slow":
+			b.Rate = rateOf(t, "1/h")
+			timeout = 3 * time.Second
+		}
+		config.HTTP.BaseURL, config.HTTP.Auth.Bearer, config.HTTP.Policy.Hold = api.URL, vendorKey, true
+		if name == "gone" {
+			config.HTTP.BaseURL = "http://127.0.0.1:1/"
+		}
+		config.HTTP.AllowNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+		w, err := llm.New(config, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(w.Close)
+		buckets, workers[name] = append(buckets, b), w
+		bucket := httpapi.DoorBucket{Name: name, Worker: w, Timeout: timeout, Priority: shaper.PriorityHigh, Credentials: []string{"authorization"}}
+		if name == "quick" { // the first one of its door
+			d.byDoor[door] = append([]httpapi.DoorBucket{bucket}, d.byDoor[door]...)
+		} else {
+			d.byDoor[door] = append(d.byDoor[door], bucket)
+		}
+	}
+	dispatch(t, store, buckets, workers)
+	conn := connect(t, store.URL())
+	client, err := producer.New(producer.Config{Redis: conn, Buckets: buckets, Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	leases, err := dispatcher.NewLeases(dispatcher.LeasesConfig{Redis: conn, Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.permits = dispatcher.NewPermits(client, leases)
+	t.Cleanup(func() { d.permits.Close(); leases.Close(); client.Close() })
+	d.server = serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: client, Logger: logTo(t.Output()), Keys: keys, Doors: d}))
+	return d
+}
+
+func (d *doorRig) answerWith(serve http.HandlerFunc) { d.serve.Store(&serve) }
+
+// chatOf is a request for a model.
+func chatOf(model string) string {
+	return `{"model":"` + model + `","max_tokens":5,"messages":[{"role":"user","content":"Hello"}]}`
+}
+
+// What the API gets, and what the client gets of its answer.
+func TestDoorPassesOn(t *testing.T) {
+	t.Parallel()
+	d := newDoorRig(t)
+	d.answerWith(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("X-Seen", strings.Join([]string{r.Method, r.RequestURI, r.Header.Get("Authorization"), r.Header.Get("Accept-Encoding"), r.Header.Get("X-Custom"), r.Header.Get("Tundish-Key")}, "|"))
+		w.Header().Set("X-Request-Id", "theirs")
+		w.WriteHeader(http.StatusCreated)
+		_, _ = w.Write(body)
+	})
+	a := d.do("POST", "/v1/proxy/openai/v1/chat/completions?a=b", chatOf("gpt-5"), "Content-Type", "application/json", "Authorization", "Bearer theirs", "Accept-Encoding", "br", "X-Custom", "7")
+	if a.status != http.StatusCreated || a.text != chatOf("gpt-5") || a.header.Get("Tundish-Job") == "" || a.header.Get("X-Request-Id") == "theirs" {
+		t.Errorf("%d %s, %v", a.status, a.text, a.header)
+	}
+	if seen := a.header.Get("X-Seen"); seen != "POST|/v1/chat/completions?a=b|Bearer "+vendorKey+"||7|" {
+		t.Errorf("the API has seen %q", seen)
+	}
+	if a := d.do("GET", "/v1/proxy/claude/v1/models", ""); a.status != http.StatusCreated {
+		t.Errorf("without a model: %d %s", a.status, a.text)
+	}
+}
+
+// Faults of this server have the form of the provider's. Clients are told not to try again once the API was called.
+func TestDoorFaults(t *testing.T) {
+	t.Parallel()
+	d := newDoorRig(t)
+	for name, c := range map[string]struct {
+		door, path, model string
+		headers           []string
+		status            int
+		code, retry       string
+	}{
+		"a long wait":      {"slow", "/v1/x", "m", nil, 429, "wait-too-long", ""},
+		"a short patience": {"slow", "/v1/x", "m", []string{"X-Stainless-Timeout", "1"}, 429, "wait-too-long", ""},
+		"no answer":        {"gone", "/v1/x", "m", nil, 502, "no-answer", "false"},
+		"a path":           {"claude", "/../x", "m", nil, 400, "invalid", ""},
+		"an upgrade":       {"openai", "/v1/x", "gpt-5", []string{"Upgrade", "websocket", "Connection", "Upgrade"}, 400, "invalid", ""},
+	} {
+		a := d.do("POST", "/v1/proxy/"+c.door+c.path, chatOf(c.model), c.headers...)
+		var fault struct {
+			Type  string
+			Error struct{ Message, Type, Code string }
+		}
+		if err := json.Unmarshal([]byte(a.text), &fault); err != nil || a.status != c.status || fault.Error.Code != c.code || fault.Error.Type != "tundish" || fault.Error.Message == "" ||
+			(fault.Type == "error") != (c.door == "claude") || a.header.Get("X-Should-Retry") != c.retry || (a.status == 429) != (a.header.Get("Retry-After") != "") {
+			t.Errorf("%s: %d %s, %v, %v", name, a.status, a.text, a.header, err)
+		}
+	}
+	d.byDoor["openai"] = d.byDoor["openai"][:1]
+	if a := d.do("POST", "/v1/proxy/openai/v1/x", chatOf("other")); a.status != 404 || !strings.Contains(a.text, `"unknown-model"`) {
+		t.Errorf("another model: %d %s", a.status, a.text)
+	}
+}
+
+// An API that asks for less is asked again, as long as the client waits; then its answer passes on.
+func TestDoorWaitsForTheAPI(t *testing.T) {
+	t.Parallel()
+	d := newDoorRig(t)
+	d.answerWith(func(w http.ResponseWriter, _ *http.Request) {
+		if d.calls.Load() < 3 {
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+		_, _ = io.WriteString(w, "answer")
+	})
+	if a := d.do("POST", "/v1/proxy/openai/v1/x", chatOf("gpt-5")); a.status != http.StatusOK || a.text != "answer" || d.calls.Load() != 3 {
+		t.Errorf("after %d calls: %d %s", d.calls.Load(), a.status, a.text)
+	}
+	d.answerWith(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(529)
+		_, _ = io.WriteString(w, "overloaded")
+	})
+	if a := d.do("POST", "/v1/proxy/claude/v1/x", chatOf("m"), "X-Stainless-Timeout", "2.5"); a.status != 529 || a.text != "overloaded" || a.header.Get("X-Should-Retry") != "" {
+		t.Errorf("%d %s, %v", a.status, a.text, a.header)
+	}
+}
+
+// The model picks the bucket of a door, among those that the key may use.
+func TestDoorKeys(t *testing.T) {
+	t.Parallel()
+	d := newDoorRig(t, keyOf("one", []string{"rest"}, apikey.RoleEnqueue), keyOf("all", []string{"*"}, apikey.RoleEnqueue), keyOf("none", []string{"claude"}, apikey.RoleEnqueue))
+	for _, c := range []struct {
+		key, model string
+		status     int
+	}{
+		{"all", "gpt-5", 200}, {"one", "gpt-5", 200}, {"one", "other", 200}, {"none", "gpt-5", 403}, {"nobody", "gpt-5", 401},
+	} {
+		if a := d.do("POST", "/v1/proxy/openai/v1/x", chatOf(c.model), "Authorization", "Bearer "+c.key); a.status != c.status {
+			t.Errorf("%s, %s: %d %s", c.key, c.model, a.status, a.text)
+		}
+	}
+}
