@@ -104,14 +104,6 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 	return d, nil
 }
 
-// llmMetrics are those of the workers llm, here and behind doors.
-func (d *daemon) llmMetrics() (m *llm.Metrics, err error) {
-	if d.models == nil {
-		d.models, err = llm.NewMetrics(d.registry)
-	}
-	return d.models, err
-}
-
 func limitNames(cfg *config.Config) []string {
 	list := make([]string, len(cfg.Limits))
 	for i, limit := range cfg.Limits {

@@ -36,3 +36,11 @@ func (d *daemon) estimate(bucket string, job *shaper.Job) shaper.Units {
 	maps.Copy(units, job.Units)
 	return units
 }
+
+// llmMetrics are those of the workers llm, here and behind doors.
+func (d *daemon) llmMetrics() (m *llm.Metrics, err error) {
+	if d.models == nil {
+		d.models, err = llm.NewMetrics(d.registry)
+	}
+	return d.models, err
+}

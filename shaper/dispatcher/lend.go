@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -11,36 +10,12 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-const (
-	// ticketTries is how many slots a job may have whose ticket nobody starts. A message may be lost, and then the job waits for the next slot, at
-	// the head of its queue. A process that has died starts none of its tickets.
-	ticketTries = 3
-
-	// maxLent is how long after its slot a dispatcher gives up a ticket at most, so that all tries take 2 s.
-	maxLent = 500 * time.Millisecond
-)
+// ticketTries is how many slots a job may have whose ticket nobody starts. A message may be lost, and then the job waits for the next slot, at the
+// head of its queue. A process that has died starts none of its tickets.
+const ticketTries = 3
 
 // reasonNoSender is why a job is dropped that no process sends.
 const reasonNoSender = "no_sender"
-
-// lentLately is how long a bucket is expected to have more jobs that other processes send.
-const lentLately = time.Minute
-
-// handOver is by how much the way of a lent job is longer: its ticket goes to Redis and to another process, and the start to Redis and back.
-// Slots lie as much farther ahead, so that those jobs leave no later than the others.
-func handOver(trip time.Duration) time.Duration { return 2 * trip } //nolint:mnd // see above
-
-// isLent reports whether another process than a dispatcher sends the job: see [Permits].
-func (l *leased) isLent() bool { return l.sender != "" }
-
-// isStarted reports whether this is that process, or one that starts jobs of a worker that hands over: see lua/start.lua.
-func (l *leased) isStarted() bool { return strings.HasPrefix(l.claim, startedMark) }
-
-// startedMark is what the claim of a start begins with.
-const startedMark = "+"
-
-// lentFor is how long after its slot another process may send the job.
-func (l *leased) lentFor() time.Duration { return min(l.validFor(), maxLent) }
 
 // lend gives the ticket of a job to the process that sends it, as soon as it is claimed. So a far Redis costs no lateness. It returns what
 // becomes of a job that is not started until it is too late: it goes back to the head of its queue, or is dropped. Of one that was started,

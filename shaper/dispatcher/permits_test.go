@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -212,130 +211,6 @@ func TestPermitsKeepThePace(t *testing.T) {
 			})
 		})
 	}
-}
-
-// deaf is a hook that loses tickets on their way.
-type deaf struct{ loses func() bool }
-
-func (d deaf) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (d deaf) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if sent, ok := cmd.(*redis.IntCmd); ok && cmd.Name() == "publish" && strings.HasPrefix(fmt.Sprint(cmd.Args()[1]), "tundish:answers:") && d.loses() {
-			sent.SetVal(1)
-			return nil
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (d deaf) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-// TestLostTickets loses tickets: the job gets the next slot, at the head of its queue. After the third one it is dropped and enqueued again.
-func TestLostTickets(t *testing.T) {
-	t.Parallel()
-	for lost, want := range map[int32]struct {
-		epoch  int64
-		within time.Duration
-	}{0: {1, 100 * time.Millisecond}, 1: {2, time.Second}, 2: {3, 2 * time.Second}, 3: {1, 4 * time.Second}} {
-		t.Run(fmt.Sprint(lost), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				l := newLending(t, rig.Bucket("b", 100))
-				var left atomic.Int32
-				left.Store(lost)
-				l.hook = func() redis.Hook { return deaf{func() bool { return left.Add(-1) >= 0 }} }
-				l.dispatch(l.noWorker(), nil)
-				s := l.sender()
-				time.Sleep(time.Second) //nolint:forbidigo // in a bubble: no time passes
-				began := time.Now()
-				permit, err := s.Acquire(t.Context(), l.job())
-				if err != nil {
-					t.Fatal(err)
-				}
-				if took := time.Since(began); permit.Attempt().Epoch != want.epoch || took > want.within {
-					t.Errorf("epoch %d after %s, want %d within %s", permit.Attempt().Epoch, took, want.epoch, want.within)
-				}
-				permit.Settle(shaper.Done(200))
-				l.wantEmpty()
-			})
-		})
-	}
-}
-
-// TestOneTicketInTenIsLost: nobody waits for longer than two seconds more than without losses. Each loss costs a slot.
-func TestOneTicketInTenIsLost(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const rate, jobs = 50, 400
-		l := newLending(t, rig.Bucket("b", rate))
-		s := l.sender()
-		var published, lost atomic.Int32
-		l.hook = func() redis.Hook {
-			return deaf{func() bool {
-				isLost := published.Add(1)%10 == 0
-				if isLost {
-					lost.Add(1)
-				}
-				return isLost
-			}}
-		}
-		var mu sync.Mutex
-		var waits []time.Duration // in the order of the enqueues
-		var clients sync.WaitGroup
-		for range jobs {
-			clients.Go(func() {
-				mu.Lock()
-				n := len(waits)
-				waits = append(waits, 0)
-				mu.Unlock()
-				began := time.Now()
-				permit, err := s.Acquire(t.Context(), l.job())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				waits[n] = time.Since(began)
-				mu.Unlock()
-				permit.Settle(shaper.Done(200))
-			})
-			synctest.Wait()
-		}
-		for range 2 {
-			l.dispatch(l.noWorker(), nil)
-		}
-		clients.Wait()
-		worst := time.Duration(0)
-		for n, wait := range waits {
-			due := time.Duration(n+int(lost.Load())+1) * time.Second / rate
-			worst = max(worst, wait-due)
-		}
-		t.Logf("%d of %d tickets were lost; a job waited %s more than its turn at most", lost.Load(), published.Load(), worst)
-		if worst > 2*time.Second || lost.Load() < jobs/10 {
-			t.Errorf("a job waited %s more, with %d losses", worst, lost.Load())
-		}
-		l.wantEmpty()
-	})
-}
-
-// TestTicketsOfTheDead has a process die whose jobs wait: they are dropped when their turn comes, and leave no dead letters.
-func TestTicketsOfTheDead(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLending(t, rig.Bucket("b", 100))
-		s := l.sender()
-		for range 20 {
-			if receipt, _, err := s.client.AwaitTicket(t.Context(), l.job()); err != nil || receipt.Refusal != nil {
-				t.Fatal(receipt, err)
-			}
-		}
-		s.client.Close()
-		l.dispatch(l.noWorker(), nil)
-		l.wantEmpty()
-	})
 }
 
 // TestSenderThatDies has a process die that has started a job: its lease ends, and then nobody sends it.
