@@ -20,7 +20,14 @@ import (
 // these tables in their configuration, and returns their URLs.
 func producers(t *testing.T, redisURL string, n int, tables string) []string {
 	t.Helper()
-	urls := make([]string, n)
+	urls, _ := runProducers(t, redisURL, n, tables)
+	return urls
+}
+
+// runProducers returns their processes too.
+func runProducers(t *testing.T, redisURL string, n int, tables string) (urls []string, processes []*process) {
+	t.Helper()
+	urls, processes = make([]string, n), make([]*process, n)
 	for i := range urls {
 		addr := redistest.FreeAddr(t)
 		path := filepath.Join(t.TempDir(), fmt.Sprintf("producer%d.toml", i))
@@ -29,9 +36,9 @@ func producers(t *testing.T, redisURL string, n int, tables string) []string {
 			t.Fatal(err)
 		}
 		urls[i] = "http://" + addr
-		run(t, urls[i], "producer", "serve", "--config", path)
+		processes[i] = run(t, urls[i], "producer", "serve", "--config", path)
 	}
-	return urls
+	return urls, processes
 }
 
 // limitTable is a [[limits]] of the configuration.

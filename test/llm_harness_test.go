@@ -41,6 +41,7 @@ type llmPlan struct {
 	pools       string // tables
 	dispatchers int
 	lease       time.Duration // 0 means 3 s
+	isNear      bool          // Redis is beside the programs
 	server      *redistest.Server
 }
 
@@ -50,6 +51,8 @@ type llmSystem struct {
 	inspector   *redis.Client
 	models      map[string]model
 	producers   []string // URLs
+	producing   []*process
+	providers   map[string]string // URLs by bucket
 	dispatchers []*process
 	restart     []func() *process // starts a dispatcher with the configuration of the i-th
 	ops         []string          // URL of each dispatcher
@@ -60,18 +63,21 @@ type llmSystem struct {
 
 func startLLM(t *testing.T, p llmPlan) *llmSystem {
 	t.Helper()
-	s := &llmSystem{t: t, inspector: p.server.Client(), models: map[string]model{}, posted: map[string][]string{}}
+	s := &llmSystem{t: t, inspector: p.server.Client(), models: map[string]model{}, providers: map[string]string{}, posted: map[string][]string{}}
 	proxy, err := faultproxy.New(p.server.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = proxy.Close() })
-	proxy.SetDelay(50 * time.Millisecond)
+	if !p.isNear {
+		proxy.SetDelay(50 * time.Millisecond)
+	}
 	tables := p.pools
 	for _, m := range p.models {
 		s.models[m.name] = m
 		server := httptest.NewServer(m.provider)
 		t.Cleanup(server.Close)
+		s.providers[m.name] = server.URL
 		tables += fmt.Sprintf(`
 [[buckets]]
 name = %q
@@ -91,7 +97,7 @@ allow_networks = ["127.0.0.0/8"]
 `, m.name, cmp.Or(m.rate, "100/s"), m.keys, m.retry, cmp.Or(m.api, llmprovider.OpenAI), server.URL, m.llm, m.tables)
 	}
 	redisURL := "redis://" + proxy.Addr()
-	s.producers = producers(t, redisURL, 2, tables)
+	s.producers, s.producing = runProducers(t, redisURL, 2, tables)
 	for i := range p.dispatchers {
 		address, path := redistest.FreeAddr(t), filepath.Join(t.TempDir(), fmt.Sprintf("dispatcher%d.toml", i))
 		text := fmt.Sprintf("[redis]\nurl = %q\n[dispatcher]\nlisten = %q\nlease = %q\n%s", redisURL, address, cmp.Or(p.lease, 3*time.Second), tables)

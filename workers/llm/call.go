@@ -16,7 +16,7 @@ import (
 )
 
 // readSize is how much of an answer is read at once.
-const readSize = 8 << 10
+const readSize = 4 << 10
 
 // Causes for which a call is cancelled.
 var (
