@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/tundish-io/tundish/internal/config"
@@ -51,10 +52,10 @@ func (d *daemon) openDoors() error {
 func (s *doors) follow(cfg *config.Config) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	open, byDoor := map[string]doorWorker{}, map[string][]httpapi.DoorBucket{}
+	open, buckets := map[string]doorWorker{}, map[string]httpapi.DoorBucket{}
 	var errs []error
 	for _, b := range cfg.Buckets {
-		if b.LLM == nil || !b.LLM.ServeProxy {
+		if b.LLM == nil || !b.LLM.ServeProxy && !isFallback(cfg, b.Name) {
 			continue
 		}
 		w, err := s.worker(b.Name, llmConfig(cfg, b))
@@ -63,18 +64,34 @@ func (s *doors) follow(cfg *config.Config) error {
 			continue
 		}
 		open[b.Name] = w
-		name := b.LLM.DoorOf(b.Name)
-		byDoor[name] = append(byDoor[name], httpapi.DoorBucket{
-			Name: b.Name, Worker: w.Worker, Timeout: b.LLM.ProxyTimeout, Priority: shaper.Priority(b.LLM.ProxyPriority), Credentials: w.settings.HTTP.Auth.Headers(),
-		})
+		buckets[b.Name] = httpapi.DoorBucket{
+			Name: b.Name, Worker: w.Worker, Timeout: b.LLM.ProxyTimeout, Priority: shaper.Priority(b.LLM.ProxyPriority),
+			Credentials: w.settings.HTTP.Auth.Headers(), FallbackAfter: b.LLM.FallbackAfter,
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		closeDoors(open, s.open)
 		return err
 	}
+	byDoor := map[string][]httpapi.DoorBucket{}
+	for _, b := range cfg.Buckets {
+		if b.LLM == nil || !b.LLM.ServeProxy {
+			continue
+		}
+		bucket, door := buckets[b.Name], b.LLM.DoorOf(b.Name)
+		if to, ok := buckets[b.LLM.Fallback]; ok {
+			bucket.Fallback = &to
+		}
+		byDoor[door] = append(byDoor[door], bucket)
+	}
 	closeDoors(s.open, open)
 	s.open, s.byDoor = open, byDoor
 	return nil
+}
+
+// isFallback reports whether a bucket behind a door falls back on this one.
+func isFallback(cfg *config.Config, bucket string) bool {
+	return slices.ContainsFunc(cfg.Buckets, func(b config.Bucket) bool { return b.LLM != nil && b.LLM.ServeProxy && b.LLM.Fallback == bucket })
 }
 
 // worker is the open one of these settings, or a new one.

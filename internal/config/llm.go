@@ -26,6 +26,8 @@ type LLMSettings struct {
 	Door           string            `setting:"door"`          // "": the name of the bucket
 	ProxyTimeout   time.Duration     `setting:"proxy_timeout"` // how long a client of the door waits until its request is sent
 	ProxyPriority  string            `setting:"proxy_priority"`
+	Fallback       string            `setting:"fallback"` // the bucket for a request that would wait longer than FallbackAfter; "": none
+	FallbackAfter  time.Duration     `setting:"fallback_after"`
 	AllowNetworks  []netip.Prefix    `setting:"allow_networks"`
 	EgressProxy    Secret            `setting:"egress_proxy"`
 	Headers        map[string]Secret `setting:"headers"` // of each request
@@ -64,6 +66,7 @@ func (l *loader) llm(p place, b Bucket) {
 		priorities = append(priorities, string(priority))
 	}
 	l.oneOf(p.key("llm").key("proxy_priority"), b.LLM.ProxyPriority, priorities...)
+	inRange(l, p.key("llm").key("fallback_after"), b.LLM.FallbackAfter, time.Millisecond, httpbound.MaxWait)
 }
 
 // doors wants that the buckets of a door have one API, and that no other bucket has its path.
@@ -88,5 +91,23 @@ func (l *loader) doors(s *settings) {
 		if first[door] == nil {
 			first[door] = b
 		}
+		l.fallback(at("buckets").element(i, b.Name).key("llm").key("fallback"), s, b)
+	}
+}
+
+// fallback wants another bucket with the same API, that has none itself: a request goes no further.
+func (l *loader) fallback(p place, s *settings, b *Bucket) {
+	name := b.LLM.Fallback
+	if name == "" {
+		return
+	}
+	at := slices.IndexFunc(s.Buckets, func(b Bucket) bool { return b.Name == name })
+	switch {
+	case at < 0 || name == b.Name || s.Buckets[at].LLM == nil:
+		l.fail(p, literal(name), "want another bucket whose worker is llm")
+	case s.Buckets[at].LLM.API != b.LLM.API:
+		l.fail(p, literal(name), "has the api %q, and this bucket %q: want the same", s.Buckets[at].LLM.API, b.LLM.API)
+	case s.Buckets[at].LLM.Fallback != "":
+		l.fail(p, literal(name), "has a fallback itself: a request goes no further than one")
 	}
 }

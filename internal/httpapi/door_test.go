@@ -182,6 +182,24 @@ func TestDoorWaitsForTheAPI(t *testing.T) {
 	}
 }
 
+// A request that would wait for too long goes to the fallback, if that takes its model and the key may use it.
+func TestDoorFallsBack(t *testing.T) {
+	t.Parallel()
+	d := newDoorRig(t, keyOf("all", []string{"*"}, apikey.RoleEnqueue), keyOf("one", []string{"slow"}, apikey.RoleEnqueue))
+	slow := &d.byDoor["slow"][0]
+	slow.Fallback, slow.FallbackAfter = &d.byDoor["openai"][0], time.Second // quick, which takes gpt-*
+	for _, c := range []struct {
+		key, model string
+		status     int
+	}{{"all", "gpt-5", 200}, {"all", "other", 429}, {"one", "gpt-5", 429}} {
+		began := time.Now()
+		a := d.do("POST", "/v1/proxy/slow/v1/x", chatOf(c.model), "Authorization", "Bearer "+c.key)
+		if a.status != c.status || c.status == 200 && a.text != "ok" || time.Since(began) > patience {
+			t.Errorf("%s, %s: %d %s", c.key, c.model, a.status, a.text)
+		}
+	}
+}
+
 // The model picks the bucket of a door, among those that the key may use.
 func TestDoorKeys(t *testing.T) {
 	t.Parallel()

@@ -30,4 +30,8 @@ type DoorBucket struct {
 	Timeout     time.Duration // that a client waits until its request is sent
 	Priority    shaper.Priority
 	Credentials []string // headers, in small letters, that the bucket's own credentials take
+
+	// Fallback is the bucket for a request that would wait longer than FallbackAfter; nil there is none. It has none itself.
+	Fallback      *DoorBucket
+	FallbackAfter time.Duration
 }

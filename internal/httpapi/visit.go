@@ -9,44 +9,38 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/shaper/dispatcher"
 	client "github.com/tundish-io/tundish/shaper/producer"
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
-// visit is a request to a door, from its arrival to the last byte of its answer.
-type visit struct {
-	*producer
-	DoorBucket
-
-	w       http.ResponseWriter
-	r       *http.Request
-	began   time.Time
-	timeout time.Duration // that the client waits until its request is sent
-	ask     *llm.Ask
-	permit  *dispatcher.Permit
-	isSent  bool      // the API was called
-	last    *llm.Call // the last error answer, which the client gets if there is no time for another try
-}
-
 // holdUnnamed is how long the bucket waits after an answer that asks for less and names no time.
 const holdUnnamed = time.Second
 
-func (v *visit) left() time.Duration { return v.timeout - time.Since(v.began) }
-
 // serve has the request sent at its slot, and passes on the answer. An API that asks for less is asked again, as long as the client waits.
-func (v *visit) serve(job shaper.Job) {
+func (v *visit) serve(job shaper.Job, body []byte) {
 	v.patience(v.left())
 	waits, cancel := context.WithTimeout(v.r.Context(), v.left())
 	defer cancel()
 	defer context.AfterFunc(v.draining.ends, cancel)()
 	var err error
-	for v.permit, err = v.doors.Acquire(waits, job); err == nil; err = v.permit.Again(waits) {
+	v.permit, err = v.doors.Acquire(waits, job)
+	if isTooLong(err) {
+		if job, isThere := v.fallBack(body); isThere {
+			v.permit, err = v.doors.Acquire(waits, job)
+		}
+	}
+	for ; err == nil; err = v.permit.Again(waits) {
 		if v.send() {
 			return
 		}
 	}
 	v.giveUp(err)
+}
+
+// isTooLong reports whether a job was refused because it would wait for too long, or has no place to wait in.
+func isTooLong(err error) bool {
+	refused, ok := errors.AsType[*client.RefusedError](err)
+	return ok && (refused.Receipt.Refusal.Reason == shaper.ReasonWaitTooLong || refused.Receipt.Refusal.Reason == shaper.ReasonBucketFull)
 }
 
 // send calls the API, and reports whether the client has got its answer. If not, the request waits for another slot.

@@ -1,0 +1,109 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/dispatcher"
+	"github.com/tundish-io/tundish/workers/llm"
+)
+
+// visit is a request to a door, from its arrival to the last byte of its answer.
+type visit struct {
+	*producer
+	DoorBucket
+
+	w       http.ResponseWriter
+	r       *http.Request
+	began   time.Time
+	timeout time.Duration // that the client waits until its request is sent
+	ask     *llm.Ask
+	permit  *dispatcher.Permit
+	isSent  bool      // the API was called
+	last    *llm.Call // the last error answer, which the client gets if there is no time for another try
+}
+
+func (v *visit) left() time.Duration { return v.timeout - time.Since(v.began) }
+
+// addressOf is what the API is asked: a path and a query below its base URL.
+func addressOf(r *http.Request) string {
+	asked, _ := r.Context().Value(proxiedKey{}).(proxied)
+	return asked.address
+}
+
+// choose takes the first bucket of the door that takes the model and that the key of the client may use.
+func (v *visit) choose(buckets []DoorBucket, model string) *fault {
+	var lacks *fault
+	for _, b := range buckets {
+		if model != "" && !b.Worker.Takes(model) {
+			continue
+		}
+		if f := v.mayUse(b.Name); f != nil {
+			lacks = f
+			continue
+		}
+		v.DoorBucket = b
+		return nil
+	}
+	if lacks != nil {
+		return lacks
+	}
+	return newFault(codeUnknownModel, "no bucket of this door takes the model %q", model)
+}
+
+// mayUse returns the right that the key of the client lacks to use a bucket.
+func (v *visit) mayUse(bucket string) *fault {
+	if key := keyOf(v.r); key != nil {
+		return authorize(key, roles(apikey.RoleEnqueue), bucket)
+	}
+	return nil
+}
+
+// job makes the job of a request. Its payload stays here.
+func (v *visit) job(body []byte) (shaper.Job, *fault) {
+	v.ask = v.Worker.Ask(addressOf(v.r), body)
+	settings, err := v.jobs.Bucket(v.Name)
+	if err != nil {
+		return shaper.Job{}, newFault(codeUnknownBucket, "there is no bucket %q", v.Name)
+	}
+	sender := v.sender(v.r, v.Name)
+	headers := forwarded(v.r.Header, v.Credentials)
+	delete(headers, "Accept-Encoding") // the usage is read
+	job := shaper.Job{
+		Bucket: v.Name, Method: v.r.Method, URL: addressOf(v.r), Headers: headers, Payload: v.ask.Body, Units: v.ask.Units, Priority: v.Priority,
+		Caller: sender.caller, Identity: sender.Identity,
+	}
+	v.timeout = v.Timeout
+	if seconds, err := strconv.ParseFloat(v.r.Header.Get("X-Stainless-Timeout"), 64); err == nil && seconds > 0 { // as the clients of both providers say how long they wait
+		v.timeout = min(v.timeout, time.Duration(min(seconds, v.Timeout.Seconds())*float64(time.Second)))
+	}
+	job.MaxWait = max(v.left(), time.Microsecond).Truncate(time.Microsecond)
+	job.ExpiresIn = job.MaxWait + expiryMargin
+	if v.Fallback != nil {
+		job.MaxWait = min(job.MaxWait, v.FallbackAfter)
+	}
+	light := job
+	light.Payload = nil
+	_, _, err = settings.Check(&light)
+	if faults := fieldErrors(errors.Join(err, v.Worker.CheckCall(&job))); len(faults) > 0 {
+		return job, invalid(onePerField(faults))
+	}
+	return job, bound(v.r, &settings, &light)
+}
+
+// fallBack makes the job of a request anew, for the bucket that takes it if the first one would have it wait for too long. It reports whether there is
+// one for this model and this client.
+func (v *visit) fallBack(body []byte) (job shaper.Job, isThere bool) {
+	to := v.Fallback
+	model := llm.ModelOf(body)
+	if to == nil || model != "" && !to.Worker.Takes(model) || v.mayUse(to.Name) != nil {
+		return job, false
+	}
+	v.DoorBucket = *to
+	job, f := v.job(body)
+	return job, f == nil
+}
