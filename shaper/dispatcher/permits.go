@@ -49,7 +49,7 @@ type Permit struct {
 // Acquire enqueues a job and waits for its slot: when it returns, send at once. The permit is void soon after the slot, see
 // [shaper.Attempt.Depart] of [Permit.Attempt]. ctx bounds the wait only; what is sent heeds [Permit.Context].
 //
-// The job must have no id: it is enqueued again if its ticket gets lost three times. Its payload stays here, and so do its headers, once they
+// The job must have no id: it is enqueued again, before all others of its flow, if its ticket gets lost three times. Its payload stays here, and so do its headers, once they
 // have named its flow. Its end leaves no dead letter.
 //
 // A job that is refused is a [*producer.RefusedError]. A job that an operator cancels or purges, or that expires, is a
@@ -96,6 +96,7 @@ func (p *Permit) wait(ctx context.Context) (err error) {
 		if ended, isEnded := errors.AsType[*producer.EndedError](err); isEnded {
 			p.forget()
 			if ended.State == shaper.StateDropped {
+				p.job.Priority = shaper.PriorityCritical // its turn had come
 				continue
 			}
 			return err

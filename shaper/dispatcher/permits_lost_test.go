@@ -67,6 +67,41 @@ func TestLostTickets(t *testing.T) {
 	}
 }
 
+// TestTicketThatIsLostThreeTimes: the job that is enqueued again does not wait behind those that came after it.
+func TestTicketThatIsLostThreeTimes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const rate, others = 10, 100
+		l := newLending(t, rig.Bucket("b", rate))
+		s := l.sender()
+		var left atomic.Int32
+		left.Store(ticketTries)
+		l.hook = func() redis.Hook { return deaf{func() bool { return left.Add(-1) >= 0 }} }
+		got := make(chan time.Duration, 1)
+		began := time.Now()
+		go func() {
+			permit, err := s.Acquire(t.Context(), l.job())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			got <- time.Since(began)
+			permit.Settle(shaper.Done(200))
+		}()
+		synctest.Wait()
+		for i := range others {
+			if _, err := l.client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: fmt.Sprint("j", i), Payload: []byte("{}")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.dispatch(shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) }), nil)
+		if took := <-got; took > 4*time.Second {
+			t.Errorf("it got its permit after %s, with %d others behind it at %d/s", took, others, rate)
+		}
+		l.wantEmpty()
+	})
+}
+
 // TestOneTicketInTenIsLost: nobody waits for longer than two seconds more than without losses. Each loss costs a slot.
 func TestOneTicketInTenIsLost(t *testing.T) {
 	t.Parallel()
