@@ -77,11 +77,11 @@ func TestMemoryOfBudgets(t *testing.T) {
 	t.Parallel()
 	flows := 1000
 	if redistest.Soak {
-		flows = 20_000
+		flows = 5_000
 	}
 	r := realRig(t)
 	r.setTime(epoch)
-	r.configureFlows(settings{rateCount: 100_000, capacity: 1_000_000, inFlight: 1_000_000}, flowSettings{})
+	r.configureFlows(settings{rateCount: 100_000, capacity: 1_000_000, inFlight: 1_000_000}, flowSettings{maxFlows: 100_000})
 	r.setBudgets("flow_", "tokens 2000000000 60000000;tokens 2000000000 86400000000;", 100)
 	for n := range 10 {
 		for f := range flows {
