@@ -29,7 +29,7 @@
 -- ARGV[2]  bucket: the message to publish
 -- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
 -- ARGV[4]  is_crash: 1 if a lost lease counts as a crash, 0 after an outage of Redis, 2 if it does only of a job that was started
---          in another process (see start.lua), as it always does of jobs that are sent elsewhere
+--          in another process (see start.lua), as it always does of lent jobs
 -- ARGV[5]  poison_crashes: consecutive crashes that make a job poison
 -- ARGV[6]  poison_last: last response of a poison job (JSON)
 -- ARGV[7]  longest_wait: of a retry, microseconds: one further ahead is cut to it (or to a second: claim
@@ -94,7 +94,7 @@ for i = first_arg + 1, #ARGV, WIDTH do
     if job and (not has_flows or flow.of(job, in_groups) == names[n]) then
       local base, kind, letter, index = string.match(job, '^(%-?%d+) %d+ ...........(.)(.)(%d+)')
       lost_jobs[#lost_jobs + 1] = { id = id, n = n, meta = stored, deadline = deadline, kind = kind or '',
-        body = codec.has_callback(job) and job, elsewhere = codec.is_sent_elsewhere(job),
+        body = codec.has_callback(job) and job, is_lent = codec.is_lent(job),
         list = flow.PRIORITY_OF[letter or ''] or 3, seq = tonumber(base or 0) + tonumber(index or 0) }
     end
   elseif state == codec.RETRYING then
@@ -134,7 +134,7 @@ for _, lost_job in ipairs(lost_jobs) do
     local code = codec.QUEUED
     local scheduled = lost_job.kind ~= string.lower(lost_job.kind)
     local was_started = string.sub(claim, 1, 1) == '+'
-    if counts_as_crash == 1 and not lost_job.elsewhere or counts_as_crash > 0 and was_started then crashes = crashes + 1 end
+    if counts_as_crash == 1 and not lost_job.is_lent or counts_as_crash > 0 and was_started then crashes = crashes + 1 end
     crashes = tonumber(crashes)
     redis.call('ZREM', leases, id)
     local f = loaded and loaded[lost_job.n]

@@ -29,19 +29,30 @@ func keyTable(secret string) string {
 	return fmt.Sprintf("[[keys]]\nname = \"client\"\nsha256 = %q\nroles = [\"enqueue\"]\nbuckets = [\"*\"]\n", hex.EncodeToString(sum[:]))
 }
 
+// client is a script of testdata that calls an API with a package of npm; the command runs it with more variables of the environment.
+func client(t *testing.T, script, module string) (command func(env ...string) *exec.Cmd) {
+	t.Helper()
+	node, err := exec.LookPath("node")
+	installed := filepath.Join("..", ".tools", "npm")
+	if _, statErr := os.Stat(filepath.Join(installed, "node_modules", filepath.FromSlash(module))); err != nil || statErr != nil {
+		skip(t, "node or the package is not installed: `make test` installs it where it can")
+	}
+	text, err := os.ReadFile(filepath.Join("testdata", script))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(env ...string) *exec.Cmd {
+		cmd := exec.CommandContext(t.Context(), node, "--input-type=module", "-")
+		cmd.Dir, cmd.Stdin, cmd.Env = installed, strings.NewReader(string(text)), append(os.Environ(), env...)
+		return cmd
+	}
+}
+
 // TestProxyWithAnUnchangedClient: 20 clients of GitHub's API, as its own library makes them, share a rate by a change of their base URL and key.
 // Each gets its own answers, and the API sees the rate, and its own key.
 func TestProxyWithAnUnchangedClient(t *testing.T) {
 	const rate, clients, each = 20, 20, 3
-	node, err := exec.LookPath("node")
-	installed := filepath.Join("..", ".tools", "npm")
-	if _, statErr := os.Stat(filepath.Join(installed, "node_modules", "@octokit", "rest")); err != nil || statErr != nil {
-		skip(t, "node or the library is not installed: `make test` installs it where it can")
-	}
-	script, err := os.ReadFile(filepath.Join("testdata", "octokit.mjs"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := client(t, "octokit.mjs", "@octokit/rest")
 	quietly(t, func(t *testing.T, stall *stallWatch) string {
 		var mu sync.Mutex
 		var wrong []string
@@ -58,9 +69,7 @@ func TestProxyWithAnUnchangedClient(t *testing.T) {
 				}
 				mock(w, r)
 			}})
-		cmd := exec.CommandContext(t.Context(), node, "--input-type=module", "-")
-		cmd.Dir, cmd.Stdin = installed, strings.NewReader(string(script))
-		cmd.Env = append(os.Environ(), fmt.Sprint("CLIENTS=", clients), "KEY="+ownKey, "BASE_URL="+s.api+"/v1/proxy/"+bucketName)
+		cmd := script("CLIENTS="+fmt.Sprint(clients), "KEY="+ownKey, "BASE_URL="+s.api+"/v1/proxy/"+bucketName)
 		began := time.Now()
 		out, err := cmd.Output()
 		took := time.Since(began)

@@ -29,12 +29,6 @@ type visit struct {
 
 func (v *visit) left() time.Duration { return v.timeout - time.Since(v.began) }
 
-// addressOf is what the API is asked: a path and a query below its base URL.
-func addressOf(r *http.Request) string {
-	asked, _ := r.Context().Value(proxiedKey{}).(proxied)
-	return asked.address
-}
-
 // choose takes the first bucket of the door that takes the model and that the key of the client may use.
 func (v *visit) choose(buckets []DoorBucket, model string) *fault {
 	var lacks *fault

@@ -45,11 +45,6 @@ const (
 	proxyTries = 16
 )
 
-// proxied is what a client asks of the API: a path and a query below the base URL of the bucket, as they were spelled.
-type proxied struct{ bucket, address string }
-
-type proxiedKey struct{}
-
 // cutProxied cuts off the path of a request to the proxy what is the API's. It may be any text: the routes would answer "//" or "/../"
 // with a redirect, and decode the rest.
 func cutProxied(next http.Handler) http.Handler {
@@ -171,10 +166,9 @@ func (p *producer) unsent(r *http.Request, receipt *shaper.Receipt, err error, s
 
 // proxiedJob makes the job of a request. What the client sent as credentials, and what is of its connection only, stays here.
 func (p *producer) proxiedJob(r *http.Request, bucket *shaper.Bucket, settings ProxySettings, body []byte) (shaper.Job, *fault) {
-	asked, _ := r.Context().Value(proxiedKey{}).(proxied)
 	key, keyErr := idempotencyKeyOfClient(r.Header)
 	job := shaper.Job{
-		Method: r.Method, URL: asked.address, Headers: forwarded(r.Header, settings.Credentials), Payload: body,
+		Method: r.Method, URL: addressOf(r), Headers: forwarded(r.Header, settings.Credentials), Payload: body,
 		Once: true, MaxWait: settings.Timeout, ExpiresIn: settings.Timeout + expiryMargin,
 	}
 	sender := p.sender(r, bucket.Name)
@@ -224,9 +218,7 @@ func (p *producer) awaitProxied(r *http.Request, job shaper.Job) (shaper.Receipt
 }
 
 func (p *producer) refuseProxied(w http.ResponseWriter, r *http.Request, receipt *shaper.Receipt, timeout time.Duration) {
-	if receipt.Refusal.Reason == shaper.ReasonWaitTooLong && receipt.Refusal.RetryAfter == 0 { // it is paused: the end is not known
-		receipt.Refusal.RetryAfter = timeout
-	}
+	nameWait(receipt.Refusal, timeout)
 	p.tellReceipt(w, r, receipt)
 }
 
@@ -246,21 +238,12 @@ func (p *producer) answerProxied(w http.ResponseWriter, r *http.Request, result 
 		return
 	}
 	h := w.Header()
-	h.Del("Cache-Control") // the API's counts
-	for name, values := range endToEnd(a.Headers) {
-		if !isOurs(name) {
-			h[name] = values
-		}
-	}
-	h.Add("Content-Security-Policy", "sandbox") // beside those of the API: a browser obeys all of them
+	passHeaders(h, a.Headers)
 	switch length := http.Header(a.Headers).Get("Content-Length"); {
 	case len(a.Body) > 0:
 		h.Set("Content-Length", strconv.Itoa(len(a.Body)))
 	case r.Method == http.MethodHead && length != "":
 		h.Set("Content-Length", length) // that of the body which HEAD leaves out
-	}
-	if h.Get("Content-Type") == "" {
-		h["Content-Type"] = nil // net/http would guess one
 	}
 	w.WriteHeader(max(a.Status, http.StatusOK))
 	_, _ = w.Write(a.Body) // fails only when the client is gone

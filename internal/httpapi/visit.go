@@ -82,24 +82,31 @@ func (v *visit) waitsAfter(outcome *shaper.Outcome) bool {
 
 // relay passes an answer on as it comes. One that breaks off breaks off for the client, too.
 func (v *visit) relay(call *llm.Call) {
-	control := http.NewResponseController(v.w)
 	usageOf(v.r).releaseBody()
-	v.head(call)
-	var err error
-	for {
-		var part []byte
-		if part, err = call.Next(); err != nil {
-			break
-		}
-		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a connection that has no deadlines ends by others
-		if _, err = v.w.Write(part); err != nil {
-			break
-		}
-		_ = control.Flush()
-	}
+	err := v.pass(call)
 	v.settle(call)
 	if !errors.Is(err, io.EOF) {
 		panic(http.ErrAbortHandler)
+	}
+}
+
+// pass passes an answer on, and returns why it has ended: [io.EOF] at its end.
+func (v *visit) pass(call *llm.Call) error {
+	control := http.NewResponseController(v.w)
+	passHeaders(v.w.Header(), call.Header)
+	v.w.Header().Set("Tundish-Job", v.permit.Receipt().ID)
+	v.w.WriteHeader(max(call.Status, http.StatusOK))
+	_ = control.Flush()
+	for {
+		part, err := call.Next()
+		if err != nil {
+			return err
+		}
+		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a connection that has no deadlines ends by others
+		if _, err = v.w.Write(part); err != nil {
+			return err
+		}
+		_ = control.Flush()
 	}
 }
 
@@ -111,23 +118,6 @@ func (v *visit) settle(call *llm.Call) {
 		permit.Settle(outcome)
 		permit.Cancel() // a job that is held, and whose client has its answer
 	}()
-}
-
-// head writes the header of an answer.
-func (v *visit) head(call *llm.Call) {
-	h := v.w.Header()
-	h.Del("Cache-Control") // the API's counts
-	for name, values := range endToEnd(call.Header) {
-		if !isOurs(name) && name != "Content-Encoding" {
-			h[name] = values
-		}
-	}
-	if h.Get("Content-Type") == "" {
-		h["Content-Type"] = nil // net/http would guess one
-	}
-	h.Set("Tundish-Job", v.permit.Receipt().ID)
-	v.w.WriteHeader(max(call.Status, http.StatusOK))
-	_ = http.NewResponseController(v.w).Flush()
 }
 
 // patience gives the connection the time that the client waits.
@@ -144,11 +134,9 @@ func (v *visit) giveUp(err error) {
 	switch {
 	case v.r.Context().Err() != nil: // no client reads an answer
 	case v.last != nil:
-		v.relayLast()
+		_ = v.pass(v.last) // the client may be gone
 	case errors.As(err, &refusal):
-		if refusal.Receipt.Refusal.Reason == shaper.ReasonWaitTooLong && refusal.Receipt.Refusal.RetryAfter == 0 { // it is paused: the end is not known
-			refusal.Receipt.Refusal.RetryAfter = v.timeout
-		}
+		nameWait(refusal.Receipt.Refusal, v.timeout)
 		v.headers.Set(v.w.Header(), refusal.Receipt.Decisions, time.Now())
 		v.refuse(refused(refusal.Receipt.Refusal))
 	case errors.As(err, &ended):
@@ -161,20 +149,6 @@ func (v *visit) giveUp(err error) {
 		v.refuse(newFault(codeNotInTime, "the request waited for %s in bucket %q and was not sent to the API", v.timeout, v.Name))
 	default:
 		v.refuse(v.store.of(v.r, err))
-	}
-}
-
-// relayLast passes on an error answer that was kept.
-func (v *visit) relayLast() {
-	h := v.w.Header()
-	for name, values := range endToEnd(v.last.Header) {
-		if !isOurs(name) {
-			h[name] = values
-		}
-	}
-	v.w.WriteHeader(v.last.Status)
-	for part, err := v.last.Next(); err == nil; part, err = v.last.Next() {
-		_, _ = v.w.Write(part) // fails only when the client is gone
 	}
 }
 

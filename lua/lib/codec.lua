@@ -42,8 +42,8 @@ end
 -- Whether a job has a callback, by its body.
 function codec.has_callback(body) return string.match(body, '^%-?%d+ %d+ %S+%^ ') ~= nil end
 
--- Whether another process than a dispatcher sends a job, by its body.
-function codec.is_sent_elsewhere(body) return string.match(body, '^%-?%d+ %d+ [^ >]+>') ~= nil end
+-- Whether a job is lent, by its body: another process than a dispatcher sends it.
+function codec.is_lent(body) return string.match(body, '^%-?%d+ %d+ [^ >]+>') ~= nil end
 
 -- In what a job has to agree with others to leave with them, by its body; "" if it names nothing of its own.
 function codec.agreement(body) return string.match(body, '^%S+ %S+ [^ =]+=([%w_!-]+)') or '' end

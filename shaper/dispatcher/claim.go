@@ -18,6 +18,7 @@ type lookAhead struct {
 	whole time.Duration // how far ahead a loop looks that serves the bucket
 	ahead time.Duration // how far this one does
 	lead  time.Duration // see clock.local
+	over  time.Duration // that lent jobs need beside: see handOver; 0: none are expected
 	early time.Duration // before the time that the answer names the next claim is sent
 	turn  turns
 }
@@ -53,12 +54,11 @@ func (c *claimer) claim(ctx context.Context, claimID string, want int) (time.Dur
 	shortest, longest := c.clock.rtt()
 	l := &lookAhead{want: want, whole: c.horizon(), turn: turns{flows: []string{""}}}
 	l.ahead = c.idle.ahead(l.whole)
-	over := time.Duration(0)
 	if !c.lent.IsZero() && time.Since(c.lent) < lentLately {
-		over = handOver(shortest)
+		l.over, l.ahead = handOver(shortest), l.whole // an idle loop would look less far ahead than that
 	}
-	l.lead = min(shortest/2, l.ahead/2) + min(over, l.ahead/2)
-	l.early = l.whole/2 + time.Duration(c.Levels())*longest + over
+	l.lead = min(shortest/2, l.ahead/2) + min(l.over, l.ahead/2)
+	l.early = l.whole/2 + time.Duration(c.Levels())*longest + l.over
 	if c.unanswered != nil { // without a flow whose turn it is, the claim still asks for the answer that it lost
 		l.turn = *c.unanswered
 	} else if c.HasFlows() {
@@ -92,7 +92,7 @@ func (c *claimer) claim(ctx context.Context, claimID string, want int) (time.Dur
 		return 0, err
 	}
 	served := c.served(a.jobs, a.freeSlot)
-	requests := c.startClaimed(a)
+	requests := c.startClaimed(a, l.over > 0)
 	c.held.setUnanswered("", 0) // the process knows the jobs now
 	if a.step > 0 {
 		return c.pauseForStep(ctx, a.step), nil
@@ -131,8 +131,8 @@ func (c *claimer) readAnswer(r *lua.Reader, claimID string, a *answer) (err erro
 //   - Permits from before a step forwards may still go out during a horizon: these would come on top of them. And an answer from before a step
 //     backwards, repeated after it, tells slots that come when the clock is there again.
 //   - Of two jobs on their last chance, which two claims got that were under way at a time, one.
-//   - Lent jobs whose tickets would arrive too late, as nobody knew that there are some: the next claim looks farther ahead, see handOver.
-func (c *claimer) startClaimed(a *answer) (requests int) {
+//   - Lent jobs whose tickets would arrive too late, unless they were expected: the next claims look farther ahead, see handOver.
+func (c *claimer) startClaimed(a *answer, expectsLent bool) (requests int) {
 	var late time.Duration // of the first job when it arrived
 	shortest, _ := c.clock.rtt()
 	jobs := make([]*leased, 0, len(a.jobs))
@@ -141,7 +141,7 @@ func (c *claimer) startClaimed(a *answer) (requests int) {
 		switch {
 		case a.step > 0 || job.slot.After(a.end.Add(maxHorizon+stepSlack)):
 			c.giveBack(job, "clock_step")
-		case job.isLent() && a.end.Add(handOver(shortest)).Sub(job.slot) > job.wakeLimit:
+		case job.isLent() && !expectsLent && a.end.Add(handOver(shortest)).Sub(job.slot) > job.wakeLimit:
 			c.giveBack(job, "late")
 		case job.lastChance && !c.held.guard.take(job):
 			c.giveBack(job, "last_chance")

@@ -10,8 +10,8 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// ticketTries is how many slots a job may have whose ticket nobody starts. A message may be lost, and then the job waits for the next slot, at the
-// head of its queue. A process that has died starts none of its tickets.
+// ticketTries is how many slots a lent job gets until it is dropped. A message may be lost, and then the job waits for the next slot, at the head of
+// its queue. A process that has died starts none of its tickets.
 const ticketTries = 3
 
 // reasonNoSender is why a job is dropped that no process sends.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
+	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/producer"
 )
@@ -15,8 +17,7 @@ import (
 // The permit travels, not the answer. A job waits in its bucket as any other, but its payload stays here. A dispatcher claims it and
 // publishes its ticket at once. This process then starts the lease, waits for the slot, sends, and settles.
 //
-// What is lost costs no permit of another job and breaks no promise: a ticket that nobody starts in time is given back, a lease of a process
-// that has died ends, and each send has a permit. It is safe for concurrent use.
+// A permit whose ticket nobody starts in time is given back. The leases of a process that has died end. Permits are safe for concurrent use.
 type Permits struct {
 	client *producer.Client
 	leases *Leases
@@ -29,11 +30,21 @@ func NewPermits(client *producer.Client, leases *Leases) *Permits {
 	return &Permits{client: client, leases: leases}
 }
 
-// Close waits until all permits are settled, and the jobs of callers that gave up are taken back. Close the permits before their leases and their
-// client, once nobody acquires more.
-func (p *Permits) Close() { p.ends.Wait() }
+// Close waits until all permits are settled, and the jobs of callers that gave up are taken back, for five seconds at most: Redis may be away. Close the
+// permits before their leases and their client, once nobody acquires more.
+func (p *Permits) Close() {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		p.ends.Wait()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(settleGrace):
+	}
+}
 
-// giveUpWithin is how long a job that nobody here wants any more is looked after: its ticket may be on its way.
+// giveUpWithin is how long this process goes on with a job whose caller has gone: its ticket may be on its way.
 const giveUpWithin = 2 * time.Second
 
 // Permit is a permit to send a job once, now. It ends with [Permit.Settle].
@@ -53,8 +64,7 @@ type Permit struct {
 // have named its flow. Its end leaves no dead letter.
 //
 // A job that is refused is a [*producer.RefusedError]. A job that an operator cancels or purges, or that expires, is a
-// [*producer.EndedError]. When ctx ends first, the job is taken back. Where Redis is unavailable for longer than the timeout of the
-// client, an enqueue fails; a job that is enqueued waits on.
+// [*producer.EndedError]. When ctx ends first, the job is taken back. While Redis is unavailable it waits on.
 //
 // It takes the round trip of an enqueue, which concurrent calls share, and one for the start. All jobs that wait share one a second for each
 // bucket.
@@ -120,17 +130,22 @@ func (p *Permit) enqueue(ctx context.Context) error {
 	if p.awaited != nil {
 		return nil
 	}
-	receipt, awaited, err := p.permits.client.AwaitTicket(context.WithoutCancel(ctx), p.job) // so that its outcome is known
-	p.receipt = receipt
-	if err != nil {
-		return err
+	job := p.job
+	for wait := minFaultWait; ; wait = min(2*wait, maxFaultWait) {
+		receipt, awaited, err := p.permits.client.AwaitTicket(context.WithoutCancel(ctx), job) // so that its outcome is known
+		p.receipt = receipt
+		switch {
+		case err == nil && receipt.Refusal == nil:
+			p.awaited = awaited
+			return nil
+		case err == nil:
+			awaited.Stop()
+			return &producer.RefusedError{Receipt: receipt}
+		case !redisconn.Unavailable(err) || !sleep(ctx, wait/2+rand.N(wait/2)): //nolint:gosec // jitter
+			return err
+		}
+		job.ID = receipt.ID // under its id no job is doubled
 	}
-	if receipt.Refusal != nil {
-		awaited.Stop()
-		return &producer.RefusedError{Receipt: receipt}
-	}
-	p.awaited = awaited
-	return nil
 }
 
 func (p *Permit) forget() {

@@ -4,8 +4,8 @@ import Anthropic from "@anthropic-ai/sdk";
 import OpenAI from "openai";
 
 const { CLIENTS, ABORTED, KEY, OPENAI, ANTHROPIC, OUTPUT } = process.env;
-const openai = new OpenAI({ baseURL: OPENAI, apiKey: KEY, maxRetries: 8 });
-const anthropic = new Anthropic({ baseURL: ANTHROPIC, apiKey: KEY, maxRetries: 8 });
+const openai = new OpenAI({ baseURL: OPENAI, apiKey: KEY, maxRetries: 0 });
+const anthropic = new Anthropic({ baseURL: ANTHROPIC, apiKey: KEY, maxRetries: 0 });
 const model = "m";
 const max_tokens = Number(OUTPUT);
 const messages = [{ role: "user", content: "word".repeat(100) }];

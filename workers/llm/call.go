@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -140,6 +141,12 @@ func (c *Call) Close() shaper.Outcome {
 	}
 	outcome, by := shaper.Done(c.Status), byProvider
 	switch isWhole := errors.Is(c.broken, io.EOF); {
+	case isWhole && c.stream != nil && c.stream.fault != "":
+		outcome = shaper.Retry(ReasonStreamError, "the answer told an error once it had begun: "+workers.Snippet([]byte(c.stream.fault)))
+		outcome.Status, outcome.Signal = c.Status, shaper.SignalFailed
+		if slices.Contains(asksForLess, c.stream.fault) {
+			outcome.Signal = shaper.SignalThrottled
+		}
 	case isWhole:
 	case errors.Is(cause, ErrClientGone):
 		by = byClient
@@ -163,8 +170,14 @@ func (c *Call) Close() shaper.Outcome {
 	return outcome
 }
 
-// ReasonCut is that of an answer that broke off.
-const ReasonCut = "answer_cut"
+// Reasons of answers that streamed, beside those of package workers.
+const (
+	ReasonCut         = "answer_cut"   // it broke off
+	ReasonStreamError = "stream_error" // it told an error once it had begun
+)
+
+// asksForLess are the types of errors by which a provider asks for less once an answer has begun.
+var asksForLess = []string{"overloaded_error", "rate_limit_error", "rate_limit_exceeded"}
 
 // spent is what the call has used.
 func (c *Call) spent() spent {

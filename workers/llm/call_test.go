@@ -117,7 +117,7 @@ func TestCallsThatGoWrong(t *testing.T) {
 		}, messagesStream[:len(messagesStream)-120], shaper.ResultRetry, shaper.SignalFailed, ReasonCut, "input:209,output:2"},
 		"an error in the stream": {Anthropic, func(w http.ResponseWriter, _ *http.Request) {
 			stream(w, messagesStream[:len(messagesStream)-400]+"\n\n"+error529)
-		}, messagesStream[:len(messagesStream)-400] + "\n\n" + error529, shaper.ResultDone, shaper.SignalAccepted, "", "input:209,output:0"},
+		}, messagesStream[:len(messagesStream)-400] + "\n\n" + error529, shaper.ResultRetry, shaper.SignalThrottled, ReasonStreamError, "input:209,output:0"},
 		"stands still": {OpenAI, func(w http.ResponseWriter, r *http.Request) {
 			stream(w, "data: {}\n\n")
 			<-r.Context().Done()

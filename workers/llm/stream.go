@@ -2,6 +2,7 @@ package llm
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"strings"
 
@@ -28,9 +29,9 @@ type stream struct {
 
 	usage   counts // what was told so far: later words replace earlier ones
 	isTold  bool
-	text    int64 // bytes of the output so far
-	isEnded bool  // the last event of an answer came
-	failed  bool  // an event told an error
+	text    int64  // bytes of the output so far
+	isEnded bool   // the last event of an answer came
+	fault   string // the type of the error that an event told; "" none did
 }
 
 // pass takes in what came, and returns what is to be passed on at once. Where the usage is hidden, that is whole events.
@@ -101,7 +102,9 @@ type chunk struct {
 	Delta    json.RawMessage `json:"delta"`
 	Message  *told           `json:"message"`
 	Response *told           `json:"response"`
-	Error    json.RawMessage `json:"error"`
+	Error    *struct {
+		Type string `json:"type"`
+	} `json:"error"`
 }
 
 type told struct {
@@ -143,11 +146,11 @@ func (s *stream) read(data []byte) (onlyUsage bool) {
 	switch c.Type {
 	case "message_stop", "response.completed", "response.incomplete", "response.failed":
 		s.isEnded = true
-	case "error":
-		s.failed = true
+	case "error": // of a message, of a response
+		s.fault = "error"
 	}
-	if c.Type == "" && isGiven(c.Error) { // of a chat
-		s.failed = true
+	if c.Error != nil && (c.Type == "error" || c.Type == "") { // of a message, of a chat
+		s.fault = cmp.Or(c.Error.Type, "error")
 	}
 	s.tell(c.Usage)
 	if c.Message != nil {

@@ -25,8 +25,8 @@ import (
 // 11 of the fingerprint, one of the kind and one of the priority (k, h, n or l). The kind is c if the caller chose the id and
 // g if the client made it, in capitals if the job came with a delay. "~N" behind the index says that the job expires N
 // microseconds after its enqueue. Letters behind that name the caller (see shaper.CallerMark). "=M" says which jobs it can be in a
-// batch with (see lua/lib/codec.lua), "$" and units what it reserves of budgets, ">" that another process than a dispatcher sends it, both behind
-// "=" alone where there is no M, and "^" that it has a callback. A ~ always stands before the letters and the =, for programs that
+// batch with (see lua/lib/codec.lua). Behind that, or behind "=" alone, "$" and units say what the job reserves of budgets, and ">" that another
+// process than a dispatcher sends it. "^" says that it has a callback. A ~ always stands before the letters and the =, for programs that
 // know neither. The header is JSON, empty if the job has none of its fields. The scripts read no further than the index.
 type envelope struct {
 	Flow        string              `json:"f,omitempty"`

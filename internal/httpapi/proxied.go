@@ -3,7 +3,42 @@ package httpapi
 import (
 	"net/http"
 	"strings"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
 )
+
+// proxied is what a client asks of the API: a path and a query below the base URL of the bucket, as they were spelled.
+type proxied struct{ bucket, address string }
+
+type proxiedKey struct{}
+
+// addressOf is what the API is asked: a path and a query below its base URL.
+func addressOf(r *http.Request) string {
+	asked, _ := r.Context().Value(proxiedKey{}).(proxied)
+	return asked.address
+}
+
+// passHeaders passes on the headers of an answer of the API.
+func passHeaders(h, answer http.Header) {
+	h.Del("Cache-Control") // the API's counts
+	for name, values := range endToEnd(answer) {
+		if !isOurs(name) {
+			h[name] = values
+		}
+	}
+	h.Add("Content-Security-Policy", "sandbox") // beside those of the API: a browser obeys all of them
+	if h.Get("Content-Type") == "" {
+		h["Content-Type"] = nil // net/http would guess one
+	}
+}
+
+// nameWait names a time for a refusal that knows none, as the bucket is paused: that which the client would have waited.
+func nameWait(refusal *shaper.Refusal, timeout time.Duration) {
+	if refusal.Reason == shaper.ReasonWaitTooLong && refusal.RetryAfter == 0 {
+		refusal.RetryAfter = timeout
+	}
+}
 
 // isOurs reports whether a header of an answer is this server's: what the API says in it would be taken for ours. An API that lets web
 // pages of any origin read its answers says so of itself, not of this server.
