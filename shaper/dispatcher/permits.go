@@ -98,11 +98,10 @@ func (p *Permit) wait(ctx context.Context) (err error) {
 		}
 	}()
 	for {
-		if err = p.enqueue(ctx); err != nil {
-			return err
-		}
 		var ticket string
-		ticket, err = p.awaited.Ticket(ctx)
+		if err = p.enqueue(ctx); err == nil {
+			ticket, err = p.awaited.Ticket(ctx)
+		}
 		if ended, isEnded := errors.AsType[*producer.EndedError](err); isEnded {
 			p.forget()
 			if ended.State == shaper.StateDropped {
@@ -140,6 +139,9 @@ func (p *Permit) enqueue(ctx context.Context) error {
 			return nil
 		case err == nil:
 			awaited.Stop()
+			if receipt.Refusal.Reason == shaper.ReasonIDEnded { // it was in, and nobody here knew that its turn had come
+				return &producer.EndedError{Bucket: receipt.Bucket, ID: receipt.ID, State: receipt.State}
+			}
 			return &producer.RefusedError{Receipt: receipt}
 		case !redisconn.Unavailable(err) || !sleep(ctx, wait/2+rand.N(wait/2)): //nolint:gosec // jitter
 			return err
@@ -149,8 +151,10 @@ func (p *Permit) enqueue(ctx context.Context) error {
 }
 
 func (p *Permit) forget() {
-	p.awaited.Stop()
-	p.awaited = nil
+	if p.awaited != nil {
+		p.awaited.Stop()
+		p.awaited = nil
+	}
 }
 
 // start starts the lease and waits for the slot. A permit that is too late by then is given back.

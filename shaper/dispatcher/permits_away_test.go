@@ -53,10 +53,15 @@ func TestPermitsWhileRedisIsSlow(t *testing.T) {
 					left := &atomic.Int32{}
 					l.hook = func() redis.Hook { return slowEnqueues{left, arrives} }
 					s := l.sender()
-					left.Store(fails)
-					began := time.Now()
 					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 					defer cancel()
+					first, err := s.Acquire(ctx, l.job()) // Redis knows the script from then on
+					if err != nil {
+						t.Fatal(err)
+					}
+					first.Settle(shaper.Done(200))
+					left.Store(fails)
+					began := time.Now()
 					permit, err := s.Acquire(ctx, l.job())
 					if err != nil {
 						t.Fatalf("after %s and %d enqueues that failed: %v", time.Since(began), fails, err)
