@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -166,7 +167,7 @@ type clientAnswer struct {
 func TestDoorWithUnchangedClients(t *testing.T) {
 	besideOthers(t)
 	const clients, aborted, output = 24, 50, 300
-	script := client(t, "llm.mjs", "@anthropic-ai/sdk")
+	script := client(t, filepath.Join("testdata", "llm.mjs"), "@anthropic-ai/sdk")
 	const budget, door = "budgets = [\"10000000 tokens/h\"]\nbudget_burst = \"100%\"\n", "serve_proxy = true\ncount_max_tokens = false\nauth.bearer = \"sk_of_the_vendor\"\n"
 	settings := llmprovider.Settings{CallTime: time.Second}
 	models := []model{

@@ -29,7 +29,7 @@ func keyTable(secret string) string {
 	return fmt.Sprintf("[[keys]]\nname = \"client\"\nsha256 = %q\nroles = [\"enqueue\"]\nbuckets = [\"*\"]\n", hex.EncodeToString(sum[:]))
 }
 
-// client is a script of testdata that calls an API with a package of npm; the command runs it with more variables of the environment.
+// client is a script that calls an API with a package of npm; the command runs it with more variables of the environment.
 func client(t *testing.T, script, module string) (command func(env ...string) *exec.Cmd) {
 	t.Helper()
 	node, err := exec.LookPath("node")
@@ -37,7 +37,7 @@ func client(t *testing.T, script, module string) (command func(env ...string) *e
 	if _, statErr := os.Stat(filepath.Join(installed, "node_modules", filepath.FromSlash(module))); err != nil || statErr != nil {
 		skip(t, "node or the package is not installed: `make test` installs it where it can")
 	}
-	text, err := os.ReadFile(filepath.Join("testdata", script))
+	text, err := os.ReadFile(script)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func client(t *testing.T, script, module string) (command func(env ...string) *e
 // Each gets its own answers, and the API sees the rate, and its own key.
 func TestProxyWithAnUnchangedClient(t *testing.T) {
 	const rate, clients, each = 20, 20, 3
-	script := client(t, "octokit.mjs", "@octokit/rest")
+	script := client(t, filepath.Join("testdata", "octokit.mjs"), "@octokit/rest")
 	quietly(t, func(t *testing.T, stall *stallWatch) string {
 		var mu sync.Mutex
 		var wrong []string

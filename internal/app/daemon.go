@@ -173,7 +173,7 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 		return nil, "", err
 	}
 	api := httpapi.ProducerConfig{
-		Jobs: d.client, CheckJob: d.checkJob, Estimate: d.estimate, Proxy: d.proxy, Doors: d.doors, Limits: d.limiter, BucketLimits: d.client,
+		Jobs: d.client, CheckJob: d.checkJob, Estimate: d.estimate, Proxy: d.proxy, Doors: d.doors.behind, Limits: d.limiter, BucketLimits: d.client,
 		Keys: d.config.Keys, TrustedProxies: d.config.Producer.TrustedProxies,
 		ForwardedHeader: d.config.Producer.ForwardedHeader, IPv6Prefix: d.config.Producer.IPv6Prefix,
 		RateLimitHeaders: httplimit.RateLimitHeaders(d.config.Producer.RateLimitHeaders),

@@ -65,8 +65,8 @@ func (s *doors) follow(cfg *config.Config) error {
 		}
 		open[b.Name] = w
 		buckets[b.Name] = httpapi.DoorBucket{
-			Name: b.Name, Worker: w.Worker, Timeout: b.LLM.ProxyTimeout, Priority: shaper.Priority(b.LLM.ProxyPriority),
-			Credentials: w.settings.HTTP.Auth.Headers(), FallbackAfter: b.LLM.FallbackAfter,
+			API:      &llm.Transport{Permits: s.permits, Worker: w.Worker, Bucket: b.Name, Wait: b.LLM.ProxyTimeout},
+			Priority: shaper.Priority(b.LLM.ProxyPriority), FallbackAfter: b.LLM.FallbackAfter,
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -112,16 +112,11 @@ func closeDoors(some, stay map[string]doorWorker) {
 	}
 }
 
-// Buckets are those behind a door.
-func (s *doors) Buckets(door string) []httpapi.DoorBucket {
+// behind are the buckets behind a door.
+func (s *doors) behind(door string) []httpapi.DoorBucket {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.byDoor[door]
-}
-
-// Acquire waits until a job may be sent.
-func (s *doors) Acquire(ctx context.Context, job shaper.Job) (*dispatcher.Permit, error) {
-	return s.permits.Acquire(ctx, job)
 }
 
 // close waits for the calls that go on.

@@ -68,6 +68,10 @@ func (c *Config) notices() (warnings, advice []string) {
 				`[buckets.flow] with key = "host" gives each receiver a hold, a rate and a breaker, and breaker.on_gone = "disable" lets a 410 disable it`, p.shown)
 		}
 		c.warnOfUnbound(warn, p, b)
+		if b.LLM != nil && b.LLM.ServeProxy && !c.Redis.URL.Embedded() {
+			advise("%s: with llm.serve_proxy, `producer serve` calls the API by itself: it needs the secrets and files of [buckets.llm], and a way out to "+
+				"the API, as dispatchers do", p.shown)
+		}
 		if !c.Redis.URL.Embedded() {
 			key, networks := b.allowNetworks()
 			for _, network := range networks {

@@ -34,6 +34,9 @@ func NewProducer(cfg ProducerConfig) *Handler {
 	}
 	h := newHandler(routes, elsewhere, p.access, newBounds("producer.max_connections", cfg.MaxConnections, cfg.BodyMemory, p.access.address), draining, log)
 	h.ops = o
+	if cfg.Doors != nil {
+		h.Handler = inFormOfDoors(cfg.Doors, h.Handler)
+	}
 	return h
 }
 

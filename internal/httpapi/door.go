@@ -14,9 +14,8 @@ const maxDoorRequest = 32 << 20
 // door serves a request to a door.
 func (p *producer) door(w http.ResponseWriter, r *http.Request, buckets []DoorBucket) {
 	v := &visit{producer: p, w: w, r: r, began: time.Now(), DoorBucket: buckets[0]}
-	defer v.end()
 	if r.Header.Get("Upgrade") != "" {
-		v.refuse(invalid([]*shaper.FieldError{{Field: "Upgrade", Reason: "is not possible here: a request has one answer"}}))
+		invalid([]*shaper.FieldError{{Field: "Upgrade", Reason: "is not possible here: a request has one answer"}}).write(w, r)
 		return
 	}
 	body, f := readBody(w, r, maxDoorRequest, "a door takes no larger ones")
@@ -31,7 +30,7 @@ func (p *producer) door(w http.ResponseWriter, r *http.Request, buckets []DoorBu
 		f = usageOf(r).of.tooMany("wait for answers")
 	}
 	if f != nil {
-		v.refuse(f)
+		f.write(w, r)
 		return
 	}
 	v.serve(job, body)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/shaper/dispatcher"
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
@@ -22,9 +21,6 @@ type visit struct {
 	began   time.Time
 	timeout time.Duration // that the client waits until its request is sent
 	ask     *llm.Ask
-	permit  *dispatcher.Permit
-	isSent  bool      // the API was called
-	last    *llm.Call // the last error answer, which the client gets if there is no time for another try
 }
 
 func (v *visit) left() time.Duration { return v.timeout - time.Since(v.began) }
@@ -33,10 +29,10 @@ func (v *visit) left() time.Duration { return v.timeout - time.Since(v.began) }
 func (v *visit) choose(buckets []DoorBucket, model string) *fault {
 	var lacks *fault
 	for _, b := range buckets {
-		if model != "" && !b.Worker.Takes(model) {
+		if model != "" && !b.API.Worker.Takes(model) {
 			continue
 		}
-		if f := v.mayUse(b.Name); f != nil {
+		if f := v.mayUse(b.API.Bucket); f != nil {
 			lacks = f
 			continue
 		}
@@ -59,21 +55,21 @@ func (v *visit) mayUse(bucket string) *fault {
 
 // job makes the job of a request. Its payload stays here.
 func (v *visit) job(body []byte) (shaper.Job, *fault) {
-	v.ask = v.Worker.Ask(addressOf(v.r), body)
-	settings, err := v.jobs.Bucket(v.Name)
+	v.ask = v.API.Worker.Ask(addressOf(v.r), body)
+	settings, err := v.jobs.Bucket(v.API.Bucket)
 	if err != nil {
-		return shaper.Job{}, newFault(codeUnknownBucket, "there is no bucket %q", v.Name)
+		return shaper.Job{}, newFault(codeUnknownBucket, "there is no bucket %q", v.API.Bucket)
 	}
-	sender := v.sender(v.r, v.Name)
-	headers := forwarded(v.r.Header, v.Credentials)
+	sender := v.sender(v.r, v.API.Bucket)
+	headers := forwarded(v.r.Header, v.API.Worker.Credentials())
 	delete(headers, "Accept-Encoding") // the usage is read
 	job := shaper.Job{
-		Bucket: v.Name, Method: v.r.Method, URL: addressOf(v.r), Headers: headers, Payload: v.ask.Body, Units: v.ask.Units, Priority: v.Priority,
+		Bucket: v.API.Bucket, Method: v.r.Method, URL: addressOf(v.r), Headers: headers, Payload: v.ask.Body, Units: v.ask.Units, Priority: v.Priority,
 		Caller: sender.caller, Identity: sender.Identity,
 	}
-	v.timeout = v.Timeout
+	v.timeout = v.API.Wait
 	if seconds, err := strconv.ParseFloat(v.r.Header.Get("X-Stainless-Timeout"), 64); err == nil && seconds > 0 { // as the clients of both providers say how long they wait
-		v.timeout = min(v.timeout, time.Duration(min(seconds, v.Timeout.Seconds())*float64(time.Second)))
+		v.timeout = min(v.timeout, time.Duration(min(seconds, v.API.Wait.Seconds())*float64(time.Second)))
 	}
 	job.MaxWait = max(v.left(), time.Microsecond).Truncate(time.Microsecond)
 	job.ExpiresIn = job.MaxWait + expiryMargin
@@ -83,7 +79,7 @@ func (v *visit) job(body []byte) (shaper.Job, *fault) {
 	light := job
 	light.Payload = nil
 	_, _, err = settings.Check(&light)
-	if faults := fieldErrors(errors.Join(err, v.Worker.CheckCall(&job))); len(faults) > 0 {
+	if faults := fieldErrors(errors.Join(err, v.API.Worker.CheckCall(&job))); len(faults) > 0 {
 		return job, invalid(onePerField(faults))
 	}
 	return job, bound(v.r, &settings, &light)
@@ -94,7 +90,7 @@ func (v *visit) job(body []byte) (shaper.Job, *fault) {
 func (v *visit) fallBack(body []byte) (job shaper.Job, isThere bool) {
 	to := v.Fallback
 	model := llm.ModelOf(body)
-	if to == nil || model != "" && !to.Worker.Takes(model) || v.mayUse(to.Name) != nil {
+	if to == nil || model != "" && !to.API.Worker.Takes(model) || v.mayUse(to.API.Bucket) != nil {
 		return job, false
 	}
 	v.DoorBucket = *to

@@ -1,35 +1,25 @@
 package httpapi
 
 import (
-	"context"
 	"time"
 
 	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/shaper/dispatcher"
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
-// Doors are the doors to the APIs of language models: paths of the proxy whose answers pass to the client as they come. In between a request waits
-// as a job for its slot. The process that took it calls the API itself, by the permit of the job: see [dispatcher.Permits].
+// Doors names the buckets behind a door to the APIs of language models, in the order of the configuration; none of a door that there is not. A door is a
+// path of the proxy whose answers pass to the client as they come. In between a request waits as a job for its slot. The process that took it calls
+// the API itself, by the permit of the job: see [llm.Transport].
 //
 //	client ──► door ──► bucket ──► dispatcher
 //	             │ ◄──── ticket ─────┘
 //	       ◄───► └──────────────────────────────► API
-type Doors interface {
-	// Buckets are those behind a door, in the order of the configuration; nil of a door that there is not.
-	Buckets(door string) []DoorBucket
-
-	// Acquire waits until a job may be sent.
-	Acquire(ctx context.Context, job shaper.Job) (*dispatcher.Permit, error)
-}
+type Doors func(door string) []DoorBucket
 
 // DoorBucket is a bucket behind a door.
 type DoorBucket struct {
-	Name        string
-	Worker      *llm.Worker
-	Timeout     time.Duration // that a client waits until its request is sent
-	Priority    shaper.Priority
-	Credentials []string // headers, in small letters, that the bucket's own credentials take
+	API      *llm.Transport
+	Priority shaper.Priority
 
 	// Fallback is the bucket for a request that would wait longer than FallbackAfter; nil there is none. It has none itself.
 	Fallback      *DoorBucket

@@ -194,8 +194,6 @@ func (f *fault) problem(r *http.Request) *problem {
 	return p
 }
 
-func (f *fault) write(w http.ResponseWriter, r *http.Request) { f.problem(r).write(w) }
-
 func (p *problem) write(w http.ResponseWriter) {
 	if p.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(p.RetryAfter, 10))

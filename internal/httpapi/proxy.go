@@ -75,7 +75,7 @@ func cutProxied(next http.Handler) http.Handler {
 func (p *producer) proxy(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	if p.doors != nil {
-		if buckets := p.doors.Buckets(r.PathValue("bucket")); len(buckets) > 0 {
+		if buckets := p.doors(r.PathValue("bucket")); len(buckets) > 0 {
 			p.door(w, r, buckets)
 			return
 		}

@@ -43,6 +43,9 @@ func New(config Config, learned *Learned, metrics *Metrics) (*Worker, error) {
 // API is the form of the requests.
 func (w *Worker) API() API { return w.config.API }
 
+// Credentials are the headers that the worker sets as credentials, in small letters: a call can set none of them.
+func (w *Worker) Credentials() []string { return w.config.HTTP.Auth.Headers() }
+
 // CheckCall reports what is wrong with the path, the method and the headers of a call, as joined errors, each a [*shaper.FieldError]. What the body
 // says is for the API to judge.
 func (w *Worker) CheckCall(job *shaper.Job) error { return w.config.http().CheckJob(job) }

@@ -11,11 +11,12 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(redistest.Main(m)) }
 
 // provider answers what its test says, and notes the last body.
 type provider struct {

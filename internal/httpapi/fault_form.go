@@ -1,12 +1,22 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"strings"
 
 	"github.com/tundish-io/tundish/workers/llm"
 )
+
+// write answers a fault, in the form that the clients of the path know.
+func (f *fault) write(w http.ResponseWriter, r *http.Request) {
+	if api, isDoor := r.Context().Value(doorKey{}).(llm.API); isDoor {
+		f.writeAs(api, false, w)
+		return
+	}
+	f.problem(r).write(w)
+}
 
 // doorFault is a fault of this server in the form of a provider's error. The clients of the providers show the message, and find the code.
 type doorFault struct {
@@ -18,6 +28,22 @@ type doorFaultError struct {
 	Message string `json:"message"`
 	Type    string `json:"type"`
 	Code    code   `json:"code"`
+}
+
+// doorKey is the key of the API of the door which a request is for, in its context.
+type doorKey struct{}
+
+// inFormOfDoors has all faults of requests to a door answered in the form of its API, also those which the door itself never sees, of an unknown key, say.
+func inFormOfDoors(doors Doors, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if path, isProxied := strings.CutPrefix(r.URL.EscapedPath(), proxyPath); isProxied {
+			door, _, _ := strings.Cut(path, "/")
+			if buckets := doors(door); len(buckets) > 0 {
+				r = r.WithContext(context.WithValue(r.Context(), doorKey{}, buckets[0].API.Worker.API()))
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // faultType tells the faults of this server from those of a provider.

@@ -1,0 +1,139 @@
+package llm
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/dispatcher"
+)
+
+// Transport makes calls of the API at the pace of a bucket and within its budgets: each waits as a job of the bucket for its permit, and is then
+// sent from here. No prompt and no answer is in Redis. Calls of one Transport may be concurrent.
+//
+// It is an [http.RoundTripper], for the official clients: option.WithHTTPClient(&http.Client{Transport: t}). The doors of `producer serve` are
+// made of it, too.
+type Transport struct {
+	Permits *dispatcher.Permits
+	Worker  *Worker // it sends the calls; a Worker may serve several Transports
+	Bucket  string
+
+	// Wait is how long a call waits until it is sent, if its context says no less. 0 means [DefaultWait].
+	Wait time.Duration
+
+	// Prepare, if it is set, completes the job of a request before it waits: its flow, say, or its priority.
+	Prepare func(*http.Request, *shaper.Job)
+}
+
+// DefaultWait is how long a call waits until it is sent, where nothing says it.
+const DefaultWait = time.Minute
+
+// holdUnnamed is how long the bucket is held after an answer that asks for less and names no time.
+const holdUnnamed = time.Second
+
+// NoAnswerError says that a call was sent, and that no answer came. The provider may count it.
+type NoAnswerError struct {
+	JobID   string
+	Outcome shaper.Outcome
+}
+
+func (e *NoAnswerError) Error() string {
+	return fmt.Sprintf("the API did not answer job %q: %s: %s", e.JobID, e.Outcome.Reason, e.Outcome.Detail)
+}
+
+// Send waits for the permit of a job, calls the API and returns its answer as soon as that begins. The caller reads it to its end and closes it. Where
+// the API asks for less (429, 503, 529), the bucket is held, and the call waits for another slot; the answer is returned if there is no time for that.
+//
+// waits bounds the waiting only, and must end with ctx. When ctx ends, the call is cancelled and charged what came of it. The job is that of the
+// ask: it has its Units, and no other payload than its Body.
+//
+// A [*NoAnswerError] says that the call was sent. All other errors are those of [dispatcher.Permits.Acquire]: nothing was sent.
+func (t *Transport) Send(ctx, waits context.Context, job shaper.Job, ask *Ask) (*Answer, error) {
+	var last *Answer
+	permit, err := t.Permits.Acquire(waits, job)
+	for ; err == nil; err = permit.Again(waits) {
+		answer, outcome := t.open(ctx, permit, ask)
+		switch {
+		case answer == nil && outcome.Result == shaper.ResultReturned: // nothing was sent
+			permit.Settle(outcome)
+		case answer == nil:
+			permit.Settle(outcome)
+			permit.Cancel()
+			return nil, &NoAnswerError{JobID: permit.Receipt().ID, Outcome: outcome}
+		case !waitsAfter(waits, &outcome):
+			return answer, nil
+		default:
+			answer.end()
+			permit.Settle(outcome)
+			last = answer
+		}
+	}
+	if last != nil {
+		return last, nil
+	}
+	return nil, err //nolint:wrapcheck // it names the job
+}
+
+// waitsAfter reports whether a call is to wait for another slot after an error answer: the API asks for less, and there is time.
+func waitsAfter(waits context.Context, outcome *shaper.Outcome) bool {
+	if outcome.Signal != shaper.SignalThrottled {
+		return false
+	}
+	outcome.Result, outcome.RetryAfter = shaper.ResultHeld, cmp.Or(outcome.RetryAfter, holdUnnamed)
+	end, isBounded := waits.Deadline()
+	return !isBounded || time.Until(end) > outcome.RetryAfter
+}
+
+// open makes one attempt.
+func (t *Transport) open(ctx context.Context, permit *dispatcher.Permit, ask *Ask) (*Answer, shaper.Outcome) {
+	within, cancel := context.WithCancelCause(permit.Context())
+	stop := context.AfterFunc(ctx, func() { cancel(ErrClientGone) })
+	call, outcome := t.Worker.Open(within, permit.Attempt(), ask)
+	if call == nil {
+		stop()
+		cancel(nil)
+		return nil, outcome
+	}
+	return &Answer{Call: call, JobID: permit.Receipt().ID, permit: permit, cancel: cancel, stop: stop}, outcome
+}
+
+// Answer is an answer of the API to a call that had a permit. It is not safe for concurrent use.
+type Answer struct {
+	*Call
+
+	JobID string
+
+	permit *dispatcher.Permit
+	cancel context.CancelCauseFunc
+	stop   func() bool
+	isOver bool
+}
+
+// end ends the call, and returns what became of it.
+func (a *Answer) end() shaper.Outcome {
+	a.isOver = true
+	if a.broken == nil {
+		a.cancel(ErrClientGone)
+	}
+	outcome := a.Call.Close()
+	a.stop()
+	a.cancel(nil)
+	return outcome
+}
+
+// Close ends the job, with what it has used. A call that is closed before the end of its answer is cancelled. Redis is told beside:
+// [dispatcher.Permits.Close] waits for that. It returns nil.
+func (a *Answer) Close() error {
+	if a.isOver {
+		return nil
+	}
+	outcome := a.end()
+	go func() {
+		a.permit.Settle(outcome)
+		a.permit.Cancel() // a job that is held, and whose client has its answer
+	}()
+	return nil
+}
