@@ -137,11 +137,7 @@ func TestWhatTheDoorCosts(t *testing.T) {
 	}
 	direct, door := s.providers["bucket"], s.producers[0]+"/v1/proxy/bucket"
 	t.Logf("the door adds %s at the median and %s at the 99th of 100", (at(door, 50) - at(direct, 50)).Round(10*time.Microsecond), (at(door, 99) - at(direct, 99)).Round(10*time.Microsecond))
-	inUse := func() float64 {
-		s.collect(s.producers[1])
-		return s.gauge(s.producers[1], "go_memstats_heap_inuse_bytes") + s.gauge(s.producers[1], "go_memstats_stack_inuse_bytes")
-	}
-	before := inUse()
+	before := s.gauge(s.producers[1], "go_memstats_heap_inuse_bytes") + s.gauge(s.producers[1], "go_memstats_stack_inuse_bytes")
 	resident := s.gauge(s.producers[1], "process_resident_memory_bytes")
 	var open []*http.Response
 	for range streams {
@@ -151,20 +147,12 @@ func TestWhatTheDoorCosts(t *testing.T) {
 		}
 		open = append(open, response) //nolint:bodyclose // below
 	}
-	after := inUse()
+	after := s.gauge(s.producers[1], "go_memstats_heap_inuse_bytes") + s.gauge(s.producers[1], "go_memstats_stack_inuse_bytes")
 	t.Logf("%d streams take %.0f KiB each of heap and stacks, and %.0f KiB of resident memory", streams, (after-before)/streams/1024, (s.gauge(s.producers[1], "process_resident_memory_bytes")-resident)/streams/1024)
 	for _, response := range open {
 		response.Body.Close()
 	}
 	await(t, 20*time.Second, "all is settled", func() bool { return s.numbers("hanging").Unfinished == 0 })
-}
-
-// collect has a process collect its garbage a few times, so that what is in use is that which is needed: requests make it.
-func (s *llmSystem) collect(url string) {
-	s.t.Helper()
-	const cycles = "go_gc_duration_seconds_count"
-	for wanted := s.gauge(url, cycles) + 4; s.gauge(url, cycles) < wanted; {
-	}
 }
 
 // gauge is a metric of a process without labels.
