@@ -61,8 +61,8 @@ func TestDoor(t *testing.T) {
 				})
 			}
 		}
-		most := max(time.Minute, tokenWindow()*time.Duration(calls)/30)
-		await(t, most, "a third of the calls have come", func() bool { return len(models[0].provider.Log()) >= calls/3 })
+		most := tokenWindow() * time.Duration(calls) / 30
+		await(t, max(most, time.Minute), "a third of the calls have come", func() bool { return len(models[0].provider.Log()) >= calls/3 })
 		s.dispatchers[0].kill()
 		visits.Wait()
 		s.awaitAnswered(most)

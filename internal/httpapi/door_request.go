@@ -62,7 +62,6 @@ func (v *visit) job(body []byte) (shaper.Job, *fault) {
 	}
 	sender := v.sender(v.r, v.API.Bucket)
 	headers := forwarded(v.r.Header, v.API.Worker.Credentials())
-	delete(headers, "Accept-Encoding") // the usage is read
 	job := shaper.Job{
 		Bucket: v.API.Bucket, Method: v.r.Method, URL: addressOf(v.r), Headers: headers, Payload: v.ask.Body, Units: v.ask.Units, Priority: v.Priority,
 		Caller: sender.caller, Identity: sender.Identity,

@@ -60,8 +60,8 @@ type Permit struct {
 // Acquire enqueues a job and waits for its slot: when it returns, send at once. The permit is void soon after the slot, see
 // [shaper.Attempt.Depart] of [Permit.Attempt]. ctx bounds the wait only; what is sent heeds [Permit.Context].
 //
-// The job must have no id: it is enqueued again, before all others of its flow, if its ticket gets lost three times. Its payload stays here, and so do its headers, once they
-// have named its flow. Its end leaves no dead letter.
+// The job must have no id: it is enqueued again, before all others of its flow, if its ticket gets lost three times. Its payload stays here, and so
+// do its headers, once they have named its flow. Its end leaves no dead letter.
 //
 // A job that is refused is a [*producer.RefusedError]. A job that an operator cancels or purges, or that expires, is a
 // [*producer.EndedError]. When ctx ends first, the job is taken back. While Redis is unavailable it waits on.

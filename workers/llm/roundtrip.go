@@ -90,7 +90,6 @@ func (w *Worker) below(r *http.Request) (string, error) {
 // passedOn are the headers of a request that go to the API.
 func (w *Worker) passedOn(h http.Header) map[string][]string {
 	passed := h.Clone()
-	passed.Del("Accept-Encoding") // the usage is read
 	for _, name := range w.Credentials() {
 		passed.Del(name)
 	}

@@ -48,10 +48,11 @@ func (e *NoAnswerError) Error() string {
 // the API asks for less (429, 503, 529), the bucket is held, and the call waits for another slot; the answer is returned if there is no time for that.
 //
 // waits bounds the waiting only, and must end with ctx. When ctx ends, the call is cancelled and charged what came of it. The job is that of the
-// ask: it has its Units, and no other payload than its Body.
+// ask: it has its Units, and no other payload than its Body. Its Headers, with canonical names, belong to Send.
 //
 // A [*NoAnswerError] says that the call was sent. All other errors are those of [dispatcher.Permits.Acquire]: nothing was sent.
 func (t *Transport) Send(ctx, waits context.Context, job shaper.Job, ask *Ask) (*Answer, error) {
+	delete(job.Headers, "Accept-Encoding") // the usage is read
 	var last *Answer
 	permit, err := t.Permits.Acquire(waits, job)
 	for ; err == nil; err = permit.Again(waits) {
