@@ -56,8 +56,8 @@
 --          {0, from, 2, the same, and for each job its eta}: the same, where they do not leave evenly; else {0, now, 0, and for each job:
 --          code, position or state, eta in microseconds, wait in microseconds, and for each limit: verdict (0 allowed, 1 refused, 2
 --          impossible, 3 not asked; 4 more if the shared key was asked), remaining, wait, reset}; of a job that limits refuse as after the
---          batch code: see codes.lua; of DUPLICATE and ID_REUSED wait is 1 if the job has the former id; position is that in the flow,
---          behind all of its priority or above; eta is 0 while the bucket, the group or the flow is paused; where something is full, or
+--          batch code: see codes.lua; of DUPLICATE and ID_REUSED wait is 1 if the job has the former id; position is how many
+--          jobs of the flow leave first (see precedence.lua); eta is 0 while the bucket, the group or the flow is paused; where something is full, or
 --          there are too many, position is how many there are, eta how many there may be, and wait 0 while it is paused; of DEAD_FULL and
 --          DEAD_TOO_LARGE wait is negative where it is a guess; of FLOW_DISABLED position is when, microseconds; of OVER_BUDGET it is
 --          which budget (see estimate.over_budget), and eta what the job reserves; of WAIT_TOO_LONG it is how many are ahead, eta when the
@@ -151,7 +151,7 @@ if dead_count > 0 then dead_full, dead_there, dead_most = dlq.full_of(conf, dead
 local there = redis.call('HLEN', body) -- what follows: see places.lua and estimate.lua
 local bucket = { now = now, offset = tonumber(offset or 0), rate_count = tonumber(rate_count), rate_per = tonumber(rate_per),
   burst = tonumber(burst or 1), paused = paused, has_flows = has_flows, group_names = group_names, group_of = group_of,
-  group_keys = group_keys, etas = {}, pool = pool_of, weight = weight, quota_keys = quota_keys,
+  group_keys = group_keys, etas = {}, body = body, conf = conf, pool = pool_of, weight = weight, quota_keys = quota_keys,
   unfinished = there - dead_count - scheduled, callbacks = redis.call('HLEN', callback_texts) }
 if dead_full then refusal.dead(bucket, dead, dead_full, dead_there, dead_most, conf) end
 if (batch_text or '') ~= '' then bucket.batch = batch.rules(batch_text) end
@@ -215,7 +215,7 @@ if all_in() then
   local aheads = {}
   for n = 1, flow_count do
     local part, to = parts[n], 4 * n
-    aheads[n] = places.above(part, priority) + new.waited[n]
+    aheads[n] = places.elsewhere(bucket, part, priority) + new.waited[n]
     reply[to], reply[to + 1], reply[to + 2], reply[to + 3] = aheads[n], places.next(bucket, part, aheads[n])
   end
   if estimate.leaps(bucket) then places.tell_each(bucket, parts, aheads, job_count, first_job, width, reply) end
@@ -285,7 +285,7 @@ local function admit(j, part, priority, due_at)
     places.delay(bucket, part, id, due_at)
     answer(codes.SCHEDULED, 0, estimate.held(bucket, part) and 0 or due_at, 0)
   else
-    local ahead = places.ahead(part, priority)
+    local ahead = places.ahead(bucket, part, priority)
     answer(codes.QUEUED, ahead, estimate.eta(bucket, part, ahead), 0)
     seq = seq + 1
     number = seq

@@ -54,6 +54,7 @@
 --#include lib/overrides.lua
 --#include lib/pacer.lua
 --#include lib/pool.lua
+--#include lib/precedence.lua
 --#include lib/server_time.lua
 --#include lib/timetable.lua
 
@@ -199,7 +200,8 @@ if revision and waiting > 0 then
     unfinished = jobs - dead_count - scheduled - 1, weight = weight,
     pool = member ~= '' and estimate.pool(pool.keys(KEYS), now) or nil, budgets = charged.own.all }
   estimate.open(b, pace, slot, rate, nil, down, quotas, departed)
-  tell('empty', math.floor(estimate.of_bucket(b, estimate.requests(b, waiting - 1))))
+  local are_due = has_flows and 0 or precedence.due(KEYS[PLACES + flow.PLACES], now)
+  tell('empty', math.floor(estimate.of_bucket(b, estimate.requests(b, waiting - 1 + are_due))))
 end
 tell('overrides', overrides.of(conf, changeable))
 return reply

@@ -27,7 +27,7 @@
 -- ARGV[4]  member: the name of the bucket if it is in a pool, else ''
 -- Returns  names and values (see answer.lua), none of an unknown job; instants in microseconds:
 --   state (its code); everybodys (1 if all callers may see it, see callers.lua). Of a settled job that, and caller: digits of its caller
---   position      jobs ahead in its flow, -1 not in a list; exact among the first thousand of its list, beyond them an estimate
+--   position      jobs that leave its flow first, -1 not in a list; exact among the first thousand of its list, beyond them an estimate
 --   instant       due, deadline, time of death, or eta; none is known, as while the bucket is paused
 --   meta, body, attempts (the texts of it)
 --   now, paused (since when), paused_by, paused_reason, in_flight (requests), max_in_flight, next_slot, quota_frees (when the bucket's
@@ -57,6 +57,7 @@
 --#include lib/group.lua
 --#include lib/pacer.lua
 --#include lib/pool.lua
+--#include lib/precedence.lua
 --#include lib/quota.lua
 --#include lib/reservation.lua
 --#include lib/server_time.lua
@@ -193,7 +194,11 @@ local position, instant = -1, 0
 if state == QUEUED then
   local list = flow.list_of(codec.mark(job))
   position = place_in(KEYS[PLACES + list])
-  for i = 1, list - 1 do position = position + redis.call('LLEN', KEYS[PLACES + i]) end
+  local came, aging = codec.came(job) or now, tonumber(redis.call('HGET', conf, 'aging') or 0)
+  for other = 1, flow.PLACES - 1 do
+    if other ~= list then position = position + precedence.in_list(KEYS[PLACES + other], other, list, came, aging, body) end
+  end
+  position = position + precedence.due(later, now)
   if rate_count then instant = math.floor(estimate.eta(bucket, own_flow, position)) end
 elseif state == SCHEDULED or state == RETRYING then
   instant = tonumber(due or now)

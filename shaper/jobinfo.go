@@ -56,9 +56,8 @@ type JobInfo struct {
 	Lost     int // further ones: held, or their dispatcher died or lost its lease, or they came before a redrive
 	Crashes  int // of those the last ones in a row, with no outcome between
 
-	// Position is how many jobs are ahead of it in its flow; -1 if it waits in no list.
-	// It is exact among the first thousand of its priority and an estimate behind them,
-	// and counts all that matter more as ahead.
+	// Position is how many jobs that are there now leave its flow first; -1 if it waits in no list.
+	// It is exact among the first thousand of its priority, and an estimate behind them.
 	Position int64     `lua:"position"`
 	ETA      time.Time // queued: expected departure, as if other flows sent nothing; zero while bucket or flow is paused
 	Due      time.Time // scheduled or retrying: when it may depart

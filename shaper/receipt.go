@@ -14,7 +14,7 @@ type Receipt struct {
 	Group     string    // as the bucket's GroupSettings name it, else that of the job
 	State     State     // of a job that is in: queued or scheduled, or that of the duplicate; with ReasonIDEnded that of the job of this id
 	Duplicate bool      // the id was there already: no second job, no quota spent
-	Position  int64     // jobs ahead: of its flow, and as important or more
+	Position  int64     // jobs of its flow that leave first, of those there are now
 	ETA       time.Time // estimated departure, on the clock of Redis; zero while the bucket or the flow is paused
 	Refusal   *Refusal
 	Decisions []admission.Decision // of the bucket's limits, in order; none for a duplicate

@@ -7,8 +7,9 @@
 -- Of the other buckets of a pool it counts those that have something to send now: each takes its share by weight, or by its rate if that
 -- is less, for as long as the estimate looks ahead.
 -- It leaves out what cannot be known: when requests in flight end, where a bound of these is reached; buckets of the pool that begin to
--- send later; jobs that come later and go first. There a time is the earliest one. An even rate until a finish is that of the jobs there
--- are now: it rises with those that come later, so a time is the latest one there, and estimate.earliest has the earliest.
+-- send later; jobs that come, or come due, later and go first (see precedence.lua). There a time is the earliest one. An even rate until a
+-- finish is that of the jobs there are now: it rises with those that come later, so a time is the latest one there, and
+-- estimate.earliest has the earliest.
 --
 -- A scope is a bucket, a pool, a group or a flow. As a scope it has these fields. Times are of the server's clock:
 --   from      no departure is earlier: the end of its hold, or now
@@ -316,10 +317,10 @@ function estimate.eta(b, f, ahead)
   local in_group = n
   if g then
     in_group = turns_until(f, g.rivals, n)
-    if in_group > of_group then in_group = of_group end
+    if in_group > of_group then in_group = later(of_group, n) end
   end
   local turns = turns_until(g or f, b.rivals, in_group)
-  if turns > unfinished then turns = unfinished end
+  if turns > unfinished then turns = later(unfinished, in_group) end -- of those that came with a delay it is only known how many are due
   local at = estimate.of_bucket(b, turns)
   if at == 0 then return 0 end
   -- What bounds neither the rate, nor the downstream, nor a quota leaves when it is its turn.

@@ -2,7 +2,7 @@
 -- one flow, "", with nothing stored but its lists and its later (see flow.lua). With groups,
 -- the turn queue is that of the groups.
 --
--- The functions take the bucket of estimate.lua, with hurries (one of the jobs expires); places.read
+-- The functions take the bucket of estimate.lua, with body and conf (their keys), and hurries (one of the jobs expires); places.read
 -- adds there (number of flows without the idle ones), idle (the idle flows), max_flows, and what estimate.lua wants of flows.
 -- With groups it also adds groups (see group.load; each with known) and groups_there. Their keys begin
 -- behind group_keys.
@@ -20,6 +20,7 @@
 --#include lib/pacer.lua
 --#include lib/idle.lua
 --#include lib/makers.lua
+--#include lib/precedence.lua
 --#include lib/reservation.lua
 --#include lib/quota.lua
 
@@ -27,7 +28,8 @@ local places = {
   KIND = 3, -- where the reply of enqueue.lua says how it answers, see codes.lua
   LOOKS = 100, -- at flows that may be idle, and one more for each that is new
 }
-local MORE_IMPORTANT = { '', 'k', '[kh]', '[khn]' } -- letters of the lists above that of a priority
+-- Letters of places, see flow.lua: by priority those of all others than its list, and of the less important ones.
+local OTHERS, LESS_IMPORTANT = { '[hnld]', '[knld]', '[khld]', '[khnd]' }, { '[hnld]', '[nld]', '[ld]', 'd' }
 
 -- Finds the keys of quotas and of the pool at the end of KEYS, as enqueue.lua is told of them. Returns the last key before them, the pool
 -- as a scope (see estimate.lua), and the key before those of quotas; of_flows: how many of these are of flows and groups.
@@ -292,18 +294,47 @@ local function length_of(part, priority)
   return lengths[priority]
 end
 
--- How many wait in the lists that are more important. Mostly none.
-function places.above(part, priority)
-  local state, n = part.state, 0
-  if priority == 1 or state and not string.find(state.filled, MORE_IMPORTANT[priority]) then return 0 end
-  if not state and redis.call('EXISTS', unpack(KEYS, part.at + 1, part.at + priority - 1)) == 0 then return 0 end
+-- How many jobs of the less important lists, and of later, leave before one of a priority that comes now (see precedence.lua). None of
+-- the batch does.
+local function older(bucket, part, priority)
+  local known, state, at, later = part.older or {}, part.state, part.at, part.at + flow.PLACES
+  if known[priority] then return known[priority] end
+  local n, some = 0, false
+  if state then
+    some = string.find(state.filled, LESS_IMPORTANT[priority])
+  else
+    some = redis.call('EXISTS', unpack(KEYS, at + priority + 1, later)) > 0
+  end
+  if some then
+    bucket.aging = bucket.aging or tonumber(redis.call('HGET', bucket.conf, 'aging') or 0)
+    n = precedence.due(KEYS[later], bucket.now)
+    for class = priority + 1, 4 do
+      if length_of(part, class) > 0 then
+        n = n + precedence.in_list(KEYS[at + class], class, priority, bucket.now, bucket.aging, bucket.body)
+      end
+    end
+  end
+  part.older, known[priority] = known, n
+  return n
+end
+
+-- The number of waiting jobs that leave before one that comes now and is not of the batch, but for those of its own list. That has jobs
+-- of the batch. Mostly there are none.
+function places.elsewhere(bucket, part, priority)
+  local state = part.state
+  if state then
+    if not string.find(state.filled, OTHERS[priority]) then return 0 end
+  elseif redis.call('EXISTS', unpack(KEYS, part.at + 1, part.at + flow.PLACES)) == 1 then
+    return 0
+  end
+  local n = older(bucket, part, priority)
   for i = 1, priority - 1 do n = n + length_of(part, i) end
   return n
 end
 
--- The number of waiting jobs of this priority or a higher one, with those of the batch.
-function places.ahead(part, priority)
-  local n = length_of(part, priority)
+-- The number of waiting jobs that leave before one that comes now, with those of the batch.
+function places.ahead(bucket, part, priority)
+  local n = length_of(part, priority) + older(bucket, part, priority)
   local lengths = part.lengths
   for i = 1, priority - 1 do n = n + (lengths[i] or length_of(part, i)) end
   return n
@@ -312,7 +343,7 @@ end
 -- Whether a job that would be queued now is expected to wait for more than so many microseconds, at the earliest. Also returns when it
 -- would leave, 0 where that is not known, how many are ahead of it, and how long until that is soon enough.
 function places.too_late(bucket, part, priority, most)
-  local ahead = places.ahead(part, priority)
+  local ahead = places.ahead(bucket, part, priority)
   local at = estimate.eta(estimate.earliest(bucket), part, ahead)
   if at == 0 then return true, 0, ahead, 0 end
   local excess = at - bucket.now - tonumber(most)

@@ -11,15 +11,20 @@
 --#include lib/flow.lua
 --#include lib/makers.lua
 --#include lib/places.lua
+--#include lib/precedence.lua
 
 local refusal = {
   LOOKS = 32, -- flows, or groups, of which it is asked whether they have scheduled jobs
 }
 
--- How long until there are fewer than `bound` jobs and callbacks, if all jobs that leave are done and callbacks leave as fast.
-local function wait_for_room(bucket, bound)
-  local b = estimate.earliest(bucket)
-  local at = estimate.of_bucket(b, estimate.requests(b, math.max(bucket.unfinished + bucket.callbacks - bound, 0)))
+-- How many jobs that came with a delay, and make no room, leave the flow of a job before all others.
+local function due_first(bucket, part) return precedence.due(KEYS[part.at + flow.PLACES], bucket.now) end
+
+-- How long until there are fewer than `bound` jobs and callbacks, if all jobs that leave are done and callbacks leave as fast. Of the jobs of
+-- many flows it is not known how many are due.
+local function wait_for_room(bucket, part, bound)
+  local b, first = estimate.earliest(bucket), bucket.has_flows and 0 or due_first(bucket, part)
+  local at = estimate.of_bucket(b, estimate.requests(b, math.max(bucket.unfinished + bucket.callbacks - bound, 0) + first))
   return at > 0 and math.max(at - bucket.now, b.interval) or 0
 end
 
@@ -73,7 +78,8 @@ function refusal.of(full, bucket, part, bound, sealed)
   if full == codes.FLOW_FULL then
     local there, may_be = places.taken(part), part.obeys.capacity
     local fastest = estimate.earliest(bucket)
-    return there, may_be, wait_until(estimate.eta(fastest, part, math.max(there - may_be, 0)), now, fastest.interval)
+    local leave_before = math.max(there - may_be, 0) + due_first(bucket, part)
+    return there, may_be, wait_until(estimate.eta(fastest, part, leave_before), now, fastest.interval)
   elseif full == codes.GROUP_FULL then
     local g = part.group
     local there, may_be = places.taken(g), g.obeys.capacity
@@ -97,7 +103,7 @@ function refusal.of(full, bucket, part, bound, sealed)
     return bucket.dead_there, bucket.dead_most,
       dlq.wait(bucket.dead, full, bucket.dead_there, bucket.dead_most, bucket.dead_retention, now)
   end
-  return bucket.unfinished + bucket.callbacks, bound, wait_for_room(bucket, bound)
+  return bucket.unfinished + bucket.callbacks, bound, wait_for_room(bucket, part, bound)
 end
 
 return refusal

@@ -105,13 +105,17 @@ func doom(w *rig.World, bucket string, ids ...string) {
 	}
 }
 
-// run runs so many dispatchers of all the buckets until the test ends.
-func run(w *rig.PoolWorld, dispatchers int, worker shaper.Worker) {
+// run runs so many dispatchers of all the buckets until the test ends. The hooks see what they send.
+func run(w *rig.PoolWorld, dispatchers int, worker shaper.Worker, hooks ...redis.Hook) {
 	w.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(w.Context()))
 	var running sync.WaitGroup
 	for range dispatchers {
-		d, err := New(Config{Redis: rig.Connect(w.T, w.Server.Addr()), Buckets: w.Buckets, Workers: rig.Workers(w.Buckets, worker)})
+		conn := rig.Connect(w.T, w.Server.Addr())
+		for _, hook := range hooks {
+			conn.AddHook(hook)
+		}
+		d, err := New(Config{Redis: conn, Buckets: w.Buckets, Workers: rig.Workers(w.Buckets, worker)})
 		if err != nil {
 			w.Fatal(err)
 		}
