@@ -41,15 +41,15 @@
 -- ARGV[4]  member: the bucket's name where it is in a pool, '' if in none
 -- ARGV[5]  flow_count: number of flows
 -- ARGV[6...]  the flows, in the order of their places, 256 at most; then the outcomes in groups that have all but the job in common: how
---          many jobs, epoch, claim (of a batch with "#" and its number), result (1 done, 2 retry, 3 dead, 4 returned, 5 held, 6 held
---          alone, 7 dead after the last attempt, 8 dead, and its flow is disabled for the reason, 9 dropped), delay in microseconds
---          (retry, held; of done, how long the downstream is to be left alone), last response (JSON, "" none), signal (see
---          downstream.note; 4: failed, and another job of the batch tells it), a word for its reason, when they were claimed,
---          microseconds, then a space and, of a job that charged budgets, "at pool_at reserved used" (see charges.lua and
---          reservation.lua), and of one that used a model "@day model input output" (see use.lua), the attempt (a line of outcomes.lua;
---          "" of done and returned); where the job may have ended with a result its head ("" none), its body, 1 if the bucket is to keep
---          it (else 0), the channel of the process that waits for it ("" none), and of a job with a callback the first line of its body
---          (else ""); then for each job: id, its mark, which of the flows it is of, counted from 1
+--          many jobs, as a number below 0 where they charged or used something; epoch, claim (of a batch with "#" and its number), result
+--          (1 done, 2 retry, 3 dead, 4 returned, 5 held, 6 held alone, 7 dead after the last attempt, 8 dead, and its flow is disabled for
+--          the reason, 9 dropped), delay in microseconds (retry, held; of done, how long the downstream is to be left alone), last
+--          response (JSON, "" none), signal (see downstream.note; 4: failed, and another job of the batch tells it), a word for its
+--          reason, when they were claimed, microseconds, the attempt (a line of outcomes.lua; "" of done and returned); where the job may
+--          have ended with a result its head ("" none), its body, 1 if the bucket is to keep it (else 0), the channel of the process that
+--          waits for it ("" none), and of a job with a callback the first line of its body (else ""); then for each job: id, its mark,
+--          which of the flows it is of, counted from 1, and where it charged or used something "at pool_at reserved used" of budgets (see
+--          charges.lua and reservation.lua; '' nothing), then "@day model input output" of one that used a model (see use.lua)
 -- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, and for each job, in the order in
 --          which they came, 1 settled, 2 held because it was the probe of a breaker, or 0 stale; then what became of scopes, for each: 1
 --          a flow was disabled, 2 a breaker opened, 3 one closed; which flow, counted from 1, 0 the bucket or the pool; the word for the
@@ -105,13 +105,16 @@ max_in_flight, keep_attempts = tonumber(max_in_flight), tonumber(keep_attempts o
 
 local now = server_time()
 local args, last_arg, ids, first_group = ARGV, #ARGV, {}, FIRST_FLOW + flow_count + 1
+-- Where a group ends, and how many arguments a job of it has.
+local function extent(from)
+  local n = args[from] + 0
+  if n < 0 then return from + HEAD - n * (WIDTH + 1), WIDTH + 1 end
+  return from + HEAD + n * WIDTH, WIDTH
+end
 local at, job_count = first_group, 0
 while at <= last_arg do
-  local ends = at + HEAD + args[at] * WIDTH
-  for i = at + HEAD, ends - 1, WIDTH do
-    job_count = job_count + 1
-    ids[job_count] = args[i]
-  end
+  local ends, width = extent(at)
+  for i = at + HEAD, ends - 1, width do job_count, ids[job_count + 1] = job_count + 1, args[i] end
   at = ends
 end
 local stored = redis.call('HMGET', meta, unpack(ids))
@@ -150,17 +153,15 @@ end
 local i, gone_count, others, spent, uses = 0, 0, {}, {}, {}
 at = first_group
 while at <= last_arg do
-  local ends, epoch, claim, result = at + HEAD + args[at] * WIDTH, args[at + 1], args[at + 2], args[at + 3]
-  local delay, last = args[at + 4] + 0, args[at + 5]
-  local signal, reason, claimed, line, charge, used = args[at + 6], args[at + 7], args[at + 8], args[at + 9], nil, nil
-  if string.find(claimed, ' ', 1, true) then claimed, charge, used = use.apart(claimed) end
-  local claimed_at = claimed + 0
+  local ends, width = extent(at)
+  local epoch, claim, result, delay, last = args[at + 1], args[at + 2], args[at + 3], args[at + 4] + 0, args[at + 5]
+  local signal, reason, claimed_at, line = args[at + 6], args[at + 7], args[at + 8] + 0, args[at + 9]
   local has_result, number = args[at + 10] ~= '', string.find(claim, '#', 1, true) and batch.number(claim)
   -- The meta of a job that was claimed once is known.
   local expected = epoch == '1' and codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '') or ''
   -- The usual outcome: the first attempt of a job that came without a delay is accepted.
-  local usual = (has_result or number or charge or used or result ~= DONE or signal ~= ACCEPTED) and '' or expected --#slow local usual = ''
-  for from = at + HEAD, ends - 1, WIDTH do
+  local usual = (has_result or number or width > WIDTH or result ~= DONE or signal ~= ACCEPTED) and '' or expected --#slow local usual = ''
+  for from = at + HEAD, ends - 1, width do
     i = i + 1
     local id, text, mark, of = ids[i], stored[i], args[from + 1], args[from + 2]
     if text == usual and string.byte(mark, 12) >= SMALL_LETTERS and not handled[id] then -- does what follows, at less cost
@@ -190,8 +191,7 @@ while at <= last_arg do
         local more = part.more
         more.ended = more.ended + 1
         if number then batch.ends(ending, number, id, part) end
-        if charge then spent[#spent + 1] = { part = part, text = charge } end
-        if used then uses[#uses + 1] = { part = part, text = used, mark = mark } end
+        if width > WIDTH then use.note(part, args[from + 3], mark, spent, uses) end
         if box and not part.tells then part.tells = not outbox.is_own(id) end
         if signal == ACCEPTED then
           more.accepted, part.accepted_at = more.accepted + 1, math.max(part.accepted_at, claimed_at)

@@ -36,6 +36,7 @@ local budget = {
   HELD = 2000000, -- microseconds after which a job that was held has gone another way
 }
 
+local floor, ceil = math.floor, math.ceil
 local HEAD = '^([%l_-]+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+);()'
 
 -- The rule of a budget. part: of the amount that it may be ahead if its window is at most SPREAD.
@@ -74,7 +75,7 @@ end
 -- Adds a charge to the slice of a time, or to the newest one where that is newer.
 local function add(b, amount, at)
   local rule = b.rule
-  local number = math.floor(at / rule.slice)
+  local number = floor(at / rule.slice)
   if number > b.newest then
     if b.sum > 0 then b.slices = b.slices .. slice_text(b.newest, b.sum) end
     b.newest, b.sum = number, 0
@@ -82,7 +83,7 @@ local function add(b, amount, at)
   b.sum, b.total = b.sum + amount, b.total + amount
   local begins = b.newest * rule.slice
   if b.tat < begins then b.tat, b.since = begins, b.newest end
-  b.tat = b.tat + math.ceil(amount * rule.per)
+  b.tat = b.tat + ceil(amount * rule.per)
 end
 
 local function new(rule)
@@ -180,7 +181,10 @@ function budget.ready(all, costs, at, besides)
   for i = 1, #all do
     local b, before = all[i], besides and besides[i] or 0
     local time = frees(b, costs[i] + before)
-    if b.rule.back then time = math.max(time, math.ceil(b.tat + before * b.rule.per - b.rule.back)) end
+    if b.rule.back then
+      local spread = ceil(b.tat + before * b.rule.per - b.rule.back)
+      if spread > time then time = spread end
+    end
     b.ready = time
     if time > ready then ready = time end
   end
@@ -228,16 +232,16 @@ function budget.charge(all, costs, at)
     local back, newest = b.rule.back, b.newest
     add(b, cost, at)
     if b.newest > newest then all.lasts_longer = true end
-    if b.waits > 0 and at <= b.waits + budget.HELD and back and b.tat < at + back then b.tat = math.ceil(at + back) end
+    if b.waits > 0 and at <= b.waits + budget.HELD and back and b.tat < at + back then b.tat = ceil(at + back) end
     b.waits = 0
     b.open = b.open + cost
-    b.mean = b.mean == 0 and cost or math.ceil(b.mean + (cost - b.mean) / budget.LEARNED)
+    b.mean = b.mean == 0 and cost or ceil(b.mean + (cost - b.mean) / budget.LEARNED)
   end
 end
 
--- Changes what is charged in the slice of that number. looked_at.count counts slices. Of a slice that is there no more, what is given back
--- is of newer ones.
-local function correct(b, number, change, looked_at)
+-- Changes what is charged in the slice of that number. looked_at.count counts slices. Of a slice that is there no more, or has less than is
+-- given back, it is of newer ones.
+local function correct_many(b, number, change, looked_at)
   local rule, found, place, at, sum, newer, latest = b.rule, {}, #b.slices + 1, b.newest, b.sum, 0, 0
   while at >= number do
     found[#found + 1] = { place, at, sum }
@@ -267,16 +271,39 @@ local function correct(b, number, change, looked_at)
   end
 end
 
--- What was reserved for a departure at a time is what it used now; it is not open any more. Both are amounts for each budget.
-function budget.settle(all, reserved, used, at, looked_at)
-  all.changed = true
-  for i = 1, #all do
-    local b = all[i]
-    local rule, number = b.rule, math.min(math.floor(at / b.rule.slice), b.newest)
-    b.open = math.max(b.open - reserved[i], 0)
-    local counts = (number + 1) * rule.slice + rule.counted > all.now
-    if used[i] ~= reserved[i] and counts then correct(b, number, used[i] - reserved[i], looked_at) end
+-- The same, at less cost where the slice is there and has as much.
+local function correct(b, number, change, looked_at)
+  local rule, size = b.rule, #b.slices
+  local place, at, sum, newer, latest, seen = size + 1, b.newest, b.sum, 0, 0, 1
+  while at > number and place > 1 do
+    newer, place, seen = newer + sum, place - budget.WIDTH, seen + 1
+    local begins = at * rule.slice + newer * rule.per
+    if begins > latest then latest = begins end
+    at, sum = number_at(b, place), sum_at(b, place)
   end
+  sum = sum + change
+  if at ~= number or sum < 0 then return correct_many(b, number, change, looked_at) end
+  looked_at.count = looked_at.count + seen
+  if place > size then
+    b.sum = sum
+  else
+    b.slices = string.sub(b.slices, 1, place - 1) .. slice_text(at, sum) .. string.sub(b.slices, place + budget.WIDTH)
+  end
+  b.total = b.total + change
+  if change > 0 or number >= b.since and looked_at.count <= budget.MOST_LOOKED_AT then
+    local tat = b.tat + ceil(change * rule.per)
+    b.tat = change < 0 and tat < latest and ceil(latest) or tat
+  end
+end
+
+-- What was reserved of the nth budget for a departure at a time is what it used now; it is not open any more.
+function budget.settle(all, n, reserved, used, at, looked_at)
+  local b = all[n]
+  local rule, number, open = b.rule, floor(at / b.rule.slice), b.open - reserved
+  all.changed, b.open = true, open > 0 and open or 0
+  if used == reserved then return end
+  if number > b.newest then number = b.newest end
+  if (number + 1) * rule.slice + rule.counted > all.now then correct(b, number, used - reserved, looked_at) end
 end
 
 -- What the last departures have reserved of each budget, at least 1.

@@ -122,29 +122,34 @@ end
 
 local function costs_of(all, amounts, default) return all and reservation.costs(all.rules, amounts, default) end
 
+local function impossible(all, amounts) return all and reservation.impossible(all.rules, amounts) end
+
 -- The next job, by its body: what follows is asked of that. Returns whether it reserves more of a budget than there is.
 function charges.is_impossible(c, f, job)
-  c.text = reservation.of(job)
-  c.amounts = reservation.amounts(c.text)
+  local text, g, p = reservation.of(job), f.group, c.pool
+  local amounts = reservation.amounts(text)
+  c.text, c.amounts = text, amounts
   read_levels(c, f)
-  local function impossible(all) return all and reservation.impossible(all.rules, c.amounts) end
-  return impossible(c.own) or impossible(f.budgets) or impossible(f.group and f.group.budgets) or impossible(c.pool and c.pool.all)
+  return impossible(c.own, amounts) or impossible(f.budgets, amounts) or g and impossible(g.budgets, amounts)
+    or p and impossible(p.all, amounts)
 end
 
--- When the job may go by the budgets of its flow and its group, no earlier than `at`, and which of the two it waits for; nil none. Nothing
--- else of that level overtakes it.
+-- When the job may go by the budgets of its flow or its group, no earlier than `at`. Nothing else of that level overtakes it.
+local function ready_in(c, level, at)
+  if not level.budgets then return at end
+  level.costs = costs_of(level.budgets, c.amounts, c.default)
+  local ready = budget.ready(level.budgets, level.costs, at)
+  if ready > at then budget.hold(level.budgets, at) end
+  return ready
+end
+
+-- The same of both, and which of the two it waits for; nil none.
 local function in_turn(c, f, at)
-  for _, level in ipairs(f.name and { f, f.group } or NONE) do
-    if level.budgets then
-      level.costs = costs_of(level.budgets, c.amounts, c.default)
-      local ready = budget.ready(level.budgets, level.costs, at)
-      if ready > at then
-        budget.hold(level.budgets, at)
-        return ready, level
-      end
-    end
-  end
-  return at, nil
+  if not f.name then return at, nil end
+  local ready = ready_in(c, f, at)
+  if ready > at then return ready, f end
+  ready = f.group and ready_in(c, f.group, at) or at
+  return ready, ready > at and f.group or nil
 end
 
 -- When the job may go by the budgets of the bucket and of the pool.
@@ -209,7 +214,8 @@ end
 -- That job departs at a time. The claim tells of it; out: see handout.lua.
 function charges.depart(c, out, f, id, at)
   local p, pool_at = c.pool, 0
-  for _, level in ipairs(f.name and { f, f.group } or NONE) do budget.charge(level.budgets, level.costs, at) end
+  budget.charge(f.budgets, f.costs, at)
+  if f.group then budget.charge(f.group.budgets, f.group.costs, at) end
   budget.charge(c.own, c.costs, at)
   if c.first and c.first.id == id then c.first, c.departed = nil, true end
   if p then
@@ -349,27 +355,29 @@ function charges.settle(key, conf, pace, outcomes, levels, first_flow, pool_keys
   local p = pool_keys and of_pool(pool_keys, now, 0, true)
   local freed, pool_freed = false, false
 
-  -- Whether something is free of a level that it was not before.
-  local function correct(all, reserved, used, amounts, at)
+  -- Whether something is free of a level that was not before. rest: what is used of a unit that is not in used, nil what was reserved.
+  local function correct(all, reserved, used, rest, at)
     if not all then return false end
-    local costs = reservation.costs(all.rules, reserved, default)
-    local uses = reservation.used(all.rules, used, amounts, costs)
-    budget.settle(all, costs, uses, at, looked_at)
-    for i = 1, #costs do
-      if uses[i] < costs[i] then return true end
+    local is_free = false
+    for i = 1, #all do
+      local rule = all[i].rule
+      local was = reservation.cost(rule, reserved, default)
+      local is = used[rule.unit] or rest or was
+      budget.settle(all, i, was, is, at, looked_at)
+      is_free = is_free or is < was
     end
-    return false
+    return is_free
   end
   for _, outcome in ipairs(outcomes) do
-    local at, pool_at, reserved, used = string.match(outcome.text, '^(%d+) (%d+) (%S*) (%S+)$')
+    local at, pool_at, reserved, used_text = string.match(outcome.text, '^(%d+) (%d+) (%S*) (%S+)$')
     local part, f = outcome.part, of[outcome.part.n] or NONE
     if at then
-      local all, amounts = reservation.amounts(reserved), reservation.amounts(used)
+      local all, g, used, rest = reservation.amounts(reserved), f.group, reservation.used(used_text)
       at = at + 0
-      part.refunded = correct(f.budgets, all, used, amounts, at) or part.refunded
-      part.refunded = correct(f.group and f.group.budgets, all, used, amounts, at) or part.refunded
-      freed = correct(own, all, used, amounts, at) or freed
-      pool_freed = pool_at ~= '0' and correct(p and p.all, all, used, amounts, pool_at + 0) or pool_freed
+      part.refunded = correct(f.budgets, all, used, rest, at) or part.refunded
+      if g then part.refunded = correct(g.budgets, all, used, rest, at) or part.refunded end
+      freed = correct(own, all, used, rest, at) or freed
+      if p and pool_at ~= '0' then pool_freed = correct(p.all, all, used, rest, pool_at + 0) or pool_freed end
     end
   end
   write(key, own, flows, groups)

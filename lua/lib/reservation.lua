@@ -17,14 +17,16 @@ function reservation.amounts(text)
   return all
 end
 
--- The costs of a job for each rule of a level, by its amounts: never more than the whole budget. default: of a unit that it does not name.
+-- The cost of a job for a rule, by its amounts: never more than the whole budget. default: of a unit that it does not name.
+function reservation.cost(rule, amounts, default)
+  local cost, most = amounts[rule.unit] or default, rule.amount
+  return cost < most and cost or most
+end
+
+-- The same for each rule of a level.
 function reservation.costs(rules, amounts, default)
   local costs = {}
-  for i = 1, #rules do
-    local rule = rules[i]
-    local cost = amounts[rule.unit] or default
-    costs[i] = cost < rule.amount and cost or rule.amount
-  end
+  for i = 1, #rules do costs[i] = reservation.cost(rules[i], amounts, default) end
   return costs
 end
 
@@ -40,13 +42,11 @@ function reservation.with(text, amounts, rules, default)
   return text
 end
 
--- What a departure has used, for each rule, by the text of it, AS_RESERVED, NOTHING, or amounts, and the amounts of that. reserved: see
--- reservation.costs.
-function reservation.used(rules, text, amounts, reserved)
-  if text == reservation.AS_RESERVED then return reserved end
-  local used = {}
-  for i = 1, #rules do used[i] = amounts[rules[i].unit] or text == reservation.NOTHING and 0 or reserved[i] end
-  return used
+-- What a departure has used, by the text of it, AS_RESERVED, NOTHING, or amounts: the amounts by their units, and that of a unit without
+-- one; nil as much as it reserved.
+function reservation.used(text)
+  if text == reservation.AS_RESERVED then return {}, nil end
+  return reservation.amounts(text), text == reservation.NOTHING and 0 or nil
 end
 
 -- Which rule a job reserves more of than there is, by its number, and how much that is; nil none.

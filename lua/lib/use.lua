@@ -21,10 +21,12 @@ local use = {
   OTHER = '*', -- no escaped model and no caller is written so
 }
 
--- Takes apart what settle.lua is told: when the job was claimed, what it charged to budgets, and what it used of a model; nil nothing.
-function use.apart(text)
-  local claimed, charged, used = string.match(text, '^(%d+) ([^@]*)@?(.*)$')
-  return claimed, charged ~= '' and charged or nil, used ~= '' and used or nil
+-- Takes apart what settle.lua is told of a job: notes what it charged to budgets, and what it used of a model.
+function use.note(part, text, mark, spent, uses)
+  local at = string.find(text, '@', 1, true)
+  local charged = at and string.sub(text, 1, at - 1) or text
+  if charged ~= '' then spent[#spent + 1] = { part = part, text = charged } end
+  if at then uses[#uses + 1] = { part = part, text = string.sub(text, at + 1), mark = mark } end
 end
 
 -- Adds a call, or the sum of several, to the sums of a hash.

@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/lua/coalesce"
 	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/shaper/internal/codec"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
@@ -21,8 +19,10 @@ const (
 	settleBatch      = 256
 	settleBatchBytes = 256 << 10
 
-	// chargedWeight is that of an outcome which corrects budgets: 32 of them in a script take 4 ms, where every slice of all is charged.
-	chargedWeight = settleBatchBytes / 32
+	// chargedWeight is that of an outcome which corrects budgets, and flowChargedWeight that of one which corrects those of its flow, too: so
+	// many of them in a script take 4 ms, where every slice of all is charged.
+	chargedWeight     = settleBatchBytes / 64
+	flowChargedWeight = settleBatchBytes / 32
 
 	// usedWeight is that of an outcome which used a model: 128 of them in a script take 3 ms.
 	usedWeight = settleBatchBytes / 128
@@ -42,7 +42,10 @@ func newSettler(held *leaseHolder, deaths *deaths, callbacks *callbackMover) *se
 	s := &settler{bucketConn: held.bucketConn, held: held, deaths: deaths, callbacks: callbacks}
 	s.queue.Max, s.queue.MaxWeight, s.queue.Send = settleBatch, settleBatchBytes, s.send
 	s.queue.Weigh = func(one *settlement) int {
-		if one.claimed != "" {
+		switch {
+		case one.charged != "" && s.HasFlows():
+			return flowChargedWeight
+		case one.charged != "":
 			return chargedWeight
 		}
 		weight := len(one.last) + len(one.line) + len(one.answered.head) + len(one.answered.body) + len(one.answered.callback)
@@ -62,7 +65,7 @@ func (s *settler) settle(job *leased, outcome shaper.Outcome) {
 // compareOutcomes orders settlements by all but the job.
 func compareOutcomes(a, b *settlement) int {
 	return cmp.Or(cmp.Compare(a.job.claim, b.job.claim), cmp.Compare(a.job.batch, b.job.batch), cmp.Compare(a.job.epoch, b.job.epoch), cmp.Compare(a.code(), b.code()),
-		cmp.Compare(a.delay, b.delay), cmp.Compare(a.last, b.last), cmp.Compare(a.signal, b.signal), cmp.Compare(a.reason, b.reason), cmp.Compare(a.line, b.line), cmp.Compare(a.claimed, b.claimed), cmp.Compare(a.use, b.use))
+		cmp.Compare(a.delay, b.delay), cmp.Compare(a.last, b.last), cmp.Compare(a.signal, b.signal), cmp.Compare(a.reason, b.reason), cmp.Compare(a.line, b.line), cmp.Compare(a.width(), b.width()))
 }
 
 // isAlike reports whether two outcomes stand together. Those with results do not.
@@ -116,20 +119,18 @@ func (s *settler) callOf(batch []*settlement) (args []any, names, dayNames []str
 			for n < len(batch)-i && isAlike(one, batch[i+n]) {
 				n++
 			}
-			var claimed any = one.job.claimedAt
-			if one.claimed != "" {
-				claimed = one.claimed
-			}
-			if one.use != "" {
-				day := days.Number(codec.UseDay(time.UnixMicro(one.job.claimedAt)))
-				claimed = cmp.Or(one.claimed, strconv.FormatInt(one.job.claimedAt, 10)+" ") + "@" + strconv.Itoa(day) + " " + one.use
+			if one.width() > jobArgs {
+				n = -n
 			}
 			outcomes = append(outcomes, n, one.job.epoch, one.job.owner(), one.code(), one.delay.Microseconds(), one.last,
-				int(one.signal), one.reason, claimed, one.line,
+				int(one.signal), one.reason, one.job.claimedAt, one.line,
 				one.answered.head, one.answered.body, store.BoolArg(one.answered.kept), one.answered.waiter, one.answered.callback)
 		}
 		// Pointers: a string would be made an object of its own, as an argument.
 		outcomes = append(outcomes, &one.job.ID, &one.job.mark, flows.Number(s.pathOf(one.job)))
+		if one.width() > jobArgs {
+			outcomes = append(outcomes, one.usedText(&days))
+		}
 	}
 	return slices.Concat([]any{store.WakeChannel, s.Name, s.Levels(), s.Keys.Member, len(flows.Names)}, flows.Args(), outcomes), flows.Names, days.Names
 }

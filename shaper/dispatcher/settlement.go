@@ -9,6 +9,7 @@ import (
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
+	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
 // settlement is the outcome of one lease on its way to Redis.
@@ -25,7 +26,7 @@ type settlement struct {
 
 	outcome  shaper.Outcome
 	took     time.Duration
-	claimed  string // when the job was claimed, and what it charged to budgets and used of them: see settle.lua. "": it charged nothing
+	charged  string // what the job charged to budgets, and used of that: see settle.lua. "": it charged nothing
 	use      string // what it used of a model: see codec.UseText. "": nothing
 	answered result
 	attempt  *shaper.JobAttempt // unless it is done or returned
@@ -84,7 +85,7 @@ func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement 
 	case shaper.ResultReturned:
 		last = shaper.LastResponse{} // what the attempt before it saw stays
 	}
-	one.last, one.claimed = last.String(), claimedText(job, &outcome)
+	one.last, one.charged = last.String(), chargedText(job, &outcome)
 	if outcome.Result != shaper.ResultReturned {
 		one.use = codec.UseText(outcome.Use)
 	}
@@ -100,19 +101,36 @@ func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement 
 	return one
 }
 
-// claimedText is when a job was claimed that charged budgets, what it charged, and what it has used of that; "" of another one.
-func claimedText(job *leased, outcome *shaper.Outcome) string {
-	if job.charged == "" {
-		return ""
-	}
-	text := strconv.FormatInt(job.claimedAt, 10)
+// chargedText is what a job charged to budgets, and what it has used of that; "" of one that charged nothing.
+func chargedText(job *leased, outcome *shaper.Outcome) string {
 	switch {
+	case job.charged == "":
+		return ""
 	case usesNothing(outcome):
-		return text + " " + job.charged + " " + usedNothing
+		return job.charged + " " + usedNothing
 	case outcome.Used == nil:
-		return text + " " + job.charged + " " + usedAsReserved
+		return job.charged + " " + usedAsReserved
 	}
-	return text + " " + job.charged + " " + outcome.Used.String()
+	return job.charged + " " + outcome.Used.String()
+}
+
+// jobArgs is how many arguments of settle.lua are of one job.
+const jobArgs = 3
+
+// width is how many arguments the job has: one more if it has charged budgets, or used a model.
+func (s *settlement) width() int {
+	if s.charged == "" && s.use == "" {
+		return jobArgs
+	}
+	return jobArgs + 1
+}
+
+// usedText is what it charged and used, as settle.lua is told of it.
+func (s *settlement) usedText(days *store.FlowSet) string {
+	if s.use == "" {
+		return s.charged
+	}
+	return s.charged + "@" + strconv.Itoa(days.Number(codec.UseDay(time.UnixMicro(s.job.claimedAt)))) + " " + s.use
 }
 
 func usesNothing(outcome *shaper.Outcome) bool {

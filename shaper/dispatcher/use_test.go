@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -144,18 +145,22 @@ func TestNoUse(t *testing.T) {
 	for name, c := range map[string]struct {
 		outcome shaper.Outcome
 		charged string
-		want    any
+		want    []any // what stands behind the job
 	}{
-		"no model":            {shaper.Done(200), "", int64(17)},
-		"budgets, no model":   {shaper.Done(200), "1 0 input:1", "17 1 0 input:1 ="},
-		"a model":             {shaper.Outcome{Result: shaper.ResultDone, Use: used}, "", "17 @1 m 1 2"},
-		"budgets and a model": {shaper.Outcome{Result: shaper.ResultDone, Use: used}, "1 0 input:1", "17 1 0 input:1 =@1 m 1 2"},
-		"not sent":            {shaper.Outcome{Result: shaper.ResultReturned, Use: used}, "", int64(17)},
+		"no model":            {shaper.Done(200), "", nil},
+		"budgets, no model":   {shaper.Done(200), "1 0 input:1", []any{"1 0 input:1 ="}},
+		"a model":             {shaper.Outcome{Result: shaper.ResultDone, Use: used}, "", []any{"@1 m 1 2"}},
+		"budgets and a model": {shaper.Outcome{Result: shaper.ResultDone, Use: used}, "1 0 input:1", []any{"1 0 input:1 =@1 m 1 2"}},
+		"not sent":            {shaper.Outcome{Result: shaper.ResultReturned, Use: used}, "", nil},
 	} {
 		job := &leased{claim: "c", epoch: 1, claimedAt: 17, mark: "00000000000cn", charged: c.charged, departed: time.Now()}
 		args, _, days := settler.callOf([]*settlement{settler.settlementOf(job, c.outcome)})
-		const claimed = 5 + 1 + 8 // behind the head and one flow
-		if got := args[claimed]; got != c.want || (fmt.Sprint(days) == "[19700101]") != strings.Contains(fmt.Sprint(c.want), "@") {
+		const first = 5 + 1 // behind the head and one flow
+		count := 1
+		if c.want != nil {
+			count = -1
+		}
+		if got := args[first+15+jobArgs:]; args[first] != count || !slices.Equal(got, c.want) || (fmt.Sprint(days) == "[19700101]") != strings.Contains(fmt.Sprint(c.want), "@") {
 			t.Errorf("%s: %v of days %v, want %v", name, got, days, c.want)
 		}
 	}

@@ -74,9 +74,14 @@ func (r *rig) settle(outcomes ...outcome) []int64 {
 		if o.kept {
 			kept = 1
 		}
-		args = append(args, 1, o.epoch, o.owner(), o.result, o.delay, o.last, o.signal, cmp.Or(o.reason, "-"), claimedText(o, &days), r.lineOf(o), o.head, o.body, kept)
+		count, used := 1, usedTexts(o, &days)
+		if len(used) > 0 {
+			count = -1
+		}
+		args = append(args, count, o.epoch, o.owner(), o.result, o.delay, o.last, o.signal, cmp.Or(o.reason, "-"), o.claimedAt, r.lineOf(o), o.head, o.body, kept)
 		args = append(args, noList...)
 		args = append(args, o.waiter, o.callback, o.id, o.mark, numbers[i])
+		args = append(args, used...)
 	}
 	in := r.reader(lua.Settle, r.names().WithUse(r.of(lua.Settle, flows...), days.Names), args...)
 	settled := make([]int64, len(outcomes))
@@ -99,20 +104,19 @@ func (r *rig) settle(outcomes ...outcome) []int64 {
 	return settled
 }
 
-// claimedText is when the job of an outcome was claimed, what it charged and used, and what it used of a model.
-func claimedText(o outcome, days *store.FlowSet) string {
-	text := fmt.Sprint(o.claimedAt)
-	charged := o.charged != "" && o.used != "none"
-	if charged {
-		text += " " + o.charged + " " + cmp.Or(o.used, "=")
+// usedTexts is what a job charged and used, and what it used of a model: none where it did neither.
+func usedTexts(o outcome, days *store.FlowSet) []any {
+	text := ""
+	if o.charged != "" && o.used != "none" {
+		text = o.charged + " " + cmp.Or(o.used, "=")
 	}
 	if o.use != "" {
-		if !charged {
-			text += " "
-		}
 		text += fmt.Sprint("@", days.Number(codec.UseDay(time.UnixMicro(o.claimedAt))), " ", o.use)
 	}
-	return text
+	if text == "" {
+		return nil
+	}
+	return []any{text}
 }
 
 // sweep is a run of sweep.lua and of take_back.lua for what it named; the zero value
