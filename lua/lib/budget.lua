@@ -36,7 +36,6 @@ local budget = {
   HELD = 2000000, -- microseconds after which a job that was held has gone another way
 }
 
-local floor, ceil = math.floor, math.ceil
 local HEAD = '^([%l_-]+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+);()'
 
 -- The rule of a budget. part: of the amount that it may be ahead if its window is at most SPREAD.
@@ -75,7 +74,7 @@ end
 -- Adds a charge to the slice of a time, or to the newest one where that is newer.
 local function add(b, amount, at)
   local rule = b.rule
-  local number = floor(at / rule.slice)
+  local number = math.floor(at / rule.slice)
   if number > b.newest then
     if b.sum > 0 then b.slices = b.slices .. slice_text(b.newest, b.sum) end
     b.newest, b.sum = number, 0
@@ -83,7 +82,7 @@ local function add(b, amount, at)
   b.sum, b.total = b.sum + amount, b.total + amount
   local begins = b.newest * rule.slice
   if b.tat < begins then b.tat, b.since = begins, b.newest end
-  b.tat = b.tat + ceil(amount * rule.per)
+  b.tat = b.tat + math.ceil(amount * rule.per)
 end
 
 local function new(rule)
@@ -182,7 +181,7 @@ function budget.ready(all, costs, at, besides)
     local b, before = all[i], besides and besides[i] or 0
     local time = frees(b, costs[i] + before)
     if b.rule.back then
-      local spread = ceil(b.tat + before * b.rule.per - b.rule.back)
+      local spread = math.ceil(b.tat + before * b.rule.per - b.rule.back)
       if spread > time then time = spread end
     end
     b.ready = time
@@ -232,10 +231,10 @@ function budget.charge(all, costs, at)
     local back, newest = b.rule.back, b.newest
     add(b, cost, at)
     if b.newest > newest then all.lasts_longer = true end
-    if b.waits > 0 and at <= b.waits + budget.HELD and back and b.tat < at + back then b.tat = ceil(at + back) end
+    if b.waits > 0 and at <= b.waits + budget.HELD and back and b.tat < at + back then b.tat = math.ceil(at + back) end
     b.waits = 0
     b.open = b.open + cost
-    b.mean = b.mean == 0 and cost or ceil(b.mean + (cost - b.mean) / budget.LEARNED)
+    b.mean = b.mean == 0 and cost or math.ceil(b.mean + (cost - b.mean) / budget.LEARNED)
   end
 end
 
@@ -291,15 +290,15 @@ local function correct(b, number, change, looked_at)
   end
   b.total = b.total + change
   if change > 0 or number >= b.since and looked_at.count <= budget.MOST_LOOKED_AT then
-    local tat = b.tat + ceil(change * rule.per)
-    b.tat = change < 0 and tat < latest and ceil(latest) or tat
+    local tat = b.tat + math.ceil(change * rule.per)
+    b.tat = change < 0 and tat < latest and math.ceil(latest) or tat
   end
 end
 
 -- What was reserved of the nth budget for a departure at a time is what it used now; it is not open any more.
 function budget.settle(all, n, reserved, used, at, looked_at)
   local b = all[n]
-  local rule, number, open = b.rule, floor(at / b.rule.slice), b.open - reserved
+  local rule, number, open = b.rule, math.floor(at / b.rule.slice), b.open - reserved
   all.changed, b.open = true, open > 0 and open or 0
   if used == reserved then return end
   if number > b.newest then number = b.newest end
