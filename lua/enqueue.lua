@@ -56,8 +56,8 @@
 --          {0, from, 2, the same, and for each job its eta}: the same, where they do not leave evenly; else {0, now, 0, and for each job:
 --          code, position or state, eta in microseconds, wait in microseconds, and for each limit: verdict (0 allowed, 1 refused, 2
 --          impossible, 3 not asked; 4 more if the shared key was asked), remaining, wait, reset}; of a job that limits refuse as after the
---          batch code: see codes.lua; of DUPLICATE and ID_REUSED wait is 1 if the job has the former id; position is how many
---          jobs of the flow leave first (see precedence.lua); eta is 0 while the bucket, the group or the flow is paused; where something is full, or
+--          batch code: see codes.lua; of DUPLICATE and ID_REUSED wait is 1 if the job has the former id; position is how many jobs of the
+--          flow leave first (see precedence.lua); eta is 0 while the bucket, the group or the flow is paused; where something is full, or
 --          there are too many, position is how many there are, eta how many there may be, and wait 0 while it is paused; of DEAD_FULL and
 --          DEAD_TOO_LARGE wait is negative where it is a guess; of FLOW_DISABLED position is when, microseconds; of OVER_BUDGET it is
 --          which budget (see estimate.over_budget), and eta what the job reserves; of WAIT_TOO_LONG it is how many are ahead, eta when the

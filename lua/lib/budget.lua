@@ -30,7 +30,6 @@ local budget = {
   WIDTH = 17, -- characters of a slice
   ROUND = 10000, -- of the number of a slice four digits are kept
   LARGEST = 9999999999999, -- sum of a slice
-  MOST_LOOKED_AT = 5000, -- slices that one run looks at to find what a refund is worth to the spread; further ones give it nothing back
   LEARNED = 16, -- departures that the mean follows
   SPREAD = 3600000000, -- microseconds
   HELD = 2000000, -- microseconds after which a job that was held has gone another way
@@ -238,71 +237,58 @@ function budget.charge(all, costs, at)
   end
 end
 
--- Changes what is charged in the slice of that number. looked_at.count counts slices. Of a slice that is there no more, or has less than is
--- given back, it is of newer ones.
-local function correct_many(b, number, change, looked_at)
-  local rule, found, place, at, sum, newer, latest = b.rule, {}, #b.slices + 1, b.newest, b.sum, 0, 0
-  while at >= number do
-    found[#found + 1] = { place, at, sum }
-    place = place - budget.WIDTH
-    if at == number or place < 1 then break end
-    newer = newer + sum
-    latest = math.max(latest, at * rule.slice + newer * rule.per)
-    at, sum = number_at(b, place), sum_at(b, place)
+-- Reads the nth slice of a budget, if there is one, into lists of numbers and of sums, in which correct changes them. The newest is the
+-- first, and those before the nth were read.
+local function read_back(b, n)
+  if not b.numbers then b.numbers, b.sums, b.unread = { b.newest }, { b.sum }, #b.slices end
+  local place = b.unread - budget.WIDTH + 1
+  if b.numbers[n] or place < 1 then return end
+  b.numbers[n], b.sums[n], b.unread = number_at(b, place), sum_at(b, place), place - 1
+end
+
+-- The slices as they are stored, and what the newest one has.
+local function slices_of(b)
+  local numbers, sums = b.numbers, b.sums
+  if not numbers then return b.slices, b.sum end
+  local texts = { string.sub(b.slices, 1, b.unread) }
+  for n = #numbers, 2, -1 do texts[#texts + 1] = slice_text(numbers[n], sums[n]) end
+  return table.concat(texts), sums[1]
+end
+
+-- Changes what is charged in the slice of that number. Where that is gone, or has less than is given back, newer ones change.
+local function correct(b, number, change)
+  read_back(b, 1)
+  local numbers, sums, n, newer, latest, slice, per = b.numbers, b.sums, 1, 0, 0, b.rule.slice, b.rule.per
+  while numbers[n] and numbers[n] > number do
+    newer = newer + sums[n]
+    local by = numbers[n] * slice + newer * per
+    if by > latest then latest = by end
+    n = n + 1
+    if not numbers[n] then read_back(b, n) end
   end
-  looked_at.count = looked_at.count + #found
+  if numbers[n] ~= number then n = n - 1 end
   local rest = change
-  for i = #found, 1, -1 do
-    local begins, nth, before = found[i][1], found[i][2], found[i][3]
-    local part = math.max(rest, -before)
-    rest = rest - part
-    if begins > #b.slices then
-      b.sum = before + part
-    elseif part ~= 0 then
-      b.slices = string.sub(b.slices, 1, begins - 1) .. slice_text(nth, before + part) .. string.sub(b.slices, begins + budget.WIDTH)
-    end
+  for i = n, 1, -1 do
+    local part = math.max(rest, -sums[i])
+    sums[i], rest = sums[i] + part, rest - part
+    if rest == 0 then break end
   end
   b.total = b.total + change - rest
   if change > 0 then
-    b.tat = b.tat + math.ceil(change * rule.per)
-  elseif number >= b.since and looked_at.count <= budget.MOST_LOOKED_AT then
-    b.tat = math.max(b.tat + math.ceil((change - rest) * rule.per), math.ceil(latest))
-  end
-end
-
--- The same, at less cost where the slice is there and has as much.
-local function correct(b, number, change, looked_at)
-  local rule, size = b.rule, #b.slices
-  local place, at, sum, newer, latest, seen = size + 1, b.newest, b.sum, 0, 0, 1
-  while at > number and place > 1 do
-    newer, place, seen = newer + sum, place - budget.WIDTH, seen + 1
-    local begins = at * rule.slice + newer * rule.per
-    if begins > latest then latest = begins end
-    at, sum = number_at(b, place), sum_at(b, place)
-  end
-  sum = sum + change
-  if at ~= number or sum < 0 then return correct_many(b, number, change, looked_at) end
-  looked_at.count = looked_at.count + seen
-  if place > size then
-    b.sum = sum
-  else
-    b.slices = string.sub(b.slices, 1, place - 1) .. slice_text(at, sum) .. string.sub(b.slices, place + budget.WIDTH)
-  end
-  b.total = b.total + change
-  if change > 0 or number >= b.since and looked_at.count <= budget.MOST_LOOKED_AT then
-    local tat = b.tat + math.ceil(change * rule.per)
-    b.tat = change < 0 and tat < latest and math.ceil(latest) or tat
+    b.tat = b.tat + math.ceil(change * per)
+  elseif number >= b.since then
+    b.tat = math.max(b.tat + math.ceil((change - rest) * per), math.ceil(latest))
   end
 end
 
 -- What was reserved of the nth budget for a departure at a time is what it used now; it is not open any more.
-function budget.settle(all, n, reserved, used, at, looked_at)
+function budget.settle(all, n, reserved, used, at)
   local b = all[n]
   local rule, number, open = b.rule, math.floor(at / b.rule.slice), b.open - reserved
   all.changed, b.open = true, open > 0 and open or 0
   if used == reserved then return end
   if number > b.newest then number = b.newest end
-  if (number + 1) * rule.slice + rule.counted > all.now then correct(b, number, used - reserved, looked_at) end
+  if (number + 1) * rule.slice + rule.counted > all.now then correct(b, number, used - reserved) end
 end
 
 -- What the last departures have reserved of each budget, at least 1.
@@ -317,9 +303,10 @@ function budget.text(all)
   local parts, says_something = {}, false
   for i = 1, #all do
     local b = all[i]
+    local slices, sum = slices_of(b)
     says_something = says_something or b.total > 0 or b.open > 0
     parts[i] = string.format('%s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %d;', b.rule.unit, b.rule.amount, b.rule.window, b.total,
-      b.tat, b.since, b.newest, b.sum, b.open, b.mean, b.waits, #b.slices / budget.WIDTH) .. b.slices
+      b.tat, b.since, b.newest, sum, b.open, b.mean, b.waits, #slices / budget.WIDTH) .. slices
   end
   return says_something and table.concat(parts) or ''
 end

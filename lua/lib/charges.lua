@@ -331,7 +331,7 @@ function charges.settle(key, conf, pace, outcomes, levels, first_flow, pool_keys
     unpack(redis.call('HMGET', conf, 'flow_budgets', 'group_budgets', 'own_budgets', 'default_reservation'))
   default = math.max(tonumber(default or 1), 1)
   local offset, of_claim = unpack(redis.call('HMGET', pace, 'offset', 'clock'))
-  local clock, looked_at = now + tonumber(offset or 0), { count = 0 }
+  local clock = now + tonumber(offset or 0)
   clock = math.min(clock, tonumber(of_claim or clock)) -- a step of the server's clock forwards only a claim can tell
   local flows, groups, of, by_name = {}, {}, {}, {}
   for _, outcome in ipairs(outcomes) do
@@ -363,7 +363,7 @@ function charges.settle(key, conf, pace, outcomes, levels, first_flow, pool_keys
       local rule = all[i].rule
       local was = reservation.cost(rule, reserved, default)
       local is = used[rule.unit] or rest or was
-      budget.settle(all, i, was, is, at, looked_at)
+      budget.settle(all, i, was, is, at)
       is_free = is_free or is < was
     end
     return is_free

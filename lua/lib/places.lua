@@ -299,7 +299,7 @@ end
 local function older(bucket, part, priority)
   local known, state, at, later = part.older or {}, part.state, part.at, part.at + flow.PLACES
   if known[priority] then return known[priority] end
-  local n, some = 0, false
+  local n, some = 0
   if state then
     some = string.find(state.filled, LESS_IMPORTANT[priority])
   else

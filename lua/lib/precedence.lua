@@ -8,7 +8,7 @@ local precedence = {
   MOST_BYTES = 262144, -- of the bodies that are read of a list
 }
 
--- When the nth job of a list came, the first being 0, and the bytes of its body. An id whose job was cancelled passes for the one behind it.
+-- When the nth job of a list came, the first being 0, and the bytes of its body. For a cancelled job the next one counts.
 local function came_at(list, n, body)
   for _, id in ipairs(redis.call('LRANGE', list, n, n + 3)) do
     local job = redis.call('HGET', body, id)

@@ -20,8 +20,8 @@ local refusal = {
 -- How many jobs that came with a delay, and make no room, leave the flow of a job before all others.
 local function due_first(bucket, part) return precedence.due(KEYS[part.at + flow.PLACES], bucket.now) end
 
--- How long until there are fewer than `bound` jobs and callbacks, if all jobs that leave are done and callbacks leave as fast. Of the jobs of
--- many flows it is not known how many are due.
+-- How long until there are fewer than `bound` jobs and callbacks, if all jobs that leave are done and callbacks leave as fast. Of many
+-- flows it is not known how many of their jobs are due.
 local function wait_for_room(bucket, part, bound)
   local b, first = estimate.earliest(bucket), bucket.has_flows and 0 or due_first(bucket, part)
   local at = estimate.of_bucket(b, estimate.requests(b, math.max(bucket.unfinished + bucket.callbacks - bound, 0) + first))

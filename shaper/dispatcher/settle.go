@@ -22,7 +22,7 @@ const (
 	// chargedWeight is that of an outcome which corrects budgets, and flowChargedWeight that of one which corrects those of its flow, too: so
 	// many of them in a script take 4 ms, where every slice of all is charged.
 	chargedWeight     = settleBatchBytes / 64
-	flowChargedWeight = settleBatchBytes / 32
+	flowChargedWeight = settleBatchBytes / 24
 
 	// usedWeight is that of an outcome which used a model: 128 of them in a script take 3 ms.
 	usedWeight = settleBatchBytes / 128

@@ -15,7 +15,7 @@ func TestCostOfFullBudgets(t *testing.T) {
 	if !redistest.Soak {
 		t.Skip("it prints times: make soak")
 	}
-	const flows, groups, slices100, settled = 500, 50, 100, 32
+	const flows, groups, slices100, settled = 500, 50, 100, 24
 	r := realRig(t)
 	r.setTime(epoch)
 	r.configureGroups(settings{rateCount: 100_000, capacity: 100_000, inFlight: 100_000}, flowSettings{}, flowSettings{})
@@ -44,15 +44,29 @@ func TestCostOfFullBudgets(t *testing.T) {
 		round(n)
 		r.pass(600_000)
 	}
-	for _, setting := range [][2]string{{"slowlog-log-slower-than", "500"}, {"slowlog-max-len", "10000"}} {
-		r.ok(r.c.ConfigSet(r.ctx, setting[0], setting[1]).Err())
-	}
-	r.ok(r.c.Do(r.ctx, "SLOWLOG", "RESET").Err())
+	r.noteSlow()
 	for n := range 20 {
 		round(slices100 + n)
 		r.sweep(sweep{})
 		r.pass(600_000)
 	}
+	r.logSlow(t)
+	charged, err := r.c.HLen(r.ctx, r.key("charges")).Result()
+	r.ok(err)
+	t.Logf("%d texts of charges, %d bytes", charged, r.c.MemoryUsage(r.ctx, r.key("charges"), 0).Val())
+}
+
+// noteSlow has Redis note the runs of scripts of more than half a millisecond.
+func (r *rig) noteSlow() {
+	for _, setting := range [][2]string{{"slowlog-log-slower-than", "500"}, {"slowlog-max-len", "10000"}} {
+		r.ok(r.c.ConfigSet(r.ctx, setting[0], setting[1]).Err())
+	}
+	r.ok(r.c.Do(r.ctx, "SLOWLOG", "RESET").Err())
+}
+
+// logSlow logs these runs.
+func (r *rig) logSlow(t *testing.T) {
+	t.Helper()
 	entries, err := r.c.SlowLogGet(r.ctx, 10_000).Result()
 	r.ok(err)
 	byScript := map[string][]time.Duration{}
@@ -67,9 +81,48 @@ func TestCostOfFullBudgets(t *testing.T) {
 		slices.Sort(took)
 		t.Logf("%s: %d runs above 0.5 ms; median %s, nine tenths within %s, longest %s", name, len(took), took[len(took)/2], took[len(took)*9/10], took[len(took)-1])
 	}
-	charged, err := r.c.HLen(r.ctx, r.key("charges")).Result()
-	r.ok(err)
-	t.Logf("%d texts of charges, %d bytes", charged, r.c.MemoryUsage(r.ctx, r.key("charges"), 0).Val())
+}
+
+// TestCostOfLateSettlements: the outcomes of jobs of a bucket with two budgets come when nearly the whole window has passed, and each slice is
+// charged. It prints what TestCostOfFullBudgets does.
+func TestCostOfLateSettlements(t *testing.T) {
+	if !redistest.Soak {
+		t.Skip("it prints times: make soak")
+	}
+	const late, settled = 98, 64
+	r := realRig(t)
+	r.setTime(epoch)
+	r.configure(settings{rateCount: 100_000, capacity: 100_000, inFlight: 100_000})
+	r.setBudgets("", "tokens 2000000000 60000000;input 2000000000 61000000;", 100)
+	r.claim(ask{}) // the pace begins
+	r.noteSlow()
+	var inFlight [][]lease
+	for n := range 150 {
+		ids, costs := make([]string, settled), map[string]int64{}
+		for i := range ids {
+			ids[i] = fmt.Sprint(n, "-", i)
+			costs[ids[i]] = 100
+		}
+		r.putUnits("", costs, ids...)
+		r.pass(600_000)
+		jobs := r.claim(ask{want: settled, horizon: 200_000}).jobs
+		if len(jobs) != settled {
+			t.Fatalf("%d of %d jobs left", len(jobs), settled)
+		}
+		inFlight = append(inFlight, jobs)
+		if n >= late {
+			var ended []outcome
+			for _, job := range inFlight[n-late] {
+				ended = append(ended, outcome{lease: job, result: done, used: "input:20,output:30"})
+			}
+			for i, code := range r.settle(ended...) {
+				if code != 1 {
+					t.Fatalf("outcome %d: %d", i, code)
+				}
+			}
+		}
+	}
+	r.logSlow(t)
 }
 
 // TestMemoryOfBudgets: flows with two budgets and ten departures each take 800 bytes for that, so that 100,000 of them take 80 MB.
