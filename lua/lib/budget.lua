@@ -255,7 +255,8 @@ local function slices_of(b)
   return table.concat(texts), sums[1]
 end
 
--- Changes what is charged in the slice of that number. Where that is gone, or has less than is given back, newer ones change.
+-- Changes what is charged in the slice of that number. Where that is gone nothing is given back: a claim whose clock was ahead of that of
+-- the settlement has dropped it. What is owed is then added to the next newer one.
 local function correct(b, number, change)
   read_back(b, 1)
   local numbers, sums, n, newer, latest, slice, per = b.numbers, b.sums, 1, 0, 0, b.rule.slice, b.rule.per
@@ -266,18 +267,16 @@ local function correct(b, number, change)
     n = n + 1
     if not numbers[n] then read_back(b, n) end
   end
-  if numbers[n] ~= number then n = n - 1 end
-  local rest = change
-  for i = n, 1, -1 do
-    local part = math.max(rest, -sums[i])
-    sums[i], rest = sums[i] + part, rest - part
-    if rest == 0 then break end
+  if numbers[n] ~= number then
+    if change < 0 then return end
+    n = n - 1
   end
-  b.total = b.total + change - rest
+  local part = math.max(change, -sums[n])
+  sums[n], b.total = sums[n] + part, b.total + part
   if change > 0 then
     b.tat = b.tat + math.ceil(change * per)
   elseif number >= b.since then
-    b.tat = math.max(b.tat + math.ceil((change - rest) * per), math.ceil(latest))
+    b.tat = math.max(b.tat + math.ceil(part * per), math.ceil(latest))
   end
 end
 

@@ -227,7 +227,7 @@ function charges.depart(c, out, f, id, at)
 end
 
 -- Tells again what the jobs of an answer have charged that is given again. In a pool the charge may stand in a later slice than is told, as
--- it was put into the newest one; what is given back is looked for there (see budget.lua).
+-- it was put into the newest one.
 function charges.tell_again(out, conf, now, pool_keys)
   local rules, default = rules_of(conf)
   local p = pool_keys and of_pool(pool_keys, now, 0)

@@ -64,6 +64,33 @@ func (r *rig) putUnits(flow string, costs map[string]int64, ids ...string) {
 	}
 }
 
+// What a job gives back whose slice has left the window is not taken from newer slices: also where a claim that handed out nothing has dropped
+// that slice, and the clock of the last claim that did is the one before.
+func TestLateRefundsAreOfTheirOwnSlice(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		r.configure(settings{rateCount: 1000})
+		r.setBudgets("", fmt.Sprint("tokens 100 ", 10*second, ";"), 100)
+		r.claim(ask{})
+		r.pass(second)
+		r.putUnits("", map[string]int64{"old": 40, "new": 50, "next": 60}, "old", "new", "next")
+		old := r.claim(ask{want: 1})
+		r.pass(5 * second)
+		if c := r.claim(ask{}); old.ids() != "old" || c.ids() != "new" {
+			t.Fatalf("claimed %q, then %q", old.ids(), c.ids())
+		}
+		r.pass(5500_000)
+		if c := r.claim(ask{}); c.ids() != "" {
+			t.Fatalf("claimed %q", c.ids())
+		}
+		r.settle(outcome{lease: old.jobs[0], result: done, used: "0"})
+		r.pass(1000)
+		if c := r.claim(ask{}); c.ids() != "" {
+			t.Errorf("%q of 60 left beside one of 50, of a budget of 100", c.ids())
+		}
+	})
+}
+
 // The promise of a budget, against an exact log: in every window of it the charges are at most the amount, whatever is reserved, used, given
 // back or lost, over dispatchers and steps of the clock. In any part of a window that is spread they are at most that part, the burst, a
 // slice and one job.
