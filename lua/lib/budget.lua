@@ -179,10 +179,7 @@ function budget.ready(all, costs, at, besides)
   for i = 1, #all do
     local b, before = all[i], besides and besides[i] or 0
     local time = frees(b, costs[i] + before)
-    if b.rule.back then
-      local spread = math.ceil(b.tat + before * b.rule.per - b.rule.back)
-      if spread > time then time = spread end
-    end
+    if b.rule.back then time = math.max(time, math.ceil(b.tat + before * b.rule.per - b.rule.back)) end
     b.ready = time
     if time > ready then ready = time end
   end

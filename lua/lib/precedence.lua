@@ -30,7 +30,8 @@ local function came_before(list, time, body)
   return math.floor((low + high) / 2)
 end
 
--- How many jobs of another list leave before a job of a priority that came at a time. class is the priority of that list.
+-- How many jobs of another list leave before a job of a priority that came at a time. class is the priority of that list: of two jobs that
+-- count as having come at once, the more important one goes first.
 function precedence.in_list(list, class, priority, came, aging, body)
   local until_then = came - (class - priority) * aging
   return came_before(list, class < priority and until_then + 1 or until_then, body)

@@ -44,6 +44,35 @@ func TestOutcomesThatStandTogether(t *testing.T) {
 	}
 }
 
+// What an outcome weighs: its bytes, and what it costs a script to correct budgets and to count what was used.
+func TestWeightOfAnOutcome(t *testing.T) {
+	t.Parallel()
+	alone := rig.Bucket("alone", 1)
+	pooled := rig.Pooled("pooled", 1, 1, shaper.Pool{Name: "vendor", Rate: rig.PerSecond(1)})
+	for _, c := range []struct {
+		bucket  shaper.Bucket
+		outcome settlement
+		most    int // in a script
+	}{
+		{alone, settlement{charged: "1 0 input:1 ="}, 64},
+		{rig.Flowing("flowing", shaper.FlowKeyJob), settlement{charged: "1 0 input:1 ="}, 24},
+		{pooled, settlement{charged: "1 1 input:1 ="}, 24},
+		{alone, settlement{use: "m 1 1"}, 128},
+		{alone, settlement{charged: "1 0 input:1 =", use: "m 1 1"}, 42},
+		{alone, settlement{charged: "1 0 input:1 =", answered: result{body: make([]byte, settleBatchBytes/4)}}, 3},
+	} {
+		w := rig.NewPoolWorld(t, c.bucket)
+		d, err := New(Config{Redis: w.Server.Client(), Buckets: w.Buckets, Workers: rig.Workers(w.Buckets, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) }))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		settler := newBucketLoop(d, d.store.Known(c.bucket.Name), t.Context()).settler
+		if most := settleBatchBytes / settler.weigh(&c.outcome); most != c.most {
+			t.Errorf("bucket %s, charged %q, used %q, %d bytes: %d in a script, want %d", c.bucket.Name, c.outcome.charged, c.outcome.use, len(c.outcome.answered.body), most, c.most)
+		}
+	}
+}
+
 // An outcome that Redis does not take at first is sent again. Else the job would be delivered once more when its lease ends.
 func TestAnOutcomeIsSentUntilRedisTakesIt(t *testing.T) {
 	t.Parallel()
