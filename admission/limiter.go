@@ -73,6 +73,7 @@ type Limiter struct {
 	locals   locals
 	chunks   chunks
 	presence presence
+	turns    turns // of Wait
 	awayLog  rate.Sometimes
 	fullLog  rate.Sometimes
 
@@ -107,7 +108,7 @@ func NewLimiter(cfg LimiterConfig) (*Limiter, error) {
 	}
 	l := &Limiter{
 		redis: cfg.Redis, timeout: cfg.Timeout, breaker: cfg.Breaker, metrics: cfg.Metrics, log: cfg.Logger,
-		given: given, refusals: newRefusals(), locals: newLocals(), chunks: newChunks(), presence: newPresence(),
+		given: given, refusals: newRefusals(), locals: newLocals(), chunks: newChunks(), presence: newPresence(), turns: turns{byKey: map[turnKey]*turn{}},
 		awayLog: rate.Sometimes{First: 1, Interval: 10 * time.Second},
 		fullLog: rate.Sometimes{First: 1, Interval: 10 * time.Second},
 		calls:   coalesce.NewCalls(),

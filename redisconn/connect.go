@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -22,6 +23,9 @@ type Options struct {
 	Timeout          time.Duration // for one command; 0 means 1 s
 	PoolSize         int           // connections at most, in a cluster to each node; 0 means 64
 	TLS              TLSOptions    // for URLs that begin with rediss
+
+	// Dial, if not nil, makes the connections: through a tunnel, say, or to a store in the process. With a URL of rediss it does the handshake too.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	// NoFunctions runs the scripts by EVALSHA, never as functions of Redis. Set it where another user of the Redis may load functions: such a
 	// user can replace the library of functions, and its code then runs with the rights of this client.
@@ -78,6 +82,7 @@ func Connect(url string, opts Options) (redis.UniversalClient, error) {
 	if o.PoolSize == 0 {
 		o.PoolSize = 64
 	}
+	o.Dialer = opts.Dial
 	o.PipelinePoolSize = -1 // pipelines use the same pool
 	o.MaxRetries = -1
 	o.ContextTimeoutEnabled = true
@@ -126,7 +131,7 @@ func (a *address) client(opts Options) redis.UniversalClient {
 func (a *address) failoverOptions(password string) *redis.FailoverOptions {
 	o := a.options
 	return &redis.FailoverOptions{
-		MasterName: a.master, SentinelAddrs: a.hosts, SentinelUsername: a.sentinelUser, SentinelPassword: password,
+		Dialer: o.Dialer, MasterName: a.master, SentinelAddrs: a.hosts, SentinelUsername: a.sentinelUser, SentinelPassword: password,
 		ClientName: o.ClientName, Username: o.Username, Password: o.Password, DB: o.DB, TLSConfig: o.TLSConfig,
 		Protocol: o.Protocol, MaxRetries: o.MaxRetries, ContextTimeoutEnabled: o.ContextTimeoutEnabled,
 		DialTimeout: sentinelPatience * o.DialTimeout, DialerRetries: o.DialerRetries,
@@ -142,7 +147,7 @@ func (a *address) failoverOptions(password string) *redis.FailoverOptions {
 func (a *address) clusterOptions() *redis.ClusterOptions {
 	o := a.options
 	return &redis.ClusterOptions{
-		Addrs: a.hosts, MaxRedirects: maxRedirects, ClusterStateReloadInterval: slotsReload,
+		Dialer: o.Dialer, Addrs: a.hosts, MaxRedirects: maxRedirects, ClusterStateReloadInterval: slotsReload,
 		// Each command goes to the node of its first key. With the policies, every
 		// client would first ask for the table of all commands.
 		DisableRoutingPolicies: true,

@@ -59,7 +59,7 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 	d := &daemon{config: cfg, source: src, log: log, redis: conn, registry: telemetry.NewRegistry()}
 	d.inForce.Store(newApplied(cfg))
 	client := producer.Config{
-		Redis: conn, Buckets: Buckets(cfg), Timeout: CallTimeout(cfg), Logger: log, Registerer: d.registry, DispatcherHere: dispatches,
+		Redis: conn, Buckets: Buckets(cfg), Timeout: cfg.CallTimeout(), Logger: log, Registerer: d.registry, DispatcherHere: dispatches,
 	}
 	var metrics *admission.Metrics
 	if takesIn {

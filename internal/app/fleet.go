@@ -54,10 +54,10 @@ func (d *daemon) fleet() (*fleet, error) {
 	}
 	f.Dispatcher, err = dispatcher.New(dispatcher.Config{
 		Hooks: hooksOf(d.config), Enqueue: d.client.Enqueue, Estimate: d.estimate,
-		Redis: d.redis, Buckets: Buckets(d.config), Workers: f.workers(),
+		Redis: d.redis, Buckets: dispatched(d.config), Workers: f.workers(),
 		Concurrency: d.config.Dispatcher.Workers(), Lease: d.config.Dispatcher.Lease,
 		ShutdownTimeout: max(d.config.Dispatcher.ShutdownTimeout, time.Nanosecond), // 0 would mean the default
-		Timeout:         CallTimeout(d.config), Logger: d.log, Registerer: d.registry,
+		Timeout:         d.config.CallTimeout(), Logger: d.log, Registerer: d.registry,
 	})
 	if err != nil {
 		f.closeWorkers(f.next, nil)
@@ -85,6 +85,9 @@ func (f *fleet) openWorkers(cfg *config.Config) error {
 	f.closeWorkers(f.next, f.open) // of a configuration that was not applied
 	f.next = make(map[string]builtWorker, len(cfg.Buckets))
 	for _, b := range cfg.Buckets {
+		if b.ByProgram() {
+			continue
+		}
 		settings := settingsOf(cfg, b)
 		if old, ok := f.open[b.Name]; ok && reflect.DeepEqual(old.settings, settings) {
 			f.next[b.Name] = old
@@ -103,7 +106,7 @@ func (f *fleet) openWorkers(cfg *config.Config) error {
 
 // follow has the dispatcher drain the buckets of a configuration with the workers that were made for it.
 func (f *fleet) follow(cfg *config.Config) error {
-	if err := f.Reconfigure(Buckets(cfg), f.workers(), hooksOf(cfg)); err != nil {
+	if err := f.Reconfigure(dispatched(cfg), f.workers(), hooksOf(cfg)); err != nil {
 		return err
 	}
 	f.closeWorkers(f.open, f.next)
@@ -154,6 +157,17 @@ func (f *fleet) newWorker(bucket string, settings checker) (closer, error) {
 		return nil, err
 	}
 	return worker, nil
+}
+
+// dispatched are the buckets that this process works: all but those that a program of the user's does.
+func dispatched(cfg *config.Config) []shaper.Bucket {
+	var buckets []shaper.Bucket
+	for _, b := range cfg.Buckets {
+		if !b.ByProgram() {
+			buckets = append(buckets, b.Bucket)
+		}
+	}
+	return buckets
 }
 
 func hooksOf(cfg *config.Config) []dispatcher.Hook {

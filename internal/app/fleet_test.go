@@ -75,3 +75,52 @@ func TestFleetKeepsWorkers(t *testing.T) {
 		t.Errorf("at the end: closed %d, %d", stays.closed, other.closed)
 	}
 }
+
+// A bucket that a program of the user's works has no worker here, before and after reloads, and any job may go in.
+func TestBucketsOfPrograms(t *testing.T) {
+	t.Parallel()
+	load := func(worker string) *config.Config {
+		t.Helper()
+		text := "[[buckets]]\nname = \"own\"\nrate = \"1/s\"\nworker = \"" + worker + "\"\n[buckets.webhook]\nurl = \"https://a.example/\"\n" +
+			"[[buckets]]\nname = \"hooks\"\nrate = \"1/s\"\n[buckets.webhook]\nurl = \"https://b.example/\"\n"
+		if worker != "webhook" {
+			text = strings.Replace(text, "[buckets.webhook]\nurl = \"https://a.example/\"\n", "", 1)
+		}
+		cfg, err := config.Load(config.Options{ReadFile: func(string) ([]byte, error) { return []byte(text), nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cfg
+	}
+	f := &fleet{lease: 30 * time.Second}
+	if err := f.openWorkers(load("program")); err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(&redis.Options{})
+	defer client.Close()
+	var err error
+	if f.Dispatcher, err = dispatcher.New(dispatcher.Config{Redis: client, Buckets: dispatched(load("program")), Workers: f.workers()}); err != nil {
+		t.Fatal(err)
+	}
+	f.open, f.next = f.next, nil
+	for _, step := range []struct {
+		worker string
+		want   int
+	}{{"webhook", 2}, {"program", 1}} {
+		cfg := load(step.worker)
+		if err := f.openWorkers(cfg); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.follow(cfg); err != nil {
+			t.Fatal(err)
+		}
+		if len(f.open) != step.want {
+			t.Errorf("worker %s: %d workers, want %d", step.worker, len(f.open), step.want)
+		}
+	}
+	check := CheckJob(load("program"))
+	if err := check("own", &shaper.Job{Method: "PATCH", URL: "whatever"}); err != nil {
+		t.Errorf("a job for a program: %v", err)
+	}
+	f.close()
+}

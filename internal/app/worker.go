@@ -66,9 +66,17 @@ type checker interface {
 	CheckFlow(own *shaper.OwnDelivery) error
 }
 
+// anyJob is what is known here of the worker in a program of the user's: nothing, so it takes any job.
+type anyJob struct{}
+
+func (anyJob) CheckJob(*shaper.Job) error          { return nil }
+func (anyJob) CheckFlow(*shaper.OwnDelivery) error { return nil }
+
 // settingsOf are the settings of a bucket's worker.
 func settingsOf(cfg *config.Config, b config.Bucket) checker {
 	switch {
+	case b.ByProgram():
+		return anyJob{}
 	case b.Asynq != nil:
 		return asynqConfig(cfg, b)
 	case b.HTTP != nil:

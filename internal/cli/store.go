@@ -29,15 +29,11 @@ func (a *invocation) open() (*station, error) {
 	if err != nil {
 		return nil, err
 	}
-	url := cfg.Redis.URL.Reveal()
-	if cfg.Redis.URL.Embedded() {
-		url = "redis://" + cfg.Redis.EmbeddedListen
-	}
-	conn, err := app.Connect(cfg, url, nil)
+	conn, err := app.Connect(cfg, cfg.Redis.Address(), nil)
 	if err != nil {
 		return nil, err
 	}
-	operator, err := operator.New(operator.Config{Redis: conn, Buckets: app.Buckets(cfg), Timeout: app.CallTimeout(cfg), CheckFlow: app.CheckFlow(cfg), CheckJob: app.CheckJob(cfg)})
+	operator, err := operator.New(operator.Config{Redis: conn, Buckets: app.Buckets(cfg), Timeout: cfg.CallTimeout(), CheckFlow: app.CheckFlow(cfg), CheckJob: app.CheckJob(cfg)})
 	if err != nil {
 		_ = conn.Close() // nothing was sent on it
 		return nil, err

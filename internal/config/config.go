@@ -1,11 +1,13 @@
 package config
 
 import (
+	"log/slog"
 	"net/netip"
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 	"github.com/tundish-io/tundish/workers/outgoing"
@@ -51,6 +53,27 @@ type Redis struct {
 	PoolSize         int           `setting:"pool_size"` // 0 lets the client choose
 	Timeout          time.Duration `setting:"timeout"`
 }
+
+// Address is where other programs reach it: of the embedded store, that of the running dispatcher. It reveals a password of the URL.
+func (r Redis) Address() string {
+	if r.URL.Embedded() {
+		return "redis://" + r.EmbeddedListen
+	}
+	return r.URL.Reveal()
+}
+
+// Options are those of a connection. They reveal the passwords. A nil log logs nothing.
+func (r Redis) Options(log *slog.Logger) redisconn.Options {
+	options := redisconn.Options{Timeout: r.Timeout, PoolSize: r.PoolSize, NoFunctions: !r.Functions, Logger: log}
+	if !r.URL.Embedded() { // that one has no password
+		options.Password, options.SentinelPassword = r.Password.Reveal(), r.SentinelPassword.Reveal()
+		options.TLS = redisconn.TLSOptions{CA: r.TLSCA, Cert: r.TLSCert, Key: r.TLSKey, ServerName: r.TLSServerName}
+	}
+	return options
+}
+
+// CallTimeout bounds a call to Redis with its resends. Each command of a call has the configured timeout.
+func (c *Config) CallTimeout() time.Duration { return c.Redis.Timeout * 3 / 2 }
 
 // Producer is the program that takes jobs in.
 type Producer struct {
@@ -100,7 +123,7 @@ type Bucket struct {
 
 	LimitNames []string `setting:"limits"`
 	PoolName   string   `setting:"pool"`
-	Worker     string   `setting:"worker"` // the kind that delivers: "webhook", "http", "llm" or "asynq"
+	Worker     string   `setting:"worker"` // the kind that delivers: "webhook", "http", "llm", "asynq" or "program"
 
 	Statuses    []string            `setting:"retry.statuses"` // the answers after which a job is tried again, see workers.Policy
 	BatchFormat workers.BatchFormat `setting:"batch.format"`   // how a request carries the jobs of a batch
@@ -111,6 +134,9 @@ type Bucket struct {
 	Asynq      *AsynqSettings    `setting:"asynq"` // of the worker asynq, else nil
 	CallbackTo *callbackSettings `setting:"callbacks"`
 }
+
+// ByProgram reports whether a program of the user's works the bucket, so that `dispatcher run` does not.
+func (b *Bucket) ByProgram() bool { return b.Worker == workerProgram }
 
 // WebhookSettings are the settings of a bucket whose worker is "webhook".
 type WebhookSettings struct {

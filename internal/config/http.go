@@ -134,7 +134,7 @@ func (l *loader) otherWorker(p place, b Bucket) {
 // defaultURL is where jobs go that name no receiver.
 func (b *Bucket) defaultURL() string {
 	switch {
-	case b.Worker == workerAsynq:
+	case b.Worker == workerAsynq, b.ByProgram():
 		return ""
 	case b.Worker == workerHTTP && b.HTTP != nil:
 		return b.HTTP.BaseURL.Reveal()
@@ -153,6 +153,8 @@ func (b *Bucket) timeout() (key string, timeout time.Duration) {
 		return "http.timeout", b.HTTP.Timeout
 	case b.LLM != nil:
 		return "llm.timeout", b.LLM.Timeout
+	case b.ByProgram():
+		return "worker", 0
 	}
 	return "webhook.timeout", b.Webhook.Timeout
 }

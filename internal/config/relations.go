@@ -76,6 +76,7 @@ func (l *loader) buckets(s *settings) {
 			l.llm(p, written)
 		case workerAsynq:
 			l.asynq(p, written)
+		case workerProgram:
 		default:
 			l.webhook(p, written, s.Dispatcher)
 		}

@@ -39,7 +39,10 @@ const (
 	workerHTTP    = "http"
 	workerLLM     = "llm"
 	workerAsynq   = "asynq"
+	workerProgram = "program" // a program of the user's, by package tundish
 )
 
 // workerKinds lists them.
-func workerKinds() []string { return []string{workerWebhook, workerHTTP, workerLLM, workerAsynq} }
+func workerKinds() []string {
+	return []string{workerWebhook, workerHTTP, workerLLM, workerAsynq, workerProgram}
+}

@@ -1,0 +1,74 @@
+package tundish
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/admission/httplimit"
+	"github.com/tundish-io/tundish/redisconn"
+)
+
+// Limit is a limit on its own, beside any bucket: what is above it is refused, or waits in the program that asks. Nothing is queued in Redis.
+type Limit struct {
+	client *Client
+	name   string
+}
+
+// Limit returns a limit such as "10/s" or "100/h" for each key, over all programs that name it. A function may change it, such as its
+// algorithm or its burst; without one it is a token bucket, which lets as many through at once as the rate says. The program that says it
+// owns it; an operator may override it. A rate of "" means a limit that this client knows already. It takes up to three round trips. While
+// Redis is down the first question makes up for them.
+func (c *Client) Limit(name, rate string, change ...func(*admission.Limit)) (*Limit, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known := slices.IndexFunc(c.limits, func(l admission.Limit) bool { return l.Name == name })
+	if rate == "" && known >= 0 {
+		return &Limit{c, name}, nil
+	}
+	l := admission.Limit{Name: name, Per: []string{admission.PerCaller}, OnMissing: admission.Share}
+	var err error
+	if l.Limit, err = admission.ParseRate(rate); err != nil {
+		return nil, fmt.Errorf("limit %q: %w", name, err)
+	}
+	for _, f := range change {
+		f(&l)
+	}
+	l.Name = name
+	limits := slices.Clone(c.limits)
+	if known >= 0 {
+		limits[known] = l
+	} else {
+		limits = append(limits, l)
+	}
+	if err := c.limiter.Reconfigure(context.Background(), limits, c.revision); err != nil && !redisconn.Unavailable(err) {
+		return nil, err
+	}
+	c.limits = limits
+	return &Limit{c, name}, nil
+}
+
+// Evenly makes a limit let one through at a time, at intervals: for [Limit.Wait] in front of an API that dislikes bursts.
+func Evenly(l *admission.Limit) { l.Burst = 1 }
+
+// Allow asks whether one more may pass for a key now, and counts it if so. The key is any text; "" counts everybody together. A refusal
+// is a decision, with the time after which to come again, and no error. It is one round trip, which concurrent questions
+// share. While Redis is down it is an error, after 250 ms at most, unless the limit says otherwise (OnStoreFailure).
+func (l *Limit) Allow(ctx context.Context, key string) (admission.Decision, error) {
+	return l.client.limiter.AskKey(ctx, l.name, "", key, 1)
+}
+
+// Wait waits until one more may pass for a key: call it before each call that is to be paced. See [admission.Limiter.Wait]: those that wait
+// are let through in no promised order, and at most one in a round trip for each process and key. Its errors are that of ctx, and those
+// of Allow.
+func (l *Limit) Wait(ctx context.Context, key string) error {
+	return l.client.limiter.Wait(ctx, l.name, key, 1)
+}
+
+// Middleware answers requests above the limit with 429, Retry-After and the rate-limit headers, and lets the others pass. It counts by the
+// client's address; [httplimit.Middleware] does so behind proxies, or by a header, and takes [Client.Limiter].
+func (l *Limit) Middleware(next http.Handler) http.Handler {
+	return httplimit.Middleware(l.client.limiter, httplimit.Policy{Limit: l.name, Logger: l.client.cfg.Log})(next)
+}

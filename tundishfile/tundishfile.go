@@ -1,0 +1,82 @@
+// Package tundishfile loads the configuration file of `producer` and `dispatcher`. A program of your own takes buckets, limits and the address
+// of Redis from it, so that nothing is written twice.
+//
+//	file, err := tundishfile.Load("config.toml")
+//	t, err := file.Open()
+//	settings, err := file.Settings("letters")
+//	t.Handle(letters.Work(settings, send))
+//	api, err := t.Limit("vendor-api", "") // as the file says
+//
+// A bucket that a program of yours works says `worker = "program"` there: `dispatcher run` leaves it to that program, and the commands and
+// the HTTP API show and change it as any other. This package is apart from package tundish, as it reads TOML by viper.
+package tundishfile
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/tundish-io/tundish"
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/dispatcher"
+	"github.com/tundish-io/tundish/shaper/producer"
+)
+
+// File is a valid configuration. It does not follow changes of the file: load it again.
+type File struct{ cfg *config.Config }
+
+// Load reads a file, and the variables TUNDISH_... of the environment, which go before it, as the programs do. The error names everything that
+// is wrong, each with its line and what is valid. "" is the file that TUNDISH_CONFIG names, else config.toml in the working
+// directory if there is one, else the defaults.
+func Load(path string) (*File, error) {
+	cfg, err := config.Load(config.Options{Path: path, Env: os.Environ()})
+	if err != nil {
+		return nil, fmt.Errorf("tundishfile: %w", err)
+	}
+	return &File{cfg}, nil
+}
+
+// Open returns a client for the Redis of the file, which knows its buckets and limits, and logs to [slog.Default]. Of the embedded store,
+// that is the one in the dispatcher that runs on this machine. It makes no round trip.
+func (f *File) Open() (*tundish.Client, error) {
+	log, cfg := slog.Default(), f.cfg
+	return tundish.New(tundish.Config{
+		URL: cfg.Redis.Address(), Connection: cfg.Redis.Options(log), Log: log,
+		Producer: func(p *producer.Config) { p.Buckets, p.Timeout = f.Buckets(), cfg.CallTimeout() },
+		Limiter:  func(l *admission.LimiterConfig) { l.Limits, l.Revision = cfg.Limits, cfg.Revision },
+		Dispatcher: func(d *dispatcher.Config) {
+			d.Concurrency, d.Lease, d.Timeout = cfg.Dispatcher.Workers(), cfg.Dispatcher.Lease, cfg.CallTimeout()
+			d.ShutdownTimeout = max(cfg.Dispatcher.ShutdownTimeout, time.Nanosecond) // 0 would mean the default
+			for _, h := range cfg.Hooks {
+				d.Hooks = append(d.Hooks, dispatcher.Hook(h))
+			}
+		},
+	})
+}
+
+// Buckets are those of the file, in its order, for the packages below shaper.
+func (f *File) Buckets() []shaper.Bucket {
+	buckets := make([]shaper.Bucket, len(f.cfg.Buckets))
+	for i := range f.cfg.Buckets {
+		buckets[i] = f.cfg.Buckets[i].Bucket
+	}
+	return buckets
+}
+
+// Settings are those of a bucket of the file, for [tundish.Bucket.Work]. A bucket that `dispatcher run` would work too, as its worker is not
+// "program", is an error.
+func (f *File) Settings(bucket string) (tundish.Settings, error) {
+	for _, b := range f.cfg.Buckets {
+		switch {
+		case b.Name != bucket:
+			continue
+		case !b.ByProgram():
+			return tundish.Settings{}, fmt.Errorf("tundishfile: %s: bucket %q has the worker %q, so `dispatcher run` works it: set worker = \"program\"", f.cfg.File, bucket, b.Worker)
+		}
+		return tundish.Settings{Change: func(s *shaper.Bucket) { *s = b.Bucket }}, nil
+	}
+	return tundish.Settings{}, fmt.Errorf("tundishfile: %s: has no bucket %q", f.cfg.File, bucket)
+}
