@@ -41,6 +41,10 @@ type LimiterConfig struct {
 	Breaker  *redisconn.Breaker    // shared by all that talk to this Redis; nil means one of its own
 	Metrics  *Metrics              // nil counts nothing
 	Logger   *slog.Logger          // nil logs nothing
+
+	// Guest says that the limits are another process's to set, such as those of `producer serve`: this one makes what is missing, and goes by
+	// what is in force. Override and ResetOverride change it all the same.
+	Guest bool
 }
 
 // Limiter asks limits on their own, outside any bucket. It is safe for
@@ -63,6 +67,7 @@ type Limiter struct {
 	breaker *redisconn.Breaker
 	metrics *Metrics
 	log     *slog.Logger
+	owns    int    // 1: this process sets its limits
 	now     string // microseconds, for tests; "" asks the server
 
 	mu       sync.Mutex // of changes of the next
@@ -112,6 +117,9 @@ func NewLimiter(cfg LimiterConfig) (*Limiter, error) {
 		awayLog: rate.Sometimes{First: 1, Interval: 10 * time.Second},
 		fullLog: rate.Sometimes{First: 1, Interval: 10 * time.Second},
 		calls:   coalesce.NewCalls(),
+	}
+	if !cfg.Guest {
+		l.owns = 1
 	}
 	l.gates.Store(&gates{})
 	return l, l.setLimits(cfg.Limits, cfg.Revision)

@@ -146,7 +146,7 @@ func (g *gate) write(ctx context.Context, s *source) error {
 	if s.wrote.Load() {
 		return nil
 	}
-	reply, err := lua.Configure.Run(ctx, g.limiter.redis, nil, []string{g.conf}, schemaVersion, s.revision, "", "", 1, redisconn.ProcessName(), s.started, FieldLimits, s.text)
+	reply, err := lua.Configure.Run(ctx, g.limiter.redis, nil, []string{g.conf}, schemaVersion, s.revision, "", "", g.limiter.owns, redisconn.ProcessName(), s.started, FieldLimits, s.text)
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ type daemon struct {
 	registry *prometheus.Registry
 	client   *producer.Client
 	operator *operator.Operator
-	limiter  *admission.Limiter // nil where no jobs are taken in
+	limiter  *admission.Limiter // of a process that takes no jobs in, to look at limits and to change them
 	doors    *doors             // nil where no jobs are taken in
 	lessons  lessons
 	models   *llm.Metrics // see llmMetrics
@@ -61,18 +61,17 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 	client := producer.Config{
 		Redis: conn, Buckets: Buckets(cfg), Timeout: cfg.CallTimeout(), Logger: log, Registerer: d.registry, DispatcherHere: dispatches,
 	}
-	var metrics *admission.Metrics
+	limits := admission.LimiterConfig{
+		Redis: conn, Limits: cfg.Limits, Revision: cfg.Revision, Timeout: client.Timeout, Logger: log.With("component", "limiter"), Guest: !takesIn,
+	}
 	if takesIn {
-		metrics = admission.NewMetrics(d.registry, limitNames(cfg))
-		client.Timeout = cfg.Producer.StoreTimeout
-		client.Breaker = redisconn.NewBreaker(redisconn.BreakerConfig{Logger: log, OnChange: metrics.SetBreaker})
-		d.limiter, err = admission.NewLimiter(admission.LimiterConfig{
-			Redis: conn, Limits: cfg.Limits, Revision: cfg.Revision, Timeout: cfg.Producer.StoreTimeout,
-			Breaker: client.Breaker, Metrics: metrics, Logger: log.With("component", "limiter"),
-		})
-		if err != nil {
-			return nil, errors.Join(err, d.close())
-		}
+		limits.Metrics = admission.NewMetrics(d.registry, limitNames(cfg))
+		client.Timeout, limits.Timeout = cfg.Producer.StoreTimeout, cfg.Producer.StoreTimeout
+		client.Breaker = redisconn.NewBreaker(redisconn.BreakerConfig{Logger: log, OnChange: limits.Metrics.SetBreaker})
+		limits.Breaker = client.Breaker
+	}
+	if d.limiter, err = admission.NewLimiter(limits); err != nil {
+		return nil, errors.Join(err, d.close())
 	}
 	d.client, err = producer.New(client)
 	if err != nil {
@@ -89,18 +88,20 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 	}
 	d.registry.MustRegister(operator.NewCollector(context.WithoutCancel(ctx), d.operator))
 	d.targets = append(d.targets, target{bucketPaths, d.followBuckets})
+	followLimits := d.followLimits
 	if takesIn {
 		keys := admission.NewKeyCollector(context.WithoutCancel(ctx), conn, limitNames(cfg))
 		d.registry.MustRegister(keys)
-		d.targets = append(d.targets, target{[]string{"revision", "limits"}, func(ctx context.Context, cfg *config.Config) error {
+		followLimits = func(ctx context.Context, cfg *config.Config) error {
 			if err := d.followLimits(ctx, cfg); err != nil {
 				return err
 			}
-			metrics.SetLimits(limitNames(cfg))
+			limits.Metrics.SetLimits(limitNames(cfg))
 			keys.SetLimits(limitNames(cfg))
 			return nil
-		}})
+		}
 	}
+	d.targets = append(d.targets, target{[]string{"revision", "limits"}, followLimits})
 	return d, nil
 }
 

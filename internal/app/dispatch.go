@@ -101,6 +101,7 @@ func (d *daemon) dispatch(ctx context.Context) error {
 	}
 	handler := httpapi.NewOps(httpapi.OpsConfig{
 		Buckets: d.operator, Pools: d.config.Pools, Keys: d.config.Keys, Metrics: d.registry, Logger: d.log.With("component", "operator_api"), Sink: wantsSink(d.config),
+		Limits: d.limiter, BucketLimits: d.client,
 	})
 	d.followKeys(handler)
 	// The first to stop: not ready from then on, and yet to be asked till the end.

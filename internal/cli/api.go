@@ -69,7 +69,10 @@ func (a *invocation) withAPI(ctx context.Context, do func(ctx context.Context, c
 
 // api is the operator's API in this process, on the Redis of the station.
 func (s *station) api() *api {
-	return &api{http: &http.Client{Transport: httpapi.NewLocal(s.operator, s.config.Pools, s.config.Keys, author())}, server: "http://localhost", bound: maxView}
+	local := httpapi.NewLocal(httpapi.OpsConfig{
+		Buckets: s.operator, Pools: s.config.Pools, Keys: s.config.Keys, Limits: s.limiter, BucketLimits: s.client,
+	}, author())
+	return &api{http: &http.Client{Transport: local}, server: "http://localhost", bound: maxView}
 }
 
 // problem is an answer that is an error.

@@ -8,6 +8,6 @@ func (a *invocation) keyCommand() *cobra.Command {
 		Short: "Make API keys",
 		Long: `Make API keys. The configuration holds only their hashes, in [[keys]]. To revoke a key,
 remove its table. These commands do not talk to a server.`,
-		Example: `  producer key new billing --role enqueue --bucket webhooks`,
+		Example: a.examples(`  producer key new billing --role enqueue --bucket webhooks`),
 	}, a.keyNewCommand())
 }

@@ -27,11 +27,11 @@ and change limits, buckets and pools. The limits count a key by its name.
 
 To replace a secret, make a new one and put its sha256 beside the old one:
 sha256 = ["old", "new"]. Remove the old one when all clients send the new one.`,
-		Example: `  producer key new billing --role enqueue --bucket webhooks
+		Example: a.examples(`  producer key new billing --role enqueue --bucket webhooks
   producer key new acme --role enqueue --bucket webhooks --flow acme
   producer key new gateway --role check --tier pro
   producer key new prometheus --role read > prometheus.key
-  producer key new root --role admin --bucket '*' --json`,
+  producer key new root --role admin --bucket '*' --json`),
 		Args: positional("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key.Name = args[0]

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/cli"
 	"github.com/tundish-io/tundish/internal/config"
 	"github.com/tundish-io/tundish/internal/httpapi"
@@ -164,6 +165,7 @@ var operatorRuns = map[string][]string{
 	"bucket list": {"", "--diff"}, "bucket show": {"plain"}, "bucket pause": {"plain --reason leak"}, "bucket resume": {"plain"}, "bucket release": {"plain"},
 	"bucket set": {"plain --rate 20/s --shed-low 50"}, "bucket reset": {"plain rate", "plain"}, "bucket purge": {"plain --dry-run", "plain --yes"},
 	"pool list": {""}, "pool show": {"vendor"}, "pool set": {"vendor --rate 5/s"}, "pool reset": {"vendor rate", "vendor"}, "pool release": {"vendor"},
+	"limit list": {""}, "limit show": {"per-caller"}, "limit set": {"per-caller --limit 7/m"}, "limit reset": {"per-caller"},
 	"group list": {"grouped"}, "group show": {"grouped acme"}, "group pause": {"grouped acme"}, "group resume": {"grouped acme"},
 	"group set": {"grouped acme --weight 2"}, "group reset": {"grouped acme weight", "grouped acme"}, "group purge": {"grouped acme --dry-run", "grouped acme --yes"},
 	"flow list": {"flowing"}, "flow show": {"flowing acme"}, "flow pause": {"flowing acme"}, "flow resume": {"flowing acme"}, "flow release": {"flowing acme"},
@@ -307,9 +309,13 @@ func newOperatedServer(t *testing.T, program, keys string) *operatedServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	api := httpapi.NewOps(httpapi.OpsConfig{Buckets: op, Keys: cfg.Keys})
+	limits, err := admission.NewLimiter(admission.LimiterConfig{Redis: client, Timeout: patience, Limits: []admission.Limit{{Name: "per-caller", Limit: rateOf(t, "5/m")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := httpapi.NewOps(httpapi.OpsConfig{Buckets: op, Keys: cfg.Keys, Limits: limits, BucketLimits: jobs})
 	if program == "producer" {
-		api = httpapi.NewProducer(httpapi.ProducerConfig{Jobs: jobs, Operator: op, Keys: cfg.Keys})
+		api = httpapi.NewProducer(httpapi.ProducerConfig{Jobs: jobs, Operator: op, Keys: cfg.Keys, Limits: limits, BucketLimits: jobs})
 	}
 	s := &operatedServer{}
 	served := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -24,6 +24,6 @@ or from the command line, and refuses jobs above the limits.
   producer load webhooks --jobs 10000 --url http://127.0.0.1:9000/
   producer serve                       # the HTTP API
   producer key new billing --role enqueue --bucket webhooks`,
-	}, a.serveCommand(), a.sendCommand(), a.importCommand(), a.loadCommand(), a.keyCommand())
+	}, a.serveCommand(), a.sendCommand(), a.importCommand(), a.loadCommand(), a.keyCommand(), a.webhookCommand(), a.versionCommand())
 	return a.run(ctx, root, args)
 }

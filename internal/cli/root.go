@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
-	"runtime/debug"
 	"strings"
 
 	"github.com/redis/go-redis/v9/logging"
@@ -37,10 +35,9 @@ func (a *invocation) run(ctx context.Context, root *cobra.Command, args []string
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.Version = version()
+	root.Version = buildOf(a.program).String()
 	root.SetUsageTemplate(usage)
 	root.SetHelpCommand(helpCommand())
-	root.CompletionOptions.HiddenDefaultCmd = true
 	logging.Disable() // of go-redis: it also returns everything that it would print
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return wrongUsage(cmd, "%v", err) })
@@ -79,6 +76,11 @@ Flags of every command:
 
 Run "{{.CommandPath}} COMMAND --help" for its examples and flags.{{end}}
 `
+
+// examples are those of a command that both programs have, for this one.
+func (a *invocation) examples(text string) string {
+	return strings.NewReplacer("  producer ", "  "+a.program+" ", "  dispatcher ", "  "+a.program+" ").Replace(text)
+}
 
 const exitCodes = `Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 refused by
 admission (try again later), 4 not found, 5 Redis or server unreachable.`
@@ -155,27 +157,4 @@ func positional(names ...string) cobra.PositionalArgs {
 		}
 		return nil
 	}
-}
-
-// version describes the build: version, commit, date, Go.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown (" + runtime.Version() + ")"
-	}
-	settings := map[string]string{}
-	for _, s := range info.Settings {
-		settings[s.Key] = s.Value
-	}
-	text := info.Main.Version
-	if text == "" || text == "(devel)" {
-		text = "devel"
-	}
-	if commit := settings["vcs.revision"]; commit != "" {
-		text += fmt.Sprintf(", commit %.12s of %s", commit, settings["vcs.time"])
-		if settings["vcs.modified"] == "true" {
-			text += " with changes"
-		}
-	}
-	return text + ", " + info.GoVersion
 }

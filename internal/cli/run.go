@@ -38,5 +38,5 @@ bucket that left, nothing more is claimed. After a fault the daemon applies noth
 
 // daemonOptions are those of the daemons.
 func (a *invocation) daemonOptions() app.Options {
-	return app.Options{Config: a.options(), Stderr: a.err, IsTerminal: isTerminal(a.err), Version: version()}
+	return app.Options{Config: a.options(), Stderr: a.err, IsTerminal: isTerminal(a.err), Version: buildOf(a.program).String()}
 }

@@ -8,10 +8,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/app"
 	"github.com/tundish-io/tundish/internal/config"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper/operator"
+	"github.com/tundish-io/tundish/shaper/producer"
 )
 
 // station is an open connection to where the jobs are, for the operator's
@@ -20,6 +22,8 @@ type station struct {
 	config   *config.Config
 	redis    redis.UniversalClient
 	operator *operator.Operator
+	client   *producer.Client   // changes limits in the buckets that name them
+	limiter  *admission.Limiter // and where they are asked on their own
 }
 
 // open loads the configuration and makes an operator for its Redis; of the
@@ -33,12 +37,19 @@ func (a *invocation) open() (*station, error) {
 	if err != nil {
 		return nil, err
 	}
-	operator, err := operator.New(operator.Config{Redis: conn, Buckets: app.Buckets(cfg), Timeout: cfg.CallTimeout(), CheckFlow: app.CheckFlow(cfg), CheckJob: app.CheckJob(cfg)})
+	s := &station{config: cfg, redis: conn}
+	s.operator, err = operator.New(operator.Config{Redis: conn, Buckets: app.Buckets(cfg), Timeout: cfg.CallTimeout(), CheckFlow: app.CheckFlow(cfg), CheckJob: app.CheckJob(cfg)})
+	if err == nil {
+		s.client, err = producer.New(producer.Config{Redis: conn, Buckets: app.Buckets(cfg), Timeout: cfg.CallTimeout()})
+	}
+	if err == nil {
+		s.limiter, err = admission.NewLimiter(admission.LimiterConfig{Redis: conn, Limits: cfg.Limits, Revision: cfg.Revision, Timeout: cfg.CallTimeout(), Guest: true})
+	}
 	if err != nil {
 		_ = conn.Close() // nothing was sent on it
 		return nil, err
 	}
-	return &station{config: cfg, redis: conn, operator: operator}, nil
+	return s, nil
 }
 
 func (s *station) close() {

@@ -42,10 +42,10 @@ wrong usage.
 
 A secret begins with whsec_. The flags say where each secret is, because other users of this
 machine can read a command line.`,
-		Example: `  dispatcher webhook verify --secret-env WEBHOOK_SECRET --id order-17 --timestamp 1614265330 \
+		Example: a.examples(`  dispatcher webhook verify --secret-env WEBHOOK_SECRET --id order-17 --timestamp 1614265330 \
     --signature "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" < body.json
   dispatcher webhook verify --secret-file new --secret-file old --id order-17 \
-    --timestamp 1614265330 --signature "$SIGNATURE" --tolerance 0s --json < body.json`,
+    --timestamp 1614265330 --signature "$SIGNATURE" --tolerance 0s --json < body.json`),
 		Args: positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.webhookVerify(cmd, flags) },
 	}

@@ -22,7 +22,7 @@ func NewProducer(cfg ProducerConfig) *Handler {
 	draining := newDraining()
 	p.draining = draining
 	probes := &probes{store: newPulse(cfg.Jobs), draining: draining, gatherer: cfg.Metrics, log: log}
-	routes := slices.Concat(p.routes(), p.oneJob().routes(), probes.routes())
+	routes := slices.Concat(p.routes(), p.limitOps().routes(), p.oneJob().routes(), probes.routes())
 	var o *ops
 	if cfg.Operator != nil {
 		o = newOps(cfg.Operator, cfg.Pools, cfg.Keys, fmt.Sprintf(byPrograms, "producer"), log)
@@ -40,15 +40,16 @@ func NewProducer(cfg ProducerConfig) *Handler {
 	return h
 }
 
-// NewOps returns the operator's API: buckets and pools in numbers, what changes them
+// NewOps returns the operator's API: buckets, pools and limits in numbers, what changes them
 // at run time, and /livez, /readyz, /metrics and /openapi.yaml. Without keys only requests from this
 // machine are served.
 func NewOps(cfg OpsConfig) *Handler {
 	log := orDiscard(cfg.Logger)
 	o := newOps(cfg.Buckets, cfg.Pools, cfg.Keys, fmt.Sprintf(byPrograms, "dispatcher"), log)
+	o.limits = limitOps{cfg.Limits, cfg.BucketLimits, o.store, log}
 	draining := newDraining()
 	probes := &probes{store: newPulse(cfg.Buckets), draining: draining, gatherer: cfg.Metrics, log: log}
-	routes := slices.Concat(o.routes(), o.oneJob().routes(), probes.routes())
+	routes := slices.Concat(o.routes(), o.limits.routes(), o.oneJob().routes(), probes.routes())
 	if cfg.Sink {
 		routes = append(routes, (&sink{log: log}).routes()...)
 	}

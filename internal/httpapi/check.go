@@ -81,7 +81,7 @@ func (p *producer) answerCheck(w http.ResponseWriter, r *http.Request, q *questi
 	}
 	d, err := p.ask(r, q)
 	if err != nil {
-		p.limitFault(r, err).write(w, r)
+		limitFault(r, p.store, err).write(w, r)
 		return
 	}
 	p.headers.Set(w.Header(), []admission.Decision{d}, time.Now())
@@ -132,14 +132,14 @@ func limited(d *admission.Decision, cost int64) *fault {
 }
 
 // limitFault makes a fault of an error of the limiter.
-func (p *producer) limitFault(r *http.Request, err error) *fault {
+func limitFault(r *http.Request, store *storeFaults, err error) *fault {
 	if missing, ok := errors.AsType[*admission.MissingIdentityError](err); ok {
 		return newFault(codeIdentityMissing, "%s", missing)
 	}
 	if errors.Is(err, admission.ErrUnknownLimit) {
 		return newFault(codeUnknownLimit, "limit %q is not configured", r.PathValue("limit"))
 	}
-	return p.store.of(r, err)
+	return store.of(r, err)
 }
 
 // question is the question of a check. A later source overwrites an earlier

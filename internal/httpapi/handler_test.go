@@ -82,7 +82,7 @@ func TestRoutesOfTheOtherProgram(t *testing.T) {
 		{api, "GET", "/v1/buckets", 404, "unknown-route", "dispatcher.listen"},
 		{api, "GET", jobs, 405, "method-not-allowed", "takes POST here; GET is served by the operator's API"},
 		{ops, "POST", jobs, 405, "method-not-allowed", "POST is served by the API of the producer"},
-		{ops, "GET", "/v1/limits", 404, "unknown-route", "producer.listen"},
+		{ops, "POST", "/v1/limits/per-caller/check", 404, "unknown-route", "producer.listen"},
 		{api, "GET", "/v1/nothing", 404, "unknown-route", "the paths are listed in /openapi.yaml"},
 		{api, "PUT", "/v1/buckets", 404, "unknown-route", "the paths are listed in /openapi.yaml"},
 	} {

@@ -36,11 +36,8 @@ func (p *producer) oneJob() oneJob {
 
 // fault makes a fault of the error of an operation.
 func (p *producer) fault(r *http.Request, err error) *fault {
-	switch {
-	case errors.Is(err, shaper.ErrUnknownBucket):
+	if errors.Is(err, shaper.ErrUnknownBucket) {
 		return newFault(codeUnknownBucket, "bucket %q is not configured", r.PathValue("bucket"))
-	case r.PathValue("limit") != "":
-		return p.limitFault(r, err)
 	}
 	return p.store.of(r, err)
 }

@@ -39,20 +39,23 @@ type LimitView struct {
 var (
 	ListLimits = &Operation[struct{}, *LimitList]{
 		ID: "listLimits", Method: "GET", Path: "/v1/limits", Roles: []apikey.Role{apikey.RoleRead},
-		Answer:  "In the order of the configuration.",
-		Summary: "List the limits, as configured and in force",
+		Commands: []string{"limit list"},
+		Answer:   "In the order of the configuration.",
+		Summary:  "List the limits, as configured and in force",
 	}
 
 	ShowLimit = &Operation[LimitName, *LimitView]{
 		ID: "showLimit", Method: "GET", Path: "/v1/limits/{limit}", Roles: []apikey.Role{apikey.RoleRead},
-		Answer:  "The limit, as configured and in force.",
-		Summary: "Show a limit",
+		Commands: []string{"limit show"},
+		Answer:   "The limit, as configured and in force.",
+		Summary:  "Show a limit",
 	}
 
 	ChangeLimit = &Operation[LimitPatch, *LimitView]{
 		ID: "changeLimit", AllBuckets: true, Method: "PATCH", Path: "/v1/limits/{limit}", Roles: []apikey.Role{apikey.RoleAdmin},
-		Answer:  "The limit in force, everywhere.",
-		Summary: "Change a limit for all processes at once",
+		Commands: []string{"limit set"},
+		Answer:   "The limit in force, everywhere.",
+		Summary:  "Change a limit for all processes at once",
 		Description: `The given settings override the configuration until DELETE .../override. Settings of an earlier change stay.
 The limit keeps its state: a caller that has spent more than a lowered limit allows exceeds it at once. If only
 ` + "`limit`" + ` is changed, a token bucket's burst is scaled alike. The limit of the check is changed first, then that of
@@ -61,6 +64,7 @@ every bucket that names it. 503 says how far the change came; it is safe to send
 
 	ResetLimit = &Operation[LimitName, *LimitView]{
 		ID: "resetLimit", AllBuckets: true, Method: "DELETE", Path: "/v1/limits/{limit}/override", Roles: []apikey.Role{apikey.RoleAdmin},
+		Commands:    []string{"limit reset"},
 		Answer:      "The limit in force, everywhere.",
 		Summary:     "Remove the override of a limit",
 		Description: "Safe to repeat, also if nothing was changed.",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 
@@ -18,6 +19,26 @@ type BucketLimits interface {
 	ResetLimit(ctx context.Context, name string) error
 }
 
+// limitOps serve the routes by which limits are looked at and changed. Both servers have them.
+type limitOps struct {
+	limits  Limits       // nil: there are none
+	buckets BucketLimits // the same limits as the buckets count them; nil: none
+	store   *storeFaults
+	log     *slog.Logger
+}
+
+func (l limitOps) routes() []route {
+	return []route{
+		bind(l.fault, ListLimits, l.list),
+		bind(l.fault, ShowLimit, l.show),
+		bind(l.fault, ChangeLimit, l.change),
+		bind(l.fault, ResetLimit, l.reset),
+	}
+}
+
+// fault makes a fault of an error of the limiter.
+func (l limitOps) fault(r *http.Request, err error) *fault { return limitFault(r, l.store, err) }
+
 func limitViewOf(info *admission.LimitInfo) *LimitView {
 	view := &LimitView{Name: info.Configured.Name, Configured: &info.Configured, InForce: &info.InForce}
 	if !info.Override.IsZero() {
@@ -26,15 +47,15 @@ func limitViewOf(info *admission.LimitInfo) *LimitView {
 	return view
 }
 
-func (p *producer) limitInfos(ctx context.Context) ([]admission.LimitInfo, error) {
-	if p.limits == nil {
+func (l limitOps) infos(ctx context.Context) ([]admission.LimitInfo, error) {
+	if l.limits == nil {
 		return nil, nil
 	}
-	return p.limits.Limits(ctx)
+	return l.limits.Limits(ctx)
 }
 
-func (p *producer) listLimits(r *http.Request, _ *struct{}) (*LimitList, error) {
-	infos, err := p.limitInfos(r.Context())
+func (l limitOps) list(r *http.Request, _ *struct{}) (*LimitList, error) {
+	infos, err := l.infos(r.Context())
 	list := &LimitList{make([]*LimitView, len(infos))}
 	for i := range infos {
 		list.Limits[i] = limitViewOf(&infos[i])
@@ -42,8 +63,8 @@ func (p *producer) listLimits(r *http.Request, _ *struct{}) (*LimitList, error) 
 	return list, err
 }
 
-func (p *producer) showLimit(r *http.Request, in *LimitName) (*LimitView, error) {
-	infos, err := p.limitInfos(r.Context())
+func (l limitOps) show(r *http.Request, in *LimitName) (*LimitView, error) {
+	infos, err := l.infos(r.Context())
 	for i := range infos {
 		if infos[i].Configured.Name == in.Limit {
 			return limitViewOf(&infos[i]), nil
@@ -55,28 +76,28 @@ func (p *producer) showLimit(r *http.Request, in *LimitName) (*LimitView, error)
 	return nil, err
 }
 
-// changeLimit changes a limit for all processes, until the override is reset: where it is asked on its own, and then in every bucket that
+// change changes a limit for all processes, until the override is reset: where it is asked on its own, and then in every bucket that
 // names it.
-func (p *producer) changeLimit(r *http.Request, in *LimitPatch) (*LimitView, error) {
+func (l limitOps) change(r *http.Request, in *LimitPatch) (*LimitView, error) {
 	patch, err := decodePatch(in.Patch)
 	if err != nil {
 		return nil, invalid(fieldErrors(err))
 	}
-	return p.override(r, in.Limit, limitChange{
+	return l.override(r, in.Limit, limitChange{
 		limit: func(ctx context.Context, name string) (admission.Limit, error) {
-			return p.limits.Override(ctx, name, patch)
+			return l.limits.Override(ctx, name, patch)
 		},
-		buckets: func(ctx context.Context, name string) error { return p.overrides.OverrideLimit(ctx, name, patch) },
+		buckets: func(ctx context.Context, name string) error { return l.buckets.OverrideLimit(ctx, name, patch) },
 	})
 }
 
-// resetLimit removes the override of a limit.
-func (p *producer) resetLimit(r *http.Request, in *LimitName) (*LimitView, error) {
-	return p.override(r, in.Limit, limitChange{
+// reset removes the override of a limit.
+func (l limitOps) reset(r *http.Request, in *LimitName) (*LimitView, error) {
+	return l.override(r, in.Limit, limitChange{
 		limit: func(ctx context.Context, name string) (admission.Limit, error) {
-			return p.limits.ResetOverride(ctx, name)
+			return l.limits.ResetOverride(ctx, name)
 		},
-		buckets: func(ctx context.Context, name string) error { return p.overrides.ResetLimit(ctx, name) },
+		buckets: func(ctx context.Context, name string) error { return l.buckets.ResetLimit(ctx, name) },
 	})
 }
 
@@ -87,34 +108,34 @@ type limitChange struct {
 	buckets func(ctx context.Context, name string) error
 }
 
-func (p *producer) override(r *http.Request, name string, c limitChange) (*LimitView, error) {
+func (l limitOps) override(r *http.Request, name string, c limitChange) (*LimitView, error) {
 	ctx := context.WithoutCancel(r.Context())
 	var inForce admission.Limit
 	err := admission.ErrUnknownLimit
-	if p.limits != nil {
+	if l.limits != nil {
 		inForce, err = c.limit(ctx, name)
 	}
 	if bad, ok := errors.AsType[*admission.InvalidPatchError](err); ok {
 		return nil, invalid(patchFaults(bad.Err))
 	}
 	if err != nil {
-		f := p.limitFault(r, err)
+		f := l.fault(r, err)
 		if f.Code == codeStoreUnavailable {
 			f.Detail = fmt.Sprintf("Redis is not reachable or too slow: limit %q may be changed at the check, and is not in buckets; "+
 				"send the same request again, which is safe", name)
 		}
 		return nil, f
 	}
-	if p.overrides != nil {
+	if l.buckets != nil {
 		err = c.buckets(ctx, name)
 	}
 	if err != nil {
-		f := p.store.of(r, err)
+		f := l.store.of(r, err)
 		f.Detail = fmt.Sprintf("limit %q is changed at the check, and perhaps not in all the buckets that name it; "+
 			"send the same request again, which is safe", name)
 		return nil, f
 	}
-	p.log.InfoContext(ctx, "limit changed", "limit", name, "in_force", inForce.Limit.String(), "burst", inForce.Burst,
+	l.log.InfoContext(ctx, "limit changed", "limit", name, "in_force", inForce.Limit.String(), "burst", inForce.Burst,
 		"mode", string(inForce.Mode), "method", r.Method, "key", keyName(r), "request_id", requestID(r))
 	return &LimitView{Name: name, InForce: &inForce}, nil
 }

@@ -9,23 +9,22 @@ import (
 	"slices"
 
 	"github.com/tundish-io/tundish/admission/httplimit"
-	"github.com/tundish-io/tundish/internal/apikey"
-	"github.com/tundish-io/tundish/shaper"
 )
 
 // Local is an [http.RoundTripper] that has the operator's API answer in this process, whatever the address of a request. No
 // request is refused for its caller.
 type Local struct{ handler http.Handler }
 
-// NewLocal returns the operator's API on buckets. author is the author of every change. pools and keys are those of the configuration. The keys
-// name callers, and none is asked for.
-// A purge and a release of all flows take as long as they take.
-func NewLocal(buckets Buckets, pools []shaper.Pool, keys []apikey.Key, author string) Local {
+// NewLocal returns the operator's API of a configuration, without its metrics and logs. author is the author of every change. The keys name
+// callers, and none is asked for. A purge and a release of all flows take as long as they take.
+func NewLocal(cfg OpsConfig, author string) Local {
 	log := slog.New(slog.DiscardHandler)
-	o := newOps(buckets, pools, keys, author, log)
+	o := newOps(cfg.Buckets, cfg.Pools, cfg.Keys, author, log)
 	o.local = true
+	o.limits = limitOps{cfg.Limits, cfg.BucketLimits, o.store, log}
 	a := newAccess(nil, httplimit.Proxies{})
-	return Local{newHandler(slices.Concat(o.routes(), o.oneJob().routes()), nil, a, newBounds("", 0, 0, a.address), newDraining(), log)}
+	routes := slices.Concat(o.routes(), o.limits.routes(), o.oneJob().routes())
+	return Local{newHandler(routes, nil, a, newBounds("", 0, 0, a.address), newDraining(), log)}
 }
 
 // RoundTrip answers a request. It returns no error.

@@ -16,7 +16,7 @@ import (
 func TestLocal(t *testing.T) {
 	t.Parallel()
 	store := redistest.Start(t)
-	client := http.Client{Transport: httpapi.NewLocal(newOperator(t, connect(t, store.URL()), nil, buckets(t)), nil, nil, "user ada")}
+	client := http.Client{Transport: httpapi.NewLocal(httpapi.OpsConfig{Buckets: newOperator(t, connect(t, store.URL()), nil, buckets(t))}, "user ada")}
 	do := func(method, path, body string) (status int, text string, cause error) {
 		t.Helper()
 		ctx, kept := httpapi.WithCause(t.Context())

@@ -44,7 +44,7 @@ func readContractOf(t *testing.T, name string) (c contract, text string) {
 	return c, string(data)
 }
 
-// operationsOf are "METHOD path: id [roles] [servers] parameters" of a contract.
+// operationsOf are "METHOD path: id [roles] server" of a contract, one for each server.
 func operationsOf(t *testing.T, c contract) (list []string) {
 	t.Helper()
 	for path, methods := range c.Paths {
@@ -60,7 +60,9 @@ func operationsOf(t *testing.T, c contract) (list []string) {
 			if err := node.Decode(&op); err != nil {
 				t.Fatal(err)
 			}
-			list = append(list, fmt.Sprintf("%s %s: %s %v %v", strings.ToUpper(method), path, op.OperationID, op.Security, op.Tags))
+			for _, server := range op.Tags {
+				list = append(list, fmt.Sprintf("%s %s: %s %v %s", strings.ToUpper(method), path, op.OperationID, op.Security, server))
+			}
 		}
 	}
 	slices.Sort(list)

@@ -23,7 +23,9 @@ func Operations() []*Described {
 	}
 	add("producer", p.oneJob().routes())
 	add("producer", p.routes())
+	add("producer", p.limitOps().routes())
 	add("operator", o.oneJob().routes())
 	add("operator", o.routes())
+	add("operator", o.limits.routes())
 	return list
 }

@@ -41,6 +41,10 @@ type OpsConfig struct {
 	// Pools are those of the configuration, also those that no bucket names.
 	Pools []shaper.Pool
 
+	// Limits and BucketLimits are as of [ProducerConfig].
+	Limits       Limits
+	BucketLimits BucketLimits
+
 	// Sink adds POST /sink, a receiver to try things out with: it logs what
 	// arrives.
 	Sink bool
@@ -55,6 +59,7 @@ type ops struct {
 	author  string // of changes that show no key
 	local   bool   // its only client is this process
 	lists   *lists
+	limits  limitOps
 }
 
 // byPrograms is the author of changes that show no key: the guard admits no others.

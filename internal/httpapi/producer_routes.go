@@ -9,9 +9,7 @@ func (p *producer) routes() []route {
 		{"", proxyPath + "{bucket}", p.proxy, rights{roles: []apikey.Role{apikey.RoleEnqueue}, clientKey: true, anyBucket: true}, nil},
 		{"", "/v1/limits/{limit}/check", p.checkLimit, roles(apikey.RoleCheck), nil},
 		{"", "/v1/limits/{limit}/check/{original...}", p.checkForGateway, roles(apikey.RoleCheck), nil},
-		bind(p.fault, ListLimits, p.listLimits),
-		bind(p.fault, ShowLimit, p.showLimit),
-		bind(p.fault, ChangeLimit, p.changeLimit),
-		bind(p.fault, ResetLimit, p.resetLimit),
 	}
 }
+
+func (p *producer) limitOps() limitOps { return limitOps{p.limits, p.overrides, p.store, p.log} }
