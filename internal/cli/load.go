@@ -21,7 +21,8 @@ the latency. With --rate, latency counts from the time at which a request should
 started. A refusal is no failure: the exit code is 1 only if jobs failed.`,
 		Example: `  producer load webhooks --jobs 10000 --url http://127.0.0.1:9000/
   producer load webhooks --jobs 100000 --rate 5000 --batch 100 --json
-  producer load webhooks --jobs 3000 --wait`,
+  producer load webhooks --jobs 3000 --wait
+  producer load webhooks --jobs 20000 --flow customer --flows 2000 --batch 100 --wait`,
 		Args: positional("BUCKET"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			server, err := a.server(opts.Server)
@@ -47,6 +48,8 @@ started. A refusal is no failure: the exit code is 1 only if jobs failed.`,
 	f.StringVar(&opts.Server, "server", "", "`address` of the API (default: producer.listen of the configuration)")
 	keyFlag(cmd, &key)
 	f.StringVar(&opts.Priority, "priority", "", "critical, high, normal or low, a `word` (default: normal)")
+	f.StringVar(&opts.Flow, "flow", "", "`name` of the flow, where the bucket has flows that jobs name")
+	f.IntVar(&opts.Flows, "flows", 0, "`number` of flows that the jobs take turns in: those of --flow with -1, -2 and so on")
 	f.StringVar(&opts.URL, "url", "", "`URL` to deliver to (default: the bucket's)")
 	f.IntVar(&opts.Jobs, "jobs", opts.Jobs, "`number` of jobs")
 	f.Float64Var(&opts.Rate, "rate", 0, "jobs a second, a `number`; 0 is as fast as it goes")

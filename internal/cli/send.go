@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -25,6 +26,7 @@ type sendFlags struct {
 	key     string
 	headers []string
 	wait    bool
+	result  time.Duration
 	noBody  bool
 	delay   time.Duration
 	expires time.Duration
@@ -45,7 +47,8 @@ on stdout: its state and id, its position, and when it leaves.
 
 Every job has an id before it is sent, so a lost answer loses nothing: send it again
 under the same id, and it is the same job. With --wait a refused job is tried again
-when the server says so; without --wait the exit code is 3.
+when the server says so; without --wait the exit code is 3. With --result the command waits until
+the one job has ended, and prints what was answered; the exit code is 1 where it is not done.
 
 A server with API keys needs one: TUNDISH_KEY, TUNDISH_KEY_FILE or --key. Prefer the
 variables to a key in --key itself.
@@ -58,6 +61,7 @@ variables to a key in --key itself.
   producer send webhooks '{"order":17}' --group acme --flow hooks.acme.example
   producer send crm --method GET --path customers/7 --query expand=orders --no-body
   producer send crm --path charges --body "amount=5&currency=eur" --content-type application/x-www-form-urlencoded
+  producer send crm '{"amount":5}' --path charges --result 30s
   jq -c '.[]' orders.json | producer send webhooks --url https://example.com/hook --wait`,
 		Args: positional("BUCKET", "[PAYLOAD]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -88,6 +92,7 @@ variables to a key in --key itself.
 	f.Int64Var(&flags.cost, "cost", 0, "charge to the limits, a `number` (default: 1)")
 	f.StringToInt64Var(&flags.reserves, "reserve", nil, "what the job reserves of budgets, `amounts` such as input=1200,output=400")
 	f.BoolVar(&flags.wait, "wait", false, "wait and try again where a job is refused for now")
+	f.DurationVar(&flags.result, "result", 0, "wait up to this `time` until the job has ended, such as 30s, and print its result")
 	return cmd
 }
 
@@ -98,6 +103,9 @@ func (f *sendFlags) read(cmd *cobra.Command) error {
 	}
 	if f.expires < 0 || f.expires == 0 && cmd.Flags().Changed("expires-in") {
 		return wrongUsage(cmd, "--expires-in %s: want more than 0s", f.expires)
+	}
+	if f.result < 0 || f.result%time.Second != 0 {
+		return wrongUsage(cmd, "--result %s: want whole seconds", f.result)
 	}
 	switch {
 	case f.cost != 0 && len(f.reserves) > 0:
@@ -151,7 +159,8 @@ func (a *invocation) send(cmd *cobra.Command, args []string, flags sendFlags) er
 		return err
 	}
 	s := newSender(server, args[0], flags.wait, a.note)
-	s.key = key
+	s.key, s.result = key, flags.result
+	s.http.Timeout += flags.result
 	defer s.http.CloseIdleConnections()
 	switch {
 	case bodyGiven && len(args) == 2:
@@ -162,6 +171,8 @@ func (a *invocation) send(cmd *cobra.Command, args []string, flags sendFlags) er
 		return a.sendOne(cmd, s, flags.job, args[1])
 	case len(args) == 1 && isTerminal(a.in):
 		return wrongUsage(cmd, `PAYLOAD is missing; or pipe lines of JSON in, or type them after "-"`)
+	case flags.result > 0:
+		return wrongUsage(cmd, "--result is for one job: give its PAYLOAD as an argument")
 	case flags.job.ID != "":
 		return wrongUsage(cmd, "--id names one job: give its PAYLOAD as an argument")
 	}
@@ -232,8 +243,13 @@ func (a *invocation) sendJob(cmd *cobra.Command, s *sender, job jobRequest) erro
 			return err
 		}
 	}
-	if code := answer.exitCode(); code != exitDone {
+	switch code := answer.exitCode(); {
+	case code != exitDone:
 		return fail(code, "%s", answer.refusal())
+	case answer.ended() && answer.State != shaper.StateDone:
+		return silent(exitFailed)
+	case s.result > 0 && !answer.ended():
+		return fail(exitFailed, "job %s has not ended within %s: `dispatcher job show %s %s` says how it stands", answer.ID, human(s.result), s.bucket, answer.ID)
 	}
 	return nil
 }
@@ -282,8 +298,15 @@ func (a *invocation) sendLines(ctx context.Context, s *sender, template jobReque
 	return nil
 }
 
-// printAnswer prints the one line of a job.
+// printAnswer prints the one line of a job, or the result of one that has ended.
 func (a *invocation) printAnswer(answer *answer) error {
+	if answer.ended() {
+		view := &opsview.Result{}
+		if err := json.Unmarshal(answer.raw, view); err != nil {
+			return fmt.Errorf("read the result of job %q: %w", answer.ID, err)
+		}
+		return a.print(view, func(w io.Writer) { printResult(w, view) })
+	}
 	text := string(answer.raw)
 	if !a.json {
 		text = answer.line(time.Now())

@@ -44,3 +44,31 @@ func TestSendWarnsOfWholeJobs(t *testing.T) {
 		}
 	}
 }
+
+// With --result the end of a job is waited for, and the exit code tells whether it is done.
+func TestSendWaitsForTheResult(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		status int
+		answer string
+		code   int
+		want   []string
+	}{
+		{200, `{"id":"a","bucket":"b","state":"done","status":201,"attempts":1,"headers":{"X-Id":["7"]},"body":"made"}`, 0, []string{"state     done", "header    X-Id: 7", "body      made"}},
+		{200, `{"id":"a","bucket":"b","state":"dead","status":422,"attempts":1,"reason":"http_422","body":"no"}`, 1, []string{"state     dead", "http_422"}},
+		{202, `{"id":"a","bucket":"b","state":"in_flight"}`, 1, []string{"has not ended within 7s", "dispatcher job show b"}},
+		{429, `{"status":429,"code":"bucket-full","detail":"bucket \"b\" is full"}`, 3, []string{"is full"}},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Prefer") != "wait=7" {
+				t.Errorf("Prefer: %s", r.Header.Get("Prefer"))
+			}
+			w.WriteHeader(tt.status)
+			_, _ = io.WriteString(w, tt.answer)
+		}))
+		t.Cleanup(server.Close)
+		runArgs(t.Context(), nil, "", "producer", "send", "b", "1", "--server", server.URL, "--result", "7s").want(t, tt.code, tt.want...)
+	}
+	runArgs(t.Context(), nil, "1\n", "producer", "send", "b", "--server", "127.0.0.1:1", "--result", "7s").want(t, 2, "--result is for one job")
+	runArgs(t.Context(), nil, "", "producer", "send", "b", "1", "--server", "127.0.0.1:1", "--result", "1.5s").want(t, 2, "whole seconds")
+}

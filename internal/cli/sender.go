@@ -87,11 +87,14 @@ var notJSON = &answer{
 }
 
 // in says whether the job is admitted, now or before.
-func (a *answer) in() bool { return a.Status == http.StatusAccepted }
+func (a *answer) in() bool { return a.Status == http.StatusAccepted || a.ended() }
+
+// ended says whether the answer is the result of the job.
+func (a *answer) ended() bool { return a.Status == http.StatusOK && a.State != "" }
 
 func (a *answer) exitCode() int {
 	switch a.Status {
-	case http.StatusAccepted:
+	case http.StatusAccepted, http.StatusOK:
 		return exitDone
 	case http.StatusTooManyRequests:
 		return exitRefused
@@ -177,6 +180,7 @@ type sender struct {
 	server, bucket string
 	key            config.Secret // "" where there is none
 	wait           bool
+	result         time.Duration // how long a job's end is waited for; 0: not at all
 	note           func(format string, args ...any)
 	newID          func() (string, error)
 	pause          func(context.Context, time.Duration) error
@@ -232,6 +236,9 @@ func (s *sender) postTo(ctx context.Context, path, kind, id string, body []byte)
 	if s.key != "" {
 		req.Header.Set("Authorization", "Bearer "+s.key.Reveal())
 	}
+	if s.result > 0 {
+		req.Header.Set("Prefer", "wait="+strconv.Itoa(int(s.result/time.Second)))
+	}
 	resp, err := s.http.Do(req)
 	if err != nil {
 		return nil, s.explain(ctx, id, err)
@@ -246,7 +253,10 @@ func (s *sender) postTo(ctx context.Context, path, kind, id string, body []byte)
 	if json.Unmarshal(text, a) != nil || json.Compact(&raw, text) != nil || id != "" && a.Status == 0 && a.ID == "" {
 		return nil, fail(exitUnreachable, "%s answers %s, but not as Tundish does: is --server right?", s.server, resp.Status)
 	}
-	a.Status, a.raw = resp.StatusCode, raw.Bytes()
+	a.raw = raw.Bytes()
+	if a.Status = resp.StatusCode; a.ended() {
+		a.ID = id
+	}
 	if a.ID == "" {
 		a.ID = id
 	}

@@ -20,6 +20,7 @@ const (
 	MaxJobs        = 1_000_000_000
 	MaxRate        = 1_000_000
 	MaxConcurrency = 10_000
+	MaxFlows       = 10_000_000
 	MaxBatch       = 1000 // what the API takes
 	MinSize        = 2    // an empty JSON string
 	MaxSize        = 8 << 20

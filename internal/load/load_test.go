@@ -310,3 +310,24 @@ bucket-full: it is full
 		t.Errorf("JSON = %s, %v", text, err)
 	}
 }
+
+// Jobs take turns in the flows that are asked for.
+func TestFlows(t *testing.T) {
+	t.Parallel()
+	o := DefaultOptions()
+	o.Flow = "customer"
+	if got := o.flowOf(7); got != "customer" {
+		t.Errorf("one flow: %q", got)
+	}
+	o.Flows = 3
+	var got []string
+	for n := range int64(4) {
+		got = append(got, o.flowOf(n))
+	}
+	if want := "customer-1 customer-2 customer-3 customer-1"; strings.Join(got, " ") != want {
+		t.Errorf("flows %v, want %s", got, want)
+	}
+	if o.Flow, o.Server, o.Bucket = "", "http://x", "b"; o.Validate() == nil || !strings.Contains(o.Validate().Error(), "flows: 3: name them") {
+		t.Errorf("flows without a name: %v", o.Validate())
+	}
+}

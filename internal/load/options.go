@@ -16,6 +16,8 @@ type Options struct {
 	Key    string // API key; "" sends none
 
 	Priority string // of all jobs; "" leaves it to the server
+	Flow     string // of all jobs; "" names none
+	Flows    int    // of this many flows, whose names are Flow with -1, -2 and so on, in turn; 0 is Flow alone
 
 	Jobs        int           // to send in all
 	Rate        float64       // jobs a second; 0 means as fast as it goes
@@ -53,6 +55,10 @@ func (o Options) Validate() error {
 		fail("bucket", "is missing")
 	}
 	inRange("jobs", o.Jobs, 1, MaxJobs)
+	inRange("flows", o.Flows, 0, MaxFlows)
+	if o.Flows > 0 && o.Flow == "" {
+		fail("flows", "%d: name them by flow too", o.Flows)
+	}
 	inRange("concurrency", o.Concurrency, 1, MaxConcurrency)
 	inRange("batch", o.Batch, 1, MaxBatch)
 	inRange("size", o.Size, MinSize, MaxSize)
@@ -66,6 +72,14 @@ func (o Options) Validate() error {
 		fail("timeout", "%s: want more than 0s", o.Timeout)
 	}
 	return errors.Join(errs...)
+}
+
+// flowOf names the flow of the nth job.
+func (o Options) flowOf(n int64) string {
+	if o.Flows == 0 {
+		return o.Flow
+	}
+	return fmt.Sprintf("%s-%d", o.Flow, n%int64(o.Flows)+1)
 }
 
 // endpoint is where requests go.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -26,6 +27,7 @@ type job struct {
 	Payload json.RawMessage `json:"payload"`
 
 	Priority string `json:"priority,omitempty"`
+	Flow     string `json:"flow,omitempty"`
 }
 
 // sender sends jobs and tells a tally what became of them. It is safe for
@@ -34,6 +36,7 @@ type sender struct {
 	opts    Options
 	client  *http.Client
 	payload json.RawMessage
+	made    atomic.Int64 // jobs
 	tally   *tally
 	giveUp  context.CancelCauseFunc
 }
@@ -54,7 +57,7 @@ func newSender(opts Options, transport http.RoundTripper, t *tally, giveUp conte
 func (s *sender) send(ctx context.Context, n int, intended time.Time) {
 	jobs := make([]job, n)
 	for i := range jobs {
-		jobs[i] = job{ID: uuid.Must(uuid.NewV7()).String(), URL: s.opts.URL, Payload: s.payload, Priority: s.opts.Priority}
+		jobs[i] = job{ID: uuid.Must(uuid.NewV7()).String(), URL: s.opts.URL, Payload: s.payload, Priority: s.opts.Priority, Flow: s.opts.flowOf(s.made.Add(1) - 1)}
 	}
 	s.tally.sending(n)
 	pause := firstPause
