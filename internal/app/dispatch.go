@@ -135,11 +135,11 @@ func (d *daemon) dispatch(ctx context.Context) error {
 	return err
 }
 
-// wantsSink reports whether a bucket's url is the sink of this very process, as
-// in the config.toml that we ship.
+// wantsSink reports whether a bucket's receiver is the sink of this very process, as in the files of `dispatcher init`.
 func wantsSink(cfg *config.Config) bool {
+	sink := "http://" + cfg.Dispatcher.Listen + httpapi.SinkPath
 	return slices.ContainsFunc(cfg.Buckets, func(b config.Bucket) bool {
-		return b.Webhook.URL.Reveal() == "http://"+cfg.Dispatcher.Listen+httpapi.SinkPath
+		return b.Webhook.URL.Reveal() == sink || b.HTTP != nil && b.HTTP.BaseURL.Reveal() == sink
 	})
 }
 

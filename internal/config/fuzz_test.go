@@ -15,7 +15,7 @@ func FuzzLoad(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, path := range append(paths, shippedPath) {
+	for _, path := range append(paths, referencePath) {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			f.Fatal(err)

@@ -16,7 +16,7 @@ import (
 
 func standard[T any]() T { return defaultOf(reflect.TypeFor[T]()).Interface().(T) }
 
-const shippedPath = "../../config.toml"
+const referencePath = "reference.toml"
 
 var comment = regexp.MustCompile(`\s+#\s(.*)$`)
 var example = regexp.MustCompile(`(?m)^#([a-z\[])`)
@@ -33,11 +33,11 @@ func asOfTheFirst(path string) bool {
 	return false
 }
 
-// TestShippedFile holds config.toml to what it says: it is valid, as it is and
+// TestReference holds the reference to what it says: it is valid, as it is and
 // with its examples, has every key, and each has its default unless its comment gives another one.
-func TestShippedFile(t *testing.T) {
+func TestReference(t *testing.T) {
 	t.Parallel()
-	data, err := os.ReadFile(shippedPath)
+	data, err := os.ReadFile(referencePath)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestShippedFile(t *testing.T) {
 	for _, p := range c.printed() {
 		values[p.path] = p.Value
 	}
-	doc, fault := parseDocument(shippedPath, data)
+	doc, fault := parseDocument(referencePath, data)
 	if fault != nil {
 		t.Fatal(fault)
 	}

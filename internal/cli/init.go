@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// templates are the files that `dispatcher init` writes: small, valid, and for one job each.
+//
+//go:embed templates/*.toml
+var templates embed.FS
+
+// starts are the templates, what each is for, and what to run once it is written.
+var starts = []struct {
+	name, about string
+	next        []string
+}{
+	{"webhooks", "webhooks to a receiver, with a limit for each caller", []string{"dispatcher run", `producer send webhooks '{"order":17}'`}},
+	{"api", "calls of an HTTP API at the rate that it allows, with their answers", []string{"dispatcher run", `producer send api '{"amount":5}' --path charges --result 10s`}},
+	{"nightly", "jobs that are collected by day, and sent at night", []string{"dispatcher run", `producer load nightly --jobs 1000`}},
+	{"asynq", "an even stream into the queue of your asynq servers", []string{"dispatcher run", `producer serve`}},
+	{"llm", "calls of a language model, within its tokens a minute", []string{"OPENAI_API_KEY=… dispatcher run", `producer send openai '{"model":"gpt-4o-mini","messages":[{"role":"user","content":"hello"}]}' --path v1/chat/completions --result 60s`}},
+}
+
+func (a *invocation) initCommand() *cobra.Command {
+	var names strings.Builder
+	for _, s := range starts {
+		fmt.Fprintf(&names, "  %-9s %s\n", s.name, s.about)
+	}
+	cmd := &cobra.Command{
+		Use:   "init [TEMPLATE]",
+		Short: "Write a small configuration that works",
+		Long: `Write config.toml, or the file that --config names: at most 12 lines that work as they are. The
+command asks nothing, and does not replace a file. The templates:
+
+` + strings.TrimRight(names.String(), "\n"),
+		Example: `  dispatcher init
+  dispatcher init api --config api.toml
+  dispatcher run`,
+		Args: positional("[TEMPLATE]"),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.init(cmd, append(args, starts[0].name)[0]) },
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+// initView is what was written as --json shows it.
+type initView struct {
+	File     string   `json:"file"`
+	Template string   `json:"template"`
+	Next     []string `json:"next"`
+}
+
+func (a *invocation) init(cmd *cobra.Command, name string) error {
+	var known []string
+	for _, s := range starts {
+		if known = append(known, s.name); s.name != name {
+			continue
+		}
+		path := a.configPath
+		if path == "" {
+			path = "config.toml"
+		}
+		text, err := templates.ReadFile("templates/" + name + ".toml")
+		if err != nil {
+			return err
+		}
+		if err := writeNew(path, text); err != nil {
+			return err
+		}
+		return a.print(initView{path, name, s.next}, func(w io.Writer) {
+			fmt.Fprintf(w, "wrote %s: %s\n", path, s.about)
+			fmt.Fprintf(w, "next:\n")
+			for _, command := range s.next {
+				if path != "config.toml" {
+					command += " --config " + path
+				}
+				fmt.Fprintf(w, "  %s\n", command)
+			}
+		})
+	}
+	return wrongUsage(cmd, "there is no template %q: want one of %s", name, strings.Join(known, ", "))
+}
+
+// writeNew writes a file that is not there yet.
+func writeNew(path string, text []byte) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // the user names it, and all may read it
+	if errors.Is(err, fs.ErrExist) {
+		return fail(exitFailed, "%s is there already: remove it, or name another file with --config", path)
+	}
+	if err != nil {
+		return fail(exitFailed, "cannot write %s: %w", path, err)
+	}
+	_, err = file.Write(text)
+	return errors.Join(err, file.Close())
+}

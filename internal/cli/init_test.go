@@ -1,0 +1,47 @@
+package cli_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tundish-io/tundish/internal/config"
+)
+
+// Each template is a small file that works as it is, without a warning, and config.toml of this repository is the first of them.
+func TestTemplates(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"webhooks", "api", "nightly", "asynq", "llm"} {
+		path := filepath.Join(t.TempDir(), "config.toml")
+		runArgs(t.Context(), nil, "", "dispatcher", "init", name, "--config", path).want(t, 0, "wrote "+path, "next:", "dispatcher run --config "+path)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := bytes.Count(text, []byte("\n")); n > 12 {
+			t.Errorf("%s has %d lines", name, n)
+		}
+		cfg, err := config.Load(config.Options{Path: path, Env: []string{"OPENAI_API_KEY=x"}})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if warnings := cfg.Warnings(); len(warnings) > 0 {
+			t.Errorf("%s: %s", name, strings.Join(warnings, "\n"))
+		}
+		if ours, err := os.ReadFile("../../config.toml"); name == "webhooks" && (err != nil || !bytes.Equal(ours, text)) {
+			t.Errorf("config.toml is not the template: %v", err)
+		}
+		before := string(text)
+		runArgs(t.Context(), nil, "", "dispatcher", "init", name, "--config", path).want(t, 1, "is there already")
+		if text, _ := os.ReadFile(path); string(text) != before {
+			t.Error("a file that was there is another one now")
+		}
+	}
+	path := filepath.Join(t.TempDir(), "c.toml")
+	runArgs(t.Context(), nil, "", "dispatcher", "init", "--json", "--config", path).want(t, 0, `"template": "webhooks"`, `"producer send webhooks`)
+	runArgs(t.Context(), nil, "", "dispatcher", "init", "webhoks").want(t, 2, "want one of webhooks, api, nightly, asynq, llm")
+	runArgs(t.Context(), nil, "", "dispatcher", "init", "--config", filepath.Join(t.TempDir(), "none", "c.toml")).want(t, 1, "cannot write")
+}

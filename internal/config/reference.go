@@ -1,0 +1,8 @@
+package config
+
+import _ "embed" // for Reference
+
+// Reference is a configuration with every key, its default and its meaning. TestReference holds it to what it says.
+//
+//go:embed reference.toml
+var Reference string
