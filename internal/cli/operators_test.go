@@ -92,8 +92,9 @@ func operatorEndpoints(t *testing.T) map[string]string {
 		}
 		for method, node := range methods {
 			var operation struct {
-				Tags     []string
-				Security []struct{ Key []string }
+				Tags       []string
+				Security   []struct{ Key []string }
+				Deprecated bool
 			}
 			if method == "parameters" || method == "description" {
 				continue
@@ -101,7 +102,7 @@ func operatorEndpoints(t *testing.T) map[string]string {
 			if err := node.Decode(&operation); err != nil {
 				t.Fatal(err)
 			}
-			if slices.Contains(operation.Tags, "operator") {
+			if slices.Contains(operation.Tags, "operator") && !operation.Deprecated {
 				endpoints[strings.ToUpper(method)+" "+below] = strings.Join(operation.Security[0].Key, ", ")
 			}
 		}

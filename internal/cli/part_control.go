@@ -233,7 +233,7 @@ stays. To reset a setting that was not set is harmless.`),
 		if len(args) > 2 {
 			return onPart(p, p.ops.Set, p.clear, func(_ opsview.Outcome, name string) string { return "reset: " + name })(cmd, args)
 		}
-		return onPart(p, p.ops.DeleteSettings, p.just, func(o opsview.Outcome, name string) string {
+		return onPart(p, p.ops.Reset, p.just, func(o opsview.Outcome, name string) string {
 			if !deref(o.Changed) {
 				return "had no settings of its own: " + name
 			}

@@ -127,14 +127,14 @@ type FlowEnable struct {
 
 // PartOperations are the operations that flows and groups have both: N names one, V shows it, and S its own settings.
 type PartOperations[N PartName, V, S any] struct {
-	Show           *Operation[N, *V]
-	Set            *Operation[PartPatch[N], *V]
-	Pause          *Operation[PartPause[N], *V]
-	Resume         *Operation[N, *V]
-	Purge          *Operation[PartPurge[N], *opsview.Purge]
-	ShowSettings   *Operation[N, *S]
-	PutSettings    *Operation[PartReplacement[N], *V]
-	DeleteSettings *Operation[N, *V]
+	Show         *Operation[N, *V]
+	Set          *Operation[PartPatch[N], *V]
+	Replace      *Operation[PartReplacement[N], *V]
+	Reset        *Operation[N, *V]
+	Pause        *Operation[PartPause[N], *V]
+	Resume       *Operation[N, *V]
+	Purge        *Operation[PartPurge[N], *opsview.Purge]
+	ShowSettings *Operation[N, *S]
 }
 
 var (
@@ -193,18 +193,18 @@ on, until it is deleted. Safe to repeat.`),
 			Answer:   "The purge is done, or the jobs are counted.",
 			Summary:  text("Drop all waiting jobs of one $, for good"), Description: purge,
 		},
-		ShowSettings: &Operation[N, *S]{
-			ID: id("show", "Settings"), Method: "GET", Path: path + "-settings", Roles: []apikey.Role{apikey.RoleRead}, Faults: partFaults,
+		ShowSettings: &Operation[N, *S]{ // what shows the flow or group shows these too
+			ID: id("show", "Settings"), Method: "GET", Path: path, Roles: []apikey.Role{apikey.RoleRead}, Faults: partFaults,
 			Answer:  text("The settings; empty if the $ has none."),
 			Summary: text("Show the settings that one $ has of its own"), Description: showSettings,
 		},
-		PutSettings: &Operation[PartReplacement[N], *V]{
-			ID: id("put", "Settings"), Method: "PUT", Path: path + "-settings", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
+		Replace: &Operation[PartReplacement[N], *V]{
+			ID: id("replace", ""), Method: "PUT", Path: path, Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
 			Summary:     text("Replace the settings that one $ has of its own"),
 			Description: text("Settings that are not named return to those of all $s. ") + putSettings,
 		},
-		DeleteSettings: &Operation[N, *V]{
-			ID: id("delete", "Settings"), Method: "DELETE", Path: path + "-settings", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
+		Reset: &Operation[N, *V]{
+			ID: id("reset", ""), Method: "DELETE", Path: path, Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
 			Commands: []string{text("$ reset")},
 			Summary:  text("Return one $ to the settings of its bucket"), Description: "A pause stays.",
 		},

@@ -49,7 +49,7 @@ func (o *ops) flowRoutes() []route {
 		bind(o.fault, ReleaseFlow, o.releaseFlow),
 		bind(o.fault, EnableFlow, o.enableFlow),
 	)
-	return append(slices.Concat(one, named(one, "flow", "flows/{flow}", "ByName"), named(one, "flow", "groups/{group}/flows/{flow}", "InGroup")),
+	return append(slices.Concat(one, named(one, "flow", "flows/{flow}", "ByName"), named(one, "flow", "groups/{group}/flows/{flow}", "InGroup"), p.formerRoutes(FlowOperations)),
 		few(o.lists, bind(o.fault, ListFlows, o.listFlows)),
 		few(o.lists, bind(o.fault, PutFlows, func(r *http.Request, in *FlowLines) (*FlowsPut, error) {
 			return o.putFlows(r, in, p.patchMember, func() operator.FlowPatch { return p.newPatch(true) })
@@ -62,11 +62,8 @@ func (o *ops) flowRoutes() []route {
 func named(routes []route, kind, at, suffix string) (list []route) {
 	for _, r := range routes {
 		before, rest, _ := strings.Cut(r.path, "/"+kind)
-		if rest == "-settings" && r.method == http.MethodGet {
-			continue // what shows it shows these
-		}
 		op := *r.op
-		op.Path, op.ID, op.Beside = before+"/"+at+strings.TrimPrefix(rest, "-settings"), op.ID+suffix, true
+		op.Path, op.ID, op.Beside = before+"/"+at+rest, op.ID+suffix, true
 		r.path, r.op = op.Path, &op
 		list = append(list, r)
 	}
@@ -80,7 +77,7 @@ func (o *ops) groupRoutes() []route {
 		own:     func(view *opsview.Group) *shaper.OwnBounds { return &view.Settings },
 	}
 	one := p.routes(GroupOperations)
-	return append(slices.Concat(one, named(one, "group", "groups/{group}", "ByName")), few(o.lists, bind(o.fault, ListGroups, o.listGroups)))
+	return append(slices.Concat(one, named(one, "group", "groups/{group}", "ByName"), p.formerRoutes(GroupOperations)), few(o.lists, bind(o.fault, ListGroups, o.listGroups)))
 }
 
 // routes are those that flows and groups have both.
@@ -91,10 +88,23 @@ func (p *parts[N, V, P, S]) routes(ops PartOperations[N, V, S]) []route {
 		bind(p.fault, ops.Pause, p.pause),
 		bind(p.fault, ops.Resume, p.resume),
 		bind(p.fault, ops.Purge, p.purge),
-		bind(p.fault, ops.ShowSettings, p.showSettings),
-		bind(p.fault, ops.PutSettings, p.putSettings),
-		bind(p.fault, ops.DeleteSettings, p.deleteSettings),
+		bind(p.fault, ops.Replace, p.replace),
+		bind(p.fault, ops.Reset, p.reset),
 	}
+}
+
+// formerRoutes are those of the settings by their paths of the version before, which this version still answers.
+func (p *parts[N, V, P, S]) formerRoutes(ops PartOperations[N, V, S]) []route {
+	list := []route{bind(p.fault, ops.ShowSettings, p.showSettings), bind(p.fault, ops.Replace, p.replace), bind(p.fault, ops.Reset, p.reset)}
+	for i, verb := range []string{"show", "put", "delete"} {
+		r := &list[i]
+		op := *r.op
+		op.ID = verb + strings.ToUpper(p.kind[:1]) + p.kind[1:] + "Settings"
+		op.Path, op.Beside, op.Deprecated = r.path+"-settings", true, true
+		r.serve = deprecated(r.path, r.serve)
+		r.path, r.op = op.Path, &op
+	}
+	return list
 }
 
 func (o *ops) listFlows(r *http.Request, in *FlowQuery) (*FlowList, error) {
@@ -258,9 +268,9 @@ func (p *parts[N, V, P, S]) set(r *http.Request, in *PartPatch[N]) (*V, error) {
 	})
 }
 
-// putSettings replaces the settings of a flow or group, also of one that is not there yet. A URL, headers and secrets that are not named
+// replace replaces the settings of a flow or group, also of one that is not there yet. A URL, headers and secrets that are not named
 // stay, because no client can read them to send them again.
-func (p *parts[N, V, P, S]) putSettings(r *http.Request, in *PartReplacement[N]) (*V, error) {
+func (p *parts[N, V, P, S]) replace(r *http.Request, in *PartReplacement[N]) (*V, error) {
 	patch, f := p.readPatch(in.Settings, true)
 	if f != nil {
 		return nil, f
@@ -277,8 +287,8 @@ func (p *parts[N, V, P, S]) showSettings(r *http.Request, of *N) (*S, error) {
 	return p.own(view), err
 }
 
-// deleteSettings has one be as all of its bucket.
-func (p *parts[N, V, P, S]) deleteSettings(r *http.Request, of *N) (*V, error) {
+// reset has one be as all of its bucket.
+func (p *parts[N, V, P, S]) reset(r *http.Request, of *N) (*V, error) {
 	return p.change(r, *of, func(ctx context.Context, part partControl) (opsview.Outcome, error) {
 		return outcomeOf(part.Reset(ctx))
 	})

@@ -316,3 +316,21 @@ func TestEnableByAPI(t *testing.T) {
 	ops.do("POST", "/v1/buckets/flowing/flow/enable", "").want(400, "")
 	ops.do("POST", "/v1/buckets/flowing/group/enable?group=a", "").want(404, "")
 }
+
+// The paths of the version before say that they are, and which ones to use.
+func TestFormerPathsAreDeprecated(t *testing.T) {
+	t.Parallel()
+	ops := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: newOperator(t, connect(t, redistest.Start(t).URL()), nil, buckets(t))}))
+	for _, method := range []string{"GET", "PUT", "DELETE"} {
+		for _, kind := range []string{"flow", "group"} {
+			path := "/v1/buckets/x/" + kind
+			if a := ops.do(method, path+"-settings?"+kind+"=a", "{}"); a.header.Get("Deprecation") != "@1795737600" ||
+				a.header.Get("Link") != "<"+path+"?"+kind+`=a>; rel="successor-version"` {
+				t.Errorf("%s %s-settings: %v", method, kind, a.header)
+			}
+			if a := ops.do(method, path+"?"+kind+"=a", "{}"); a.header.Get("Deprecation") != "" {
+				t.Errorf("%s %s: %v", method, kind, a.header)
+			}
+		}
+	}
+}

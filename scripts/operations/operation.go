@@ -24,6 +24,9 @@ func (s *schemas) operation(op *httpapi.Described) (*yaml.Node, error) {
 		roles[i] = string(role)
 	}
 	put(n, "security", list(yaml.FlowStyle, short("key", list(yaml.FlowStyle, roles...))))
+	if op.Deprecated {
+		put(n, "deprecated", true)
+	}
 	put(n, "summary", op.Summary)
 	if op.Description != "" {
 		put(n, "description", op.Description)
