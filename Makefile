@@ -7,7 +7,7 @@ GOLANGCI := .tools/golangci-lint
 export GOFLAGS := -trimpath $(GOFLAGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run build test unit soak slowpaths race fuzz bench lint redis parsers ci
+.PHONY: help demo run build test unit soak slowpaths race fuzz bench lint redis parsers examples ci
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,5 +55,8 @@ redis:
 parsers:
 	@scripts/parsers
 
-ci: lint test slowpaths ## what CI runs: lint, tests, the commands of README and docs
+examples: redis ## each example, started and shown
+	@scripts/examples
+
+ci: lint test slowpaths examples ## what CI runs: lint, tests, examples, the commands of README and docs
 	@scripts/readme-commands

@@ -24,7 +24,7 @@ func TestNginx(t *testing.T) {
 	server := redistest.Start(t)
 	url := producers(t, server.URL(), 1,
 		"trusted_proxies = [\"127.0.0.1\"]\n"+limitTable("per-caller", "fixed_window", "3/2s", `per = ["caller"]`))[0]
-	gateway := startNginx(t, "../deploy/gateways/nginx.conf", map[string]string{
+	gateway := startNginx(t, "../examples/gateway/nginx.conf", map[string]string{
 		"127.0.0.1:8080": strings.TrimPrefix(url, "http://"), "127.0.0.1:8088": "", "127.0.0.1:8089": "",
 	})["127.0.0.1:8088"]
 	asker := newAsker(t, 1)
@@ -74,7 +74,7 @@ func TestNginx(t *testing.T) {
 // itself is not in Debian's packages.
 func TestEnvoy(t *testing.T) {
 	const prefix = "/v1/limits/per-caller/check"
-	example, err := os.ReadFile("../deploy/gateways/envoy.yaml")
+	example, err := os.ReadFile("../examples/gateway/envoy.yaml")
 	if err != nil || !strings.Contains(string(example), "path_prefix: "+prefix+"\n") {
 		t.Fatalf("the example has another path_prefix (%v)", err)
 	}

@@ -1,0 +1,71 @@
+// Program server is an asynq server as you have it, with one line more, and counts what it sends.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/tundish-io/tundish/redisconn"
+	"github.com/tundish-io/tundish/shaper/dispatcher"
+	tundishasynq "github.com/tundish-io/tundish/workers/asynq"
+)
+
+func main() {
+	if err := run(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run() error {
+	conn, err := redisconn.Connect("redis://127.0.0.1:6390/0", redisconn.Options{})
+	if err != nil {
+		return err
+	}
+	leases, err := dispatcher.NewLeases(dispatcher.LeasesConfig{Redis: conn})
+	if err != nil {
+		return err
+	}
+	defer leases.Close() // after the server has shut down
+	var sent counter
+	go func() { log.Print(http.ListenAndServe("127.0.0.1:9125", &sent)) }() //nolint:gosec // of this machine
+
+	mux := asynq.NewServeMux()
+	mux.Use(tundishasynq.Middleware(leases)) // the one line
+	mux.HandleFunc("email:send", func(context.Context, *asynq.Task) error {
+		sent.add()
+		return nil
+	})
+	server := asynq.NewServerFromRedisClient(conn, asynq.Config{TaskCheckInterval: 50 * time.Millisecond})
+	return server.Run(mux) // until SIGINT or SIGTERM
+}
+
+// counter tells how many emails were sent, and the most in a second.
+type counter struct {
+	mu    sync.Mutex
+	times []time.Time
+}
+
+func (c *counter) add() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.times = append(c.times, time.Now())
+}
+
+func (c *counter) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	most, first := 0, 0
+	for i, t := range c.times {
+		for t.Sub(c.times[first]) > time.Second {
+			first++
+		}
+		most = max(most, i-first+1)
+	}
+	fmt.Fprintf(w, "%d sent, at most %d in a second\n", len(c.times), most)
+}
