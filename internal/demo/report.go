@@ -117,26 +117,24 @@ func (r *report) table(b *strings.Builder) {
 		}
 		fmt.Fprintf(t, "%s\t%v\t%s\n", name, value, note)
 	}
-	row("admitted", r.Admitted, "")
-	row("refused", r.Refused, fmt.Sprintf("%d by the full bucket, %d by the callers' own limit",
-		r.Reasons[shaper.ReasonBucketFull], r.Reasons[shaper.ReasonLimit]))
-	row("delivered", r.Delivered, "")
+	row("delivered", r.Delivered, fmt.Sprintf("of %d admitted", r.Admitted))
+	row("lost", r.Lost, "")
 	if r.Waiting > 0 {
 		row("waiting", r.Waiting, "when the demo was stopped")
 	}
-	row("lost", r.Lost, "")
+	row("duplicated", r.Duplicated, "")
 	if r.Unexpected > 0 {
 		row("unexpected", r.Unexpected, "")
 	}
-	row("duplicated", r.Duplicated, "")
-	row("rate asked", fmt.Sprintf("%d/s", r.Rate), "")
-	row("rate seen", fmt.Sprintf("%.1f/s", r.RateSeen), fmt.Sprintf("%.1f %%", 100*r.share()))
+	row("rate", fmt.Sprintf("%.1f/s", r.RateSeen), fmt.Sprintf("%.1f %% of %d/s", 100*r.share(), r.Rate))
 	allowed := fmt.Sprintf("at most %d", r.MostAllowed)
 	if r.MostIn1s > r.MostAllowed {
 		allowed += fmt.Sprintf("; this machine kept time to %.0f ms, which explains up to %d", r.SpreadMS, r.MostHere)
 	}
 	row("most in any 1 s", r.MostIn1s, allowed)
 	row("most in any 100 ms", r.MostIn100ms, "")
+	row("turned away", r.Refused, fmt.Sprintf("with a 429 and a time to come again: %d as the bucket was full, %d by the callers' own limit",
+		r.Reasons[shaper.ReasonBucketFull], r.Reasons[shaper.ReasonLimit]))
 	_ = t.Flush() // a strings.Builder takes everything
 }
 
