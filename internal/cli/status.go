@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,24 +15,41 @@ import (
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
+// statusEvery is how often a status that is watched is drawn anew.
+const statusEvery = 2 * time.Second
+
 func (a *invocation) statusCommand() *cobra.Command {
-	var check bool
+	var check, watch bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Sum up all buckets, and show which ones need a look",
-		Long: `Sum up all buckets in one line, and show the notes of those that people should look at: paused,
-held, disabled flows, dead letters above dead_warn, and the like. With --check, the exit
-code is 1 where there is a note, for scripts and monitors.`,
+		Short: "Show all buckets on one screen, problems first",
+		Long: `Show what people should look at, each with the command that helps: buckets that are paused, that
+back off for their receiver, that are closed or full, dead letters above dead_warn. Then a line for
+each bucket. FAILING counts flows whose receivers keep them from sending; LEFT is what is left of
+the quota or the budget that is used up most.
+
+With --watch the screen is drawn anew every two seconds, until Ctrl-C. With --check, the exit
+code is 1 where there is a problem, for scripts and monitors.`,
 		Example: `  dispatcher status
+  dispatcher status --watch
   dispatcher status --check || echo "look at Tundish"
   dispatcher status --json | jq .notes`,
 		Args: positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error { return a.status(ctx, c, check) })
+			if watch && (a.json || check) {
+				return wrongUsage(cmd, "--watch is for a terminal: leave out --json and --check")
+			}
+			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
+				if watch {
+					return a.watchStatus(ctx, c)
+				}
+				return a.status(ctx, c, check)
+			})
 		},
 	}
 	a.jsonFlag(cmd)
-	cmd.Flags().BoolVar(&check, "check", false, "exit with 1 where a bucket has a note")
+	cmd.Flags().BoolVar(&check, "check", false, "exit with 1 where a bucket has a problem")
+	cmd.Flags().BoolVar(&watch, "watch", false, "draw it anew every two seconds")
 	return a.serverFlags(cmd)
 }
 
@@ -38,15 +58,108 @@ func (a *invocation) status(ctx context.Context, c *api, check bool) error {
 	if err != nil {
 		return err
 	}
-	err = a.print(v, func(w io.Writer) {
-		fmt.Fprintf(w, "%s: %s, %d of them in flight; %s\n",
-			opsview.Count(v.Buckets, "bucket"), opsview.Count(v.Unfinished, "unfinished job"), v.InFlight, opsview.Count(v.Dead, "dead letter"))
-		for _, b := range v.Notes {
-			fmt.Fprintf(w, "%s\t%s\n", b.Bucket, strings.Join(b.Notes, "; "))
-		}
-	})
+	if a.json {
+		err = writeJSON(a.out, v)
+	} else {
+		err = a.statusScreen(ctx, c, v)
+	}
 	if err == nil && check && len(v.Notes) > 0 {
 		return fail(exitFailed, "%s with notes", opsview.Count(len(v.Notes), "bucket"))
 	}
 	return err
+}
+
+// watchStatus draws the screen until ctx ends.
+func (a *invocation) watchStatus(ctx context.Context, c *api) error {
+	for {
+		v, err := call(ctx, c, httpapi.ShowStatus, struct{}{})
+		if err == nil {
+			if isTerminal(a.out) {
+				fmt.Fprint(a.out, "\x1b[H\x1b[2J") // from the top of an empty screen
+			}
+			err = a.statusScreen(ctx, c, v)
+		}
+		if err == nil {
+			err = pause(ctx, statusEvery)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// statusScreen writes the sum, the problems, and a line for each bucket.
+func (a *invocation) statusScreen(ctx context.Context, c *api, v *httpapi.Status) error {
+	buckets, err := c.buckets(ctx)
+	if err != nil {
+		return err
+	}
+	b := &strings.Builder{}
+	fmt.Fprintf(b, "%s: %s, %d of them in flight; %s\n",
+		opsview.Count(v.Buckets, "bucket"), opsview.Count(v.Unfinished, "unfinished job"), v.InFlight, opsview.Count(v.Dead, "dead letter"))
+	if len(v.Notes) > 0 {
+		fmt.Fprintln(b)
+		aligned(b, func(w io.Writer) { problems(w, v.Notes) })
+	}
+	if len(buckets) > 0 {
+		fmt.Fprintln(b)
+		aligned(b, func(w io.Writer) { statusTable(w, buckets) })
+	}
+	_, err = io.WriteString(a.out, b.String())
+	return err
+}
+
+func aligned(b *strings.Builder, write func(w io.Writer)) {
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	write(w)
+	_ = w.Flush() // a strings.Builder takes everything
+}
+
+// problems writes each note with the command that helps.
+func problems(w io.Writer, list []httpapi.BucketNotes) {
+	for _, b := range list {
+		for i, note := range b.Notes {
+			help := ""
+			if i < len(b.Help) && b.Help[i] != "" {
+				help = "dispatcher " + b.Help[i]
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\n", b.Bucket, note, help)
+		}
+	}
+}
+
+func statusTable(w io.Writer, buckets []*opsview.Bucket) {
+	fmt.Fprintln(w, "BUCKET\tRATE\tWAITING\tOLDEST\tIN FLIGHT\tDEAD\tFAILING\tLEFT")
+	byProblems := func(a, b *opsview.Bucket) int { return min(len(b.Notes), 1) - min(len(a.Notes), 1) }
+	for _, v := range slices.SortedStableFunc(slices.Values(buckets), byProblems) {
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%d\t%s\t%s\n", v.Name, dash(v.Rate), v.Waiting, oldest(v), v.InFlight, v.Dead, failing(v), dash(leftOf(v)))
+	}
+}
+
+// failing is how many flows send nothing because of their receivers.
+func failing(v *opsview.Bucket) string {
+	if v.Flows == nil {
+		return "-"
+	}
+	return fmt.Sprint(v.Flows.Held + v.Flows.Open + v.Flows.HalfOpen + v.Flows.Disabled)
+}
+
+// leftOf is what is left of the quota or budget that is used up most.
+func leftOf(v *opsview.Bucket) string {
+	text, least := "", 2.0
+	see := func(left, used int64, of string) {
+		if all := left + used; all > 0 && float64(left)/float64(all) < least {
+			text, least = fmt.Sprintf("%d of %s", left, of), float64(left)/float64(all)
+		}
+	}
+	for _, q := range v.Quotas {
+		see(q.Left, q.Used, q.Quota)
+	}
+	for _, b := range v.Budgets {
+		see(b.Free, b.Charged, b.Budget)
+	}
+	return text
 }

@@ -94,7 +94,7 @@ var (
 	ListBuckets = &Operation[struct{}, *BucketList]{
 		ID: "listBuckets", Method: "GET", Path: "/v1/buckets", Roles: []apikey.Role{apikey.RoleRead},
 		Answer:   "First the configured ones in the order of the configuration, then the orphaned ones.",
-		Commands: []string{"bucket list", "pool show"},
+		Commands: []string{"status", "bucket list", "pool show"},
 		Summary:  "List all buckets, also those that left the configuration",
 	}
 

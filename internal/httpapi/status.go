@@ -27,6 +27,9 @@ type Status struct {
 type BucketNotes struct {
 	Bucket string   `json:"bucket"`
 	Notes  []string `json:"notes"`
+
+	// For each of them the command that helps, without the name of the program; "" where there is none.
+	Help []string `json:"help" jsonschema:"example=bucket resume webhooks"`
 }
 
 // ShowStatus sums up all buckets.
@@ -55,6 +58,6 @@ func (s *Status) add(b *opsview.Bucket) {
 	s.InFlight += b.InFlight
 	s.Dead += b.Dead
 	if len(b.Notes) > 0 {
-		s.Notes = append(s.Notes, BucketNotes{b.Name, b.Notes})
+		s.Notes = append(s.Notes, BucketNotes{b.Name, b.Notes, b.Help})
 	}
 }

@@ -78,6 +78,9 @@ type Bucket struct {
 	// What people should know.
 	Notes []string `json:"notes"`
 
+	// For each of the notes the command that helps, without the name of the program; "" where there is none. Absent without notes.
+	Help []string `json:"help,omitempty" jsonschema:"example=bucket resume webhooks"`
+
 	// Settings that differ from the configuration of this process or of another running one, also of the bucket's pool.
 	Differences []Difference `json:"differences"`
 
@@ -204,7 +207,7 @@ func BucketOf(info operator.BucketInfo, configured *shaper.Bucket, pool *operato
 	}
 	view.SettingChanges = author.Changes
 	view.Differences = differences(&info, configured, pool, author)
-	view.Notes = view.notes(&info, configured)
+	view.note(&info, configured)
 	return view
 }
 
@@ -275,50 +278,60 @@ func (v *Bucket) orphanText(info *operator.BucketInfo) string {
 	return "orphaned: not in the configuration, and empty"
 }
 
-func (v *Bucket) notes(info *operator.BucketInfo, configured *shaper.Bucket) []string {
-	list := noteList{}
+// note fills in the notes, and what helps.
+func (v *Bucket) note(info *operator.BucketInfo, configured *shaper.Bucket) {
+	list := noteList{bucket: v.Name, notes: []string{}}
 	v.noteWaits(&list, info)
 	v.noteState(&list, info, configured)
-	return list
+	v.Notes, v.Help = list.notes, list.help
 }
 
-type noteList []string
+type noteList struct {
+	bucket      string
+	notes, help []string
+}
 
-func (l *noteList) add(format string, args ...any) { *l = append(*l, fmt.Sprintf(format, args...)) }
+// add adds a note, and the command on the bucket that helps: "" where there is none.
+func (l *noteList) add(command, format string, args ...any) {
+	if command != "" {
+		command = strings.Replace(command, "BUCKET", l.bucket, 1)
+	}
+	l.notes, l.help = append(l.notes, fmt.Sprintf(format, args...)), append(l.help, command)
+}
 
 // noteWaits notes what keeps jobs from leaving.
 func (v *Bucket) noteWaits(list *noteList, info *operator.BucketInfo) {
 	if v.Pause != nil {
-		list.add("%s", v.Pause.Text(info.Now))
+		list.add("bucket resume BUCKET", "%s", v.Pause.Text(info.Now))
 	}
 	if v.Downstream != nil && v.Downstream.Text != "" {
-		list.add("%s", v.Downstream.Text)
+		list.add("bucket release BUCKET", "%s", v.Downstream.Text)
 	}
 	if text := quotaNote(info.Quotas, info.Now); text != "" {
-		list.add("%s", text)
+		list.add("bucket show BUCKET", "%s", text)
 	}
 	if text := budgetNote(info.Budgets, info.Now); text != "" {
-		list.add("%s", text)
+		list.add("bucket show BUCKET", "%s", text)
 	}
 	if p := info.Pool; p != nil {
 		if text := quotaNote(p.Quotas, info.Now); text != "" {
-			list.add("pool %s: %s", p.Name, text)
+			list.add("pool show "+p.Name, "pool %s: %s", p.Name, text)
 		}
 		if text := budgetNote(p.Budgets, info.Now); text != "" {
-			list.add("pool %s: %s", p.Name, text)
+			list.add("pool show "+p.Name, "pool %s: %s", p.Name, text)
 		}
 	}
 	if text := breakersText(v.Flows); text != "" {
-		list.add("%s", text)
+		list.add("flow list BUCKET --failing", "%s", text)
 	}
 	if h := v.Hours; h != nil && !h.Open {
-		list.add("%s", h.Text(info.Now))
+		list.add("bucket drain BUCKET", "%s", h.Text(info.Now))
 	}
 	if h := v.Hours; h != nil && h.Late != "" {
-		list.add("late: not all of %d jobs leave by %s (%s)", h.FinishJobs, h.Finish.Format(time.RFC3339), h.Late)
+		list.add("bucket show BUCKET", "late: not all of %d jobs leave by %s (%s)", h.FinishJobs, h.Finish.Format(time.RFC3339), h.Late)
 	}
 	if v.Drain != nil && v.Drain.State == string(shaper.DrainRuns) {
-		list.add("a drain is %s", v.Drain.Text(info.Now))
+		list.add("bucket drain BUCKET --watch", "a drain is %s", v.Drain.Text(info.Now))
 	}
 }
 
@@ -326,36 +339,36 @@ func (v *Bucket) noteWaits(list *noteList, info *operator.BucketInfo) {
 func (v *Bucket) noteState(list *noteList, info *operator.BucketInfo, configured *shaper.Bucket) {
 	switch {
 	case v.Orphaned:
-		list.add("%s", v.orphanText(info))
+		list.add("bucket show BUCKET", "%s", v.orphanText(info))
 	case v.Unused:
-		list.add("not used yet")
+		list.add("", "not used yet")
 	case v.Revision > configured.Revision:
-		list.add("obeys revision %d, the configuration here has %d", v.Revision, configured.Revision)
+		list.add("bucket list --diff", "obeys revision %d, the configuration here has %d", v.Revision, configured.Revision)
 	}
 	if v.Purging > 0 {
-		list.add("a purge has %d left to remove", v.Purging)
+		list.add("", "a purge has %d left to remove", v.Purging)
 	}
 	if v.Capacity > 0 && v.Unfinished+info.Callbacks >= v.Capacity {
-		list.add("full")
+		list.add("bucket show BUCKET", "full")
 	}
 	if v.DeadWarn > 0 && v.Dead > v.DeadWarn {
-		list.add("%s, more than %d (dead_warn)", Count(v.Dead, "dead letter"), v.DeadWarn)
+		list.add("dead list BUCKET", "%s, more than %d (dead_warn)", Count(v.Dead, "dead letter"), v.DeadWarn)
 	}
 	if here := v.differsHere(); here > 1 || here == 1 && v.Pause == nil {
-		list.add("differs from the configuration here, see bucket list --diff")
+		list.add("bucket list --diff", "differs from the configuration here, see bucket list --diff")
 	}
 	if others := v.dissenters(); len(others) > 0 {
-		list.add("%s: see bucket list --diff", othersText(others))
+		list.add("bucket list --diff", "%s: see bucket list --diff", othersText(others))
 	}
 	if v.Written != nil && v.Written.Provisional {
-		list.add("made by %s, which does not own it: a dispatcher that has the bucket replaces its settings", v.Written.By)
+		list.add("", "made by %s, which does not own it: a dispatcher that has the bucket replaces its settings", v.Written.By)
 	}
 	if v.Elsewhere {
 		live := ""
 		if v.Pool != nil {
 			live = v.Pool.Name
 		}
-		list.add("it is in %s, and the configuration here has it in %s: once it is empty, a dispatcher that starts with this configuration, or reloads it, moves it",
+		list.add("", "it is in %s, and the configuration here has it in %s: once it is empty, a dispatcher that starts with this configuration, or reloads it, moves it",
 			poolName(live), poolName(poolNameOf(configured)))
 	}
 }
