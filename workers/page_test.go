@@ -10,11 +10,11 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-var update = flag.Bool("update", false, "rewrite the tables of docs/downstream.md")
+var update = flag.Bool("update", false, "rewrite the tables of docs/webhooks.md")
 
-const page = "../docs/downstream.md"
+const page = "../docs/webhooks.md"
 
-// TestPage holds the tables of docs/downstream.md to the tables of these tests.
+// TestPage holds the tables of docs/webhooks.md to the tables of these tests.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(page)

@@ -15,7 +15,7 @@ import (
 // Any in [Policy.Statuses] is every status but 2xx and 410.
 const Any = "any"
 
-// Policy says what becomes of a job after each answer of its receiver. docs/downstream.md has the whole table. Errors need
+// Policy says what becomes of a job after each answer of its receiver. docs/webhooks.md has the whole table. Errors need
 // no policy: see [ClassifyError]. The zero value is not valid; see [DefaultPolicy].
 type Policy struct {
 	// Statuses are the answers after which a job is tried again: statuses from 300 to 599 such as "408", classes

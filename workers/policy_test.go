@@ -26,10 +26,10 @@ const (
 	nothing, accepted, throttled, failed = shaper.SignalNone, shaper.SignalAccepted, shaper.SignalThrottled, shaper.SignalFailed
 )
 
-// listed is the other list of statuses that docs/downstream.md shows.
+// listed is the other list of statuses that docs/webhooks.md shows.
 var listed = Policy{Statuses: []string{"408", "425", "429", "5xx"}, Hold: true}
 
-// answers are the kinds of answers, apart from their headers. docs/downstream.md shows them.
+// answers are the kinds of answers, apart from their headers. docs/webhooks.md shows them.
 var answers = []struct {
 	name     string
 	statuses []int
@@ -55,10 +55,10 @@ var answers = []struct {
 	{"any status outside 200 to 599: it counts as 5xx", []int{0, 101, 199, 600, 999}, 0, retry, retry, "http_other", failed},
 }
 
-// aboveTheBound begins the rows of namedWaits that docs/downstream.md does not show.
+// aboveTheBound begins the rows of namedWaits that docs/webhooks.md does not show.
 const aboveTheBound = "above the bound"
 
-// namedWaits are the forms in which a 429, 503 or 529 names a time, at noon. docs/downstream.md shows those that name one within the bound.
+// namedWaits are the forms in which a 429, 503 or 529 names a time, at noon. docs/webhooks.md shows those that name one within the bound.
 var namedWaits = []struct {
 	group, header string
 	want          time.Duration
@@ -114,7 +114,7 @@ var namedWaits = []struct {
 
 func dialError(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
 
-// failures are the kinds of errors. docs/downstream.md shows them.
+// failures are the kinds of errors. docs/webhooks.md shows them.
 var failures = []struct {
 	name   string
 	errs   []error

@@ -194,7 +194,7 @@ func adviseOnFlows(advise func(string, ...any), p place, b Bucket) {
 	}
 }
 
-// swiftPayload is the size up to which no script takes 5 ms (docs/comparison.md).
+// swiftPayload is the size up to which no script takes 5 ms (docs/guarantees.md).
 const swiftPayload = 3 << 19
 
 // flowShare is how many flows in trouble a bucket bears with the bounds that an advice names.

@@ -1,5 +1,5 @@
 // Program operations writes what is made of the operations that package httpapi describes: internal/httpapi/openapi.yaml, with what stands in
-// openapi-by-hand.yaml and openapi-by-hand-components.yaml beside it, the tables of docs/http-api.md, and docs/reference.md. With -check it writes nothing, and
+// openapi-by-hand.yaml and openapi-by-hand-components.yaml beside it, the tables of docs/http-api.md, and the keys in docs/configuration.md. With -check it writes nothing, and
 // ends with 1 if one of them is stale.
 //
 //	go run ./scripts/operations

@@ -2,18 +2,17 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 
 	"github.com/tundish-io/tundish/internal/config"
 )
 
-const referencePage = "docs/reference.md"
-
-const referenceHead = `# Configuration reference
-
-Every key, with its default. This page is made from ` + "`dispatcher config reference`" + `, which prints the same as a file.
-`
+const (
+	referencePage = "docs/configuration.md"
+	referenceHead = "## Every key\n\n<!-- made by go run ./scripts/operations -->\n"
+)
 
 var (
 	tableLine = regexp.MustCompile(`^#?(\[\[?[a-z._]+\]\]?)\s*(?:#\s*(.*))?$`)
@@ -22,67 +21,89 @@ var (
 	proseLine = regexp.MustCompile(`^#(?:\s(.*))?$`)
 )
 
-// reference is the page of all keys: a table of keys below each table of the file, and the comments between them as text.
+// reference is the page on the configuration, with every key at its end: what stands in internal/config/reference.toml, a table of keys for
+// each table of the file, and the comments between them as text.
 func reference() ([]byte, error) {
-	page := &strings.Builder{}
-	page.WriteString(referenceHead)
-	var prose, rows []string
-	heading, about := "", ""
-	flush := func() {
-		if heading != "" {
-			fmt.Fprintf(page, "\n## `%s`\n", heading)
-		}
-		if about != "" {
-			fmt.Fprintf(page, "\n%s%s.\n", strings.ToUpper(about[:1]), about[1:])
-		}
-		heading, about = "", ""
-		if len(rows) > 0 {
-			fmt.Fprintf(page, "\n| key | in the file | meaning |\n|---|---|---|\n%s\n", strings.Join(rows, "\n"))
-		}
-		rows = nil
+	content, err := os.ReadFile(referencePage)
+	if err != nil {
+		return nil, err
 	}
-	say := func() {
-		if text := strings.TrimSpace(strings.Join(prose, "\n")); text != "" {
-			fmt.Fprintf(page, "\n%s\n", text)
-		}
-		prose = nil
+	before, _, found := strings.Cut(string(content), referenceHead)
+	if !found {
+		return nil, fmt.Errorf("%s lacks the lines %q, behind which the keys stand", referencePage, referenceHead)
 	}
+	r := &referenceWriter{}
 	for number, line := range strings.Split(config.Reference, "\n") {
-		if number == 0 { // the title
-			continue
-		}
-		switch {
-		case strings.TrimSpace(line) == "":
-			flush()
-			say()
-		case tableLine.MatchString(line):
-			flush()
-			m := tableLine.FindStringSubmatch(line)
-			heading, about = m[1], m[2]
-			if len(prose) > 0 { // what stands above a table is about it
-				fmt.Fprintf(page, "\n## `%s`\n", heading)
-				heading = ""
-				say()
-			}
-		case keyLine.MatchString(line):
-			say()
-			m := keyLine.FindStringSubmatch(line)
-			rows = append(rows, fmt.Sprintf("| `%s` | `%s` | %s |", m[1], strings.ReplaceAll(m[2], "|", `\|`), cell(m[3])))
-		case moreLine.MatchString(line) && len(rows) > 0:
-			last := strings.TrimSuffix(rows[len(rows)-1], " |")
-			rows[len(rows)-1] = last + ". " + cell(moreLine.FindStringSubmatch(line)[1]) + " |"
-		case proseLine.MatchString(line):
-			if len(rows) > 0 {
-				flush()
-			}
-			prose = append(prose, strings.TrimPrefix(proseLine.FindStringSubmatch(line)[1], "!!! "))
-		default:
-			return nil, fmt.Errorf("internal/config/reference.toml:%d: is neither a table, a key with a comment, nor a comment: %s", number+1, line)
+		if number > 0 && !r.line(line) { // the first is the title
+			return nil, fmt.Errorf("internal/config/reference.toml:%d: is neither a table, a key, nor a comment: %s", number+1, line)
 		}
 	}
-	flush()
-	say()
-	return []byte(page.String()), nil
+	r.endTable()
+	r.endProse()
+	return []byte(before + referenceHead + r.page.String()), nil
+}
+
+// referenceWriter makes text of a commented file, line by line.
+type referenceWriter struct {
+	page    strings.Builder
+	prose   []string // that is not written yet
+	heading string   // of the rows
+	about   string   // what stands behind the heading
+	rows    []string // of keys that are not written yet
+}
+
+// line takes a line, and reports whether it is one that the page can show.
+func (r *referenceWriter) line(line string) bool {
+	table, key, more, prose := tableLine.FindStringSubmatch(line), keyLine.FindStringSubmatch(line), moreLine.FindStringSubmatch(line), proseLine.FindStringSubmatch(line)
+	switch {
+	case strings.TrimSpace(line) == "":
+		r.endTable()
+		r.endProse()
+	case table != nil:
+		r.endTable()
+		r.heading, r.about = table[1], table[2]
+		if len(r.prose) > 0 { // what stands above a table is about it
+			fmt.Fprintf(&r.page, "\n### `%s`\n", r.heading)
+			r.heading = ""
+			r.endProse()
+		}
+	case key != nil:
+		r.endProse()
+		r.rows = append(r.rows, fmt.Sprintf("| `%s` | `%s` | %s |", key[1], strings.ReplaceAll(key[2], "|", `\|`), cell(key[3])))
+	case more != nil && len(r.rows) > 0:
+		last := &r.rows[len(r.rows)-1]
+		*last = strings.TrimSuffix(*last, " |") + ". " + cell(more[1]) + " |"
+	case prose != nil:
+		if len(r.rows) > 0 {
+			r.endTable()
+		}
+		r.prose = append(r.prose, strings.TrimPrefix(prose[1], "!!! "))
+	default:
+		return false
+	}
+	return true
+}
+
+// endTable writes the rows that there are, below their heading.
+func (r *referenceWriter) endTable() {
+	if r.heading != "" {
+		fmt.Fprintf(&r.page, "\n### `%s`\n", r.heading)
+	}
+	if r.about != "" {
+		fmt.Fprintf(&r.page, "\n%s%s.\n", strings.ToUpper(r.about[:1]), r.about[1:])
+	}
+	if len(r.rows) > 0 {
+		fmt.Fprintf(&r.page, "\n| key | in the file | meaning |\n|---|---|---|\n%s\n", strings.Join(r.rows, "\n"))
+	}
+	r.heading, r.about, r.rows = "", "", nil
+}
+
+// endProse writes the comments that there are.
+func (r *referenceWriter) endProse() {
+	if text := strings.TrimSpace(strings.Join(r.prose, "\n")); text != "" {
+		fmt.Fprintf(&r.page, "\n%s\n", text)
+	}
+	r.prose = nil
 }
 
 // cell is a text as it stands in a table.
