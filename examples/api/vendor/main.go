@@ -26,7 +26,7 @@ func main() {
 
 // token gives a token for client credentials (RFC 6749, 4.4).
 func token(w http.ResponseWriter, r *http.Request) {
-	if id, secret, _ := r.BasicAuth(); id != "us" || secret != "a secret" {
+	if id, secret, _ := r.BasicAuth(); id != "us" || secret != "example" {
 		http.Error(w, `{"error":"invalid_client"}`, http.StatusUnauthorized)
 		return
 	}
