@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
 	"testing"
 	"time"
 
@@ -27,13 +26,11 @@ var redisURL string
 func TestMain(m *testing.M) {
 	store, err := tundishtest.StartStore()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		panic(err)
 	}
+	defer store.Close()
 	redisURL = store.URL()
-	code := m.Run()
-	store.Close()
-	os.Exit(code)
+	m.Run()
 }
 
 type Letter struct{ To string }

@@ -50,11 +50,18 @@ import (
 	"github.com/tundish-io/tundish/shaper/producer"
 )
 
-// Words of package shaper, for programs that import this package alone.
+// Types of the packages below, for programs that import this package alone.
 type (
-	Job          = shaper.Job
-	Receipt      = shaper.Receipt
-	Attempt      = shaper.Attempt
+	// Job is one unit of work to enqueue.
+	Job = shaper.Job
+
+	// Receipt is the answer for one job.
+	Receipt = shaper.Receipt
+
+	// Attempt is one delivery of a job.
+	Attempt = shaper.Attempt
+
+	// RefusedError says that a job was not let in, and why.
 	RefusedError = producer.RefusedError
 )
 

@@ -65,6 +65,7 @@ func ExampleLoad() {
 	}
 	defer t.Close()
 	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
 	letters := tundish.Define[Letter]("letters")
 	settings, err := file.Settings("letters")
 	if err != nil {

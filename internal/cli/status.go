@@ -71,7 +71,7 @@ func (a *invocation) status(ctx context.Context, c *api, check bool) error {
 
 // watchStatus draws the screen until ctx ends.
 func (a *invocation) watchStatus(ctx context.Context, c *api) error {
-	for {
+	for ctx.Err() == nil {
 		v, err := call(ctx, c, httpapi.ShowStatus, struct{}{})
 		if err == nil {
 			if isTerminal(a.out) {
@@ -82,13 +82,11 @@ func (a *invocation) watchStatus(ctx context.Context, c *api) error {
 		if err == nil {
 			err = pause(ctx, statusEvery)
 		}
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
+		if err != nil && ctx.Err() == nil { // not Ctrl-C
 			return err
 		}
 	}
+	return nil
 }
 
 // statusScreen writes the sum, the problems, and a line for each bucket.
