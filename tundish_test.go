@@ -90,8 +90,8 @@ func TestVerdicts(t *testing.T) {
 		{"dead without an error", func(int, context.Context) error { return tundish.Dead(nil) }, 1, "dead", "dead", 0},
 		{"dead, wrapped", func(int, context.Context) error { return fmt.Errorf("send: %w", tundish.Dead(down)) }, 1, "dead", "send: " + down.Error(), 0},
 		{"skip", func(int, context.Context) error { return tundish.Skip(down) }, 1, "", "", 0},
-		{"hold", func(n int, _ context.Context) error { return on(n <= 5, tundish.Hold(time.Hour, down)) }, 6, "", "", time.Hour},
-		{"retry in", func(n int, _ context.Context) error { return on(n == 1, tundish.RetryIn(2*time.Hour, down)) }, 2, "", "", 2 * time.Hour},
+		{"hold", func(n int, _ context.Context) error { return on(n <= 5, tundish.Hold(time.Minute, down)) }, 6, "", "", time.Minute},
+		{"retry in", func(n int, _ context.Context) error { return on(n == 1, tundish.RetryIn(2*time.Minute, down)) }, 2, "", "", 2 * time.Minute},
 		{"panic", func(n int, _ context.Context) error { panic("no such letter") }, 3, shaper.CauseExhausted, "the worker panicked: no such letter", time.Millisecond},
 		{"timeout", func(_ int, ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, 3, shaper.CauseExhausted, context.DeadlineExceeded.Error(), time.Minute},
 	} {
