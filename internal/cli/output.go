@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -29,6 +31,23 @@ func writeJSON(w io.Writer, v any) error {
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(v)
+}
+
+// highlighted makes lines stand out on a terminal that shows colours, and leaves them as they are in a pipe or a file, and where NO_COLOR is set.
+func (a *invocation) highlighted(lines string) string {
+	plain := slices.ContainsFunc(a.env, func(v string) bool {
+		return strings.HasPrefix(v, "NO_COLOR=") && v != "NO_COLOR=" || v == "TERM=dumb"
+	})
+	if plain || !isTerminal(a.out) {
+		return lines
+	}
+	return coloured(lines)
+}
+
+// coloured colours each line by itself, so that a terminal that is cut off in between shows nothing else in colour.
+func coloured(lines string) string {
+	const yellow, end = "\x1b[33m", "\x1b[0m"
+	return yellow + strings.ReplaceAll(strings.TrimSuffix(lines, "\n"), "\n", end+"\n"+yellow) + end + "\n"
 }
 
 // note says something on the side, on stderr.

@@ -179,22 +179,6 @@ func (a *invocation) send(cmd *cobra.Command, args []string, flags sendFlags) er
 	return a.sendLines(cmd.Context(), s, flags.job)
 }
 
-// server returns the base URL of the API: the flag, else producer.listen of the
-// configuration.
-func (a *invocation) server(flag string) (string, error) {
-	if flag == "" {
-		cfg, err := a.load()
-		if err != nil {
-			return "", err
-		}
-		flag = cfg.Producer.Listen
-	}
-	if !strings.Contains(flag, "://") {
-		flag = "http://" + flag
-	}
-	return strings.TrimRight(flag, "/"), nil
-}
-
 // checkPriority returns an error if the priority is neither known nor empty.
 func checkPriority(cmd *cobra.Command, priority string) error {
 	known := shaper.Priorities()
@@ -202,20 +186,6 @@ func checkPriority(cmd *cobra.Command, priority string) error {
 		return wrongUsage(cmd, "--priority %q: want one of %v", priority, known)
 	}
 	return nil
-}
-
-// keyFlag gives a client its --key.
-func keyFlag(cmd *cobra.Command, key *string) {
-	cmd.Flags().StringVar(key, "key", "", "API `key`, or file:/path or env:NAME (default: TUNDISH_KEY, or the file TUNDISH_KEY_FILE)")
-}
-
-// clientKey is the API key to send, or "".
-func (a *invocation) clientKey(flag string) (config.Secret, error) {
-	key, err := config.ClientKey(config.Options{Env: a.env}, flag)
-	if err != nil {
-		return "", fail(exitUsage, "no API key: %v", err)
-	}
-	return key, nil
 }
 
 // wholeJob warns of a payload which may have been meant for import.

@@ -99,8 +99,9 @@ func (a *invocation) statusScreen(ctx context.Context, c *api, v *httpapi.Status
 	fmt.Fprintf(b, "%s: %s, %d of them in flight; %s\n",
 		opsview.Count(v.Buckets, "bucket"), opsview.Count(v.Unfinished, "unfinished job"), v.InFlight, opsview.Count(v.Dead, "dead letter"))
 	if len(v.Notes) > 0 {
-		fmt.Fprintln(b)
-		aligned(b, func(w io.Writer) { problems(w, v.Notes) })
+		list := &strings.Builder{}
+		aligned(list, func(w io.Writer) { problems(w, v.Notes) })
+		fmt.Fprintf(b, "\n%s", a.highlighted(list.String()))
 	}
 	if len(buckets) > 0 {
 		fmt.Fprintln(b)

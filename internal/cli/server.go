@@ -1,0 +1,39 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tundish-io/tundish/internal/config"
+)
+
+// server returns the base URL of the API: the flag, else producer.listen of the
+// configuration.
+func (a *invocation) server(flag string) (string, error) {
+	if flag == "" {
+		cfg, err := a.load()
+		if err != nil {
+			return "", err
+		}
+		flag = cfg.Producer.Listen
+	}
+	if !strings.Contains(flag, "://") {
+		flag = "http://" + flag
+	}
+	return strings.TrimRight(flag, "/"), nil
+}
+
+// keyFlag gives a client its --key.
+func keyFlag(cmd *cobra.Command, key *string) {
+	cmd.Flags().StringVar(key, "key", "", "API `key`, or file:/path or env:NAME (default: TUNDISH_KEY, or the file TUNDISH_KEY_FILE)")
+}
+
+// clientKey is the API key to send, or "".
+func (a *invocation) clientKey(flag string) (config.Secret, error) {
+	key, err := config.ClientKey(config.Options{Env: a.env}, flag)
+	if err != nil {
+		return "", fail(exitUsage, "no API key: %v", err)
+	}
+	return key, nil
+}
