@@ -7,14 +7,12 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
-	"github.com/tundish-io/tundish/internal/config"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
