@@ -54,7 +54,7 @@ code is 1 where there is a problem, for scripts and monitors.`,
 }
 
 func (a *invocation) status(ctx context.Context, c *api, check bool) error {
-	v, err := call(ctx, c, httpapi.ShowStatus, struct{}{})
+	v, err := call(ctx, c, httpapi.ShowStatus, httpapi.StatusQuery{Help: true})
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (a *invocation) status(ctx context.Context, c *api, check bool) error {
 // watchStatus draws the screen until ctx ends.
 func (a *invocation) watchStatus(ctx context.Context, c *api) error {
 	for ctx.Err() == nil {
-		v, err := call(ctx, c, httpapi.ShowStatus, struct{}{})
+		v, err := call(ctx, c, httpapi.ShowStatus, httpapi.StatusQuery{Help: true})
 		if err == nil {
 			if isTerminal(a.out) {
 				fmt.Fprint(a.out, "\x1b[H\x1b[2J") // from the top of an empty screen

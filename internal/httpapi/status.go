@@ -28,36 +28,46 @@ type BucketNotes struct {
 	Bucket string   `json:"bucket"`
 	Notes  []string `json:"notes"`
 
-	// For each of them the command that helps, without the name of the program; "" where there is none.
-	Help []string `json:"help" jsonschema:"example=bucket resume webhooks"`
+	// For each of them the command that helps, without the name of the program; "" where there is none. Only where it was asked for.
+	Help []string `json:"help,omitempty" jsonschema:"example=bucket resume webhooks"`
+}
+
+// StatusQuery says what a status has.
+type StatusQuery struct {
+	// `true` adds to each note the command that helps.
+	Help bool `json:"help" in:"query"`
 }
 
 // ShowStatus sums up all buckets.
-var ShowStatus = &Operation[struct{}, *Status]{
+var ShowStatus = &Operation[StatusQuery, *Status]{
 	ID: "showStatus", Method: "GET", Path: "/v1/status", Roles: []apikey.Role{apikey.RoleRead},
 	Commands:    []string{"status"},
 	Summary:     "Sum up all buckets, and tell which of them people should look at",
 	Description: "The notes are those of `GET /v1/buckets`. Jobs that come or go meanwhile may be counted or not.",
 }
 
-func (o *ops) showStatus(r *http.Request, _ *struct{}) (*Status, error) {
+func (o *ops) showStatus(r *http.Request, in *StatusQuery) (*Status, error) {
 	list, err := o.listBuckets(r, nil)
 	if err != nil {
 		return nil, err
 	}
 	status := &Status{Notes: []BucketNotes{}}
 	for _, b := range list.Buckets {
-		status.add(b)
+		status.add(b, in.Help)
 	}
 	return status, nil
 }
 
-func (s *Status) add(b *opsview.Bucket) {
+func (s *Status) add(b *opsview.Bucket, help bool) {
 	s.Buckets++
 	s.Unfinished += b.Unfinished
 	s.InFlight += b.InFlight
 	s.Dead += b.Dead
 	if len(b.Notes) > 0 {
-		s.Notes = append(s.Notes, BucketNotes{b.Name, b.Notes, b.Help})
+		notes := BucketNotes{Bucket: b.Name, Notes: b.Notes}
+		if help {
+			notes.Help = b.Help
+		}
+		s.Notes = append(s.Notes, notes)
 	}
 }

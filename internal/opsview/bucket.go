@@ -78,8 +78,8 @@ type Bucket struct {
 	// What people should know.
 	Notes []string `json:"notes"`
 
-	// For each of the notes the command that helps, without the name of the program; "" where there is none. Absent without notes.
-	Help []string `json:"help,omitempty" jsonschema:"example=bucket resume webhooks"`
+	// For each of the notes the command that helps, without the name of the program; "" where there is none. The status tells it, if it is asked.
+	Help []string `json:"-"`
 
 	// Settings that differ from the configuration of this process or of another running one, also of the bucket's pool.
 	Differences []Difference `json:"differences"`

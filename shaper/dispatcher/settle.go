@@ -20,10 +20,10 @@ const (
 	settleBatchBytes = 256 << 10
 
 	// chargedWeight is that of an outcome which corrects the budgets of its bucket and of nothing else, manyChargedWeight that of one in a
-	// bucket with flows or in a pool. Where every slice of two budgets at each level is charged, 64 of the first take a script 3 ms, and 24 of
-	// the second 4 ms.
+	// bucket with flows or in a pool. Where every slice of two budgets at each level is charged, 64 of the first take a script 3 ms, and 18 of
+	// the second as long.
 	chargedWeight     = settleBatchBytes / 64
-	manyChargedWeight = settleBatchBytes / 24
+	manyChargedWeight = settleBatchBytes / 18
 
 	// usedWeight is that of an outcome which used a model: 128 of them in a script take 3 ms.
 	usedWeight = settleBatchBytes / 128

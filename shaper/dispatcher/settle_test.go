@@ -55,8 +55,8 @@ func TestWeightOfAnOutcome(t *testing.T) {
 		most    int // in a script
 	}{
 		{alone, settlement{charged: "1 0 input:1 ="}, 64},
-		{rig.Flowing("flowing", shaper.FlowKeyJob), settlement{charged: "1 0 input:1 ="}, 24},
-		{pooled, settlement{charged: "1 1 input:1 ="}, 24},
+		{rig.Flowing("flowing", shaper.FlowKeyJob), settlement{charged: "1 0 input:1 ="}, 18},
+		{pooled, settlement{charged: "1 1 input:1 ="}, 18},
 		{alone, settlement{use: "m 1 1"}, 128},
 		{alone, settlement{charged: "1 0 input:1 =", use: "m 1 1"}, 42},
 		{alone, settlement{charged: "1 0 input:1 =", answered: result{body: make([]byte, settleBatchBytes/4)}}, 3},

@@ -15,7 +15,7 @@ func TestCostOfFullBudgets(t *testing.T) {
 	if !redistest.Soak {
 		t.Skip("it prints times: make soak")
 	}
-	const flows, groups, slices100, settled = 500, 50, 100, 24
+	const flows, groups, slices100, settled = 500, 50, 100, 18
 	r := realRig(t)
 	r.setTime(epoch)
 	r.configureGroups(settings{rateCount: 100_000, capacity: 100_000, inFlight: 100_000}, flowSettings{}, flowSettings{})
