@@ -2,7 +2,7 @@
 std = "lua51"
 read_globals = { "redis", "KEYS", "ARGV", "cjson",
   "allowance", "answer", "answers", "arrivals",
-  "batch", "bits", "bucket_pacer", "budget",
+  "batch", "bits", "bucket_pacer", "budget", "bundle",
   "callbacks", "callers", "changes", "charges", "codec", "codes",
   "dedupe", "dlq", "downstream", "drr",
   "encoding", "estimate", "expiries", "expiry",

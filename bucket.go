@@ -19,7 +19,7 @@ func Define[T any](name string) Bucket[T] { return Bucket[T]{name} }
 // Name is the name of the bucket.
 func (b Bucket[T]) Name() string { return b.name }
 
-// Option says more of a job than its payload: one of [ID], [Flow], [In], [At], [Priority], or any function that changes it.
+// Option says more of a job than its payload: one of [ID], [Flow], [In], [At], [Priority], [InBundle], or any function that changes it.
 type Option func(*Job)
 
 // ID names the job, by letters, digits, - and _. The same id is the same job: enqueued twice, it is in the bucket once. Else a job gets
@@ -37,6 +37,9 @@ func At(earliest time.Time) Option { return func(j *Job) { j.NotBefore = earlies
 
 // Priority is which of the jobs in its bucket go first.
 func Priority(p shaper.Priority) Option { return func(j *Job) { j.Priority = p } }
+
+// InBundle names the bundle of the job: [producer.Client.OpenBundle] of [Client.Producer] has opened it.
+func InBundle(id string) Option { return func(j *Job) { j.Bundle = id } }
 
 // Job makes the job of a payload, for [Client.Enqueue] and the packages below.
 func (b Bucket[T]) Job(payload T, options ...Option) (Job, error) {

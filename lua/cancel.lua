@@ -16,7 +16,10 @@
 -- KEYS[11] …:flow_settings  hash  flow -> its own settings
 -- KEYS[12] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
 -- KEYS[13] …:expiries  zset  id -> when the job expires (see expiries.lua)
--- KEYS[14...]  the five places of the job's flow: …:q:<priority>:<flow>, four lists, the most important first,
+-- KEYS[14] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
+-- KEYS[15] …:callback_texts  hash  their texts
+-- KEYS[16] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
+-- KEYS[17...]  the five places of the job's flow: …:q:<priority>:<flow>, four lists, the most important first,
 --          then …:later:<flow>, a zset; where flows are in groups then what group.load wants
 -- ARGV[1]  id
 -- ARGV[2]  state: in which it must be: "" any that waits, "5" dead (drop a dead letter)
@@ -26,9 +29,10 @@
 --          (nothing changed); 1, 2 or 4 if it waits but a dead letter was asked for; 0 unknown;
 --          -1 the bucket is not configured, or not with flows or without as levels says; -2 the job is
 --          of another flow
--- Stores   the id until its dedupe window ends, or a minute if our client made it
+-- Stores   the id until its dedupe window ends, or a minute if our client made it; of a job of a bundle a callback, until it is moved on
 -- Needs    Redis 7.0
 
+--#include lib/callbacks.lua
 --#include lib/callers.lua
 --#include lib/codec.lua
 --#include lib/codes.lua
@@ -41,8 +45,9 @@
 local body, meta, conf, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local leases, dead, seen, seen_window, seen_minute = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local flows, flow_settings, tried, expiries_key = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
+local callbacks_key, callback_texts, callback_counts = KEYS[14], KEYS[15], KEYS[16]
 local id, wanted, levels, name = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local FIRST_PLACE, in_groups = 13, levels == codes.GROUPS
+local FIRST_PLACE, in_groups = 16, levels == codes.GROUPS
 local later = KEYS[FIRST_PLACE + flow.PLACES]
 local REACH = 10000 -- entries from either end of a list: some 20 ns each
 
@@ -96,6 +101,9 @@ redis.call('HDEL', tried, id)
 redis.call('ZREM', later, id)
 redis.call('ZREM', expiries_key, id)
 if state ~= codec.DEAD then
+  local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
+  callbacks.note_cancelled(told, id, job, stored)
+  callbacks.write(told)
   flow.unschedule(count, scheduled and 1 or 0)
   if levels ~= codes.NO_FLOWS then
     local loaded = flow.load(conf, flows, flow_settings, { name })

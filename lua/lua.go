@@ -64,13 +64,15 @@ var (
 	DisabledDeaths = newScript("disabled_deaths")
 
 	Learn = newScript("learn")
+
+	OpenBundle = newScript("open_bundle")
 )
 
 // All lists the scripts in alphabetical order.
 func All() []*Script {
 	return []*Script{
 		AdvanceSchedule, Allow, Assign, Cancel, Claim, Configure, Control, ControlDrain, ControlFlow, ControlSchedule, DefineSchedules, DisabledDeaths, DueSchedules, EmptyDisabled, Ended, Enqueue, Expire, Extend, FlowsOf, InspectBucket,
-		InspectJob, InspectJobs, InspectPool, InspectResult, InspectResults, Instances, Learn, MoveCallbacks, MoveEvents, NoteDifferences, OldestWaiting, OutsideTurnQueue, Override, Purge, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows, ScheduleRuns, Settle, Sift, Start, Sweep, TakeBack, TrimDead, TrimResults,
+		InspectJob, InspectJobs, InspectPool, InspectResult, InspectResults, Instances, Learn, MoveCallbacks, MoveEvents, NoteDifferences, OldestWaiting, OpenBundle, OutsideTurnQueue, Override, Purge, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows, ScheduleRuns, Settle, Sift, Start, Sweep, TakeBack, TrimDead, TrimResults,
 	}
 }
 

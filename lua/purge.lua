@@ -16,7 +16,10 @@
 -- KEYS[9]  …:flow_settings  hash  flow -> its own settings
 -- KEYS[10] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
 -- KEYS[11] …:expiries  zset  id -> when the job expires (see expiries.lua)
--- KEYS[12...]  jobs that were moved from the places of the flow and are not removed yet: …:purged:<priority>:, four lists,
+-- KEYS[12] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
+-- KEYS[13] …:callback_texts  hash  their texts
+-- KEYS[14] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
+-- KEYS[15...]  jobs that were moved from the places of the flow and are not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the flow that is to be purged:
 --          …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset; where flows are
 --          in groups then what group.load wants
@@ -29,9 +32,10 @@
 -- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, whose purge
 --          this call worked on (1 the caller's, 0 another's or none), jobs removed by this call, jobs removed by
 --          that purge so far, entries left}
--- Stores   ids of purged jobs, as cancelled, until their dedupe window ends
+-- Stores   ids of purged jobs, as cancelled, until their dedupe window ends; callbacks of those in bundles, until they are moved on
 -- Needs    Redis 7.0
 
+--#include lib/callbacks.lua
 --#include lib/codec.lua
 --#include lib/codes.lua
 --#include lib/dedupe.lua
@@ -43,9 +47,10 @@
 
 local body, meta, conf, count, seen, seen_window, seen_minute = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local flows, flow_settings, tried, expiries_key = KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local callbacks_key, callback_texts, callback_counts = KEYS[12], KEYS[13], KEYS[14]
 local purge, keep_later, at_most, most_bytes = ARGV[1], ARGV[2] == '1', tonumber(ARGV[3]), tonumber(ARGV[4])
 local levels, name = ARGV[5], ARGV[6]
-local PURGED = 11 -- the keys before those of the purge
+local PURGED = 14 -- the keys before those of the purge
 local LATER = flow.PLACES
 local PLACES = PURGED + flow.PLACES
 
@@ -74,6 +79,7 @@ end
 
 local ids, from = waiting.look(KEYS, PURGED, at_most, body, most_bytes)
 local removed, unscheduled, gone = 0, 0, {}
+local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
 local memory = dedupe.open(tonumber(dedupe_window), tonumber(dedupe_max), now, seen, seen_window, seen_minute)
 if #ids > 0 then
   local jobs, metas, handled = redis.call('HMGET', body, unpack(ids)), redis.call('HMGET', meta, unpack(ids)), {}
@@ -83,6 +89,7 @@ if #ids > 0 then
       handled[id] = true
       removed = removed + 1
       gone[removed] = id
+      if jobs[i] then callbacks.note_cancelled(told, id, jobs[i], metas[i] or nil) end
       if job.number then
         if job.delayed then unscheduled = unscheduled + 1 end
         dedupe.add(memory, id, job.mark, codec.CANCELLED)
@@ -93,6 +100,7 @@ end
 
 -- Everything is decided. From here on there are only writes.
 waiting.take(KEYS, PURGED, ids, from)
+callbacks.write(told)
 if removed > 0 then
   redis.call('HDEL', body, unpack(gone))
   redis.call('HDEL', meta, unpack(gone))

@@ -83,6 +83,9 @@ type Job struct {
 	CallbackURL string
 	FailureURL  string
 
+	// Bundle names the [Bundle] of the job, which is open already.
+	Bundle string
+
 	// Caller is the caller of the job: another caller of the bucket neither sees it nor may take its id. "" is no caller. Redis keeps a
 	// short form of it, see [CallerMark].
 	Caller string
@@ -135,6 +138,11 @@ func (j *Job) Validate(maxPayload int64) error {
 	}
 	if len(j.Group) > MaxFlowBytes || !utf8.ValidString(j.Group) {
 		fail("group", "want at most %d bytes of UTF-8", MaxFlowBytes)
+	}
+	if j.Bundle != "" && !ValidID(j.Bundle) {
+		fail("bundle", "want 1 to 128 letters, digits, - and _")
+	} else if j.Bundle != "" && j.Once {
+		fail("bundle", "a job that is sent once is in no bundle: wait for its result")
 	}
 	j.checkText(fail)
 	if int64(len(j.Payload)) > maxPayload {

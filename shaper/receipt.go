@@ -38,6 +38,7 @@ const (
 	ReasonIDReused      Reason = "id-reused"        // the id is that of a job with other content
 	ReasonFlowDisabled  Reason = "flow-disabled"    // its flow is disabled, until an operator enables it
 	ReasonUnknownFlow   Reason = "unknown-flow"     // the bucket has no such flow, and wants each to exist: see FlowSettings.MustExist
+	ReasonUnknownBundle Reason = "unknown-bundle"   // the caller has no such bundle open in the bucket: see [Bundle]
 	ReasonWaitTooLong   Reason = "wait-too-long"    // it is expected to wait longer than it may
 	ReasonIDTaken       Reason = "id-taken"         // the id is that of another caller's job
 	ReasonIDEnded       Reason = "id-ended"         // the job of this id ended undelivered: it is a dead letter, was dropped or cancelled
@@ -48,7 +49,7 @@ func Reasons() []Reason {
 	return []Reason{
 		ReasonLimit, ReasonImpossible, ReasonBucketFull, ReasonScheduledFull, ReasonFlowFull, ReasonGroupFull, ReasonTooManyFlows,
 		ReasonDeadFull, ReasonShed, ReasonIdentity, ReasonIDReused, ReasonIDTaken, ReasonIDEnded, ReasonFlowDisabled, ReasonUnknownFlow,
-		ReasonWaitTooLong,
+		ReasonUnknownBundle, ReasonWaitTooLong,
 	}
 }
 

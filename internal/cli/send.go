@@ -87,6 +87,7 @@ variables to a key in --key itself.
 	f.StringVar(&flags.job.Priority, "priority", "", "critical, high, normal or low, a `word`: a full bucket refuses low jobs first, and high ones leave first (default: normal)")
 	f.StringVar(&flags.job.Flow, "flow", "", "`name` of the flow, where the bucket has flows that jobs name")
 	f.StringVar(&flags.job.Group, "group", "", "`name` of the group of the flow, where the bucket has groups that jobs name")
+	f.StringVar(&flags.job.Bundle, "bundle", "", "`id` of the bundle of the jobs, which is open already: dispatcher bundle open")
 	f.Int64Var(&flags.cost, "cost", 0, "charge to the limits, a `number` (default: 1)")
 	f.StringToInt64Var(&flags.reserves, "reserve", nil, "what the job reserves of budgets, `amounts` such as input=1200,output=400")
 	f.BoolVar(&flags.wait, "wait", false, "wait and try again where a job is refused for now")

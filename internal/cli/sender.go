@@ -37,6 +37,7 @@ type jobRequest struct {
 
 	ExpiresIn string `json:"expires_in,omitempty"`
 	Priority  string `json:"priority,omitempty"`
+	Bundle    string `json:"bundle,omitempty"`
 
 	// Of a job for an API.
 	Path        string `json:"path,omitempty"`

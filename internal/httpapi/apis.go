@@ -22,7 +22,7 @@ func NewProducer(cfg ProducerConfig) *Handler {
 	draining := newDraining()
 	p.draining = draining
 	probes := &probes{store: newPulse(cfg.Jobs), draining: draining, gatherer: cfg.Metrics, log: log}
-	routes := slices.Concat(p.routes(), p.limitOps().routes(), p.oneJob().routes(), probes.routes())
+	routes := slices.Concat(p.routes(), p.limitOps().routes(), p.oneJob().routes(), p.bundles().routes(), probes.routes())
 	var o *ops
 	if cfg.Operator != nil {
 		o = newOps(cfg.Operator, cfg.Pools, cfg.Keys, fmt.Sprintf(byPrograms, "producer"), log)
@@ -49,7 +49,7 @@ func NewOps(cfg OpsConfig) *Handler {
 	o.limits = limitOps{cfg.Limits, cfg.BucketLimits, o.store, log}
 	draining := newDraining()
 	probes := &probes{store: newPulse(cfg.Buckets), draining: draining, gatherer: cfg.Metrics, log: log}
-	routes := slices.Concat(o.routes(), o.limits.routes(), o.oneJob().routes(), probes.routes())
+	routes := slices.Concat(o.routes(), o.limits.routes(), o.oneJob().routes(), o.bundles().routes(), probes.routes())
 	if cfg.Sink {
 		routes = append(routes, (&sink{log: log}).routes()...)
 	}

@@ -105,6 +105,8 @@ func (d *jobDecoder) member(name string, value []byte) {
 		d.job.CallbackURL, _ = d.text(name, value)
 	case "failure_url":
 		d.job.FailureURL, _ = d.text(name, value)
+	case "bundle":
+		d.job.Bundle, _ = d.text(name, value)
 	case "max_attempts":
 		d.job.MaxAttempts = int(d.count(name, value))
 	case "priority":

@@ -16,12 +16,12 @@ import (
 // ProducerRoutes and OpsRoutes are "METHOD path: roles" of all routes.
 func ProducerRoutes() []string {
 	p := &producer{jobs: struct{ Jobs }{}}
-	return names(slices.Concat(p.routes(), p.limitOps().routes(), p.oneJob().routes(), (&probes{log: orDiscard(nil)}).routes()))
+	return names(slices.Concat(p.routes(), p.limitOps().routes(), p.oneJob().routes(), p.bundles().routes(), (&probes{log: orDiscard(nil)}).routes()))
 }
 
 func OpsRoutes() []string {
 	o := &ops{}
-	return names(slices.Concat(o.routes(), o.limits.routes(), o.oneJob().routes(), (&probes{log: orDiscard(nil)}).routes(), (&sink{}).routes()))
+	return names(slices.Concat(o.routes(), o.limits.routes(), o.oneJob().routes(), o.bundles().routes(), (&probes{log: orDiscard(nil)}).routes(), (&sink{}).routes()))
 }
 
 func names(routes []route) []string {

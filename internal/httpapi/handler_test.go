@@ -26,7 +26,13 @@ type fake struct {
 
 func (f *fake) Bucket(string) (shaper.Bucket, error) { return f.bucket, nil }
 func (f *fake) Ping(context.Context) error           { return nil }
-func (f *fake) LimitHeaders(string) []string         { return f.headers }
+func (f *fake) OpenBundle(context.Context, string, shaper.Bundle) (shaper.BundleInfo, error) {
+	return shaper.BundleInfo{}, shaper.ErrUnknownBundle
+}
+func (f *fake) Bundle(context.Context, string, string) (shaper.BundleInfo, error) {
+	return shaper.BundleInfo{}, shaper.ErrUnknownBundle
+}
+func (f *fake) LimitHeaders(string) []string { return f.headers }
 func (f *fake) Enqueue(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error) {
 	f.got = jobs
 	return f.enqueue(ctx)

@@ -23,7 +23,7 @@ func NewLocal(cfg OpsConfig, author string) Local {
 	o.local = true
 	o.limits = limitOps{cfg.Limits, cfg.BucketLimits, o.store, log}
 	a := newAccess(nil, httplimit.Proxies{})
-	routes := slices.Concat(o.routes(), o.limits.routes(), o.oneJob().routes())
+	routes := slices.Concat(o.routes(), o.limits.routes(), o.oneJob().routes(), o.bundles().routes())
 	return Local{newHandler(routes, nil, a, newBounds("", 0, 0, a.address), newDraining(), log)}
 }
 

@@ -22,9 +22,11 @@ func Operations() []*Described {
 		}
 	}
 	add("producer", p.oneJob().routes())
+	add("producer", p.bundles().routes())
 	add("producer", p.routes())
 	add("producer", p.limitOps().routes())
 	add("operator", o.oneJob().routes())
+	add("operator", o.bundles().routes())
 	add("operator", o.routes())
 	add("operator", o.limits.routes())
 	return list

@@ -37,6 +37,8 @@ const (
 	codeScheduleConflict code = "schedule-conflict"
 	codeUnknownFlow           = code(shaper.ReasonUnknownFlow)
 	codeUnknownGroup     code = "unknown-group"
+	codeUnknownBundle         = code(shaper.ReasonUnknownBundle)
+	codeTooManyBundles   code = "too-many-bundles"
 	codeMethod           code = "method-not-allowed"
 	codeConflict         code = "conflicting-state"
 	codeNoFlows          code = "no-flows"
@@ -90,6 +92,8 @@ var kinds = map[code]struct {
 	codeUnknownSchedule:  {http.StatusNotFound, "There is no such schedule"},
 	codeScheduleConflict: {http.StatusConflict, "Another schedule is in the way"},
 	codeUnknownFlow:      {http.StatusNotFound, "There is no such flow now"},
+	codeUnknownBundle:    {http.StatusNotFound, "There is no such bundle"},
+	codeTooManyBundles:   {http.StatusConflict, "The bucket has too many bundles"},
 	codeUnknownGroup:     {http.StatusNotFound, "There is no such group now"},
 	codeMethod:           {http.StatusMethodNotAllowed, "The path does not take this method"},
 	codeConflict:         {http.StatusConflict, "The state of the job does not allow this"},

@@ -23,6 +23,8 @@ type Jobs interface {
 	Await(ctx context.Context, job shaper.Job) (shaper.Receipt, *client.Awaited, error)
 	Result(ctx context.Context, bucket, id string) (shaper.JobResult, error)
 	LimitHeaders(bucket string) []string
+	OpenBundle(ctx context.Context, bucket string, bundle shaper.Bundle) (shaper.BundleInfo, error)
+	Bundle(ctx context.Context, bucket, id string) (shaper.BundleInfo, error)
 }
 
 // ProducerConfig configures the producer's API.

@@ -35,6 +35,7 @@ func TestRefusals(t *testing.T) {
 		shaper.ReasonIDEnded:       {409, ""},
 		shaper.ReasonFlowDisabled:  {409, ""},
 		shaper.ReasonUnknownFlow:   {404, ""},
+		shaper.ReasonUnknownBundle: {404, ""},
 		shaper.ReasonWaitTooLong:   {429, "2"},
 	}
 	for _, reason := range shaper.Reasons() {

@@ -10,8 +10,10 @@
 -- The name is "at epoch id": when the job ended, microseconds, the number of its claims, and its id. So a dead letter that is
 -- redriven and dies again has two. The text is "first LF second LF body":
 --   first   the first line of the job's body in Redis (see codec.lua): it names the addresses
---   second  the head of its result (see results.lua), or the meta of a job that died while it was not being delivered
+--   second  the head of its result (see results.lua), or the meta of a job that died while it was not being delivered; "7" of a job of a
+--          bundle that was cancelled
 --   body    of the answer, of a job with a result
+-- That of a bundle that has finished is "bundle", "" and the bundle (see bundle.lua).
 
 --#include lib/codec.lua
 --#include lib/codes.lua
@@ -48,6 +50,12 @@ function callbacks.note_dead(list, id, body, stored)
   callbacks.note(list, id, codec.numbers(stored), string.match(body, '^[^\n]*'), stored, '')
 end
 
+-- Notes that a job was cancelled while it waited, if it is in a bundle: nobody else is told.
+function callbacks.note_cancelled(list, id, body, stored)
+  if not codec.in_bundle(body) then return end
+  callbacks.note(list, id, codec.numbers(stored), string.match(body, '^[^\n]*'), codec.CANCELLED, '')
+end
+
 -- Writes what was noted.
 function callbacks.write(list)
   for from = 1, #list.times, callbacks.CHUNK do
@@ -58,19 +66,20 @@ function callbacks.write(list)
   for field, n in pairs(list.more) do redis.call('HINCRBY', list.counts, field, n) end
 end
 
--- Takes callbacks out, by their names.
+-- Takes callbacks out, by their names. Returns those that were there.
 function callbacks.remove(key, texts, counts, levels, gone)
-  local more = {}
+  local more, were = {}, {}
   for _, name in ipairs(gone) do
     local stored = levels ~= codes.NO_FLOWS and redis.call('HGET', texts, name)
     if stored then count(more, levels, stored, -1) end
     redis.call('ZREM', key, name)
-    redis.call('HDEL', texts, name)
+    if redis.call('HDEL', texts, name) == 1 then were[name] = true end
   end
   for field, n in pairs(more) do
     if redis.call('HINCRBY', counts, field, n) <= 0 then redis.call('HDEL', counts, field) end
   end
   if levels ~= codes.NO_FLOWS and #gone > 0 and redis.call('EXISTS', texts) == 0 then redis.call('DEL', counts) end
+  return were
 end
 
 -- How many there are of flows, or of groups, by their names; kind is 'f' or 'g'.

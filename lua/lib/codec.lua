@@ -6,8 +6,9 @@
 --          capitals if the job came with a delay. Behind the three digits of the index "~N": it expires after N microseconds, and "^": it
 --          has a callback (see callbacks.lua). Between the two, first seven letters: whose the job is (see callers.lua), then "=M": jobs
 --          of the same M agree in all that a batch needs (see batch.lua). A job with "=!" leaves alone. Behind that "$" and what the
---          job reserves of budgets (see reservation.lua), and ">" if another process than a dispatcher sends it: then = is there in any
---          case. A ~ always stands before the letters and the =, for programs that know neither.
+--          job reserves of budgets (see reservation.lua), ">" if another process than a dispatcher sends it, and "&" if it is in a bundle
+--          (see bundle.lua), "&&" if it was redriven since: then = is there in any case. A ~ always stands before the letters and the =,
+--          for programs that know neither.
 --   meta   "state epoch attempts lost crashes claim last", of a job that was claimed once
 --   seen   "fingerprint, state, end of its dedupe window", of an id that ended: 11 characters, one, and a number;
 --          of a job with a caller the number begins with 0, and ends with six digits of the caller (see callers.lua)
@@ -41,6 +42,9 @@ end
 
 -- Whether a job has a callback, by its body.
 function codec.has_callback(body) return string.match(body, '^%-?%d+ %d+ %S+%^ ') ~= nil end
+
+-- Whether a job is in a bundle, by its body. It has a callback then.
+function codec.in_bundle(body) return string.match(body, '^%-?%d+ %d+ %S+&%^ ') ~= nil end
 
 -- Whether a job is lent, by its body: another process than a dispatcher sends it.
 function codec.is_lent(body) return string.match(body, '^%-?%d+ %d+ [^ >]+>') ~= nil end

@@ -19,7 +19,7 @@ type bucketLoop struct {
 	deliveries *deliverer
 	claims     *claimer
 	patrol     *bucketPatrol
-	callbacks  *callbackMover // nil: there is nothing to enqueue with
+	callbacks  *callbackMover
 	schedules  *scheduler
 	shared     *store.Store // the store, for what is done for all buckets side by side
 
@@ -55,9 +55,7 @@ func (l *bucketLoop) run(ctx context.Context) error {
 	l.kill(errStopped)
 	l.held.beat.wait()
 	l.deliveries.handovers.asks.wait()
-	if l.callbacks != nil {
-		l.callbacks.tells.wait()
-	}
+	l.callbacks.tells.wait()
 	return err
 }
 

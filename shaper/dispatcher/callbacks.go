@@ -21,6 +21,7 @@ import (
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
+	"github.com/tundish-io/tundish/shaper/internal/store"
 	"github.com/tundish-io/tundish/shaper/producer"
 )
 
@@ -49,11 +50,8 @@ type callbackMover struct {
 	waitingLog sometimes.Sometimes // of callbacks that wait
 }
 
-// newCallbackMover returns nil where there is nothing to enqueue jobs with.
+// newCallbackMover makes one that, without anything to enqueue jobs with, only counts jobs of bundles.
 func newCallbackMover(c *bucketConn, enqueue enqueuer) *callbackMover {
-	if enqueue == nil {
-		return nil
-	}
 	m := &callbackMover{bucketConn: c, enqueue: enqueue, told: newToken(), waitingLog: sometimes.Sometimes{First: 1, Interval: time.Minute}}
 	m.tells.do = m.move
 	return m
@@ -67,8 +65,8 @@ func (m *callbackMover) wake() {
 	}
 }
 
-// isNeeded reports whether callbacks of the bucket are to be moved on here.
-func (m *callbackMover) isNeeded() bool { return m != nil && m.Settings.Load().Callbacks.Bucket != "" }
+// isNeeded reports whether the bucket has callbacks. Any bucket may have bundles, see [bucketPatrol.look].
+func (m *callbackMover) isNeeded() bool { return m.Settings.Load().Callbacks.Bucket != "" }
 
 // move moves callbacks on until there is none to move now, or ctx ends.
 func (m *callbackMover) move(ctx context.Context) {
@@ -83,16 +81,14 @@ func (m *callbackMover) move(ctx context.Context) {
 		case <-m.told:
 		default:
 		}
-		if pause = 0; m.isNeeded() {
-			pause = m.moveAll(ctx)
-		}
+		pause = m.moveAll(ctx)
 	}
 }
 
 // moveLast moves the callbacks on that were written while the bucket's loop stopped, for about a second: without it they would wait for
 // another dispatcher.
 func (m *callbackMover) moveLast() {
-	if !m.isNeeded() || len(m.told) == 0 {
+	if len(m.told) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(m.life, lastCallbacks)
@@ -103,8 +99,9 @@ func (m *callbackMover) moveLast() {
 // waiting is a callback that is to be moved on.
 type waiting struct {
 	name, text string
-	job        shaper.Job
+	job        shaper.Job // of bucket "": there is none, the job of a bundle is only counted
 	at         time.Time
+	counted    string // how, where the job is in a bundle: see lua/move_callbacks.lua
 }
 
 // moveAll makes jobs of the callbacks of the bucket until none is left, or for as long as the target takes them: then it returns
@@ -135,21 +132,27 @@ func (m *callbackMover) take(ctx context.Context, atMost int, said []any) ([]*wa
 		for r.Left() > 0 {
 			page = append(page, &waiting{name: r.Text(), text: r.Text()})
 		}
-	}, slices.Concat([]any{atMost, callbackBytes, m.Levels()}, said)...)
+	}, slices.Concat([]any{atMost, callbackBytes, m.Levels(), store.BundleTells(&m.Settings.Load().Callbacks)}, said)...)
 	return page, err
 }
 
 // enqueueJobs enqueues the jobs of callbacks, and returns what is to be said of each; of a callback without an answer it is not known
 // whether its job is in.
 func (m *callbackMover) enqueueJobs(ctx context.Context, page []*waiting) (said []any, pause time.Duration) {
-	say := func(w *waiting, word any) { said = append(said, w.name, word) }
+	say := func(w *waiting, word any) { said = append(said, w.name, word, w.counted) }
 	page = slices.DeleteFunc(page, func(w *waiting) bool {
 		err := m.fill(w)
-		if err != nil {
+		switch {
+		case errors.Is(err, errNoCallbacks):
+			pause = maxCallbackPause
+			say(w, 0)
+		case err != nil:
 			m.noteWaiting(ctx, err.Error())
 			say(w, maxCallbackDelay.Microseconds())
+		case w.job.Bucket == "":
+			say(w, "")
 		}
-		return err != nil
+		return err != nil || w.job.Bucket == ""
 	})
 	for len(page) > 0 {
 		jobs := make([]shaper.Job, len(page))
@@ -200,24 +203,71 @@ func (m *callbackMover) noteWaiting(ctx context.Context, why string) {
 
 // fill makes the job of a callback.
 func (m *callbackMover) fill(w *waiting) error {
+	settings := m.Settings.Load().Callbacks
+	if b, at, ok, err := codec.OpenFinished(m.Name, w.name, w.text); ok {
+		if err == nil {
+			err = m.fillFinished(w, &b, at)
+		}
+		return err
+	}
 	c, err := codec.OpenCallback(m.Name, w.name, w.text)
 	if err != nil {
 		return err
 	}
-	settings := m.Settings.Load().Callbacks
 	to := settings.URLOf(c.Result.State, c.CallbackURL, c.FailureURL)
+	if c.Bundle != "" {
+		w.counted = fmt.Sprintf("%s %d %s", codec.CodeOf(c.Result.State), store.BoolArg(c.WasDead), c.Bundle)
+		if c.Result.State == shaper.StateCancelled || settings.Bucket == "" || to == "" {
+			return nil
+		}
+	}
+	if err := m.mayEnqueue(&settings); err != nil {
+		return err
+	}
 	if to == "" { // of the configuration of another process, or not any more
 		return fmt.Errorf("the outcome of job %q is to be told, and neither the job nor callbacks of bucket %q has a URL for it", c.Result.ID, m.Name)
 	}
-	sum := sha256.Sum256([]byte(strings.Join([]string{m.Keys.Prefix, w.name, string(c.Result.State)}, "\n")))
-	w.at = c.At
-	w.job = shaper.Job{
-		Bucket: settings.Bucket, ID: shaper.CallbackID + hex.EncodeToString(sum[:16]), URL: to,
-		Flow: cmp.Or(c.Result.Flow, m.Name), Group: cmp.Or(c.Result.Group, m.Name), // where the job names them
-		Identity: admission.Identity{Caller: ourCaller},
-	}
+	m.address(w, c.At, string(c.Result.State), to)
+	w.job.Flow, w.job.Group = cmp.Or(c.Result.Flow, m.Name), cmp.Or(c.Result.Group, m.Name) // where the job names them
 	w.job.Payload, err = callbackPayload(&c, cmp.Or(settings.MaxPayload, shaper.DefaultBucket().MaxPayload))
 	return err
+}
+
+// fillFinished makes the job that tells that a bundle has finished.
+func (m *callbackMover) fillFinished(w *waiting, b *shaper.BundleInfo, at time.Time) error {
+	settings := m.Settings.Load().Callbacks
+	to := cmp.Or(b.CallbackURL, settings.URL)
+	if err := m.mayEnqueue(&settings); err != nil {
+		return err
+	}
+	if to == "" {
+		return fmt.Errorf("the end of bundle %q is to be told, and neither the bundle nor callbacks of bucket %q has a URL for it", b.ID, m.Name)
+	}
+	m.address(w, at, "bundle", to)
+	w.job.Flow, w.job.Group = m.Name, m.Name
+	var err error
+	w.job.Payload, err = encode(&bundleTold{Type: "bundle.finished", Timestamp: at.UTC(), Data: b.JSON()})
+	return err
+}
+
+// errNoCallbacks says that a callback is left to processes whose configuration has callbacks for the bucket.
+var errNoCallbacks = errors.New("dispatcher: this process makes no callbacks for the bucket")
+
+func (m *callbackMover) mayEnqueue(settings *shaper.Callbacks) error {
+	if m.enqueue == nil || settings.Bucket == "" {
+		return errNoCallbacks
+	}
+	return nil
+}
+
+// address makes the job of a callback but for its flow and its payload. The same callback always has the same job.
+func (m *callbackMover) address(w *waiting, at time.Time, of, to string) {
+	sum := sha256.Sum256([]byte(strings.Join([]string{m.Keys.Prefix, w.name, of}, "\n")))
+	w.at = at
+	w.job = shaper.Job{
+		Bucket: m.Settings.Load().Callbacks.Bucket, ID: shaper.CallbackID + hex.EncodeToString(sum[:16]), URL: to,
+		Identity: admission.Identity{Caller: ourCaller},
+	}
 }
 
 // outcomeTold is the payload of a callback: as that of a hook, with the result as its data.
@@ -225,6 +275,13 @@ type outcomeTold struct {
 	Type      string             `json:"type"` // job.done, job.dead or job.dropped
 	Timestamp time.Time          `json:"timestamp"`
 	Data      *shaper.ResultJSON `json:"data"`
+}
+
+// bundleTold is the payload of the callback of a bundle.
+type bundleTold struct {
+	Type      string             `json:"type"`
+	Timestamp time.Time          `json:"timestamp"`
+	Data      *shaper.BundleJSON `json:"data"`
 }
 
 // callbackPayload is the payload of a callback, of at most so many bytes: where it would be longer, the body of the answer is cut, then

@@ -44,7 +44,7 @@ func newTelling(t *testing.T, change func(b, told *shaper.Bucket)) *telling {
 	}
 	t.Cleanup(w.client.Close)
 	w.d, err = New(Config{Redis: w.redis, Buckets: w.buckets, Enqueue: w.client.Enqueue, Workers: map[string]shaper.Worker{
-		"b": shaper.WorkerFunc(obey),
+		"b": obeyBatches{shaper.WorkerFunc(obey)},
 		"told": shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
 			if err := a.Depart(); err != nil {
 				return shaper.Returned("late")

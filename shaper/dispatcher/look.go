@@ -73,12 +73,13 @@ func (d *Dispatcher) patrol(ctx context.Context) {
 func (d *Dispatcher) look(ctx context.Context, patrols []*bucketPatrol) []sight {
 	quiet := those(patrols, func(p *bucketPatrol) bool { return p.quiet })
 	for _, p := range anyThere(ctx, d.store, quiet, (*bucketPatrol).lookedAt) {
-		p.quiet, p.expiring = false, true // perhaps: this look tells
+		p.quiet, p.tells = false, true // perhaps: this look tells
 	}
-	// Buckets of which it is known that jobs expire tell it at each look, and all others cost a 50th of a command.
-	unknown := those(patrols, func(p *bucketPatrol) bool { return !p.quiet && !p.expiring })
-	for _, p := range anyThere(ctx, d.store, unknown, func(p *bucketPatrol) []string { return []string{p.Keys.Expiries()} }) {
-		p.expiring = true
+	// Buckets in which jobs expire, or of which something is to be told, are asked for that at each look, and all others cost a 50th of a
+	// command.
+	unknown := those(patrols, func(p *bucketPatrol) bool { return !p.quiet && !p.tells })
+	for _, p := range anyThere(ctx, d.store, unknown, func(p *bucketPatrol) []string { return []string{p.Keys.Expiries(), p.Keys.Callbacks()} }) {
+		p.tells = true
 	}
 	looks := make([]func(*sight), len(patrols))
 	pipelined(ctx, d.store, len(patrols), func(i int) string { return patrols[i].Keys.Leases() }, func(pipe redis.Pipeliner, i int) {
@@ -128,12 +129,9 @@ func (p *bucketPatrol) trimmed() []string {
 
 // lookedAt are the keys that a look is about: where none of them exists, there is nothing to see.
 func (p *bucketPatrol) lookedAt() []string {
-	keys := []string{p.Keys.Leases(), p.Keys.Expiries()}
+	keys := []string{p.Keys.Leases(), p.Keys.Expiries(), p.Keys.Callbacks()}
 	if p.events.isNeeded() {
 		keys = append(keys, p.Keys.Outbox())
-	}
-	if p.deaths.callbacks.isNeeded() {
-		keys = append(keys, p.Keys.Callbacks())
 	}
 	switch {
 	case !p.claims.sleeping.Load(): // it looks for work by itself
@@ -154,9 +152,9 @@ func (p *bucketPatrol) look(ctx context.Context, pipe redis.Pipeliner) func(*sig
 		}
 		return pipe.Exists(ctx, key)
 	}
-	outbox, callbacks := exists(p.events.isNeeded(), p.Keys.Outbox()), exists(p.deaths.callbacks.isNeeded(), p.Keys.Callbacks())
+	outbox, callbacks := exists(p.events.isNeeded(), p.Keys.Outbox()), exists(p.tells || p.deaths.callbacks.isNeeded(), p.Keys.Callbacks())
 	expiries := &redis.ZSliceCmd{}
-	if p.expiring {
+	if p.tells {
 		expiries = pipe.ZRangeWithScores(ctx, p.Keys.Expiries(), 0, 0)
 	}
 	work := func() (there, waiting bool, err error) { return false, false, nil }
@@ -177,8 +175,8 @@ func (p *bucketPatrol) look(ctx context.Context, pipe redis.Pipeliner) func(*sig
 		if head := expiries.Val(); len(head) > 0 {
 			s.expiry = int64(head[0].Score)
 		}
-		p.expiring = s.expiry != 0
-		p.quiet = !there && !s.events && !s.callbacks && len(lease.Val()) == 0 && !p.expiring
+		p.tells = s.expiry != 0 || s.callbacks
+		p.quiet = !there && !s.events && len(lease.Val()) == 0 && !p.tells
 	}
 }
 

@@ -36,10 +36,10 @@ type bucketPatrol struct {
 	tended atomic.Bool // a goroutine looks after the bucket, whose own sweepWatch is
 
 	// Of the goroutine of all patrols.
-	quiet    bool // the last look saw nothing
-	expiring bool // there were jobs that expire
-	empty    bool // Redis keeps nothing of the bucket that is to be audited or trimmed
-	trims    bool // it keeps something that is to be trimmed
+	quiet bool // the last look saw nothing
+	tells bool // there were jobs that expire, or outcomes that are to be told
+	empty bool // Redis keeps nothing of the bucket that is to be audited or trimmed
+	trims bool // it keeps something that is to be trimmed
 }
 
 func newBucketPatrol(claims *claimer, deaths *deaths, shared *store.Store, stall *stall) *bucketPatrol {

@@ -106,9 +106,7 @@ func (d *Dispatcher) startLoop(r *bucketLoop) *bucketLoop {
 	c := d.current
 	ctx, stop := context.WithCancel(c.ctx)
 	r.stop = stop
-	if r.callbacks != nil {
-		r.callbacks.tells.within = ctx
-	}
+	r.callbacks.tells.within = ctx
 	c.running.Go(func() {
 		defer stop()
 		err := r.run(ctx)

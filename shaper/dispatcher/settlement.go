@@ -221,7 +221,11 @@ func (s *settler) resultOf(one *settlement, cause string) result {
 		answer = &shaper.Answer{Status: one.outcome.Status, Cut: one.job.waiter != ""}
 	}
 	kept := (answer != nil || logs) && settings.Retention > 0
-	callback := s.callbackLine(one.job, state)
+	callback, isTold := s.callbackLine(one.job, state)
+	if callback != "" && !isTold && !kept && one.job.waiter == "" { // it only counts: of many jobs it is the same text
+		head, _ := codec.SealResult(&shaper.JobResult{State: state})
+		return result{head: head, callback: callback}
+	}
 	if !kept && one.job.waiter == "" && callback == "" {
 		return result{}
 	}
@@ -236,13 +240,20 @@ func (s *settler) resultOf(one *settlement, cause string) result {
 	return result{head: head, body: body, kept: kept, waiter: one.job.waiter, callback: callback}
 }
 
-// callbackLine is what settle.lua writes of a job whose end is to be told: "" of one whose end is not.
-func (s *settler) callbackLine(job *leased, state shaper.State) string {
+// callbackLine is what settle.lua writes of a job whose end is to be told, and whether that is more than to count it in its bundle: "" of one
+// whose end is not.
+func (s *settler) callbackLine(job *leased, state shaper.State) (line string, isTold bool) {
 	settings := s.Settings.Load().Callbacks
-	if job.callback == "" || settings.Bucket != "" && settings.URLOf(state, job.callbackURL, job.failureURL) == "" {
-		return "" // without settings it is not known, and nothing is lost
+	hasURL := settings.URLOf(state, job.callbackURL, job.failureURL) != ""
+	switch isInBundle := codec.IsInBundle(job.callback); {
+	case job.callback == "":
+		return "", false
+	case isInBundle && (settings.Bucket == "" || !hasURL):
+		return codec.CountedLine(job.callback), false
+	case settings.Bucket != "" && !hasURL:
+		return "", false // without settings it is not known, and nothing is lost
 	}
-	return job.callback
+	return job.callback, true
 }
 
 // attemptOf is what is kept of an attempt.

@@ -202,11 +202,20 @@ func (c *Client) enqueue(ctx context.Context, awaited *Awaited, jobs []shaper.Jo
 		}
 		queued[i] = t
 	}
+	if away == nil {
+		queued, away = c.refuseUnbundled(ctx, queued)
+	}
 	if away != nil {
 		receipts := onlyIDs(entries)
 		c.release(shared)
 		return receipts, away
 	}
+	if len(queued) == 0 { // each has its refusal
+		receipts := shared.receipts
+		c.release(shared)
+		return receipts, nil
+	}
+	shared.left.Store(int64(len(queued)))
 	c.queued.Add(1)
 	for i := 0; i < len(queued); {
 		end := i + 1
@@ -260,7 +269,7 @@ func (c *Client) prepare(t *entry, awaited *Awaited) error {
 		t.job.ID, t.generated = newID(), true
 	}
 	how := codec.Sealing{
-		IsGenerated: t.generated, HasCallback: settings.Callbacks.Has(&t.job) && !codec.IsMade(t.job.ID), HasBatches: settings.Batch.Has(),
+		IsGenerated: t.generated, HasCallback: settings.Callbacks.Has(&t.job) && !codec.IsMade(t.job.ID) || t.job.Bundle != "", HasBatches: settings.Batch.Has(),
 	}
 	switch {
 	case awaited == nil:

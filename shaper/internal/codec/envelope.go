@@ -25,9 +25,9 @@ import (
 // 11 of the fingerprint, one of the kind and one of the priority (k, h, n or l). The kind is c if the caller chose the id and
 // g if the client made it, in capitals if the job came with a delay. "~N" behind the index says that the job expires N
 // microseconds after its enqueue. Letters behind that name the caller (see shaper.CallerMark). "=M" says which jobs it can be in a
-// batch with (see lua/lib/codec.lua). Behind that, or behind "=" alone, "$" and units say what the job reserves of budgets, and ">" that another
-// process than a dispatcher sends it. "^" says that it has a callback. A ~ always stands before the letters and the =, for programs that
-// know neither. The header is JSON, empty if the job has none of its fields. The scripts read no further than the index.
+// batch with (see lua/lib/codec.lua). Behind that, or behind "=" alone, "$" and units say what the job reserves of budgets, ">" that another
+// process than a dispatcher sends it, and "&" that it is in a bundle, "&&" that it was redriven since. "^" says that it has a callback. A ~
+// always stands before the letters and the =, for programs that know neither. The header is JSON, empty if the job has none of its fields. The scripts read no further than the index.
 type envelope struct {
 	Flow        string              `json:"f,omitempty"`
 	Group       string              `json:"g,omitempty"`
@@ -45,6 +45,7 @@ type envelope struct {
 	Sender      string              `json:"s,omitempty"` // the channel of the process that waits for the ticket, and sends the job
 	CallbackURL string              `json:"cu,omitempty"`
 	FailureURL  string              `json:"fu,omitempty"`
+	Bundle      string              `json:"b,omitempty"`
 }
 
 const (
@@ -154,6 +155,7 @@ func envelopeOf(job *shaper.Job) envelope {
 		Flow: job.Flow, Group: job.Group, URL: job.URL, Method: job.Method, Headers: job.Headers,
 		MaxAttempts: job.MaxAttempts, Delay: job.Delay.Microseconds(), Cost: job.Cost,
 		ExpiresIn: job.ExpiresIn.Microseconds(), Once: job.Once, CallbackURL: job.CallbackURL, FailureURL: job.FailureURL,
+		Bundle: job.Bundle,
 	}
 	if header.Cost == 1 {
 		header.Cost = 0 // the same as not given
@@ -168,7 +170,7 @@ func envelopeOf(job *shaper.Job) envelope {
 }
 
 // agreementOf is what stands behind the caller in a job's head: where the bucket has batches, what the job has in common with others; what
-// it reserves of budgets; and whether another process sends it.
+// it reserves of budgets; whether another process sends it; and whether it is in a bundle.
 func agreementOf(job *shaper.Job, how Sealing) string {
 	agrees := ""
 	if how.HasBatches {
@@ -182,6 +184,9 @@ func agreementOf(job *shaper.Job, how Sealing) string {
 	}
 	if how.Sender != "" {
 		agrees += ">"
+	}
+	if job.Bundle != "" {
+		agrees = cmp.Or(agrees, "=") + inBundle
 	}
 	return agrees
 }
@@ -236,7 +241,7 @@ func untraced(headers map[string][]string) map[string][]string {
 func (e *envelope) empty() bool {
 	return e.Flow == "" && e.Group == "" && e.URL == "" && e.Method == "" && len(e.Headers) == 0 &&
 		e.MaxAttempts == 0 && e.Delay == 0 && e.NotBefore == 0 && e.Cost == 0 && e.Priority == "" && e.ExpiresIn == 0 &&
-		!e.Once && e.Waiter == "" && e.Sender == "" && e.CallbackURL == "" && e.FailureURL == ""
+		!e.Once && e.Waiter == "" && e.Sender == "" && e.CallbackURL == "" && e.FailureURL == "" && e.Bundle == ""
 }
 
 // Stored is a job as Redis keeps it.
@@ -247,8 +252,10 @@ type Stored struct {
 	envelope
 	Payload []byte
 
-	// Callback is, of a job that has a callback, the body up to its payload: what OpenCallback reads; else "".
+	// Callback is, of a job that has a callback or is in a bundle, the body up to its payload: what OpenCallback reads; else "".
 	Callback string
+
+	WasDead bool // of a job of a bundle: it was redriven since it came
 }
 
 var errBody = errors.New("shaper: a job's body in Redis is not one of ours")
@@ -266,7 +273,7 @@ func Open(body string) (Stored, error) {
 	first, err1 := strconv.ParseInt(base, 10, 64)
 	number, hasCallback := strings.CutSuffix(mark[MarkLength:], "^")
 	if hasCallback {
-		s.Callback = body[:len(body)-len(payload)-1]
+		s.Callback, s.WasDead = body[:len(body)-len(payload)-1], strings.HasSuffix(number, redriven)
 	}
 	number, more, _ := strings.Cut(number, "~")
 	s.Mark += callerIn(more)

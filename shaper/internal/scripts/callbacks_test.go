@@ -27,9 +27,11 @@ type callback struct{ name, text string }
 // moveCallbacks says what became of some ("" moved on, or microseconds), and has others handed out.
 func (r *rig) moveCallbacks(atMost, mostBytes int, said ...string) []callback {
 	r.t.Helper()
-	args := []any{atMost, mostBytes, r.withFlows()}
-	for _, word := range said {
-		args = append(args, word)
+	args := []any{atMost, mostBytes, r.withFlows(), "none"}
+	for i, word := range said {
+		if args = append(args, word); i%2 == 1 {
+			args = append(args, "") // of no bundle
+		}
 	}
 	in := lua.NewReader(r.run(lua.MoveCallbacks, r.of(lua.MoveCallbacks), args...))
 	var all []callback

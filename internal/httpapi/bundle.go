@@ -1,0 +1,110 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// BundleName names a bundle.
+type BundleName struct {
+	BucketName
+	Bundle string `json:"bundle" in:"path"`
+}
+
+// BundleChange says more of a bundle, or opens it.
+type BundleChange struct {
+	BundleName
+
+	// How many jobs the bundle has. It has finished when so many of its jobs have ended. Absent: it is said later.
+	Size int64 `json:"size,omitempty" jsonschema:"minimum=1,maximum=1000000000"`
+
+	// Where the end is told, as a job of the bucket that `[buckets.callbacks]` names; its origin has to be allowed there. Absent: the url of that
+	// table, and without one the end is only there to look at.
+	CallbackURL string `json:"callback_url,omitempty"`
+}
+
+// The operations of bundles.
+var (
+	OpenBundle = &Operation[BundleChange, *shaper.BundleJSON]{
+		ID: "openBundle", Method: "PUT", Path: "/v1/buckets/{bucket}/bundles/{bundle}", Roles: []apikey.Role{apikey.RoleEnqueue}, OptionalBody: true,
+		Faults:   []code{codeIDTaken, codeConflict, codeTooManyBundles},
+		Answer:   "The bundle.",
+		Commands: []string{"bundle open"},
+		Summary:  "Open a bundle of jobs, or say more of one",
+		Description: `A bundle tells once that all of its jobs have ended: done, dead, dropped or cancelled. Open it before its first job, whose ` + "`bundle`" + ` names it, and
+say its size now or later. To say the same again is harmless. A bundle belongs to the caller of its key. It is kept for seven days after
+its last change, and a bucket has 10,000 at most.`,
+	}
+
+	ShowBundle = &Operation[BundleName, *shaper.BundleJSON]{
+		ID: "showBundle", Method: "GET", Path: "/v1/buckets/{bucket}/bundles/{bundle}", Roles: []apikey.Role{apikey.RoleEnqueue, apikey.RoleRead},
+		Answer:   "The bundle.",
+		Commands: []string{"bundle show"},
+		Summary:  "Show how many jobs of a bundle have ended",
+		Description: `A key with the role enqueue alone sees the bundles of its caller; any other is 404. The counts lag behind the ends of jobs by milliseconds, or by
+seconds after a dispatcher has died.`,
+	}
+)
+
+// bundles serves the routes of bundles. Both servers have them.
+type bundles struct {
+	open  func(ctx context.Context, bucket string, bundle shaper.Bundle) (shaper.BundleInfo, error)
+	info  func(ctx context.Context, bucket, id string) (shaper.BundleInfo, error)
+	fault func(r *http.Request, err error) *fault
+}
+
+func (p *producer) bundles() bundles { return bundles{p.jobs.OpenBundle, p.jobs.Bundle, p.fault} }
+
+func (o *ops) bundles() bundles {
+	return bundles{
+		func(ctx context.Context, bucket string, bundle shaper.Bundle) (shaper.BundleInfo, error) {
+			return o.buckets.Bucket(bucket).OpenBundle(ctx, bundle)
+		},
+		func(ctx context.Context, bucket, id string) (shaper.BundleInfo, error) {
+			return o.buckets.Bucket(bucket).Bundle(ctx, id)
+		},
+		o.fault,
+	}
+}
+
+func (b bundles) routes() []route {
+	return []route{bind(b.faultOf, OpenBundle, b.put), bind(b.faultOf, ShowBundle, b.show)}
+}
+
+// faultOf makes a fault of the error of an operation on a bundle.
+func (b bundles) faultOf(r *http.Request, err error) *fault {
+	bundle, bucket := r.PathValue("bundle"), r.PathValue("bucket")
+	if fields := fieldErrors(err); len(fields) > 0 {
+		return invalid(fields)
+	}
+	switch {
+	case errors.Is(err, shaper.ErrUnknownBundle):
+		return newFault(codeUnknownBundle, "no such bundle: %q: bucket %q has none of this id, or does not keep it any more", bundle, bucket)
+	case errors.Is(err, shaper.ErrBundleTaken):
+		return newFault(codeIDTaken, "bundle %q of bucket %q is another caller's: choose another id", bundle, bucket)
+	case errors.Is(err, shaper.ErrBundleFinished):
+		return newFault(codeConflict, "bundle %q of bucket %q has finished: it cannot be changed any more", bundle, bucket)
+	case errors.Is(err, shaper.ErrTooManyBundles):
+		return newFault(codeTooManyBundles, "bucket %q has as many bundles as it may: each is kept for seven days after its last change", bucket)
+	}
+	return b.fault(r, err)
+}
+
+func (b bundles) put(r *http.Request, in *BundleChange) (*shaper.BundleJSON, error) {
+	bundle := shaper.Bundle{ID: in.Bundle, Size: in.Size, CallbackURL: in.CallbackURL, Caller: keyOf(r).Owner()}
+	info, err := b.open(context.WithoutCancel(r.Context()), in.Bucket, bundle)
+	return info.JSON(), err
+}
+
+func (b bundles) show(r *http.Request, in *BundleName) (*shaper.BundleJSON, error) {
+	info, err := b.info(r.Context(), in.Bucket, in.Bundle)
+	key := keyOf(r)
+	if err == nil && key != nil && !key.Has([]apikey.Role{apikey.RoleRead}) && (info.Owner.Mark == "" || !info.Owner.Is(key.Owner())) {
+		err = shaper.ErrUnknownBundle
+	}
+	return info.JSON(), err
+}

@@ -1,0 +1,70 @@
+-- bundle.lua: bundles. A bundle is a number of jobs whose end is told once: when all of them have ended. A job of a bundle says so in its
+-- body (see codec.lua), so that the script that ends it writes a callback; move_callbacks.lua counts the job when it takes that out, and
+-- no other script knows bundles. A bundle is opened by open_bundle.lua, before its jobs come or while they do.
+--
+--   bundles      hash  id -> "opened changed finished size done dead dropped cancelled caller url"
+--   bundle_ends  zset  id -> when it is forgotten, by the server's clock, microseconds
+--
+-- The times are microseconds. finished is when all had ended, 0 before; size how many jobs it has, 0 as long as that is not known. caller
+-- is its letters (see callers.lua), "-" none. A dead letter that is redriven has been counted as dead: its body says so, and its next end
+-- counts instead of that. A count is below 0 where that end is counted first.
+
+--#include lib/callbacks.lua
+
+local bundle = {
+  MOST = 10000, -- of a bucket
+  LIFE = 604800000000, -- microseconds that one is kept after its last change: seven days
+  CHUNK = 100,
+  NUMBERS = { 'opened', 'changed', 'finished', 'size', 'done', 'dead', 'dropped', 'cancelled' },
+  WORDS = { ['5'] = 'dead', ['6'] = 'done', ['7'] = 'cancelled', ['8'] = 'dropped' }, -- by the codes of states
+}
+local TEXT = '^(%d+) (%d+) (%d+) (%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%S+) (.*)$'
+
+-- The bundle of a text; nil of one that is none.
+function bundle.parse(text)
+  local b, parts = {}, text and { string.match(text, TEXT) } or {}
+  if #parts == 0 then return nil end
+  for i, name in ipairs(bundle.NUMBERS) do b[name] = tonumber(parts[i]) end
+  b.caller, b.url = parts[#bundle.NUMBERS + 1], parts[#bundle.NUMBERS + 2]
+  return b
+end
+
+function bundle.text(b)
+  local parts = {}
+  for i, name in ipairs(bundle.NUMBERS) do parts[i] = string.format('%.0f', b[name]) end
+  return table.concat(parts, ' ') .. ' ' .. b.caller .. ' ' .. b.url
+end
+
+-- How many of its jobs have ended.
+function bundle.ended(b) return b.done + b.dead + b.dropped + b.cancelled end
+
+-- Writes a changed bundle, and has its end told by a callback if that is what changed. tells: whose end is told: 'all', 'own' those with a
+-- URL of their own, or 'none'.
+function bundle.write(key, ends, id, b, now, tells, told)
+  b.changed = now
+  if b.size > 0 and b.finished == 0 and bundle.ended(b) >= b.size then
+    b.finished = now
+    if tells == 'all' or tells == 'own' and b.url ~= '' then callbacks.note(told, id, 0, 'bundle', '', bundle.text(b)) end
+  end
+  redis.call('HSET', key, id, bundle.text(b))
+  redis.call('ZADD', ends, string.format('%.0f', now + bundle.LIFE), id)
+end
+
+-- Forgets bundles whose time is over. Returns how many are left.
+function bundle.expire(key, ends, now)
+  local gone = redis.call('ZRANGEBYSCORE', ends, '-inf', string.format('%.0f', now), 'LIMIT', 0, bundle.CHUNK)
+  if #gone > 0 then
+    redis.call('HDEL', key, unpack(gone))
+    redis.call('ZREM', ends, unpack(gone))
+  end
+  local there = redis.call('HLEN', key)
+  -- Those that no time names came with the bucket from another pool.
+  if redis.call('ZCARD', ends) < there then
+    for _, id in ipairs(redis.call('HRANDFIELD', key, bundle.CHUNK)) do
+      redis.call('ZADD', ends, 'NX', string.format('%.0f', now + bundle.LIFE), id)
+    end
+  end
+  return there
+end
+
+return bundle

@@ -1,0 +1,52 @@
+-- open_bundle.lua: opens a bundle, or says more of one that is open: how many jobs it has, and where its end is told. One whose jobs have
+-- all ended finishes here, once it is known how many they are. May be sent twice.
+--
+-- KEYS[1]  …:settings  hash  what the bucket obeys
+-- KEYS[2]  …:bundles  hash  id -> see bundle.lua
+-- KEYS[3]  …:bundle_ends  zset  id -> when it is forgotten
+-- KEYS[4]  …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
+-- KEYS[5]  …:callback_texts  hash  their texts
+-- KEYS[6]  …:callback_counts  hash  how many of these each flow and group has
+-- ARGV[1]  id
+-- ARGV[2]  caller: its letters, "-" none
+-- ARGV[3]  size: how many jobs it has, 0 says nothing
+-- ARGV[4]  url: where its end is told, "" says nothing
+-- ARGV[5]  levels: 1 if the bucket has flows, 2 if they are in groups, else 0
+-- ARGV[6]  tells: which bundles are told: "all", "own" those with a URL, "none"
+-- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, 0, the bundle's text}; {0, 1} another
+--          caller has a bundle of this id; {0, 2, the bundle's text} it has finished, and cannot be changed; {0, 3, how many there may be}
+--          there are too many
+-- Stores   the bundle, for seven days after its last change; a callback of its end, until it is moved on
+-- Needs    Redis 7.0
+
+--#include lib/bundle.lua
+--#include lib/callbacks.lua
+--#include lib/codes.lua
+--#include lib/server_time.lua
+
+local conf, key, ends, callbacks_key, callback_texts, callback_counts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local id, caller, size, url, levels, tells = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
+local DONE, TAKEN, FINISHED, FULL = 0, 1, 2, 3
+
+-- A write that is accepted when Redis is out of memory opens the door for the others.
+redis.call('HDEL', key, '')
+
+local rate_count, stored_levels = unpack(redis.call('HMGET', conf, 'rate_count', 'flows'))
+if not rate_count or (stored_levels or codes.NO_FLOWS) ~= levels then return { 1 } end
+local now = server_time()
+local there = bundle.expire(key, ends, now)
+local text = redis.call('HGET', key, id)
+local b = bundle.parse(text)
+if b and b.caller ~= caller then return { 0, TAKEN } end
+if not b and there >= bundle.MOST then return { 0, FULL, bundle.MOST } end
+
+b = b or { opened = now, changed = now, finished = 0, size = 0, done = 0, dead = 0, dropped = 0, cancelled = 0, caller = caller, url = '' }
+local is_new_size, is_new_url = size > 0 and size ~= b.size, url ~= '' and url ~= b.url
+if b.finished > 0 and (is_new_size or is_new_url) then return { 0, FINISHED, text } end
+if text and not is_new_size and not is_new_url then return { 0, DONE, text } end
+if is_new_size then b.size = size end
+if is_new_url then b.url = url end
+local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
+bundle.write(key, ends, id, b, now, tells, told)
+callbacks.write(told)
+return { 0, DONE, bundle.text(b) }

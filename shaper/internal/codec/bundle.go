@@ -1,0 +1,80 @@
+package codec
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// The end of a job's mark in Redis, if it is in a bundle: see lua/lib/codec.lua.
+const (
+	inBundle = "&"
+	redriven = "&&"
+)
+
+// bundleNumbers are those of a bundle in Redis before its caller and its URL: see lua/lib/bundle.lua.
+const bundleNumbers = 8
+
+// OpenBundle reads a bundle as scripts write it.
+func OpenBundle(bucket, id, text string) (shaper.BundleInfo, error) {
+	b := shaper.BundleInfo{ID: id, Bucket: bucket}
+	parts := strings.SplitN(text, " ", bundleNumbers+2)
+	if len(parts) != bundleNumbers+2 {
+		return b, fmt.Errorf("bucket %q: the bundle %q in Redis is not one of ours", bucket, id)
+	}
+	var n [bundleNumbers]int64
+	for i := range n {
+		var err error
+		if n[i], err = strconv.ParseInt(parts[i], 10, 64); err != nil {
+			return b, fmt.Errorf("bucket %q: the bundle %q in Redis is not one of ours: %w", bucket, id, err)
+		}
+	}
+	b.Opened, b.Changed, b.Finished = InstantOf(n[0]), InstantOf(n[1]), InstantOf(n[2])
+	b.Size, b.Done, b.Dead, b.Dropped, b.Cancelled = n[3], n[4], n[5], n[6], n[7]
+	b.Owner.Mark, b.CallbackURL = strings.TrimPrefix(parts[bundleNumbers], "-"), parts[bundleNumbers+1]
+	return b, nil
+}
+
+// OpenFinished reads the callback of a bundle that has finished. ok says that the callback is one.
+func OpenFinished(bucket, name, text string) (b shaper.BundleInfo, at time.Time, ok bool, err error) {
+	stored, ok := strings.CutPrefix(text, "bundle\n\n")
+	if !ok {
+		return b, at, false, nil
+	}
+	parts := strings.SplitN(name, " ", 3)
+	if len(parts) != 3 {
+		return b, at, true, fmt.Errorf("bucket %q: the callback %q in Redis is not one of ours", bucket, name)
+	}
+	micros, err := strconv.ParseInt(parts[0], 10, 64)
+	if err == nil {
+		b, err = OpenBundle(bucket, parts[2], stored)
+	}
+	return b, time.UnixMicro(micros), true, err
+}
+
+// IsInBundle reports whether a job is in a bundle, by the first line of its body.
+func IsInBundle(line string) bool {
+	words := strings.SplitN(line, " ", 4)
+	return len(words) == 4 && strings.HasSuffix(words[2], inBundle+"^")
+}
+
+// CountedLine is a first line that says of a job of a bundle no more than what counts it. Jobs of a flow and a bundle have the same.
+func CountedLine(line string) string {
+	job, err := Open(line + "\n")
+	if err != nil {
+		return line
+	}
+	header, err := json.Marshal(envelope{Flow: job.Flow, Group: job.Group, Bundle: job.Bundle})
+	if err != nil {
+		return line
+	}
+	end := inBundle
+	if job.WasDead {
+		end = redriven
+	}
+	return "0 0 " + UnknownMark + "000~=" + end + "^ " + string(header)
+}

@@ -1,0 +1,67 @@
+package producer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// OpenBundle opens a bundle in a bucket, or says more of one that is open: see [shaper.Bundle]. What is 0 or empty leaves what was said before;
+// to say the same again is harmless. [shaper.ErrBundleTaken] where another caller has a bundle of this id, [shaper.ErrBundleFinished] where it
+// has finished and this would change it, [shaper.ErrTooManyBundles] where the bucket has no room; faults of the bundle are [*shaper.FieldError]s,
+// joined. One round trip, and two more before the first one of a bucket.
+func (c *Client) OpenBundle(ctx context.Context, bucket string, bundle shaper.Bundle) (shaper.BundleInfo, error) {
+	if !c.open.Enter() {
+		return shaper.BundleInfo{}, shaper.ErrClosed
+	}
+	defer c.open.Leave()
+	return c.store.OpenBundle(ctx, bucket, &bundle)
+}
+
+// Bundle returns what is known of a bundle, or [shaper.ErrUnknownBundle]. Its counts lag behind the ends of jobs by some milliseconds, and by
+// seconds where no dispatcher heard of them. One round trip.
+func (c *Client) Bundle(ctx context.Context, bucket, id string) (shaper.BundleInfo, error) {
+	return c.store.Bundle(ctx, bucket, id)
+}
+
+// refuseUnbundled refuses jobs of bundles that their callers do not have, and returns the others. Jobs without a bundle cost nothing, and
+// others one round trip for each bucket.
+func (c *Client) refuseUnbundled(ctx context.Context, entries []*entry) ([]*entry, error) {
+	var asked map[string]map[string]bool // of each bucket
+	for _, t := range entries {
+		if t.job.Bundle == "" {
+			continue
+		}
+		if asked == nil {
+			asked = map[string]map[string]bool{}
+		}
+		if asked[t.job.Bucket] == nil {
+			asked[t.job.Bucket] = map[string]bool{}
+		}
+		asked[t.job.Bucket][t.job.Bundle] = true
+	}
+	if asked == nil {
+		return entries, nil
+	}
+	owners := make(map[string]map[string]shaper.Owner, len(asked))
+	for bucket, ids := range asked {
+		var err error
+		if owners[bucket], err = c.store.BundleOwners(ctx, bucket, ids); err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(entries, func(t *entry) bool {
+		owner, there := owners[t.job.Bucket][t.job.Bundle]
+		if t.job.Bundle == "" || there && owner.Mark == shaper.CallerMark(t.job.Caller) {
+			return false
+		}
+		*t.receipt = shaper.Receipt{ID: t.job.ID, Bucket: t.job.Bucket, Flow: t.job.Flow, Group: t.job.Group, Refusal: &shaper.Refusal{
+			Reason: shaper.ReasonUnknownBundle,
+			Detail: fmt.Sprintf("bucket %q has no bundle %q of this caller: open it before its first job", t.job.Bucket, t.job.Bundle),
+		}}
+		c.store.Metrics.CountReceipt(t.receipt)
+		return true
+	}), nil
+}
