@@ -1,21 +1,20 @@
--- beat.lua: a process tells that it lives, and what it has counted since it told it last. It learns whether somebody looks: then it tells it
--- each second. May be sent twice: a beat of a number that was taken in already adds nothing to the history.
+-- beat.lua: a process tells that it lives, and what it has counted since it told it last. It learns whether somebody looks: then it
+-- tells it each second. May be sent twice: a beat of a number that was taken in already changes nothing but the time.
 --
 -- KEYS[1]  tundish:{fleet}:beats  zset  process -> when it told last, microseconds
--- KEYS[2]  tundish:{fleet}:processes  hash  process -> "number since LF what it says of itself", JSON; since: when it started, microseconds
+-- KEYS[2]  tundish:{fleet}:processes  hash  process -> "since says": when it started, microseconds, and what it says of itself, JSON
 -- KEYS[3]  tundish:{fleet}:watched  hash  bucket, or "*" of all -> until when somebody looks
--- KEYS[4]  tundish:{fleet}:counts:<process>  hash  bucket -> "at counts": when that was told; its counters since the process started
+-- KEYS[4]  tundish:{fleet}:counts:<process>  hash  bucket -> "at counters": when that was told; "" -> the number of the last beat
 -- KEYS[5]  tundish:{fleet}:history:<number>  hash  part -> lines "bucket arrived refused departed failed", one for each bucket of the part
 -- ARGV[1]  process: its id
 -- ARGV[2]  number: of the beat, 1 the first one of the process
 -- ARGV[3]  age: of the process, microseconds
 -- ARGV[4]  says: what it says of itself, JSON of 4096 bytes at most
 -- ARGV[5]  period: for which number of five minutes the history is
--- ARGV[6]  leaves: 1 if the process stops, else 0
--- ARGV[7...]  for each bucket that has moved, 250 at most: its name, its counters, its part of the history, then how many more arrived, were
---          refused, departed, failed since the beat before
--- Returns  {now, period, then for each bucket that somebody looks at, "*" all: its name}; nothing is counted where the period is another one
---          than the caller's: it asks again with the one in the answer
+-- ARGV[6...]  for each bucket that has moved, 250 at most: its name, its counters ("" the process has it no more), its part of the history
+--          ("" none), then how many more arrived, were refused, departed, failed since the beat before
+-- Returns  {now, period, 1 if the counters of the process were not known, else 0, then for each bucket that somebody looks at, "*" all: its
+--          name}; nothing is changed where the period is another one than the caller's: it asks again with the one in the answer
 -- Stores   the process, until it has been silent for 15 s; its counters for a minute after its last beat; the history for a day
 -- Needs    Redis 7.0
 
@@ -23,8 +22,8 @@
 --#include lib/text.lua
 
 local beats, processes, watched, counts, history = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local id, number, age, says, period, leaves = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5]), ARGV[6] == '1'
-local FIRST, WIDTH = 7, 7
+local id, number, age, says, period = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
+local FIRST, WIDTH = 6, 7
 local SILENCE = 15000000 -- microseconds after which a silent process is no more
 local PERIOD = 300000000
 local KEPT, DAY = 60000, 86700000 -- milliseconds: counters; the history: a day and a period
@@ -34,7 +33,9 @@ local MOST = 1000 -- processes
 redis.call('ZREM', beats, '')
 
 local now = server_time()
-local reply = { now, math.floor(now / PERIOD) }
+local last = tonumber(redis.call('HGET', counts, ''))
+local current = math.floor(now / PERIOD)
+local reply = { now, current, last and 0 or 1 }
 for _, bucket in ipairs(redis.call('HKEYS', watched)) do
   if tonumber(redis.call('HGET', watched, bucket)) > now then
     reply[#reply + 1] = bucket
@@ -42,7 +43,7 @@ for _, bucket in ipairs(redis.call('HKEYS', watched)) do
     redis.call('HDEL', watched, bucket)
   end
 end
-if reply[2] ~= period then return reply end
+if current ~= period then return reply end
 
 -- Those that are silent, also by a clock that stepped back.
 local silent = redis.call('ZRANGEBYSCORE', beats, '-inf', text(now - SILENCE), 'LIMIT', 0, 100)
@@ -52,29 +53,33 @@ if #silent > 0 then
   redis.call('HDEL', processes, unpack(silent))
 end
 
-local before = redis.call('HGET', processes, id)
-local is_new = not before or tonumber(string.match(before, '^%d+')) < number
-if leaves then
-  redis.call('ZREM', beats, id)
-  redis.call('HDEL', processes, id)
-elseif before or redis.call('ZCARD', beats) < MOST then
+if redis.call('ZSCORE', beats, id) or redis.call('ZCARD', beats) < MOST then
   redis.call('ZADD', beats, text(now), id)
-  redis.call('HSET', processes, id, string.format('%d %d\n', number, now - age) .. says)
+  redis.call('HSET', processes, id, text(now - age) .. ' ' .. says)
 end
-for i = FIRST, #ARGV, WIDTH do redis.call('HSET', counts, ARGV[i], text(now) .. ' ' .. ARGV[i + 1]) end
+if last and last >= number then return reply end
+redis.call('HSET', counts, '', text(number))
+for i = FIRST, #ARGV, WIDTH do
+  if ARGV[i + 1] == '' then
+    redis.call('HDEL', counts, ARGV[i])
+  else
+    redis.call('HSET', counts, ARGV[i], text(now) .. ' ' .. ARGV[i + 1])
+  end
+end
 redis.call('PEXPIRE', counts, KEPT)
-if not is_new then return reply end
 
 local parts, order = {}, {}
 for i = FIRST, #ARGV, WIDTH do
   local bucket, part = ARGV[i], ARGV[i + 2]
-  if not parts[part] then
+  if part ~= '' and not parts[part] then
     local lines = {}
     for name, line in string.gmatch(redis.call('HGET', history, part) or '', '(%S+) ([^\n]+)') do lines[name] = line end
     parts[part], order[#order + 1] = lines, part
   end
-  local a, r, d, f = string.match(parts[part][bucket] or '0 0 0 0', '(%d+) (%d+) (%d+) (%d+)')
-  parts[part][bucket] = string.format('%d %d %d %d', a + ARGV[i + 3], r + ARGV[i + 4], d + ARGV[i + 5], f + ARGV[i + 6])
+  if part ~= '' then
+    local a, r, d, f = string.match(parts[part][bucket] or '0 0 0 0', '(%d+) (%d+) (%d+) (%d+)')
+    parts[part][bucket] = string.format('%d %d %d %d', a + ARGV[i + 3], r + ARGV[i + 4], d + ARGV[i + 5], f + ARGV[i + 6])
+  end
 end
 for _, part in ipairs(order) do
   local lines = {}

@@ -66,12 +66,14 @@ var (
 	Learn = newScript("learn")
 
 	OpenBundle = newScript("open_bundle")
+
+	Beat = newScript("beat")
 )
 
 // All lists the scripts in alphabetical order.
 func All() []*Script {
 	return []*Script{
-		AdvanceSchedule, Allow, Assign, Cancel, Claim, Configure, Control, ControlDrain, ControlFlow, ControlSchedule, DefineSchedules, DisabledDeaths, DueSchedules, EmptyDisabled, Ended, Enqueue, Expire, Extend, FlowsOf, InspectBucket,
+		AdvanceSchedule, Allow, Assign, Beat, Cancel, Claim, Configure, Control, ControlDrain, ControlFlow, ControlSchedule, DefineSchedules, DisabledDeaths, DueSchedules, EmptyDisabled, Ended, Enqueue, Expire, Extend, FlowsOf, InspectBucket,
 		InspectJob, InspectJobs, InspectPool, InspectResult, InspectResults, Instances, Learn, MoveCallbacks, MoveEvents, NoteDifferences, OldestWaiting, OpenBundle, OutsideTurnQueue, Override, Purge, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows, ScheduleRuns, Settle, Sift, Start, Sweep, TakeBack, TrimDead, TrimResults,
 	}
 }

@@ -82,7 +82,7 @@ func (o Options) warnOfMemory(ctx context.Context, log *slog.Logger, addr string
 // dispatch runs the stages of the flow until ctx ends: the API, where the store
 // is embedded, the dispatcher, and the operator's listener, in this order.
 func (d *daemon) dispatch(ctx context.Context) error {
-	dispatcher, err := d.fleet()
+	dispatcher, err := d.dispatching()
 	if err != nil {
 		return err
 	}
@@ -118,14 +118,19 @@ func (d *daemon) dispatch(ctx context.Context) error {
 	exchange := d.exchange()
 	exchange.to, exchange.metrics = dispatcher, dispatcher.metrics
 
-	stages := []stage{announce, dispatcher.Run, exchange.run, operate}
+	member, err := d.memberStage("dispatcher", d.version, dispatcher.Busy)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+
+	stages := []stage{announce, dispatcher.Run, exchange.run, member, operate}
 	where := []any{"buckets", strings.Join(rates(d.config), ", "), "operator_api", "http://" + listener.Addr().String()}
 	if d.config.Redis.URL.Embedded() {
 		api, addr, err := d.producerStage(ctx)
 		if err != nil {
 			return errors.Join(err, listener.Close())
 		}
-		stages = []stage{announce, api, dispatcher.Run, exchange.run, operate}
+		stages = []stage{announce, api, dispatcher.Run, exchange.run, member, operate}
 		where = append(where, "producer_api", "http://"+addr)
 	}
 	d.log.InfoContext(ctx, "dispatcher lets jobs out", append(where, "redis", d.config.Redis.URL, "version", d.version)...)

@@ -20,7 +20,7 @@ func TestLLMBucket(t *testing.T) {
 		t.Fatal(err)
 	}
 	settings := newApplied(cfg).buckets["model"].worker
-	worker, err := (&fleet{lease: time.Second, known: &lessons{}}).newWorker("model", settings)
+	worker, err := (&dispatching{lease: time.Second, known: &lessons{}}).newWorker("model", settings)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,10 +32,14 @@ func Produce(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
+	member, err := d.memberStage("producer", o.Version, nil)
+	if err != nil {
+		return err
+	}
 	exchange := d.exchange()
 	exchange.to, exchange.metrics = d.client, d.models
 	log.InfoContext(ctx, "producer takes jobs in", "api", "http://"+addr, "buckets", strings.Join(rates(cfg), ", "), "redis", cfg.Redis.URL, "version", o.Version)
-	err = runStages(ctx, d.reloadStage(), d.watchStage, exchange.run, api)
+	err = runStages(ctx, d.reloadStage(), d.watchStage, exchange.run, api, member)
 	log.InfoContext(ctx, "stopped", d.totals()[:2]...)
 	return err
 }

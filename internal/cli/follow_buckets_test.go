@@ -117,9 +117,7 @@ func TestReloadThatAWorkerRefuses(t *testing.T) {
 		return strings.Replace(text, "timeout = \"50s\"\n", "timeout = \"20s\"\n", 1)
 	})
 	applied(t, 1, dispatcher)
-	if !dispatcher.said(`"keys":"dispatcher.lease"`) {
-		t.Error("it is not said that the lease waits for a restart")
-	}
+	eventually(t, "it is said that the lease waits for a restart", func() bool { return dispatcher.said(`"keys":"dispatcher.lease"`) })
 	if code := dispatcher.end(); code != 0 {
 		t.Errorf("the exit code is %d", code)
 	}

@@ -162,8 +162,10 @@ func TestOperatorTable(t *testing.T) {
 // operatorRuns are the arguments with which TestOperatorsNeedNoRedis runs each command.
 var operatorRuns = map[string][]string{
 	"status":      {""},
+	"fleet":       {""},
+	"watch":       {"plain --for 1s"},
 	"usage":       {"plain", "plain --by caller --days 31 --json"},
-	"bucket list": {"", "--diff"}, "bucket show": {"plain"}, "bucket pause": {"plain --reason leak"}, "bucket resume": {"plain"}, "bucket release": {"plain"},
+	"bucket list": {"", "--diff"}, "bucket show": {"plain"}, "bucket history": {"plain"}, "bucket pause": {"plain --reason leak"}, "bucket resume": {"plain"}, "bucket release": {"plain"},
 	"bucket set": {"plain --rate 20/s --shed-low 50"}, "bucket reset": {"plain rate", "plain"}, "bucket purge": {"plain --dry-run", "plain --yes"},
 	"pool list": {""}, "pool show": {"vendor"}, "pool set": {"vendor --rate 5/s"}, "pool reset": {"vendor rate", "vendor"}, "pool release": {"vendor"},
 	"limit list": {""}, "limit show": {"per-caller"}, "limit set": {"per-caller --limit 7/m"}, "limit reset": {"per-caller"},
@@ -294,6 +296,9 @@ func newOperatedServer(t *testing.T, program, keys string) *operatedServer {
 		shaper.Job{Bucket: "flowing", Flow: "acme", Payload: []byte("1")}, shaper.Job{Bucket: "grouped", Group: "acme", Flow: "x", Payload: []byte("1")})
 	if err != nil || slices.ContainsFunc(receipts, func(r shaper.Receipt) bool { return r.Refusal != nil }) {
 		t.Fatal(receipts, err)
+	}
+	if _, err := jobs.OpenBundle(t.Context(), "plain", shaper.Bundle{ID: "seven", Caller: "root"}); err != nil {
+		t.Fatal(err)
 	}
 	pipe := client.Pipeline()
 	const key = "tundish:{vendor}:b:plain:"

@@ -11,8 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/shaper/fleet"
 )
 
 // statusEvery is how often a status that is watched is drawn anew.
@@ -25,7 +27,8 @@ func (a *invocation) statusCommand() *cobra.Command {
 		Short: "Show all buckets on one screen, problems first",
 		Long: `Show what people should look at, each with the command that helps: buckets that are paused, that
 back off for their receiver, that are closed or full, dead letters above dead_warn. Then a line for
-each bucket. FAILING counts flows whose receivers keep them from sending; LEFT is what is left of
+each bucket. SEEN is what left it a second, in the last ten seconds, MINUTE a picture of the last
+minute in which the rate is half as high as the line. FAILING counts flows whose receivers keep them from sending; LEFT is what is left of
 the quota or the budget that is used up most.
 
 With --watch the screen is drawn anew every two seconds, until Ctrl-C. With --check, the exit
@@ -95,6 +98,10 @@ func (a *invocation) statusScreen(ctx context.Context, c *api, v *httpapi.Status
 	if err != nil {
 		return err
 	}
+	seen, err := call(ctx, c, httpapi.ShowFleet, httpapi.FleetQuery{Buckets: true})
+	if err != nil {
+		return err
+	}
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "%s: %s, %d of them in flight; %s\n",
 		opsview.Count(v.Buckets, "bucket"), opsview.Count(v.Unfinished, "unfinished job"), v.InFlight, opsview.Count(v.Dead, "dead letter"))
@@ -105,7 +112,7 @@ func (a *invocation) statusScreen(ctx context.Context, c *api, v *httpapi.Status
 	}
 	if len(buckets) > 0 {
 		fmt.Fprintln(b)
-		aligned(b, func(w io.Writer) { statusTable(w, buckets) })
+		aligned(b, func(w io.Writer) { statusTable(w, buckets, seen.Buckets) })
 	}
 	_, err = io.WriteString(a.out, b.String())
 	return err
@@ -130,12 +137,25 @@ func problems(w io.Writer, list []httpapi.BucketNotes) {
 	}
 }
 
-func statusTable(w io.Writer, buckets []*opsview.Bucket) {
-	fmt.Fprintln(w, "BUCKET\tRATE\tWAITING\tOLDEST\tIN FLIGHT\tDEAD\tFAILING\tLEFT")
+func statusTable(w io.Writer, buckets []*opsview.Bucket, seen map[string]*httpapi.Traffic) {
+	fmt.Fprintln(w, "BUCKET\tRATE\tSEEN\tMINUTE\tWAITING\tOLDEST\tIN FLIGHT\tDEAD\tFAILING\tLEFT")
 	byProblems := func(a, b *opsview.Bucket) int { return min(len(b.Notes), 1) - min(len(a.Notes), 1) }
 	for _, v := range slices.SortedStableFunc(slices.Values(buckets), byProblems) {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%d\t%s\t%s\n", v.Name, dash(v.Rate), v.Waiting, oldest(v), v.InFlight, v.Dead, failing(v), dash(leftOf(v)))
+		rate, minute := seenOf(v, seen[v.Name])
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%d\t%d\t%s\t%s\n", v.Name, dash(v.Rate), rate, minute, v.Waiting, oldest(v), v.InFlight, v.Dead, failing(v), dash(leftOf(v)))
 	}
+}
+
+// seenOf are the rate of a bucket that was seen, and a picture of its last minute. A bucket of which no process tells has none.
+func seenOf(v *opsview.Bucket, t *httpapi.Traffic) (rate, minute string) {
+	if t == nil {
+		return "-", "-"
+	}
+	asked := 0.0
+	if r, err := admission.ParseRate(v.Rate); err == nil {
+		asked = float64(r.Count) / r.Per.Seconds() * fleet.Beat.Seconds()
+	}
+	return fmt.Sprintf("%.3g/s", t.Rate), "|" + picture(t.Minute, 2*asked) + "|" //nolint:mnd // see the help
 }
 
 // failing is how many flows send nothing because of their receivers.

@@ -18,6 +18,7 @@ import (
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/fleet"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
@@ -384,3 +385,5 @@ func (*fakeBuckets) BucketInfos(_ context.Context, names ...string) ([]operator.
 	}
 	return infos, nil
 }
+
+func (f *fakeBuckets) Fleet() *fleet.View { return fleet.NewView(nil, 0) }

@@ -25,7 +25,7 @@ func NewProducer(cfg ProducerConfig) *Handler {
 	routes := slices.Concat(p.routes(), p.limitOps().routes(), p.oneJob().routes(), p.bundles().routes(), probes.routes())
 	var o *ops
 	if cfg.Operator != nil {
-		o = newOps(cfg.Operator, cfg.Pools, cfg.Keys, fmt.Sprintf(byPrograms, "producer"), log)
+		o = newOps(cfg.Operator, cfg.Pools, cfg.Keys, fmt.Sprintf(byPrograms, "producer"), draining, log)
 		routes = append(routes, o.routes()...)
 	}
 	var elsewhere map[string][]route
@@ -45,9 +45,9 @@ func NewProducer(cfg ProducerConfig) *Handler {
 // machine are served.
 func NewOps(cfg OpsConfig) *Handler {
 	log := orDiscard(cfg.Logger)
-	o := newOps(cfg.Buckets, cfg.Pools, cfg.Keys, fmt.Sprintf(byPrograms, "dispatcher"), log)
-	o.limits = limitOps{cfg.Limits, cfg.BucketLimits, o.store, log}
 	draining := newDraining()
+	o := newOps(cfg.Buckets, cfg.Pools, cfg.Keys, fmt.Sprintf(byPrograms, "dispatcher"), draining, log)
+	o.limits = limitOps{cfg.Limits, cfg.BucketLimits, o.store, log}
 	probes := &probes{store: newPulse(cfg.Buckets), draining: draining, gatherer: cfg.Metrics, log: log}
 	routes := slices.Concat(o.routes(), o.limits.routes(), o.oneJob().routes(), o.bundles().routes(), probes.routes())
 	if cfg.Sink {

@@ -100,7 +100,7 @@ var (
 
 	ShowBucket = &Operation[BucketName, *opsview.Bucket]{
 		ID: "showBucket", Method: "GET", Path: "/v1/buckets/{bucket}", Roles: []apikey.Role{apikey.RoleRead},
-		Commands: []string{"bucket show", "dead list"},
+		Commands: []string{"bucket show", "dead list", "watch"},
 		Summary:  "Show a bucket",
 	}
 

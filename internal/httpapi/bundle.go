@@ -78,8 +78,8 @@ func (b bundles) routes() []route {
 // faultOf makes a fault of the error of an operation on a bundle.
 func (b bundles) faultOf(r *http.Request, err error) *fault {
 	bundle, bucket := r.PathValue("bundle"), r.PathValue("bucket")
-	if fields := fieldErrors(err); len(fields) > 0 {
-		return invalid(fields)
+	if _, bad := errors.AsType[*shaper.FieldError](err); bad {
+		return invalid(fieldErrors(err))
 	}
 	switch {
 	case errors.Is(err, shaper.ErrUnknownBundle):

@@ -19,40 +19,91 @@ type Local struct{ handler http.Handler }
 // callers, and none is asked for. A purge and a release of all flows take as long as they take.
 func NewLocal(cfg OpsConfig, author string) Local {
 	log := slog.New(slog.DiscardHandler)
-	o := newOps(cfg.Buckets, cfg.Pools, cfg.Keys, author, log)
+	draining := newDraining()
+	o := newOps(cfg.Buckets, cfg.Pools, cfg.Keys, author, draining, log)
 	o.local = true
 	o.limits = limitOps{cfg.Limits, cfg.BucketLimits, o.store, log}
 	a := newAccess(nil, httplimit.Proxies{})
 	routes := slices.Concat(o.routes(), o.limits.routes(), o.oneJob().routes(), o.bundles().routes())
-	return Local{newHandler(routes, nil, a, newBounds("", 0, 0, a.address), newDraining(), log)}
+	return Local{newHandler(routes, nil, a, newBounds("", 0, 0, a.address), draining, log)}
 }
 
-// RoundTrip answers a request. It returns no error.
+// RoundTrip answers a request. It returns no error. An answer that is flushed is a stream: the handler goes on until its reader closes it, or the
+// request's context ends.
 func (l Local) RoundTrip(r *http.Request) (*http.Response, error) {
-	in := r.Clone(r.Context())
+	ctx, cancel := context.WithCancel(r.Context())
+	in := r.Clone(ctx)
 	in.RemoteAddr, in.Host = "127.0.0.1:0", "localhost"
 	if in.Body == nil {
 		in.Body = http.NoBody
 	}
-	defer in.Body.Close()
-	w := &memoryAnswer{header: http.Header{}, status: http.StatusOK}
-	l.handler.ServeHTTP(w, in)
-	return &http.Response{
-		Status: http.StatusText(w.status), StatusCode: w.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: w.header,
-		Body: io.NopCloser(&w.body), ContentLength: int64(w.body.Len()), Request: r,
-	}, nil
+	w := &memoryAnswer{header: http.Header{}, status: http.StatusOK, flushed: make(chan struct{})}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer cancel()
+		defer in.Body.Close()
+		l.handler.ServeHTTP(w, in)
+		if w.stream != nil {
+			_ = w.stream.Close() // never an error
+		}
+	}()
+	answer := &http.Response{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: w.header, Request: r}
+	select {
+	case <-ended:
+		answer.Body, answer.ContentLength = io.NopCloser(&w.body), int64(w.body.Len())
+	case <-w.flushed:
+		answer.Body, answer.ContentLength = streamBody{w.reader, cancel, ended}, -1
+	}
+	answer.Status, answer.StatusCode = http.StatusText(w.status), w.status
+	return answer, nil
 }
 
-// memoryAnswer is an answer that stays in memory.
+// streamBody is the body of an answer whose handler goes on.
+type streamBody struct {
+	*io.PipeReader
+
+	cancel context.CancelFunc
+	ended  <-chan struct{}
+}
+
+func (b streamBody) Close() error {
+	b.cancel()
+	err := b.PipeReader.Close()
+	<-b.ended
+	return err
+}
+
+// memoryAnswer is an answer that stays in memory, until it is flushed.
 type memoryAnswer struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
+	header  http.Header
+	status  int
+	body    bytes.Buffer
+	flushed chan struct{}
+	reader  *io.PipeReader
+	stream  *io.PipeWriter // of what comes after the first flush, nil before
 }
 
-func (w *memoryAnswer) Header() http.Header         { return w.header }
-func (w *memoryAnswer) Write(b []byte) (int, error) { return w.body.Write(b) }
-func (w *memoryAnswer) WriteHeader(status int)      { w.status = status }
+func (w *memoryAnswer) Header() http.Header    { return w.header }
+func (w *memoryAnswer) WriteHeader(status int) { w.status = status }
+
+func (w *memoryAnswer) Write(b []byte) (int, error) {
+	if w.stream != nil {
+		return w.stream.Write(b)
+	}
+	return w.body.Write(b)
+}
+
+// FlushError has what was written so far read, and what comes from now on.
+func (w *memoryAnswer) FlushError() error {
+	if w.stream != nil {
+		return nil
+	}
+	w.reader, w.stream = io.Pipe()
+	close(w.flushed)
+	_, err := w.stream.Write(w.body.Bytes())
+	return err
+}
 
 type causeKey struct{}
 

@@ -32,6 +32,7 @@ type Operation[In, Out any] struct {
 	OptionalBody bool   // may be missing
 	MaxBody      int64  // bytes; 0 is maxControlBytes
 	StrictQuery  bool   // a parameter that it does not know is a fault
+	Events       bool   // it answers server-sent events, whose data are Out
 }
 
 const maxControlBytes = 64 << 10
@@ -50,13 +51,14 @@ type Described struct {
 	Codes        []string // of its own faults
 	Statuses     []int    // of these
 	OptionalBody bool
+	Events       bool
 	In, Out      reflect.Type
 }
 
 func (op *Operation[In, Out]) described() *Described {
 	d := &Described{
 		ID: op.ID, Method: op.Method, Path: op.Path, Summary: op.Summary, Description: op.Description, Answer: op.Answer, Commands: op.Commands, Roles: op.Roles, AllBuckets: op.AllBuckets,
-		OptionalBody: op.OptionalBody, In: reflect.TypeFor[In](), Out: reflect.TypeFor[Out](),
+		OptionalBody: op.OptionalBody, Events: op.Events, In: reflect.TypeFor[In](), Out: reflect.TypeFor[Out](),
 	}
 	for _, c := range op.Faults {
 		d.Codes, d.Statuses = append(d.Codes, string(c)), append(d.Statuses, kinds[c].status)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,6 +13,7 @@ import (
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/fleet"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
@@ -29,6 +31,7 @@ type Buckets interface {
 	Bucket(name string) operator.Bucket
 	Schedules(ctx context.Context) ([]shaper.ScheduleInfo, error)
 	Schedule(name string) operator.Schedule
+	Fleet() *fleet.View
 }
 
 // OpsConfig configures the operator's API.
@@ -60,13 +63,22 @@ type ops struct {
 	local   bool   // its only client is this process
 	lists   *lists
 	limits  limitOps
+
+	draining *draining
+	watcher  func() *fleet.Watcher // of all streams
+	streams  atomic.Int64          // open ones
 }
 
 // byPrograms is the author of changes that show no key: the guard admits no others.
 const byPrograms = "a program on the %s's machine"
 
-func newOps(buckets Buckets, pools []shaper.Pool, keys []apikey.Key, author string, log *slog.Logger) *ops {
-	o := &ops{buckets: buckets, store: newStoreFaults(log), author: author, lists: newLists()}
+func newOps(buckets Buckets, pools []shaper.Pool, keys []apikey.Key, author string, draining *draining, log *slog.Logger) *ops {
+	o := &ops{buckets: buckets, store: newStoreFaults(log), author: author, lists: newLists(), draining: draining}
+	o.watcher = sync.OnceValue(func() *fleet.Watcher {
+		return fleet.NewWatcher(buckets.Fleet(), func(err error) {
+			o.store.sometimes.Do(func() { log.Warn("the counts of the fleet could not be read", "error", err) })
+		})
+	})
 	o.pools.Store(&pools)
 	o.callers.Store(callersOf(keys))
 	return o

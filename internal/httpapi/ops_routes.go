@@ -6,8 +6,11 @@ import "slices"
 func (o *ops) routes() []route {
 	return slices.Concat([]route{
 		bind(o.fault, ShowStatus, o.showStatus),
+		bind(o.fault, ShowFleet, o.showFleet),
+		{Stream.Method, Stream.Path, o.stream, roles(Stream.Roles...), Stream.described()},
 		bind(o.fault, ListBuckets, o.listBuckets),
 		bind(o.fault, ShowBucket, o.showBucket),
+		bind(o.fault, ShowHistory, o.showHistory),
 		bind(o.fault, SetBucket, o.setBucket),
 		bind(o.fault, ResetBucket, o.resetBucket),
 		bind(o.fault, ResetSetting, o.resetSetting),

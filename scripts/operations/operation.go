@@ -68,7 +68,11 @@ func responses(op *httpapi.Described, out *yaml.Node, in *input) *yaml.Node {
 		answer = "As it is now."
 	}
 	n := mapping()
-	put(n, "200", mapping("description", answer, "content", content("application/json", out)))
+	if op.Events {
+		put(n, "200", mapping("description", answer, "content", content("text/event-stream", mapping("type", "string"))))
+	} else {
+		put(n, "200", mapping("description", answer, "content", content("application/json", out)))
+	}
 	if _, slow := op.Out.MethodByName("Status"); slow {
 		put(n, "202", mapping("description", "It takes long, and goes on without the client.", "content", content("application/json", out)))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/fleet"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
@@ -54,6 +55,9 @@ func New(cfg Config) (*Operator, error) {
 	s.Quiet = true
 	return &Operator{store: s, checkFlow: cfg.CheckFlow, checkJob: cfg.CheckJob}, nil
 }
+
+// Fleet is a view on the processes of this Redis, and on what they count.
+func (o *Operator) Fleet() *fleet.View { return fleet.NewView(o.store.Redis, o.store.Timeout) }
 
 // Buckets returns the names of all configured buckets, in the order of the configuration.
 func (o *Operator) Buckets() []string { return o.store.Names() }

@@ -35,7 +35,7 @@ func changeable() map[string]shaper.Bucket {
 
 func clientWith(t *testing.T, conn redis.UniversalClient, buckets ...shaper.Bucket) *rig.Actors {
 	t.Helper()
-	client, err := rig.NewActors(producer.Config{Redis: conn, Buckets: buckets})
+	client, err := rig.NewActors(producer.Config{Redis: conn, Buckets: buckets, Timeout: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func TestFleetKeepsWorkers(t *testing.T) {
 	const two = "[[buckets]]\nname = \"stays\"\nrate = \"1/s\"\n[buckets.webhook]\nurl = \"https://a.example/\"\n" +
 		"[[buckets]]\nname = \"other\"\nrate = \"1/s\"\n[buckets.webhook]\nurl = \"https://b.example/\"\n"
 	before := load(two)
-	f := &fleet{lease: 30 * time.Second}
+	f := &dispatching{lease: 30 * time.Second}
 	if err := f.openWorkers(before); err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestBucketsOfPrograms(t *testing.T) {
 		}
 		return cfg
 	}
-	f := &fleet{lease: 30 * time.Second}
+	f := &dispatching{lease: 30 * time.Second}
 	if err := f.openWorkers(load("program")); err != nil {
 		t.Fatal(err)
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/tundish-io/tundish/workers/webhook"
 )
 
-// fleet is the dispatcher with a worker for each bucket. A reload makes anew the workers whose settings have changed. A closed worker
+// dispatching is the dispatcher with a worker for each bucket. A reload makes anew the workers whose settings have changed. A closed worker
 // finishes its deliveries, also tasks that wait in asynq, and closes each connection after the last one.
-type fleet struct {
+type dispatching struct {
 	*dispatcher.Dispatcher
 	lease time.Duration
 	known *lessons
@@ -42,13 +42,13 @@ type closer interface {
 	Close()
 }
 
-// fleet makes the dispatcher and its workers.
-func (d *daemon) fleet() (*fleet, error) {
+// dispatching makes the dispatcher and its workers.
+func (d *daemon) dispatching() (*dispatching, error) {
 	metrics, err := d.llmMetrics()
 	if err != nil {
 		return nil, err
 	}
-	f := &fleet{lease: d.config.Dispatcher.Lease, known: &d.lessons, redis: d.redis, metrics: metrics}
+	f := &dispatching{lease: d.config.Dispatcher.Lease, known: &d.lessons, redis: d.redis, metrics: metrics}
 	if err := f.openWorkers(d.config); err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (d *daemon) fleet() (*fleet, error) {
 }
 
 // openWorkers makes the workers of a configuration whose settings differ from the open ones.
-func (f *fleet) openWorkers(cfg *config.Config) error {
+func (f *dispatching) openWorkers(cfg *config.Config) error {
 	f.closeWorkers(f.next, f.open) // of a configuration that was not applied
 	f.next = make(map[string]builtWorker, len(cfg.Buckets))
 	for _, b := range cfg.Buckets {
@@ -105,7 +105,7 @@ func (f *fleet) openWorkers(cfg *config.Config) error {
 }
 
 // follow has the dispatcher drain the buckets of a configuration with the workers that were made for it.
-func (f *fleet) follow(cfg *config.Config) error {
+func (f *dispatching) follow(cfg *config.Config) error {
 	if err := f.Reconfigure(dispatched(cfg), f.workers(), hooksOf(cfg)); err != nil {
 		return err
 	}
@@ -114,10 +114,10 @@ func (f *fleet) follow(cfg *config.Config) error {
 	return nil
 }
 
-func (f *fleet) close() { f.closeWorkers(f.open, nil) }
+func (f *dispatching) close() { f.closeWorkers(f.open, nil) }
 
 // closeWorkers closes the workers that do not stay.
-func (f *fleet) closeWorkers(some, stay map[string]builtWorker) {
+func (f *dispatching) closeWorkers(some, stay map[string]builtWorker) {
 	for name, c := range some {
 		if stay[name].worker != c.worker {
 			c.worker.Close()
@@ -125,7 +125,7 @@ func (f *fleet) closeWorkers(some, stay map[string]builtWorker) {
 	}
 }
 
-func (f *fleet) workers() map[string]shaper.Worker {
+func (f *dispatching) workers() map[string]shaper.Worker {
 	workers := make(map[string]shaper.Worker, len(f.next))
 	for name, c := range f.next {
 		workers[name] = c.worker
@@ -134,7 +134,7 @@ func (f *fleet) workers() map[string]shaper.Worker {
 }
 
 // newWorker makes the worker of a bucket with these settings. The lease is that of the process: a reload may find another one in the file.
-func (f *fleet) newWorker(bucket string, settings checker) (closer, error) {
+func (f *dispatching) newWorker(bucket string, settings checker) (closer, error) {
 	var timeout time.Duration
 	var worker closer
 	var err error

@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tundish-io/tundish/shaper/fleet"
+)
+
+func (a *invocation) watchCommand() *cobra.Command {
+	var lasts time.Duration
+	cmd := &cobra.Command{
+		Use:   "watch [BUCKET]",
+		Short: "Watch what comes in and what leaves, each second",
+		Long: `Watch what all processes count, each second, until Ctrl-C or for the time of --for: a line for each
+bucket in which something happened. Of one BUCKET the line has a picture of the second, too, a bar
+for each 100 ms: uneven in, even out. It begins after some seconds, as processes learn at their next
+beat that somebody looks.`,
+		Example: `  dispatcher watch
+  dispatcher watch webhooks
+  dispatcher watch webhooks --for 1m --json | jq -r '.buckets.webhooks.departed'`,
+		Args: positional("[BUCKET]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if lasts < 0 {
+				return wrongUsage(cmd, "--for %s: want more than 0s", lasts)
+			}
+			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error { return a.watch(ctx, c, lasts, args...) })
+		},
+	}
+	a.jsonFlag(cmd)
+	cmd.Flags().DurationVar(&lasts, "for", 0, "watch for this `time`, such as 10s (default: until Ctrl-C)")
+	return a.serverFlags(cmd)
+}
+
+func (a *invocation) watch(ctx context.Context, c *api, lasts time.Duration, bucket ...string) error {
+	asked := ctx
+	if lasts > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, lasts)
+		defer cancel()
+	}
+	name := strings.Join(bucket, "")
+	if name != "" {
+		if _, err := c.bucket(ctx, name); err != nil {
+			return err
+		}
+	}
+	for {
+		err := c.seconds(ctx, name, func(second *fleet.Second) error {
+			if a.json {
+				return json.NewEncoder(a.out).Encode(second)
+			}
+			return writeSecond(a.out, second, name)
+		})
+		switch {
+		case ctx.Err() != nil && (asked.Err() == nil || errors.Is(asked.Err(), context.Canceled)): // the time is over, or Ctrl-C
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := pause(ctx, time.Second); err != nil { // the server stopped, or this reader was slow: ask again
+			return nil //nolint:nilerr // as above
+		}
+	}
+}
+
+// writeSecond writes a line for each bucket, or the one of the bucket that is watched.
+func writeSecond(w io.Writer, s *fleet.Second, watched string) error {
+	at := s.At.UTC().Format(time.TimeOnly)
+	var b strings.Builder
+	for _, lost := range s.Lost {
+		fmt.Fprintf(&b, "%s  %s tells nothing any more: what it counted last is missing\n", at, lost)
+	}
+	names := slices.Sorted(maps.Keys(s.Buckets))
+	if watched != "" {
+		names = []string{watched}
+	}
+	for _, name := range names {
+		c := s.Buckets[name]
+		fmt.Fprintf(&b, "%s  %s  in %5d %s  out %5d %s  refused %d  failed %d\n", at, name,
+			c.Arrived, binsOf(s.Bins, func(c fleet.Counts) int64 { return c.Arrived }), c.Departed, binsOf(s.Bins, func(c fleet.Counts) int64 { return c.Departed }), c.Refused, c.Failed)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// binsOf is a picture of a second, between bars; "" without bins.
+func binsOf(bins []fleet.BinCounts, of func(fleet.Counts) int64) string {
+	if len(bins) == 0 {
+		return ""
+	}
+	numbers, most := make([]int64, len(bins)), int64(1)
+	for i, b := range bins {
+		numbers[i] = of(b.Counts)
+		most = max(most, numbers[i])
+	}
+	return "|" + picture(numbers, float64(most)) + "|"
+}
+
+// seconds calls tell with each second of the stream until it ends, or tell returns an error.
+func (c *api) seconds(ctx context.Context, bucket string, tell func(*fleet.Second) error) error {
+	target := c.server + "/v1/stream"
+	if bucket != "" {
+		target += "?bucket=" + url.QueryEscape(bucket)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody)
+	if err != nil {
+		return fail(exitUsage, "--server %q is not an address: %w", c.server, err)
+	}
+	if c.key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.key.Reveal())
+	}
+	endless := *c.http
+	endless.Timeout = 0
+	resp, err := endless.Do(req)
+	if err != nil {
+		return c.unreachable(ctx, req.Method, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		p := &problem{}
+		if json.NewDecoder(io.LimitReader(resp.Body, c.bound)).Decode(p) != nil || p.Code == "" {
+			return fail(exitUnreachable, "%s answers %s, but not as Tundish does: is --server right?", c.server, resp.Status)
+		}
+		return p
+	}
+	lines := bufio.NewScanner(resp.Body)
+	const longest = 4 << 20 // bytes of a second
+	lines.Buffer(nil, longest)
+	for lines.Scan() {
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		if !ok {
+			continue
+		}
+		var second fleet.Second
+		if err := json.Unmarshal([]byte(data), &second); err != nil {
+			return fail(exitUnreachable, "%s tells something that is no second: %w", c.server, err)
+		}
+		if err := tell(&second); err != nil {
+			return err
+		}
+	}
+	if err := lines.Err(); err != nil && ctx.Err() == nil {
+		return c.unreachable(ctx, req.Method, err)
+	}
+	return nil
+}

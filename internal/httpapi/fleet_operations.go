@@ -1,0 +1,97 @@
+package httpapi
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/shaper/fleet"
+)
+
+// FleetQuery says what is told of the fleet.
+type FleetQuery struct {
+	// `true` tells of each bucket, too, what left it in the last minute.
+	Buckets bool `json:"buckets" in:"query"`
+}
+
+// Fleet are the processes on this Redis.
+type Fleet struct {
+	// By the clock of Redis.
+	Now time.Time `json:"now"`
+
+	// Those that told in the last 15 seconds that they live.
+	Processes []fleet.Process `json:"processes"`
+
+	// By name, those of the caller's key of which a process tells. Only where it was asked for.
+	Buckets map[string]*Traffic `json:"buckets,omitempty"`
+}
+
+// Traffic is what left a bucket, by all processes.
+type Traffic struct {
+	// Departures a second, in the last ten seconds that all processes have told of.
+	Rate float64 `json:"rate"`
+
+	// Departures in each five seconds of the last minute, the oldest first.
+	Minute []int64 `json:"minute"`
+
+	// A process delivers its jobs.
+	Served bool `json:"served"`
+}
+
+// History is what was counted of a bucket in the last 24 hours.
+type History struct {
+	Bucket string `json:"bucket"`
+
+	// One for each five minutes, the oldest first.
+	Points []fleet.Point `json:"points"`
+}
+
+// The operations on what all processes tell.
+var (
+	ShowFleet = &Operation[FleetQuery, *Fleet]{
+		ID: "showFleet", Method: "GET", Path: "/v1/fleet", Roles: []apikey.Role{apikey.RoleRead},
+		Answer:   "The processes.",
+		Commands: []string{"fleet", "status"},
+		Summary:  "List the processes that run, and what leaves buckets",
+		Description: `Each process tells every five seconds that it lives, and what it counts. One that stops leaves at once, and one that was killed within 15
+seconds. Processes of versions before tell nothing.`,
+	}
+
+	ShowHistory = &Operation[BucketName, *History]{
+		ID: "showHistory", Method: "GET", Path: "/v1/buckets/{bucket}/history", Roles: []apikey.Role{apikey.RoleRead},
+		Answer:   "The points.",
+		Commands: []string{"bucket history"},
+		Summary:  "What was counted of a bucket in the last 24 hours, in points of five minutes",
+		Description: `All processes are in it. What they count is in it within five seconds; what a process counted in its last five seconds before it was killed is
+missing.`,
+	}
+)
+
+func (o *ops) showFleet(r *http.Request, in *FleetQuery) (*Fleet, error) {
+	s, err := o.buckets.Fleet().Look(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	list := &Fleet{Now: s.Now.UTC(), Processes: s.Processes}
+	if list.Processes == nil {
+		list.Processes = []fleet.Process{}
+	}
+	if in.Buckets {
+		list.Buckets = map[string]*Traffic{}
+		for _, name := range s.Buckets() {
+			if !isForeign(r, name) {
+				minute := s.Minute(name)
+				list.Buckets[name] = &Traffic{Rate: s.Rate(name), Minute: minute[:], Served: s.IsServed(name)}
+			}
+		}
+	}
+	return list, nil
+}
+
+func (o *ops) showHistory(r *http.Request, in *BucketName) (*History, error) {
+	if _, err := o.buckets.Bucket(in.Bucket).Info(r.Context()); err != nil {
+		return nil, err
+	}
+	points, err := o.buckets.Fleet().History(r.Context(), in.Bucket)
+	return &History{in.Bucket, points}, err
+}

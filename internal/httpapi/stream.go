@@ -1,0 +1,112 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/shaper/fleet"
+)
+
+const (
+	streamBeat  = 15 * time.Second // between two signs of life
+	streamWrite = 5 * time.Second  // for one write: a reader that is slower is dropped
+	maxStreams  = 200
+)
+
+// StreamQuery says what a stream has.
+type StreamQuery struct {
+	// Of this bucket, tell bins of 100 ms, too.
+	Bucket string `json:"bucket" in:"query"`
+}
+
+// Stream tells what all processes count.
+var Stream = &Operation[StreamQuery, *fleet.Second]{
+	ID: "stream", Method: "GET", Path: "/v1/stream", Roles: []apikey.Role{apikey.RoleRead}, Events: true, Faults: []code{codeOverloaded},
+	Commands: []string{"watch"},
+	Answer:   "The events.",
+	Summary:  "What all processes count, each second, as server-sent events",
+	Description: `Each event has the type ` + "`second`" + `, and a ` + "`Second`" + ` as its data: the buckets of the caller's key of which something was counted in that
+second, by all processes. It begins after up to six seconds, as processes learn at their next beat that somebody looks. A reader that is two
+seconds late is cut off, and a server that stops ends the stream: ask again. A comment comes every 15 seconds. A server has 200 streams
+at most.`,
+}
+
+// stream tells what all processes count, each second.
+func (o *ops) stream(w http.ResponseWriter, r *http.Request) {
+	bucket := r.URL.Query().Get("bucket")
+	if bucket != "" && isForeign(r, bucket) {
+		newFault(codeForbidden, "the key is not for bucket %q", bucket).write(w, r)
+		return
+	}
+	if o.streams.Add(1) > maxStreams {
+		o.streams.Add(-1)
+		f := newFault(codeOverloaded, "%d streams are open here: close some, or ask another process", maxStreams)
+		f.RetryAfter = retryStore
+		f.write(w, r)
+		return
+	}
+	defer o.streams.Add(-1)
+	seconds, end := o.watcher().Watch(bucket)
+	defer end()
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no")
+	events := eventWriter{w, http.NewResponseController(w)}
+	_ = events.control.SetReadDeadline(time.Time{}) // those of the server would cut it; where there are none this is an error
+	if events.write("retry: 2000\n\n") != nil {
+		return
+	}
+	beat := time.NewTicker(streamBeat)
+	defer beat.Stop()
+	for {
+		text := ": \n\n"
+		select {
+		case <-r.Context().Done():
+			return
+		case <-o.draining.ends.Done():
+			return
+		case second, open := <-seconds:
+			if !open {
+				return // it did not read
+			}
+			text = eventOf(&second, r)
+		case <-beat.C:
+		}
+		if events.write(text) != nil {
+			return
+		}
+	}
+}
+
+// eventOf is a second as an event, with the buckets of the caller's key.
+func eventOf(second *fleet.Second, r *http.Request) string {
+	own := *second
+	own.Buckets = make(map[string]fleet.Counts, len(second.Buckets))
+	for name, counts := range second.Buckets {
+		if !isForeign(r, name) {
+			own.Buckets[name] = counts
+		}
+	}
+	text, err := json.Marshal(&own)
+	if err != nil {
+		return ": \n\n" // texts and numbers always marshal
+	}
+	return fmt.Sprintf("id: %d\nevent: second\ndata: %s\n\n", second.At.Unix(), text)
+}
+
+type eventWriter struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+}
+
+func (e eventWriter) write(text string) error {
+	_ = e.control.SetWriteDeadline(time.Now().Add(streamWrite)) // as above
+	if _, err := e.w.Write([]byte(text)); err != nil {
+		return err
+	}
+	return e.control.Flush()
+}

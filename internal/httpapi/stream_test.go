@@ -1,0 +1,115 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/redistest"
+)
+
+// streaming serves the operator's API on a port until stop is called, which returns what Serve says.
+func streaming(t *testing.T, keys ...apikey.Key) (url string, stop func() error) {
+	t.Helper()
+	op := newOperator(t, connect(t, redistest.Start(t).URL()), nil, buckets(t)[:1])
+	handler := httpapi.NewOps(httpapi.OpsConfig{Buckets: op, Keys: keys, Logger: logTo(t.Output())})
+	listener, err := httpapi.Listen(t.Context(), "127.0.0.1:0", "dispatcher.listen")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- httpapi.Serve(ctx, listener, handler, time.Minute, logTo(t.Output())) }()
+	stop = func() error {
+		cancel()
+		err := <-ended
+		ended <- err // may be asked again
+		return err
+	}
+	t.Cleanup(func() { _ = stop() })
+	return "http://" + listener.Addr().String(), stop
+}
+
+func openStream(t *testing.T, url, key string) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp
+}
+
+// As many streams as there may be are open, one more is refused, and all end when the server stops, which is no error.
+func TestStreams(t *testing.T) {
+	t.Parallel()
+	url, stop := streaming(t)
+	var open []*http.Response
+	for range 200 {
+		resp := openStream(t, url+"/v1/stream?bucket=roomy", "")
+		if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
+			t.Fatalf("%s, %s", resp.Status, resp.Header)
+		}
+		open = append(open, resp)
+	}
+	if resp := openStream(t, url+"/v1/stream", ""); resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
+		t.Errorf("one more: %s", resp.Status)
+	}
+	lines := bufio.NewScanner(open[0].Body)
+	var seen []string
+	for lines.Scan() && len(seen) < 5 {
+		if lines.Text() != "" {
+			seen = append(seen, lines.Text())
+		}
+	}
+	if len(seen) < 4 || seen[0] != "retry: 2000" || !strings.HasPrefix(seen[1], "id: ") || seen[2] != "event: second" || !strings.HasPrefix(seen[3], `data: {"at":"`) {
+		t.Errorf("the stream says %q", seen)
+	}
+	if err := open[1].Body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for { // the place of one that has gone is free
+		resp := openStream(t, url+"/v1/stream", "")
+		if resp.StatusCode == 200 {
+			break
+		}
+		_ = resp.Body.Close()
+	}
+	if err := stop(); err != nil {
+		t.Errorf("the stop: %v", err)
+	}
+	for _, resp := range open[2:] {
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			t.Fatalf("a stream ended with %v", err)
+		}
+	}
+}
+
+// A key hears of its own buckets only.
+func TestStreamOfAKey(t *testing.T) {
+	t.Parallel()
+	url, _ := streaming(t, keyOf("reader", []string{"other"}, apikey.RoleRead), keyOf("caller", []string{apikey.AllBuckets}, apikey.RoleEnqueue))
+	for what, want := range map[string]int{"reader /v1/stream": 200, "reader /v1/stream?bucket=other": 200, "reader /v1/stream?bucket=roomy": 403, "caller /v1/stream": 403, " /v1/stream": 401} {
+		var key, path string
+		if _, err := fmt.Sscanf(strings.TrimSpace("x"+what), "%s %s", &key, &path); err != nil {
+			t.Fatal(err)
+		}
+		if resp := openStream(t, url+path, key[1:]); resp.StatusCode != want {
+			t.Errorf("%q: %s, want %d", what, resp.Status, want)
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Point is what was counted of a bucket in five minutes.
+type Point struct {
+	At time.Time `json:"at"` // when they began
+	Counts
+}
+
+// History is what was counted of a bucket in the last 24 hours, by all processes, the oldest point first. Periods in which nothing was counted
+// are there too. What a process counts is in it five seconds later. Two round trips.
+func (v *View) History(ctx context.Context, bucket string) ([]Point, error) {
+	ctx, cancel := context.WithTimeout(ctx, v.timeout)
+	defer cancel()
+	now, err := v.redis.Time(ctx).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read the history of bucket %q: %w", bucket, err)
+	}
+	last := now.UnixMicro() / Period.Microseconds()
+	pipe := v.redis.Pipeline()
+	texts := make([]*redis.StringCmd, Points)
+	for i := range texts {
+		texts[i] = pipe.HGet(ctx, historyKey+strconv.FormatInt(last-int64(Points-1-i), 10), part(bucket))
+	}
+	_, _ = pipe.Exec(ctx) // the commands hold the errors: a period without a count is one of them
+	points := make([]Point, Points)
+	for i, text := range texts {
+		points[i].At = time.UnixMicro((last - int64(Points-1-i)) * Period.Microseconds()).UTC()
+		if err := text.Err(); err != nil {
+			if err != redis.Nil { //nolint:errorlint // as the library has it
+				return nil, fmt.Errorf("read the history of bucket %q: %w", bucket, err)
+			}
+			continue
+		}
+		for line := range strings.Lines(text.Val()) {
+			name, numbers, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+			c := &points[i].Counts
+			if name == bucket {
+				_, _ = fmt.Sscanf(numbers, "%d %d %d %d", &c.Arrived, &c.Refused, &c.Departed, &c.Failed)
+			}
+		}
+	}
+	return points, nil
+}

@@ -1,0 +1,331 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper/internal/metrics"
+)
+
+// About is what a process says of itself.
+type About struct {
+	Name     string `json:"name" jsonschema:"example=dispatcher"` // of its program
+	Host     string `json:"host"`
+	Version  string `json:"version,omitempty"`
+	Revision int64  `json:"revision"` // of its configuration
+
+	// It delivers jobs of its buckets.
+	Works bool `json:"works"`
+
+	// How many jobs it delivers right now.
+	Busy int `json:"busy"`
+
+	// How late 99 of 100 of its departures were at most in the last minute, in seconds. 0: nothing departed.
+	P99Lateness float64 `json:"p99_lateness_seconds"`
+}
+
+// Config is what a [Member] needs.
+type Config struct {
+	Redis   redis.UniversalClient // made by redisconn.Connect
+	Timeout time.Duration         // of one call; 0 means two seconds
+	Logger  *slog.Logger          // nil logs nothing
+
+	// Registerer is where the actors of the process count. nil: it tells no counts.
+	Registerer prometheus.Registerer
+
+	// About is asked before each beat, and what it does not say of the host and of lateness is added; Buckets are those of the process then.
+	About   func() About
+	Buckets func() []string
+}
+
+// Member tells what its process does.
+type Member struct {
+	cfg    Config
+	id     string
+	counts *metrics.Metrics
+	born   time.Time
+	offset time.Duration // of the clock of Redis; known from the first answer on
+	known  bool
+	number int64 // of the last beat
+	period int64 // of the history
+	told   map[string]*counted
+	late   [Slots]metrics.Lateness // in the last beats, the newest first
+	looked []string                // at by somebody
+	bins   map[string]*binned
+	unsent [][]any // arguments of beats whose answers were lost, without the period
+}
+
+// counted is what was told of a bucket.
+type counted struct {
+	metrics.Totals
+
+	again bool         // it is told again, moved or not: Redis may have lost it
+	slot  int64        // the newest
+	slots [Slots]int64 // departures in each, the newest first
+}
+
+// NewMember returns a member, which tells nothing yet.
+func NewMember(cfg Config) (*Member, error) {
+	counts, err := metrics.New(cfg.Registerer)
+	if err != nil {
+		return nil, fmt.Errorf("fleet: %w", err)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	const timeout = 2 * time.Second
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = timeout
+	}
+	return &Member{cfg: cfg, id: uuid.NewString(), counts: counts, born: time.Now(), told: map[string]*counted{}, bins: map[string]*binned{}}, nil
+}
+
+// Run tells what the process does until ctx ends, and then that it leaves. It costs one command in five seconds, and one a second while
+// somebody looks; with more than 250 buckets that count something, one for each 250. While Redis is away it goes on counting.
+func (m *Member) Run(ctx context.Context) error {
+	m.tell(ctx, time.Now(), false)
+	for {
+		step := Beat
+		if len(m.looked) > 0 {
+			step = Watched
+		}
+		now := m.redis(time.Now())
+		next := now.Truncate(step).Add(step)
+		goesOn := m.wait(ctx, next.Sub(now))
+		at := time.Now()
+		m.count(m.redis(at))
+		if !goesOn || !m.wait(ctx, rand.N(step/10)) { //nolint:gosec // jitter: all processes count at once, and tell it one after another
+			m.tell(context.WithoutCancel(ctx), at, true)
+			return nil
+		}
+		m.tell(ctx, at, false)
+	}
+}
+
+// redis is an instant by the clock of Redis.
+func (m *Member) redis(at time.Time) time.Time { return at.Add(m.offset) }
+
+// count notes what was counted until now, by the clock of Redis, for the next beat.
+func (m *Member) count(now time.Time) {
+	totals := m.counts.Totals()
+	slot := now.UnixMicro()/Beat.Microseconds() - 1 // the one that has just ended, or has not yet where somebody looks
+	if now.Truncate(Beat) != now.Truncate(Watched) {
+		slot++
+	}
+	buckets := map[string]bool{}
+	for _, name := range m.cfg.Buckets() {
+		buckets[name] = true
+	}
+	var args []any
+	flush := func() {
+		if len(args) > 0 {
+			m.unsent = append(m.unsent, args)
+		}
+		args = nil
+	}
+	for name := range totals {
+		buckets[name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(buckets)) {
+		before, is := m.told[name], totals[name]
+		if before != nil && before.Totals == is && !before.again {
+			continue
+		}
+		if before == nil {
+			before = &counted{slot: slot}
+			m.told[name] = before
+		}
+		args = append(args, name, before.add(is, slot), part(name), is.Arrived-before.Arrived, is.Refused-before.Refused, is.Departed-before.Departed, is.Failed-before.Failed)
+		before.Totals, before.again = is, false
+		if len(args) >= beatArgs*beatBuckets {
+			flush()
+		}
+	}
+	for name := range m.told {
+		if !buckets[name] {
+			delete(m.told, name)
+			args = append(args, name, "", "", 0, 0, 0, 0)
+		}
+	}
+	for name, b := range m.bins {
+		args = append(args, binsOf(name), b.text(), "", 0, 0, 0, 0)
+	}
+	flush()
+}
+
+const (
+	beatArgs    = 7   // of a bucket
+	beatBuckets = 250 // in one script
+	parts       = 64  // of the history
+)
+
+// part is where in a period of the history a bucket stands.
+func part(bucket string) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(bucket))
+	return strconv.Itoa(int(h.Sum32() % parts))
+}
+
+// add is the text of the counters of a bucket, when they are these. c has what they were before.
+func (c *counted) add(is metrics.Totals, slot int64) string {
+	for ; c.slot < slot; c.slot++ {
+		copy(c.slots[1:], c.slots[:])
+		c.slots[0] = 0
+		if slot-c.slot > Slots {
+			c.slots, c.slot = [Slots]int64{}, slot-1
+		}
+	}
+	c.slots[0] += is.Departed - c.Departed
+	text := fmt.Appendf(nil, "%d %d %d %d %d", is.Arrived, is.Refused, is.Departed, is.Failed, c.slot)
+	for _, n := range c.slots {
+		text = append(text, ' ')
+		text = strconv.AppendInt(text, n, 10)
+	}
+	return string(text)
+}
+
+// tell sends what was counted, and what was not taken in before. An answer says what time it is, and what somebody looks at.
+func (m *Member) tell(ctx context.Context, at time.Time, leaves bool) {
+	if len(m.unsent) == 0 {
+		m.unsent = [][]any{nil}
+	}
+	says := m.says(at, leaves)
+	for len(m.unsent) > 0 {
+		if err := m.send(ctx, says, m.unsent[0]); err != nil {
+			m.cfg.Logger.DebugContext(ctx, "this process could not tell the fleet that it lives: it tries again", "error", err)
+			if most := m.unsent[:len(m.unsent)-1]; len(most) >= unsentMost { // the counters of the next beat have it all
+				m.unsent = slices.Clone(most[len(most)-unsentMost+1:])
+				m.tellAgain()
+			}
+			return
+		}
+		m.number++
+		m.unsent = m.unsent[1:]
+	}
+}
+
+// unsentMost are beats that wait for Redis: what is above is missing in the history.
+const unsentMost = 100
+
+// said is what a process says of itself, as Redis has it.
+type said struct {
+	About
+
+	Left bool `json:"left,omitempty"` // it has stopped
+}
+
+func (m *Member) says(at time.Time, leaves bool) string {
+	about := said{m.cfg.About(), leaves}
+	if about.Host == "" {
+		about.Host, _ = os.Hostname()
+	}
+	now := m.counts.Lateness()
+	if oldest := m.late[Slots-1]; oldest != nil {
+		about.P99Lateness = now.P99(oldest)
+	} else {
+		about.P99Lateness = now.P99(nil)
+	}
+	if m.redis(at).Truncate(Watched) == m.redis(at).Truncate(Beat) {
+		copy(m.late[1:], m.late[:])
+		m.late[0] = now
+	}
+	text, err := json.Marshal(about)
+	if err != nil {
+		return "{}" // texts and numbers always marshal
+	}
+	return string(text)
+}
+
+// send makes one beat. It asks again where the period of the history is another one.
+func (m *Member) send(ctx context.Context, says string, counted []any) error {
+	for range 3 {
+		ctx, cancel := context.WithTimeout(ctx, m.cfg.Timeout)
+		sent := time.Now()
+		keys := []string{beatsKey, processesKey, watchedKey, countsKey + m.id, historyKey + strconv.FormatInt(m.period, 10)}
+		args := append([]any{m.id, m.number + 1, time.Since(m.born).Microseconds(), says, m.period}, counted...)
+		reply, err := lua.Beat.Run(ctx, m.cfg.Redis, nil, keys, args...)
+		cancel()
+		if err != nil {
+			return err
+		}
+		r := lua.NewReader(reply)
+		now, period, isUnknown := r.Int(), r.Int(), r.Int() == 1
+		m.looked = nil
+		for r.Left() > 0 {
+			m.looked = append(m.looked, r.Text())
+		}
+		if r.Err() != nil {
+			return r.Err()
+		}
+		m.offset, m.known = time.UnixMicro(now).Sub(sent.Add(time.Since(sent)/2)), true
+		m.watch()
+		if period == m.period {
+			if isUnknown && m.number > 0 { // Redis came back empty
+				m.tellAgain()
+			}
+			return nil
+		}
+		m.period = period
+	}
+	return fmt.Errorf("the clock of Redis is in another period each time")
+}
+
+// tellAgain has the next beat tell of all buckets.
+func (m *Member) tellAgain() {
+	for _, c := range m.told {
+		c.again = true
+	}
+}
+
+// wait waits, and counts bins meanwhile of what somebody looks at. It reports whether ctx goes on.
+func (m *Member) wait(ctx context.Context, d time.Duration) bool {
+	until := time.Now().Add(d)
+	for {
+		left := time.Until(until)
+		if left <= 0 {
+			return ctx.Err() == nil
+		}
+		if len(m.bins) > 0 {
+			now := m.redis(time.Now())
+			left = min(left, now.Truncate(Bin).Add(Bin).Sub(now))
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		case <-timer.C:
+		}
+		for name, b := range m.bins {
+			b.count(m.redis(time.Now()), m.counts.TotalsOf(name))
+		}
+	}
+}
+
+// watch counts bins of the buckets that somebody looks at, and no others.
+func (m *Member) watch() {
+	for name := range m.bins {
+		if !slices.Contains(m.looked, name) {
+			delete(m.bins, name)
+		}
+	}
+	for _, name := range m.looked {
+		if m.bins[name] == nil && name != everything {
+			m.bins[name] = &binned{totals: m.counts.TotalsOf(name), at: m.redis(time.Now()).UnixMicro() / Bin.Microseconds()}
+		}
+	}
+}

@@ -1,0 +1,200 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// View reads what the processes of the fleet tell. It is safe for concurrent use.
+type View struct {
+	redis   redis.UniversalClient
+	timeout time.Duration
+}
+
+// NewView returns a view. It makes no round trip. timeout is that of one call; 0 means two seconds.
+func NewView(client redis.UniversalClient, timeout time.Duration) *View {
+	const usual = 2 * time.Second
+	return &View{client, cmp.Or(timeout, usual)}
+}
+
+// Process is one of the fleet.
+type Process struct {
+	ID string `json:"id"`
+	About
+
+	// How many it has.
+	Buckets int `json:"buckets"`
+
+	// By the clock of Redis: when it started, and when it told something last.
+	Since    time.Time `json:"since"`
+	LastBeat time.Time `json:"last_beat"`
+
+	left   bool // it has stopped
+	counts map[string]told
+}
+
+// told is what a process told of a bucket.
+type told struct {
+	Counts
+
+	slot  int64
+	slots []int64 // departures, the newest first
+}
+
+// Snapshot is what all processes have told by some instant.
+type Snapshot struct {
+	Now       time.Time // by the clock of Redis
+	Processes []Process // by their names, then the oldest first
+
+	left []Process                   // those that have stopped lately
+	bins map[string]map[int64]Counts // of each bucket that somebody looks at, by the number of the bin
+}
+
+// Look reads what all processes have told. Two round trips. When Redis is down it returns an error after the timeout at most.
+func (v *View) Look(ctx context.Context) (*Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, v.timeout)
+	defer cancel()
+	pipe := v.redis.Pipeline()
+	beats, abouts, clock := pipe.ZRangeWithScores(ctx, beatsKey, 0, -1), pipe.HGetAll(ctx, processesKey), pipe.Time(ctx)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("look at the fleet: %w", err)
+	}
+	s := &Snapshot{Now: clock.Val(), bins: map[string]map[int64]Counts{}}
+	pipe = v.redis.Pipeline()
+	var counts []*redis.MapStringStringCmd
+	for _, z := range beats.Val() {
+		last := time.UnixMicro(int64(z.Score))
+		if age := s.Now.Sub(last); age > Silence || age < -Silence {
+			continue
+		}
+		p := Process{ID: fmt.Sprint(z.Member), LastBeat: last.UTC()}
+		since, says, _ := strings.Cut(abouts.Val()[p.ID], " ")
+		started, err := strconv.ParseInt(since, 10, 64)
+		var it said
+		if err != nil || json.Unmarshal([]byte(says), &it) != nil {
+			continue // of a version that tells something else
+		}
+		p.About, p.left, p.Since = it.About, it.Left, time.UnixMicro(started).UTC()
+		s.Processes = append(s.Processes, p)
+		counts = append(counts, pipe.HGetAll(ctx, countsKey+p.ID))
+	}
+	if len(counts) > 0 {
+		if _, err := pipe.Exec(ctx); err != nil {
+			return nil, fmt.Errorf("look at the fleet: %w", err)
+		}
+	}
+	for i := range s.Processes {
+		s.read(&s.Processes[i], counts[i].Val())
+	}
+	s.Processes = slices.DeleteFunc(s.Processes, func(p Process) bool {
+		if p.left {
+			s.left = append(s.left, p)
+		}
+		return p.left
+	})
+	slices.SortFunc(s.Processes, func(a, b Process) int { return cmp.Or(cmp.Compare(a.Name, b.Name), a.Since.Compare(b.Since)) })
+	return s, nil
+}
+
+// read takes in the counters of a process.
+func (s *Snapshot) read(p *Process, texts map[string]string) {
+	p.counts = make(map[string]told, len(texts))
+	for name, text := range texts {
+		_, text, _ = strings.Cut(text, " ") // when it was told
+		if bucket, ok := strings.CutPrefix(name, binsOf("")); ok {
+			s.addBins(bucket, text)
+			continue
+		}
+		var n []int64
+		for word := range strings.FieldsSeq(text) {
+			one, err := strconv.ParseInt(word, 10, 64)
+			if err != nil {
+				break
+			}
+			n = append(n, one)
+		}
+		const numbers = 5
+		if len(n) >= numbers {
+			p.counts[name] = told{Counts{n[0], n[1], n[2], n[3]}, n[4], n[numbers:]}
+		}
+	}
+	p.Buckets = len(p.counts)
+}
+
+func (s *Snapshot) addBins(bucket, text string) {
+	newest, bins, err := parseBins(text)
+	if err != nil {
+		return
+	}
+	if s.bins[bucket] == nil {
+		s.bins[bucket] = map[int64]Counts{}
+	}
+	for i, c := range bins {
+		sum := s.bins[bucket][newest-int64(i)]
+		sum.add(c)
+		s.bins[bucket][newest-int64(i)] = sum
+	}
+}
+
+// Buckets are those of which a process tells, in alphabetical order.
+func (s *Snapshot) Buckets() []string {
+	names := map[string]bool{}
+	for i := range s.Processes {
+		for name := range s.Processes[i].counts {
+			names[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// IsServed reports whether a process delivers jobs of the bucket.
+func (s *Snapshot) IsServed(bucket string) bool {
+	return slices.ContainsFunc(s.Processes, func(p Process) bool {
+		_, has := p.counts[bucket]
+		return has && p.Works
+	})
+}
+
+// Minute are the departures of a bucket in the last minute, in each [Beat] of it, the oldest first. The last beat may be under way.
+func (s *Snapshot) Minute(bucket string) [Slots]int64 {
+	newest := s.lastSlot()
+	var minute [Slots]int64
+	for i := range s.Processes {
+		c, ok := s.Processes[i].counts[bucket]
+		if !ok {
+			continue
+		}
+		for age, n := range c.slots {
+			if at := Slots - 1 - int(newest-c.slot) - age; at >= 0 && at < Slots {
+				minute[at] += n
+			}
+		}
+	}
+	return minute
+}
+
+// lastSlot is the newest of which all processes have told.
+func (s *Snapshot) lastSlot() int64 {
+	const heard = time.Second // after its end
+	return s.Now.Add(-heard).UnixMicro()/Beat.Microseconds() - 1
+}
+
+// Rate is how many departures a second of a bucket there were in the last ten seconds that all processes have told of.
+func (s *Snapshot) Rate(bucket string) float64 {
+	minute := s.Minute(bucket)
+	const slots = 2
+	sum := int64(0)
+	for _, n := range minute[Slots-slots:] {
+		sum += n
+	}
+	return float64(sum) / (slots * Beat.Seconds())
+}

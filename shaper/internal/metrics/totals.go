@@ -1,0 +1,142 @@
+package metrics
+
+import (
+	"math"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// Totals are what this process has counted of a bucket since it started.
+type Totals struct {
+	Arrived  int64 // jobs that were let in, and fires of schedules
+	Refused  int64
+	Departed int64 // requests: a batch is one
+	Failed   int64 // attempts whose job is tried again, or is dead
+}
+
+// Totals are those of all buckets that have counted something.
+func (m *Metrics) Totals() map[string]Totals {
+	if m == nil {
+		return nil
+	}
+	all := map[string]Totals{}
+	for _, c := range m.totalled() {
+		c.mu.RLock()
+		for bucket, made := range c.made {
+			t := all[bucket]
+			c.addTo(&t, bucket, made)
+			all[bucket] = t
+		}
+		c.mu.RUnlock()
+	}
+	return all
+}
+
+// TotalsOf are those of one bucket.
+func (m *Metrics) TotalsOf(bucket string) (t Totals) {
+	if m == nil {
+		return t
+	}
+	for _, c := range m.totalled() {
+		c.mu.RLock()
+		c.addTo(&t, bucket, c.made[bucket])
+		c.mu.RUnlock()
+	}
+	return t
+}
+
+// totalled is a metric that counts something of the totals.
+type totalled struct {
+	*counters
+
+	of func(t *Totals, label string) *int64 // where a series counts, nil nowhere
+}
+
+func (m *Metrics) totalled() []totalled {
+	return []totalled{
+		{m.decisions, func(t *Totals, decision string) *int64 {
+			switch decision {
+			case decisionAdmitted:
+				return &t.Arrived
+			case decisionDuplicate:
+				return nil
+			}
+			return &t.Refused
+		}},
+		{m.schedules, func(t *Totals, outcome string) *int64 {
+			if outcome == string(shaper.ScheduleFired) {
+				return &t.Arrived
+			}
+			return nil
+		}},
+		{m.departures, func(t *Totals, _ string) *int64 { return &t.Departed }},
+		{m.attempts, func(t *Totals, outcome string) *int64 {
+			if outcome == shaper.ResultRetry.String() || outcome == shaper.ResultDead.String() {
+				return &t.Failed
+			}
+			return nil
+		}},
+	}
+}
+
+// addTo adds the series of a bucket. The caller holds the lock.
+func (c totalled) addTo(t *Totals, bucket string, made map[[2]string]struct{}) {
+	for labels := range made {
+		to := c.of(t, labels[0])
+		if to == nil {
+			continue
+		}
+		var value dto.Metric
+		if c.vec.WithLabelValues(append([]string{bucket}, labels[:c.others]...)...).Write(&value) == nil {
+			*to += int64(value.GetCounter().GetValue())
+		}
+	}
+}
+
+// Lateness is a histogram of how late departures were, of all buckets: how many so late at most, by the bound in seconds.
+type Lateness map[float64]uint64
+
+// Lateness is that of all departures since the process started.
+func (m *Metrics) Lateness() Lateness {
+	if m == nil {
+		return nil
+	}
+	all := Lateness{}
+	m.lateness.mu.RLock()
+	defer m.lateness.mu.RUnlock()
+	for bucket := range m.lateness.made {
+		var value dto.Metric
+		if h, ok := m.lateness.vec.WithLabelValues(bucket).(prometheus.Metric); !ok || h.Write(&value) != nil {
+			continue
+		}
+		for _, b := range value.GetHistogram().GetBucket() {
+			all[b.GetUpperBound()] += b.GetCumulativeCount()
+		}
+		all[math.Inf(1)] += value.GetHistogram().GetSampleCount()
+	}
+	return all
+}
+
+// P99 is a bound that 99 of 100 departures kept that came since an earlier Lateness: that of the histogram's bucket, in seconds. 0: none came. The
+// last bucket has no bound: then it is that of the one before.
+func (l Lateness) P99(before Lateness) float64 {
+	all := l[math.Inf(1)] - before[math.Inf(1)]
+	if all == 0 {
+		return 0
+	}
+	const of, hundredth = 99, 100
+	least, last := math.Inf(1), 0.0
+	for bound, n := range l {
+		if math.IsInf(bound, 1) {
+			continue
+		}
+		last = max(last, bound)
+		if (n-before[bound])*hundredth >= all*of {
+			least = min(least, bound)
+		}
+	}
+	return min(least, last)
+}
