@@ -20,11 +20,12 @@ const (
 	RoleEnqueue Role = "enqueue" // put jobs into the key's buckets, look at one by its id, cancel one
 	RoleCheck   Role = "check"   // ask limits: /v1/limits/{limit}/check
 	RoleRead    Role = "read"    // look: every GET but the check, and /metrics
+	RoleOperate Role = "operate" // what loses no job and changes no setting: pause, resume, release, enable, drain, redrive, fire
 	RoleAdmin   Role = "admin"   // everything, and change limits and pools
 )
 
 // Roles lists all roles.
-func Roles() []Role { return []Role{RoleEnqueue, RoleCheck, RoleRead, RoleAdmin} }
+func Roles() []Role { return []Role{RoleEnqueue, RoleCheck, RoleRead, RoleOperate, RoleAdmin} }
 
 // AllBuckets in [Key.Buckets] stands for every bucket.
 const AllBuckets = "*"

@@ -43,7 +43,7 @@ sha256 = ["old", "new"]. Remove the old one when all clients send the new one.`,
 	}
 	a.jsonFlag(cmd)
 	f := cmd.Flags()
-	f.StringSliceVar(&roles, "role", nil, "`role` of the key: enqueue, check, read or admin; may be repeated")
+	f.StringSliceVar(&roles, "role", nil, "`role` of the key: enqueue, check, read, operate or admin; may be repeated")
 	f.StringSliceVar(&key.Buckets, "bucket", nil, "`name` of a bucket that the key is for, or '*' for all; may be repeated")
 	f.StringArrayVar(&key.Flows, "flow", nil, "`name` of a flow that the key may enqueue into, and into no other; may be repeated (default: all)")
 	f.StringArrayVar(&key.Groups, "group", nil, "`name` of a group that the key may enqueue into, and into no other; may be repeated (default: all)")

@@ -111,7 +111,7 @@ func (l *loader) keyRoles(p place, roles []string) {
 // read may be there for metrics alone.
 func (l *loader) keyBuckets(p place, key keySettings) {
 	needs := func(role string) bool {
-		return role == string(apikey.RoleEnqueue) || role == string(apikey.RoleAdmin)
+		return role == string(apikey.RoleEnqueue) || role == string(apikey.RoleOperate) || role == string(apikey.RoleAdmin)
 	}
 	switch {
 	case len(key.Buckets) == 0 && slices.ContainsFunc(key.Roles, needs):
@@ -134,6 +134,8 @@ func (l *loader) keyParts(p place, names, roles []string) {
 	case len(names) == 0:
 	case slices.Contains(roles, string(apikey.RoleAdmin)):
 		l.fail(p, literal(names), "would not bind the role %s, which may change every flow: leave one of them out", apikey.RoleAdmin)
+	case slices.Contains(roles, string(apikey.RoleOperate)):
+		l.fail(p, literal(names), "would not bind the role %s, which may pause every flow: leave one of them out", apikey.RoleOperate)
 	case !slices.Contains(roles, string(apikey.RoleEnqueue)):
 		l.fail(p, literal(names), "binds the role %s only, which the key does not have", apikey.RoleEnqueue)
 	}

@@ -32,7 +32,7 @@ func keys() []apikey.Key {
 	list := []apikey.Key{
 		keyOf("enqueue", []string{"small", "roomy"}, apikey.RoleEnqueue), keyOf("elsewhere", []string{"small"}, apikey.RoleEnqueue),
 		keyOf("check", nil, apikey.RoleCheck), keyOf("read", all, apikey.RoleRead), keyOf("read-some", []string{"small"}, apikey.RoleRead),
-		keyOf("admin", all, apikey.RoleAdmin), keyOf("admin-some", []string{"roomy"}, apikey.RoleAdmin), keyOf("nothing", all),
+		keyOf("operate", all, apikey.RoleOperate), keyOf("admin", all, apikey.RoleAdmin), keyOf("admin-some", []string{"roomy"}, apikey.RoleAdmin), keyOf("nothing", all),
 	}
 	list[0].Tier = "pro"
 	return list
@@ -85,10 +85,10 @@ func TestRoles(t *testing.T) {
 		{both, "GET", jobs + "/a", "", []string{"enqueue", "read", "admin", "admin-some"}},
 		{both, "DELETE", jobs + "/a", "", []string{"enqueue", "admin", "admin-some"}},
 		{both, "GET", "/v1/buckets/roomy", "", []string{"read", "admin", "admin-some"}},
-		{both, "POST", "/v1/buckets/roomy/pause", "", []string{"admin", "admin-some"}},
+		{both, "POST", "/v1/buckets/roomy/pause", "", []string{"operate", "admin", "admin-some"}},
 		{both, "POST", "/v1/buckets/roomy/purge", `{"dry_run":true}`, []string{"admin", "admin-some"}},
 		{both, "GET", "/v1/buckets/roomy/dead", "", []string{"read", "admin", "admin-some"}},
-		{both, "POST", "/v1/buckets/roomy/dead/redrive", `{"dry_run":true}`, []string{"admin", "admin-some"}},
+		{both, "POST", "/v1/buckets/roomy/dead/redrive", `{"dry_run":true}`, []string{"operate", "admin", "admin-some"}},
 		{both, "DELETE", "/v1/buckets/roomy/dead", `{"all":true,"confirm":"roomy"}`, []string{"admin", "admin-some"}},
 		{producer, "POST", jobs, job(""), []string{"enqueue", "admin", "admin-some"}},
 		{producer, "POST", jobs + "/batch", "[" + job("") + "]", []string{"enqueue", "admin", "admin-some"}},
@@ -106,8 +106,8 @@ func TestRoles(t *testing.T) {
 		{ops, "PATCH", "/v1/buckets/roomy", `{"rate":"2/h"}`, []string{"admin", "admin-some"}},
 		{ops, "DELETE", "/v1/buckets/roomy/overrides", "", []string{"admin", "admin-some"}},
 		{ops, "DELETE", "/v1/buckets/roomy/overrides/rate", "", []string{"admin", "admin-some"}},
-		{ops, "POST", "/v1/buckets/roomy/pause", "", []string{"admin", "admin-some"}},
-		{ops, "POST", "/v1/buckets/roomy/resume", "", []string{"admin", "admin-some"}},
+		{ops, "POST", "/v1/buckets/roomy/pause", "", []string{"operate", "admin", "admin-some"}},
+		{ops, "POST", "/v1/buckets/roomy/resume", "", []string{"operate", "admin", "admin-some"}},
 		{ops, "POST", "/v1/buckets/roomy/purge", `{"confirm":"roomy"}`, []string{"admin", "admin-some"}},
 		{ops, "POST", "/v1/buckets/small/purge", `{"confirm":"small"}`, []string{"admin"}},
 		{ops, "GET", "/v1/pools", "", []string{"read", "read-some", "admin", "admin-some"}},
@@ -118,7 +118,7 @@ func TestRoles(t *testing.T) {
 		{ops, "GET", "/v1/schedules", "", []string{"read", "read-some", "admin", "admin-some"}},
 		{ops, "PUT", "/v1/schedules/s", `{"cron":"@daily","bucket":"roomy"}`, []string{"admin", "admin-some"}},
 		{ops, "PUT", "/v1/schedules/t", `{"cron":"@daily","bucket":"small","dry_run":true}`, []string{"admin"}},
-		{ops, "POST", "/v1/schedules/s/pause", "", []string{"admin", "admin-some"}},
+		{ops, "POST", "/v1/schedules/s/pause", "", []string{"operate", "admin", "admin-some"}},
 		{ops, "GET", "/metrics", "", []string{"read", "read-some", "admin", "admin-some"}},
 	} {
 		t.Run(test.method+" "+test.path, func(t *testing.T) {

@@ -126,7 +126,7 @@ is safe to send the change again.`,
 	}
 
 	PauseBucket = &Operation[BucketPause, *opsview.Bucket]{
-		ID: "pauseBucket", Method: "POST", Path: "/v1/buckets/{bucket}/pause", Roles: []apikey.Role{apikey.RoleAdmin}, OptionalBody: true,
+		ID: "pauseBucket", Method: "POST", Path: "/v1/buckets/{bucket}/pause", Roles: []apikey.Role{apikey.RoleOperate}, OptionalBody: true,
 		Commands: []string{"bucket pause"},
 		Summary:  "Stop departures from a bucket",
 		Description: `No process claims jobs from now on. Jobs that were claimed already still leave, within 200 ms. New jobs are admitted
@@ -135,14 +135,14 @@ To pause a paused bucket changes the author and the reason.`,
 	}
 
 	ResumeBucket = &Operation[BucketName, *opsview.Bucket]{
-		ID: "resumeBucket", Method: "POST", Path: "/v1/buckets/{bucket}/resume", Roles: []apikey.Role{apikey.RoleAdmin},
+		ID: "resumeBucket", Method: "POST", Path: "/v1/buckets/{bucket}/resume", Roles: []apikey.Role{apikey.RoleOperate},
 		Commands:    []string{"bucket resume"},
 		Summary:     "Let a bucket run again, at its pace",
 		Description: "It may send its burst at once, as after any quiet time. Safe to repeat.",
 	}
 
 	ReleaseBucket = &Operation[BucketRelease, *opsview.Bucket]{
-		ID: "releaseBucket", Method: "POST", Path: "/v1/buckets/{bucket}/release", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: []code{codeNoFlows},
+		ID: "releaseBucket", Method: "POST", Path: "/v1/buckets/{bucket}/release", Roles: []apikey.Role{apikey.RoleOperate}, Faults: []code{codeNoFlows},
 		Commands: []string{"bucket release"},
 		Summary:  "End a hold or an open circuit breaker of a bucket",
 		Description: `Forgets its adaptive rate too. Waiting jobs go on at once, at the bucket's pace. Its flows stay as they are, unless
@@ -150,7 +150,7 @@ To pause a paused bucket changes the author and the reason.`,
 	}
 
 	DrainBucket = &Operation[BucketDrain, *opsview.Bucket]{
-		ID: "drainBucket", Method: "POST", Path: "/v1/buckets/{bucket}/drain", Roles: []apikey.Role{apikey.RoleAdmin}, OptionalBody: true, Faults: []code{codeConflict},
+		ID: "drainBucket", Method: "POST", Path: "/v1/buckets/{bucket}/drain", Roles: []apikey.Role{apikey.RoleOperate}, OptionalBody: true, Faults: []code{codeConflict},
 		Commands: []string{"bucket drain"},
 		Summary:  "Have a bucket leak now, whatever its drain windows say",
 		Description: `The bucket leaks until ` + "`max`" + ` jobs have left or, with ` + "`until_empty`" + ` or without ` + "`max`" + `, until nothing waits, is due or is in flight.
@@ -159,7 +159,7 @@ itself. One drain of a bucket runs at a time: beside another one the answer is 4
 	}
 
 	StopDrain = &Operation[BucketName, *opsview.Bucket]{
-		ID: "stopDrain", Method: "DELETE", Path: "/v1/buckets/{bucket}/drain", Roles: []apikey.Role{apikey.RoleAdmin},
+		ID: "stopDrain", Method: "DELETE", Path: "/v1/buckets/{bucket}/drain", Roles: []apikey.Role{apikey.RoleOperate},
 		Commands:    []string{"bucket drain"},
 		Summary:     "Stop the drain of a bucket",
 		Description: "Jobs that have a slot already still leave, within 200 ms. `changed` is false if no drain ran. Safe to repeat.",

@@ -149,7 +149,7 @@ lists at a time: further ones wait, and are answered 503 ` + "`overloaded`" + ` 
 	}
 
 	RedriveDead = &Operation[DeadRedrive, *opsview.DeadChange]{
-		ID: "redriveDead", Method: "POST", Path: "/v1/buckets/{bucket}/dead/redrive", Roles: []apikey.Role{apikey.RoleAdmin},
+		ID: "redriveDead", Method: "POST", Path: "/v1/buckets/{bucket}/dead/redrive", Roles: []apikey.Role{apikey.RoleOperate},
 		Answer:   "What became of them.",
 		Commands: []string{"dead redrive"},
 		Summary:  "Put dead letters back in the queue",

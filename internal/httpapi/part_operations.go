@@ -178,12 +178,12 @@ func partOperations[N PartName, V, S any](kind, show, pause, purge, showSettings
 on, until it is deleted. Safe to repeat.`),
 		},
 		Pause: &Operation[PartPause[N], *V]{
-			ID: id("pause", ""), Method: "POST", Path: path + "/pause", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults, OptionalBody: true,
+			ID: id("pause", ""), Method: "POST", Path: path + "/pause", Roles: []apikey.Role{apikey.RoleOperate}, Faults: partFaults, OptionalBody: true,
 			Commands: []string{text("$ pause")},
 			Summary:  text("Stop departures of one $"), Description: pause,
 		},
 		Resume: &Operation[N, *V]{
-			ID: id("resume", ""), Method: "POST", Path: path + "/resume", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
+			ID: id("resume", ""), Method: "POST", Path: path + "/resume", Roles: []apikey.Role{apikey.RoleOperate}, Faults: partFaults,
 			Commands: []string{text("$ resume")},
 			Summary:  text("Let a $ run again, at its pace"),
 		},
@@ -231,7 +231,7 @@ var (
 	}
 
 	ReleaseFlow = &Operation[FlowName, *opsview.Flow]{
-		ID: "releaseFlow", Method: "POST", Path: "/v1/buckets/{bucket}/flow/release", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
+		ID: "releaseFlow", Method: "POST", Path: "/v1/buckets/{bucket}/flow/release", Roles: []apikey.Role{apikey.RoleOperate}, Faults: partFaults,
 		Commands: []string{"flow release"},
 		Summary:  "End a hold or an open circuit breaker of one flow",
 		Description: `Forgets its adaptive rate too. Waiting jobs go on at once, at the flow's pace.
@@ -239,7 +239,7 @@ Answers that come later may slow or hold it again. Safe to repeat.`,
 	}
 
 	EnableFlow = &Operation[FlowEnable, *opsview.EnabledFlow]{
-		ID: "enableFlow", Method: "POST", Path: "/v1/buckets/{bucket}/flow/enable", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
+		ID: "enableFlow", Method: "POST", Path: "/v1/buckets/{bucket}/flow/enable", Roles: []apikey.Role{apikey.RoleOperate}, Faults: partFaults,
 		Commands: []string{"flow enable"},
 		Summary:  "Let a disabled flow run again",
 		Description: `A flow is disabled when its receiver answers that it is gone (410), or has not worked for ` + "`breaker.disable_after`" + `.

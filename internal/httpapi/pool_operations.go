@@ -61,7 +61,7 @@ new rate holds from the next slot on. After 503 the outcome is unknown, and it i
 	}
 
 	ReleasePool = &Operation[PoolName, *opsview.PoolView]{
-		ID: "releasePool", Method: "POST", Path: "/v1/pools/{pool}/release", Roles: []apikey.Role{apikey.RoleAdmin}, AllBuckets: true,
+		ID: "releasePool", Method: "POST", Path: "/v1/pools/{pool}/release", Roles: []apikey.Role{apikey.RoleOperate}, AllBuckets: true,
 		Commands: []string{"pool release"},
 		Summary:  "End a hold or an open circuit breaker of a pool",
 		Description: `Needs a key for all buckets. Forgets its adaptive rate too. Waiting jobs go on at once, at the pool's pace.

@@ -92,21 +92,21 @@ configuration is a 409: it goes with a reload.`,
 	}
 
 	PauseSchedule = &Operation[SchedulePause, *opsview.Schedule]{
-		ID: "pauseSchedule", Method: "POST", Path: "/v1/schedules/{schedule}/pause", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: []code{codeScheduleConflict}, OptionalBody: true,
+		ID: "pauseSchedule", Method: "POST", Path: "/v1/schedules/{schedule}/pause", Roles: []apikey.Role{apikey.RoleOperate}, Faults: []code{codeScheduleConflict}, OptionalBody: true,
 		Commands:    []string{"schedule pause"},
 		Summary:     "Stop the fires of a schedule",
 		Description: "In all processes and across restarts, until it is resumed. A fire that an operator asks for goes ahead. Safe to repeat.",
 	}
 
 	ResumeSchedule = &Operation[ScheduleName, *opsview.Schedule]{
-		ID: "resumeSchedule", Method: "POST", Path: "/v1/schedules/{schedule}/resume", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: []code{codeScheduleConflict},
+		ID: "resumeSchedule", Method: "POST", Path: "/v1/schedules/{schedule}/resume", Roles: []apikey.Role{apikey.RoleOperate}, Faults: []code{codeScheduleConflict},
 		Commands:    []string{"schedule resume"},
 		Summary:     "Let a paused schedule fire again",
 		Description: "From its next time on: fires of the pause are not made up for. Safe to repeat.",
 	}
 
 	FireSchedule = &Operation[ScheduleName, *opsview.Schedule]{
-		ID: "fireSchedule", Method: "POST", Path: "/v1/schedules/{schedule}/fire", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: []code{codeScheduleConflict},
+		ID: "fireSchedule", Method: "POST", Path: "/v1/schedules/{schedule}/fire", Roles: []apikey.Role{apikey.RoleOperate}, Faults: []code{codeScheduleConflict},
 		Commands:    []string{"schedule fire"},
 		Summary:     "Have a schedule fire now",
 		Description: "Also while it is paused. A dispatcher enqueues the job, whose id is in the answer. While such a fire waits, another request is the same one.",

@@ -26,16 +26,19 @@ func takeLease(w *rig.World, id string) {
 		w.T.Fatal(err)
 	}
 	r := newBucketLoop(d, d.store.Known(w.Bucket.Name), w.T.Context())
-	if err := d.store.Redis.ZAdd(w.T.Context(), r.Keys.Leases(), redis.Z{Member: id, Score: 1}).Err(); err != nil {
-		w.T.Fatal(err)
-	}
-	now, err := d.store.Redis.Time(w.T.Context()).Result()
-	if err != nil {
-		w.T.Fatal(err)
-	}
-	r.clock.observe(time.Now(), time.Now(), now.UnixMicro())
-	if err := patrolOf(r).sweep(w.T.Context(), r.clock.latest(time.Now()), false); err != nil {
-		w.T.Fatal(err)
+	meta := func() string { return d.store.Redis.HGet(w.T.Context(), r.Keys.Meta(), id).Val() }
+	for before := meta(); meta() == before; { // the holder may extend the lease in between
+		if err := d.store.Redis.ZAdd(w.T.Context(), r.Keys.Leases(), redis.Z{Member: id, Score: 1}).Err(); err != nil {
+			w.T.Fatal(err)
+		}
+		now, err := d.store.Redis.Time(w.T.Context()).Result()
+		if err != nil {
+			w.T.Fatal(err)
+		}
+		r.clock.observe(time.Now(), time.Now(), now.UnixMicro())
+		if err := patrolOf(r).sweep(w.T.Context(), r.clock.latest(time.Now()), false); err != nil {
+			w.T.Fatal(err)
+		}
 	}
 }
 
