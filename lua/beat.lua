@@ -5,14 +5,15 @@
 -- KEYS[2]  tundish:{fleet}:processes  hash  process -> "since says": when it started, microseconds, and what it says of itself, JSON
 -- KEYS[3]  tundish:{fleet}:watched  hash  bucket, or "*" of all -> until when somebody looks
 -- KEYS[4]  tundish:{fleet}:counts:<process>  hash  bucket -> "at counters": when that was told; "" -> the number of the last beat
--- KEYS[5]  tundish:{fleet}:history:<number>  hash  part -> lines "bucket arrived refused departed failed", one for each bucket of the part
+-- KEYS[5]  tundish:{fleet}:history:<number>  hash  part -> lines "short arrived refused departed failed", one for each bucket of the part
 -- ARGV[1]  process: its id
 -- ARGV[2]  number: of the beat, 1 the first one of the process
 -- ARGV[3]  age: of the process, microseconds
 -- ARGV[4]  says: what it says of itself, JSON of 4096 bytes at most
 -- ARGV[5]  period: for which number of five minutes the history is
--- ARGV[6...]  for each bucket that has moved, 250 at most: its name, its counters ("" the process has it no more), its part of the history
---          ("" none), then how many more arrived, were refused, departed, failed since the beat before
+-- ARGV[6...]  for each bucket that has moved, 250 at most: its name, its counters ("" the process has it no more), "part short": where its line
+--          of the history is, and its short name there ("" it has none), then how many more arrived, were refused, departed, failed
+--          since the beat before
 -- Returns  {now, period, 1 if the counters of the process were not known, else 0, then for each bucket that somebody looks at, "*" all: its
 --          name}; nothing is changed where the period is another one than the caller's: it asks again with the one in the answer
 -- Stores   the process, until it has been silent for 15 s; its counters for a minute after its last beat; the history for a day
@@ -70,15 +71,15 @@ redis.call('PEXPIRE', counts, KEPT)
 
 local parts, order = {}, {}
 for i = FIRST, #ARGV, WIDTH do
-  local bucket, part = ARGV[i], ARGV[i + 2]
-  if part ~= '' and not parts[part] then
-    local lines = {}
-    for name, line in string.gmatch(redis.call('HGET', history, part) or '', '(%S+) ([^\n]+)') do lines[name] = line end
-    parts[part], order[#order + 1] = lines, part
-  end
-  if part ~= '' then
-    local a, r, d, f = string.match(parts[part][bucket] or '0 0 0 0', '(%d+) (%d+) (%d+) (%d+)')
-    parts[part][bucket] = string.format('%d %d %d %d', a + ARGV[i + 3], r + ARGV[i + 4], d + ARGV[i + 5], f + ARGV[i + 6])
+  local part, short = string.match(ARGV[i + 2], '^(%S+) (%S+)$')
+  if part then
+    if not parts[part] then
+      local lines = {}
+      for name, line in string.gmatch(redis.call('HGET', history, part) or '', '(%S+) ([^\n]+)') do lines[name] = line end
+      parts[part], order[#order + 1] = lines, part
+    end
+    local a, r, d, f = string.match(parts[part][short] or '0 0 0 0', '(%d+) (%d+) (%d+) (%d+)')
+    parts[part][short] = string.format('%d %d %d %d', a + ARGV[i + 3], r + ARGV[i + 4], d + ARGV[i + 5], f + ARGV[i + 6])
   end
 end
 for _, part in ipairs(order) do

@@ -180,7 +180,7 @@ func (c *api) unreachable(ctx context.Context, method string, err error) error {
 
 // buckets looks at all buckets.
 func (c *api) buckets(ctx context.Context) ([]*opsview.Bucket, error) {
-	list, err := call(ctx, c, httpapi.ListBuckets, struct{}{})
+	list, err := call(ctx, c, httpapi.ListBuckets, httpapi.BucketsQuery{})
 	if err != nil {
 		return nil, err
 	}

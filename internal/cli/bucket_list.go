@@ -9,11 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
 func (a *invocation) bucketListCommand() *cobra.Command {
 	var diff bool
+	var query httpapi.BucketsQuery
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List all buckets with their numbers",
@@ -25,10 +27,13 @@ capacity. LATER are delayed jobs and retries that wait for their time; a bucket 
 does not count them apart from those that wait, and shows "-". OLDEST is the age
 of the job at the head. POOL is the pool of the bucket, if it has one.
 
+Of many buckets, choose some with --match, --sort and --limit: a note then sums up all.
+
 With --diff, list instead the settings whose value in force differs from the
 configuration here: why, and the author and time of the change. Then follow the
 processes whose configuration differs, which name themselves every 10 seconds.`,
 		Example: `  dispatcher bucket list
+  dispatcher bucket list --match mail --sort waiting --limit 20
   dispatcher bucket list --diff
   dispatcher bucket list --json | jq '.[] | select(.dead > 0).name'`,
 		Args: positional(),
@@ -36,18 +41,39 @@ processes whose configuration differs, which name themselves every 10 seconds.`,
 			if diff {
 				return a.withAPI(cmd.Context(), a.bucketDiff)
 			}
-			return a.withAPI(cmd.Context(), a.bucketList)
+			if query.Limit < 1 && cmd.Flags().Changed("limit") {
+				return wrongUsage(cmd, "--limit %d: want 1 to 1000", query.Limit)
+			}
+			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error { return a.bucketList(ctx, c, query) })
 		},
 	}
 	a.jsonFlag(cmd)
+	cmd.Flags().StringVar(&query.Q, "match", "", "buckets with this `text` in their names")
+	cmd.Flags().StringVar(&query.Sort, "sort", "", "by name, or the largest first by waiting, in_flight, dead or oldest, or those with notes first, a `word` (default: as the configuration has them)")
+	cmd.Flags().IntVar(&query.Limit, "limit", 0, "at most this `number` of them (default: all)")
+	cmd.Flags().StringVar(&query.Cursor, "cursor", "", "go on behind the `text` that a list with --limit has named")
 	cmd.Flags().BoolVar(&diff, "diff", false, "list where buckets differ from the configuration")
 	return cmd
 }
 
-func (a *invocation) bucketList(ctx context.Context, c *api) error {
-	views, err := c.buckets(ctx)
+func (a *invocation) bucketList(ctx context.Context, c *api, query httpapi.BucketsQuery) error {
+	list, err := call(ctx, c, httpapi.ListBuckets, query)
 	if err != nil {
 		return err
+	}
+	views := list.Buckets
+	if t := list.Totals; t != nil {
+		next := ""
+		if list.Next != "" {
+			next = "; go on with --cursor " + list.Next
+		}
+		defer func() {
+			a.note("%d of %s: %s, %s%s", len(views), opsview.Count(t.Buckets, "bucket"), opsview.Count(t.Unfinished, "unfinished job"), opsview.Count(t.Dead, "dead letter"), next)
+		}()
+	}
+	if len(views) == 0 && query != (httpapi.BucketsQuery{}) && !a.json {
+		a.note("no bucket is chosen: change --match or --cursor")
+		return nil
 	}
 	if len(views) == 0 && !a.json {
 		a.note("there are no buckets: declare one as [[buckets]] in the configuration")

@@ -8,8 +8,9 @@ func (a *invocation) jobCommand() *cobra.Command {
 		Short: "List jobs, look at one, or cancel it",
 		Long:  "List jobs, look at one, or cancel it while it waits.",
 		Example: `  dispatcher job list webhooks --state retrying
+  dispatcher job find order-17
   dispatcher job show webhooks 0199c1a2-…
   dispatcher job result crm 0199c1a2-…
   dispatcher job cancel webhooks order-17`,
-	}, a.jobListCommand(), a.jobShowCommand(), a.jobResultCommand(), a.jobCancelCommand()))
+	}, a.jobListCommand(), a.jobFindCommand(), a.jobShowCommand(), a.jobResultCommand(), a.jobCancelCommand()))
 }

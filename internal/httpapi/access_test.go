@@ -386,4 +386,8 @@ func (*fakeBuckets) BucketInfos(_ context.Context, names ...string) ([]operator.
 	return infos, nil
 }
 
+func (f *fakeBuckets) HaveJob(ctx context.Context, id string, buckets ...string) ([]string, error) {
+	return f.op.HaveJob(ctx, id, buckets...)
+}
+
 func (f *fakeBuckets) Fleet() *fleet.View { return fleet.NewView(nil, 0) }

@@ -13,9 +13,43 @@ type BucketName struct {
 	Bucket string `json:"bucket" in:"path"`
 }
 
-// BucketList are buckets: the configured ones in the order of the configuration, then the orphaned ones.
+// BucketList are buckets: the configured ones in the order of the configuration, then the orphaned ones, unless another order was asked for.
 type BucketList struct {
 	Buckets []*opsview.Bucket `json:"buckets"`
+
+	// The cursor of the next page. Absent behind the last one, and without a limit.
+	Next string `json:"next,omitempty"`
+
+	// Of all buckets that q leaves. Only with a limit.
+	Totals *BucketTotals `json:"totals,omitempty"`
+}
+
+// BucketTotals are sums of buckets.
+type BucketTotals struct {
+	Buckets int64 `json:"buckets"`
+
+	// Jobs that wait, also for their time, and those in flight.
+	Unfinished int64 `json:"unfinished"`
+	InFlight   int64 `json:"in_flight"`
+	Dead       int64 `json:"dead"`
+
+	// Buckets that people should look at.
+	Noted int64 `json:"noted"`
+}
+
+// BucketsQuery says which buckets a list has.
+type BucketsQuery struct {
+	// Part of their names.
+	Q string `json:"q" in:"query"`
+
+	// By name, or those with the most first; with `notes` those that people should look at first. Absent: as the configuration has them.
+	Sort string `json:"sort" in:"query" jsonschema:"enum=name,enum=waiting,enum=in_flight,enum=dead,enum=oldest,enum=notes"`
+
+	// How many at most. Absent: all.
+	Limit int `json:"limit" in:"query" jsonschema:"minimum=1,maximum=1000"`
+
+	// The next of the answer before.
+	Cursor string `json:"cursor" in:"query"`
 }
 
 // BucketSettings changes settings of a bucket.
@@ -91,11 +125,13 @@ type BucketPurge struct {
 
 // The operations of buckets.
 var (
-	ListBuckets = &Operation[struct{}, *BucketList]{
+	ListBuckets = &Operation[BucketsQuery, *BucketList]{
 		ID: "listBuckets", Method: "GET", Path: "/v1/buckets", Roles: []apikey.Role{apikey.RoleRead},
-		Answer:   "First the configured ones in the order of the configuration, then the orphaned ones.",
+		Answer:   "First the configured ones in the order of the configuration, then the orphaned ones; or in the order of `sort`.",
 		Commands: []string{"status", "bucket list", "pool show"},
 		Summary:  "List all buckets, also those that left the configuration",
+		Description: `With a limit the answer has a page of them, and sums of all that ` + "`q`" + ` leaves. Buckets that come or go between two pages may be missing, or be
+there twice.`,
 	}
 
 	ShowBucket = &Operation[BucketName, *opsview.Bucket]{

@@ -119,6 +119,9 @@ func (a *answer) wantContractOf(name string, routes routers.Router, r *http.Requ
 		}
 		return
 	}
+	if name != "openapi.yaml" && asksForMore(route, r) {
+		return
+	}
 	err = openapi3filter.ValidateResponse(r.Context(), &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: r, PathParams: values, Route: route},
 		Status:                 a.status,
@@ -129,4 +132,14 @@ func (a *answer) wantContractOf(name string, routes routers.Router, r *http.Requ
 	if err != nil {
 		a.t.Errorf("%s %s: %d %s\nis not as %s says: %v", r.Method, r.URL, a.status, a.text, name, err)
 	}
+}
+
+// asksForMore reports whether a request has a parameter of the query that a contract does not know: no client of before sends it.
+func asksForMore(route *routers.Route, r *http.Request) bool {
+	for name := range r.URL.Query() {
+		if route.Operation.Parameters.GetByInAndName(openapi3.ParameterInQuery, name) == nil {
+			return true
+		}
+	}
+	return false
 }

@@ -32,6 +32,7 @@ type Buckets interface {
 	Schedules(ctx context.Context) ([]shaper.ScheduleInfo, error)
 	Schedule(name string) operator.Schedule
 	Fleet() *fleet.View
+	HaveJob(ctx context.Context, id string, buckets ...string) ([]string, error)
 }
 
 // OpsConfig configures the operator's API.
@@ -141,18 +142,6 @@ func (o *ops) poolsOf(ctx context.Context, infos []operator.BucketInfo) (map[str
 }
 
 // listBuckets answers the buckets of the caller's key.
-func (o *ops) listBuckets(r *http.Request, _ *struct{}) (*BucketList, error) {
-	names, err := o.names(r.Context())
-	if key := keyOf(r); key != nil {
-		names = slices.DeleteFunc(names, func(name string) bool { return !key.MayUse(name) })
-	}
-	if err != nil {
-		return nil, err
-	}
-	views, err := o.bucketViews(r.Context(), names...)
-	return &BucketList{views}, err
-}
-
 func (o *ops) showBucket(r *http.Request, in *BucketName) (*opsview.Bucket, error) {
 	return o.bucketAfter(r, in.Bucket, opsview.Outcome{})
 }

@@ -21,6 +21,7 @@ func (o *ops) routes() []route {
 		bind(o.fault, ReleaseBucket, o.releaseBucket),
 		bind(o.fault, PurgeBucket, o.purgeBucket),
 
+		bind(o.fault, FindJob, o.findJob),
 		few(o.lists, bind(o.fault, ListJobs, o.listJobs)),
 		few(o.lists, bind(o.fault, ListDead, o.listDead)),
 		few(o.lists, bind(o.fault, ShowUsage, o.showUsage)),

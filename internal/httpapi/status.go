@@ -47,7 +47,7 @@ var ShowStatus = &Operation[StatusQuery, *Status]{
 }
 
 func (o *ops) showStatus(r *http.Request, in *StatusQuery) (*Status, error) {
-	list, err := o.listBuckets(r, nil)
+	list, err := o.listBuckets(r, &BucketsQuery{})
 	if err != nil {
 		return nil, err
 	}

@@ -27,9 +27,10 @@ func (v *View) History(ctx context.Context, bucket string) ([]Point, error) {
 	}
 	last := now.UnixMicro() / Period.Microseconds()
 	pipe := v.redis.Pipeline()
+	part, short := inHistory(bucket)
 	texts := make([]*redis.StringCmd, Points)
 	for i := range texts {
-		texts[i] = pipe.HGet(ctx, historyKey+strconv.FormatInt(last-int64(Points-1-i), 10), part(bucket))
+		texts[i] = pipe.HGet(ctx, historyKey+strconv.FormatInt(last-int64(Points-1-i), 10), part)
 	}
 	_, _ = pipe.Exec(ctx) // the commands hold the errors: a period without a count is one of them
 	points := make([]Point, Points)
@@ -44,7 +45,7 @@ func (v *View) History(ctx context.Context, bucket string) ([]Point, error) {
 		for line := range strings.Lines(text.Val()) {
 			name, numbers, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 			c := &points[i].Counts
-			if name == bucket {
+			if name == short {
 				_, _ = fmt.Sscanf(numbers, "%d %d %d %d", &c.Arrived, &c.Refused, &c.Departed, &c.Failed)
 			}
 		}

@@ -2,9 +2,10 @@ package fleet
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -149,7 +150,7 @@ func (m *Member) count(now time.Time) {
 			before = &counted{slot: slot}
 			m.told[name] = before
 		}
-		args = append(args, name, before.add(is, slot), part(name), is.Arrived-before.Arrived, is.Refused-before.Refused, is.Departed-before.Departed, is.Failed-before.Failed)
+		args = append(args, name, before.add(is, slot), placeOf(name), is.Arrived-before.Arrived, is.Refused-before.Refused, is.Departed-before.Departed, is.Failed-before.Failed)
 		before.Totals, before.again = is, false
 		if len(args) >= beatArgs*beatBuckets {
 			flush()
@@ -173,11 +174,17 @@ const (
 	parts       = 64  // of the history
 )
 
-// part is where in a period of the history a bucket stands.
-func part(bucket string) string {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(bucket))
-	return strconv.Itoa(int(h.Sum32() % parts))
+// placeOf is where in a period of the history a bucket stands: "part short".
+func placeOf(bucket string) string {
+	part, short := inHistory(bucket)
+	return part + " " + short
+}
+
+// inHistory is the part of a bucket, and its short name there: a name may have 63 bytes, 288 times a day.
+func inHistory(bucket string) (part, short string) {
+	sum := sha256.Sum256([]byte(bucket))
+	const bytes = 8
+	return strconv.Itoa(int(sum[bytes]) % parts), base64.RawURLEncoding.EncodeToString(sum[:bytes])
 }
 
 // add is the text of the counters of a bucket, when they are these. c has what they were before.

@@ -48,3 +48,8 @@ func (j JobControl) Cancel(ctx context.Context) (shaper.State, error) {
 	}
 	return state, err
 }
+
+// HaveJob returns those of these buckets that have a job of this id, or remember one; also one that they have just forgotten. Two round trips.
+func (o *Operator) HaveJob(ctx context.Context, id string, buckets ...string) ([]string, error) {
+	return o.store.HaveJob(ctx, id, buckets...)
+}

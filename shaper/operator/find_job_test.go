@@ -1,0 +1,43 @@
+package operator_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"github.com/tundish-io/tundish/shaper/operator"
+	"github.com/tundish-io/tundish/shaper/producer"
+)
+
+// A job is found in each bucket that has one of its id, wherever that lives, and also once it has ended.
+func TestHaveJob(t *testing.T) {
+	t.Parallel()
+	conn := redistest.Start(t).Client()
+	buckets := []shaper.Bucket{rig.Bucket("one", 1), rig.In(rig.PoolNamed("vendor"), rig.Bucket("pooled", 1)), rig.Bucket("empty", 1)}
+	client, err := producer.New(producer.Config{Redis: conn, Buckets: buckets})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	for _, job := range []shaper.Job{{Bucket: "one", ID: "a"}, {Bucket: "pooled", ID: "a"}, {Bucket: "pooled", ID: "b"}} {
+		job.Payload = []byte("x")
+		if receipts, err := client.Enqueue(t.Context(), job); err != nil || receipts[0].Refusal != nil {
+			t.Fatal(receipts, err)
+		}
+	}
+	if _, err := client.Cancel(t.Context(), "pooled", "b"); err != nil {
+		t.Fatal(err)
+	}
+	op, err := operator.New(operator.Config{Redis: conn, Buckets: buckets[:1]}) // which knows nothing of the pool
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string]string{"a": "[one pooled]", "b": "[pooled]", "c": "[]"} {
+		found, err := op.HaveJob(t.Context(), id, "one", "pooled", "empty", "never-used")
+		if err != nil || fmt.Sprint(found) != want {
+			t.Errorf("%s is in %v, want %s, %v", id, found, want, err)
+		}
+	}
+}
