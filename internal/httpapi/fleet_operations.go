@@ -6,6 +6,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/shaper/fleet"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 // FleetQuery says what is told of the fleet.
@@ -66,6 +67,46 @@ seconds. Processes of versions before tell nothing.`,
 missing.`,
 	}
 )
+
+// BucketWhy is why a bucket sends nothing.
+type BucketWhy struct {
+	Bucket string `json:"bucket"`
+
+	// The first that holds, in this order; `sends` that nothing does.
+	Code operator.WhyCode `json:"code" jsonschema:"enum=empty,enum=paused,enum=no-dispatcher,enum=closed,enum=breaker,enum=held,enum=quota,enum=budget,enum=pool,enum=in-flight,enum=flows,enum=later,enum=sends"`
+
+	// For people.
+	Sentence string `json:"sentence"`
+
+	// When that may end, by the clock of Redis. Absent: not known, or not before somebody acts.
+	Until *time.Time `json:"until,omitempty"`
+}
+
+// ShowWhy says why a bucket sends nothing.
+var ShowWhy = &Operation[BucketName, *BucketWhy]{
+	ID: "showWhy", Method: "GET", Path: "/v1/buckets/{bucket}/why", Roles: []apikey.Role{apikey.RoleRead},
+	Answer:      "Why, or that it sends.",
+	Commands:    []string{"bucket why"},
+	Summary:     "Why a bucket sends nothing",
+	Description: "It is looked at when it is asked. That no process delivers its jobs is known 15 seconds after the last one was killed.",
+}
+
+func (o *ops) showWhy(r *http.Request, in *BucketName) (*BucketWhy, error) {
+	info, err := o.buckets.Bucket(in.Bucket).Info(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	s, err := o.buckets.Fleet().Look(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	why := info.Why(s.IsServed(in.Bucket))
+	view := &BucketWhy{Bucket: in.Bucket, Code: why.Code, Sentence: why.Sentence}
+	if !why.Until.IsZero() {
+		view.Until = new(why.Until.UTC())
+	}
+	return view, nil
+}
 
 func (o *ops) showFleet(r *http.Request, in *FleetQuery) (*Fleet, error) {
 	s, err := o.buckets.Fleet().Look(r.Context())

@@ -10,6 +10,7 @@ func (o *ops) routes() []route {
 		{Stream.Method, Stream.Path, o.stream, roles(Stream.Roles...), Stream.described()},
 		bind(o.fault, ListBuckets, o.listBuckets),
 		bind(o.fault, ShowBucket, o.showBucket),
+		bind(o.fault, ShowWhy, o.showWhy),
 		bind(o.fault, ShowHistory, o.showHistory),
 		bind(o.fault, SetBucket, o.setBucket),
 		bind(o.fault, ResetBucket, o.resetBucket),
