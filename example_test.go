@@ -183,6 +183,7 @@ func ExampleInBundle() {
 	}
 	defer t.Close()
 	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
 	t.Handle(letters.Work(tundish.Settings{Rate: "1000/s"}, func(_ context.Context, l Letter) error {
 		if l.To == "nobody" {
 			return tundish.Dead(errors.New("no such address"))

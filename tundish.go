@@ -37,6 +37,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 
@@ -54,13 +56,10 @@ import (
 type (
 	// Job is one unit of work to enqueue.
 	Job = shaper.Job
-
 	// Receipt is the answer for one job.
 	Receipt = shaper.Receipt
-
 	// Attempt is one delivery of a job.
 	Attempt = shaper.Attempt
-
 	// RefusedError says that a job was not let in, and why.
 	RefusedError = producer.RefusedError
 )
@@ -87,9 +86,7 @@ type Config struct {
 	URL        string                // where Redis is nil: see [redisconn.Connect]
 	Connection redisconn.Options     // to URL
 	Log        *slog.Logger          // nil logs nothing
-
-	// Registerer is where the metrics go; nil counts nothing.
-	Registerer prometheus.Registerer
+	Registerer prometheus.Registerer // where the metrics go; nil shows none
 
 	// Producer, Dispatcher and Limiter change any setting of those, right before they are made. Each may be nil.
 	Producer   func(*producer.Config)
@@ -107,6 +104,9 @@ func Open(url string) (*Client, error) {
 // New is [Open] with everything that can be said. It makes no round trip.
 func New(cfg Config) (*Client, error) {
 	c := &Client{cfg: cfg, buckets: map[string]shaper.Bucket{}, handlers: map[string]Handler{}}
+	if cfg.Registerer == nil {
+		c.cfg.Registerer = prometheus.NewRegistry() // the fleet is told what it counts
+	}
 	if c.cfg.Log == nil {
 		c.cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -252,7 +252,7 @@ func (c *Client) dispatcher() (*dispatcher.Dispatcher, error) {
 		return nil, errors.New("tundish: Run has nothing to work: call Handle before, with a Bucket.Work for each bucket")
 	}
 	cfg := dispatcher.Config{
-		Redis: c.cfg.Redis, Logger: c.cfg.Log, Registerer: c.cfg.Registerer, Enqueue: c.producer.Enqueue,
+		Redis: c.cfg.Redis, Logger: c.cfg.Log, Registerer: c.cfg.Registerer, Enqueue: c.producer.Enqueue, Program: filepath.Base(os.Args[0]),
 		Workers: make(map[string]shaper.Worker, len(c.handlers)),
 	}
 	for name, h := range c.handlers {

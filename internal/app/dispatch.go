@@ -118,19 +118,14 @@ func (d *daemon) dispatch(ctx context.Context) error {
 	exchange := d.exchange()
 	exchange.to, exchange.metrics = dispatcher, dispatcher.metrics
 
-	member, err := d.memberStage("dispatcher", d.version, dispatcher.Busy)
-	if err != nil {
-		return errors.Join(err, listener.Close())
-	}
-
-	stages := []stage{announce, dispatcher.Run, exchange.run, member, operate}
+	stages := []stage{announce, dispatcher.Run, exchange.run, operate}
 	where := []any{"buckets", strings.Join(rates(d.config), ", "), "operator_api", "http://" + listener.Addr().String()}
 	if d.config.Redis.URL.Embedded() {
 		api, addr, err := d.producerStage(ctx)
 		if err != nil {
 			return errors.Join(err, listener.Close())
 		}
-		stages = []stage{announce, api, dispatcher.Run, exchange.run, member, operate}
+		stages = []stage{announce, api, dispatcher.Run, exchange.run, operate}
 		where = append(where, "producer_api", "http://"+addr)
 	}
 	d.log.InfoContext(ctx, "dispatcher lets jobs out", append(where, "redis", d.config.Redis.URL, "version", d.version)...)

@@ -1,43 +1,21 @@
 package app
 
 import (
-	"context"
 	"fmt"
 
-	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/fleet"
 )
 
-// memberStage tells the fleet what this process does. busy is how many jobs it delivers; nil: it delivers none.
-func (d *daemon) memberStage(name, version string, busy func() int) (stage, error) {
-	works := busy != nil
+// memberStage tells the fleet what a producer does. A dispatcher tells it itself.
+func (d *daemon) memberStage(version string) (stage, error) {
 	m, err := fleet.NewMember(fleet.Config{
-		Redis: d.redis, Timeout: d.config.CallTimeout(), Logger: d.log, Registerer: d.registry,
+		Redis: d.redis, Timeout: d.config.CallTimeout(), Logger: d.log, Registerer: d.registry, Buckets: d.client.Buckets,
 		About: func() fleet.About {
-			about := fleet.About{Name: name, Version: version, Revision: d.inForce.Load().Revision, Works: works}
-			if works {
-				about.Busy = busy()
-			}
-			return about
-		},
-		Buckets: func() []string {
-			cfg := d.inForce.Load().Config
-			if works {
-				return namesOf(dispatched(cfg))
-			}
-			return namesOf(Buckets(cfg))
+			return fleet.About{Name: "producer", Version: version, Revision: d.inForce.Load().Revision}
 		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("join the fleet: %w", err)
 	}
-	return func(ctx context.Context) error { return m.Run(ctx) }, nil
-}
-
-func namesOf(buckets []shaper.Bucket) []string {
-	names := make([]string, len(buckets))
-	for i := range buckets {
-		names[i] = buckets[i].Name
-	}
-	return names
+	return m.Run, nil
 }

@@ -32,7 +32,7 @@ func Produce(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	member, err := d.memberStage("producer", o.Version, nil)
+	member, err := d.memberStage(o.Version)
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/fleet"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
@@ -56,6 +57,10 @@ type Config struct {
 
 	// Registerer is where the metrics go; nil counts nothing. Actors of one process may share it.
 	Registerer prometheus.Registerer
+
+	// Program, if not "", has the dispatcher tell the fleet what it does, and what Registerer counts, under this name and this version: see package
+	// fleet. It costs a command in five seconds.
+	Program, Version string
 }
 
 // Dispatcher drains buckets at their rate and has workers deliver. Any number
@@ -77,7 +82,8 @@ type Dispatcher struct {
 	hooks  atomic.Pointer[[]Hook]
 	loops  atomic.Pointer[[]*bucketLoop] // of all buckets, while it runs
 
-	listens atomic.Bool // it has subscribed to wake-ups
+	listens atomic.Bool   // it has subscribed to wake-ups
+	member  *fleet.Member // nil: it tells the fleet nothing
 
 	scheduleWake token       // schedules are to be looked at
 	allSchedules atomic.Bool // those of all buckets
@@ -107,6 +113,9 @@ func New(cfg Config) (*Dispatcher, error) {
 	d.outage.log = s.Log
 	d.hooks.Store(&cfg.Hooks)
 	d.cfg.Buckets, d.cfg.Workers, d.cfg.Hooks = nil, nil, nil
+	if d.member, err = d.newMember(); err != nil {
+		return nil, err
+	}
 	return d, d.check(cfg.Buckets, cfg.Workers, cfg.Hooks)
 }
 
@@ -131,6 +140,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	helpers.Go(func() { d.patrol(ctx) })
 	helpers.Go(func() { d.watchSettings(ctx) })
 	helpers.Go(func() { d.fireSchedules(ctx) })
+	helpers.Go(func() { d.tellFleet(life) })
 
 	<-ctx.Done()
 	d.mu.Lock()

@@ -259,6 +259,8 @@ func TestWatch(t *testing.T) {
 			t.Errorf("what was counted before somebody looked is told: %+v", sum)
 		}
 		mu.Unlock()
+		now := time.Now()
+		time.Sleep(now.Truncate(100 * time.Millisecond).Add(150 * time.Millisecond).Sub(now)) // to the middle of a bin
 		for range 50 { // five seconds, seven in each 100 ms
 			d.counts("plain", 0, 0, 7, 0)
 			p.counts("plain", 5, 1, 0, 0)
