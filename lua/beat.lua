@@ -11,9 +11,9 @@
 -- ARGV[3]  age: of the process, microseconds
 -- ARGV[4]  says: what it says of itself, JSON of 4096 bytes at most
 -- ARGV[5]  period: for which number of five minutes the history is
--- ARGV[6...]  for each bucket that has moved, 250 at most: its name, its counters ("" the process has it no more), "part short": where its line
---          of the history is, and its short name there ("" it has none), then how many more arrived, were refused, departed, failed
---          since the beat before
+-- ARGV[6...]  for each bucket that has moved, 250 at most: its name, its counters ("" the process has it no more), "part short": where its
+--          line of the history is, and its short name there ("" it has none), then how many more arrived, were refused, departed,
+--          failed since the beat before
 -- Returns  {now, period, 1 if the counters of the process were not known, else 0, then for each bucket that somebody looks at, "*" all: its
 --          name}; nothing is changed where the period is another one than the caller's: it asks again with the one in the answer
 -- Stores   the process, until it has been silent for 15 s; its counters for a minute after its last beat; the history for a day

@@ -42,11 +42,11 @@ func hear(t *testing.T, ops string) *streamed {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = response.Body.Close() })
 	h := &streamed{}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		defer response.Body.Close()
 		for lines := bufio.NewScanner(response.Body); lines.Scan(); {
 			data, ok := strings.CutPrefix(lines.Text(), "data: ")
 			var second fleet.Second

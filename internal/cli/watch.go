@@ -71,7 +71,7 @@ func (a *invocation) watch(ctx context.Context, c *api, lasts time.Duration, buc
 			return err
 		}
 		if err := pause(ctx, time.Second); err != nil { // the server stopped, or this reader was slow: ask again
-			return nil //nolint:nilerr // as above
+			return nil
 		}
 	}
 }

@@ -37,7 +37,14 @@ func streaming(t *testing.T, keys ...apikey.Key) (url string, stop func() error)
 	return "http://" + listener.Addr().String(), stop
 }
 
-func openStream(t *testing.T, url, key string) *http.Response {
+// opened is an answer whose body is closed when the test ends.
+type opened struct {
+	status int
+	header http.Header
+	body   io.ReadCloser
+}
+
+func openStream(t *testing.T, url, key string) *opened {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -51,25 +58,25 @@ func openStream(t *testing.T, url, key string) *http.Response {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = resp.Body.Close() })
-	return resp
+	return &opened{resp.StatusCode, resp.Header, resp.Body}
 }
 
 // As many streams as there may be are open, one more is refused, and all end when the server stops, which is no error.
 func TestStreams(t *testing.T) {
 	t.Parallel()
 	url, stop := streaming(t)
-	var open []*http.Response
+	var open []*opened
 	for range 200 {
 		resp := openStream(t, url+"/v1/stream?bucket=roomy", "")
-		if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
-			t.Fatalf("%s, %s", resp.Status, resp.Header)
+		if resp.status != 200 || resp.header.Get("Content-Type") != "text/event-stream" {
+			t.Fatalf("%d, %s", resp.status, resp.header)
 		}
 		open = append(open, resp)
 	}
-	if resp := openStream(t, url+"/v1/stream", ""); resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
-		t.Errorf("one more: %s", resp.Status)
+	if resp := openStream(t, url+"/v1/stream", ""); resp.status != 503 || resp.header.Get("Retry-After") == "" {
+		t.Errorf("one more: %d", resp.status)
 	}
-	lines := bufio.NewScanner(open[0].Body)
+	lines := bufio.NewScanner(open[0].body)
 	var seen []string
 	for lines.Scan() && len(seen) < 5 {
 		if lines.Text() != "" {
@@ -79,21 +86,21 @@ func TestStreams(t *testing.T) {
 	if len(seen) < 4 || seen[0] != "retry: 2000" || !strings.HasPrefix(seen[1], "id: ") || seen[2] != "event: second" || !strings.HasPrefix(seen[3], `data: {"at":"`) {
 		t.Errorf("the stream says %q", seen)
 	}
-	if err := open[1].Body.Close(); err != nil {
+	if err := open[1].body.Close(); err != nil {
 		t.Fatal(err)
 	}
 	for { // the place of one that has gone is free
 		resp := openStream(t, url+"/v1/stream", "")
-		if resp.StatusCode == 200 {
+		if resp.status == 200 {
 			break
 		}
-		_ = resp.Body.Close()
+		_ = resp.body.Close()
 	}
 	if err := stop(); err != nil {
 		t.Errorf("the stop: %v", err)
 	}
 	for _, resp := range open[2:] {
-		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		if _, err := io.Copy(io.Discard, resp.body); err != nil {
 			t.Fatalf("a stream ended with %v", err)
 		}
 	}
@@ -108,8 +115,8 @@ func TestStreamOfAKey(t *testing.T) {
 		if _, err := fmt.Sscanf(strings.TrimSpace("x"+what), "%s %s", &key, &path); err != nil {
 			t.Fatal(err)
 		}
-		if resp := openStream(t, url+path, key[1:]); resp.StatusCode != want {
-			t.Errorf("%q: %s, want %d", what, resp.Status, want)
+		if resp := openStream(t, url+path, key[1:]); resp.status != want {
+			t.Errorf("%q: %d, want %d", what, resp.status, want)
 		}
 	}
 }

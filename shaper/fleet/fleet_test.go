@@ -69,6 +69,9 @@ func startProcess(t *testing.T, conn redis.UniversalClient, name string, buckets
 	return p
 }
 
+// pass lets time pass, which in a bubble takes none.
+func pass(d time.Duration) { <-time.After(d) }
+
 // counts has the process count.
 func (p *process) counts(bucket string, arrived, refused, departed, failed int) {
 	for range arrived {
@@ -115,7 +118,7 @@ func TestProcesses(t *testing.T) {
 		p := startProcess(t, conn, "producer", "plain")
 		d.about.Busy = 3
 		d.counts("plain", 0, 0, 100, 0)
-		time.Sleep(6 * time.Second)
+		pass(6 * time.Second)
 		s := look(t, v)
 		if names(s) != "dispatcher producer" {
 			t.Fatalf("there are %s", names(s))
@@ -128,11 +131,11 @@ func TestProcesses(t *testing.T) {
 			t.Error("which buckets are served")
 		}
 		d.kill()
-		time.Sleep(8 * time.Second)
+		pass(8 * time.Second)
 		if s := look(t, v); names(s) != "dispatcher producer" {
 			t.Errorf("8 s after a kill there are %s", names(s))
 		}
-		time.Sleep(8 * time.Second)
+		pass(8 * time.Second)
 		if s := look(t, v); names(s) != "producer" || s.IsServed("plain") {
 			t.Errorf("16 s after a kill there are %s", names(s))
 		}
@@ -143,7 +146,7 @@ func TestProcesses(t *testing.T) {
 		if n, err := conn.HLen(t.Context(), "tundish:{fleet}:processes").Result(); err != nil || n > 1 {
 			t.Errorf("%d processes are kept, %v", n, err)
 		}
-		time.Sleep(2 * time.Minute)
+		pass(2 * time.Minute)
 		if keys, err := conn.Keys(t.Context(), "tundish:{fleet}:counts:*").Result(); err != nil || len(keys) > 0 {
 			t.Errorf("left are %v, %v", keys, err)
 		}
@@ -157,14 +160,14 @@ func TestCounts(t *testing.T) {
 		conn := tundishtest.Open(t).Redis()
 		v := fleet.NewView(conn, 0)
 		one, two, p := startProcess(t, conn, "dispatcher", "plain"), startProcess(t, conn, "dispatcher", "plain"), startProcess(t, conn, "producer", "plain")
-		time.Sleep(time.Until(time.Now().Truncate(5 * time.Second).Add(5*time.Second + time.Second)))
+		pass(time.Until(time.Now().Truncate(5 * time.Second).Add(5*time.Second + time.Second)))
 		for range 60 {
 			one.counts("plain", 0, 0, 7, 1)
 			two.counts("plain", 0, 0, 3, 0)
 			p.counts("plain", 10, 2, 0, 0)
-			time.Sleep(time.Second)
+			pass(time.Second)
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		s := look(t, v)
 		if got := fmt.Sprint(s.Minute("plain")); got != "[50 50 50 50 50 50 50 50 50 50 50 50]" && got != "[40 50 50 50 50 50 50 50 50 50 50 50]" {
 			t.Errorf("the minute is %s", got)
@@ -172,7 +175,7 @@ func TestCounts(t *testing.T) {
 		if s.Rate("plain") != 10 || s.Rate("none") != 0 {
 			t.Errorf("%g a second", s.Rate("plain"))
 		}
-		time.Sleep(20 * time.Second)
+		pass(20 * time.Second)
 		if got := look(t, v).Minute("plain"); got[11] != 0 || got[10] != 0 || got[0] != 50 {
 			t.Errorf("20 s later the minute is %v", got)
 		}
@@ -195,7 +198,7 @@ func TestCounts(t *testing.T) {
 			t.Fatal(err)
 		}
 		one.counts("plain", 0, 0, 5, 0)
-		time.Sleep(12 * time.Second)
+		pass(12 * time.Second)
 		if s := look(t, v); names(s) != "dispatcher dispatcher producer" || !s.IsServed("plain") {
 			t.Errorf("after a loss there are %s", names(s))
 		}
@@ -205,7 +208,7 @@ func TestCounts(t *testing.T) {
 		for _, p := range []*process{one, two, p} {
 			p.stop()
 		}
-		time.Sleep(25 * time.Hour)
+		pass(25 * time.Hour)
 		if got := sum(); got != (fleet.Counts{}) {
 			t.Errorf("after a day the history has %+v", got)
 		}
@@ -225,7 +228,7 @@ func TestWatch(t *testing.T) {
 		defer w.Close()
 		d, p := startProcess(t, conn, "dispatcher", "plain"), startProcess(t, conn, "producer", "plain")
 		d.counts("plain", 0, 0, 1000, 0) // before somebody looked
-		time.Sleep(6 * time.Second)
+		pass(6 * time.Second)
 		seconds, end := w.Watch("plain")
 		other, endOther := w.Watch("")
 		defer endOther()
@@ -253,30 +256,32 @@ func TestWatch(t *testing.T) {
 				mu.Unlock()
 			}
 		}()
-		time.Sleep(7 * time.Second) // by now all processes know that somebody looks
+		pass(7 * time.Second) // by now all processes know that somebody looks
 		mu.Lock()
 		if sum != (fleet.Counts{}) {
 			t.Errorf("what was counted before somebody looked is told: %+v", sum)
 		}
 		mu.Unlock()
 		now := time.Now()
-		time.Sleep(now.Truncate(100 * time.Millisecond).Add(150 * time.Millisecond).Sub(now)) // to the middle of a bin
-		for range 50 { // five seconds, seven in each 100 ms
+		pass(now.Truncate(100 * time.Millisecond).Add(150 * time.Millisecond).Sub(now)) // to the middle of a bin
+
+		// Five seconds, seven in each 100 ms.
+		for range 50 {
 			d.counts("plain", 0, 0, 7, 0)
 			p.counts("plain", 5, 1, 0, 0)
-			time.Sleep(100 * time.Millisecond)
+			pass(100 * time.Millisecond)
 		}
 		late := startProcess(t, conn, "dispatcher", "plain")
 		late.counts("plain", 0, 0, 11, 0)
 		late.stop()
-		time.Sleep(3 * time.Second)
+		pass(3 * time.Second)
 		mu.Lock()
 		if sum != (fleet.Counts{Arrived: 250, Refused: 50, Departed: 361}) || binned != 350 {
 			t.Errorf("told are %+v, in bins %d", sum, binned)
 		}
 		mu.Unlock()
 		d.kill()
-		time.Sleep(20 * time.Second)
+		pass(20 * time.Second)
 		end()
 		<-told
 		if lost != "dispatcher on web-1" {

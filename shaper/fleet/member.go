@@ -124,7 +124,7 @@ func (m *Member) redis(at time.Time) time.Time { return at.Add(m.offset) }
 func (m *Member) count(now time.Time) {
 	totals := m.counts.Totals()
 	slot := now.UnixMicro()/Beat.Microseconds() - 1 // the one that has just ended, or has not yet where somebody looks
-	if now.Truncate(Beat) != now.Truncate(Watched) {
+	if !now.Truncate(Beat).Equal(now.Truncate(Watched)) {
 		slot++
 	}
 	buckets := map[string]bool{}
@@ -246,7 +246,7 @@ func (m *Member) says(at time.Time, leaves bool) string {
 	} else {
 		about.P99Lateness = now.P99(nil)
 	}
-	if m.redis(at).Truncate(Watched) == m.redis(at).Truncate(Beat) {
+	if m.redis(at).Truncate(Watched).Equal(m.redis(at).Truncate(Beat)) {
 		copy(m.late[1:], m.late[:])
 		m.late[0] = now
 	}

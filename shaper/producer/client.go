@@ -217,14 +217,7 @@ func (c *Client) enqueue(ctx context.Context, awaited *Awaited, jobs []shaper.Jo
 	}
 	shared.left.Store(int64(len(queued)))
 	c.queued.Add(1)
-	for i := 0; i < len(queued); {
-		end := i + 1
-		for end < len(queued) && queued[end].bucket == queued[i].bucket {
-			end++
-		}
-		queued[i].bucket.queue.Add(queued[i:end]...)
-		i = end
-	}
+	queue(queued)
 
 	select {
 	case <-shared.done:
@@ -241,6 +234,18 @@ func (c *Client) enqueue(ctx context.Context, awaited *Awaited, jobs []shaper.Jo
 		return receipts, nil
 	case <-ctx.Done():
 		return onlyIDs(entries), fmt.Errorf("enqueue: the outcome is unknown: %w", context.Cause(ctx))
+	}
+}
+
+// queue puts the jobs of a call into the queues of their buckets.
+func queue(entries []*entry) {
+	for i := 0; i < len(entries); {
+		end := i + 1
+		for end < len(entries) && entries[end].bucket == entries[i].bucket {
+			end++
+		}
+		entries[i].bucket.queue.Add(entries[i:end]...)
+		i = end
 	}
 }
 
