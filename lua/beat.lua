@@ -9,14 +9,15 @@
 -- ARGV[1]  process: its id
 -- ARGV[2]  number: of the beat, 1 the first one of the process
 -- ARGV[3]  age: of the process, microseconds
--- ARGV[4]  says: what it says of itself, JSON of 4096 bytes at most
+-- ARGV[4]  says: what it says of itself, JSON
 -- ARGV[5]  period: for which number of five minutes the history is
 -- ARGV[6...]  for each bucket that has moved, 250 at most: its name, its counters ("" the process has it no more), "part short": where its
 --          line of the history is, and its short name there ("" it has none), then how many more arrived, were refused, departed,
 --          failed since the beat before
 -- Returns  {now, period, 1 if the counters of the process were not known, else 0, then for each bucket that somebody looks at, "*" all: its
 --          name}; nothing is changed where the period is another one than the caller's: it asks again with the one in the answer
--- Stores   the process, until it has been silent for 15 s; its counters for a minute after its last beat; the history for a day
+-- Stores   the process, until it has been silent for 15 s; its counters for an hour after its last beat, so that a beat
+--          which is sent again after an outage is known; the history for a day
 -- Needs    Redis 7.0
 
 --#include lib/server_time.lua
@@ -27,7 +28,7 @@ local id, number, age, says, period = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[
 local FIRST, WIDTH = 6, 7
 local SILENCE = 15000000 -- microseconds after which a silent process is no more
 local PERIOD = 300000000
-local KEPT, DAY = 60000, 86700000 -- milliseconds: counters; the history: a day and a period
+local KEPT, DAY = 3600000, 86700000 -- milliseconds: counters; the history: a day and a period
 local MOST = 1000 -- processes
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/tundish-io/tundish/shaper/fleet"
@@ -17,5 +18,8 @@ func (d *daemon) memberStage(version string) (stage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("join the fleet: %w", err)
 	}
-	return m.Run, nil
+	return func(ctx context.Context) error {
+		m.Run(ctx)
+		return nil
+	}, nil
 }

@@ -122,20 +122,10 @@ func (c *api) send(ctx context.Context, method, target, contentType string, body
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	var sent io.Reader = http.NoBody
-	if body != nil {
-		sent = bytes.NewReader(body)
-	}
 	ctx, cause := httpapi.WithCause(ctx)
-	req, err := http.NewRequestWithContext(ctx, method, c.server+target, sent)
+	req, err := c.request(ctx, method, target, contentType, body)
 	if err != nil {
-		return fail(exitUsage, "--server %q is not an address: %w", c.server, err)
-	}
-	if body != nil {
-		req.Header.Set("Content-Type", contentType)
-	}
-	if c.key != "" {
-		req.Header.Set("Authorization", "Bearer "+c.key.Reveal())
+		return err
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -152,6 +142,30 @@ func (c *api) send(ctx context.Context, method, target, contentType string, body
 	if resp.StatusCode/100 == 2 && json.Unmarshal(text, view) == nil {
 		return nil
 	}
+	return c.problemOf(resp, text, *cause)
+}
+
+// request makes a request. body is nil where there is none.
+func (c *api) request(ctx context.Context, method, target, contentType string, body []byte) (*http.Request, error) {
+	var sent io.Reader = http.NoBody
+	if body != nil {
+		sent = bytes.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.server+target, sent)
+	if err != nil {
+		return nil, fail(exitUsage, "--server %q is not an address: %w", c.server, err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", contentType)
+	}
+	if c.key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.key.Reveal())
+	}
+	return req, nil
+}
+
+// problemOf explains an answer that is not what was asked for. cause is the error of Redis, where the API is in this process.
+func (c *api) problemOf(resp *http.Response, text []byte, cause error) error {
 	p := &problem{}
 	if json.Unmarshal(text, p) != nil || p.Code == "" {
 		return fail(exitUnreachable, "%s answers %s, but not as Tundish does: is --server right?", c.server, resp.Status)
@@ -159,7 +173,7 @@ func (c *api) send(ctx context.Context, method, target, contentType string, body
 	if p.Code == "unknown-route" || p.Code == "method-not-allowed" {
 		return fail(exitUsage, "%s has no operator's API: --server is a dispatcher (dispatcher.listen), or a producer with producer.operator_api = true", c.server)
 	}
-	p.Status, p.cause = resp.StatusCode, *cause
+	p.Status, p.cause = resp.StatusCode, cause
 	return p
 }
 

@@ -27,9 +27,9 @@ func (a *invocation) statusCommand() *cobra.Command {
 		Short: "Show all buckets on one screen, problems first",
 		Long: `Show what people should look at, each with the command that helps: buckets that are paused, that
 back off for their receiver, that are closed or full, dead letters above dead_warn. Then a line for
-each bucket. SEEN is what left it a second, in the last ten seconds, MINUTE a picture of the last
-minute in which the rate is half as high as the line. FAILING counts flows whose receivers keep them from sending; LEFT is what is left of
-the quota or the budget that is used up most.
+each bucket. SEEN is how many requests left it a second in the last ten seconds. MINUTE is a picture
+of the last minute: a bar at half height is its rate. FAILING counts flows whose receivers keep them
+from sending; LEFT is what is left of the quota or the budget that is used up most.
 
 With --watch the screen is drawn anew every two seconds, until Ctrl-C. With --check, the exit
 code is 1 where there is a problem, for scripts and monitors.`,

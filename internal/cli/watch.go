@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/shaper/fleet"
 )
 
@@ -45,18 +45,12 @@ beat that somebody looks.`,
 }
 
 func (a *invocation) watch(ctx context.Context, c *api, lasts time.Duration, bucket ...string) error {
-	asked := ctx
 	if lasts > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, lasts)
 		defer cancel()
 	}
-	name := strings.Join(bucket, "")
-	if name != "" {
-		if _, err := c.bucket(ctx, name); err != nil {
-			return err
-		}
-	}
+	name := strings.Join(bucket, "") // "" of none
 	for {
 		err := c.seconds(ctx, name, func(second *fleet.Second) error {
 			if a.json {
@@ -64,14 +58,14 @@ func (a *invocation) watch(ctx context.Context, c *api, lasts time.Duration, buc
 			}
 			return writeSecond(a.out, second, name)
 		})
-		switch {
-		case ctx.Err() != nil && (asked.Err() == nil || errors.Is(asked.Err(), context.Canceled)): // the time is over, or Ctrl-C
-			return nil
-		case err != nil:
-			return err
+		if err == nil {
+			err = pause(ctx, time.Second) // the server stopped, or this reader was slow: ask again
 		}
-		if err := pause(ctx, time.Second); err != nil { // the server stopped, or this reader was slow: ask again
+		if ctx.Err() != nil { // the time is over, or Ctrl-C
 			return nil
+		}
+		if err != nil {
+			return err
 		}
 	}
 }
@@ -90,37 +84,34 @@ func writeSecond(w io.Writer, s *fleet.Second, watched string) error {
 	for _, name := range names {
 		c := s.Buckets[name]
 		fmt.Fprintf(&b, "%s  %s  in %5d %s  out %5d %s  refused %d  failed %d\n", at, name,
-			c.Arrived, binsOf(s.Bins, func(c fleet.Counts) int64 { return c.Arrived }), c.Departed, binsOf(s.Bins, func(c fleet.Counts) int64 { return c.Departed }), c.Refused, c.Failed)
+			c.Arrived, secondPicture(s.Bins, func(c fleet.Counts) int64 { return c.Arrived }), c.Departed, secondPicture(s.Bins, func(c fleet.Counts) int64 { return c.Departed }), c.Refused, c.Failed)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// binsOf is a picture of a second, between bars; "" without bins.
-func binsOf(bins []fleet.BinCounts, of func(fleet.Counts) int64) string {
+// secondPicture is a picture of a second, between bars; "" without bins.
+func secondPicture(bins []fleet.BinCounts, of func(fleet.Counts) int64) string {
 	if len(bins) == 0 {
 		return ""
 	}
-	numbers, most := make([]int64, len(bins)), int64(1)
+	numbers := make([]int64, len(bins))
 	for i, b := range bins {
 		numbers[i] = of(b.Counts)
-		most = max(most, numbers[i])
 	}
-	return "|" + picture(numbers, float64(most)) + "|"
+	return "|" + picture(numbers, 0) + "|"
 }
 
 // seconds calls tell with each second of the stream until it ends, or tell returns an error.
 func (c *api) seconds(ctx context.Context, bucket string, tell func(*fleet.Second) error) error {
-	target := c.server + "/v1/stream"
+	target := "/v1/stream"
 	if bucket != "" {
 		target += "?bucket=" + url.QueryEscape(bucket)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody)
+	ctx, cause := httpapi.WithCause(ctx)
+	req, err := c.request(ctx, http.MethodGet, target, "", nil)
 	if err != nil {
-		return fail(exitUsage, "--server %q is not an address: %w", c.server, err)
-	}
-	if c.key != "" {
-		req.Header.Set("Authorization", "Bearer "+c.key.Reveal())
+		return err
 	}
 	endless := *c.http
 	endless.Timeout = 0
@@ -130,11 +121,11 @@ func (c *api) seconds(ctx context.Context, bucket string, tell func(*fleet.Secon
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		p := &problem{}
-		if json.NewDecoder(io.LimitReader(resp.Body, c.bound)).Decode(p) != nil || p.Code == "" {
-			return fail(exitUnreachable, "%s answers %s, but not as Tundish does: is --server right?", c.server, resp.Status)
+		text, err := io.ReadAll(io.LimitReader(resp.Body, c.bound))
+		if err != nil {
+			return c.unreachable(ctx, req.Method, err)
 		}
-		return p
+		return c.problemOf(resp, text, *cause)
 	}
 	lines := bufio.NewScanner(resp.Body)
 	const longest = 4 << 20 // bytes of a second

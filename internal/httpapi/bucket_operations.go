@@ -136,7 +136,7 @@ there twice.`,
 
 	ShowBucket = &Operation[BucketName, *opsview.Bucket]{
 		ID: "showBucket", Method: "GET", Path: "/v1/buckets/{bucket}", Roles: []apikey.Role{apikey.RoleRead},
-		Commands: []string{"bucket show", "dead list", "watch"},
+		Commands: []string{"bucket show", "dead list"},
 		Summary:  "Show a bucket",
 	}
 

@@ -130,7 +130,7 @@ func (o *ops) showFleet(r *http.Request, in *FleetQuery) (*Fleet, error) {
 }
 
 func (o *ops) showHistory(r *http.Request, in *BucketName) (*History, error) {
-	if _, err := o.buckets.Bucket(in.Bucket).Info(r.Context()); err != nil {
+	if err := o.knows(r.Context(), in.Bucket); err != nil {
 		return nil, err
 	}
 	points, err := o.buckets.Fleet().History(r.Context(), in.Bucket)

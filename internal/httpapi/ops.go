@@ -141,18 +141,13 @@ func (o *ops) poolsOf(ctx context.Context, infos []operator.BucketInfo) (map[str
 	return pools, nil
 }
 
-// listBuckets answers the buckets of the caller's key.
 func (o *ops) showBucket(r *http.Request, in *BucketName) (*opsview.Bucket, error) {
 	return o.bucketAfter(r, in.Bucket, opsview.Outcome{})
 }
 
 // bucketAfter is a bucket, and what a change of it came to.
 func (o *ops) bucketAfter(r *http.Request, name string, outcome opsview.Outcome) (*opsview.Bucket, error) {
-	names, err := o.names(r.Context())
-	if err == nil && !slices.Contains(names, name) {
-		err = shaper.ErrUnknownBucket
-	}
-	if err != nil {
+	if err := o.knows(r.Context(), name); err != nil {
 		return nil, err
 	}
 	views, err := o.bucketViews(r.Context(), name)
@@ -161,6 +156,15 @@ func (o *ops) bucketAfter(r *http.Request, name string, outcome opsview.Outcome)
 	}
 	views[0].Outcome = outcome
 	return views[0], nil
+}
+
+// knows returns [shaper.ErrUnknownBucket] of a bucket that neither the configuration nor Redis has.
+func (o *ops) knows(ctx context.Context, name string) error {
+	names, err := o.names(ctx)
+	if err == nil && !slices.Contains(names, name) {
+		err = shaper.ErrUnknownBucket
+	}
+	return err
 }
 
 func (o *ops) names(ctx context.Context) ([]string, error) {

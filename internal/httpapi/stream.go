@@ -2,11 +2,13 @@ package httpapi
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/fleet"
 )
 
@@ -24,7 +26,7 @@ type StreamQuery struct {
 
 // Stream tells what all processes count.
 var Stream = &Operation[StreamQuery, *fleet.Second]{
-	ID: "stream", Method: "GET", Path: "/v1/stream", Roles: []apikey.Role{apikey.RoleRead}, Events: true, Faults: []code{codeOverloaded},
+	ID: "stream", Method: "GET", Path: "/v1/stream", Roles: []apikey.Role{apikey.RoleRead}, Events: true, Faults: []code{codeUnknownBucket, codeOverloaded},
 	Commands: []string{"watch"},
 	Answer:   "The events.",
 	Summary:  "What all processes count, each second, as server-sent events",
@@ -37,9 +39,20 @@ at most.`,
 // stream tells what all processes count, each second.
 func (o *ops) stream(w http.ResponseWriter, r *http.Request) {
 	bucket := r.URL.Query().Get("bucket")
-	if bucket != "" && isForeign(r, bucket) {
-		newFault(codeForbidden, "the key is not for bucket %q", bucket).write(w, r)
-		return
+	if bucket != "" { // all processes are told which bucket is looked at
+		if isForeign(r, bucket) {
+			newFault(codeForbidden, "the key is not for bucket %q", bucket).write(w, r)
+			return
+		}
+		if err := o.knows(r.Context(), bucket); err != nil {
+			writeFault(w, r, err, func(r *http.Request, err error) *fault {
+				if errors.Is(err, shaper.ErrUnknownBucket) {
+					return o.unknownBucket(r, bucket)
+				}
+				return o.fault(r, err)
+			})
+			return
+		}
 	}
 	if o.streams.Add(1) > maxStreams {
 		o.streams.Add(-1)

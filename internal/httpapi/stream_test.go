@@ -109,8 +109,8 @@ func TestStreams(t *testing.T) {
 // A key hears of its own buckets only.
 func TestStreamOfAKey(t *testing.T) {
 	t.Parallel()
-	url, _ := streaming(t, keyOf("reader", []string{"other"}, apikey.RoleRead), keyOf("caller", []string{apikey.AllBuckets}, apikey.RoleEnqueue))
-	for what, want := range map[string]int{"reader /v1/stream": 200, "reader /v1/stream?bucket=other": 200, "reader /v1/stream?bucket=roomy": 403, "caller /v1/stream": 403, " /v1/stream": 401} {
+	url, _ := streaming(t, keyOf("reader", []string{"other"}, apikey.RoleRead), keyOf("caller", []string{apikey.AllBuckets}, apikey.RoleEnqueue), keyOf("everybody", []string{apikey.AllBuckets}, apikey.RoleRead))
+	for what, want := range map[string]int{"reader /v1/stream": 200, "reader /v1/stream?bucket=other": 404, "reader /v1/stream?bucket=roomy": 403, "everybody /v1/stream?bucket=roomy": 200, "everybody /v1/stream?bucket=bins:x": 404, "caller /v1/stream": 403, " /v1/stream": 401} {
 		var key, path string
 		if _, err := fmt.Sscanf(strings.TrimSpace("x"+what), "%s %s", &key, &path); err != nil {
 			t.Fatal(err)

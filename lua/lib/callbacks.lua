@@ -50,7 +50,7 @@ function callbacks.note_dead(list, id, body, stored)
   callbacks.note(list, id, codec.numbers(stored), string.match(body, '^[^\n]*'), stored, '')
 end
 
--- Notes that a job was cancelled while it waited, if it is in a bundle: nobody else is told.
+-- Notes that a job was cancelled while it waited, if it is in a bundle. No URL is told of that.
 function callbacks.note_cancelled(list, id, body, stored)
   if not codec.in_bundle(body) then return end
   callbacks.note(list, id, codec.numbers(stored), string.match(body, '^[^\n]*'), codec.CANCELLED, '')

@@ -7,8 +7,8 @@
 --          has a callback (see callbacks.lua). Between the two, first seven letters: whose the job is (see callers.lua), then "=M": jobs
 --          of the same M agree in all that a batch needs (see batch.lua). A job with "=!" leaves alone. Behind that "$" and what the
 --          job reserves of budgets (see reservation.lua), ">" if another process than a dispatcher sends it, and "&" if it is in a bundle
---          (see bundle.lua), "&&" if it was redriven since: then = is there in any case. A ~ always stands before the letters and the =,
---          for programs that know neither.
+--          (see bundle.lua), "&&" if it was redriven since, with "." before that if no URL is told of its end: then = is there in any
+--          case. A ~ always stands before the letters and the =, for programs that know neither.
 --   meta   "state epoch attempts lost crashes claim last", of a job that was claimed once
 --   seen   "fingerprint, state, end of its dedupe window", of an id that ended: 11 characters, one, and a number;
 --          of a job with a caller the number begins with 0, and ends with six digits of the caller (see callers.lua)

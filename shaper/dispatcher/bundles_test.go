@@ -219,12 +219,12 @@ func TestBundlesAndLostReplies(t *testing.T) {
 	w.open(shaper.Bundle{ID: "many", Size: 300, CallbackURL: "https://a.example/finished"})
 	k, ctx := store.BucketKeys("b"), t.Context()
 	for i := range 300 {
-		url := "" // two thirds are only counted
+		url, mark := "", "." // two thirds are only counted
 		if i%3 == 0 {
-			url = `"cu":"https://a.example/one",`
+			url, mark = `"cu":"https://a.example/one",`, ""
 		}
 		name := fmt.Sprintf("%d 1 j%d", 1783228800000000+i, i)
-		text := fmt.Sprintf("0 1783228800000000 AAAAAAAAAAAcn001~=&^ {%s\"b\":\"many\"}\n{\"state\":\"done\",\"attempts\":1,\"status\":200}\n", url)
+		text := fmt.Sprintf("0 1783228800000000 AAAAAAAAAAAcn001~=%s&^ {%s\"b\":\"many\"}\n{\"state\":\"done\",\"attempts\":1,\"status\":200}\n", mark, url)
 		if err := errors.Join(w.redis.HSet(ctx, k.CallbackTexts(), name, text).Err(), w.redis.ZAdd(ctx, k.Callbacks(), redis.Z{Member: name, Score: float64(i)}).Err()); err != nil {
 			t.Fatal(err)
 		}
@@ -276,11 +276,26 @@ func TestCallbacksOfAnotherConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	mover := newBucketLoop(other, other.store.Known("b"), t.Context()).callbacks
-	if pause := mover.moveAll(t.Context()); pause != maxCallbackPause || w.counts() != "3 3 0" {
+	w.open(shaper.Bundle{ID: "one", Size: 2})
+	k := store.BucketKeys("b")
+	told := `{"cu":"https://a.example/","b":"one"}` // of a job of a bundle that has a callback too
+	for name, line := range map[string]string{"1783228800000007 1 c": `~=.&^ {"b":"one"}`, "1783228800000008 1 d": "~=&^ " + told} {
+		text := "0 1783228800000000 AAAAAAAAAAAcn001" + line + "\n{\"state\":\"done\",\"attempts\":1,\"status\":200}\n"
+		if err := errors.Join(w.redis.HSet(t.Context(), k.CallbackTexts(), name, text).Err(), w.redis.ZAdd(t.Context(), k.Callbacks(), redis.Z{Member: name, Score: 9}).Err()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if pause := mover.moveAll(t.Context()); pause != 0 || w.counts() != "4 4 0" {
 		t.Errorf("pause %s, %s", pause, w.counts())
 	}
-	w.bucketLoop().callbacks.moveAll(t.Context()) // they are where they were
-	if w.counts() != "0 0 3" {
-		t.Errorf("moved on by the other one: %s", w.counts())
+	if got := w.counted("one", 1); got != "1 done, 0 dead, 0 dropped, 0 cancelled, finished false" {
+		t.Error(got)
+	}
+	for _, z := range w.redis.ZRangeWithScores(t.Context(), k.Callbacks(), 0, -1).Val() { // 5 s later
+		w.redis.ZAdd(t.Context(), k.Callbacks(), redis.Z{Member: z.Member, Score: 1})
+	}
+	w.bucketLoop().callbacks.moveAll(t.Context())
+	if got := w.counted("one", 2); w.counts() != "0 0 4" || got != "2 done, 0 dead, 0 dropped, 0 cancelled, finished true" {
+		t.Errorf("moved on by the other one: %s; %s", w.counts(), got)
 	}
 }

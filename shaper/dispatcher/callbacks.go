@@ -143,9 +143,8 @@ func (m *callbackMover) enqueueJobs(ctx context.Context, page []*waiting) (said 
 	page = slices.DeleteFunc(page, func(w *waiting) bool {
 		err := m.fill(w)
 		switch {
-		case errors.Is(err, errNoCallbacks):
-			pause = maxCallbackPause
-			say(w, 0)
+		case errors.Is(err, errNoCallbacks): // others may find it in a moment, and what is behind it is looked at
+			say(w, maxCallbackPause.Microseconds())
 		case err != nil:
 			m.noteWaiting(ctx, err.Error())
 			say(w, maxCallbackDelay.Microseconds())
@@ -217,7 +216,7 @@ func (m *callbackMover) fill(w *waiting) error {
 	to := settings.URLOf(c.Result.State, c.CallbackURL, c.FailureURL)
 	if c.Bundle != "" {
 		w.counted = fmt.Sprintf("%s %d %s", codec.CodeOf(c.Result.State), store.BoolArg(c.WasDead), c.Bundle)
-		if c.Result.State == shaper.StateCancelled || settings.Bucket == "" || to == "" {
+		if c.OnlyCounted || settings.Bucket != "" && to == "" {
 			return nil
 		}
 	}

@@ -104,7 +104,7 @@ func (c *claimer) readLease(r *lua.Reader, claimID string) (*leased, error) {
 		Attempt: shaper.Attempt{
 			Bucket: c.Name, ID: id, Flow: job.Flow, Group: job.Group, URL: job.URL, Method: job.Method, Headers: job.Headers,
 			Own: own, Payload: job.Payload, Number: 1, Enqueued: codec.InstantOf(job.Enqueued),
-			AnswerBytes: c.answerBytes(job.Waiter != "" || c.tellsAnswer(&job)),
+			AnswerBytes: c.answerBytes(job.Waiter != "" || job.Callback != "" && !job.OnlyCounted),
 		},
 		once: job.Once, expires: time.Duration(job.ExpiresIn) * time.Microsecond, waiter: job.Waiter, sender: job.Sender,
 		callback: job.Callback, callbackURL: job.CallbackURL, failureURL: job.FailureURL,
@@ -129,12 +129,6 @@ func (c *claimer) answerBytes(isTold bool) int64 {
 		return 0
 	}
 	return settings.MaxBody
-}
-
-// tellsAnswer reports whether a callback may tell the answer to a job. That of a job of a bundle may only count it.
-func (c *claimer) tellsAnswer(job *codec.Stored) bool {
-	settings := c.Settings.Load().Callbacks
-	return job.Callback != "" && (job.Bundle == "" || settings.Has(&shaper.Job{CallbackURL: job.CallbackURL, FailureURL: job.FailureURL}))
 }
 
 // ownDelivery is what a flow has of its own for the delivery of a job, by what a claim

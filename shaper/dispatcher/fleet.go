@@ -29,7 +29,7 @@ func (d *Dispatcher) about() fleet.About {
 // tellFleet tells what the dispatcher does until ctx ends.
 func (d *Dispatcher) tellFleet(ctx context.Context) {
 	if d.member != nil {
-		_ = d.member.Run(ctx) // it never fails
+		d.member.Run(ctx)
 	}
 }
 

@@ -244,14 +244,15 @@ func (s *settler) resultOf(one *settlement, cause string) result {
 // whose end is not.
 func (s *settler) callbackLine(job *leased, state shaper.State) (line string, isTold bool) {
 	settings := s.Settings.Load().Callbacks
-	hasURL := settings.URLOf(state, job.callbackURL, job.failureURL) != ""
-	switch isInBundle := codec.IsInBundle(job.callback); {
+	// Without settings it is not known whether there is a URL, and nothing is lost.
+	hasNoURL := settings.Bucket != "" && settings.URLOf(state, job.callbackURL, job.failureURL) == ""
+	switch {
 	case job.callback == "":
 		return "", false
-	case isInBundle && (settings.Bucket == "" || !hasURL):
+	case codec.IsOnlyCounted(job.callback), hasNoURL && codec.IsInBundle(job.callback):
 		return codec.CountedLine(job.callback), false
-	case settings.Bucket != "" && !hasURL:
-		return "", false // without settings it is not known, and nothing is lost
+	case hasNoURL:
+		return "", false
 	}
 	return job.callback, true
 }

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -24,8 +25,11 @@ func (c *Counts) add(o Counts) {
 	c.Arrived, c.Refused, c.Departed, c.Failed = c.Arrived+o.Arrived, c.Refused+o.Refused, c.Departed+o.Departed, c.Failed+o.Failed
 }
 
-// minus is how much more c is than an earlier one.
-func (c Counts) minus(o Counts) Counts {
+// since is how much more c is than an earlier one. Counters that were higher began anew.
+func (c Counts) since(o Counts) Counts {
+	if c.Arrived < o.Arrived || c.Refused < o.Refused || c.Departed < o.Departed || c.Failed < o.Failed {
+		return c
+	}
 	return Counts{c.Arrived - o.Arrived, c.Refused - o.Refused, c.Departed - o.Departed, c.Failed - o.Failed}
 }
 
@@ -53,7 +57,7 @@ func (b *binned) count(now time.Time, is metrics.Totals) {
 	b.totals = is
 }
 
-// text is "number of the newest bin", then for each bin, the newest first, "arrived,refused,departed".
+// text is the number of the newest bin, and "arrived,refused,departed" of each bin from that one back.
 func (b *binned) text() string {
 	var text strings.Builder
 	text.WriteString(strconv.FormatInt(b.at, 10))
@@ -67,7 +71,7 @@ func (b *binned) text() string {
 func parseBins(text string) (newest int64, bins []Counts, err error) {
 	words := strings.Fields(text)
 	if len(words) == 0 {
-		return 0, nil, fmt.Errorf("fleet: no bins")
+		return 0, nil, errors.New("fleet: a process tells no bins")
 	}
 	if newest, err = strconv.ParseInt(words[0], 10, 64); err != nil {
 		return 0, nil, fmt.Errorf("fleet: the bins of a process: %w", err)

@@ -9,12 +9,12 @@ import (
 	"github.com/tundish-io/tundish/lua"
 )
 
-// A day of the history takes at most 16 KiB of each of 1,000 buckets, and a beat of 250 buckets runs for less than 5 ms at its quickest.
+// A day of the history takes at most 16 KiB of each of 1,000 buckets. How long a beat of 250 of them takes is printed.
 func TestBoundsOfTheHistory(t *testing.T) {
 	t.Parallel()
 	const buckets, atOnce, bound = 1000, 250, 16 << 10
 	conn := redistest.Start(t).Client()
-	beat := func(process string, number, period int64, from int) (now, current int64) {
+	beat := func(process string, number, period int64, from int) (current int64) {
 		args := []any{process, number, 1, "{}", period}
 		for i := from; i < from+atOnce; i++ {
 			args = append(args, fmt.Sprintf("bucket-of-a-customer-%d", i), "123456 1234 123456 1234 359000000 1 2 3 4 5 6 7 8 9 10 11 12", fmt.Sprintf("%d %011d", i%64, i), 123456, 1234, 123456, 1234)
@@ -25,17 +25,18 @@ func TestBoundsOfTheHistory(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := lua.NewReader(reply)
-		return r.Int(), r.Int()
+		_ = r.Int() // now
+		return r.Int()
 	}
-	_, period := beat("p1", 1, 0, 0)
 	best := time.Hour
-	number := int64(1)
-	for range 3 {
+	period, number := int64(0), int64(0)
+	for round := 0; round < 3; round++ {
 		for from := 0; from < buckets; from += atOnce {
 			number++
 			began := time.Now()
-			if _, current := beat("p1", number, period, from); current != period {
-				t.Skip("the period changed meanwhile")
+			if current := beat("p1", number, period, from); current != period { // another one has begun: from the first bucket again
+				period, round = current, -1
+				break
 			}
 			best = min(best, time.Since(began))
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -59,15 +60,14 @@ type Member struct {
 	id     string
 	counts *metrics.Metrics
 	born   time.Time
-	offset time.Duration // of the clock of Redis; known from the first answer on
-	known  bool
-	number int64 // of the last beat
-	period int64 // of the history
+	offset time.Duration // of the clock of Redis
+	number int64         // of the last beat
+	period int64         // of the history
 	told   map[string]*counted
 	late   [Slots]metrics.Lateness // in the last beats, the newest first
 	looked []string                // at by somebody
 	bins   map[string]*binned
-	unsent [][]any // arguments of beats whose answers were lost, without the period
+	unsent [][]any // what was counted and not taken in yet, in parts of one script each: nothing more is counted before
 }
 
 // counted is what was told of a bucket.
@@ -97,7 +97,7 @@ func NewMember(cfg Config) (*Member, error) {
 
 // Run tells what the process does until ctx ends, and then that it leaves. It costs one command in five seconds, and one a second while
 // somebody looks; with more than 250 buckets that count something, one for each 250. While Redis is away it goes on counting.
-func (m *Member) Run(ctx context.Context) error {
+func (m *Member) Run(ctx context.Context) {
 	m.tell(ctx, time.Now(), false)
 	for {
 		step := Beat
@@ -111,7 +111,7 @@ func (m *Member) Run(ctx context.Context) error {
 		m.count(m.redis(at))
 		if !goesOn || !m.wait(ctx, rand.N(step/10)) { //nolint:gosec // jitter: all processes count at once, and tell it one after another
 			m.tell(context.WithoutCancel(ctx), at, true)
-			return nil
+			return
 		}
 		m.tell(ctx, at, false)
 	}
@@ -120,12 +120,19 @@ func (m *Member) Run(ctx context.Context) error {
 // redis is an instant by the clock of Redis.
 func (m *Member) redis(at time.Time) time.Time { return at.Add(m.offset) }
 
-// count notes what was counted until now, by the clock of Redis, for the next beat.
+// beginsBeat reports whether a time, by the clock of Redis, is in the first second of a Beat.
+func beginsBeat(now time.Time) bool { return now.Truncate(Beat).Equal(now.Truncate(Watched)) }
+
+// count notes what was counted until now, by the clock of Redis, for the next beat. While what was counted before waits for Redis it notes
+// nothing: the next time has it all.
 func (m *Member) count(now time.Time) {
+	if len(m.unsent) > 0 {
+		return
+	}
 	totals := m.counts.Totals()
-	slot := now.UnixMicro()/Beat.Microseconds() - 1 // the one that has just ended, or has not yet where somebody looks
-	if !now.Truncate(Beat).Equal(now.Truncate(Watched)) {
-		slot++
+	slot := now.UnixMicro() / Beat.Microseconds()
+	if beginsBeat(now) {
+		slot-- // the one that has just ended
 	}
 	buckets := map[string]bool{}
 	for _, name := range m.cfg.Buckets() {
@@ -146,7 +153,7 @@ func (m *Member) count(now time.Time) {
 		if before != nil && before.Totals == is && !before.again {
 			continue
 		}
-		if before == nil {
+		if before == nil || before.isAbove(is) { // new, or counted anew since it left the configuration and came back
 			before = &counted{slot: slot}
 			m.told[name] = before
 		}
@@ -187,6 +194,11 @@ func inHistory(bucket string) (part, short string) {
 	return strconv.Itoa(int(sum[bytes]) % parts), base64.RawURLEncoding.EncodeToString(sum[:bytes])
 }
 
+// isAbove reports whether a counter was higher before.
+func (c *counted) isAbove(is metrics.Totals) bool {
+	return c.Arrived > is.Arrived || c.Refused > is.Refused || c.Departed > is.Departed || c.Failed > is.Failed
+}
+
 // add is the text of the counters of a bucket, when they are these. c has what they were before.
 func (c *counted) add(is metrics.Totals, slot int64) string {
 	for ; c.slot < slot; c.slot++ {
@@ -205,28 +217,25 @@ func (c *counted) add(is metrics.Totals, slot int64) string {
 	return string(text)
 }
 
-// tell sends what was counted, and what was not taken in before. An answer says what time it is, and what somebody looks at.
+// tell sends what was counted. An answer says what time it is, and what somebody looks at. What has no answer is sent again under the same
+// number.
 func (m *Member) tell(ctx context.Context, at time.Time, leaves bool) {
-	if len(m.unsent) == 0 {
-		m.unsent = [][]any{nil}
-	}
 	says := m.says(at, leaves)
-	for len(m.unsent) > 0 {
-		if err := m.send(ctx, says, m.unsent[0]); err != nil {
-			m.cfg.Logger.DebugContext(ctx, "this process could not tell the fleet that it lives: it tries again", "error", err)
-			if most := m.unsent[:len(m.unsent)-1]; len(most) >= unsentMost { // the counters of the next beat have it all
-				m.unsent = slices.Clone(most[len(most)-unsentMost+1:])
-				m.tellAgain()
-			}
-			return
+	var err error
+	if len(m.unsent) == 0 {
+		err = m.send(ctx, says, nil)
+		m.number++ // nothing is lost with its answer
+	}
+	for err == nil && len(m.unsent) > 0 {
+		if err = m.send(ctx, says, m.unsent[0]); err == nil {
+			m.number++
+			m.unsent = m.unsent[1:]
 		}
-		m.number++
-		m.unsent = m.unsent[1:]
+	}
+	if err != nil {
+		m.cfg.Logger.DebugContext(ctx, "this process could not tell the fleet that it lives: it tries again", "error", err)
 	}
 }
-
-// unsentMost are beats that wait for Redis: what is above is missing in the history.
-const unsentMost = 100
 
 // said is what a process says of itself, as Redis has it.
 type said struct {
@@ -241,12 +250,8 @@ func (m *Member) says(at time.Time, leaves bool) string {
 		about.Host, _ = os.Hostname()
 	}
 	now := m.counts.Lateness()
-	if oldest := m.late[Slots-1]; oldest != nil {
-		about.P99Lateness = now.P99(oldest)
-	} else {
-		about.P99Lateness = now.P99(nil)
-	}
-	if m.redis(at).Truncate(Watched).Equal(m.redis(at).Truncate(Beat)) {
+	about.P99Lateness = now.P99(m.late[Slots-1])
+	if beginsBeat(m.redis(at)) {
 		copy(m.late[1:], m.late[:])
 		m.late[0] = now
 	}
@@ -278,7 +283,7 @@ func (m *Member) send(ctx context.Context, says string, counted []any) error {
 		if r.Err() != nil {
 			return r.Err()
 		}
-		m.offset, m.known = time.UnixMicro(now).Sub(sent.Add(time.Since(sent)/2)), true
+		m.offset = time.UnixMicro(now).Sub(sent.Add(time.Since(sent) / 2))
 		m.watch()
 		if period == m.period {
 			if isUnknown && m.number > 0 { // Redis came back empty
@@ -288,7 +293,7 @@ func (m *Member) send(ctx context.Context, says string, counted []any) error {
 		}
 		m.period = period
 	}
-	return fmt.Errorf("the clock of Redis is in another period each time")
+	return errors.New("the clock of Redis is in another period each time")
 }
 
 // tellAgain has the next beat tell of all buckets.

@@ -123,7 +123,7 @@ func (w *Watcher) run(ctx context.Context) {
 			continue
 		}
 		offset = time.Until(snapshot.Now)
-		w.tellAll(before, snapshot)
+		w.tellAll(ctx, before, snapshot)
 	}
 }
 
@@ -182,11 +182,14 @@ type tallied struct {
 
 func newTally() *tally { return &tally{processes: map[string]*tallied{}, bins: map[string]int64{}} }
 
-// tellAll tells each viewer what is new. One that does not read is dropped.
-func (w *Watcher) tellAll(before *tally, s *Snapshot) {
+// tellAll tells each viewer what is new. One that does not read is dropped. Viewers that came after ctx ended are told by another goroutine.
+func (w *Watcher) tellAll(ctx context.Context, before *tally, s *Snapshot) {
 	second := before.second(s)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
 	bins := map[string][]BinCounts{}
 	for v := range w.viewers {
 		if v.bucket == "" || bins[v.bucket] != nil {
@@ -225,7 +228,7 @@ func (t *tally) second(s *Snapshot) Second {
 			known.isTold = true // from the next beat on: this one may have begun before
 		}
 		for bucket, now := range p.counts {
-			if more := now.minus(known.counts[bucket]); isTold && more != (Counts{}) {
+			if more := now.since(known.counts[bucket]); isTold && more != (Counts{}) {
 				sum := second.Buckets[bucket]
 				sum.add(more)
 				second.Buckets[bucket] = sum

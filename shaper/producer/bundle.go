@@ -26,34 +26,37 @@ func (c *Client) Bundle(ctx context.Context, bucket, id string) (shaper.BundleIn
 	return c.store.Bundle(ctx, bucket, id)
 }
 
-// refuseUnbundled refuses jobs of bundles that their callers do not have, and returns the others. Jobs without a bundle cost nothing, and
+// refuseUnknownBundles refuses jobs of bundles that their callers do not have, and returns the others. Jobs without a bundle cost nothing, and
 // others one round trip for each bucket.
-func (c *Client) refuseUnbundled(ctx context.Context, entries []*entry) ([]*entry, error) {
-	var asked map[string]map[string]bool // of each bucket
+func (c *Client) refuseUnknownBundles(ctx context.Context, entries []*entry) ([]*entry, error) {
+	var asked map[*producerBucket]map[string]bool
 	for _, t := range entries {
 		if t.job.Bundle == "" {
 			continue
 		}
 		if asked == nil {
-			asked = map[string]map[string]bool{}
+			asked = map[*producerBucket]map[string]bool{}
 		}
-		if asked[t.job.Bucket] == nil {
-			asked[t.job.Bucket] = map[string]bool{}
+		if asked[t.bucket] == nil {
+			asked[t.bucket] = map[string]bool{}
 		}
-		asked[t.job.Bucket][t.job.Bundle] = true
+		asked[t.bucket][t.job.Bundle] = true
 	}
 	if asked == nil {
 		return entries, nil
 	}
-	owners := make(map[string]map[string]shaper.Owner, len(asked))
+	owners := make(map[*producerBucket]map[string]shaper.Owner, len(asked))
 	for bucket, ids := range asked {
-		var err error
-		if owners[bucket], err = c.store.BundleOwners(ctx, bucket, ids); err != nil {
+		err := bucket.breaker.Run(func() (err error) {
+			owners[bucket], err = c.store.BundleOwners(ctx, bucket.Name, ids)
+			return err
+		})
+		if err != nil {
 			return nil, err
 		}
 	}
 	return slices.DeleteFunc(entries, func(t *entry) bool {
-		owner, there := owners[t.job.Bucket][t.job.Bundle]
+		owner, there := owners[t.bucket][t.job.Bundle]
 		if t.job.Bundle == "" || there && owner.Mark == shaper.CallerMark(t.job.Caller) {
 			return false
 		}

@@ -203,7 +203,7 @@ func (c *Client) enqueue(ctx context.Context, awaited *Awaited, jobs []shaper.Jo
 		queued[i] = t
 	}
 	if away == nil {
-		queued, away = c.refuseUnbundled(ctx, queued)
+		queued, away = c.refuseUnknownBundles(ctx, queued)
 	}
 	if away != nil {
 		receipts := onlyIDs(entries)
@@ -274,7 +274,7 @@ func (c *Client) prepare(t *entry, awaited *Awaited) error {
 		t.job.ID, t.generated = newID(), true
 	}
 	how := codec.Sealing{
-		IsGenerated: t.generated, HasCallback: settings.Callbacks.Has(&t.job) && !codec.IsMade(t.job.ID) || t.job.Bundle != "", HasBatches: settings.Batch.Has(),
+		IsGenerated: t.generated, HasCallback: settings.Callbacks.Has(&t.job) && !codec.IsMade(t.job.ID), HasBatches: settings.Batch.Has(),
 	}
 	switch {
 	case awaited == nil:

@@ -10,12 +10,6 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// The end of a job's mark in Redis, if it is in a bundle: see lua/lib/codec.lua.
-const (
-	inBundle = "&"
-	redriven = "&&"
-)
-
 // bundleNumbers are those of a bundle in Redis before its caller and its URL: see lua/lib/bundle.lua.
 const bundleNumbers = 8
 
@@ -62,6 +56,12 @@ func IsInBundle(line string) bool {
 	return len(words) == 4 && strings.HasSuffix(words[2], inBundle+"^")
 }
 
+// IsOnlyCounted reports whether nothing is told of the end of a job, by the first line of its body, but that its bundle counts it.
+func IsOnlyCounted(line string) bool {
+	words := strings.SplitN(line, " ", 4)
+	return len(words) == 4 && isOnlyCounted(strings.TrimSuffix(words[2], "^"))
+}
+
 // CountedLine is a first line that says of a job of a bundle no more than what counts it. Jobs of a flow and a bundle have the same.
 func CountedLine(line string) string {
 	job, err := Open(line + "\n")
@@ -76,5 +76,5 @@ func CountedLine(line string) string {
 	if job.WasDead {
 		end = redriven
 	}
-	return "0 0 " + UnknownMark + "000~=" + end + "^ " + string(header)
+	return "0 0 " + UnknownMark + "000~=" + onlyCounted + end + "^ " + string(header)
 }

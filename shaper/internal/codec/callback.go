@@ -22,8 +22,9 @@ type Callback struct {
 
 	CallbackURL, FailureURL string // that the job names
 
-	Bundle  string // of the job, "" none
-	WasDead bool   // the bundle has counted it as dead before
+	Bundle      string // of the job, "" none
+	OnlyCounted bool   // there is nothing else to tell
+	WasDead     bool   // the bundle has counted it as dead before
 }
 
 // OpenCallback reads a callback as scripts write it: see lua/lib/callbacks.lua.
@@ -37,12 +38,13 @@ func OpenCallback(bucket, name, text string) (Callback, error) {
 	if !ok1 || !ok2 || !ok3 || !ok4 || err1 != nil || err2 != nil {
 		return Callback{}, fmt.Errorf("bucket %q: the callback %q in Redis is not one of ours", bucket, name)
 	}
-	c := Callback{At: time.UnixMicro(micros), CallbackURL: job.CallbackURL, FailureURL: job.FailureURL, Bundle: job.Bundle, WasDead: job.WasDead}
+	c := Callback{At: time.UnixMicro(micros), CallbackURL: job.CallbackURL, FailureURL: job.FailureURL, Bundle: job.Bundle, OnlyCounted: job.OnlyCounted, WasDead: job.WasDead}
 	var err error
 	switch {
 	case strings.HasPrefix(second, "{"):
 		c.Result, err = OpenResult(bucket, id, rest)
 	case second == CodeOf(shaper.StateCancelled):
+		c.OnlyCounted = true
 		c.Result = shaper.JobResult{ID: id, Bucket: bucket, Flow: job.Flow, Group: job.Group, Owner: job.Owner(), State: shaper.StateCancelled}
 	default:
 		c.Result, err = diedWaiting(bucket, id, &job, second)

@@ -26,7 +26,8 @@ import (
 // g if the client made it, in capitals if the job came with a delay. "~N" behind the index says that the job expires N
 // microseconds after its enqueue. Letters behind that name the caller (see shaper.CallerMark). "=M" says which jobs it can be in a
 // batch with (see lua/lib/codec.lua). Behind that, or behind "=" alone, "$" and units say what the job reserves of budgets, ">" that another
-// process than a dispatcher sends it, and "&" that it is in a bundle, "&&" that it was redriven since. "^" says that it has a callback. A ~
+// process than a dispatcher sends it, and "&" that it is in a bundle, "&&" that it was redriven since; "." before that says that it has no callback. "^" says that a script writes one
+// when it ends, for the URL or for the bundle. A ~
 // always stands before the letters and the =, for programs that know neither. The header is JSON, empty if the job has none of its fields. The scripts read no further than the index.
 type envelope struct {
 	Flow        string              `json:"f,omitempty"`
@@ -82,7 +83,7 @@ type Sealing struct {
 	IsGenerated bool   // the client made the id
 	Waiter      string // the channel of the process that waits for the result, "" if none does
 	Sender      string // the channel of the process that waits for the ticket, "" if a dispatcher has the job sent
-	HasCallback bool   // the end of the job is told somewhere: whether that is by its bucket is no content
+	HasCallback bool   // the end of the job is told to a URL: whether that is by its bucket is no content
 	HasBatches  bool   // the bucket has them: the job then tells which jobs it agrees with
 }
 
@@ -104,7 +105,8 @@ func Seal(before Sealed, job *shaper.Job, how Sealing) (Sealed, error) {
 		const longestExpiry = 20
 		size += longestExpiry
 	}
-	if how.HasCallback {
+	isTold := how.HasCallback || job.Bundle != ""
+	if isTold {
 		size++
 	}
 	caller, agrees := shaper.CallerMark(job.Caller), agreementOf(job, how)
@@ -121,7 +123,7 @@ func Seal(before Sealed, job *shaper.Job, how Sealing) (Sealed, error) {
 	}
 	packed = append(packed, caller...)
 	packed = append(packed, agrees...)
-	if how.HasCallback {
+	if isTold {
 		packed = append(packed, '^')
 	}
 	packed = append(packed, ' ')
@@ -186,7 +188,11 @@ func agreementOf(job *shaper.Job, how Sealing) string {
 		agrees += ">"
 	}
 	if job.Bundle != "" {
-		agrees = cmp.Or(agrees, "=") + inBundle
+		agrees = cmp.Or(agrees, "=")
+		if !how.HasCallback {
+			agrees += onlyCounted
+		}
+		agrees += inBundle
 	}
 	return agrees
 }
@@ -244,6 +250,18 @@ func (e *envelope) empty() bool {
 		!e.Once && e.Waiter == "" && e.Sender == "" && e.CallbackURL == "" && e.FailureURL == "" && e.Bundle == ""
 }
 
+// What stands in a job's mark in Redis, before the "^" at its end, if it is in a bundle: see lua/lib/codec.lua.
+const (
+	inBundle    = "&"
+	redriven    = "&&"
+	onlyCounted = "." // before these: it has no callback
+)
+
+// isOnlyCounted reports whether a mark without its "^" is that of a job of a bundle without a callback.
+func isOnlyCounted(mark string) bool {
+	return strings.HasSuffix(strings.TrimRight(mark, inBundle), onlyCounted)
+}
+
 // Stored is a job as Redis keeps it.
 type Stored struct {
 	Mark     string // as scripts want it: with that of the caller behind it
@@ -255,7 +273,8 @@ type Stored struct {
 	// Callback is, of a job that has a callback or is in a bundle, the body up to its payload: what OpenCallback reads; else "".
 	Callback string
 
-	WasDead bool // of a job of a bundle: it was redriven since it came
+	OnlyCounted bool // it is in a bundle, and has no callback
+	WasDead     bool // of a job of a bundle: it was redriven since it came
 }
 
 var errBody = errors.New("shaper: a job's body in Redis is not one of ours")
@@ -273,7 +292,7 @@ func Open(body string) (Stored, error) {
 	first, err1 := strconv.ParseInt(base, 10, 64)
 	number, hasCallback := strings.CutSuffix(mark[MarkLength:], "^")
 	if hasCallback {
-		s.Callback, s.WasDead = body[:len(body)-len(payload)-1], strings.HasSuffix(number, redriven)
+		s.Callback, s.WasDead, s.OnlyCounted = body[:len(body)-len(payload)-1], strings.HasSuffix(number, redriven), isOnlyCounted(number)
 	}
 	number, more, _ := strings.Cut(number, "~")
 	s.Mark += callerIn(more)
