@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tundish-io/tundish/shaper"
@@ -74,41 +75,43 @@ func TestIdleDrains(t *testing.T) {
 	for name, b := range map[string]shaper.Bucket{"plain": rig.Bucket("b", 100), "flows": flows, "groups": rig.Grouped("b", 100)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSteppedBucket(t, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) }), b)
-			for i := range 40 {
-				job := shaper.Job{Bucket: "b", Payload: []byte("{}")}
-				if b.Flow != nil {
-					job.Flow = fmt.Sprint("f", i%4)
-				}
-				if b.Group != nil {
-					job.Group = "g"
-				}
-				if _, err := s.Client.Enqueue(t.Context(), job); err != nil {
-					t.Fatal(err)
-				}
-			}
-			loops := make([]*bucketLoop, 3)
-			for i := range loops {
-				loops[i] = s.bucketLoop()
-				loops[i].dispatcher = fmt.Sprint("d", i)
-				for n := range 3 {
-					if i > 0 || n == 0 {
-						s.claimFor(loops[i], fmt.Sprint("claim", n), 40)
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteppedBucket(t, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) }), b)
+				for i := range 40 {
+					job := shaper.Job{Bucket: "b", Payload: []byte("{}")}
+					if b.Flow != nil {
+						job.Flow = fmt.Sprint("f", i%4)
+					}
+					if b.Group != nil {
+						job.Group = "g"
+					}
+					if _, err := s.Client.Enqueue(t.Context(), job); err != nil {
+						t.Fatal(err)
 					}
 				}
-				if serves := loops[i].claims.idle.serves(); serves != (i == 0) {
-					t.Errorf("dispatcher %d serves: %t", i, serves)
+				loops := make([]*bucketLoop, 3)
+				for i := range loops {
+					loops[i] = s.bucketLoop()
+					loops[i].dispatcher = fmt.Sprint("d", i)
+					for n := range 3 {
+						if i > 0 || n == 0 {
+							s.claimFor(loops[i], fmt.Sprint("claim", n), 40)
+						}
+					}
+					if serves := loops[i].claims.idle.serves(); serves != (i == 0) {
+						t.Errorf("dispatcher %d serves: %t", i, serves)
+					}
 				}
-			}
-			last := loops[2]
-			if standbys := s.Redis.HGet(t.Context(), last.Keys.Pace(), "standbys").Val(); standbys != "d1 d2 " {
-				t.Errorf("the standbys are %q", standbys)
-			}
-			s.Step(time.Second)
-			s.forgetClock(last)
-			if s.claimFor(last, "again", 40); !last.claims.idle.serves() {
-				t.Error("a loop that finds slots is idle")
-			}
+				last := loops[2]
+				if standbys := s.Redis.HGet(t.Context(), last.Keys.Pace(), "standbys").Val(); standbys != "d1 d2 " {
+					t.Errorf("the standbys are %q", standbys)
+				}
+				s.Step(time.Second)
+				s.forgetClock(last)
+				if s.claimFor(last, "again", 40); !last.claims.idle.serves() {
+					t.Error("a loop that finds slots is idle")
+				}
+			})
 		})
 	}
 }
@@ -116,57 +119,62 @@ func TestIdleDrains(t *testing.T) {
 // Where it is the rate of a flow that binds, slots go by that nobody takes: no loop is idle.
 func TestNoDrainIsIdleForTurns(t *testing.T) {
 	t.Parallel()
-	b := rig.Grouped("b", 100)
-	b.Group, b.Flow.Rate = nil, rig.Rate("5/s")
-	s := newSteppedBucket(t, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) }), b)
-	for range 9 {
-		if _, err := s.Client.Enqueue(t.Context(), shaper.Job{Bucket: "b", Flow: "f", Payload: []byte("{}")}); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		b := rig.Grouped("b", 100)
+		b.Group, b.Flow.Rate = nil, rig.Rate("5/s")
+		s := newSteppedBucket(t, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) }), b)
+		for range 9 {
+			if _, err := s.Client.Enqueue(t.Context(), shaper.Job{Bucket: "b", Flow: "f", Payload: []byte("{}")}); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	r := s.bucketLoop()
-	s.claim(r, "first") // gets the first slot, 10 ms away
-	s.Step(15 * time.Millisecond)
-	s.forgetClock(r)
-	s.claim(r, "second") // gets one 195 ms away, the last one within the horizon
-	if left := s.Redis.LLen(t.Context(), r.Keys.Queue("f")).Val(); left != 7 || r.claims.idle.misses > 0 {
-		t.Errorf("%d of 9 jobs are left; %d misses", left, r.claims.idle.misses)
-	}
+		r := s.bucketLoop()
+		s.claim(r, "first") // gets the first slot, 10 ms away
+		s.Step(15 * time.Millisecond)
+		s.forgetClock(r)
+		s.claim(r, "second") // gets one 195 ms away, the last one within the horizon
+		if left := s.Redis.LLen(t.Context(), r.Keys.Queue("f")).Val(); left != 7 || r.claims.idle.misses > 0 {
+			t.Errorf("%d of 9 jobs are left; %d misses", left, r.claims.idle.misses)
+		}
+	})
 }
 
 // A loop that is alone is not idle. It looks soon after its own claim, and its horizon ends between two turns that follow each other: the slots
-// that it has itself, and those that pass before a turn, are not taken by others.
+// that it has itself, and those that pass before a turn, are not taken by others. In a bubble: a machine that is slow would have the loop give jobs
+// back whose slots had passed.
 func TestNoDrainIsIdleForItsOwnSlots(t *testing.T) {
 	t.Parallel()
-	b := rig.Grouped("b", 200)
-	b.Group, b.Flow.Rate = nil, rig.Rate("20/s")
-	s := newSteppedBucket(t, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) }), b)
-	for i := range 40 {
-		if _, err := s.Client.Enqueue(t.Context(), shaper.Job{Bucket: "b", Flow: fmt.Sprint("f", i%4), Payload: []byte("{}")}); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		b := rig.Grouped("b", 200)
+		b.Group, b.Flow.Rate = nil, rig.Rate("20/s")
+		s := newSteppedBucket(t, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) }), b)
+		for i := range 40 {
+			if _, err := s.Client.Enqueue(t.Context(), shaper.Job{Bucket: "b", Flow: fmt.Sprint("f", i%4), Payload: []byte("{}")}); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	r := s.bucketLoop()
-	left := func() (n int64) {
-		for i := range 4 {
-			n += s.Redis.LLen(t.Context(), r.Keys.Queue(fmt.Sprint("f", i))).Val()
+		r := s.bucketLoop()
+		left := func() (n int64) {
+			for i := range 4 {
+				n += s.Redis.LLen(t.Context(), r.Keys.Queue(fmt.Sprint("f", i))).Val()
+			}
+			return n
 		}
-		return n
-	}
-	s.claimFor(r, "first", 40)
-	before := left()
-	for i, step := range []time.Duration{10, 3, 7, 35} {
-		s.Step(step * time.Millisecond)
-		s.forgetClock(r)
-		s.claimFor(r, fmt.Sprint("claim", i), 40)
-		t.Logf("%d jobs are left, %d misses", left(), r.claims.idle.misses)
-		if r.claims.idle.misses > 0 {
-			t.Errorf("%d misses after claim %d, %d jobs are left", r.claims.idle.misses, i, left())
+		s.claimFor(r, "first", 40)
+		before := left()
+		for i, step := range []time.Duration{10, 3, 7, 35} {
+			s.Step(step * time.Millisecond)
+			s.forgetClock(r)
+			s.claimFor(r, fmt.Sprint("claim", i), 40)
+			t.Logf("%d jobs are left, %d misses", left(), r.claims.idle.misses)
+			if r.claims.idle.misses > 0 {
+				t.Errorf("%d misses after claim %d, %d jobs are left", r.claims.idle.misses, i, left())
+			}
 		}
-	}
-	if left() == before {
-		t.Error("no claim but the first one brought jobs")
-	}
+		if left() == before {
+			t.Error("no claim but the first one brought jobs")
+		}
+	})
 }
 
 // claimFor claims for so many workers.

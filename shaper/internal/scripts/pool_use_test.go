@@ -116,9 +116,11 @@ func TestPoolOfAnyBuckets(t *testing.T) {
 			}
 			checkPool(rt, all, pool, rates)
 			allowed = min(allowed, pool.rateCount) * (to - from) / second
-			least := int64(90)
+			// A bucket that finds the slots at its time taken departs later, and never makes up for it: its own rate bounds that. The lowest of
+			// 1,350 draws used 86 %, and 76 % without a burst.
+			least := int64(78)
 			if pool.burst == 1 { // what is left between two slots may be too short for another one
-				least = 50
+				least = 65
 			}
 			if got < allowed*least/100-3 {
 				rt.Fatalf("%d of %d slots are used", got, allowed)
