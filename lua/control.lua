@@ -1,7 +1,8 @@
 -- control.lua: changes of a bucket or a pool by an operator. It pauses or resumes the bucket, overrides
--- settings of all configurations, or removes overrides. With the rate or the burst, max_in_flight may rise (see in_flight.lua). A
--- release ends a hold and an open breaker, and forgets the adaptive rate. Hooks are told where that was the breaker of a bucket: a pool
--- has no hooks. All processes obey from the next script on, and after every restart. May be sent twice.
+-- settings of all configurations, or removes overrides, or only has hooks told that an operator changed something. With the rate or the
+-- burst, max_in_flight may rise (see in_flight.lua). A release ends a hold and an open breaker, and forgets the adaptive rate. Hooks are
+-- told where that was the breaker of a bucket: a pool has no hooks. All processes obey from the next script on, and after every
+-- restart. May be sent twice.
 --
 -- KEYS[1]  …:settings  hash  settings of the bucket; …:p:<pool>:conf for a pool
 -- KEYS[2]  …:pace    hash  down: see downstream.lua; …:p:<pool>:pace for a pool
@@ -10,9 +11,9 @@
 -- KEYS[5]  …:outbox_texts  hash  of a bucket only: their texts
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: the message to publish
--- ARGV[3]  action: pause, resume, release, set or reset
+-- ARGV[3]  action: pause, resume, release, set, reset or tell
 -- ARGV[4]  by: the author
--- ARGV[5...]  pause: the reason; set: field, value, ...; reset: field, ...
+-- ARGV[5...]  pause: the reason; set: field, value, ...; reset: field, ...; tell: the operation
 -- Returns  {1} the bucket is not configured; else {0, now, paused since (before; 0 it was not), and for
 --          each field its value before and its value now, and then for each field 1 if its value changed, or an override of it began or
 --          ended, else 0; after a release the text of the downstream before, "" none, and how far
@@ -47,6 +48,10 @@ if action == 'pause' then
   outbox.write(box)
   -- Paused again, it stays paused since the first time.
   redis.call('HSET', conf, 'paused', was_paused or stamp, 'paused_by', by, 'paused_reason', ARGV[FIRST])
+elseif action == 'tell' then
+  local box = outbox.open(events, outbox_key, outbox_texts, count, now)
+  outbox.note(box, 'operator.changed', nil, 1, { by = by, reason = ARGV[FIRST] })
+  outbox.write(box)
 elseif action == 'resume' then
   redis.call('HDEL', conf, 'paused', 'paused_by', 'paused_reason')
 elseif action == 'release' then

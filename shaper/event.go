@@ -6,17 +6,18 @@ type Event string
 
 // The kinds of events.
 const (
-	EventJobDead       Event = "job.dead"            // a job became a dead letter
-	EventFlowDisabled  Event = "flow.disabled"       // see Disabled
-	EventFlowRecovered Event = "flow.recovered"      // a breaker closed, of a flow or of its bucket or pool; an operator released that of a flow or bucket; or enabled a flow
-	EventBreakerOpen   Event = "breaker.open"        // of a flow, or of its bucket or pool
-	EventBucketFull    Event = "bucket.full"         // a job was refused because the bucket is full, or has too many dead letters
-	EventBucketPaused  Event = "bucket.paused"       // by an operator
-	EventDeadLetters   Event = "bucket.dead_letters" // there are more than Bucket.DeadWarn; told again once they were fewer
-	EventFinishLate    Event = "finish.late"         // jobs will be left at the time by which all are to have left: see schedule.Drain
+	EventJobDead         Event = "job.dead"            // a job became a dead letter
+	EventFlowDisabled    Event = "flow.disabled"       // see Disabled
+	EventFlowRecovered   Event = "flow.recovered"      // a breaker closed, of a flow or of its bucket or pool; an operator released that of a flow or bucket; or enabled a flow
+	EventBreakerOpen     Event = "breaker.open"        // of a flow, or of its bucket or pool
+	EventBucketFull      Event = "bucket.full"         // a job was refused because the bucket is full, or has too many dead letters
+	EventBucketPaused    Event = "bucket.paused"       // by an operator
+	EventDeadLetters     Event = "bucket.dead_letters" // there are more than Bucket.DeadWarn; told again once they were fewer
+	EventOperatorChanged Event = "operator.changed"    // an operation of the API or the command line changed something of the bucket: see package audit
+	EventFinishLate      Event = "finish.late"         // jobs will be left at the time by which all are to have left: see schedule.Drain
 )
 
 // Events lists all kinds.
 func Events() []Event {
-	return []Event{EventJobDead, EventFlowDisabled, EventFlowRecovered, EventBreakerOpen, EventBucketFull, EventBucketPaused, EventDeadLetters, EventFinishLate}
+	return []Event{EventJobDead, EventFlowDisabled, EventFlowRecovered, EventBreakerOpen, EventBucketFull, EventBucketPaused, EventDeadLetters, EventFinishLate, EventOperatorChanged}
 }

@@ -128,7 +128,7 @@ func TestACLUser(t *testing.T) {
 		}
 	}
 	for _, args := range []string{
-		"bucket list --json", "bucket show " + bucketName, "bucket pause " + bucketName, "bucket set " + bucketName + " --rate 100/s", "bucket reset " + bucketName,
+		"fleet", "audit", "bucket history " + bucketName, "bucket why " + bucketName, "bucket list --json", "bucket show " + bucketName, "bucket pause " + bucketName, "bucket set " + bucketName + " --rate 100/s", "bucket reset " + bucketName,
 		"bucket purge " + bucketName + " --yes", "bucket resume " + bucketName, "dead list " + bucketName, "job show " + bucketName + " acl-1", "doctor",
 	} {
 		out, err := exec.CommandContext(t.Context(), filepath.Join(programs, "dispatcher"), append(strings.Fields(args), "--config", s.config)...).CombinedOutput()

@@ -135,7 +135,9 @@ func (d *daemon) followKeys(api *httpapi.Handler) {
 
 // reloadStage follows the configuration as long as the daemon runs.
 func (d *daemon) reloadStage() stage {
-	return newReloader(d.config, d.source, d.log, d.registry, d.targets...).run
+	r := newReloader(d.config, d.source, d.log, d.registry, d.targets...)
+	r.records = d.operator.Audit()
+	return r.run
 }
 
 // watchStage logs what changes of the settings in force.
@@ -180,7 +182,7 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 		RateLimitHeaders: httplimit.RateLimitHeaders(d.config.Producer.RateLimitHeaders),
 		MaxConnections:   d.config.Producer.MaxConnections,
 		BodyMemory:       d.config.Producer.BodyMemory,
-		Metrics:          d.registry, Logger: d.log.With("component", "producer_api"),
+		Metrics:          d.registry, Logger: d.log.With("component", "producer_api"), Audit: d.operator.Audit(),
 	}
 	if d.config.Producer.OperatorAPI {
 		api.Operator, api.Pools = d.operator, d.config.Pools

@@ -6,12 +6,15 @@ import (
 	"crypto/sha256"
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/shaper/audit"
 )
 
 // source is where a daemon has its configuration from.
@@ -66,6 +69,7 @@ type reloader struct {
 	targets []target
 	log     *slog.Logger
 	reloads *prometheus.CounterVec
+	records *audit.Log // nil records nothing
 }
 
 // target is a part of a daemon that can follow a configuration. apply gets valid
@@ -103,7 +107,9 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 		return
 	}
 	if err == nil {
+		end := r.record(ctx, cfg)
 		err = r.apply(ctx, cfg)
+		end(err)
 	}
 	if err != nil {
 		r.refuse(ctx, err)
@@ -112,6 +118,32 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 	r.reloads.WithLabelValues(reloadApplied).Inc()
 	r.tell(ctx, cfg)
 	r.inForce = cfg
+}
+
+// record writes the record of a reload, and returns what ends it. A process without Redis follows its configuration all the same.
+func (r *reloader) record(ctx context.Context, cfg *config.Config) (end func(err error)) {
+	changed := config.Changes(r.inForce, cfg)
+	if r.records == nil || len(changed) == 0 {
+		return func(error) {}
+	}
+	host, _ := os.Hostname()
+	record := &audit.Record{
+		Author: "file " + cfg.File, Process: filepath.Base(os.Args[0]) + " on " + host, Operation: "reload",
+		Asked: map[string]any{"revision": cfg.Revision, "settings": strings.Split(keysOf(changed), ", ")},
+	}
+	failed := r.records.Begin(ctx, record)
+	return func(err error) {
+		record.Outcome = audit.Done
+		if err != nil {
+			record.Outcome, record.Detail = audit.Failed, err.Error()
+		}
+		if failed == nil {
+			failed = r.records.End(ctx, record)
+		}
+		if failed != nil {
+			r.log.WarnContext(ctx, "the audit does not have this reload", "error", failed)
+		}
+	}
 }
 
 // apply has every part follow cfg. If one cannot, all go back to the configuration in force.

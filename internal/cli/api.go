@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,6 +34,8 @@ type api struct {
 	server string
 	key    config.Secret
 	bound  int64 // bytes of an answer
+
+	requestID string // the id of all requests of a command: what it changes in several has one record in the audit
 }
 
 // serverFlags give the commands below cmd their --server and --key.
@@ -62,7 +65,7 @@ func (a *invocation) withAPI(ctx context.Context, do func(ctx context.Context, c
 	if u, err := url.Parse(server); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return fail(exitUsage, "--server %q is not an address: want one such as http://127.0.0.1:8081", line(a.serverURL, 200))
 	}
-	c := &api{http: newHTTPClient(operatorTimeout), server: server, key: key, bound: maxView}
+	c := &api{http: newHTTPClient(operatorTimeout), server: server, key: key, bound: maxView, requestID: newRequestID()}
 	defer c.http.CloseIdleConnections()
 	return do(ctx, c)
 }
@@ -72,8 +75,10 @@ func (s *station) api() *api {
 	local := httpapi.NewLocal(httpapi.OpsConfig{
 		Buckets: s.operator, Pools: s.config.Pools, Keys: s.config.Keys, Limits: s.limiter, BucketLimits: s.client,
 	}, author())
-	return &api{http: &http.Client{Transport: local}, server: "http://localhost", bound: maxView}
+	return &api{http: &http.Client{Transport: local}, server: "http://localhost", bound: maxView, requestID: newRequestID()}
 }
+
+func newRequestID() string { return strings.ToLower(rand.Text()) }
 
 // problem is an answer that is an error.
 type problem struct {
@@ -158,6 +163,7 @@ func (c *api) request(ctx context.Context, method, target, contentType string, b
 	if body != nil {
 		req.Header.Set("Content-Type", contentType)
 	}
+	req.Header.Set("X-Request-Id", c.requestID)
 	if c.key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.key.Reveal())
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/audit"
 	"github.com/tundish-io/tundish/shaper/operator"
 	"github.com/tundish-io/tundish/shaper/producer"
 )
@@ -164,6 +165,7 @@ var operatorRuns = map[string][]string{
 	"status":      {""},
 	"fleet":       {""},
 	"watch":       {"plain --for 1s"},
+	"audit":       {"", "plain --limit 1"},
 	"usage":       {"plain", "plain --by caller --days 31 --json"},
 	"bucket list": {"", "--diff", "--match a --sort waiting --limit 1"}, "bucket show": {"plain"}, "bucket history": {"plain"}, "bucket why": {"plain"}, "bucket pause": {"plain --reason leak"}, "bucket resume": {"plain"}, "bucket release": {"plain"},
 	"bucket set": {"plain --rate 20/s --shed-low 50"}, "bucket reset": {"plain rate", "plain"}, "bucket purge": {"plain --dry-run", "plain --yes"},
@@ -224,9 +226,11 @@ func TestOperatorsNeedNoRedis(t *testing.T) {
 					t.Errorf("%s is never run", row.command)
 				}
 				for _, args := range operatorRuns[row.command] {
+					known := len(server.records(t))
 					if r := run(admin, row.command+" "+args); r.code != 0 {
 						t.Errorf("%s %s: %+v", row.command, args, r)
 					}
+					wantRecord(t, row.command, args, name, server.records(t), known)
 				}
 				if diff := cmp.Diff(slices.Sorted(slices.Values(row.endpoints)), server.called(t)); diff != "" {
 					t.Errorf("endpoints of %s (-in the table +called):\n%s", row.command, diff)
@@ -243,7 +247,8 @@ func withoutAges(text string) string {
 
 // operatedServer serves the operator's API and remembers what it was asked.
 type operatedServer struct {
-	url string
+	url   string
+	audit *audit.Log
 
 	mu    sync.Mutex
 	asked []string
@@ -324,7 +329,7 @@ func newOperatedServer(t *testing.T, program, keys string) *operatedServer {
 	if program == "producer" {
 		api = httpapi.NewProducer(httpapi.ProducerConfig{Jobs: jobs, Operator: op, Keys: cfg.Keys, Limits: limits, BucketLimits: jobs})
 	}
-	s := &operatedServer{}
+	s := &operatedServer{audit: op.Audit()}
 	served := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		s.asked = append(s.asked, r.Method+" "+strings.TrimPrefix(r.URL.Path, "/v1"))

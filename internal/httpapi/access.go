@@ -65,6 +65,13 @@ func keyOf(r *http.Request) *apikey.Key {
 	return key
 }
 
+func keyName(r *http.Request) string {
+	if key := keyOf(r); key != nil {
+		return key.Name
+	}
+	return ""
+}
+
 // callersOf are the callers of API keys by their marks.
 func callersOf(keys []apikey.Key) *map[string]string {
 	names := make(map[string]string, len(keys))

@@ -18,6 +18,7 @@ import (
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/audit"
 	"github.com/tundish-io/tundish/shaper/fleet"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
@@ -391,3 +392,4 @@ func (f *fakeBuckets) HaveJob(ctx context.Context, id string, buckets ...string)
 }
 
 func (f *fakeBuckets) Fleet() *fleet.View { return fleet.NewView(nil, 0) }
+func (f *fakeBuckets) Audit() *audit.Log  { return nil }

@@ -21,12 +21,19 @@ func NewProducer(cfg ProducerConfig) *Handler {
 	}
 	draining := newDraining()
 	p.draining = draining
-	probes := &probes{store: newPulse(cfg.Jobs), draining: draining, gatherer: cfg.Metrics, log: log}
-	routes := slices.Concat(p.routes(), p.limitOps().routes(), p.oneJob().routes(), p.bundles().routes(), probes.routes())
 	var o *ops
 	if cfg.Operator != nil {
 		o = newOps(cfg.Operator, cfg.Pools, cfg.Keys, fmt.Sprintf(byPrograms, "producer"), draining, log)
-		routes = append(routes, o.routes()...)
+	}
+	records := cfg.Audit
+	if o != nil {
+		records = o.records
+	}
+	rec := newRecorder(o, records, "producer", fmt.Sprintf(byPrograms, "producer"), p.access.address, log)
+	probes := &probes{store: newPulse(cfg.Jobs), draining: draining, gatherer: cfg.Metrics, log: log}
+	routes := rec.routes(slices.Concat(p.routes(), p.limitOps().routes(), p.oneJob().routes(), p.bundles().routes(), probes.routes()), false)
+	if o != nil {
+		routes = append(routes, rec.routes(o.routes(), true)...)
 	}
 	var elsewhere map[string][]route
 	if o == nil {
@@ -49,11 +56,12 @@ func NewOps(cfg OpsConfig) *Handler {
 	o := newOps(cfg.Buckets, cfg.Pools, cfg.Keys, fmt.Sprintf(byPrograms, "dispatcher"), draining, log)
 	o.limits = limitOps{cfg.Limits, cfg.BucketLimits, o.store, log}
 	probes := &probes{store: newPulse(cfg.Buckets), draining: draining, gatherer: cfg.Metrics, log: log}
-	routes := slices.Concat(o.routes(), o.limits.routes(), o.oneJob().routes(), o.bundles().routes(), probes.routes())
+	a := newAccess(cfg.Keys, httplimit.Proxies{})
+	rec := newRecorder(o, o.records, "dispatcher", o.author, a.address, log)
+	routes := rec.routes(slices.Concat(o.routes(), o.limits.routes(), o.oneJob().routes(), o.bundles().routes(), probes.routes()), true)
 	if cfg.Sink {
 		routes = append(routes, (&sink{log: log}).routes()...)
 	}
-	a := newAccess(cfg.Keys, httplimit.Proxies{})
 	h := newHandler(routes, map[string][]route{producerAPI: (&producer{}).routes()}, a, newBounds("", 0, 0, a.address), draining, log)
 	h.ops = o
 	return h

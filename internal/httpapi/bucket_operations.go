@@ -202,7 +202,7 @@ itself. One drain of a bucket runs at a time: beside another one the answer is 4
 	}
 
 	PurgeBucket = &Operation[BucketPurge, *opsview.Purge]{
-		ID: "purgeBucket", Method: "POST", Path: "/v1/buckets/{bucket}/purge", Roles: []apikey.Role{apikey.RoleAdmin},
+		ID: "purgeBucket", InParts: true, Method: "POST", Path: "/v1/buckets/{bucket}/purge", Roles: []apikey.Role{apikey.RoleAdmin},
 		Answer:   "The purge is done, or the jobs are counted.",
 		Commands: []string{"bucket purge"},
 		Summary:  "Drop all waiting jobs of a bucket, for good",

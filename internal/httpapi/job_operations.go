@@ -149,7 +149,7 @@ lists at a time: further ones wait, and are answered 503 ` + "`overloaded`" + ` 
 	}
 
 	RedriveDead = &Operation[DeadRedrive, *opsview.DeadChange]{
-		ID: "redriveDead", Method: "POST", Path: "/v1/buckets/{bucket}/dead/redrive", Roles: []apikey.Role{apikey.RoleOperate},
+		ID: "redriveDead", InParts: true, Method: "POST", Path: "/v1/buckets/{bucket}/dead/redrive", Roles: []apikey.Role{apikey.RoleOperate},
 		Answer:   "What became of them.",
 		Commands: []string{"dead redrive"},
 		Summary:  "Put dead letters back in the queue",
@@ -164,7 +164,7 @@ nine tenths, and the bucket to nine tenths of what jobs of priority ` + "`low`" 
 	}
 
 	DropDead = &Operation[DeadChoice, *opsview.DeadChange]{
-		ID: "dropDead", Method: "DELETE", Path: "/v1/buckets/{bucket}/dead", Roles: []apikey.Role{apikey.RoleAdmin},
+		ID: "dropDead", InParts: true, Method: "DELETE", Path: "/v1/buckets/{bucket}/dead", Roles: []apikey.Role{apikey.RoleAdmin},
 		Answer:   "What became of them.",
 		Commands: []string{"dead drop"},
 		Summary:  "Drop dead letters for good",

@@ -108,6 +108,12 @@ type limitChange struct {
 
 func (l limitOps) override(r *http.Request, name string, c limitChange) (*LimitView, error) {
 	ctx := context.WithoutCancel(r.Context())
+	before := &LimitView{}
+	if isRecorded(r) {
+		if view, err := l.show(r, &LimitName{name}); err == nil {
+			before = view
+		}
+	}
 	var inForce admission.Limit
 	err := admission.ErrUnknownLimit
 	if l.limits != nil {
@@ -135,12 +141,6 @@ func (l limitOps) override(r *http.Request, name string, c limitChange) (*LimitV
 	}
 	l.log.InfoContext(ctx, "limit changed", "limit", name, "in_force", inForce.Limit.String(), "burst", inForce.Burst,
 		"mode", string(inForce.Mode), "method", r.Method, "key", keyName(r), "request_id", requestID(r))
+	changedFrom(r, before.InForce, &inForce)
 	return &LimitView{Name: name, InForce: &inForce}, nil
-}
-
-func keyName(r *http.Request) string {
-	if key := keyOf(r); key != nil {
-		return key.Name
-	}
-	return ""
 }

@@ -33,6 +33,7 @@ type Operation[In, Out any] struct {
 	MaxBody      int64  // bytes; 0 is maxControlBytes
 	StrictQuery  bool   // a parameter that it does not know is a fault
 	Events       bool   // it answers server-sent events, whose data are Out
+	InParts      bool   // clients make it in several requests, which have one record in the audit
 }
 
 const maxControlBytes = 64 << 10
@@ -52,13 +53,14 @@ type Described struct {
 	Statuses     []int    // of these
 	OptionalBody bool
 	Events       bool
+	InParts      bool
 	In, Out      reflect.Type
 }
 
 func (op *Operation[In, Out]) described() *Described {
 	d := &Described{
 		ID: op.ID, Method: op.Method, Path: op.Path, Summary: op.Summary, Description: op.Description, Answer: op.Answer, Commands: op.Commands, Roles: op.Roles, AllBuckets: op.AllBuckets,
-		OptionalBody: op.OptionalBody, Events: op.Events, In: reflect.TypeFor[In](), Out: reflect.TypeFor[Out](),
+		OptionalBody: op.OptionalBody, Events: op.Events, InParts: op.InParts, In: reflect.TypeFor[In](), Out: reflect.TypeFor[Out](),
 	}
 	for _, c := range op.Faults {
 		d.Codes, d.Statuses = append(d.Codes, string(c)), append(d.Statuses, kinds[c].status)
@@ -68,13 +70,14 @@ func (op *Operation[In, Out]) described() *Described {
 
 // bind makes the route of an operation. do carries it out. Its error is a *fault or a *problem; of makes a fault of any other one.
 func bind[In, Out any](of func(r *http.Request, err error) *fault, op *Operation[In, Out], do func(r *http.Request, in *In) (Out, error)) route {
+	d := op.described()
 	serve := func(w http.ResponseWriter, r *http.Request) {
 		in, f := op.read(w, r)
 		if f != nil {
 			f.write(w, r)
 			return
 		}
-		out, err := do(r, in)
+		out, err := recorded(of, d, r, in, do)
 		if err != nil {
 			writeFault(w, r, err, of)
 			return
@@ -85,7 +88,7 @@ func bind[In, Out any](of func(r *http.Request, err error) *fault, op *Operation
 		}
 		writeJSON(w, status, out)
 	}
-	return route{op.Method, op.Path, serve, rights{roles: op.Roles, allBuckets: op.AllBuckets}, op.described()}
+	return route{op.Method, op.Path, serve, rights{roles: op.Roles, allBuckets: op.AllBuckets}, d}
 }
 
 // read reads the input of a request.

@@ -13,6 +13,7 @@ import (
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/audit"
 	"github.com/tundish-io/tundish/shaper/fleet"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
@@ -32,6 +33,7 @@ type Buckets interface {
 	Schedules(ctx context.Context) ([]shaper.ScheduleInfo, error)
 	Schedule(name string) operator.Schedule
 	Fleet() *fleet.View
+	Audit() *audit.Log
 	HaveJob(ctx context.Context, id string, buckets ...string) ([]string, error)
 }
 
@@ -64,6 +66,7 @@ type ops struct {
 	local   bool   // its only client is this process
 	lists   *lists
 	limits  limitOps
+	records *audit.Log
 
 	draining *draining
 	watcher  func() *fleet.Watcher // of all streams
@@ -80,6 +83,9 @@ func newOps(buckets Buckets, pools []shaper.Pool, keys []apikey.Key, author stri
 			o.store.sometimes.Do(func() { log.Warn("the counts of the fleet could not be read", "error", err) })
 		})
 	})
+	if buckets != nil {
+		o.records = buckets.Audit()
+	}
 	o.pools.Store(&pools)
 	o.callers.Store(callersOf(keys))
 	return o

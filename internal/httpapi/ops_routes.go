@@ -7,6 +7,7 @@ func (o *ops) routes() []route {
 	return slices.Concat([]route{
 		bind(o.fault, ShowStatus, o.showStatus),
 		bind(o.fault, ShowFleet, o.showFleet),
+		bind(o.fault, ShowAudit, o.showAudit),
 		{Stream.Method, Stream.Path, o.stream, roles(Stream.Roles...), Stream.described()},
 		bind(o.fault, ListBuckets, o.listBuckets),
 		bind(o.fault, ShowBucket, o.showBucket),

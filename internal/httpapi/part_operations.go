@@ -188,7 +188,7 @@ on, until it is deleted. Safe to repeat.`),
 			Summary:  text("Let a $ run again, at its pace"),
 		},
 		Purge: &Operation[PartPurge[N], *opsview.Purge]{
-			ID: id("purge", ""), Method: "POST", Path: path + "/purge", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
+			ID: id("purge", ""), InParts: true, Method: "POST", Path: path + "/purge", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
 			Commands: []string{text("$ purge")},
 			Answer:   "The purge is done, or the jobs are counted.",
 			Summary:  text("Drop all waiting jobs of one $, for good"), Description: purge,

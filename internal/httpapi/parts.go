@@ -154,11 +154,21 @@ func (o *ops) showGroup(r *http.Request, of *GroupName) (*opsview.Group, error) 
 // change makes the change of an operator, and answers the flow or group after it.
 func (p *parts[N, V, P, S]) change(r *http.Request, of N, do func(ctx context.Context, part partControl) (opsview.Outcome, error)) (*V, error) {
 	bucket, _ := of.part()
+	var before *V
+	if isRecorded(r) {
+		var err error
+		if before, err = p.show(r, &of); err != nil {
+			return nil, err
+		}
+	}
 	return change(r, func(ctx context.Context) (opsview.Outcome, error) {
 		return do(ctx, p.control(p.as(r).Bucket(bucket), of))
 	},
 		func(outcome opsview.Outcome) (*V, error) {
 			view, err := p.show(r, &of)
+			if before != nil && err == nil {
+				changedFrom(r, p.own(before), p.own(view))
+			}
 			P(view).Alike().Changed = outcome.Changed
 			return view, err
 		})

@@ -10,6 +10,7 @@ import (
 	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/audit"
 	client "github.com/tundish-io/tundish/shaper/producer"
 )
 
@@ -52,6 +53,9 @@ type ProducerConfig struct {
 	// Operator, if not nil, has the routes of the operator's API served too. Pools are those of the configuration, for these routes.
 	Operator Buckets
 	Pools    []shaper.Pool
+
+	// Audit is where changes of limits are recorded; nil records none. The operator's API has its own.
+	Audit *audit.Log
 
 	// Keys are the API keys. Without any, only programs of this machine are
 	// served.

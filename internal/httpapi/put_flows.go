@@ -37,7 +37,7 @@ type FlowsPut struct {
 
 // PutFlows replaces the settings of many flows.
 var PutFlows = &Operation[FlowLines, *FlowsPut]{
-	ID: "putFlows", Method: "PUT", Path: "/v1/buckets/{bucket}/flows", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
+	ID: "putFlows", InParts: true, Method: "PUT", Path: "/v1/buckets/{bucket}/flows", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
 	Commands: []string{"flow import"}, MaxBody: MaxFlowBytes,
 	Answer:  "The settings are written.",
 	Summary: "Replace the settings of many flows, one a line",

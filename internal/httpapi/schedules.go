@@ -174,8 +174,14 @@ func (o *ops) setSchedule(r *http.Request, in *ScheduleDefinition) (*opsview.Sch
 	}
 	control := o.as(r).Schedule(name)
 	if !dryRun {
+		var before scheduleRule
+		if info, err := o.buckets.Schedule(name).Info(r.Context()); err == nil {
+			before = ruleOf(info)
+		}
 		return change(r, func(ctx context.Context) (bool, error) { return control.Set(ctx, bucket, s) },
 			func(changed bool) (*opsview.Schedule, error) {
+				s.Name = name
+				changedFrom(r, before, ruleOf(shaper.ScheduleInfo{Schedule: s, Bucket: bucket}))
 				return o.scheduleAfter(r, name, scheduleChange{changed: changed})
 			})
 	}
@@ -189,6 +195,19 @@ func (o *ops) setSchedule(r *http.Request, in *ScheduleDefinition) (*opsview.Sch
 	}
 	view := opsview.ScheduleOf(info)
 	return &view, nil
+}
+
+// scheduleRule is what the audit shows of a schedule, and nothing of its job.
+type scheduleRule struct {
+	Bucket   string           `json:"bucket"`
+	Cron     string           `json:"cron"`
+	Timezone string           `json:"timezone"`
+	CatchUp  schedule.CatchUp `json:"catch_up"`
+	Overlap  schedule.Overlap `json:"overlap"`
+}
+
+func ruleOf(info shaper.ScheduleInfo) scheduleRule {
+	return scheduleRule{info.Bucket, info.Cron, info.Timezone, info.CatchUp, info.Overlap}
 }
 
 const nextFires = 5 // that a dry run tells

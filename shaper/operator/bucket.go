@@ -213,6 +213,12 @@ func (c control) change(ctx context.Context, bucket, action string, args ...any)
 	return changes, nil
 }
 
+// TellChanged has hooks that want [shaper.EventOperatorChanged] be told of an operation, which has changed something of the bucket. One round trip.
+func (b BucketControl) TellChanged(ctx context.Context, operation string) error {
+	_, err := b.control().control(ctx, b.name, "tell", operation)
+	return err
+}
+
 // inForce returns the settings of a bucket that can be changed, as they are in
 // force.
 func (c control) inForce(ctx context.Context, bucket string) (shaper.Bucket, error) {

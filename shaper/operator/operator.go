@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/audit"
 	"github.com/tundish-io/tundish/shaper/fleet"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
@@ -58,6 +59,9 @@ func New(cfg Config) (*Operator, error) {
 
 // Fleet is a view on the processes of this Redis, and on what they count.
 func (o *Operator) Fleet() *fleet.View { return fleet.NewView(o.store.Redis, o.store.Timeout) }
+
+// Audit has the records of who changed what. The methods of this package write none: the API and the command line do, for each operation.
+func (o *Operator) Audit() *audit.Log { return audit.NewLog(o.store.Redis, o.store.Timeout) }
 
 // Buckets returns the names of all configured buckets, in the order of the configuration.
 func (o *Operator) Buckets() []string { return o.store.Names() }

@@ -1,0 +1,289 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"reflect"
+	"slices"
+
+	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/audit"
+)
+
+// recorder writes the records of operations that change something.
+type recorder struct {
+	records *audit.Log
+	author  string // of changes that show no key
+	process string
+	address func(r *http.Request) string
+	log     *slog.Logger
+
+	// tell tells hooks that an operation has changed something of a bucket.
+	tell func(r *http.Request, bucket, operation string) error
+}
+
+// newRecorder returns a recorder of a program, or nil where nothing is to be recorded.
+func newRecorder(o *ops, records *audit.Log, program, author string, address func(r *http.Request) string, log *slog.Logger) *recorder {
+	if records == nil {
+		return nil
+	}
+	host, _ := os.Hostname()
+	return &recorder{records, author, program + " on " + host, address, log, func(r *http.Request, bucket, operation string) error {
+		if o == nil || bucket == "" {
+			return nil
+		}
+		return o.as(r).Bucket(bucket).TellChanged(context.WithoutCancel(r.Context()), operation)
+	}}
+}
+
+type recorderKey struct{}
+
+// routes has operations that change something be recorded: those of operators, and with all those that clients have, too.
+func (rec *recorder) routes(routes []route, all bool) []route {
+	if rec == nil {
+		return routes
+	}
+	routes = slices.Clone(routes)
+	for i := range routes {
+		r := &routes[i]
+		if r.op == nil || r.op.Method == http.MethodGet || !all && slices.Contains(r.op.Roles, apikey.RoleEnqueue) {
+			continue
+		}
+		serve := r.serve
+		r.serve = func(w http.ResponseWriter, r *http.Request) {
+			serve(w, r.WithContext(context.WithValue(r.Context(), recorderKey{}, rec)))
+		}
+	}
+	return routes
+}
+
+type recordKey struct{}
+
+// changedFrom notes what a change has made of settings: each from what to what. Both are as any reader sees them.
+func changedFrom(r *http.Request, before, after any) {
+	record, _ := r.Context().Value(recordKey{}).(*audit.Record)
+	if record == nil {
+		return
+	}
+	was, is := membersOf(before), membersOf(after)
+	for _, name := range slices.Sorted(keysOfBoth(was, is)) {
+		if string(was[name]) != string(is[name]) {
+			record.Changes = append(record.Changes, shaper.Change{Setting: shaper.Setting(name), Before: plain(was[name]), After: plain(is[name])})
+		}
+	}
+}
+
+func keysOfBoth(a, b map[string]json.RawMessage) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for name := range a {
+			if !yield(name) {
+				return
+			}
+		}
+		for name := range b {
+			if _, known := a[name]; !known && !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+func membersOf(view any) (members map[string]json.RawMessage) {
+	text, err := json.Marshal(view)
+	if err == nil {
+		_ = json.Unmarshal(text, &members) // what is no object has none
+	}
+	return members
+}
+
+// plain is a value without the quotation marks of a text.
+func plain(value json.RawMessage) string {
+	var text string
+	if json.Unmarshal(value, &text) == nil {
+		return text
+	}
+	return string(value)
+}
+
+// isRecorded reports whether somebody wants to know what a request changes.
+func isRecorded(r *http.Request) bool { return r.Context().Value(recordKey{}) != nil }
+
+// recorded carries out an operation, and records it if it changes something. Without a record, which Redis has to take, nothing is changed.
+func recorded[In, Out any](of func(r *http.Request, err error) *fault, d *Described, r *http.Request, in *In, do func(r *http.Request, in *In) (Out, error)) (out Out, err error) {
+	rec, _ := r.Context().Value(recorderKey{}).(*recorder)
+	if rec == nil {
+		return do(r, in)
+	}
+	record := rec.recordOf(r, d, in)
+	if record == nil {
+		return do(r, in)
+	}
+	if err = rec.records.Begin(r.Context(), record); err != nil {
+		return out, err
+	}
+	out, err = do(r.WithContext(context.WithValue(r.Context(), recordKey{}, record)), in)
+	if err != nil {
+		err = asFault(r, err, of)
+		judge(record, err)
+	} else {
+		took(record, out)
+	}
+	if failed := rec.records.End(r.Context(), record); failed != nil {
+		rec.log.WarnContext(r.Context(), "an operation has ended, and its record says only that it has begun", "operation", record.Operation, "record", record.ID, "error", failed)
+	}
+	if record.Outcome == audit.Done {
+		if failed := rec.tell(r, record.Object["bucket"], record.Operation); failed != nil {
+			rec.log.WarnContext(r.Context(), "hooks are not told of an operation", "operation", record.Operation, "record", record.ID, "error", failed)
+		}
+	}
+	return out, err
+}
+
+// asFault is an error as [writeFault] takes it. of is asked once: it may log.
+func asFault(r *http.Request, err error, of func(r *http.Request, err error) *fault) error {
+	switch err.(type) { //nolint:errorlint // both are made here, and never wrapped
+	case *fault, *problem:
+		return err
+	}
+	return of(r, err)
+}
+
+// judge notes why an operation was not carried out.
+func judge(record *audit.Record, err error) {
+	status := http.StatusInternalServerError
+	switch err := err.(type) { //nolint:errorlint // see asFault
+	case *fault:
+		status, record.Detail = kinds[err.Code].status, string(err.Code)+": "+err.Detail
+	case *problem:
+		status, record.Detail = err.Status, string(err.Code)+": "+err.Detail
+		record.Count = int64(err.Moved) + int64(err.Dropped) + err.Purged
+	}
+	record.Outcome = audit.Refused
+	if status >= http.StatusInternalServerError {
+		record.Outcome = audit.Failed
+	}
+}
+
+// took notes what an operation has come to.
+func took(record *audit.Record, out any) {
+	record.Outcome = audit.Done
+	nothing := func(changed *bool) {
+		if changed != nil && !*changed && record.Count == 0 {
+			record.Outcome = audit.Nothing
+		}
+	}
+	count := func(n int64) {
+		if record.Count = n; n == 0 {
+			record.Outcome = audit.Nothing
+		}
+	}
+	switch out := out.(type) {
+	case *opsview.Bucket:
+		if out.FlowsReleased != nil {
+			record.Count = *out.FlowsReleased
+		}
+		record.Changes = out.Changes
+		nothing(out.Changed)
+	case *opsview.PoolView:
+		record.Changes = out.Changes
+		nothing(out.Changed)
+	case *opsview.EnabledFlow:
+		if out.Redriven != nil {
+			record.Count = int64(out.Redriven.Moved)
+		}
+		nothing(out.Changed)
+	case opsview.View:
+		nothing(out.Alike().Changed)
+	case *opsview.Schedule:
+		nothing(out.Changed)
+	case *opsview.Purge:
+		count(out.Purged + out.Left)
+	case *opsview.DeadChange:
+		n := 0
+		for _, some := range []*int{out.Moved, out.Dropped} {
+			if some != nil {
+				n += *some
+			}
+		}
+		count(int64(n))
+	case *FlowsPut:
+		count(int64(out.Flows))
+	}
+}
+
+// objects are the parameters that say what an operation changes.
+var objects = []string{"bucket", "flow", "group", "pool", "schedule", "limit", "id", "bundle"}
+
+// recordOf is the record of an operation before it begins, or nil if it is only tried.
+func (rec *recorder) recordOf(r *http.Request, d *Described, in any) *audit.Record {
+	record := &audit.Record{
+		Author: rec.author, Address: rec.address(r), Process: rec.process, Request: requestID(r), Operation: d.ID,
+		Object: map[string]string{}, Asked: map[string]any{},
+	}
+	if name := keyName(r); name != "" {
+		record.Author = "key " + name
+	}
+	of := reflect.ValueOf(in).Elem()
+	if !ask(record, "", inputOf(of.Type()), of) {
+		return nil
+	}
+	if d.InParts {
+		record.Continued()
+	}
+	return record
+}
+
+// ask notes what is asked for, and reports whether it is meant: a dry run is not.
+func ask(record *audit.Record, before string, fields []field, in reflect.Value) bool {
+	for i := range fields {
+		f := &fields[i]
+		v := in.FieldByIndex(f.index)
+		if v.Kind() == reflect.Pointer && !v.IsNil() {
+			v = v.Elem()
+		}
+		if v.IsZero() {
+			continue
+		}
+		switch value := v.Interface().(type) {
+		case json.RawMessage:
+			names := slices.Sorted(keysOfBoth(membersOf(value), nil))
+			if string(membersOf(value)["dry_run"]) == "true" {
+				return false
+			}
+			record.Asked["settings"] = names
+		case []byte: // lines
+		case []string:
+			record.Asked[before+f.name] = value
+		case bool:
+			if f.name == "dry_run" {
+				return false
+			}
+			record.Asked[before+f.name] = value
+		case string:
+			switch {
+			case f.name == "reason" && before == "" && f.in == "":
+				record.Reason = value
+			case f.name == "confirm" || f.name == "cursor":
+			case before == "" && f.in != "" && slices.Contains(objects, f.name):
+				record.Object[f.name] = value
+			default:
+				record.Asked[before+f.name] = value
+			}
+		default:
+			if f.fields != nil {
+				if !ask(record, before+f.name+".", f.fields, v) {
+					return false
+				}
+				continue
+			}
+			record.Asked[before+f.name] = fmt.Sprint(value)
+		}
+	}
+	return true
+}

@@ -1,0 +1,224 @@
+package audit_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/audit"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(redistest.Main(m)) }
+
+func mini(t *testing.T, server *miniredis.Miniredis) redis.UniversalClient {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func pause(bucket, reason string) *audit.Record {
+	return &audit.Record{Author: "key ops", Process: "dispatcher on a", Request: "r1", Operation: "pauseBucket", Object: map[string]string{"bucket": bucket}, Reason: reason}
+}
+
+func records(t *testing.T, l *audit.Log, bucket string, limit int) (all []audit.Record) {
+	t.Helper()
+	for cursor := ""; ; {
+		page, next, err := l.Records(t.Context(), bucket, cursor, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all = append(all, page...); next == "" {
+			return all
+		}
+		cursor = next
+	}
+}
+
+// A record is there once its operation begins, says so until it ends, and is one however often it is written.
+func TestRecord(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, client redis.UniversalClient) {
+		l := audit.NewLog(client, 0)
+		r := pause("a", "the receiver is down")
+		for range 2 {
+			if err := l.Begin(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := records(t, l, "a", 10)
+		if len(got) != 1 || got[0].Outcome != audit.Begun || got[0].Reason != r.Reason || got[0].ID != r.ID {
+			t.Fatalf("it has begun: %+v", got)
+		}
+		r.Outcome, r.Count, r.Changes = audit.Done, 7, []shaper.Change{{Setting: "rate", Before: "1/s", After: "2/s"}}
+		for range 2 { // its reply was lost
+			if err := l.End(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got = append(records(t, l, "", 10), records(t, l, "a", 10)...)
+		for _, one := range got {
+			if one.Outcome != audit.Done || one.Count != 7 || !slices.Equal(one.Changes, r.Changes) || !one.At.Equal(r.At) || one.Author != "key ops" {
+				t.Errorf("it has ended: %+v", one)
+			}
+		}
+		if len(got) != 2 || len(records(t, l, "b", 10)) != 0 {
+			t.Errorf("%d records", len(got))
+		}
+	})
+}
+
+// A change that is made in several requests has one record, which begins with the first and counts what all have changed.
+func TestParts(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, client redis.UniversalClient) {
+		l := audit.NewLog(client, 0)
+		part := func(request, author string, count int64) *audit.Record {
+			r := pause("a", "")
+			r.Operation, r.Request, r.Author = "redriveDead", request, author
+			r.Continued()
+			if err := l.Begin(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+			if count >= 0 {
+				r.Outcome, r.Count = audit.Done, count
+				if err := l.End(t.Context(), r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return r
+		}
+		first := part("r1", "key a", 200)
+		part("r1", "key a", 30)
+		if got := records(t, l, "", 10); len(got) != 1 || got[0].Count != 230 || !got[0].At.Equal(first.At) {
+			t.Errorf("%+v", got)
+		}
+		part("r1", "key a", -1) // its process died
+		if got := records(t, l, "", 10); len(got) != 1 || got[0].Count != 230 || got[0].Outcome != audit.Begun {
+			t.Errorf("%+v", got)
+		}
+		part("r2", "key a", 1)
+		part("r1", "key b", 1)
+		if got := records(t, l, "a", 10); len(got) != 3 {
+			t.Errorf("%d records of three operations", len(got))
+		}
+	})
+}
+
+// All pages have all records once, the newest first, also where several begin in one microsecond.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	l := audit.NewLog(mini(t, server), 0)
+	now := time.Date(2026, 11, 27, 9, 0, 0, 0, time.UTC)
+	for i := range 50 {
+		server.SetTime(now.Add(time.Duration(i/7) * time.Microsecond))
+		if err := l.Begin(t.Context(), pause(fmt.Sprint("b", i%2), fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, limit := range []int{1, 3, 7, 49, 50, 1000} {
+		for bucket, want := range map[string]int{"": 50, "b0": 25} {
+			got, seen := records(t, l, bucket, limit), map[string]bool{}
+			for i, r := range got {
+				seen[r.Reason] = true
+				if i > 0 && r.At.After(got[i-1].At) {
+					t.Errorf("%d records a page: %s comes after %s", limit, r.At, got[i-1].At)
+				}
+			}
+			if len(got) != want || len(seen) != want {
+				t.Errorf("%d records a page of %q: %d, %d of them different, want %d", limit, bucket, len(got), len(seen), want)
+			}
+		}
+	}
+	for _, cursor := range []string{"x", "-", "1", "-1-a", "1e9-a", "+inf-a"} {
+		if _, _, err := l.Records(t.Context(), "", cursor, 1); err != audit.ErrCursor { //nolint:errorlint // as documented
+			t.Errorf("cursor %q: %v", cursor, err)
+		}
+	}
+}
+
+// Of a bucket the newest 1000 are kept, and none for more than 90 days. The records of one bucket cost another one none of its own.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	client := mini(t, server)
+	l := audit.NewLog(client, 0)
+	now := time.Date(2026, 8, 1, 9, 0, 0, 0, time.UTC)
+	write := func(bucket string, n int) {
+		for i := range n {
+			now = now.Add(time.Second)
+			server.SetTime(now)
+			if err := l.Begin(t.Context(), pause(bucket, fmt.Sprint(i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	write("quiet", 3)
+	write("busy", 1100)
+	if got := records(t, l, "busy", 1000); len(got) != 1000 || got[0].Reason != "1099" || got[999].Reason != "100" {
+		t.Errorf("%d records of the busy bucket", len(got))
+	}
+	if got := records(t, l, "quiet", 1000); len(got) != 3 {
+		t.Errorf("%d records of the quiet bucket", len(got))
+	}
+	if n := client.HLen(t.Context(), "tundish:{fleet}:audit_records").Val(); n != 1003 {
+		t.Errorf("%d texts", n)
+	}
+	now = now.Add(91 * 24 * time.Hour)
+	write("later", 12) // each run removes 100
+	if got := records(t, l, "", 1000); len(got) != 12 {
+		t.Errorf("%d records after 91 days", len(got))
+	}
+	if n := client.HLen(t.Context(), "tundish:{fleet}:audit_records").Val(); n != 12 {
+		t.Errorf("%d texts", n)
+	}
+}
+
+// However long the texts are that an operator gives, a record is bounded, and still UTF-8.
+func TestLongTexts(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t).Client()
+	l := audit.NewLog(client, 0)
+	r := pause("a", strings.Repeat("ä", 10_000))
+	r.Detail, r.Object["flow"] = r.Reason, r.Reason
+	r.Asked = map[string]any{}
+	for i := range 1000 {
+		r.Asked[fmt.Sprint(i, r.Reason)] = strings.Repeat("x", 10_000)
+		r.Changes = append(r.Changes, shaper.Change{Setting: "rate", Before: r.Reason, After: r.Reason})
+	}
+	r.Asked["0"] = make([]string, 1000)
+	if err := l.Begin(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	text := client.HGet(t.Context(), "tundish:{fleet}:audit_records", r.ID).Val()
+	if len(text) > 100_000 || strings.Contains(text, `�`) {
+		t.Errorf("%d bytes", len(text))
+	}
+	if got := records(t, l, "a", 1); len(got) != 1 || !strings.HasSuffix(got[0].Reason, "ä…") || len(got[0].Asked) != 40 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Without Redis nothing begins, and it is told soon.
+func TestWithoutRedis(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+	t.Cleanup(func() { _ = client.Close() })
+	l := audit.NewLog(client, time.Second)
+	if err := l.Begin(context.Background(), pause("a", "")); err == nil || !strings.Contains(err.Error(), "write the record of pauseBucket") {
+		t.Error(err)
+	}
+	if _, _, err := l.Records(context.Background(), "", "", 1); err == nil {
+		t.Error("there are records")
+	}
+}
