@@ -48,10 +48,16 @@ const (
 // Stretches are the stretches from the one in which t lies on. Each ends where the next begins, and the last one at end; a zero end is
 // never. They reach [Ahead] beyond t, unless there are more than [MaxStretches] of them.
 func (t *Timetable) Stretches(now time.Time) (stretches []Stretch, end time.Time) {
-	for at := now.Truncate(time.Second); ; {
+	return t.Between(now, now.Add(Ahead), MaxStretches)
+}
+
+// Between are the stretches from the one in which from lies on, most at most. Each ends where the next begins, and the last one at end; a zero
+// end is never. They reach beyond until, unless there are more of them.
+func (t *Timetable) Between(from, until time.Time, most int) (stretches []Stretch, end time.Time) {
+	for at := from.Truncate(time.Second); ; {
 		s, till := t.at(at)
 		if n := len(stretches); n == 0 || !same(stretches[n-1], s) {
-			if n == MaxStretches {
+			if n == most {
 				return stretches, at
 			}
 			s.From = at
@@ -60,7 +66,7 @@ func (t *Timetable) Stretches(now time.Time) (stretches []Stretch, end time.Time
 		if till.IsZero() {
 			return stretches, time.Time{}
 		}
-		if at = till; at.Sub(now) > Ahead {
+		if at = till; at.After(until) {
 			return stretches, at
 		}
 	}

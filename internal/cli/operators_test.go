@@ -167,7 +167,7 @@ var operatorRuns = map[string][]string{
 	"watch":       {"plain --for 1s"},
 	"audit":       {"", "plain --limit 1"},
 	"usage":       {"plain", "plain --by caller --days 31 --json"},
-	"bucket list": {"", "--diff", "--match a --sort waiting --limit 1"}, "bucket show": {"plain"}, "bucket history": {"plain"}, "bucket why": {"plain"}, "bucket pause": {"plain --reason leak"}, "bucket resume": {"plain"}, "bucket release": {"plain"},
+	"bucket list": {"", "--diff", "--match a --sort waiting --limit 1"}, "bucket show": {"plain"}, "bucket history": {"plain"}, "bucket timetable": {"plain --for 48h"}, "bucket why": {"plain"}, "bucket pause": {"plain --reason leak"}, "bucket resume": {"plain"}, "bucket release": {"plain"},
 	"bucket set": {"plain --rate 20/s --shed-low 50"}, "bucket reset": {"plain rate", "plain"}, "bucket purge": {"plain --dry-run", "plain --yes"},
 	"pool list": {""}, "pool show": {"vendor"}, "pool set": {"vendor --rate 5/s"}, "pool reset": {"vendor rate", "vendor"}, "pool release": {"vendor"},
 	"limit list": {""}, "limit show": {"per-caller"}, "limit set": {"per-caller --limit 7/m"}, "limit reset": {"per-caller"},

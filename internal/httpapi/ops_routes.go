@@ -13,6 +13,7 @@ func (o *ops) routes() []route {
 		bind(o.fault, ShowBucket, o.showBucket),
 		bind(o.fault, ShowWhy, o.showWhy),
 		bind(o.fault, ShowHistory, o.showHistory),
+		bind(o.fault, ShowTimetable, o.showTimetable),
 		bind(o.fault, SetBucket, o.setBucket),
 		bind(o.fault, ResetBucket, o.resetBucket),
 		bind(o.fault, ResetSetting, o.resetSetting),
