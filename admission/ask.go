@@ -55,6 +55,14 @@ func (c *caller) keyIn(limit *Limit) (string, error) {
 	return givenKey(tier, c.key), nil
 }
 
+// name is what operators know the caller by.
+func (c *caller) name() string {
+	if c.id != nil {
+		return c.id.Caller
+	}
+	return c.key
+}
+
 func (l *Limiter) askAs(ctx context.Context, name string, by *caller, n int64) (Decision, error) {
 	if !l.calls.Enter() {
 		return Decision{}, ErrClosed
@@ -66,7 +74,7 @@ func (l *Limiter) askAs(ctx context.Context, name string, by *caller, n int64) (
 		return Decision{}, err
 	}
 	d, err := l.askGate(ctx, g, by, n, start)
-	l.metrics.observe(name, &d, err, start)
+	l.metrics.observe(name, by.name(), &d, err, start)
 	return d, err
 }
 

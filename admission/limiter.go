@@ -212,7 +212,7 @@ func (l *Limiter) Allow(ctx context.Context, limit Limit, key string, n int64) (
 	if err == nil {
 		d, err = l.decide(ctx, g, f, safeKey(key), n, start, nil)
 	}
-	l.metrics.observe(limit.Name, &d, err, start)
+	l.metrics.observe(limit.Name, key, &d, err, start)
 	return d, err
 }
 

@@ -18,6 +18,7 @@ type Metrics struct {
 	overflow  *prometheus.CounterVec
 	duration  *prometheus.HistogramVec
 	breaker   prometheus.Gauge
+	callers   *RefusedCallers
 	limits    atomic.Pointer[map[string]*limitMetrics] // replaced by a reload
 	other     *limitMetrics
 }
@@ -74,6 +75,10 @@ func NewMetrics(reg prometheus.Registerer, limits []string) *Metrics {
 		}),
 	}
 	reg.MustRegister(m.decisions, m.refusals, m.overflow, m.duration, m.breaker)
+	var err error
+	if m.callers, err = RefusedCallersOf(reg); err != nil {
+		panic(err) // as MustRegister
+	}
 	m.other = m.of(otherLimits)
 	m.SetLimits(limits)
 	return m
@@ -117,8 +122,8 @@ func (m *Metrics) of(name string) *limitMetrics {
 	return l
 }
 
-// observe counts a decision of a limit, or that there was none.
-func (m *Metrics) observe(limit string, d *Decision, err error, start time.Time) {
+// observe counts a decision of a limit for a caller, or that there was none.
+func (m *Metrics) observe(limit, caller string, d *Decision, err error, start time.Time) {
 	if m == nil {
 		return
 	}
@@ -129,6 +134,9 @@ func (m *Metrics) observe(limit string, d *Decision, err error, start time.Time)
 	l.outcomes[outcomeOf(d, err)].Inc()
 	if d.Source == FromMemory {
 		l.refusals.Inc()
+	}
+	if err == nil && !d.Allowed {
+		m.callers.Count(limit, caller, start)
 	}
 	if d.Overflow {
 		l.overflow.Inc()

@@ -67,7 +67,7 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("%d series", n)
 	}
 	var none *Metrics
-	none.observe("l", &Decision{}, nil, time.Now())
+	none.observe("l", "", &Decision{}, nil, time.Now())
 	none.SetBreaker(redisconn.BreakerClosed)
 }
 
@@ -154,7 +154,7 @@ func TestSetLimits(t *testing.T) {
 	m := NewMetrics(reg, []string{"a", "b"})
 	m.SetLimits([]string{"b", "c"})
 	for _, name := range []string{"a", "b", "c"} {
-		m.observe(name, &Decision{Allowed: true}, nil, time.Now())
+		m.observe(name, "", &Decision{Allowed: true}, nil, time.Now())
 	}
 	for name, want := range map[string]float64{"a": 0, "b": 1, "c": 1, otherLimits: 1} {
 		if got := testutil.ToFloat64(m.decisions.WithLabelValues(name, string(outcomeAllowed))); got != want {

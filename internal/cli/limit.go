@@ -24,10 +24,11 @@ func (a *invocation) limitCommand() *cobra.Command {
 while it runs: all processes obey at once, and after every restart.`,
 		Example: `  dispatcher limit list
   dispatcher limit show per-caller --json
+  dispatcher limit refusals per-caller
   dispatcher limit set per-caller --limit 200/m
   dispatcher limit set per-caller --mode shadow
   dispatcher limit reset per-caller`,
-	}, a.limitListCommand(), a.limitShowCommand(), a.limitSetCommand(), a.limitResetCommand()))
+	}, a.limitListCommand(), a.limitShowCommand(), a.limitRefusalsCommand(), a.limitSetCommand(), a.limitResetCommand()))
 }
 
 func theLimit(args []string) httpapi.LimitName { return httpapi.LimitName{Limit: args[0]} }

@@ -16,6 +16,7 @@ type flowParts = parts[httpapi.FlowName, opsview.Flow, *opsview.Flow, opsview.Se
 func (a *invocation) flowCommand() *cobra.Command {
 	var failing bool
 	var sorted string
+	var look int
 	p := &flowParts{
 		listHelp: ` unless it is asked for.
 With --failing, only those are listed whose receiver keeps them from sending: disabled, held, or
@@ -27,6 +28,7 @@ come first, and those without any are left out.`,
 		isNarrowed: func() bool { return failing || sorted != "" },
 		listFlags: func(cmd *cobra.Command) {
 			cmd.Flags().BoolVar(&failing, "failing", false, "only flows whose receiver keeps them from sending")
+			cmd.Flags().IntVar(&look, "look", 0, "with --sort: of so `many` flows alone, the next ones (default: of all)")
 			cmd.Flags().StringVar(&sorted, "sort", "", "waiting, an `order`: the most waiting jobs first")
 		},
 		invocation: a, kind: "flow", settings: shaper.FlowSettingNames(), ops: httpapi.FlowOperations,
@@ -34,7 +36,7 @@ come first, and those without any are left out.`,
 			return httpapi.FlowName{BucketName: httpapi.BucketName{Bucket: bucket}, Flow: name, Group: group}
 		},
 		page: func(ctx context.Context, c *api, bucket string, group *string, page httpapi.PartPage) ([]*opsview.Flow, string, error) {
-			list, err := call(ctx, c, httpapi.ListFlows, httpapi.FlowQuery{BucketName: httpapi.BucketName{Bucket: bucket}, PartPage: page, Group: group, Failing: failing, Sort: sorted})
+			list, err := call(ctx, c, httpapi.ListFlows, httpapi.FlowQuery{BucketName: httpapi.BucketName{Bucket: bucket}, PartPage: page, Group: group, Failing: failing, Sort: sorted, Look: look})
 			if err != nil {
 				return nil, "", err
 			}

@@ -27,7 +27,7 @@ func NewProducer(cfg ProducerConfig) *Handler {
 	}
 	records := cfg.Audit
 	if o != nil {
-		records = o.records
+		records, o.limits = o.records, p.limitOps()
 	}
 	rec := newRecorder(o, records, "producer", fmt.Sprintf(byPrograms, "producer"), p.access.address, log)
 	probes := &probes{store: newPulse(cfg.Jobs), draining: draining, gatherer: cfg.Metrics, log: log}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/shaper/fleet"
 )
 
 // LimitName names a limit.
@@ -35,6 +36,17 @@ type LimitView struct {
 	Override *admission.Patch `json:"override,omitempty"`
 }
 
+// LimitRefusals is whom a limit refuses.
+type LimitRefusals struct {
+	Limit string `json:"limit"`
+
+	// A caller is that of an API key (key:NAME), an address (addr:ADDRESS), or the key that the limit counts by.
+	Callers []fleet.Refusals `json:"callers"`
+
+	// How often others were refused.
+	Others int64 `json:"others"`
+}
+
 // The operations of limits.
 var (
 	ListLimits = &Operation[struct{}, *LimitList]{
@@ -49,6 +61,15 @@ var (
 		Commands: []string{"limit show"},
 		Answer:   "The limit, as configured and in force.",
 		Summary:  "Show a limit",
+	}
+
+	ShowRefusals = &Operation[LimitName, *LimitRefusals]{
+		ID: "showRefusals", AllBuckets: true, Method: "GET", Path: "/v1/limits/{limit}/refusals", Roles: []apikey.Role{apikey.RoleRead}, Faults: []code{codeUnknownLimit},
+		Commands: []string{"limit refusals"},
+		Answer:   "The callers, those that were refused most first.",
+		Summary:  "Whom a limit refused most in the last ten minutes",
+		Description: `In buckets and where it is asked on its own, by all processes, known within five seconds. Processes count in memory: each tells the first 200
+callers of a minute apart, and tells of 20. What they do not tell of is counted in ` + "`others`" + `. Needs a key for all buckets.`,
 	}
 
 	ChangeLimit = &Operation[LimitPatch, *LimitView]{

@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/shaper/fleet"
 )
 
 // BucketLimits are the methods of [*producer.Client] that change a limit in
@@ -143,4 +144,18 @@ func (l limitOps) override(r *http.Request, name string, c limitChange) (*LimitV
 		"mode", string(inForce.Mode), "method", r.Method, "key", keyName(r), "request_id", requestID(r))
 	changedFrom(r, before.InForce, &inForce)
 	return &LimitView{Name: name, InForce: &inForce}, nil
+}
+
+// showRefusals answers whom a limit refused. A limit that only buckets of other configurations name is known by its refusals.
+func (o *ops) showRefusals(r *http.Request, in *LimitName) (*LimitRefusals, error) {
+	s, err := o.buckets.Fleet().Look(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	answer := &LimitRefusals{Limit: in.Limit}
+	if answer.Callers, answer.Others = s.Refused(in.Limit); answer.Callers == nil && answer.Others == 0 {
+		answer.Callers = []fleet.Refusals{}
+		_, err = o.limits.show(r, in)
+	}
+	return answer, err
 }

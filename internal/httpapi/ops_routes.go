@@ -31,6 +31,8 @@ func (o *ops) routes() []route {
 		bind(o.fault, RedriveDead, o.redriveDead),
 		bind(o.fault, DropDead, o.dropDead),
 
+		bind(o.limits.fault, ShowRefusals, o.showRefusals),
+
 		bind(o.fault, ListPools, o.listPools),
 		bind(o.fault, ShowPool, o.showPool),
 		bind(o.fault, SetPool, o.setPool),

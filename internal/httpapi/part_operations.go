@@ -60,6 +60,9 @@ type FlowQuery struct {
 
 	// With `waiting`, the flows with the most waiting jobs come first, and those without any are left out. Each page looks at all flows.
 	Sort string `json:"sort" in:"query" jsonschema:"enum=waiting"`
+
+	// With `sort`: each page looks at about so many flows alone, the next ones, and has the fullest of these. The answer says how many in `looked_at`.
+	Look int `json:"look" in:"query" jsonschema:"minimum=1,maximum=20000"`
 }
 
 // GroupQuery says which groups a list has.
@@ -71,6 +74,9 @@ type GroupQuery struct {
 // FlowList are flows of a bucket.
 type FlowList struct {
 	Flows []*opsview.Flow `json:"flows"`
+
+	// How many flows it has looked at. Only with look.
+	Looked int `json:"looked_at,omitempty"`
 
 	// The cursor to go on with. Absent at the end.
 	Next string `json:"next,omitempty"`

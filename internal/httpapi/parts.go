@@ -109,8 +109,18 @@ func (p *parts[N, V, P, S]) formerRoutes(ops PartOperations[N, V, S]) []route {
 
 func (o *ops) listFlows(r *http.Request, in *FlowQuery) (*FlowList, error) {
 	filter := operator.FlowFilter{Group: in.Group, Failing: in.Failing, Order: operator.FlowOrder(in.Sort)}
-	infos, next, err := o.buckets.Bucket(in.Bucket).FindFlows(r.Context(), filter, in.Cursor, in.limit())
-	answer := &FlowList{make([]*opsview.Flow, len(infos)), next}
+	var infos []operator.FlowInfo
+	var err error
+	answer := &FlowList{}
+	switch b := o.buckets.Bucket(in.Bucket); {
+	case in.Look == 0:
+		infos, answer.Next, err = b.FindFlows(r.Context(), filter, in.Cursor, in.limit())
+	case filter.Order != operator.ByWaiting || in.Failing:
+		err = invalid([]*shaper.FieldError{{Field: "look", Reason: "goes with sort=waiting, and without failing"}})
+	default:
+		infos, answer.Looked, answer.Next, err = b.LargestFlows(r.Context(), in.Group, in.Cursor, in.Look, in.limit())
+	}
+	answer.Flows = make([]*opsview.Flow, len(infos))
 	for i := range infos {
 		answer.Flows[i] = opsview.FlowOf(&infos[i])
 	}

@@ -67,7 +67,9 @@ type Member struct {
 	late   [Slots]metrics.Lateness // in the last beats, the newest first
 	looked []string                // at by somebody
 	bins   map[string]*binned
-	unsent [][]any // what was counted and not taken in yet, in parts of one script each: nothing more is counted before
+
+	refusedTold map[string]string // of limits: see refused
+	unsent      [][]any           // what was counted and not taken in yet, in parts of one script each: nothing more is counted before
 }
 
 // counted is what was told of a bucket.
@@ -92,7 +94,7 @@ func NewMember(cfg Config) (*Member, error) {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = timeout
 	}
-	return &Member{cfg: cfg, id: uuid.NewString(), counts: counts, born: time.Now(), told: map[string]*counted{}, bins: map[string]*binned{}}, nil
+	return &Member{cfg: cfg, id: uuid.NewString(), counts: counts, born: time.Now(), told: map[string]*counted{}, bins: map[string]*binned{}, refusedTold: map[string]string{}}, nil
 }
 
 // Run tells what the process does until ctx ends, and then that it leaves. It costs one command in five seconds, and one a second while
@@ -169,8 +171,16 @@ func (m *Member) count(now time.Time) {
 			args = append(args, name, "", "", 0, 0, 0, 0)
 		}
 	}
+	tell := func(name, text string) {
+		if args = append(args, name, text, "", 0, 0, 0, 0); len(args) >= beatArgs*beatBuckets {
+			flush()
+		}
+	}
 	for name, b := range m.bins {
-		args = append(args, binsOf(name), b.text(), "", 0, 0, 0, 0)
+		tell(binsOf(name), b.text())
+	}
+	if beginsBeat(now) {
+		m.refused(tell)
 	}
 	flush()
 }
@@ -301,6 +311,7 @@ func (m *Member) tellAgain() {
 	for _, c := range m.told {
 		c.again = true
 	}
+	clear(m.refusedTold)
 }
 
 // wait waits, and counts bins meanwhile of what somebody looks at. It reports whether ctx goes on.

@@ -57,6 +57,8 @@ type Snapshot struct {
 
 	left []Process                   // those that have stopped lately
 	bins map[string]map[int64]Counts // of each bucket that somebody looks at, by the number of the bin
+
+	refused map[string]map[string]int64 // by limit and caller
 }
 
 // Look reads what all processes have told. Two round trips. When Redis is down it returns an error after the timeout at most.
@@ -68,7 +70,7 @@ func (v *View) Look(ctx context.Context) (*Snapshot, error) {
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("look at the fleet: %w", err)
 	}
-	s := &Snapshot{Now: clock.Val(), bins: map[string]map[int64]Counts{}}
+	s := &Snapshot{Now: clock.Val(), bins: map[string]map[int64]Counts{}, refused: map[string]map[string]int64{}}
 	pipe = v.redis.Pipeline()
 	var counts []*redis.MapStringStringCmd
 	for _, z := range beats.Val() {
@@ -109,9 +111,13 @@ func (v *View) Look(ctx context.Context) (*Snapshot, error) {
 func (s *Snapshot) read(p *Process, texts map[string]string) {
 	p.counts = make(map[string]told, len(texts))
 	for name, text := range texts {
-		_, text, _ = strings.Cut(text, " ") // when it was told
+		at, text, _ := strings.Cut(text, " ") // when it was told
 		if bucket, ok := strings.CutPrefix(name, binsOf("")); ok {
 			s.addBins(bucket, text)
+			continue
+		}
+		if limit, ok := strings.CutPrefix(name, refusedOf("")); ok {
+			s.addRefused(limit, at, text)
 			continue
 		}
 		var n []int64

@@ -104,6 +104,31 @@ func TestFindFlows(t *testing.T) {
 			t.Errorf("%+v is no error", filter)
 		}
 	}
+	// A look at some of them has the fullest of these, and all looks together have all.
+	seen, looks, looked := map[string]bool{}, 0, 0
+	for cursor := ""; looks == 0 || cursor != ""; looks++ {
+		infos, n, next, err := bucket.LargestFlows(ctx, nil, cursor, 800, 1000)
+		if err != nil || n < 500 && next != "" {
+			t.Fatalf("look %d at %d: %v", looks, n, err)
+		}
+		for i := range infos {
+			seen[infos[i].Flow] = true
+			if i > 0 && waiting[infos[i-1].Flow] < waiting[infos[i].Flow] {
+				t.Errorf("%s comes after %s", infos[i].Flow, infos[i-1].Flow)
+			}
+		}
+		few, _, _, err := bucket.LargestFlows(ctx, nil, cursor, 800, 3)
+		if err != nil || len(few) > 3 || len(few) > 0 && few[0].Flow != infos[0].Flow {
+			t.Errorf("the three fullest are %+v: %v", few, err)
+		}
+		cursor, looked = next, looked+n
+	}
+	if len(seen) != len(full) || looked < flows || looks < 2 {
+		t.Errorf("%d looks at %d flows have %d of %d", looks, looked, len(seen), len(full))
+	}
+	if _, _, _, err := bucket.LargestFlows(ctx, nil, "x", 800, 3); !errors.As(err, new(*operator.InvalidChangeError)) {
+		t.Errorf("a cursor of another list: %v", err)
+	}
 	if _, _, err := bucket.FindFlows(ctx, operator.FlowFilter{Order: operator.ByWaiting}, "5", 10); !errors.As(err, new(*operator.InvalidChangeError)) {
 		t.Errorf("a cursor of another list: %v", err)
 	}

@@ -56,7 +56,7 @@ func (c *Client) noteLimits(ctx context.Context, t *entry) {
 		if d.Allowed && !d.WouldRefuse {
 			continue
 		}
-		c.store.Metrics.CountLimit(t.job.Bucket, d)
+		c.store.Metrics.CountLimit(t.job.Bucket, t.job.Identity.Caller, d)
 		if d.WouldRefuse {
 			c.shadows.note(ctx, c.store.Log, d, &t.job, time.Now())
 		}

@@ -19,6 +19,7 @@ import (
 type Metrics struct {
 	decisions        *counters
 	limits           *counters
+	callers          *admission.RefusedCallers
 	overflow         *counters
 	departures       *counters
 	batched          *counters
@@ -104,7 +105,9 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 		up: registered(reg, &errs, prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "tundish_store_up", Help: "1 if the last script was answered, 0 if not."})),
 	}
-	if err := errors.Join(errs...); err != nil {
+	var err error
+	m.callers, err = admission.RefusedCallersOf(reg)
+	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	return m, nil
@@ -237,10 +240,21 @@ func (m *Metrics) RemoveLimit(bucket, limit string) {
 	m.overflow.forget(bucket, limit)
 }
 
-// CountLimit counts a decision that does not allow a job, or would not.
-func (m *Metrics) CountLimit(bucket string, d *admission.Decision) {
+// RefusedCallers are those that limits have refused most, of each limit so many at most.
+func (m *Metrics) RefusedCallers(now time.Time, most int) map[string][]admission.RefusedCaller {
+	if m == nil {
+		return nil
+	}
+	return m.callers.Top(now, most)
+}
+
+// CountLimit counts a decision that does not allow a job of a caller, or would not.
+func (m *Metrics) CountLimit(bucket, caller string, d *admission.Decision) {
 	if m == nil {
 		return
+	}
+	if !d.WouldRefuse {
+		m.callers.Count(d.Limit, caller, time.Now())
 	}
 	outcome := limitRefused
 	switch {
