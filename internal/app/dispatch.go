@@ -119,7 +119,7 @@ func (d *daemon) dispatch(ctx context.Context) error {
 	exchange.to, exchange.metrics = dispatcher, dispatcher.metrics
 
 	stages := []stage{announce, dispatcher.Run, exchange.run, operate}
-	where := []any{"buckets", strings.Join(rates(d.config), ", "), "operator_api", "http://" + listener.Addr().String()}
+	where := []any{"buckets", fewOf(rates(d.config)), "operator_api", "http://" + listener.Addr().String()}
 	if d.config.Redis.URL.Embedded() {
 		api, addr, err := d.producerStage(ctx)
 		if err != nil {
@@ -145,6 +145,15 @@ func wantsSink(cfg *config.Config) bool {
 
 // opsShutdownTimeout is how long a scrape may take when all else has stopped.
 const opsShutdownTimeout = 2 * time.Second
+
+// fewOf names the first ones of a list, and how many there are: a line of the log does not list 3,000 buckets.
+func fewOf(list []string) string {
+	const few = 8
+	if len(list) <= few {
+		return strings.Join(list, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(list[:few], ", "), len(list)-few)
+}
 
 // rates says how fast each bucket leaks: "webhooks at 50/s".
 func rates(cfg *config.Config) []string {

@@ -129,7 +129,7 @@ func (r *reloader) record(ctx context.Context, cfg *config.Config) (end func(err
 	host, _ := os.Hostname()
 	record := &audit.Record{
 		Author: "file " + cfg.File, Process: filepath.Base(os.Args[0]) + " on " + host, Operation: "reload",
-		Asked: map[string]any{"revision": cfg.Revision, "settings": strings.Split(keysOf(changed), ", ")},
+		Asked: map[string]any{"revision": cfg.Revision, "settings": keysOf(changed)},
 	}
 	failed := r.records.Begin(ctx, record)
 	return func(err error) {
@@ -184,9 +184,9 @@ func (r *reloader) refuse(ctx context.Context, err error) {
 func (r *reloader) tell(ctx context.Context, cfg *config.Config) {
 	changed := slices.DeleteFunc(config.Changes(r.inForce, cfg), func(c config.Change) bool { return !r.follows(c) })
 	waiting := slices.DeleteFunc(config.Changes(r.started, cfg), r.follows)
-	r.log.InfoContext(ctx, "configuration reloaded", "file", cfg.File, "revision", cfg.Revision, "changed", cmp.Or(keysOf(changed), "-"))
+	r.log.InfoContext(ctx, "configuration reloaded", "file", cfg.File, "revision", cfg.Revision, "changed", cmp.Or(fewOf(keysOf(changed)), "-"))
 	if len(waiting) > 0 {
-		r.log.WarnContext(ctx, "changes of the configuration that need a restart", "keys", keysOf(waiting))
+		r.log.WarnContext(ctx, "changes of the configuration that need a restart", "keys", fewOf(keysOf(waiting)))
 	}
 	known := r.inForce.Warnings()
 	for _, warning := range cfg.Warnings() {
@@ -204,10 +204,10 @@ func (r *reloader) follows(c config.Change) bool {
 	})
 }
 
-func keysOf(changes []config.Change) string {
+func keysOf(changes []config.Change) []string {
 	keys := make([]string, len(changes))
 	for i, c := range changes {
 		keys[i] = c.Key
 	}
-	return strings.Join(keys, ", ")
+	return keys
 }
