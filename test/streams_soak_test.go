@@ -48,3 +48,42 @@ func TestStreamsDisturbNothing(t *testing.T) {
 		})
 	}
 }
+
+// TestStreamGoesOnOverARestart: Redis restarts, once with its data and once without, and the stream goes on, whose sums are those of the receiver.
+func TestStreamGoesOnOverARestart(t *testing.T) {
+	const rate, jobs = 200, 600
+	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	s := start(t, server, plan{rate: rate, dispatchers: 2})
+	h := hear(t, s.opsOf[0])
+	tells := func() bool {
+		_, _, processes, seconds, _ := h.get()
+		return processes == 3 && seconds >= 9
+	}
+	await(t, 20*time.Second, "all processes tell each second", tells)
+	s.post("before", jobs)
+	s.awaitDelivered(30 * time.Second)
+	server.Kill()
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	s.post("after", jobs)
+	r := s.awaitDelivered(30 * time.Second)
+	report(t, rate, r)
+	if err := r.Err(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, 20*time.Second, "the stream tells all of it", func() bool {
+		sum, _, processes, _, _ := h.get()
+		return sum.Departed == 2*jobs && sum.Arrived == 2*jobs && processes == 3
+	})
+	if err := server.Client().FlushAll(t.Context()).Err(); err != nil { // its own server
+		t.Fatal(err)
+	}
+	s.post("anew", jobs)
+	s.awaitDelivered(30 * time.Second)
+	await(t, 20*time.Second, "the stream goes on over lost data", func() bool {
+		sum, _, processes, _, lost := h.get()
+		t.Logf("%+v, %d processes, lost %q", sum, processes, lost)
+		return sum.Departed == 3*jobs && processes == 3
+	})
+}
