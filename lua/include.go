@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -13,9 +12,9 @@ import (
 //go:embed *.lua lib/*.lua
 var files embed.FS
 
-var (
-	includeLine = regexp.MustCompile(`(?m)^--#include (\S+)\n`)
-	slowLine    = regexp.MustCompile(`(?m)^.* --#slow *(.*)$`)
+const (
+	includeMark = "--#include " // begins a line that includes a piece
+	slowMark    = " --#slow"    // stands between the two forms of a line with a fast path
 )
 
 // slowPaths is set by the linker in `make slowpaths`, which tests that a fast path decides what the general path decides, only faster.
@@ -55,27 +54,42 @@ func (a *assembly) add(name string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("script %s: %s: %w", name, strings.Join(append(open, file), " includes "), err)
 		}
-		if a.slow {
-			text = slowLine.ReplaceAll(text, []byte("$1"))
-		}
 		open = append(open, file)
 		defer func() { open = open[:len(open)-1] }()
-		for _, match := range includeLine.FindAllSubmatch(text, -1) {
-			piece := string(match[1])
+		var own strings.Builder
+		for line := range strings.Lines(string(text)) {
+			piece, includes := strings.CutPrefix(line, includeMark)
+			if !includes {
+				own.WriteString(a.chosen(line))
+				continue
+			}
+			piece = strings.TrimSuffix(piece, "\n")
 			if slices.Contains(open, piece) {
 				return "", fmt.Errorf("script %s: a circle: %s includes %s", name, strings.Join(open, " includes "), piece)
 			}
 			if slices.Contains(a.done, piece) {
 				continue
 			}
-			own, err := include(piece)
+			body, err := include(piece)
 			if err != nil {
 				return "", err
 			}
 			a.done = append(a.done, piece)
-			fmt.Fprintf(&a.pieces, "local %s = (function()\n%send)()\n", strings.TrimSuffix(path.Base(piece), ".lua"), own)
+			fmt.Fprintf(&a.pieces, "local %s = (function()\n%send)()\n", strings.TrimSuffix(path.Base(piece), ".lua"), body)
 		}
-		return includeLine.ReplaceAllString(string(text), ""), nil
+		return own.String(), nil
 	}
 	return include(name + ".lua")
+}
+
+// chosen is a line in the form that is wanted.
+func (a *assembly) chosen(line string) string {
+	if !a.slow {
+		return line
+	}
+	_, general, hasFastPath := strings.Cut(line, slowMark)
+	if !hasFastPath {
+		return line
+	}
+	return strings.TrimLeft(general, " ")
 }
