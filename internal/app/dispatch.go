@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/internal/console"
 	"github.com/tundish-io/tundish/internal/embedded"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
@@ -101,7 +102,7 @@ func (d *daemon) dispatch(ctx context.Context) error {
 	}
 	handler := httpapi.NewOps(httpapi.OpsConfig{
 		Buckets: d.operator, Pools: d.config.Pools, Keys: d.config.Keys, Metrics: d.registry, Logger: d.log.With("component", "operator_api"), Sink: wantsSink(d.config),
-		Limits: d.limiter, BucketLimits: d.client,
+		Limits: d.limiter, BucketLimits: d.client, Pages: d.console(),
 	})
 	d.followKeys(handler)
 	// The first to stop: not ready from then on, and yet to be asked till the end.
@@ -143,17 +144,16 @@ func wantsSink(cfg *config.Config) bool {
 	})
 }
 
+// console are the pages for operators, nil where they are switched off.
+func (d *daemon) console() *httpapi.Pages {
+	if !d.config.Console.Enabled {
+		return nil
+	}
+	return console.Pages(console.Config{Redis: d.redis, Name: d.config.Console.Name, Version: d.version, Logger: d.log.With("component", "console")})
+}
+
 // opsShutdownTimeout is how long a scrape may take when all else has stopped.
 const opsShutdownTimeout = 2 * time.Second
-
-// fewOf names the first ones of a list, and how many there are: a line of the log does not list 3,000 buckets.
-func fewOf(list []string) string {
-	const few = 8
-	if len(list) <= few {
-		return strings.Join(list, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(list[:few], ", "), len(list)-few)
-}
 
 // rates says how fast each bucket leaks: "webhooks at 50/s".
 func rates(cfg *config.Config) []string {

@@ -164,7 +164,7 @@ func (r *reloader) apply(ctx context.Context, cfg *config.Config) error {
 // running is a configuration with the tables whose keys need a restart as they were when the process started.
 func (r *reloader) running(cfg *config.Config) *config.Config {
 	now := *cfg
-	now.Redis, now.Producer, now.Dispatcher, now.Log = r.started.Redis, r.started.Producer, r.started.Dispatcher, r.started.Log
+	now.Redis, now.Producer, now.Dispatcher, now.Console, now.Log = r.started.Redis, r.started.Producer, r.started.Dispatcher, r.started.Console, r.started.Log
 	return &now
 }
 

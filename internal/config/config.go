@@ -24,6 +24,7 @@ type Config struct {
 	Redis      Redis
 	Producer   Producer
 	Dispatcher Dispatcher
+	Console    Console
 	Log        Log
 	Keys       []apikey.Key
 	Limits     []admission.Limit
@@ -110,6 +111,15 @@ func (d Dispatcher) Workers() int {
 	}
 	return d.Concurrency
 }
+
+// Console are the pages for operators.
+type Console struct {
+	Enabled bool   `setting:"enabled"`
+	Name    string `setting:"name"` // of the installation
+}
+
+// maxConsoleName bounds the name, in characters.
+const maxConsoleName = 40
 
 // Log selects the log's level and format.
 type Log struct {

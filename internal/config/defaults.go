@@ -28,7 +28,8 @@ func defaultSettings() settings {
 		Dispatcher: Dispatcher{
 			Listen: "127.0.0.1:8081", Lease: 30 * time.Second, ShutdownTimeout: 30 * time.Second,
 		},
-		Log: Log{Level: "info", Format: "auto"},
+		Console: Console{Enabled: true},
+		Log:     Log{Level: "info", Format: "auto"},
 	}
 }
 

@@ -39,6 +39,8 @@ func TestVariables(t *testing.T) {
 		{"TUNDISH_DISPATCHER_CONCURRENCY", "1", "dispatcher.concurrency", "1"},
 		{"TUNDISH_DISPATCHER_LEASE", "90s", "dispatcher.lease", `"1m30s"`},
 		{"TUNDISH_DISPATCHER_SHUTDOWN_TIMEOUT", "0s", "dispatcher.shutdown_timeout", `"0s"`},
+		{"TUNDISH_CONSOLE_ENABLED", "false", "console.enabled", "false"},
+		{"TUNDISH_CONSOLE_NAME", "staging", "console.name", `"staging"`},
 		{"TUNDISH_LOG_LEVEL", "debug", "log.level", `"debug"`},
 		{"TUNDISH_LOG_FORMAT", "json", "log.format", `"json"`},
 	}

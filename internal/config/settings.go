@@ -12,6 +12,7 @@ type settings struct {
 	Redis      Redis             `setting:"redis"`
 	Producer   Producer          `setting:"producer"`
 	Dispatcher Dispatcher        `setting:"dispatcher"`
+	Console    Console           `setting:"console"`
 	Log        Log               `setting:"log"`
 	Keys       []keySettings     `setting:"keys"`
 	Limits     []admission.Limit `setting:"limits"`

@@ -62,8 +62,11 @@ func NewOps(cfg OpsConfig) *Handler {
 	if cfg.Sink {
 		routes = append(routes, (&sink{log: log}).routes()...)
 	}
+	pages, bindPages := cfg.Pages.routes(a)
+	routes = append(routes, pages...)
 	h := newHandler(routes, map[string][]route{producerAPI: (&producer{}).routes()}, a, newBounds("", 0, 0, a.address), draining, log)
 	h.ops = o
+	bindPages(h)
 	return h
 }
 

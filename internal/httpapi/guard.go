@@ -60,7 +60,10 @@ func (a *access) allow(needs rights, serve http.HandlerFunc) http.HandlerFunc {
 			if needs.clientKey {
 				find = authenticateClient
 			}
-			key, f := find(ring, w, r)
+			key, f := visitor(r).Key, (*fault)(nil)
+			if key == nil {
+				key, f = find(ring, w, r)
+			}
 			bucket := r.PathValue("bucket")
 			if needs.anyBucket {
 				bucket = ""

@@ -51,6 +51,9 @@ type OpsConfig struct {
 	Limits       Limits
 	BucketLimits BucketLimits
 
+	// Pages, if not nil, are served beside the API.
+	Pages *Pages
+
 	// Sink adds POST /sink, a receiver to try things out with: it logs what
 	// arrives.
 	Sink bool

@@ -226,6 +226,9 @@ func (rec *recorder) recordOf(r *http.Request, d *Described, in any) *audit.Reco
 		Author: rec.author, Address: rec.address(r), Process: rec.process, Request: requestID(r), Operation: d.ID,
 		Object: map[string]string{}, Asked: map[string]any{},
 	}
+	if at := visitor(r).Address; at != "" {
+		record.Address = at
+	}
 	if name := keyName(r); name != "" {
 		record.Author = "key " + name
 	}

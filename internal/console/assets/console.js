@@ -1,0 +1,135 @@
+// Live numbers and the live picture. Every page says the same without this script, as of the moment in which it was asked for.
+
+const SVG = 'http://www.w3.org/2000/svg';
+const SECONDS = 60;
+const BINS = SECONDS * 10; // of 100 ms
+
+function svg(name, attributes = {}) {
+  const node = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  return node;
+}
+
+// The stream of a page: it is closed while the page is hidden, and begins again by itself.
+function listen(query, hear) {
+  const away = document.createElement('p');
+  away.className = 'away';
+  away.setAttribute('role', 'alert');
+  away.hidden = true;
+  away.textContent = 'The live numbers have stopped: the server does not answer, or the login has ended.';
+  document.body.prepend(away);
+  let source = null;
+  let last = Date.now();
+  const open = () => {
+    if (source || document.hidden || paused) return;
+    source = new EventSource(new URL(root() + 'stream' + query, location.href));
+    source.addEventListener('second', (event) => {
+      last = Date.now();
+      away.hidden = true;
+      hear(JSON.parse(event.data));
+    });
+    source.onerror = () => {
+      if (source.readyState === EventSource.CLOSED) close(), setTimeout(open, 3000);
+    };
+    last = Date.now();
+  };
+  const close = () => { source?.close(); source = null; };
+  let paused = false;
+  document.addEventListener('visibilitychange', () => (document.hidden ? close() : open()));
+  setInterval(() => { away.hidden = paused || document.hidden || Date.now() - last < 9000; }, 1000);
+  open();
+  return (stop) => { paused = stop; stop ? close() : open(); };
+}
+
+// The way to the first page, as the server wrote it: a proxy may have the console below any prefix.
+function root() {
+  return document.querySelector('link[rel="stylesheet"]').getAttribute('href').replace(/assets\/.*$/, '');
+}
+
+function stopButton(pause) {
+  const button = document.createElement('button');
+  button.type = 'button';
+  button.textContent = 'Stop live updates';
+  button.setAttribute('aria-pressed', 'false');
+  button.addEventListener('click', () => {
+    const stop = button.getAttribute('aria-pressed') === 'false';
+    button.setAttribute('aria-pressed', String(stop));
+    button.textContent = stop ? 'Go on with live updates' : 'Stop live updates';
+    pause(stop);
+  });
+  return button;
+}
+
+// The overview: what left each bucket in the last ten seconds.
+function live(table) {
+  const rows = new Map();
+  for (const row of table.querySelectorAll('[data-bucket]')) rows.set(row.dataset.bucket, { cell: row.querySelector('[data-seen]'), seconds: [] });
+  table.closest('.wide').before(stopButton(listen('', (second) => {
+    for (const [name, row] of rows) {
+      row.seconds.push(second.buckets?.[name]?.departed ?? 0);
+      if (row.seconds.length > 10) row.seconds.shift();
+      const sum = row.seconds.reduce((a, b) => a + b, 0);
+      if (row.seconds.length > 4) row.cell.textContent = Number((sum / row.seconds.length).toFixed(1)) + '/s';
+    }
+  })));
+}
+
+// A bucket: arrivals up, departures down, a line at the rate, for the last minute in 100 ms each.
+function picture(figure) {
+  const perBin = Number(figure.dataset.rate) / 10;
+  const arrived = new Array(BINS).fill(0);
+  const departed = new Array(BINS).fill(0);
+  let newest = 0;
+  const drawing = svg('svg', { class: 'picture', viewBox: `0 0 ${BINS} 200`, preserveAspectRatio: 'none', role: 'img', 'aria-label': 'arrivals above, departures below, in the last minute' });
+  const paths = { in: svg('path', { class: 'in' }), out: svg('path', { class: 'out' }) };
+  const limit = svg('line', { class: 'limit', x1: 0, x2: BINS });
+  drawing.append(paths.in, paths.out, svg('line', { class: 'axis', x1: 0, x2: BINS, y1: 100, y2: 100 }), limit);
+  const caption = figure.querySelector('figcaption');
+  const columns = (counts, most, y, sign) => {
+    let d = '';
+    counts.forEach((n, i) => {
+      if (n > 0) d += `M${i} ${y}h1v${(sign * n / most * 95).toFixed(1)}h-1z`;
+    });
+    return d;
+  };
+  const begin = () => {
+    figure.querySelector('.spark')?.replaceWith(drawing);
+  };
+  const pause = listen('?bucket=' + encodeURIComponent(figure.dataset.picture), (second) => {
+    begin();
+    for (const bin of second.bins ?? []) {
+      const number = Math.round(bin.at / 100);
+      if (newest === 0) newest = number;
+      for (; newest < number; newest++) {
+        arrived.shift(); arrived.push(0);
+        departed.shift(); departed.push(0);
+      }
+      const at = BINS - 1 - (newest - number);
+      if (at < 0) continue;
+      arrived[at] += bin.arrived ?? 0;
+      departed[at] += bin.departed ?? 0;
+    }
+    const most = Math.max(1, perBin * 2, ...departed);
+    const mostIn = Math.max(1, ...arrived);
+    paths.in.setAttribute('d', columns(arrived, mostIn, 100, -1));
+    paths.out.setAttribute('d', columns(departed, most, 100, 1));
+    const y = 100 + Math.min(perBin / most, 1) * 95;
+    limit.setAttribute('y1', y);
+    limit.setAttribute('y2', y);
+    let inSecond = 0;
+    for (let i = 0; i + 10 <= BINS; i++) inSecond = Math.max(inSecond, departed.slice(i, i + 10).reduce((a, b) => a + b, 0));
+    const sum = (list) => list.reduce((a, b) => a + b, 0);
+    caption.textContent = `The last minute: ${sum(arrived)} arrived (at most ${mostIn === 1 && sum(arrived) === 0 ? 0 : mostIn} in 100 ms), ${sum(departed)} departed, at most ${inSecond} in any second.`;
+  });
+  figure.after(stopButton(pause));
+}
+
+for (const table of document.querySelectorAll('[data-live]')) live(table);
+for (const figure of document.querySelectorAll('[data-picture]')) picture(figure);
+
+document.addEventListener('keydown', (event) => {
+  if (event.key === '/' && !/^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName ?? '') && !event.ctrlKey && !event.metaKey && !event.altKey) {
+    event.preventDefault();
+    document.getElementById('search')?.focus();
+  }
+});

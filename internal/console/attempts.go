@@ -1,0 +1,42 @@
+package console
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	maxAttempts  = 10     // failed logins of an address in a minute
+	maxAddresses = 10_000 // that are told apart
+)
+
+// attempts counts failed logins, so that nobody tries keys one after the other.
+type attempts struct {
+	mu     sync.Mutex
+	minute time.Time
+	failed map[string]int
+}
+
+func (a *attempts) turn(now time.Time) {
+	if minute := now.Truncate(time.Minute); !minute.Equal(a.minute) || a.failed == nil {
+		a.minute, a.failed = minute, map[string]int{}
+	}
+}
+
+// mayTry reports whether an address may try another key now, and else when.
+func (a *attempts) mayTry(address string, now time.Time) (wait time.Duration, may bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.turn(now)
+	if a.failed[address] < maxAttempts && (len(a.failed) < maxAddresses || a.failed[address] > 0) {
+		return 0, true
+	}
+	return a.minute.Add(time.Minute).Sub(now), false
+}
+
+func (a *attempts) fail(address string, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.turn(now)
+	a.failed[address]++
+}

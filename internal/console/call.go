@@ -1,0 +1,86 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/tundish-io/tundish/internal/httpapi"
+)
+
+// apiError is an answer of the API that is an error.
+type apiError struct {
+	Status int    `json:"status"`
+	Code   string `json:"code"`
+	Title  string `json:"title"`
+	Detail string `json:"detail"`
+	Errors []struct {
+		Field  string `json:"field"`
+		Reason string `json:"reason"`
+	} `json:"errors"`
+}
+
+func (e *apiError) Error() string {
+	text := e.Detail
+	for _, one := range e.Errors {
+		text += fmt.Sprintf("; %s: %s", one.Field, one.Reason)
+	}
+	return text
+}
+
+// visit is one request of a visitor.
+type visit struct {
+	*console
+
+	w       http.ResponseWriter
+	r       *http.Request
+	visitor httpapi.Visitor
+	session string
+}
+
+const maxAnswer = 64 << 20
+
+// call carries out an operation as the visitor. An answer that is an error is an [*apiError].
+func call[In, Out any](v *visit, op *httpapi.Operation[In, *Out], in In) (*Out, error) {
+	target, body, err := op.Request(&in)
+	if err != nil {
+		return nil, err
+	}
+	response, err := v.ask(v.r.Context(), op.Method, target, op.ContentType(), body)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", op.ID, err)
+	}
+	if response.StatusCode/100 != 2 { //nolint:mnd // a class of statuses
+		problem := &apiError{}
+		if json.Unmarshal(text, problem) != nil || problem.Status == 0 {
+			problem = &apiError{Status: response.StatusCode, Detail: response.Status}
+		}
+		return nil, problem
+	}
+	out := new(Out)
+	if err := json.Unmarshal(text, out); err != nil {
+		return nil, fmt.Errorf("%s: %w", op.ID, err)
+	}
+	return out, nil
+}
+
+// ask sends a request to the API in this process.
+func (v *visit) ask(ctx context.Context, method, target, contentType string, body []byte) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(httpapi.AsVisitor(ctx, v.visitor), method, "http://localhost"+target, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("ask the API: %w", err)
+	}
+	if body != nil {
+		request.Header.Set("Content-Type", contentType)
+	}
+	request.Header.Set("X-Request-Id", v.w.Header().Get("X-Request-Id"))
+	return v.host.API.RoundTrip(request) //nolint:wrapcheck // it returns no error
+}

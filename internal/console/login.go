@@ -1,0 +1,109 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tundish-io/tundish/internal/httpapi"
+)
+
+// cookieName names the cookie of a session. It has no path, so it is sent to the directory of the page that set it, also where a proxy has the console
+// below a prefix.
+const cookieName = "tundish_session"
+
+// visited serves a page to a visitor who has shown a key, and sends others to the login. Where the server has no keys, everybody whom it lets through may
+// do everything.
+func (c *console) visited(serve func(v *visit)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		v := &visit{console: c, w: w, r: r, visitor: httpapi.Visitor{Address: c.host.Address(r)}}
+		if ring := c.host.Keys(); len(ring) > 0 {
+			cookie, err := r.Cookie(cookieName)
+			if err == nil {
+				v.session = cookie.Value
+				v.visitor.Key, err = c.sessions.find(r.Context(), ring, v.session)
+			}
+			switch {
+			case errors.Is(err, http.ErrNoCookie), errors.Is(err, errNoSession):
+				v.askForLogin()
+				return
+			case err != nil:
+				v.fail(&apiError{Status: http.StatusServiceUnavailable, Detail: "Redis is not reachable or too slow: the pages come back as soon as it does"})
+				return
+			}
+		}
+		serve(v)
+	}
+}
+
+// askForLogin sends a visitor to the login, and from there back to the page.
+func (v *visit) askForLogin() {
+	if v.r.Method != http.MethodGet || strings.HasSuffix(v.r.URL.Path, "/stream") {
+		v.fail(&apiError{Status: http.StatusUnauthorized, Detail: "the login has ended: log in, and do it again"})
+		return
+	}
+	page := strings.TrimPrefix(v.r.URL.Path, Path)
+	if v.r.URL.RawQuery != "" {
+		page += "?" + v.r.URL.RawQuery
+	}
+	v.redirect(v.root() + "login?" + query("next", page))
+}
+
+// loginPage asks for a key.
+func (c *console) loginPage(w http.ResponseWriter, r *http.Request) {
+	v := &visit{console: c, w: w, r: r}
+	v.render(http.StatusOK, "login", "Log in", r.URL.Query().Get("next"))
+}
+
+// login begins a session of the key that was given.
+func (c *console) login(w http.ResponseWriter, r *http.Request) {
+	v := &visit{console: c, w: w, r: r}
+	address := c.host.Address(r)
+	if wait, may := c.attempts.mayTry(address, time.Now()); !may {
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+		v.fail(&apiError{Status: http.StatusTooManyRequests, Detail: fmt.Sprintf("too many keys were wrong: try again in %d s", int(math.Ceil(wait.Seconds())))})
+		return
+	}
+	const most = 4 << 10
+	r.Body = http.MaxBytesReader(w, r.Body, most)
+	session, err := c.sessions.begin(r.Context(), c.host.Keys(), strings.TrimSpace(r.PostFormValue("key")))
+	switch {
+	case errors.Is(err, errNoSession):
+		c.attempts.fail(address, time.Now())
+		v.fail(&apiError{Status: http.StatusUnauthorized, Detail: "this server does not know the key: `producer key new` makes one, for [[keys]] in the configuration"})
+		return
+	case err != nil:
+		v.fail(&apiError{Status: http.StatusServiceUnavailable, Detail: "Redis is not reachable or too slow: try again"})
+		return
+	}
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // programs of this machine have no TLS
+		Name: cookieName, Value: session, MaxAge: int(sessionLife.Seconds()), HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https",
+	})
+	v.redirect(v.root() + safePage(r.PostFormValue("next")))
+}
+
+// safePage is a page of the console, and never an address of somebody else.
+func safePage(page string) string {
+	name, _, _ := strings.Cut(page, "?")
+	if strings.ContainsAny(page, "\\\r\n") || strings.HasPrefix(page, "/") || strings.Contains(name, ":") || strings.Contains(name, "..") || strings.Contains(name, "//") {
+		return ""
+	}
+	return page
+}
+
+// logout ends the session.
+func logout(v *visit) {
+	if v.session != "" {
+		if err := v.sessions.end(v.r.Context(), v.session); err != nil {
+			v.fail(&apiError{Status: http.StatusServiceUnavailable, Detail: "Redis is not reachable or too slow: the login goes on; try again"})
+			return
+		}
+	}
+	http.SetCookie(v.w, &http.Cookie{Name: cookieName, MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteLaxMode}) //nolint:gosec // it takes the session away
+	v.redirect("login")
+}

@@ -1,0 +1,161 @@
+package console
+
+import (
+	"bytes"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/internal/opsview"
+)
+
+//go:embed templates/*.html
+var templates embed.FS
+
+// pages are the templates of all pages, each with the layout.
+var pages = func() map[string]*template.Template {
+	all := map[string]*template.Template{}
+	for _, name := range []string{"login", "error", "overview", "bucket", "dead", "jobs", "schedules", "fleet", "audit"} {
+		all[name] = template.Must(template.New("layout.html").Funcs(functions).ParseFS(templates, "templates/layout.html", "templates/"+name+".html"))
+	}
+	return all
+}()
+
+// functions are those of the templates.
+var functions = template.FuncMap{
+	"spark": spark,
+	"bars":  bars,
+	"relative": func(t time.Time) string {
+		d := time.Until(t)
+		if d < 0 {
+			return opsview.Human(-d) + " ago"
+		}
+		return "in " + opsview.Human(d)
+	},
+	"utc":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+	"seconds": func(s float64) string { return opsview.Human(time.Duration(s * float64(time.Second))) },
+	"rate":    func(r float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", r), ".0") },
+	"path":    url.PathEscape,
+	"deref":   deref,
+	"payload": payloadText,
+	"sorts":   func() map[string]string { return orders },
+}
+
+// orders are the orders of buckets, and how people call them.
+var orders = map[string]string{
+	"": "problems", "name": "name", "waiting": "most waiting", "in_flight": "most in flight", "dead": "most dead letters", "oldest": "oldest job",
+}
+
+// maxPayload is how much of a payload a page shows.
+const maxPayload = 64 << 10
+
+// payloadText is the payload of a job for people: its text, or what its bytes are.
+func payloadText(job *opsview.Job) string {
+	payload, note := []byte(job.Payload), ""
+	if payload == nil {
+		payload = job.PayloadBytes
+	}
+	if len(payload) > maxPayload {
+		note = fmt.Sprintf("\n… %d bytes in all: dispatcher job show %s %s", len(payload), job.Bucket, job.ID)
+		payload = payload[:maxPayload]
+	}
+	if !utf8.Valid(payload) && !utf8.Valid(payload[:max(len(payload)-utf8.UTFMax, 0)]) {
+		return hex.Dump(payload[:min(len(payload), maxPayload/hexWidth)]) + note
+	}
+	return strings.ToValidUTF8(string(payload), "") + note
+}
+
+// hexWidth is about how many characters a dump has for each byte.
+const hexWidth = 5
+
+func deref(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+// layout is what every page shows.
+type layout struct {
+	Title, Name, Version string
+	Root                 string // the way from the page to the first one: "" or "../"
+	Visitor              string // the name of its key; "" there are none
+	MayOperate, MayAdmin bool
+	Said                 string // what the last action has done
+	Now                  time.Time
+	Content              any
+}
+
+// root is the way from the page to the first one. A proxy may have the console below any prefix, so no page names its whole path.
+func (v *visit) root() string {
+	return strings.Repeat("../", strings.Count(strings.TrimPrefix(v.r.URL.EscapedPath(), Path), "/"))
+}
+
+// may reports whether the visitor may do what one of the roles may do. It only hides what the API would refuse.
+func (v *visit) may(roles ...apikey.Role) bool {
+	return v.visitor.Key == nil || v.visitor.Key.Has(roles)
+}
+
+// render writes a page.
+func (v *visit) render(status int, page, title string, content any) {
+	l := layout{
+		Title: title, Name: v.cfg.Name, Version: v.cfg.Version, Root: v.root(), Now: time.Now(), Content: content,
+		MayOperate: v.may(apikey.RoleOperate), MayAdmin: v.may(), Said: said[v.r.URL.Query().Get("did")],
+	}
+	if v.visitor.Key != nil {
+		l.Visitor = v.visitor.Key.Name
+	}
+	var text bytes.Buffer
+	if err := pages[page].Execute(&text, &l); err != nil {
+		v.cfg.Logger.ErrorContext(v.r.Context(), "a page of the console could not be made", "page", page, "error", err)
+		http.Error(v.w, "this page could not be made: the log says why", http.StatusInternalServerError)
+		return
+	}
+	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	v.w.WriteHeader(status)
+	_, _ = v.w.Write(text.Bytes()) // a visitor that has gone needs no page
+}
+
+// fail shows why there is no page.
+func (v *visit) fail(err error) {
+	problem, isOne := errors.AsType[*apiError](err)
+	if !isOne {
+		problem = &apiError{Status: http.StatusInternalServerError, Detail: err.Error()}
+	}
+	v.render(problem.Status, "error", "No page", problem)
+}
+
+// redirect sends the visitor to another page, named from this one.
+func (v *visit) redirect(page string) {
+	if page == "" {
+		page = "./"
+	}
+	v.w.Header().Set("Location", page)
+	v.w.WriteHeader(http.StatusSeeOther)
+}
+
+// did sends the visitor back to a page, which says what was done.
+func (v *visit) did(page, action string) {
+	separator := "?"
+	if strings.Contains(page, "?") {
+		separator = "&"
+	}
+	v.redirect(page + separator + query("did", action))
+}
+
+// said is what an action has done, by its name.
+var said = map[string]string{
+	"pause": "It is paused.", "resume": "It runs again.", "release": "Holds and open breakers are ended.", "set": "The rate is changed, until it is reset.",
+	"reset": "The settings are those of the configuration again.", "drain": "It leaks now.", "stop-drain": "The drain is stopped.", "redrive": "Dead letters were put back.",
+	"drop": "Dead letters were dropped.", "fire": "It fires now.", "nothing": "There was nothing to change.",
+}
+
+func query(name, value string) string { return url.Values{name: {value}}.Encode() }

@@ -1,0 +1,56 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/tundish-io/tundish/internal/apikey"
+)
+
+// Pages are pages for people that a server of the operator's API has below a path, as the console. They use the API in this process, as
+// those who look at them: with their key it decides every right.
+type Pages struct {
+	Path  string // "/console/"
+	Serve func(host PagesHost) http.Handler
+}
+
+// PagesHost is what a server gives its pages.
+type PagesHost struct {
+	// API answers requests in this process. Their context is one of [AsVisitor]; where the server has no keys, it needs none.
+	API http.RoundTripper
+
+	// Keys are the keys of the server now; none: programs of this machine may do everything, and no others reach the pages.
+	Keys func() apikey.Ring
+
+	// Address is the address of the client of a request.
+	Address func(r *http.Request) string
+}
+
+// Visitor is who looks at a page.
+type Visitor struct {
+	Key     *apikey.Key // that it has shown before; nil where the server has none
+	Address string
+}
+
+type visitorKey struct{}
+
+// AsVisitor returns a context for requests to the API in this process on behalf of a visitor.
+func AsVisitor(ctx context.Context, v Visitor) context.Context {
+	return context.WithValue(ctx, visitorKey{}, v)
+}
+
+// visitor is on whose behalf a request in this process is, none of others.
+func visitor(r *http.Request) Visitor {
+	v, _ := r.Context().Value(visitorKey{}).(Visitor)
+	return v
+}
+
+// routes has pages be served. Everybody whom the guard lets through may ask for them.
+func (p *Pages) routes(a *access) (routes []route, bind func(h *Handler)) {
+	if p == nil {
+		return nil, func(*Handler) {}
+	}
+	api := &Local{}
+	pages := p.Serve(PagesHost{API: api, Keys: a.ring, Address: a.address})
+	return []route{{path: p.Path, serve: pages.ServeHTTP}}, func(h *Handler) { api.handler = h.Handler }
+}
