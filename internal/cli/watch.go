@@ -51,10 +51,18 @@ func (a *invocation) watch(ctx context.Context, c *api, lasts time.Duration, buc
 		defer cancel()
 	}
 	name := strings.Join(bucket, "") // "" of none
+	waits := false
 	for {
 		err := c.seconds(ctx, name, func(second *fleet.Second) error {
 			if a.json {
 				return json.NewEncoder(a.out).Encode(second)
+			}
+			if second.Telling < second.Processes && len(second.Buckets) == 0 {
+				if !waits {
+					a.note("waiting until all processes tell each second: up to 6 s")
+				}
+				waits = true
+				return nil
 			}
 			return writeSecond(a.out, second, name)
 		})

@@ -201,7 +201,11 @@ func inForceOf(info *operator.BucketInfo, name shaper.Setting) string {
 	if strings.HasPrefix(string(name), "shed.") {
 		return ""
 	}
+	var budgets shaper.Budgets
+	for _, use := range info.Budgets {
+		budgets = append(budgets, use.Budget)
+	}
 	return setting.Text(&shaper.Bucket{
-		Rate: info.Rate, Burst: info.Burst, Capacity: info.Capacity, ScheduledCapacity: info.ScheduledCapacity, MaxInFlight: info.MaxInFlight,
+		Rate: info.Rate, Burst: info.Burst, Capacity: info.Capacity, ScheduledCapacity: info.ScheduledCapacity, MaxInFlight: info.MaxInFlight, Budgets: budgets,
 	}, name)
 }

@@ -15,8 +15,11 @@ type Second struct {
 	// When it ended, by the clock of Redis.
 	At time.Time `json:"at"`
 
-	// How many processes told it.
+	// How many processes there are.
 	Processes int `json:"processes"`
+
+	// Those of which the counts are in it: fewer in the first seconds, until all processes know that somebody looks.
+	Telling int `json:"telling"`
 
 	// Processes that tell nothing any more, by their names: what they counted since they told it last is missing.
 	Lost []string `json:"lost,omitempty"`
@@ -224,6 +227,9 @@ func (t *tally) second(s *Snapshot) Second {
 			t.processes[p.ID] = known
 		}
 		isTold := known.isTold
+		if isTold && !p.left {
+			second.Telling++
+		}
 		if step := p.LastBeat.Sub(known.last); step > 0 && step < Watched+Watched/2 {
 			known.isTold = true // from the next beat on: this one may have begun before
 		}

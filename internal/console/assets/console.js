@@ -96,6 +96,10 @@ function picture(figure) {
     figure.querySelector('.spark')?.replaceWith(drawing);
   };
   const pause = listen('?bucket=' + encodeURIComponent(figure.dataset.picture), (second) => {
+    if (second.telling < second.processes && !drawing.isConnected) {
+      caption.textContent = 'The live picture begins within six seconds.';
+      return;
+    }
     begin();
     for (const bin of second.bins ?? []) {
       const number = Math.round(bin.at / 100);
