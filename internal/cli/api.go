@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"os/user"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,7 +53,11 @@ func (a *invocation) withAPI(ctx context.Context, do func(ctx context.Context, c
 		if a.key != "" {
 			return fail(exitUsage, "--key goes with --server: without it the command goes to Redis, which knows no API keys")
 		}
-		return a.withStation(ctx, func(ctx context.Context, s *station) error { return do(ctx, s.api()) })
+		err := a.withStation(ctx, func(ctx context.Context, s *station) error { return do(ctx, s.api()) })
+		if faults, isOne := errors.AsType[config.Faults](err); isOne && slices.ContainsFunc(faults, isMissingVariable) {
+			a.note("a running dispatcher has the secret: with --server, such as http://127.0.0.1:8081, this command needs no configuration")
+		}
+		return err
 	}
 	key, err := a.clientKey(a.key)
 	if err != nil {
@@ -76,6 +81,11 @@ func (s *station) api() *api {
 		Buckets: s.operator, Pools: s.config.Pools, Keys: s.config.Keys, Limits: s.limiter, BucketLimits: s.client,
 	}, author())
 	return &api{http: &http.Client{Transport: local}, server: "http://localhost", bound: maxView, requestID: newRequestID()}
+}
+
+// isMissingVariable reports whether a secret is in a variable that only the daemons have.
+func isMissingVariable(f config.Fault) bool {
+	return strings.Contains(f.Reason, "the variable ") && strings.HasSuffix(f.Reason, " is not set")
 }
 
 func newRequestID() string { return strings.ToLower(rand.Text()) }

@@ -26,7 +26,7 @@ var starts = []struct {
 	{"api", "calls of an HTTP API at the rate that it allows, with their answers", []string{"dispatcher run", `producer send api '{"amount":5}' --path charges --result 10s`}},
 	{"nightly", "jobs that are collected by day, and sent at night", []string{"dispatcher run", `producer load nightly --jobs 1000`}},
 	{"asynq", "an even stream into the queue of your asynq servers", []string{"dispatcher run", `producer serve`}},
-	{"llm", "calls of a language model, within its tokens a minute", []string{"OPENAI_API_KEY=… dispatcher run", `producer send openai '{"model":"gpt-4o-mini","messages":[{"role":"user","content":"hello"}]}' --path v1/chat/completions --result 60s`}},
+	{"llm", "calls of a language model, within its tokens a minute", []string{"export OPENAI_API_KEY=…", "dispatcher run", `producer send openai '{"model":"gpt-4o-mini","messages":[{"role":"user","content":"hello"}]}' --path v1/chat/completions --result 60s`}},
 }
 
 func (a *invocation) initCommand() *cobra.Command {

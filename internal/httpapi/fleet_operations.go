@@ -92,6 +92,9 @@ var ShowWhy = &Operation[BucketName, *BucketWhy]{
 }
 
 func (o *ops) showWhy(r *http.Request, in *BucketName) (*BucketWhy, error) {
+	if err := o.knows(r.Context(), in.Bucket); err != nil {
+		return nil, err
+	}
 	info, err := o.buckets.Bucket(in.Bucket).Info(r.Context())
 	if err != nil {
 		return nil, err

@@ -100,6 +100,9 @@ func NewMember(cfg Config) (*Member, error) {
 // Run tells what the process does until ctx ends, and then that it leaves. It costs one command in five seconds, and one a second while
 // somebody looks; with more than 250 buckets that count something, one for each 250. While Redis is away it goes on counting.
 func (m *Member) Run(ctx context.Context) {
+	// The first answer says what time it is; then its buckets are told.
+	m.tell(ctx, time.Now(), false)
+	m.count(m.redis(time.Now()))
 	m.tell(ctx, time.Now(), false)
 	for {
 		step := Beat

@@ -50,7 +50,11 @@ func (b *BucketInfo) ofWork(bool) (Why, bool) {
 	if b.Unfinished-b.InFlight+b.Scheduled > 0 {
 		return Why{}, false
 	}
-	return Why{Code: WhyEmpty, Sentence: "nothing waits"}, true
+	sentence := "nothing waits"
+	if b.Dead > 0 {
+		sentence = fmt.Sprintf("nothing waits (dead letters: %d; `dispatcher dead list %s` says why)", b.Dead, b.Name)
+	}
+	return Why{Code: WhyEmpty, Sentence: sentence}, true
 }
 
 func (b *BucketInfo) ofPeople(isServed bool) (Why, bool) {
