@@ -1,0 +1,178 @@
+package console_test
+
+import (
+	"crypto/sha256"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/internal/console"
+	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/redisconn"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
+	"github.com/tundish-io/tundish/shaper/producer"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(redistest.Main(m)) }
+
+const patience = 10 * time.Second
+
+// site is a dispatcher's API with the console.
+type site struct {
+	t       *testing.T
+	url     string
+	handler *httpapi.Handler
+	redis   redis.UniversalClient
+	jobs    *producer.Client
+	store   *redistest.Server
+}
+
+// keyOf is a key whose secret is its name.
+func keyOf(name string, buckets []string, roles ...apikey.Role) apikey.Key {
+	return apikey.Key{Name: name, Roles: roles, SHA256: [][sha256.Size]byte{sha256.Sum256([]byte(name))}, Buckets: buckets}
+}
+
+func newSite(t *testing.T, keys ...apikey.Key) *site {
+	t.Helper()
+	store := redistest.Start(t)
+	conn, err := redisconn.Connect(store.URL(), redisconn.Options{Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	rate, err := admission.ParseRate("1/h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var buckets []shaper.Bucket
+	for _, name := range []string{"letters", "flows"} {
+		b := shaper.DefaultBucket()
+		b.Name, b.Rate = name, rate
+		buckets = append(buckets, b)
+	}
+	flow := shaper.DefaultFlowSettings()
+	flow.Key = shaper.FlowKeyJob
+	buckets[1].Flow = &flow
+	op, err := operator.New(operator.Config{Redis: conn, Buckets: buckets, Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{t: t, redis: conn, store: store}
+	if s.jobs, err = producer.New(producer.Config{Redis: conn, Buckets: buckets, Timeout: patience}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.jobs.Close)
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	s.handler = httpapi.NewOps(httpapi.OpsConfig{
+		Buckets: op, Keys: keys, Logger: log, Pages: console.Pages(console.Config{Redis: conn, Name: "staging", Version: "v1", Logger: log}),
+	})
+	server := httptest.NewServer(s.handler)
+	t.Cleanup(server.Close)
+	s.url = server.URL
+	return s
+}
+
+func (s *site) enqueue(jobs ...shaper.Job) {
+	s.t.Helper()
+	receipts, err := s.jobs.Enqueue(s.t.Context(), jobs...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, r := range receipts {
+		if r.Refusal != nil {
+			s.t.Fatal(r)
+		}
+	}
+}
+
+// visitor is a browser without a script.
+type visitor struct {
+	*site
+
+	http *http.Client
+}
+
+func (s *site) visitor() *visitor {
+	s.t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	transport := &http.Transport{}
+	s.t.Cleanup(transport.CloseIdleConnections)
+	return &visitor{s, &http.Client{Jar: jar, Transport: transport, Timeout: patience}}
+}
+
+// seen is a page that was looked at.
+type seen struct {
+	status int
+	text   string
+	header http.Header
+	at     string // its path and query
+}
+
+func (v *visitor) do(method, path string, form url.Values, headers ...string) seen {
+	v.t.Helper()
+	request, err := http.NewRequestWithContext(v.t.Context(), method, v.url+path, strings.NewReader(form.Encode()))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	if form != nil {
+		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	response, err := v.http.Do(request)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return seen{response.StatusCode, string(text), response.Header, strings.TrimPrefix(response.Request.URL.String(), v.url)}
+}
+
+func (v *visitor) get(path string) seen { v.t.Helper(); return v.do(http.MethodGet, path, nil) }
+
+func (v *visitor) post(path string, pairs ...string) seen {
+	v.t.Helper()
+	form := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		form.Add(pairs[i], pairs[i+1])
+	}
+	return v.do(http.MethodPost, path, form)
+}
+
+// login logs in with the key of a name.
+func (v *visitor) login(key string) seen {
+	v.t.Helper()
+	return v.post("/console/login", "key", key, "next", "fleet")
+}
+
+func (p seen) want(t *testing.T, status int, texts ...string) {
+	t.Helper()
+	if p.status != status {
+		t.Errorf("%s: %d, want %d\n%s", p.at, p.status, status, p.text)
+	}
+	for _, text := range texts {
+		if !strings.Contains(p.text, text) {
+			t.Errorf("%s does not say %q\n%s", p.at, text, p.text)
+		}
+	}
+}
