@@ -149,7 +149,7 @@ func (d *daemon) console() *httpapi.Pages {
 	if !d.config.Console.Enabled {
 		return nil
 	}
-	return console.Pages(console.Config{Redis: d.redis, Name: d.config.Console.Name, Version: d.version, Logger: d.log.With("component", "console")})
+	return console.Pages(console.Config{Redis: d.redis, Name: d.config.Console.Name, Version: d.version, Logger: d.log.With("component", "console"), Audit: d.operator.Audit()})
 }
 
 // opsShutdownTimeout is how long a scrape may take when all else has stopped.

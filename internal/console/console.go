@@ -4,10 +4,12 @@ import (
 	"embed"
 	"log/slog"
 	"net/http"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/shaper/audit"
 )
 
 // Path is where the pages are.
@@ -22,6 +24,7 @@ type Config struct {
 	Name    string // of this installation, such as "production"
 	Version string
 	Logger  *slog.Logger
+	Audit   *audit.Log // where logins are recorded; nil records none
 }
 
 // console serves the pages. It is safe for concurrent use.
@@ -51,6 +54,9 @@ func (c *console) routes() http.Handler {
 	page("GET /console/jobs", findJob)
 	page("GET /console/schedules", schedulesPage)
 	page("POST /console/schedules/{schedule}/{action}", changeSchedule)
+	page("GET /console/pools", poolsPage)
+	page("POST /console/pools/{pool}/{action}", changePool)
+	page("GET /console/limits", limitsPage)
 	page("GET /console/fleet", fleetPage)
 	page("GET /console/audit", auditPage)
 	page("GET /console/stream", stream)
@@ -75,9 +81,13 @@ func secured(next http.Handler) http.Handler {
 	})
 }
 
-// cached has browsers ask again whether a file is the same: its address does not change with a version.
+// cached has browsers ask again now and then: the address of a file does not change with a version. A folder is no file.
 func cached(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/") {
+			http.NotFound(w, r)
+			return
+		}
 		w.Header().Set("Cache-Control", "max-age=300")
 		next.ServeHTTP(w, r)
 	})

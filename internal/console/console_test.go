@@ -17,7 +17,7 @@ import (
 
 var pagePaths = []string{
 	"/console/", "/console/?q=let&sort=waiting", "/console/buckets/letters", "/console/buckets/flows", "/console/buckets/letters/dead", "/console/jobs", "/console/jobs?id=a",
-	"/console/schedules", "/console/fleet", "/console/audit", "/console/audit?bucket=letters", "/console/login",
+	"/console/schedules", "/console/pools", "/console/limits", "/console/fleet", "/console/audit", "/console/audit?bucket=letters", "/console/login",
 }
 
 // Each page is made, names its files and pages from where it is, and has no script, style or picture of its own or of others.
@@ -50,6 +50,10 @@ func TestPages(t *testing.T) {
 	v.get("/console/jobs?id=a").want(t, http.StatusOK, "1970670598291982290", "queued")
 	v.get("/console/buckets/none").want(t, http.StatusNotFound, "none")
 	v.get("/console/nothing").want(t, http.StatusNotFound)
+	v.get("/console/assets/").want(t, http.StatusNotFound)
+	v.get("/console/pools").want(t, http.StatusOK, "vendor", "1000/s")
+	v.get("/console/limits").want(t, http.StatusOK, "per-caller", "nobody")
+	v.post("/console/pools/vendor/release").want(t, http.StatusOK, "nothing to change")
 	v.get("/console/assets/console.js").want(t, http.StatusOK, "EventSource")
 	if page := v.get("/console"); page.status != http.StatusOK || page.at != "/console/" {
 		t.Errorf("/console leads to %s: %d", page.at, page.status)
@@ -176,7 +180,7 @@ func TestRights(t *testing.T) {
 
 	v = s.visitor()
 	v.login("root")
-	v.get("/console/audit").want(t, http.StatusOK, "key oncall", "pauseBucket", "of root", "rate 1/h → 2/h", "127.0.0.1")
+	v.get("/console/audit").want(t, http.StatusOK, "key oncall", "<td>login</td>", "pauseBucket", "of root", "rate 1/h → 2/h", "127.0.0.1")
 }
 
 // Whatever stands in a field, a page shows it as text.

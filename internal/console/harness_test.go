@@ -66,6 +66,12 @@ func newSite(t *testing.T, keys ...apikey.Key) *site {
 	flow := shaper.DefaultFlowSettings()
 	flow.Key = shaper.FlowKeyJob
 	buckets[1].Flow = &flow
+	buckets[1].Pool, buckets[1].Weight = &shaper.Pool{Name: "vendor", Rate: admission.Rate{Count: 1000, Per: time.Second, Unit: admission.UnitRequests}, Burst: 1}, 1
+	limits, err := admission.NewLimiter(admission.LimiterConfig{Redis: conn, Timeout: patience, Limits: []admission.Limit{{Name: "per-caller", Limit: rate}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(limits.Close)
 	op, err := operator.New(operator.Config{Redis: conn, Buckets: buckets, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +83,7 @@ func newSite(t *testing.T, keys ...apikey.Key) *site {
 	t.Cleanup(s.jobs.Close)
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	s.handler = httpapi.NewOps(httpapi.OpsConfig{
-		Buckets: op, Keys: keys, Logger: log, Pages: console.Pages(console.Config{Redis: conn, Name: "staging", Version: "v1", Logger: log}),
+		Buckets: op, Keys: keys, Logger: log, Limits: limits, BucketLimits: s.jobs, Pages: console.Pages(console.Config{Redis: conn, Name: "staging", Version: "v1", Logger: log, Audit: op.Audit()}),
 	})
 	server := httptest.NewServer(s.handler)
 	t.Cleanup(server.Close)

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/shaper/audit"
 )
 
 // cookieName names the cookie of a session. It has no path, so it is sent to the directory of the page that set it, also where a proxy has the console
@@ -70,7 +72,7 @@ func (c *console) login(w http.ResponseWriter, r *http.Request) {
 	}
 	const most = 4 << 10
 	r.Body = http.MaxBytesReader(w, r.Body, most)
-	session, err := c.sessions.begin(r.Context(), c.host.Keys(), strings.TrimSpace(r.PostFormValue("key")))
+	session, key, err := c.sessions.begin(r.Context(), c.host.Keys(), strings.TrimSpace(r.PostFormValue("key")))
 	switch {
 	case errors.Is(err, errNoSession):
 		c.attempts.fail(address, time.Now())
@@ -80,11 +82,28 @@ func (c *console) login(w http.ResponseWriter, r *http.Request) {
 		v.fail(&apiError{Status: http.StatusServiceUnavailable, Detail: "Redis is not reachable or too slow: try again"})
 		return
 	}
+	c.record(r, "key "+key.Name, address)
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // programs of this machine have no TLS
 		Name: cookieName, Value: session, MaxAge: int(sessionLife.Seconds()), HttpOnly: true, SameSite: http.SameSiteLaxMode,
 		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https",
 	})
 	v.redirect(v.root() + safePage(r.PostFormValue("next")))
+}
+
+// record writes that somebody has logged in. A login changes nothing, so it goes on without.
+func (c *console) record(r *http.Request, author, address string) {
+	if c.cfg.Audit == nil {
+		return
+	}
+	host, _ := os.Hostname()
+	record := &audit.Record{Author: author, Address: address, Process: "dispatcher on " + host, Request: r.Header.Get("X-Request-Id"), Operation: "login"}
+	err := c.cfg.Audit.Begin(r.Context(), record)
+	if record.Outcome = audit.Done; err == nil {
+		err = c.cfg.Audit.End(r.Context(), record)
+	}
+	if err != nil {
+		c.cfg.Logger.WarnContext(r.Context(), "the audit does not have this login", "author", author, "error", err)
+	}
 }
 
 // safePage is a page of the console, and never an address of somebody else.

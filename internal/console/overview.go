@@ -2,7 +2,6 @@ package console
 
 import (
 	"net/http"
-	"slices"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
@@ -57,9 +56,6 @@ func overview(v *visit) {
 			row.Minute = row.Seen.Minute
 		}
 		page.Buckets = append(page.Buckets, row)
-	}
-	if page.Sort == "" {
-		slices.SortStableFunc(page.Buckets, func(a, b bucketRow) int { return min(len(b.Notes), 1) - min(len(a.Notes), 1) })
 	}
 	v.render(http.StatusOK, "overview", "Buckets", &page)
 }

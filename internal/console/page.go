@@ -23,7 +23,7 @@ var templates embed.FS
 // pages are the templates of all pages, each with the layout.
 var pages = func() map[string]*template.Template {
 	all := map[string]*template.Template{}
-	for _, name := range []string{"login", "error", "overview", "bucket", "dead", "jobs", "schedules", "fleet", "audit"} {
+	for _, name := range []string{"login", "error", "overview", "bucket", "dead", "jobs", "schedules", "pools", "limits", "fleet", "audit"} {
 		all[name] = template.Must(template.New("layout.html").Funcs(functions).ParseFS(templates, "templates/layout.html", "templates/"+name+".html"))
 	}
 	return all
@@ -45,6 +45,7 @@ var functions = template.FuncMap{
 	"rate":    func(r float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", r), ".0") },
 	"path":    url.PathEscape,
 	"deref":   deref,
+	"counted": counted,
 	"payload": payloadText,
 	"sorts":   func() map[string]string { return orders },
 }
@@ -75,6 +76,15 @@ func payloadText(job *opsview.Job) string {
 
 // hexWidth is about how many characters a dump has for each byte.
 const hexWidth = 5
+
+// counted is a number of things.
+func counted(n any, thing string) string {
+	text := fmt.Sprint(n)
+	if text == "1" {
+		return text + " " + thing
+	}
+	return text + " " + thing + "s"
+}
 
 func deref(text *string) string {
 	if text == nil {

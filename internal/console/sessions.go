@@ -31,17 +31,16 @@ func sessionKey(session string) string {
 }
 
 // begin begins a session of the holder of a secret. One round trip.
-func (s sessions) begin(ctx context.Context, ring apikey.Ring, secret string) (session string, err error) {
-	key := ring.Find(secret)
-	if key == nil {
-		return "", errNoSession
+func (s sessions) begin(ctx context.Context, ring apikey.Ring, secret string) (session string, key *apikey.Key, err error) {
+	if key = ring.Find(secret); key == nil {
+		return "", nil, errNoSession
 	}
 	digest := sha256.Sum256([]byte(secret))
 	session = rand.Text() + rand.Text()
 	if err := s.redis.Set(ctx, sessionKey(session), key.Name+" "+hex.EncodeToString(digest[:]), sessionLife).Err(); err != nil {
-		return "", fmt.Errorf("begin a session: %w", err)
+		return "", nil, fmt.Errorf("begin a session: %w", err)
 	}
-	return session, nil
+	return session, key, nil
 }
 
 // find returns the key of a session, or [errNoSession]. One round trip.
