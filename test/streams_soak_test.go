@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/shaper/fleet"
 )
 
 // TestStreamsDisturbNothing: with a hundred streams open the stream of jobs is as even as without one, and each of them is told all of it.
@@ -86,4 +87,43 @@ func TestStreamGoesOnOverARestart(t *testing.T) {
 		t.Logf("%+v, %d processes, lost %q", sum, processes, lost)
 		return sum.Departed == 3*jobs && processes == 3
 	})
+}
+
+// TestStreamOfOtherClocks: the clocks of all processes are ten minutes off that of Redis, either way. The stream and the history have every departure, and the
+// fleet has no process that looks dead.
+func TestStreamOfOtherClocks(t *testing.T) {
+	const rate, jobs = 200, 600
+	for _, offset := range []time.Duration{-10 * time.Minute, 10 * time.Minute} {
+		t.Run(offset.String(), func(t *testing.T) {
+			server, clock := startMovable(t)
+			clock.set(offset)
+			s := start(t, server, plan{rate: rate, dispatchers: 2})
+			h := hear(t, s.opsOf[0])
+			await(t, 20*time.Second, "all processes tell each second", func() bool {
+				_, _, processes, seconds, _ := h.get()
+				return processes == 3 && seconds >= 9
+			})
+			s.post("off", jobs)
+			r := s.awaitDelivered(30 * time.Second)
+			report(t, rate, r)
+			if err := r.Err(); err != nil {
+				t.Fatal(err)
+			}
+			await(t, 20*time.Second, "the stream tells all of it", func() bool {
+				sum, binned, processes, _, lost := h.get()
+				return sum.Departed == jobs && sum.Arrived == jobs && binned == jobs && processes == 3 && lost == ""
+			})
+			await(t, 20*time.Second, "the history has all of it", func() bool {
+				points, err := fleet.NewView(server.Client(), 0).History(t.Context(), bucketName)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sum := int64(0)
+				for _, p := range points {
+					sum += p.Departed
+				}
+				return sum == jobs
+			})
+		})
+	}
 }
