@@ -41,7 +41,7 @@ func ExampleInBundle() {
 	}
 	go func() {
 		defer stop()
-		for {
+		for range time.Tick(50 * time.Millisecond) {
 			bundle, err := t.Producer().Bundle(ctx, letters.Name(), "newsletter-7")
 			if err != nil {
 				fmt.Println(err)
@@ -51,7 +51,6 @@ func ExampleInBundle() {
 				fmt.Printf("%d of %d have ended: %d sent, %d failed\n", bundle.Ended(), bundle.Size, bundle.Done, bundle.Dead)
 				return
 			}
-			time.Sleep(50 * time.Millisecond)
 		}
 	}()
 	if err := t.Run(ctx); err != nil {

@@ -6,14 +6,13 @@ import (
 	"crypto/sha256"
 	"errors"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper/audit"
 )
 
@@ -126,9 +125,8 @@ func (r *reloader) record(ctx context.Context, cfg *config.Config) (end func(err
 	if r.records == nil || len(changed) == 0 {
 		return func(error) {}
 	}
-	host, _ := os.Hostname()
 	record := &audit.Record{
-		Author: "file " + cfg.File, Process: filepath.Base(os.Args[0]) + " on " + host, Operation: "reload",
+		Author: "file " + cfg.File, Process: redisconn.ProcessName(), Operation: "reload",
 		Asked: map[string]any{"revision": cfg.Revision, "settings": keysOf(changed)},
 	}
 	failed := r.records.Begin(ctx, record)

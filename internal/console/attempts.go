@@ -10,7 +10,7 @@ const (
 	maxAddresses = 10_000 // that are told apart
 )
 
-// attempts counts failed logins, so that nobody tries keys one after the other.
+// attempts counts failed logins. An address that fails too often has to wait.
 type attempts struct {
 	mu     sync.Mutex
 	minute time.Time

@@ -119,12 +119,5 @@ func changeBucket(v *visit) {
 	default:
 		err = &apiError{Status: http.StatusNotFound, Detail: "there is no such action"}
 	}
-	if err != nil {
-		v.fail(err)
-		return
-	}
-	if after.Changed != nil && !*after.Changed {
-		action = "nothing"
-	}
-	v.did("../../"+url.PathEscape(name.Bucket), action)
+	v.acted("../../"+url.PathEscape(name.Bucket), action, err, func() bool { return isChange(after.Changed) })
 }

@@ -69,14 +69,7 @@ func changeDead(v *visit) {
 	default:
 		err = &apiError{Status: http.StatusNotFound, Detail: "there is no such action"}
 	}
-	if err != nil {
-		v.fail(err)
-		return
-	}
-	if count(after.Moved)+count(after.Dropped) == 0 {
-		action = "nothing"
-	}
-	v.did("../dead?"+page.Query(), action)
+	v.acted("../dead?"+page.Query(), action, err, func() bool { return count(after.Moved)+count(after.Dropped) > 0 })
 }
 
 func count(n *int) int {
@@ -141,14 +134,7 @@ func changeSchedule(v *visit) {
 	default:
 		err = &apiError{Status: http.StatusNotFound, Detail: "there is no such action"}
 	}
-	if err != nil {
-		v.fail(err)
-		return
-	}
-	if after.Changed != nil && !*after.Changed {
-		action = "nothing"
-	}
-	v.did("../../schedules", action)
+	v.acted("../../schedules", action, err, func() bool { return isChange(after.Changed) })
 }
 
 func fleetPage(v *visit) {

@@ -1,16 +1,17 @@
 package console
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper/audit"
 )
 
@@ -82,7 +83,7 @@ func (c *console) login(w http.ResponseWriter, r *http.Request) {
 		v.fail(&apiError{Status: http.StatusServiceUnavailable, Detail: "Redis is not reachable or too slow: try again"})
 		return
 	}
-	c.record(r, "key "+key.Name, address)
+	c.record(r.Context(), "key "+key.Name, address, w.Header().Get("X-Request-Id"))
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // programs of this machine have no TLS
 		Name: cookieName, Value: session, MaxAge: int(sessionLife.Seconds()), HttpOnly: true, SameSite: http.SameSiteLaxMode,
 		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https",
@@ -91,18 +92,17 @@ func (c *console) login(w http.ResponseWriter, r *http.Request) {
 }
 
 // record writes that somebody has logged in. A login changes nothing, so it goes on without.
-func (c *console) record(r *http.Request, author, address string) {
+func (c *console) record(ctx context.Context, author, address, request string) {
 	if c.cfg.Audit == nil {
 		return
 	}
-	host, _ := os.Hostname()
-	record := &audit.Record{Author: author, Address: address, Process: "dispatcher on " + host, Request: r.Header.Get("X-Request-Id"), Operation: "login"}
-	err := c.cfg.Audit.Begin(r.Context(), record)
+	record := &audit.Record{Author: author, Address: address, Process: redisconn.ProcessName(), Request: request, Operation: "login"}
+	err := c.cfg.Audit.Begin(ctx, record)
 	if record.Outcome = audit.Done; err == nil {
-		err = c.cfg.Audit.End(r.Context(), record)
+		err = c.cfg.Audit.End(ctx, record)
 	}
 	if err != nil {
-		c.cfg.Logger.WarnContext(r.Context(), "the audit does not have this login", "author", author, "error", err)
+		c.cfg.Logger.WarnContext(ctx, "the audit does not have this login", "author", author, "error", err)
 	}
 }
 

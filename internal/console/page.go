@@ -152,14 +152,24 @@ func (v *visit) redirect(page string) {
 	v.w.WriteHeader(http.StatusSeeOther)
 }
 
-// did sends the visitor back to a page, which says what was done.
-func (v *visit) did(page, action string) {
+// acted ends an action: it says why it failed, or sends the visitor back to a page that says what was done. changed reports whether that was anything.
+func (v *visit) acted(page, action string, err error, changed func() bool) {
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	if !changed() {
+		action = "nothing"
+	}
 	separator := "?"
 	if strings.Contains(page, "?") {
 		separator = "&"
 	}
 	v.redirect(page + separator + query("did", action))
 }
+
+// isChange reports whether an answer says that something has changed; one that does not say has changed it.
+func isChange(changed *bool) bool { return changed == nil || *changed }
 
 // said is what an action has done, by its name.
 var said = map[string]string{

@@ -27,14 +27,7 @@ func changePool(v *visit) {
 	default:
 		err = &apiError{Status: http.StatusNotFound, Detail: "there is no such action"}
 	}
-	if err != nil {
-		v.fail(err)
-		return
-	}
-	if after.Changed != nil && !*after.Changed {
-		action = "nothing"
-	}
-	v.did("../../pools", action)
+	v.acted("../../pools", action, err, func() bool { return isChange(after.Changed) })
 }
 
 // limitRow is a limit, and whom it refuses; nil: the visitor's key may not know.

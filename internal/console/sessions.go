@@ -24,7 +24,7 @@ type sessions struct{ redis redis.UniversalClient }
 
 var errNoSession = errors.New("console: there is no such session")
 
-// sessionKey is the key in Redis of a session: nobody who reads Redis learns the session itself.
+// sessionKey is the key in Redis of a session. It has a digest: who reads Redis cannot log in with it.
 func sessionKey(session string) string {
 	sum := sha256.Sum256([]byte(session))
 	return "tundish:{fleet}:session:" + hex.EncodeToString(sum[:])

@@ -29,7 +29,7 @@ func NewProducer(cfg ProducerConfig) *Handler {
 	if o != nil {
 		records, o.limits = o.records, p.limitOps()
 	}
-	rec := newRecorder(o, records, "producer", fmt.Sprintf(byPrograms, "producer"), p.access.address, log)
+	rec := newRecorder(o, records, fmt.Sprintf(byPrograms, "producer"), p.access.address, log)
 	probes := &probes{store: newPulse(cfg.Jobs), draining: draining, gatherer: cfg.Metrics, log: log}
 	routes := rec.routes(slices.Concat(p.routes(), p.limitOps().routes(), p.oneJob().routes(), p.bundles().routes(), probes.routes()), false)
 	if o != nil {
@@ -57,7 +57,7 @@ func NewOps(cfg OpsConfig) *Handler {
 	o.limits = limitOps{cfg.Limits, cfg.BucketLimits, o.store, log}
 	probes := &probes{store: newPulse(cfg.Buckets), draining: draining, gatherer: cfg.Metrics, log: log}
 	a := newAccess(cfg.Keys, httplimit.Proxies{})
-	rec := newRecorder(o, o.records, "dispatcher", o.author, a.address, log)
+	rec := newRecorder(o, o.records, o.author, a.address, log)
 	routes := rec.routes(slices.Concat(o.routes(), o.limits.routes(), o.oneJob().routes(), o.bundles().routes(), probes.routes()), true)
 	if cfg.Sink {
 		routes = append(routes, (&sink{log: log}).routes()...)

@@ -24,7 +24,7 @@ func NewLocal(cfg OpsConfig, author string) Local {
 	o.local = true
 	o.limits = limitOps{cfg.Limits, cfg.BucketLimits, o.store, log}
 	a := newAccess(nil, httplimit.Proxies{})
-	rec := newRecorder(o, o.records, "command", author, func(*http.Request) string { return "" }, log)
+	rec := newRecorder(o, o.records, author, func(*http.Request) string { return "" }, log)
 	routes := rec.routes(slices.Concat(o.routes(), o.limits.routes(), o.oneJob().routes(), o.bundles().routes()), true)
 	return Local{newHandler(routes, nil, a, newBounds("", 0, 0, a.address), draining, log)}
 }

@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
-	"os"
 	"reflect"
 	"slices"
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/audit"
 )
@@ -20,7 +21,6 @@ import (
 type recorder struct {
 	records *audit.Log
 	author  string // of changes that show no key
-	process string
 	address func(r *http.Request) string
 	log     *slog.Logger
 
@@ -28,13 +28,12 @@ type recorder struct {
 	tell func(r *http.Request, bucket, operation string) error
 }
 
-// newRecorder returns a recorder of a program, or nil where nothing is to be recorded.
-func newRecorder(o *ops, records *audit.Log, program, author string, address func(r *http.Request) string, log *slog.Logger) *recorder {
+// newRecorder returns a recorder, or nil where nothing is to be recorded.
+func newRecorder(o *ops, records *audit.Log, author string, address func(r *http.Request) string, log *slog.Logger) *recorder {
 	if records == nil {
 		return nil
 	}
-	host, _ := os.Hostname()
-	return &recorder{records, author, program + " on " + host, address, log, func(r *http.Request, bucket, operation string) error {
+	return &recorder{records, author, address, log, func(r *http.Request, bucket, operation string) error {
 		if o == nil || bucket == "" {
 			return nil
 		}
@@ -72,32 +71,21 @@ func changedFrom(r *http.Request, before, after any) {
 		return
 	}
 	was, is := membersOf(before), membersOf(after)
-	for _, name := range slices.Sorted(keysOfBoth(was, is)) {
+	both := map[string]json.RawMessage{}
+	maps.Copy(both, was)
+	maps.Copy(both, is)
+	for _, name := range slices.Sorted(maps.Keys(both)) {
 		if string(was[name]) != string(is[name]) {
 			record.Changes = append(record.Changes, shaper.Change{Setting: shaper.Setting(name), Before: plain(was[name]), After: plain(is[name])})
 		}
 	}
 }
 
-func keysOfBoth(a, b map[string]json.RawMessage) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		for name := range a {
-			if !yield(name) {
-				return
-			}
-		}
-		for name := range b {
-			if _, known := a[name]; !known && !yield(name) {
-				return
-			}
-		}
-	}
-}
-
+// membersOf are the members of what is an object as JSON; of anything else there are none.
 func membersOf(view any) (members map[string]json.RawMessage) {
 	text, err := json.Marshal(view)
 	if err == nil {
-		_ = json.Unmarshal(text, &members) // what is no object has none
+		_ = json.Unmarshal(text, &members) // an error means that there are none
 	}
 	return members
 }
@@ -223,7 +211,7 @@ var objects = []string{"bucket", "flow", "group", "pool", "schedule", "limit", "
 // recordOf is the record of an operation before it begins, or nil if it is only tried.
 func (rec *recorder) recordOf(r *http.Request, d *Described, in any) *audit.Record {
 	record := &audit.Record{
-		Author: rec.author, Address: rec.address(r), Process: rec.process, Request: requestID(r), Operation: d.ID,
+		Author: rec.author, Address: rec.address(r), Process: redisconn.ProcessName(), Request: requestID(r), Operation: d.ID,
 		Object: map[string]string{}, Asked: map[string]any{},
 	}
 	if at := visitor(r).Address; at != "" {
@@ -255,11 +243,11 @@ func ask(record *audit.Record, before string, fields []field, in reflect.Value) 
 		}
 		switch value := v.Interface().(type) {
 		case json.RawMessage:
-			names := slices.Sorted(keysOfBoth(membersOf(value), nil))
-			if string(membersOf(value)["dry_run"]) == "true" {
+			members := membersOf(value)
+			if string(members["dry_run"]) == "true" {
 				return false
 			}
-			record.Asked["settings"] = names
+			record.Asked["settings"] = slices.Sorted(maps.Keys(members))
 		case []byte: // lines
 		case []string:
 			record.Asked[before+f.name] = value

@@ -209,6 +209,24 @@ func TestLongTexts(t *testing.T) {
 	}
 }
 
+// A name that no bucket can have makes no key of its own.
+func TestImpossibleBucket(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t).Client()
+	l := audit.NewLog(client, 0)
+	if err := l.Begin(t.Context(), pause(strings.Repeat("x", 100_000), "")); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range client.Keys(t.Context(), "tundish:{fleet}:audit*").Val() {
+		if len(key) > 100 {
+			t.Errorf("a key of %d bytes", len(key))
+		}
+	}
+	if got := records(t, l, "", 10); len(got) != 1 {
+		t.Errorf("%d records", len(got))
+	}
+}
+
 // Without Redis nothing begins, and it is told soon.
 func TestWithoutRedis(t *testing.T) {
 	t.Parallel()

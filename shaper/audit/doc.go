@@ -9,6 +9,12 @@ const (
 	recordsKey = "tundish:{fleet}:audit_records"
 )
 
+// Bounds of one answer.
+const (
+	maxRecords = 1000
+	together   = 100 // records that begin in one microsecond
+)
+
 // Bounds of a record.
 const (
 	maxText    = 512 // bytes of one text; a reason has as many at most

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -51,7 +52,11 @@ func (l *Log) write(ctx context.Context, r *Record, ends bool) error {
 	if ends {
 		isEnd, count = 1, r.Count
 	}
-	keys, args := []string{allKey, ownKey + r.Object["bucket"], recordsKey}, []any{r.ID, r.text(), r.part, isEnd, count}
+	bucket := r.Object["bucket"]
+	if !admission.ValidName(bucket) { // it is none, and would be a key of any length
+		bucket = ""
+	}
+	keys, args := []string{allKey, ownKey + bucket, recordsKey}, []any{r.ID, r.text(), r.part, isEnd, count}
 	reply, err := lua.RecordOperation.Numbers(ctx, l.redis, keys, args...)
 	if err != nil && ctx.Err() == nil { // the reply may be lost, and a repeated call changes nothing
 		reply, err = lua.RecordOperation.Numbers(ctx, l.redis, keys, args...)
@@ -83,8 +88,7 @@ func (l *Log) Records(ctx context.Context, bucket, cursor string, limit int) (re
 			return nil, "", ErrCursor
 		}
 	}
-	const most1000, together = 1000, 100 // records that begin in one microsecond
-	limit = min(max(limit, 1), most1000)
+	limit = min(max(limit, 1), maxRecords)
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	found, err := l.redis.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{Key: key, Start: most, Stop: "-inf", ByScore: true, Rev: true, Count: int64(limit + together)}).Result()

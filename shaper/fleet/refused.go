@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -47,10 +48,7 @@ func (s *Snapshot) addRefused(limit, at, text string) {
 	if err != nil || json.Unmarshal([]byte(text), &callers) != nil {
 		return // of a version that tells something else
 	}
-	older := int(s.Now.Sub(time.UnixMicro(told)) / time.Minute)
-	if older < 0 {
-		older = 0
-	}
+	older := max(int(s.Now.Sub(time.UnixMicro(told))/time.Minute), 0)
 	if s.refused[limit] == nil {
 		s.refused[limit] = map[string]int64{}
 	}
@@ -82,10 +80,7 @@ func (s *Snapshot) Refused(limit string) (most []Refusals, others int64) {
 		}
 	}
 	slices.SortFunc(most, func(a, b Refusals) int {
-		if a.Refused != b.Refused {
-			return int(b.Refused - a.Refused)
-		}
-		return strings.Compare(a.Caller, b.Caller)
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), strings.Compare(a.Caller, b.Caller))
 	})
 	return most, others
 }
