@@ -127,3 +127,36 @@ func TestStreamOfOtherClocks(t *testing.T) {
 		})
 	}
 }
+
+// TestKilledProcessLosesASecond: what a dispatcher counted that is killed under load is missing in the stream for as long as it told nothing: a second, with its
+// jitter and the reading of the stream, while somebody looks.
+func TestKilledProcessLosesASecond(t *testing.T) {
+	const rate, jobs = 200, 3000
+	s := start(t, redistest.Start(t), plan{rate: rate, dispatchers: 2, lease: 3 * time.Second})
+	h := hear(t, s.opsOf[0])
+	await(t, 20*time.Second, "all processes tell each second", func() bool {
+		_, _, processes, seconds, _ := h.get()
+		return processes == 3 && seconds >= 9
+	})
+	s.post("killed", jobs)
+	await(t, 10*time.Second, "deliveries go on", func() bool { return s.history.Check().Delivered > jobs/4 })
+	s.dispatchers[1].kill()
+	killed := time.Now()
+	await(t, 20*time.Second, "the killed process is told of", func() bool {
+		_, _, _, _, lost := h.get()
+		return lost != ""
+	})
+	t.Logf("it left the fleet after %s", time.Since(killed).Round(100*time.Millisecond))
+	r := s.awaitDelivered(40 * time.Second)
+	report(t, rate, r)
+	if err := r.Err(); err != nil {
+		t.Fatal(err)
+	}
+	const most = rate * 6 / 5 // all departures of 1.2 s, of which the other dispatcher had a share
+	await(t, 20*time.Second, "the stream tells all but those", func() bool {
+		sum, _, _, _, _ := h.get()
+		return sum.Departed >= jobs-most
+	})
+	sum, _, _, _, _ := h.get()
+	t.Logf("%d departures are in the stream, of %d", sum.Departed, jobs)
+}
