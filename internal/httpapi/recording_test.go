@@ -62,7 +62,7 @@ func recordsOf(t *testing.T, client redis.UniversalClient) []audit.Record {
 // Whenever the process dies, no change is without a record, and no record says that it is done before it is.
 func TestNoChangeWithoutRecord(t *testing.T) {
 	t.Parallel()
-	const until = 30
+	const until = 20
 	sawBegun, sawDone := false, false
 	for after := range until {
 		for _, carried := range []bool{false, true} {

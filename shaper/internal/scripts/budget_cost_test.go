@@ -128,7 +128,7 @@ func TestCostOfLateSettlements(t *testing.T) {
 // TestMemoryOfBudgets: flows with two budgets and ten departures each take 800 bytes for that, so that 100,000 of them take 80 MB.
 func TestMemoryOfBudgets(t *testing.T) {
 	t.Parallel()
-	flows := 1000
+	flows := 300
 	if redistest.Soak {
 		flows = 5_000
 	}
