@@ -9,8 +9,9 @@ func (a *invocation) deadCommand() *cobra.Command {
 		Long: `Look at dead letters: jobs that will not be tried again, kept with their reason
 until they are redriven or dropped.`,
 		Example: `  dispatcher dead list webhooks
+  dispatcher dead reasons webhooks
   dispatcher dead redrive webhooks --all
   dispatcher dead redrive webhooks --reason http_500 --since 2h --dry-run
   dispatcher dead drop webhooks order-17`,
-	}, a.deadListCommand(), a.deadShowCommand(), a.deadRedriveCommand(), a.deadDropCommand(), a.deadExportCommand()))
+	}, a.deadListCommand(), a.deadReasonsCommand(), a.deadShowCommand(), a.deadRedriveCommand(), a.deadDropCommand(), a.deadExportCommand()))
 }

@@ -23,7 +23,7 @@ number: that of the delivery, which counts all from the beginning on.`,
 		Example: `  dispatcher dead list webhooks
   dispatcher dead list webhooks --limit 100 --offset 100
   dispatcher dead list webhooks --cause attempts-exhausted --flow acme --since 2h
-  dispatcher dead list webhooks --json | jq -r '.[].last_response.reason' | sort | uniq -c`,
+  dispatcher dead list webhooks --json | jq -r '.[].id'`,
 		Args: positional("BUCKET"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 1 || limit > 10_000 || offset < 0 {

@@ -183,7 +183,7 @@ var operatorRuns = map[string][]string{
 	"schedule list": {""}, "schedule show": {"nightly"}, "schedule pause": {"nightly --reason leak"}, "schedule resume": {"nightly"}, "schedule fire": {"nightly"},
 	"schedule set":    {`made --bucket plain --cron @daily --dry-run`, `made --bucket plain --cron @daily`},
 	"schedule remove": {"made --dry-run", "made --yes"},
-	"dead list":       {"plain", "plain --cause permanent"}, "dead show": {"plain dead0"}, "dead export": {"plain --status 404"},
+	"dead list":       {"plain", "plain --cause permanent"}, "dead show": {"plain dead0"}, "dead export": {"plain --status 404"}, "dead reasons": {"plain", "plain --flow a"},
 	"dead redrive": {"plain --status 404 --dry-run", "plain dead0", "plain --reason http_404 --text dead1", "plain --all --limit 1"},
 	"dead drop":    {"plain --cause permanent --dry-run", "plain dead3 --yes", "plain --all --yes"},
 }

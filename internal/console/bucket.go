@@ -117,7 +117,7 @@ func changeBucket(v *visit) {
 	case "reset":
 		after, err = call(v, httpapi.ResetBucket, httpapi.BucketResets{BucketName: name})
 	default:
-		err = &apiError{Status: http.StatusNotFound, Detail: "there is no such action"}
+		err = errNoAction
 	}
 	v.acted("../../"+url.PathEscape(name.Bucket), action, err, func() bool { return isChange(after.Changed) })
 }

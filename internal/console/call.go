@@ -39,7 +39,11 @@ type visit struct {
 	r       *http.Request
 	visitor httpapi.Visitor
 	session string
+	request string // the id of the requests to the API; "": that of the page's own
 }
+
+// errNoAction is of a form that no page has.
+var errNoAction = &apiError{Status: http.StatusNotFound, Detail: "there is no such action"}
 
 const maxAnswer = 64 << 20
 
@@ -81,6 +85,10 @@ func (v *visit) ask(ctx context.Context, method, target, contentType string, bod
 	if body != nil {
 		request.Header.Set("Content-Type", contentType)
 	}
-	request.Header.Set("X-Request-Id", v.w.Header().Get("X-Request-Id"))
+	id := v.request
+	if id == "" {
+		id = v.w.Header().Get("X-Request-Id")
+	}
+	request.Header.Set("X-Request-Id", id)
 	return v.host.API.RoundTrip(request) //nolint:wrapcheck // it returns no error
 }

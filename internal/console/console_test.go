@@ -17,7 +17,7 @@ import (
 
 var pagePaths = []string{
 	"/console/", "/console/?q=let&sort=waiting", "/console/buckets/letters", "/console/buckets/flows", "/console/buckets/letters/dead", "/console/jobs", "/console/jobs?id=a",
-	"/console/schedules", "/console/pools", "/console/limits", "/console/fleet", "/console/audit", "/console/audit?bucket=letters", "/console/login",
+	"/console/buckets/letters/purge", "/console/buckets/letters/dead/all/redrive", "/console/buckets/flows/dead/all/drop?cause=permanent", "/console/schedules", "/console/pools", "/console/limits", "/console/fleet", "/console/audit", "/console/audit?bucket=letters", "/console/login",
 }
 
 // Each page is made, names its files and pages from where it is, and has no script, style or picture of its own or of others.

@@ -23,7 +23,7 @@ var templates embed.FS
 // pages are the templates of all pages, each with the layout.
 var pages = func() map[string]*template.Template {
 	all := map[string]*template.Template{}
-	for _, name := range []string{"login", "error", "overview", "bucket", "dead", "jobs", "schedules", "pools", "limits", "fleet", "audit"} {
+	for _, name := range []string{"login", "error", "overview", "bucket", "dead", "deadall", "purge", "jobs", "schedules", "pools", "limits", "fleet", "audit"} {
 		all[name] = template.Must(template.New("layout.html").Funcs(functions).ParseFS(templates, "templates/layout.html", "templates/"+name+".html"))
 	}
 	return all
@@ -47,6 +47,7 @@ var functions = template.FuncMap{
 	"deref":   deref,
 	"counted": counted,
 	"payload": payloadText,
+	"command": commandLine,
 	"sorts":   func() map[string]string { return orders },
 }
 
@@ -79,6 +80,9 @@ const hexWidth = 5
 
 // counted is a number of things.
 func counted(n any, thing string) string {
+	if p, isPointer := n.(*int64); isPointer && p != nil {
+		n = *p
+	}
 	text := fmt.Sprint(n)
 	if text == "1" {
 		return text + " " + thing
@@ -175,7 +179,7 @@ func isChange(changed *bool) bool { return changed == nil || *changed }
 var said = map[string]string{
 	"pause": "It is paused.", "resume": "It runs again.", "release": "Holds and open breakers are ended.", "set": "The rate is changed, until it is reset.",
 	"reset": "The settings are those of the configuration again.", "drain": "It leaks now.", "stop-drain": "The drain is stopped.", "redrive": "Dead letters were put back.",
-	"drop": "Dead letters were dropped.", "fire": "It fires now.", "nothing": "There was nothing to change.",
+	"drop": "Dead letters were dropped.", "purge": "The waiting jobs are dropped.", "fire": "It fires now.", "nothing": "There was nothing to change.",
 }
 
 func query(name, value string) string { return url.Values{name: {value}}.Encode() }

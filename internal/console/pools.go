@@ -25,7 +25,7 @@ func changePool(v *visit) {
 	case "release":
 		after, err = call(v, httpapi.ReleasePool, httpapi.PoolName{Pool: v.r.PathValue("pool")})
 	default:
-		err = &apiError{Status: http.StatusNotFound, Detail: "there is no such action"}
+		err = errNoAction
 	}
 	v.acted("../../pools", action, err, func() bool { return isChange(after.Changed) })
 }

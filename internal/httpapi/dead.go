@@ -30,6 +30,15 @@ func (o *ops) listDead(r *http.Request, in *DeadQuery) (*opsview.DeadPage, error
 	return answer, err
 }
 
+// showDeadReasons answers why jobs died, and how many of what.
+func (o *ops) showDeadReasons(r *http.Request, in *DeadReasonsQuery) (*DeadReasons, error) {
+	sum, err := o.buckets.Bucket(in.Bucket).Dead().Reasons(r.Context(), in.DeadFilter, in.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	return &DeadReasons{Reasons: append([]operator.DeadReason{}, sum.Reasons...), Looked: sum.Looked, Next: sum.Next}, nil
+}
+
 // validate says what does not go together. limit is of a redrive of all; 0 is none.
 func (c *DeadChoice) validate(limit int) error {
 	field, reason := "", ""

@@ -40,6 +40,13 @@ func TestDeadByAPI(t *testing.T) {
 		t.Fatalf("the first page is %s", first.text)
 	}
 	wantLastAttempt(t, first)
+	const reasons = `{"reasons":[{"cause":"permanent","reason":"http_404","status":401,"letters":3,"oldest":"2026-07-05T05:20:00.000001Z","newest":"2026-07-05T05:20:00.000007Z"}],"looked_at":9}`
+	if a := ops.do("GET", path+"/reasons?status=401", "").want(200, ""); strings.TrimSpace(a.text) != reasons {
+		t.Errorf("the reasons are %s", a.text)
+	}
+	ops.do("GET", path+"/reasons?cause=bad", "").want(400, "invalid")
+	ops.do("GET", path+"/reasons?cursor=x", "").want(400, "invalid")
+	ops.do("GET", "/v1/buckets/nosuch/dead/reasons", "").want(404, "unknown-bucket")
 	rest := ops.do("GET", path+"?status=401&limit=2&cursor="+fmt.Sprint(first.json["next"]), "").want(200, "")
 	rest.lacks("next")
 	if dead, _ := rest.json["dead"].([]any); len(dead) != 1 {

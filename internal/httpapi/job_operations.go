@@ -62,6 +62,22 @@ type DeadQuery struct {
 	Offset *int `json:"offset" in:"query" jsonschema:"minimum=0"`
 }
 
+// DeadReasonsQuery says of which dead letters the reasons are summed up.
+type DeadReasonsQuery struct {
+	BucketName
+	operator.DeadFilter `in:"query"`
+
+	Cursor string `json:"cursor" in:"query"` // next of an answer
+}
+
+// DeadReasons are why jobs died.
+type DeadReasons struct {
+	// Those of most letters first.
+	Reasons []operator.DeadReason `json:"reasons"`
+	Looked  int                   `json:"looked_at"`
+	Next    string                `json:"next,omitempty"` // the cursor to go on with; none at the end
+}
+
 // DeadChoice says which dead letters are to be changed: those of ids, those that the filter means, or all.
 type DeadChoice struct {
 	BucketName
@@ -146,6 +162,14 @@ A key with the role enqueue alone sees the results of its caller's jobs, as it s
 		Description: `All that is given has to hold. An answer has no payloads, unless they are asked for, and about 1 MiB of dead letters. It looks at 2000 at
 most, and at 16 MiB of what is kept of them: ` + "`next`" + ` is there as long as there may be more, also where ` + "`dead`" + ` is empty. A key has four
 lists at a time: further ones wait, and are answered 503 ` + "`overloaded`" + ` after 10 s.`,
+	}
+
+	ShowDeadReasons = &Operation[DeadReasonsQuery, *DeadReasons]{
+		ID: "showDeadReasons", Method: "GET", Path: "/v1/buckets/{bucket}/dead/reasons", Roles: []apikey.Role{apikey.RoleRead}, StrictQuery: true,
+		Commands: []string{"dead reasons"},
+		Summary:  "Why jobs died, and how many of what",
+		Description: `Sums up the dead letters that the filter means by cause, reason and status. It looks at 2000 at most, the newest first, and at 16 MiB of
+what is kept of them: ` + "`next`" + ` is there as long as there may be more, and the sums of further answers are added by the client.`,
 	}
 
 	RedriveDead = &Operation[DeadRedrive, *opsview.DeadChange]{

@@ -27,6 +27,7 @@ func (o *ops) routes() []route {
 		bind(o.fault, FindJob, o.findJob),
 		few(o.lists, bind(o.fault, ListJobs, o.listJobs)),
 		few(o.lists, bind(o.fault, ListDead, o.listDead)),
+		few(o.lists, bind(o.fault, ShowDeadReasons, o.showDeadReasons)),
 		few(o.lists, bind(o.fault, ShowUsage, o.showUsage)),
 		bind(o.fault, RedriveDead, o.redriveDead),
 		bind(o.fault, DropDead, o.dropDead),

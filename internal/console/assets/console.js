@@ -131,6 +131,27 @@ function picture(figure) {
 for (const table of document.querySelectorAll('[data-live]')) live(table);
 for (const figure of document.querySelectorAll('[data-picture]')) picture(figure);
 
+// A change of many in steps: the page makes one after the other until it is left, closed, or a step fails.
+async function goOn(form) {
+  const said = document.querySelector('.said');
+  for (;;) {
+    const answer = await fetch(form.action, { method: 'POST', body: new URLSearchParams(new FormData(form)), headers: { Accept: 'application/json' } }).catch(() => null);
+    if (!answer?.ok) {
+      said.textContent += ' The last step failed: go on, or look at the audit.';
+      return;
+    }
+    const step = await answer.json();
+    said.textContent = step.said;
+    for (const name of ['cursor', 'done', 'looked']) form.elements[name].value = step[name];
+    if (!step.cursor) {
+      form.remove();
+      return;
+    }
+    await new Promise((next) => setTimeout(next, step.waiting ? 1000 : 50));
+  }
+}
+for (const form of document.querySelectorAll('form[data-run]')) goOn(form);
+
 document.addEventListener('keydown', (event) => {
   if (event.key === '/' && !/^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName ?? '') && !event.ctrlKey && !event.metaKey && !event.altKey) {
     event.preventDefault();

@@ -1,0 +1,170 @@
+package console
+
+import (
+	"html/template"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/shaper/operator"
+)
+
+// deadChosen are dead letters of a bucket, by what they have in common. The address has all of it.
+type deadChosen struct {
+	Bucket string
+	Fields []field
+	filter operator.DeadFilter
+}
+
+// field is one of a filter.
+type field struct{ Name, Label, Value, flag string }
+
+// deadFields are those of a filter of dead letters, and the flags of the commands for them.
+var deadFields = []field{
+	{"cause", "Cause", "", "--cause"}, {"reason", "Reason", "", "--reason"}, {"status", "Status", "", "--status"}, {"flow", "Flow", "", "--flow"},
+	{"since", "Died since", "", "--since"}, {"until", "Died before", "", "--until"}, {"q", "Text", "", "--text"},
+}
+
+// deadOf reads a filter.
+func deadOf(v *visit) (*deadChosen, error) {
+	chosen := &deadChosen{Bucket: v.r.PathValue("bucket")}
+	f := &chosen.filter
+	for _, one := range deadFields {
+		one.Value = v.r.FormValue(one.Name)
+		chosen.Fields = append(chosen.Fields, one)
+		if one.Value == "" {
+			continue
+		}
+		var err error
+		switch one.Name {
+		case "cause":
+			f.Cause = one.Value
+		case "reason":
+			f.Reason = one.Value
+		case "status":
+			f.Status, err = strconv.Atoi(one.Value)
+		case "flow":
+			f.Flow = &one.Value
+		case "since":
+			f.Since, err = time.Parse(time.RFC3339, one.Value)
+		case "until":
+			f.Until, err = time.Parse(time.RFC3339, one.Value)
+		case "q":
+			f.Text = one.Value
+		}
+		if err != nil {
+			return nil, &apiError{Status: http.StatusBadRequest, Detail: one.Label + " " + strconv.Quote(one.Value) + ": want a number or, of a time, one such as 2026-11-27T09:00:00Z"}
+		}
+	}
+	return chosen, nil
+}
+
+// Query is the filter in an address.
+func (d *deadChosen) Query() template.URL { return template.URL(d.query()) } //nolint:gosec // it is encoded
+
+func (d *deadChosen) query() string {
+	values := url.Values{}
+	for _, one := range d.Fields {
+		if one.Value != "" {
+			values.Set(one.Name, one.Value)
+		}
+	}
+	return values.Encode()
+}
+
+// All reports whether the filter means every dead letter.
+func (d *deadChosen) All() bool { return d.filter == operator.DeadFilter{} }
+
+// Command is the command that makes a change of all these dead letters.
+func (d *deadChosen) Command(verb string) string {
+	words := []string{"dispatcher", "dead", verb, d.Bucket}
+	for _, one := range d.Fields {
+		if one.Value != "" {
+			words = append(words, one.flag, one.Value)
+		}
+	}
+	if d.All() && verb != "reasons" {
+		words = append(words, "--all")
+	}
+	return commandLine(words...)
+}
+
+// choice is the choice of these dead letters for the API.
+func (d *deadChosen) choice() httpapi.DeadChoice {
+	return httpapi.DeadChoice{BucketName: httpapi.BucketName{Bucket: d.Bucket}, Filter: d.filter, All: d.All()}
+}
+
+// deadContent are dead letters, and why jobs died.
+type deadContent struct {
+	*deadChosen
+	*opsview.DeadPage
+
+	Reasons *httpapi.DeadReasons
+}
+
+func deadPage(v *visit) {
+	chosen, err := deadOf(v)
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	page := deadContent{deadChosen: chosen}
+	name := httpapi.BucketName{Bucket: chosen.Bucket}
+	page.DeadPage, err = call(v, httpapi.ListDead, httpapi.DeadQuery{BucketName: name, DeadFilter: chosen.filter, Page: httpapi.Page{Limit: linesOnPage, Cursor: v.r.FormValue("cursor")}})
+	if err == nil {
+		page.Reasons, err = call(v, httpapi.ShowDeadReasons, httpapi.DeadReasonsQuery{BucketName: name, DeadFilter: chosen.filter})
+	}
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	v.render(http.StatusOK, "dead", "Dead letters of "+chosen.Bucket, &page)
+}
+
+// Only is the filter of this page with the words of a reason, for a link.
+func (d *deadContent) Only(reason operator.DeadReason) template.URL {
+	values, err := url.ParseQuery(d.query())
+	if err != nil {
+		return ""
+	}
+	values.Set("cause", reason.Cause)
+	for name, value := range map[string]string{"reason": reason.Reason, "status": strconv.Itoa(reason.Status)} {
+		if value != "" && value != "0" {
+			values.Set(name, value)
+		}
+	}
+	return template.URL(values.Encode()) //nolint:gosec // it is encoded
+}
+
+// changeDead redrives or drops the dead letters that were marked.
+func changeDead(v *visit) {
+	chosen, err := deadOf(v)
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	choice := httpapi.DeadChoice{BucketName: httpapi.BucketName{Bucket: chosen.Bucket}, IDs: v.r.PostForm["id"]}
+	var after *opsview.DeadChange
+	action := v.r.PathValue("action")
+	switch {
+	case len(choice.IDs) == 0:
+		err = &apiError{Status: http.StatusBadRequest, Detail: "no dead letter is chosen: mark some"}
+	case action == "redrive":
+		after, err = call(v, httpapi.RedriveDead, httpapi.DeadRedrive{DeadChoice: choice})
+	case action == "drop":
+		after, err = call(v, httpapi.DropDead, choice)
+	default:
+		err = errNoAction
+	}
+	v.acted("../dead?"+chosen.query(), action, err, func() bool { return count(after.Moved)+count(after.Dropped) > 0 })
+}
+
+func count(n *int) int {
+	if n == nil {
+		return 0
+	}
+	return *n
+}

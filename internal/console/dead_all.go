@@ -1,0 +1,128 @@
+package console
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+
+	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/opsview"
+)
+
+// deadRun is a change of all dead letters that a filter means. The page makes it step by step, and each step looks at 2000: what there is to know of it is in
+// the page, and nothing goes on when it is closed.
+type deadRun struct {
+	*deadChosen
+
+	Action string // "redrive" or "drop"
+	Cursor string // from where the next step goes on; "" at the first and after the last
+	Run    string // the id of all its requests, so that the audit has one record of them
+	Done   int    // letters that were changed until now
+	Looked int
+	Step   *opsview.DeadChange // what the last step has done; nil: none yet
+	Count  *opsview.DeadChange // before the first step: what the filter means
+}
+
+// runIDs are the ids of requests that a run may have.
+var runIDs = regexp.MustCompile(`^[A-Za-z0-9]{20,60}$`)
+
+func deadRunOf(v *visit) (*deadRun, error) {
+	chosen, err := deadOf(v)
+	if err != nil {
+		return nil, err
+	}
+	run := &deadRun{deadChosen: chosen, Action: v.r.PathValue("action"), Cursor: v.r.PostFormValue("cursor"), Run: v.r.PostFormValue("run")}
+	if run.Action != "redrive" && run.Action != "drop" {
+		return nil, errNoAction
+	}
+	if !runIDs.MatchString(run.Run) {
+		run.Run = rand.Text()
+	}
+	run.Done, _ = strconv.Atoi(v.r.PostFormValue("done"))
+	run.Looked, _ = strconv.Atoi(v.r.PostFormValue("looked"))
+	return run, nil
+}
+
+// change asks the API for a step, or for a count.
+func (d *deadRun) change(v *visit, choice httpapi.DeadChoice) (*opsview.DeadChange, error) {
+	if d.Action == "redrive" {
+		return call(v, httpapi.RedriveDead, httpapi.DeadRedrive{DeadChoice: choice})
+	}
+	choice.Confirm = v.r.PostFormValue("confirm")
+	return call(v, httpapi.DropDead, choice)
+}
+
+// askDead says what a change of all would change, and asks for it.
+func askDead(v *visit) {
+	run, err := deadRunOf(v)
+	if err == nil {
+		choice := run.choice()
+		choice.DryRun = true
+		run.Count, err = run.change(v, choice)
+	}
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	v.render(http.StatusOK, "deadall", run.title(), run)
+}
+
+// stepDead makes one step. A step that is sent again, as by a reload, changes what the first one has left.
+func stepDead(v *visit) {
+	run, err := deadRunOf(v)
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	choice := run.choice()
+	choice.Cursor = run.Cursor
+	v.request = run.Run
+	if run.Step, err = run.change(v, choice); err != nil {
+		v.fail(err)
+		return
+	}
+	run.Cursor = run.Step.Next
+	run.Looked += run.Step.Looked
+	run.Done += count(run.Step.Moved) + count(run.Step.Dropped)
+	if v.r.Header.Get("Accept") != "application/json" {
+		v.render(http.StatusOK, "deadall", run.title(), run)
+		return
+	}
+	v.w.Header().Set("Content-Type", "application/json") // for the script, whose page stays as it is
+	_ = json.NewEncoder(v.w).Encode(struct {             // a visitor that has gone needs no answer
+		Said    string `json:"said"`
+		Cursor  string `json:"cursor"`
+		Done    int    `json:"done"`
+		Looked  int    `json:"looked"`
+		Waiting bool   `json:"waiting"`
+	}{run.Said(), run.Cursor, run.Done, run.Looked, run.Step.Waiting})
+}
+
+func (d *deadRun) title() string {
+	if d.Action == "drop" {
+		return "Drop dead letters of " + d.Bucket
+	}
+	return "Redrive dead letters of " + d.Bucket
+}
+
+// Said is how far the run is.
+func (d *deadRun) Said() string {
+	done := "put back"
+	if d.Action == "drop" {
+		done = "dropped"
+	}
+	text := fmt.Sprintf("%s %s, %d looked at.", counted(d.Done, "dead letter"), done, d.Looked)
+	switch left := d.Step.Full + d.Step.FlowFull + d.Step.GroupFull; {
+	case d.Cursor == "":
+		text += " This was all of them."
+	case d.Step.Waiting:
+		text += fmt.Sprintf(" %s found no place: the next step tries them again, as jobs leave.", counted(left, "letter"))
+	}
+	if d.Step.Disabled > 0 {
+		text += fmt.Sprintf(" %s stay dead, as their flows are disabled.", counted(d.Step.Disabled, "letter"))
+	}
+	return text
+}
