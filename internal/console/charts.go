@@ -51,3 +51,19 @@ type bar struct {
 	Y, H   string
 	Number int64
 }
+
+// age is a number of a time that is over, so many seconds ago.
+type age struct {
+	Ago    int
+	Number int64
+}
+
+// ages are the numbers of five seconds each, the latest first.
+func ages(numbers []int64) []age {
+	const each = 5
+	all := make([]age, len(numbers))
+	for i, n := range numbers {
+		all[len(numbers)-1-i] = age{each * (len(numbers) - 1 - i), n}
+	}
+	return all
+}

@@ -33,6 +33,7 @@ var pages = func() map[string]*template.Template {
 var functions = template.FuncMap{
 	"spark": spark,
 	"bars":  bars,
+	"ages":  ages,
 	"relative": func(t time.Time) string {
 		d := time.Until(t)
 		if d < 0 {
