@@ -40,6 +40,7 @@ type daemon struct {
 	models   *llm.Metrics // see llmMetrics
 
 	version string
+	notify  *notifier
 	source  *source
 	targets []target // what follows a changed configuration
 
@@ -56,7 +57,7 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{config: cfg, source: src, log: log, redis: conn, registry: telemetry.NewRegistry()}
+	d := &daemon{config: cfg, source: src, log: log, redis: conn, registry: telemetry.NewRegistry(), notify: newNotifier(src.options.Env, log)}
 	d.inForce.Store(newApplied(cfg))
 	client := producer.Config{
 		Redis: conn, Buckets: Buckets(cfg), Timeout: cfg.CallTimeout(), Logger: log, Registerer: d.registry, DispatcherHere: dispatches,
@@ -136,7 +137,7 @@ func (d *daemon) followKeys(api *httpapi.Handler) {
 // reloadStage follows the configuration as long as the daemon runs.
 func (d *daemon) reloadStage() stage {
 	r := newReloader(d.config, d.source, d.log, d.registry, d.targets...)
-	r.records = d.operator.Audit()
+	r.records, r.notify = d.operator.Audit(), d.notify
 	return r.run
 }
 

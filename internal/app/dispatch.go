@@ -131,7 +131,7 @@ func (d *daemon) dispatch(ctx context.Context) error {
 	}
 	d.log.InfoContext(ctx, "dispatcher lets jobs out", append(where, "redis", d.config.Redis.URL, "version", d.version)...)
 	started := time.Now()
-	err = runStages(ctx, append([]stage{d.reloadStage()}, stages...)...)
+	err = runStages(ctx, append([]stage{d.reloadStage(), d.notify.run}, stages...)...)
 	d.log.InfoContext(ctx, "stopped", append(d.totals(), "after", opsview.Human(time.Since(started)))...)
 	return err
 }

@@ -38,7 +38,7 @@ func Produce(ctx context.Context, o Options) (err error) {
 	exchange := d.exchange()
 	exchange.to, exchange.metrics = d.client, d.models
 	log.InfoContext(ctx, "producer takes jobs in", "api", "http://"+addr, "buckets", fewOf(rates(cfg)), "redis", cfg.Redis.URL, "version", o.Version)
-	err = runStages(ctx, d.reloadStage(), d.watchStage, exchange.run, api, member)
+	err = runStages(ctx, d.reloadStage(), d.notify.run, d.watchStage, exchange.run, api, member)
 	log.InfoContext(ctx, "stopped", d.totals()[:2]...)
 	return err
 }

@@ -69,6 +69,7 @@ type reloader struct {
 	log     *slog.Logger
 	reloads *prometheus.CounterVec
 	records *audit.Log // nil records nothing
+	notify  *notifier  // nil tells nobody
 }
 
 // target is a part of a daemon that can follow a configuration. apply gets valid
@@ -105,6 +106,7 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 	if errors.Is(err, errUnchanged) {
 		return
 	}
+	defer r.notify.reloading(ctx)()
 	if err == nil {
 		end := r.record(ctx, cfg)
 		err = r.apply(ctx, cfg)

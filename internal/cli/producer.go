@@ -5,6 +5,8 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tundish-io/tundish/internal/config"
 )
 
 // RunProducer runs the command line of the producer and returns the exit code.
@@ -24,6 +26,6 @@ or from the command line, and refuses jobs above the limits.
   producer load webhooks --jobs 10000 --url http://127.0.0.1:9000/
   producer serve                       # the HTTP API
   producer key new billing --role enqueue --bucket webhooks`,
-	}, a.serveCommand(), a.sendCommand(), a.importCommand(), a.loadCommand(), a.keyCommand(), a.webhookCommand(), a.versionCommand())
+	}, a.serveCommand(), a.sendCommand(), a.importCommand(), a.loadCommand(), a.keyCommand(), a.webhookCommand(), a.healthCommand(func(c *config.Config) string { return c.Producer.Listen }), a.versionCommand())
 	return a.run(ctx, root, args)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/build"
 	"github.com/tundish-io/tundish/internal/config"
 )
 
@@ -35,7 +36,7 @@ func (a *invocation) run(ctx context.Context, root *cobra.Command, args []string
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.Version = buildOf(a.program).String()
+	root.Version = build.Of(a.program).String()
 	root.SetUsageTemplate(usage)
 	root.SetHelpCommand(helpCommand())
 	logging.Disable() // of go-redis: it also returns everything that it would print

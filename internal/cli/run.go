@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tundish-io/tundish/internal/app"
+	"github.com/tundish-io/tundish/internal/build"
 )
 
 func (a *invocation) dispatchCommand() *cobra.Command {
@@ -38,5 +39,5 @@ bucket that left, nothing more is claimed. After a fault the daemon applies noth
 
 // daemonOptions are those of the daemons.
 func (a *invocation) daemonOptions() app.Options {
-	return app.Options{Config: a.options(), Stderr: a.err, IsTerminal: isTerminal(a.err), Version: buildOf(a.program).String()}
+	return app.Options{Config: a.options(), Stderr: a.err, IsTerminal: isTerminal(a.err), Version: build.Of(a.program).String()}
 }

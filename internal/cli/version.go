@@ -5,6 +5,8 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tundish-io/tundish/internal/build"
 )
 
 func (a *invocation) versionCommand() *cobra.Command {
@@ -16,7 +18,7 @@ func (a *invocation) versionCommand() *cobra.Command {
   ` + a.program + ` version --json`,
 		Args: positional(),
 		RunE: func(*cobra.Command, []string) error {
-			b := buildOf(a.program)
+			b := build.Of(a.program)
 			return a.print(b, func(w io.Writer) { fmt.Fprintf(w, "%s %s\n", b.Program, b) })
 		},
 	}

@@ -276,11 +276,14 @@ func TestClientKey(t *testing.T) {
 		{env: "TUNDISH_KEY_FILE=/secret", want: "hunter2"},
 		{flag: "file:/secret", want: "hunter2"},
 		{flag: "env:OTHER", env: "OTHER=tdk_other", want: "tdk_other"},
+		{flag: "cred:key", env: "CREDENTIALS_DIRECTORY=/run/c", want: "of a unit"},
+		{flag: "cred:../secret", env: "CREDENTIALS_DIRECTORY=/run/c", err: `--key: the credential "../secret" is no file name`},
+		{flag: "cred:key", err: "--key: CREDENTIALS_DIRECTORY is not set: systemd sets it for a unit with LoadCredential="},
 		{flag: "env:OTHER", err: `--key: the variable "OTHER" is not set`},
 		{env: "TUNDISH_KEY=file:/no", err: "env TUNDISH_KEY: cannot be read: open /no: file does not exist"},
 		{env: "TUNDISH_KEY_FILE=/no", err: "env TUNDISH_KEY_FILE: cannot be read: open /no: file does not exist"},
 	} {
-		got, err := ClientKey(Options{Env: strings.Fields(try.env), ReadFile: files(map[string]string{"/secret": "hunter2\n"})}, try.flag)
+		got, err := ClientKey(Options{Env: strings.Fields(try.env), ReadFile: files(map[string]string{"/secret": "hunter2\n", "/run/c/key": "of a unit"})}, try.flag)
 		if got.Reveal() != try.want || (err == nil) != (try.err == "") || err != nil && err.Error() != try.err {
 			t.Errorf("%+v: got %q, %v", try, got.Reveal(), err)
 		}

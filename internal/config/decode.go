@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -162,7 +163,7 @@ func isSecret(t reflect.Type) bool {
 	return t == reflect.TypeFor[Secret]() || t == reflect.TypeFor[RedisURL]() || t == reflect.TypeFor[SecretURL]()
 }
 
-// resolve follows "env:NAME" and "file:/path".
+// resolve follows "env:NAME", "file:/path", and "cred:NAME", a credential that systemd has passed.
 func (l *loader) resolve(text string) (string, error) {
 	if name, ok := strings.CutPrefix(text, "env:"); ok {
 		if l.env[name] == "" {
@@ -172,6 +173,16 @@ func (l *loader) resolve(text string) (string, error) {
 	}
 	if path, ok := strings.CutPrefix(text, "file:"); ok {
 		return l.secretFile(path)
+	}
+	if name, ok := strings.CutPrefix(text, "cred:"); ok {
+		folder := l.env["CREDENTIALS_DIRECTORY"]
+		switch {
+		case folder == "":
+			return "", errors.New("CREDENTIALS_DIRECTORY is not set: systemd sets it for a unit with LoadCredential=")
+		case name == "" || name == "." || name == ".." || strings.Contains(name, "/"):
+			return "", fmt.Errorf("the credential %s is no file name", strconv.Quote(name))
+		}
+		return l.secretFile(filepath.Join(folder, name))
 	}
 	return text, nil
 }

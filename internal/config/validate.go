@@ -57,7 +57,7 @@ func (l *loader) validate(s *settings) {
 	l.listen(at("redis.embedded_listen"), s.Redis.EmbeddedListen, "the embedded store has no password, so "+open)
 	noKeys := ""
 	if len(s.Keys) == 0 {
-		noKeys = "without [[keys]] (`producer key new` makes one) " + open
+		noKeys = "without [[keys]] " + open + " (`producer key new ops --role admin --bucket '*'` prints the table for this file)"
 	}
 	l.listen(at("producer.listen"), s.Producer.Listen, noKeys)
 	l.listen(at("dispatcher.listen"), s.Dispatcher.Listen, noKeys)

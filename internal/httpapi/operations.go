@@ -25,9 +25,11 @@ func Operations() []*Described {
 	add("producer", p.bundles().routes())
 	add("producer", p.routes())
 	add("producer", p.limitOps().routes())
+	add("producer", (&probes{log: orDiscard(nil)}).routes())
 	add("operator", o.oneJob().routes())
 	add("operator", o.bundles().routes())
 	add("operator", o.routes())
 	add("operator", o.limits.routes())
+	add("operator", (&probes{log: orDiscard(nil)}).routes())
 	return list
 }

@@ -192,7 +192,7 @@ func TestReferencesInSettingsOfAFlow(t *testing.T) {
 	} {
 		a := ops.do("PATCH", "/v1/buckets/flowing/flow?flow=a+b", body)
 		wantField(t, a, field)
-		if !strings.Contains(a.text, "begins with env: or file:") {
+		if !strings.Contains(a.text, "begins with env:, file: or cred:") {
 			t.Errorf("%s: %s", body, a.text)
 		}
 	}

@@ -43,6 +43,7 @@ func (p *probes) routes() []route {
 		{"GET", readyPath, p.readyz, rights{}, nil},
 		{"GET", "/metrics", promhttp.HandlerFor(gatherer, options).ServeHTTP, roles(apikey.RoleRead), nil},
 		{"GET", "/openapi.yaml", serveOpenAPI, rights{}, nil},
+		bind(nil, ShowVersion, showVersion),
 	}
 }
 

@@ -149,8 +149,8 @@ func readSchedule(body []byte) (bucket string, s shaper.Schedule, dryRun bool, f
 
 // noReference refuses what the same key of the configuration reads from elsewhere: here it would be sent as it is.
 func noReference(d *jobDecoder, field, text string) {
-	if strings.HasPrefix(text, "env:") || strings.HasPrefix(text, "file:") {
-		d.fail(field, "begins with env: or file:, which is read in the configuration only: give the value itself")
+	if strings.HasPrefix(text, "env:") || strings.HasPrefix(text, "file:") || strings.HasPrefix(text, "cred:") {
+		d.fail(field, "begins with env:, file: or cred:, which is read in the configuration only: give the value itself")
 	}
 }
 

@@ -1,0 +1,100 @@
+package app
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/internal/telemetry"
+)
+
+// systemd is a socket on which it listens.
+func systemd(t *testing.T, name string) *net.UnixConn {
+	t.Helper()
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+func heard(t *testing.T, conn *net.UnixConn) string {
+	t.Helper()
+	text := make([]byte, 1000)
+	n, err := conn.Read(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text[:n])
+}
+
+// systemd hears of a start, of signs of life, of a reload, and of the end.
+func TestNotify(t *testing.T) {
+	t.Parallel()
+	folder, err := os.MkdirTemp("", "notify") // the name of a socket is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	for _, name := range []string{filepath.Join(folder, "s"), "@" + folder} {
+		bound := name
+		if strings.HasPrefix(bound, "@") {
+			bound = "\x00" + bound[1:]
+		}
+		conn := systemd(t, bound)
+		log := telemetry.NewLogger("info", "text", t.Output())
+		n := newNotifier([]string{"NOTIFY_SOCKET=" + name, "WATCHDOG_USEC=2000", "WATCHDOG_PID=" + strconv.Itoa(os.Getpid())}, log)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- n.run(ctx) }()
+		if first := heard(t, conn); first != "READY=1" {
+			t.Errorf("first %q", first)
+		}
+		for range 3 {
+			if sign := heard(t, conn); sign != "WATCHDOG=1" {
+				t.Errorf("%q", sign)
+			}
+		}
+		cancel()
+		last := ""
+		for last != "STOPPING=1" {
+			last = heard(t, conn)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		go n.reloading(t.Context())()
+		if text := heard(t, conn); !strings.HasPrefix(text, "RELOADING=1\nMONOTONIC_USEC=") {
+			t.Errorf("%q", text)
+		}
+		if text := heard(t, conn); text != "READY=1" {
+			t.Errorf("%q", text)
+		}
+	}
+}
+
+// Who is not started by systemd tells nobody, and another process's watchdog is not fed.
+func TestNotifyNobody(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, env := range [][]string{nil, {"WATCHDOG_USEC=x"}, {"WATCHDOG_USEC=2000000", "WATCHDOG_PID=1"}, {"WATCHDOG_USEC=-5"}} {
+		n := newNotifier(env, nil)
+		if n.every != 0 || n.run(ctx) != nil {
+			t.Errorf("%v: %+v", slices.Clone(env), n)
+		}
+		n.reloading(ctx)()
+	}
+	if n := newNotifier([]string{"WATCHDOG_USEC=3000000"}, nil); n.every != 1500*time.Millisecond {
+		t.Error(n.every)
+	}
+	var none *notifier
+	none.reloading(ctx)()
+}
