@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/redis/go-redis/v9/logging"
+	_ "golang.org/x/crypto/x509roots/fallback" // of machines and images that have no roots: theirs win, and SSL_CERT_FILE
 
 	"github.com/tundish-io/tundish/internal/cli"
 )
