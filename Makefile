@@ -7,7 +7,7 @@ GOLANGCI := .tools/golangci-lint
 export GOFLAGS := -trimpath $(GOFLAGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run build test unit soak slowpaths race fuzz bench lint redis parsers examples ship-check ci
+.PHONY: help demo run build test unit soak slowpaths race fuzz bench lint redis parsers examples image ship-check ci
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ parsers:
 
 examples: redis ## each example, started and shown
 	@scripts/examples
+
+image: ## the container image of this commit, for two architectures, into image/; needs no Docker
+	@cd test/deploy && go run ./image -to $(CURDIR)/image
 
 ship-check: ## what is in deploy/, checked by programs
 	@scripts/ship-check
