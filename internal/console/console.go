@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/shaper/audit"
 )
@@ -22,9 +23,21 @@ var assets embed.FS
 type Config struct {
 	Redis   redis.UniversalClient
 	Name    string // of this installation, such as "production"
+	Colour  string // of the mark beside the name: red, orange, green, blue; "" has none
 	Version string
 	Logger  *slog.Logger
 	Audit   *audit.Log // where logins are recorded; nil records none
+
+	// Proxies are believed on their client's address, and on its user.
+	Proxies httplimit.Proxies
+
+	// UserHeader is the header in which a trusted proxy names its user, who has the rights of the key UserKey; "" asks everybody for a key.
+	UserHeader, UserKey string
+
+	// Origin is where browsers ask for the console, such as "https://ops.example.com", if a proxy rewrites Host.
+	Origin string
+
+	HidePayloads bool // from keys that only read
 }
 
 // console serves the pages. It is safe for concurrent use.
@@ -37,10 +50,22 @@ type console struct {
 
 // Pages returns the pages for [httpapi.OpsConfig].
 func Pages(cfg Config) *httpapi.Pages {
-	return &httpapi.Pages{Path: Path, Serve: func(host httpapi.PagesHost) http.Handler {
+	return &httpapi.Pages{Path: Path, Origins: origins(&cfg), Serve: func(host httpapi.PagesHost) http.Handler {
 		c := &console{cfg: cfg, host: host, sessions: sessions{cfg.Redis}}
 		return c.routes()
 	}}
+}
+
+// origins takes forms of the origin at which browsers ask for the console.
+func origins(cfg *Config) *http.CrossOriginProtection {
+	protection := http.NewCrossOriginProtection()
+	if cfg.Origin == "" {
+		return protection
+	}
+	if err := protection.AddTrustedOrigin(cfg.Origin); err != nil {
+		cfg.Logger.Error("the console takes forms of its own origin only", "origin", cfg.Origin, "error", err)
+	}
+	return protection
 }
 
 func (c *console) routes() http.Handler {

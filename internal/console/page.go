@@ -96,9 +96,12 @@ func deref(text *string) string {
 // layout is what every page shows.
 type layout struct {
 	Title, Name, Version string
+	Colour               string // of the mark beside the name
 	Root                 string // the way from the page to the first one: "" or "../"
 	Visitor              string // the name of its key; "" there are none
+	User                 string // whom a proxy has found the visitor to be; "" it has logged in itself
 	MayOperate, MayAdmin bool
+	PayloadsHidden       bool
 	Said                 string // what the last action has done
 	Now                  time.Time
 	Content              any
@@ -109,15 +112,10 @@ func (v *visit) root() string {
 	return strings.Repeat("../", strings.Count(strings.TrimPrefix(v.r.URL.EscapedPath(), Path), "/"))
 }
 
-// may reports whether the visitor may do what one of the roles may do. It only hides what the API would refuse.
-func (v *visit) may(roles ...apikey.Role) bool {
-	return v.visitor.Key == nil || v.visitor.Key.Has(roles)
-}
-
 // render writes a page.
 func (v *visit) render(status int, page, title string, content any) {
 	l := layout{
-		Title: title, Name: v.cfg.Name, Version: v.cfg.Version, Root: v.root(), Now: time.Now(), Content: content,
+		Title: title, Name: v.cfg.Name, Colour: v.cfg.Colour, User: v.visitor.User, PayloadsHidden: v.hidesPayloads(), Version: v.cfg.Version, Root: v.root(), Now: time.Now(), Content: content,
 		MayOperate: v.may(apikey.RoleOperate), MayAdmin: v.may(), Said: said[v.r.URL.Query().Get("did")],
 	}
 	if v.visitor.Key != nil {
