@@ -47,6 +47,12 @@ func keyOf(name string, buckets []string, roles ...apikey.Role) apikey.Key {
 
 func newSite(t *testing.T, keys ...apikey.Key) *site {
 	t.Helper()
+	return newSiteWith(t, console.Config{}, keys...)
+}
+
+// newSiteWith is a site with settings of the console.
+func newSiteWith(t *testing.T, cfg console.Config, keys ...apikey.Key) *site {
+	t.Helper()
 	store := redistest.Start(t)
 	conn, err := redisconn.Connect(store.URL(), redisconn.Options{Timeout: patience})
 	if err != nil {
@@ -82,8 +88,9 @@ func newSite(t *testing.T, keys ...apikey.Key) *site {
 	}
 	t.Cleanup(s.jobs.Close)
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	cfg.Redis, cfg.Name, cfg.Version, cfg.Logger, cfg.Audit = conn, "staging", "v1", log, op.Audit()
 	s.handler = httpapi.NewOps(httpapi.OpsConfig{
-		Buckets: op, Keys: keys, Logger: log, Limits: limits, BucketLimits: s.jobs, Pages: console.Pages(console.Config{Redis: conn, Name: "staging", Version: "v1", Logger: log, Audit: op.Audit()}),
+		Buckets: op, Keys: keys, Logger: log, Limits: limits, BucketLimits: s.jobs, Pages: console.Pages(cfg),
 	})
 	server := httptest.NewServer(s.handler)
 	t.Cleanup(server.Close)
@@ -140,7 +147,7 @@ func (v *visitor) do(method, path string, form url.Values, headers ...string) se
 		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	for i := 0; i+1 < len(headers); i += 2 {
-		request.Header.Set(headers[i], headers[i+1])
+		request.Header.Add(headers[i], headers[i+1])
 	}
 	response, err := v.http.Do(request)
 	if err != nil {
