@@ -68,27 +68,49 @@ func origins(cfg *Config) *http.CrossOriginProtection {
 	return protection
 }
 
+// forVisitors are the pages and actions for which the console has to know who looks.
+var forVisitors = []struct {
+	pattern string
+	serve   func(v *visit)
+}{
+	{"GET /console/{$}", overview},
+	{"GET /console/buckets/{bucket}", bucketPage},
+	{"POST /console/buckets/{bucket}/do/{action}", changeBucket},
+	{"GET /console/buckets/{bucket}/dead", deadPage},
+	{"POST /console/buckets/{bucket}/dead/{action}", changeDead},
+	{"GET /console/jobs", findJob},
+	{"GET /console/schedules", schedulesPage},
+	{"POST /console/schedules/{schedule}/{action}", changeSchedule},
+	{"GET /console/pools", poolsPage},
+	{"POST /console/pools/{pool}/{action}", changePool},
+	{"GET /console/limits", limitsPage},
+	{"GET /console/fleet", fleetPage},
+	{"GET /console/audit", auditPage},
+	{"GET /console/stream", stream},
+	{"POST /console/logout", logout},
+}
+
+// forAll is what everybody gets whom the server lets through.
+var forAll = []struct {
+	pattern string
+	serve   func(c *console, w http.ResponseWriter, r *http.Request)
+}{
+	{"GET /console/login", (*console).loginPage},
+	{"POST /console/login", (*console).login},
+	{"GET /console/assets/", func(_ *console, w http.ResponseWriter, r *http.Request) { files.ServeHTTP(w, r) }},
+}
+
+// files are those that pages name.
+var files = http.StripPrefix(Path, cached(http.FileServerFS(assets)))
+
 func (c *console) routes() http.Handler {
 	mux := http.NewServeMux()
-	page := func(pattern string, serve func(v *visit)) { mux.HandleFunc(pattern, c.visited(serve)) }
-	page("GET /console/{$}", overview)
-	page("GET /console/buckets/{bucket}", bucketPage)
-	page("POST /console/buckets/{bucket}/do/{action}", changeBucket)
-	page("GET /console/buckets/{bucket}/dead", deadPage)
-	page("POST /console/buckets/{bucket}/dead/{action}", changeDead)
-	page("GET /console/jobs", findJob)
-	page("GET /console/schedules", schedulesPage)
-	page("POST /console/schedules/{schedule}/{action}", changeSchedule)
-	page("GET /console/pools", poolsPage)
-	page("POST /console/pools/{pool}/{action}", changePool)
-	page("GET /console/limits", limitsPage)
-	page("GET /console/fleet", fleetPage)
-	page("GET /console/audit", auditPage)
-	page("GET /console/stream", stream)
-	page("POST /console/logout", logout)
-	mux.HandleFunc("GET /console/login", c.loginPage)
-	mux.HandleFunc("POST /console/login", c.login)
-	mux.Handle("GET /console/assets/", http.StripPrefix(Path, cached(http.FileServerFS(assets))))
+	for _, route := range forVisitors {
+		mux.HandleFunc(route.pattern, c.visited(route.serve))
+	}
+	for _, route := range forAll {
+		mux.HandleFunc(route.pattern, func(w http.ResponseWriter, r *http.Request) { route.serve(c, w, r) })
+	}
 	return secured(mux)
 }
 

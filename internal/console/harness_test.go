@@ -139,12 +139,17 @@ type seen struct {
 
 func (v *visitor) do(method, path string, form url.Values, headers ...string) seen {
 	v.t.Helper()
-	request, err := http.NewRequestWithContext(v.t.Context(), method, v.url+path, strings.NewReader(form.Encode()))
+	if form != nil {
+		headers = append([]string{"Content-Type", "application/x-www-form-urlencoded"}, headers...)
+	}
+	return v.send(method, path, form.Encode(), headers...)
+}
+
+func (v *visitor) send(method, path, body string, headers ...string) seen {
+	v.t.Helper()
+	request, err := http.NewRequestWithContext(v.t.Context(), method, v.url+path, strings.NewReader(body))
 	if err != nil {
 		v.t.Fatal(err)
-	}
-	if form != nil {
-		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	for i := 0; i+1 < len(headers); i += 2 {
 		request.Header.Add(headers[i], headers[i+1])
