@@ -66,7 +66,7 @@ func newSiteWith(t *testing.T, cfg console.Config, keys ...apikey.Key) *site {
 	var buckets []shaper.Bucket
 	for _, name := range []string{"letters", "flows"} {
 		b := shaper.DefaultBucket()
-		b.Name, b.Rate = name, rate
+		b.Name, b.Rate, b.MaxPayload = name, rate, shaper.MaxPayloadLimit
 		buckets = append(buckets, b)
 	}
 	flow := shaper.DefaultFlowSettings()

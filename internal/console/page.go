@@ -58,20 +58,38 @@ var orders = map[string]string{
 // maxPayload is how much of a payload a page shows.
 const maxPayload = 64 << 10
 
-// payloadText is the payload of a job for people: its text, or what its bytes are.
+// payloadText is the payload of a job for people: its text, or its bytes where it is no text. Of a long one it is the beginning.
 func payloadText(job *opsview.Job) string {
-	payload, note := []byte(job.Payload), ""
+	payload := []byte(job.Payload)
 	if payload == nil {
 		payload = job.PayloadBytes
 	}
+	shown := payload
 	if len(payload) > maxPayload {
-		note = fmt.Sprintf("\n… %d bytes in all: dispatcher job show %s %s", len(payload), job.Bucket, job.ID)
-		payload = payload[:maxPayload]
+		shown = wholeRunes(payload[:maxPayload])
 	}
-	if !utf8.Valid(payload) && !utf8.Valid(payload[:max(len(payload)-utf8.UTFMax, 0)]) {
-		return hex.Dump(payload[:min(len(payload), maxPayload/hexWidth)]) + note
+	text := string(shown)
+	if !utf8.ValidString(text) {
+		shown = payload[:min(len(payload), maxPayload/hexWidth)]
+		text = hex.Dump(shown)
 	}
-	return strings.ToValidUTF8(string(payload), "") + note
+	if len(shown) < len(payload) {
+		text += fmt.Sprintf("\n… %d bytes in all: dispatcher job show %s %s", len(payload), job.Bucket, job.ID)
+	}
+	return text
+}
+
+// wholeRunes is a text that was cut, without what is left of a character at its end.
+func wholeRunes(cut []byte) []byte {
+	for n := 1; n < utf8.UTFMax && n <= len(cut); n++ {
+		if end := cut[len(cut)-n:]; utf8.RuneStart(end[0]) {
+			if !utf8.FullRune(end) {
+				return cut[:len(cut)-n]
+			}
+			break
+		}
+	}
+	return cut
 }
 
 // hexWidth is about how many characters a dump has for each byte.
