@@ -68,8 +68,8 @@ func TestHostileQuestions(t *testing.T) {
 	s := newSite(t)
 	known := s.known()
 	visitor := s.visitor()
-	for _, field := range asked {
-		each(hostile(), func(_ int, text string) {
+	for i, field := range asked {
+		each(hostileTo(i), func(_ int, text string) {
 			escape := url.PathEscape
 			if strings.Contains(field.path, "?") {
 				escape = url.QueryEscape
@@ -92,9 +92,9 @@ func TestHostileForms(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	known := s.known()
-	for _, action := range actions {
+	for i, action := range actions {
 		visitor := s.visitor()
-		each(hostile(), func(_ int, text string) {
+		each(hostileTo(i), func(_ int, text string) {
 			path, form := action.path, url.Values{"id": {"a"}}
 			if action.field == "" {
 				path = fmt.Sprintf(path, url.PathEscape(text))

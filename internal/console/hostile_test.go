@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/net/html"
+
+	"github.com/tundish-io/tundish/internal/redistest"
 )
 
 const hostileTexts = 200
@@ -40,6 +42,16 @@ func hostile() (texts []string) {
 		}
 	}
 	panic(fmt.Sprint("only ", len(texts), " texts"))
+}
+
+// hostileTo are the hostile texts for one of many fields: all of them in make soak, else every fourth, so that each is tried in some fields.
+func hostileTo(field int) (texts []string) {
+	for i, text := range hostile() {
+		if redistest.Soak || i%4 == field%4 {
+			texts = append(texts, text)
+		}
+	}
+	return texts
 }
 
 // benign are a few texts that mean nothing to anybody.
