@@ -138,9 +138,16 @@ func startNginx(t *testing.T, conf string, addresses map[string]string) map[stri
 		}
 		own = strings.ReplaceAll(own, from+";", to+";")
 	}
+	runNginx(t, own, "http://"+addresses["127.0.0.1:8089"]+"/")
+	return addresses
+}
+
+// runNginx runs nginx with a configuration, and waits until it answers at ready with 200.
+func runNginx(t *testing.T, conf, ready string) {
+	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(path, []byte(own), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	output := &lockedBuffer{}
@@ -158,8 +165,7 @@ func startNginx(t *testing.T, conf string, addresses map[string]string) map[stri
 	})
 	probe := newAsker(t, 1)
 	await(t, 10*time.Second, "nginx is up", func() bool {
-		status, _ := probe.ask(t.Context(), "http://"+addresses["127.0.0.1:8089"]+"/")
+		status, _ := probe.ask(t.Context(), ready)
 		return status == http.StatusOK
 	})
-	return addresses
 }

@@ -119,6 +119,16 @@ func sameNames(a, b []string) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(name string) bool { return !slices.Contains(b, name) })
 }
 
+// Named returns the key of a name, or nil.
+func (ring Ring) Named(name string) *Key {
+	for i := range ring {
+		if ring[i].Name == name {
+			return &ring[i]
+		}
+	}
+	return nil
+}
+
 // Find returns the key of a secret, or nil. It takes the same time whichever
 // key it is and whether it is one.
 func (ring Ring) Find(secret string) *Key {

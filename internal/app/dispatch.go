@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/internal/config"
 	"github.com/tundish-io/tundish/internal/console"
 	"github.com/tundish-io/tundish/internal/embedded"
@@ -149,7 +150,11 @@ func (d *daemon) console() *httpapi.Pages {
 	if !d.config.Console.Enabled {
 		return nil
 	}
-	return console.Pages(console.Config{Redis: d.redis, Name: d.config.Console.Name, Version: d.version, Logger: d.log.With("component", "console"), Audit: d.operator.Audit()})
+	c := d.config.Console
+	return console.Pages(console.Config{
+		Redis: d.redis, Name: c.Name, Colour: c.Colour, Version: d.version, Logger: d.log.With("component", "console"), Audit: d.operator.Audit(),
+		Proxies: httplimit.Proxies{Trusted: c.TrustedProxies}, UserHeader: c.UserHeader, UserKey: c.UserKey, Origin: c.Origin(), HidePayloads: c.HidesPayloads(),
+	})
 }
 
 // opsShutdownTimeout is how long a scrape may take when all else has stopped.

@@ -112,15 +112,6 @@ func (d Dispatcher) Workers() int {
 	return d.Concurrency
 }
 
-// Console are the pages for operators.
-type Console struct {
-	Enabled bool   `setting:"enabled"`
-	Name    string `setting:"name"` // of the installation
-}
-
-// maxConsoleName bounds the name, in characters.
-const maxConsoleName = 40
-
 // Log selects the log's level and format.
 type Log struct {
 	Level  string `setting:"level"`  // debug, info, warn, error

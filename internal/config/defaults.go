@@ -28,7 +28,7 @@ func defaultSettings() settings {
 		Dispatcher: Dispatcher{
 			Listen: "127.0.0.1:8081", Lease: 30 * time.Second, ShutdownTimeout: 30 * time.Second,
 		},
-		Console: Console{Enabled: true},
+		Console: Console{Enabled: true, Payloads: showPayloads},
 		Log:     Log{Level: "info", Format: "auto"},
 	}
 }

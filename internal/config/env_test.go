@@ -41,6 +41,12 @@ func TestVariables(t *testing.T) {
 		{"TUNDISH_DISPATCHER_SHUTDOWN_TIMEOUT", "0s", "dispatcher.shutdown_timeout", `"0s"`},
 		{"TUNDISH_CONSOLE_ENABLED", "false", "console.enabled", "false"},
 		{"TUNDISH_CONSOLE_NAME", "staging", "console.name", `"staging"`},
+		{"TUNDISH_CONSOLE_COLOUR", "red", "console.colour", `"red"`},
+		{"TUNDISH_CONSOLE_PAYLOADS", "hide", "console.payloads", `"hide"`},
+		{"TUNDISH_CONSOLE_PUBLIC_URL", "https://ops.example.com/tundish", "console.public_url", `"https://ops.example.com/tundish"`},
+		{"TUNDISH_CONSOLE_TRUSTED_PROXIES", "10.0.0.0/8", "console.trusted_proxies", `["10.0.0.0/8"]`},
+		{"TUNDISH_CONSOLE_USER_HEADER", "X-User", "console.user_header", `"X-User"`},
+		{"TUNDISH_CONSOLE_USER_KEY", "ops", "console.user_key", `"ops"`},
 		{"TUNDISH_LOG_LEVEL", "debug", "log.level", `"debug"`},
 		{"TUNDISH_LOG_FORMAT", "json", "log.format", `"json"`},
 	}
@@ -51,6 +57,10 @@ func TestVariables(t *testing.T) {
 			env := []string{v.name + "=" + v.value}
 			if strings.HasPrefix(v.name, "TUNDISH_REDIS_TLS_") { // has no meaning alone
 				env = append([]string{"TUNDISH_REDIS_URL=rediss://db", "TUNDISH_REDIS_TLS_CERT=c", "TUNDISH_REDIS_TLS_KEY=k"}, env...)
+			}
+			if strings.HasPrefix(v.name, "TUNDISH_CONSOLE_") { // the same
+				file += "[[keys]]\nname = \"ops\"\nsha256 = \"" + strings.Repeat("a", 64) + "\"\nroles = [\"read\"]\n"
+				env = append([]string{"TUNDISH_CONSOLE_NAME=a", "TUNDISH_CONSOLE_TRUSTED_PROXIES=::1", "TUNDISH_CONSOLE_USER_HEADER=X", "TUNDISH_CONSOLE_USER_KEY=ops"}, env...)
 			}
 			c, err := Load(Options{Env: env, ReadFile: files(map[string]string{
 				"config.toml": file, "/secret": "hunter2\n", "/url": "rediss://:hunter2@db\r\n",

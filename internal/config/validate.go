@@ -3,8 +3,6 @@ package config
 import (
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/internal/httpbound"
@@ -48,9 +46,6 @@ func (l *loader) validate(s *settings) {
 	inRange(l, at("dispatcher.shutdown_timeout"), s.Dispatcher.ShutdownTimeout, 0, maxShutdownTimeout)
 	l.oneOf(at("producer.rate_limit_headers"), s.Producer.RateLimitHeaders,
 		string(httplimit.BothHeaders), string(httplimit.StandardHeaders), string(httplimit.LegacyHeaders))
-	if name := s.Console.Name; utf8.RuneCountInString(name) > maxConsoleName || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		l.fail(at("console.name"), literal(name), "want at most %d printable characters", maxConsoleName)
-	}
 	l.oneOf(at("log.level"), s.Log.Level, "debug", "info", "warn", "error")
 	l.oneOf(at("log.format"), s.Log.Format, "auto", "text", "json")
 	const open = "every program that reaches it could use it"
@@ -61,6 +56,7 @@ func (l *loader) validate(s *settings) {
 	}
 	l.listen(at("producer.listen"), s.Producer.Listen, noKeys)
 	l.listen(at("dispatcher.listen"), s.Dispatcher.Listen, noKeys)
+	l.console(s)
 	l.keys(s)
 	l.limits(s)
 	l.pools(s)

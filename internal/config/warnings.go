@@ -291,4 +291,10 @@ func (c *Config) warnOfAccess(warn func(string, ...any)) {
 			warn("producer.trusted_proxies has %s, the whole internet: any caller can then give itself any address", network)
 		}
 	}
+	for _, network := range c.Console.TrustedProxies {
+		if network.Bits() == 0 {
+			warn("console.trusted_proxies has %s, the whole internet: any visitor can then give itself any address%s", network,
+				map[bool]string{true: " and the name of any user"}[c.Console.UserHeader != ""])
+		}
+	}
 }

@@ -157,6 +157,10 @@ limits = ["open", "sync"]
 			limits + key("k", `"check"`) + "[producer]\ntrusted_proxies = [\"::/0\"]\n",
 			[]string{"producer.trusted_proxies has ::/0, the whole internet: any caller can then give itself any address"},
 		},
+		"every user": {
+			limits + key("k", `"check"`) + "[console]\ntrusted_proxies = [\"0.0.0.0/0\"]\nuser_header = \"X-User\"\nuser_key = \"k\"\n",
+			[]string{"console.trusted_proxies has 0.0.0.0/0, the whole internet: any visitor can then give itself any address and the name of any user"},
+		},
 	} {
 		if got := mustLoad(t, test.text).Warnings(); !slices.Equal(got, test.want) {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(test.want, "\n"))

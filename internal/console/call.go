@@ -73,6 +73,9 @@ func call[In, Out any](v *visit, op *httpapi.Operation[In, *Out], in In) (*Out, 
 	if err := json.Unmarshal(text, out); err != nil {
 		return nil, fmt.Errorf("%s: %w", op.ID, err)
 	}
+	if v.hidesPayloads() {
+		withoutPayloads(any(out))
+	}
 	return out, nil
 }
 

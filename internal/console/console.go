@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/shaper/audit"
 )
@@ -22,9 +23,21 @@ var assets embed.FS
 type Config struct {
 	Redis   redis.UniversalClient
 	Name    string // of this installation, such as "production"
+	Colour  string // of the mark beside the name: red, orange, green, blue; "" has none
 	Version string
 	Logger  *slog.Logger
 	Audit   *audit.Log // where logins are recorded; nil records none
+
+	// Proxies are believed on their client's address, and on its user.
+	Proxies httplimit.Proxies
+
+	// UserHeader is the header in which a trusted proxy names its user, who has the rights of the key UserKey; "" asks everybody for a key.
+	UserHeader, UserKey string
+
+	// Origin is where browsers ask for the console, such as "https://ops.example.com", if a proxy rewrites Host.
+	Origin string
+
+	HidePayloads bool // from keys that only read
 }
 
 // console serves the pages. It is safe for concurrent use.
@@ -37,37 +50,71 @@ type console struct {
 
 // Pages returns the pages for [httpapi.OpsConfig].
 func Pages(cfg Config) *httpapi.Pages {
-	return &httpapi.Pages{Path: Path, Serve: func(host httpapi.PagesHost) http.Handler {
+	return &httpapi.Pages{Path: Path, Origins: origins(&cfg), Serve: func(host httpapi.PagesHost) http.Handler {
 		c := &console{cfg: cfg, host: host, sessions: sessions{cfg.Redis}}
 		return c.routes()
 	}}
 }
 
+// origins takes forms of the origin at which browsers ask for the console.
+func origins(cfg *Config) *http.CrossOriginProtection {
+	protection := http.NewCrossOriginProtection()
+	if cfg.Origin == "" {
+		return protection
+	}
+	if err := protection.AddTrustedOrigin(cfg.Origin); err != nil {
+		cfg.Logger.Error("the console takes forms of its own origin only", "origin", cfg.Origin, "error", err)
+	}
+	return protection
+}
+
+// forVisitors are the pages and actions for which the console has to know who looks.
+var forVisitors = []struct {
+	pattern string
+	serve   func(v *visit)
+}{
+	{"GET /console/{$}", overview},
+	{"GET /console/buckets/{bucket}", bucketPage},
+	{"POST /console/buckets/{bucket}/do/{action}", changeBucket},
+	{"GET /console/buckets/{bucket}/dead", deadPage},
+	{"POST /console/buckets/{bucket}/dead/{action}", changeDead},
+	{"GET /console/buckets/{bucket}/dead/all/{action}", askDead},
+	{"POST /console/buckets/{bucket}/dead/all/{action}", stepDead},
+	{"GET /console/buckets/{bucket}/purge", askPurge},
+	{"POST /console/buckets/{bucket}/purge", purge},
+	{"GET /console/jobs", findJob},
+	{"GET /console/schedules", schedulesPage},
+	{"POST /console/schedules/{schedule}/{action}", changeSchedule},
+	{"GET /console/pools", poolsPage},
+	{"POST /console/pools/{pool}/{action}", changePool},
+	{"GET /console/limits", limitsPage},
+	{"GET /console/fleet", fleetPage},
+	{"GET /console/audit", auditPage},
+	{"GET /console/stream", stream},
+	{"POST /console/logout", logout},
+}
+
+// forAll is what everybody gets whom the server lets through.
+var forAll = []struct {
+	pattern string
+	serve   func(c *console, w http.ResponseWriter, r *http.Request)
+}{
+	{"GET /console/login", (*console).loginPage},
+	{"POST /console/login", (*console).login},
+	{"GET /console/assets/", func(_ *console, w http.ResponseWriter, r *http.Request) { files.ServeHTTP(w, r) }},
+}
+
+// files are those that pages name.
+var files = http.StripPrefix(Path, cached(http.FileServerFS(assets)))
+
 func (c *console) routes() http.Handler {
 	mux := http.NewServeMux()
-	page := func(pattern string, serve func(v *visit)) { mux.HandleFunc(pattern, c.visited(serve)) }
-	page("GET /console/{$}", overview)
-	page("GET /console/buckets/{bucket}", bucketPage)
-	page("POST /console/buckets/{bucket}/do/{action}", changeBucket)
-	page("GET /console/buckets/{bucket}/dead", deadPage)
-	page("POST /console/buckets/{bucket}/dead/{action}", changeDead)
-	page("GET /console/buckets/{bucket}/dead/all/{action}", askDead)
-	page("POST /console/buckets/{bucket}/dead/all/{action}", stepDead)
-	page("GET /console/buckets/{bucket}/purge", askPurge)
-	page("POST /console/buckets/{bucket}/purge", purge)
-	page("GET /console/jobs", findJob)
-	page("GET /console/schedules", schedulesPage)
-	page("POST /console/schedules/{schedule}/{action}", changeSchedule)
-	page("GET /console/pools", poolsPage)
-	page("POST /console/pools/{pool}/{action}", changePool)
-	page("GET /console/limits", limitsPage)
-	page("GET /console/fleet", fleetPage)
-	page("GET /console/audit", auditPage)
-	page("GET /console/stream", stream)
-	page("POST /console/logout", logout)
-	mux.HandleFunc("GET /console/login", c.loginPage)
-	mux.HandleFunc("POST /console/login", c.login)
-	mux.Handle("GET /console/assets/", http.StripPrefix(Path, cached(http.FileServerFS(assets))))
+	for _, route := range forVisitors {
+		mux.HandleFunc(route.pattern, c.visited(route.serve))
+	}
+	for _, route := range forAll {
+		mux.HandleFunc(route.pattern, func(w http.ResponseWriter, r *http.Request) { route.serve(c, w, r) })
+	}
 	return secured(mux)
 }
 

@@ -47,6 +47,12 @@ func keyOf(name string, buckets []string, roles ...apikey.Role) apikey.Key {
 
 func newSite(t *testing.T, keys ...apikey.Key) *site {
 	t.Helper()
+	return newSiteWith(t, console.Config{}, keys...)
+}
+
+// newSiteWith is a site with settings of the console.
+func newSiteWith(t *testing.T, cfg console.Config, keys ...apikey.Key) *site {
+	t.Helper()
 	store := redistest.Start(t)
 	conn, err := redisconn.Connect(store.URL(), redisconn.Options{Timeout: patience})
 	if err != nil {
@@ -60,7 +66,7 @@ func newSite(t *testing.T, keys ...apikey.Key) *site {
 	var buckets []shaper.Bucket
 	for _, name := range []string{"letters", "flows"} {
 		b := shaper.DefaultBucket()
-		b.Name, b.Rate = name, rate
+		b.Name, b.Rate, b.MaxPayload = name, rate, shaper.MaxPayloadLimit
 		buckets = append(buckets, b)
 	}
 	flow := shaper.DefaultFlowSettings()
@@ -82,8 +88,9 @@ func newSite(t *testing.T, keys ...apikey.Key) *site {
 	}
 	t.Cleanup(s.jobs.Close)
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	cfg.Redis, cfg.Name, cfg.Version, cfg.Logger, cfg.Audit = conn, "staging", "v1", log, op.Audit()
 	s.handler = httpapi.NewOps(httpapi.OpsConfig{
-		Buckets: op, Keys: keys, Logger: log, Limits: limits, BucketLimits: s.jobs, Pages: console.Pages(console.Config{Redis: conn, Name: "staging", Version: "v1", Logger: log, Audit: op.Audit()}),
+		Buckets: op, Keys: keys, Logger: log, Limits: limits, BucketLimits: s.jobs, Pages: console.Pages(cfg),
 	})
 	server := httptest.NewServer(s.handler)
 	t.Cleanup(server.Close)
@@ -132,15 +139,20 @@ type seen struct {
 
 func (v *visitor) do(method, path string, form url.Values, headers ...string) seen {
 	v.t.Helper()
-	request, err := http.NewRequestWithContext(v.t.Context(), method, v.url+path, strings.NewReader(form.Encode()))
+	if form != nil {
+		headers = append([]string{"Content-Type", "application/x-www-form-urlencoded"}, headers...)
+	}
+	return v.send(method, path, form.Encode(), headers...)
+}
+
+func (v *visitor) send(method, path, body string, headers ...string) seen {
+	v.t.Helper()
+	request, err := http.NewRequestWithContext(v.t.Context(), method, v.url+path, strings.NewReader(body))
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	if form != nil {
-		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	}
 	for i := 0; i+1 < len(headers); i += 2 {
-		request.Header.Set(headers[i], headers[i+1])
+		request.Header.Add(headers[i], headers[i+1])
 	}
 	response, err := v.http.Do(request)
 	if err != nil {

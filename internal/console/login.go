@@ -19,27 +19,22 @@ import (
 // below a prefix.
 const cookieName = "tundish_session"
 
-// visited serves a page to a visitor who has shown a key, and sends others to the login. Where the server has no keys, everybody whom it lets through may
-// do everything.
+// visited serves a page to a visitor who is known, and sends others to the login.
 func (c *console) visited(serve func(v *visit)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		v := &visit{console: c, w: w, r: r, visitor: httpapi.Visitor{Address: c.host.Address(r)}}
-		if ring := c.host.Keys(); len(ring) > 0 {
-			cookie, err := r.Cookie(cookieName)
-			if err == nil {
-				v.session = cookie.Value
-				v.visitor.Key, err = c.sessions.find(r.Context(), ring, v.session)
-			}
-			switch {
-			case errors.Is(err, http.ErrNoCookie), errors.Is(err, errNoSession):
-				v.askForLogin()
-				return
-			case err != nil:
-				v.fail(&apiError{Status: http.StatusServiceUnavailable, Detail: "Redis is not reachable or too slow: the pages come back as soon as it does"})
-				return
-			}
+		v := &visit{console: c, w: w, r: r, visitor: httpapi.Visitor{Address: c.address(r)}}
+		err := v.identify()
+		_, isRefused := errors.AsType[*apiError](err)
+		switch {
+		case err == nil:
+			serve(v)
+		case errors.Is(err, errNoSession):
+			v.askForLogin()
+		case isRefused:
+			v.fail(err)
+		default:
+			v.fail(&apiError{Status: http.StatusServiceUnavailable, Detail: "Redis is not reachable or too slow: the pages come back as soon as it does"})
 		}
-		serve(v)
 	}
 }
 
@@ -56,23 +51,42 @@ func (v *visit) askForLogin() {
 	v.redirect(v.root() + "login?" + query("next", page))
 }
 
+// needsNoLogin answers those whom a trusted proxy has logged in already.
+func (v *visit) needsNoLogin() bool {
+	user, err := v.user(v.r)
+	switch {
+	case err != nil:
+		v.fail(err)
+	case user != "":
+		v.redirect(v.root() + safePage(v.r.FormValue("next")))
+	default:
+		return false
+	}
+	return true
+}
+
 // loginPage asks for a key.
 func (c *console) loginPage(w http.ResponseWriter, r *http.Request) {
 	v := &visit{console: c, w: w, r: r}
-	v.render(http.StatusOK, "login", "Log in", r.URL.Query().Get("next"))
+	if !v.needsNoLogin() {
+		v.render(http.StatusOK, "login", "Log in", r.URL.Query().Get("next"))
+	}
 }
 
 // login begins a session of the key that was given.
 func (c *console) login(w http.ResponseWriter, r *http.Request) {
+	const most = 4 << 10
+	r.Body = http.MaxBytesReader(w, r.Body, most)
 	v := &visit{console: c, w: w, r: r}
-	address := c.host.Address(r)
+	if v.needsNoLogin() {
+		return
+	}
+	address := c.address(r)
 	if wait, may := c.attempts.mayTry(address, time.Now()); !may {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
 		v.fail(&apiError{Status: http.StatusTooManyRequests, Detail: fmt.Sprintf("too many keys were wrong: try again in %d s", int(math.Ceil(wait.Seconds())))})
 		return
 	}
-	const most = 4 << 10
-	r.Body = http.MaxBytesReader(w, r.Body, most)
 	session, key, err := c.sessions.begin(r.Context(), c.host.Keys(), strings.TrimSpace(r.PostFormValue("key")))
 	switch {
 	case errors.Is(err, errNoSession):
@@ -86,7 +100,7 @@ func (c *console) login(w http.ResponseWriter, r *http.Request) {
 	c.record(r.Context(), "key "+key.Name, address, w.Header().Get("X-Request-Id"))
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // programs of this machine have no TLS
 		Name: cookieName, Value: session, MaxAge: int(sessionLife.Seconds()), HttpOnly: true, SameSite: http.SameSiteLaxMode,
-		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https",
+		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" || strings.HasPrefix(c.cfg.Origin, "https:"),
 	})
 	v.redirect(v.root() + safePage(r.PostFormValue("next")))
 }

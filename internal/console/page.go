@@ -60,20 +60,38 @@ var orders = map[string]string{
 // maxPayload is how much of a payload a page shows.
 const maxPayload = 64 << 10
 
-// payloadText is the payload of a job for people: its text, or what its bytes are.
+// payloadText is the payload of a job for people: its text, or its bytes where it is no text. Of a long one it is the beginning.
 func payloadText(job *opsview.Job) string {
-	payload, note := []byte(job.Payload), ""
+	payload := []byte(job.Payload)
 	if payload == nil {
 		payload = job.PayloadBytes
 	}
+	shown := payload
 	if len(payload) > maxPayload {
-		note = fmt.Sprintf("\n… %d bytes in all: dispatcher job show %s %s", len(payload), job.Bucket, job.ID)
-		payload = payload[:maxPayload]
+		shown = wholeRunes(payload[:maxPayload])
 	}
-	if !utf8.Valid(payload) && !utf8.Valid(payload[:max(len(payload)-utf8.UTFMax, 0)]) {
-		return hex.Dump(payload[:min(len(payload), maxPayload/hexWidth)]) + note
+	text := string(shown)
+	if !utf8.ValidString(text) {
+		shown = payload[:min(len(payload), maxPayload/hexWidth)]
+		text = hex.Dump(shown)
 	}
-	return strings.ToValidUTF8(string(payload), "") + note
+	if len(shown) < len(payload) {
+		text += fmt.Sprintf("\n… %d bytes in all: dispatcher job show %s %s", len(payload), job.Bucket, job.ID)
+	}
+	return text
+}
+
+// wholeRunes is a text that was cut, without what is left of a character at its end.
+func wholeRunes(cut []byte) []byte {
+	for n := 1; n < utf8.UTFMax && n <= len(cut); n++ {
+		if end := cut[len(cut)-n:]; utf8.RuneStart(end[0]) {
+			if !utf8.FullRune(end) {
+				return cut[:len(cut)-n]
+			}
+			break
+		}
+	}
+	return cut
 }
 
 // hexWidth is about how many characters a dump has for each byte.
@@ -101,9 +119,12 @@ func deref(text *string) string {
 // layout is what every page shows.
 type layout struct {
 	Title, Name, Version string
+	Colour               string // of the mark beside the name
 	Root                 string // the way from the page to the first one: "" or "../"
 	Visitor              string // the name of its key; "" there are none
+	User                 string // whom a proxy has found the visitor to be; "" it has logged in itself
 	MayOperate, MayAdmin bool
+	PayloadsHidden       bool
 	Said                 string // what the last action has done
 	Now                  time.Time
 	Content              any
@@ -114,15 +135,10 @@ func (v *visit) root() string {
 	return strings.Repeat("../", strings.Count(strings.TrimPrefix(v.r.URL.EscapedPath(), Path), "/"))
 }
 
-// may reports whether the visitor may do what one of the roles may do. It only hides what the API would refuse.
-func (v *visit) may(roles ...apikey.Role) bool {
-	return v.visitor.Key == nil || v.visitor.Key.Has(roles)
-}
-
 // render writes a page.
 func (v *visit) render(status int, page, title string, content any) {
 	l := layout{
-		Title: title, Name: v.cfg.Name, Version: v.cfg.Version, Root: v.root(), Now: time.Now(), Content: content,
+		Title: title, Name: v.cfg.Name, Colour: v.cfg.Colour, User: v.visitor.User, PayloadsHidden: v.hidesPayloads(), Version: v.cfg.Version, Root: v.root(), Now: time.Now(), Content: content,
 		MayOperate: v.may(apikey.RoleOperate), MayAdmin: v.may(), Said: said[v.r.URL.Query().Get("did")],
 	}
 	if v.visitor.Key != nil {

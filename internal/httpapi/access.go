@@ -19,6 +19,7 @@ type access struct {
 	keys    atomic.Pointer[apikey.Ring] // empty: programs of this machine may do everything
 	proxies httplimit.Proxies
 	origins *http.CrossOriginProtection
+	pages   *Pages // nil: there are none
 }
 
 func newAccess(keys []apikey.Key, proxies httplimit.Proxies) *access {

@@ -11,10 +11,20 @@ import (
 
 // as returns the operator in the caller's name, to change buckets and pools with.
 func (o *ops) as(r *http.Request) operator.Author {
-	if name := keyName(r); name != "" {
-		return o.buckets.As("key " + name)
+	return o.buckets.As(authorOf(r, o.author))
+}
+
+// authorOf is the author of what a request changes: its key, or the user to whom the visitor of a page has the rights of the key; programs is
+// the author where there are no keys.
+func authorOf(r *http.Request, programs string) string {
+	name := keyName(r)
+	if name == "" {
+		return programs
 	}
-	return o.buckets.As(o.author)
+	if user := visitor(r).User; user != "" {
+		return name + " (" + user + ")"
+	}
+	return "key " + name
 }
 
 // change makes the change of an operator, even if the client does not wait for it, and answers the object after it.

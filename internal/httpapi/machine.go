@@ -16,7 +16,11 @@ const otherOrigin = "it comes from a web page of another origin"
 func (a *access) foreign(r *http.Request, method string) bool {
 	as := *r
 	as.Method = method
-	return a.origins.Check(&as) != nil
+	origins := a.origins
+	if a.pages != nil && a.pages.Origins != nil && strings.HasPrefix(r.URL.Path, a.pages.Path) {
+		origins = a.pages.Origins
+	}
+	return origins.Check(&as) != nil
 }
 
 func (a *access) refuse(why string) *fault {

@@ -12,6 +12,9 @@ import (
 type Pages struct {
 	Path  string // "/console/"
 	Serve func(host PagesHost) http.Handler
+
+	// Origins decides which requests for the pages come from web pages of another origin; nil: as for the API.
+	Origins *http.CrossOriginProtection
 }
 
 // PagesHost is what a server gives its pages.
@@ -21,14 +24,12 @@ type PagesHost struct {
 
 	// Keys are the keys of the server now; none: programs of this machine may do everything, and no others reach the pages.
 	Keys func() apikey.Ring
-
-	// Address is the address of the client of a request.
-	Address func(r *http.Request) string
 }
 
 // Visitor is who looks at a page.
 type Visitor struct {
-	Key     *apikey.Key // that it has shown before; nil where the server has none
+	Key     *apikey.Key // that it has shown before, or whose rights User has; nil where the server has none
+	User    string      // whom a trusted proxy has found it to be, "" where no proxy has
 	Address string
 }
 
@@ -51,6 +52,7 @@ func (p *Pages) routes(a *access) (routes []route, bind func(h *Handler)) {
 		return nil, func(*Handler) {}
 	}
 	api := &Local{}
-	pages := p.Serve(PagesHost{API: api, Keys: a.ring, Address: a.address})
+	a.pages = p
+	pages := p.Serve(PagesHost{API: api, Keys: a.ring})
 	return []route{{path: p.Path, serve: pages.ServeHTTP}}, func(h *Handler) { api.handler = h.Handler }
 }

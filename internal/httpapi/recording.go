@@ -211,14 +211,11 @@ var objects = []string{"bucket", "flow", "group", "pool", "schedule", "limit", "
 // recordOf is the record of an operation before it begins, or nil if it is only tried.
 func (rec *recorder) recordOf(r *http.Request, d *Described, in any) *audit.Record {
 	record := &audit.Record{
-		Author: rec.author, Address: rec.address(r), Process: redisconn.ProcessName(), Request: requestID(r), Operation: d.ID,
+		Author: authorOf(r, rec.author), Address: rec.address(r), Process: redisconn.ProcessName(), Request: requestID(r), Operation: d.ID,
 		Object: map[string]string{}, Asked: map[string]any{},
 	}
 	if at := visitor(r).Address; at != "" {
 		record.Address = at
-	}
-	if name := keyName(r); name != "" {
-		record.Author = "key " + name
 	}
 	of := reflect.ValueOf(in).Elem()
 	if !ask(record, "", inputOf(of.Type()), of) {

@@ -1,6 +1,7 @@
 package opsview
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -100,12 +101,24 @@ func JobOf(info *shaper.JobInfo) *Job {
 	if deliveries, cause, redriven := info.BeforeRedrive(); redriven {
 		view.BeforeRedrive = &BeforeRedrive{deliveries, cause}
 	}
-	if json.Valid(info.Payload) {
+	if staysJSON(info.Payload) {
 		view.Payload = info.Payload
 	} else {
 		view.PayloadBytes = info.Payload
 	}
 	return view
+}
+
+// staysJSON reports whether a payload is JSON inside of an answer, too. Readers such as that of Go refuse more than 10,000 levels, and an answer adds some.
+func staysJSON(payload []byte) bool {
+	const most, added = 10_000, 8
+	if !json.Valid(payload) {
+		return false
+	}
+	if bytes.Count(payload, []byte("["))+bytes.Count(payload, []byte("{")) <= most-added {
+		return true
+	}
+	return json.Valid(slices.Concat(bytes.Repeat([]byte("["), added), payload, bytes.Repeat([]byte("]"), added)))
 }
 
 // addEnd adds what is kept of how a settled job ended; nil is nothing.
