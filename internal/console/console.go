@@ -51,6 +51,8 @@ func (c *console) routes() http.Handler {
 	page("POST /console/buckets/{bucket}/do/{action}", changeBucket)
 	page("GET /console/buckets/{bucket}/dead", deadPage)
 	page("POST /console/buckets/{bucket}/dead/{action}", changeDead)
+	page("GET /console/buckets/{bucket}/jobs", jobList)
+	page("POST /console/buckets/{bucket}/jobs/cancel", cancelJob)
 	page("GET /console/jobs", findJob)
 	page("GET /console/schedules", schedulesPage)
 	page("POST /console/schedules/{schedule}/{action}", changeSchedule)

@@ -63,6 +63,7 @@ func newSite(t *testing.T, keys ...apikey.Key) *site {
 		b.Name, b.Rate = name, rate
 		buckets = append(buckets, b)
 	}
+	buckets = append(buckets, moreBuckets()...)
 	flow := shaper.DefaultFlowSettings()
 	flow.Key = shaper.FlowKeyJob
 	buckets[1].Flow = &flow
