@@ -14,7 +14,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/dispatcher"
 )
 
-// moreBuckets are "work", which leaks fast, keeps results and tries again after an hour, "grouped", whose flows are in groups, and "nightly", which has
+// moreBuckets are "work", which leaks fast, keeps results and tries again after an hour, "hooks", which disables flows whose receivers are gone, "grouped", whose flows are in groups, and "nightly", which has
 // windows, a calendar and a schedule over the nights in which the clocks of Paris change.
 func moreBuckets() []shaper.Bucket {
 	perHour := func(n int64) admission.Rate {
@@ -27,11 +27,13 @@ func moreBuckets() []shaper.Bucket {
 	flows, groups := shaper.DefaultFlowSettings(), shaper.DefaultGroupSettings()
 	flows.Key, groups.Key = shaper.FlowKeyJob, shaper.FlowKeyJob
 	grouped.Flow, grouped.Group = &flows, &groups
+	hooks := work
+	hooks.Name, hooks.Flow, hooks.Breaker.OnGone = "hooks", &flows, shaper.GoneDisables
 	nightly.Name, nightly.Rate = "nightly", perHour(1)
 	nightly.Drain = &schedule.Drain{Cron: "0 1 * * *", Timezone: "Europe/Paris", For: 4 * time.Hour}
 	nightly.Calendar = []shaper.CalendarLine{{From: "02:00", To: "04:30", Days: "sun", Timezone: "Europe/Paris", Rate: perHour(5)}}
 	nightly.Schedules = []shaper.Schedule{{Name: "half-past", Cron: "30 2 * * *", Timezone: "Europe/Paris", Job: shaper.ScheduledJob{Payload: []byte("1")}}}
-	return []shaper.Bucket{work, grouped, nightly}
+	return []shaper.Bucket{work, hooks, grouped, nightly}
 }
 
 // deliver ends jobs as their ids say, until the test ends.
@@ -43,6 +45,12 @@ func (s *site) deliver() {
 			return shaper.Done(http.StatusNoContent)
 		case "dead":
 			return shaper.Dead("http_404", "nobody <b>lives</b> here")
+		case "gone":
+			outcome := shaper.Dead("http_410", "it is gone")
+			outcome.Gone = true
+			return outcome
+		case "held":
+			return shaper.Outcome{Result: shaper.ResultHeld, Reason: "http_429", Status: http.StatusTooManyRequests, RetryAfter: time.Hour, Signal: shaper.SignalThrottled}
 		case "again":
 			outcome := shaper.Retry("http_500", "no luck")
 			outcome.Status = http.StatusInternalServerError
@@ -51,7 +59,7 @@ func (s *site) deliver() {
 		<-ctx.Done()
 		return shaper.Returned("stopped")
 	})
-	d, err := dispatcher.New(dispatcher.Config{Redis: s.redis, Buckets: moreBuckets()[:1], Workers: map[string]shaper.Worker{"work": worker}, ShutdownTimeout: time.Millisecond})
+	d, err := dispatcher.New(dispatcher.Config{Redis: s.redis, Buckets: moreBuckets()[:2], Workers: map[string]shaper.Worker{"work": worker, "hooks": worker}, ShutdownTimeout: time.Millisecond})
 	if err != nil {
 		s.t.Fatal(err)
 	}

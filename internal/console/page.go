@@ -23,7 +23,7 @@ var templates embed.FS
 // pages are the templates of all pages, each with the layout.
 var pages = func() map[string]*template.Template {
 	all := map[string]*template.Template{}
-	for _, name := range []string{"login", "error", "overview", "bucket", "dead", "jobs", "joblist", "schedules", "pools", "limits", "fleet", "audit"} {
+	for _, name := range []string{"login", "error", "overview", "bucket", "dead", "jobs", "joblist", "flows", "flow", "groups", "schedules", "pools", "limits", "fleet", "audit"} {
 		all[name] = template.Must(template.New("layout.html").Funcs(functions).ParseFS(templates, "templates/layout.html", "templates/times.html", "templates/"+name+".html"))
 	}
 	return all
@@ -46,6 +46,7 @@ var functions = template.FuncMap{
 	"rate":    func(r float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", r), ".0") },
 	"path":    url.PathEscape,
 	"shell":   shellWord,
+	"own":     ownSettings,
 	"deref":   deref,
 	"counted": counted,
 	"payload": payloadText,
