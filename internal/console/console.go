@@ -58,6 +58,7 @@ func (c *console) routes() http.Handler {
 	page("POST /console/buckets/{bucket}/flow/{action}", changeFlow)
 	page("GET /console/buckets/{bucket}/groups", groupsPage)
 	page("POST /console/buckets/{bucket}/groups/{action}", changeGroup)
+	page("GET /console/buckets/{bucket}/timetable", calendarPage)
 	page("GET /console/jobs", findJob)
 	page("GET /console/schedules", schedulesPage)
 	page("POST /console/schedules/{schedule}/{action}", changeSchedule)

@@ -23,7 +23,7 @@ var templates embed.FS
 // pages are the templates of all pages, each with the layout.
 var pages = func() map[string]*template.Template {
 	all := map[string]*template.Template{}
-	for _, name := range []string{"login", "error", "overview", "bucket", "dead", "jobs", "joblist", "flows", "flow", "groups", "schedules", "pools", "limits", "fleet", "audit"} {
+	for _, name := range []string{"login", "error", "overview", "bucket", "dead", "jobs", "joblist", "timetable", "flows", "flow", "groups", "schedules", "pools", "limits", "fleet", "audit"} {
 		all[name] = template.Must(template.New("layout.html").Funcs(functions).ParseFS(templates, "templates/layout.html", "templates/times.html", "templates/"+name+".html"))
 	}
 	return all
