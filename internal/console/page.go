@@ -41,7 +41,7 @@ var functions = template.FuncMap{
 		return "in " + opsview.Human(d)
 	},
 	"utc":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
-	"rfc3339": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"rfc3339": func(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.999Z07:00") },
 	"seconds": func(s float64) string { return opsview.Human(time.Duration(s * float64(time.Second))) },
 	"rate":    func(r float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", r), ".0") },
 	"path":    url.PathEscape,
