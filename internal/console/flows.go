@@ -88,7 +88,7 @@ func flowPage(v *visit) {
 		v.fail(err)
 		return
 	}
-	v.render(http.StatusOK, "flow", "Flow "+in.Flow, flowContent{flow})
+	v.render(http.StatusOK, "flow", "Flow "+shownName(in.Flow), flowContent{flow})
 }
 
 // changeFlow carries out an action on a flow, and shows it again.

@@ -47,6 +47,7 @@ var functions = template.FuncMap{
 	"path":    url.PathEscape,
 	"shell":   shellWord,
 	"own":     ownSettings,
+	"shown":   shownName,
 	"deref":   deref,
 	"counted": counted,
 	"payload": payloadText,
