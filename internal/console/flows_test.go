@@ -53,7 +53,7 @@ func TestFlowsOfAnyName(t *testing.T) {
 	}
 	v.get("/console/buckets/flows/flow?flow=--json").want(t, http.StatusOK, "dispatcher flow pause flows -- --json")
 	v.get("/console/buckets/flows/flow?flow="+escaped(hostileNames[6])).want(t, http.StatusOK, html.EscapeString(`dispatcher flow pause flows ''\''; rm -rf / #'`))
-	v.get("/console/buckets/flows/flow?flow=unheard").want(t, http.StatusOK, "Nothing is known of it")
+	v.get("/console/buckets/flows/flow?flow=unheard").want(t, http.StatusOK, "Nothing is known of it", "dispatcher flow set --rate 5/s flows unheard")
 	v.post("/console/buckets/flows/flow/pause", "flow", "unheard").want(t, http.StatusNotFound, "unheard")
 	v.get("/console/buckets/flows/flows?q=unheard").want(t, http.StatusOK, "No flow is meant")
 	v.get("/console/buckets/letters/flows").want(t, http.StatusConflict, "letters")
