@@ -16,7 +16,7 @@ import (
 
 func (a *invocation) jobListCommand() *cobra.Command {
 	var limit int
-	var state, flow, group, since, after string
+	var state, flow, group, since, until, after string
 	cmd := &cobra.Command{
 		Use:   "list BUCKET",
 		Short: "List jobs that wait or are in flight, or that are done",
@@ -37,11 +37,15 @@ bucket keeps (result_retention), the newest first: the log of deliveries.`,
 			if err != nil {
 				return wrongUsage(cmd, "--since %q: %v", since, err)
 			}
+			before, err := instantOf(until, time.Now())
+			if err != nil {
+				return wrongUsage(cmd, "--until %q: %v", until, err)
+			}
 			filter := operator.JobFilter{State: shaper.State(state)}
 			if err := filter.Validate(); err != nil {
 				return wrongUsage(cmd, "%v", err)
 			}
-			query := httpapi.JobQuery{BucketName: theBucket(args), State: filter.State, Since: at, Page: httpapi.Page{Cursor: after}}
+			query := httpapi.JobQuery{BucketName: theBucket(args), State: filter.State, Since: at, Until: before, Page: httpapi.Page{Cursor: after}}
 			if cmd.Flags().Changed("flow") {
 				query.Flow = &flow
 			}
@@ -53,10 +57,11 @@ bucket keeps (result_retention), the newest first: the log of deliveries.`,
 	}
 	a.jsonFlag(cmd)
 	f := cmd.Flags()
-	f.StringVar(&state, "state", "", "those in this `state`: queued, scheduled, retrying, in_flight or done")
+	f.StringVar(&state, "state", "", "those in this `state`: queued, scheduled, retrying, in_flight, waiting (the first three), later (scheduled or retrying) or done")
 	f.StringVar(&flow, "flow", "", "those of the flow of this `name`")
 	f.StringVar(&group, "group", "", "those of the group of this `name`")
 	f.StringVar(&since, "since", "", "those that were enqueued at this `time` or later: RFC 3339, or how long ago, such as 2h")
+	f.StringVar(&until, "until", "", "those that were enqueued before this `time`: RFC 3339, or how long ago, such as 2h")
 	f.StringVar(&after, "after", "", "go on behind the `cursor` that an earlier list has told")
 	f.IntVar(&limit, "limit", 50, "show at most this `number`")
 	return cmd

@@ -15,7 +15,7 @@ type flowParts = parts[httpapi.FlowName, opsview.Flow, *opsview.Flow, opsview.Se
 
 func (a *invocation) flowCommand() *cobra.Command {
 	var failing bool
-	var sorted string
+	var sorted, match string
 	var look int
 	p := &flowParts{
 		listHelp: ` unless it is asked for.
@@ -25,9 +25,10 @@ come first, and those without any are left out.`,
 		listExample: `
   dispatcher flow list webhooks --failing
   dispatcher flow list webhooks --sort waiting --limit 20`,
-		isNarrowed: func() bool { return failing || sorted != "" },
+		isNarrowed: func() bool { return failing || sorted != "" || match != "" },
 		listFlags: func(cmd *cobra.Command) {
 			cmd.Flags().BoolVar(&failing, "failing", false, "only flows whose receiver keeps them from sending")
+			cmd.Flags().StringVar(&match, "match", "", "only flows that have this `text` in their name")
 			cmd.Flags().IntVar(&look, "look", 0, "with --sort: of so `many` flows alone, the next ones (default: of all)")
 			cmd.Flags().StringVar(&sorted, "sort", "", "waiting, an `order`: the most waiting jobs first")
 		},
@@ -36,7 +37,7 @@ come first, and those without any are left out.`,
 			return httpapi.FlowName{BucketName: httpapi.BucketName{Bucket: bucket}, Flow: name, Group: group}
 		},
 		page: func(ctx context.Context, c *api, bucket string, group *string, page httpapi.PartPage) ([]*opsview.Flow, string, error) {
-			list, err := call(ctx, c, httpapi.ListFlows, httpapi.FlowQuery{BucketName: httpapi.BucketName{Bucket: bucket}, PartPage: page, Group: group, Failing: failing, Sort: sorted, Look: look})
+			list, err := call(ctx, c, httpapi.ListFlows, httpapi.FlowQuery{BucketName: httpapi.BucketName{Bucket: bucket}, PartPage: page, Group: group, Q: match, Failing: failing, Sort: sorted, Look: look})
 			if err != nil {
 				return nil, "", err
 			}

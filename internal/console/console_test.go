@@ -16,7 +16,8 @@ import (
 )
 
 var pagePaths = []string{
-	"/console/", "/console/?q=let&sort=waiting", "/console/buckets/letters", "/console/buckets/flows", "/console/buckets/letters/dead", "/console/jobs", "/console/jobs?id=a",
+	"/console/", "/console/?q=let&sort=waiting", "/console/buckets/letters", "/console/buckets/flows", "/console/buckets/letters/dead", "/console/jobs", "/console/jobs?id=a", "/console/buckets/letters/jobs", "/console/buckets/flows/jobs?state=waiting&flow=acme",
+	"/console/buckets/flows/flows", "/console/buckets/flows/flows?q=ac&failing=true", "/console/buckets/flows/flow?flow=acme", "/console/buckets/grouped/groups", "/console/buckets/nightly/timetable", "/console/buckets/letters/timetable",
 	"/console/buckets/letters/purge", "/console/buckets/letters/dead/all/redrive", "/console/buckets/flows/dead/all/drop?cause=permanent", "/console/schedules", "/console/pools", "/console/limits", "/console/fleet", "/console/audit", "/console/audit?bucket=letters", "/console/login",
 }
 

@@ -69,6 +69,7 @@ func newSiteWith(t *testing.T, cfg console.Config, keys ...apikey.Key) *site {
 		b.Name, b.Rate, b.MaxPayload = name, rate, shaper.MaxPayloadLimit
 		buckets = append(buckets, b)
 	}
+	buckets = append(buckets, moreBuckets()...)
 	flow := shaper.DefaultFlowSettings()
 	flow.Key = shaper.FlowKeyJob
 	buckets[1].Flow = &flow

@@ -10,38 +10,6 @@ import (
 
 const linesOnPage = 50
 
-// jobsContent are the jobs of an id.
-type jobsContent struct {
-	ID   string
-	Jobs []jobContent
-}
-
-type jobContent struct {
-	*opsview.Job
-
-	Attempts []opsview.Attempt
-}
-
-// findJob shows the jobs of an id.
-func findJob(v *visit) {
-	page := jobsContent{ID: v.r.FormValue("id")}
-	if page.ID != "" {
-		found, err := call(v, httpapi.FindJob, httpapi.JobID{ID: page.ID})
-		if err != nil {
-			v.fail(err)
-			return
-		}
-		for _, job := range found.Jobs {
-			one := jobContent{Job: job}
-			if whole, err := call(v, httpapi.ShowJob, httpapi.JobName{BucketName: httpapi.BucketName{Bucket: job.Bucket}, ID: job.ID}); err == nil {
-				one.Job, one.Attempts = whole, whole.LastAttempts
-			}
-			page.Jobs = append(page.Jobs, one)
-		}
-	}
-	v.render(http.StatusOK, "jobs", "Find a job", &page)
-}
-
 func schedulesPage(v *visit) {
 	list, err := call(v, httpapi.ListSchedules, struct{}{})
 	if err != nil {

@@ -45,6 +45,7 @@ type trial struct {
 	served        []string // to these keys
 	open          bool     // to everybody
 	secret        bool     // a key of another bucket is not told whether there is such a thing
+	ofCallers     bool     // a key that enqueues has it of its own jobs alone, and is not told of others
 }
 
 // The keys of the matrix. All but the last are for all buckets, and that one for another bucket than the requests are about.
@@ -94,6 +95,18 @@ func trials() []trial {
 		all = append(all, trial{pattern: at("GET", "buckets/{bucket}/dead/all/{action}"), path: path, served: keys},
 			trial{pattern: at("POST", "buckets/{bucket}/dead/all/{action}"), path: path, form: url.Values{"confirm": {"letters"}}, served: keys})
 	}
+	for _, page := range []string{"jobs", "timetable"} {
+		all = append(all, trial{pattern: at("GET", "buckets/{bucket}/"+page), path: "buckets/letters/" + page, served: everyReader})
+	}
+	for _, page := range []string{"flows", "flow", "groups"} {
+		all = append(all, trial{pattern: at("GET", "buckets/{bucket}/"+page), path: "buckets/grouped/" + page + "?flow=acme&group=g", served: everyReader})
+	}
+	all = append(all, trial{pattern: at("POST", "buckets/{bucket}/jobs/cancel"), path: "buckets/letters/jobs/cancel", form: url.Values{"id": {"a"}}, served: []string{admins}, ofCallers: true})
+	for _, action := range []string{"pause", "resume"} {
+		form := url.Values{"flow": {"acme"}, "group": {"g"}}
+		all = append(all, trial{pattern: at("POST", "buckets/{bucket}/flow/{action}"), path: "buckets/grouped/flow/" + action, form: form, served: operators},
+			trial{pattern: at("POST", "buckets/{bucket}/groups/{action}"), path: "buckets/grouped/groups/" + action, form: form, served: operators})
+	}
 	for _, method := range []string{"GET", "POST"} {
 		all = append(all, trial{pattern: at(method, "buckets/{bucket}/purge"), path: "buckets/letters/purge", form: url.Values{"confirm": {"letters"}}, served: []string{admins}})
 	}
@@ -137,7 +150,7 @@ func (trial *trial) want(key string, by carrier) class {
 		return login // that is where it leads
 	case slices.Contains(trial.served, key):
 		return served
-	case trial.secret && key == adminOfOne:
+	case trial.secret && key == adminOfOne, trial.ofCallers && key == enqueues:
 		return unknown
 	}
 	return refused
@@ -155,7 +168,7 @@ func TestRightsOfRoutes(t *testing.T) {
 	v.http.Jar = nil
 	v.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	v.send("PUT", "/v1/schedules/nightly", `{"cron":"0 2 * * *","bucket":"letters"}`, "Authorization", "Bearer "+admins, "Content-Type", "application/json").want(t, http.StatusOK)
-	s.enqueue(shaper.Job{Bucket: "letters", ID: "a", Payload: []byte("1")})
+	s.enqueue(shaper.Job{Bucket: "letters", ID: "a", Payload: []byte("1")}, shaper.Job{Bucket: "grouped", Group: "g", Flow: "acme", Payload: []byte("1")})
 
 	tried, requests := map[string]bool{}, 0
 	for _, trial := range trials() {

@@ -23,8 +23,10 @@ var templates embed.FS
 // pages are the templates of all pages, each with the layout.
 var pages = func() map[string]*template.Template {
 	all := map[string]*template.Template{}
-	for _, name := range []string{"login", "error", "overview", "bucket", "dead", "deadall", "purge", "jobs", "schedules", "pools", "limits", "fleet", "audit"} {
-		all[name] = template.Must(template.New("layout.html").Funcs(functions).ParseFS(templates, "templates/layout.html", "templates/"+name+".html"))
+	for _, name := range []string{
+		"login", "error", "overview", "bucket", "dead", "deadall", "purge", "jobs", "joblist", "timetable", "flows", "flow", "groups", "schedules", "pools", "limits", "fleet", "audit",
+	} {
+		all[name] = template.Must(template.New("layout.html").Funcs(functions).ParseFS(templates, "templates/layout.html", "templates/times.html", "templates/"+name+".html"))
 	}
 	return all
 }()
@@ -42,9 +44,13 @@ var functions = template.FuncMap{
 		return "in " + opsview.Human(d)
 	},
 	"utc":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+	"rfc3339": func(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.999Z07:00") },
 	"seconds": func(s float64) string { return opsview.Human(time.Duration(s * float64(time.Second))) },
 	"rate":    func(r float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", r), ".0") },
 	"path":    url.PathEscape,
+	"shell":   shellWord,
+	"own":     ownSettings,
+	"shown":   shownName,
 	"deref":   deref,
 	"counted": counted,
 	"payload": payloadText,

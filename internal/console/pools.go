@@ -1,11 +1,26 @@
 package console
 
 import (
+	"encoding/json"
 	"net/http"
 
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
 )
+
+// poolsContent are all pools, and what the visitor may do with them. A pool is changed with a key for all buckets alone.
+type poolsContent struct {
+	Pools           []opsview.PoolView
+	Changed         []poolOverride
+	MayRelease, Set bool
+}
+
+// poolOverride is a setting of a pool that an operator changed.
+type poolOverride struct {
+	Pool string
+	opsview.Override
+}
 
 func poolsPage(v *visit) {
 	list, err := call(v, httpapi.ListPools, struct{}{})
@@ -13,7 +28,14 @@ func poolsPage(v *visit) {
 		v.fail(err)
 		return
 	}
-	v.render(http.StatusOK, "pools", "Pools", list.Pools)
+	all := v.visitor.Key == nil || v.visitor.Key.MayUse(apikey.AllBuckets)
+	page := poolsContent{Pools: list.Pools, MayRelease: all && v.may(apikey.RoleOperate), Set: all && v.may()}
+	for i := range list.Pools {
+		for _, override := range list.Pools[i].Overrides {
+			page.Changed = append(page.Changed, poolOverride{list.Pools[i].Name, override})
+		}
+	}
+	v.render(http.StatusOK, "pools", "Pools", &page)
 }
 
 // changePool carries out an action on a pool.
@@ -21,9 +43,17 @@ func changePool(v *visit) {
 	var after *opsview.PoolView
 	var err error
 	action := v.r.PathValue("action")
+	name := httpapi.PoolName{Pool: v.r.PathValue("pool")}
 	switch action {
 	case "release":
-		after, err = call(v, httpapi.ReleasePool, httpapi.PoolName{Pool: v.r.PathValue("pool")})
+		after, err = call(v, httpapi.ReleasePool, name)
+	case "set":
+		var settings []byte
+		if settings, err = json.Marshal(map[string]string{"rate": v.r.PostFormValue("rate")}); err == nil {
+			after, err = call(v, httpapi.SetPool, httpapi.PoolSettings{PoolName: name, Settings: settings})
+		}
+	case "reset":
+		after, err = call(v, httpapi.ResetPool, httpapi.PoolResets{PoolName: name})
 	default:
 		err = errNoAction
 	}

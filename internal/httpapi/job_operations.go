@@ -19,8 +19,9 @@ type JobName struct {
 type JobQuery struct {
 	BucketName
 
-	// In this state. `done` lists jobs whose results are kept, the newest first.
-	State shaper.State `json:"state" in:"query" jsonschema:"enum=queued,enum=scheduled,enum=retrying,enum=in_flight,enum=done"`
+	// In this state. `waiting` means queued, scheduled and retrying, `later` scheduled and retrying. `done` lists jobs whose results are kept, the
+	// newest first.
+	State shaper.State `json:"state" in:"query" jsonschema:"enum=queued,enum=scheduled,enum=retrying,enum=in_flight,enum=waiting,enum=later,enum=done"`
 
 	// Of this flow.
 	Flow *string `json:"flow" in:"query"`
@@ -30,6 +31,9 @@ type JobQuery struct {
 
 	// Enqueued then or later.
 	Since time.Time `json:"since" in:"query"`
+
+	// Enqueued before.
+	Until time.Time `json:"until" in:"query"`
 
 	Page
 }

@@ -26,7 +26,7 @@ func (p *Page) limit() int {
 
 // listJobs answers jobs that wait or are in flight, and where to go on.
 func (o *ops) listJobs(r *http.Request, in *JobQuery) (*opsview.JobPage, error) {
-	filter := operator.JobFilter{State: in.State, Flow: in.Flow, Group: in.Group, Since: in.Since}
+	filter := operator.JobFilter{State: in.State, Flow: in.Flow, Group: in.Group, Since: in.Since, Until: in.Until}
 	page, err := in.of(o.buckets.Bucket(in.Bucket)).Find(r.Context(), filter, in.Cursor, in.limit())
 	answer := &opsview.JobPage{Jobs: make([]*opsview.Job, len(page.Jobs)), Looked: page.Looked, Next: page.Next}
 	for i := range page.Jobs {

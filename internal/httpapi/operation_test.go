@@ -143,7 +143,7 @@ func TestInputsOfOperationsAreStrict(t *testing.T) {
 	}
 	for _, test := range []struct{ query, field, reason string }{
 		{"limit=0", "limit", "want 1 to 1000"}, {"payload=yes", "payload", "want true or false"}, {"since=now", "since", `want a time of RFC 3339 such as "2026-03-01T12:00:00Z"`},
-		{"flows=a", "flows", "is not taken here: want state, flow, group, since, payload, limit or cursor"},
+		{"flows=a", "flows", "is not taken here: want state, flow, group, since, until, payload, limit or cursor"},
 	} {
 		wantFault(t, httpapi.ListJobs, "/v1/buckets/b/jobs?"+test.query, "", test.field, test.reason)
 	}

@@ -55,6 +55,9 @@ type FlowQuery struct {
 	// Only flows of this group.
 	Group *string `json:"group" in:"query"`
 
+	// Only flows that have this in their name.
+	Q string `json:"q" in:"query"`
+
 	// `true` lists only flows whose receiver keeps them from sending: disabled, held, or with a circuit breaker that is not closed.
 	Failing bool `json:"failing" in:"query"`
 
@@ -224,7 +227,7 @@ var (
 		Answer:   "A page of the list.",
 		Commands: []string{"flow list"},
 		Summary:  "List the flows of a bucket that have jobs or settings of their own, in no order unless it is asked for",
-		Description: "Flows that come or go meanwhile may be missing; a page may have more or fewer than `limit`. With `failing` it may be empty and have " +
+		Description: "Flows that come or go meanwhile may be missing; a page may have more or fewer than `limit`. With `failing` and with `q` it may be empty and have " +
 			"a `next` all the same.",
 	}
 

@@ -108,15 +108,15 @@ func (p *parts[N, V, P, S]) formerRoutes(ops PartOperations[N, V, S]) []route {
 }
 
 func (o *ops) listFlows(r *http.Request, in *FlowQuery) (*FlowList, error) {
-	filter := operator.FlowFilter{Group: in.Group, Failing: in.Failing, Order: operator.FlowOrder(in.Sort)}
+	filter := operator.FlowFilter{Group: in.Group, Match: in.Q, Failing: in.Failing, Order: operator.FlowOrder(in.Sort)}
 	var infos []operator.FlowInfo
 	var err error
 	answer := &FlowList{}
 	switch b := o.buckets.Bucket(in.Bucket); {
 	case in.Look == 0:
 		infos, answer.Next, err = b.FindFlows(r.Context(), filter, in.Cursor, in.limit())
-	case filter.Order != operator.ByWaiting || in.Failing:
-		err = invalid([]*shaper.FieldError{{Field: "look", Reason: "goes with sort=waiting, and without failing"}})
+	case filter.Order != operator.ByWaiting || in.Failing || in.Q != "":
+		err = invalid([]*shaper.FieldError{{Field: "look", Reason: "goes with sort=waiting, and without failing and q"}})
 	default:
 		infos, answer.Looked, answer.Next, err = b.LargestFlows(r.Context(), in.Group, in.Cursor, in.Look, in.limit())
 	}

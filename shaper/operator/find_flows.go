@@ -30,6 +30,7 @@ const ByWaiting FlowOrder = "waiting"
 // FlowFilter says which flows are meant. The zero value means all, in no order.
 type FlowFilter struct {
 	Group   *string // "" is a group too
+	Match   string  // they have it in their name
 	Failing bool    // disabled, held by their downstream, or with a circuit breaker that is not closed
 	Order   FlowOrder
 }
@@ -45,7 +46,7 @@ func (b Bucket) FindFlows(ctx context.Context, filter FlowFilter, cursor string,
 		return nil, "", &InvalidChangeError{b.name, &shaper.FieldError{Field: "sort", Reason: fmt.Sprintf("%q: want %s", filter.Order, ByWaiting)}}
 	case filter.Order == ByWaiting:
 		return b.fullestFlows(ctx, &filter, cursor, limit)
-	case !filter.Failing:
+	case !filter.Failing && filter.Match == "":
 		return b.op.flows(ctx, b.name, filter.Group, cursor, limit)
 	}
 	for looked := 0; looked < maxFlowsLooked && len(infos) < limit; looked += flowChunk {
@@ -55,7 +56,7 @@ func (b Bucket) FindFlows(ctx context.Context, filter FlowFilter, cursor string,
 		}
 		now := time.Now()
 		for i := range some {
-			if some[i].isFailing(now) {
+			if filter.means(&some[i], now) {
 				infos = append(infos, some[i])
 			}
 		}
@@ -64,6 +65,11 @@ func (b Bucket) FindFlows(ctx context.Context, filter FlowFilter, cursor string,
 		}
 	}
 	return infos, cursor, nil
+}
+
+// means reports whether the filter means a flow, beside its group.
+func (f *FlowFilter) means(info *FlowInfo, now time.Time) bool {
+	return strings.Contains(info.Flow, f.Match) && (!f.Failing || info.isFailing(now))
 }
 
 // isFailing reports whether something of a flow's receiver keeps it from sending.
@@ -103,10 +109,13 @@ func (b Bucket) fullestFlows(ctx context.Context, filter *FlowFilter, cursor str
 	if err != nil {
 		return nil, "", err
 	}
+	if filter.Match != "" { // of a bucket with groups it matches their names too: see means
+		match = cmp.Or(match, "*") + globEscape(filter.Match) + "*"
+	}
 	for {
 		// The state of a failing flow says more than numbers. More flows than wanted are asked for, as some may be well again.
 		most := limit
-		if filter.Failing {
+		if filter.Failing || filter.Match != "" {
 			most = maxFlowsFound
 		}
 		found, isAll, err := b.op.fullest(ctx, t, match, after, most, filter.Failing)
@@ -122,7 +131,7 @@ func (b Bucket) fullestFlows(ctx context.Context, filter *FlowFilter, cursor str
 			return nil, "", err
 		}
 		for i := range some {
-			if after = &found[i]; filter.Failing && !some[i].isFailing(time.Now()) {
+			if after = &found[i]; !filter.means(&some[i], time.Now()) {
 				continue
 			}
 			if infos = append(infos, some[i]); len(infos) == limit {

@@ -99,6 +99,16 @@ func TestFindFlows(t *testing.T) {
 			t.Errorf("the fullest first, pages of %d (-want +got):\n%s", limit, diff)
 		}
 	}
+	for _, limit := range []int{1, 1000} {
+		for filter, want := range map[operator.FlowFilter]int{
+			{Match: "f001"}: 10, {Match: "f001", Order: operator.ByWaiting}: 10, {Match: "04", Failing: true}: 5, {Match: "04", Failing: true, Order: operator.ByWaiting}: 5, {Match: "*"}: 0, {Match: "f?", Order: operator.ByWaiting}: 0,
+		} {
+			got := allFlows(t, bucket, filter, limit)
+			if slices.Sort(got); len(slices.Compact(got)) != want {
+				t.Errorf("%+v, pages of %d: %q, want %d", filter, limit, got, want)
+			}
+		}
+	}
 	for _, filter := range []operator.FlowFilter{{Order: "name"}, {Group: new("g")}} {
 		if _, _, err := bucket.FindFlows(ctx, filter, "", 10); err == nil {
 			t.Errorf("%+v is no error", filter)

@@ -156,6 +156,8 @@ func (f *finder) mayBeHere(later int) bool {
 		return true
 	case shaper.StateInFlight:
 		return f.walk.Stage == 0
+	case AnyWaiting:
+		return f.walk.Stage > 0
 	case shaper.StateQueued:
 		return f.walk.Stage > 0 && f.walk.Stage < later
 	default:

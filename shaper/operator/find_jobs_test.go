@@ -63,11 +63,12 @@ func crowd(t *testing.T, b shaper.Bucket) *operator.Operator {
 // Every job is found once, however small the pages are, and only what the filter means.
 func TestFindJobs(t *testing.T) {
 	t.Parallel()
-	wanted := map[string]int{"": 603, "queued": 450, "scheduled": 150, "retrying": 0, "in_flight": 3, "flow": 23, "flow later": 5, "new": 600}
+	wanted := map[string]int{"": 603, "queued": 450, "scheduled": 150, "retrying": 0, "in_flight": 3, "flow": 23, "flow later": 5, "new": 600, "waiting": 600, "later": 150, "old": 3}
 	flow := "f07"
 	filters := map[string]operator.JobFilter{
 		"": {}, "queued": {State: shaper.StateQueued}, "scheduled": {State: shaper.StateScheduled}, "retrying": {State: shaper.StateRetrying},
 		"in_flight": {State: shaper.StateInFlight}, "flow": {Flow: &flow}, "flow later": {Flow: &flow, State: shaper.StateScheduled},
+		"waiting": {State: operator.AnyWaiting}, "later": {State: operator.AnyLater}, "old": {Until: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)},
 		"new": {Since: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)},
 	}
 	plain, flows, groups := rig.Bucket("b", 100), rig.Flowing("b", shaper.FlowKeyJob), rig.Grouped("b", 100)

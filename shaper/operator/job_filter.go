@@ -10,15 +10,22 @@ import (
 
 // JobFilter says which jobs are meant, of those that wait or are in flight. A zero field asks for nothing.
 type JobFilter struct {
-	State shaper.State // queued, scheduled, retrying or in_flight; or done: those whose results are kept
+	State shaper.State // queued, scheduled, retrying or in_flight; AnyWaiting or AnyLater; or done: those whose results are kept
 	Flow  *string      // "" is a flow too
 	Group *string      // the same
 	Since time.Time    // enqueued then or later
+	Until time.Time    // enqueued before
 }
+
+// Words for several states at once, in a [JobFilter] only.
+const (
+	AnyWaiting shaper.State = "waiting" // queued, scheduled or retrying
+	AnyLater   shaper.State = "later"   // scheduled or retrying: those that wait for their time
+)
 
 // Validate reports every fault, joined, each a [*shaper.FieldError]; or nil.
 func (f *JobFilter) Validate() error {
-	known := []shaper.State{shaper.StateQueued, shaper.StateScheduled, shaper.StateRetrying, shaper.StateInFlight, shaper.StateDone}
+	known := []shaper.State{shaper.StateQueued, shaper.StateScheduled, shaper.StateRetrying, shaper.StateInFlight, shaper.StateDone, AnyWaiting, AnyLater}
 	switch {
 	case f.State == shaper.StateDead:
 		return &shaper.FieldError{Field: "state", Reason: "dead letters have a list of their own"}
@@ -29,6 +36,21 @@ func (f *JobFilter) Validate() error {
 }
 
 func (f *JobFilter) matches(state shaper.State, enqueued time.Time, group, flow string) bool {
-	return (f.State == "" || f.State == state) && (f.Since.IsZero() || !enqueued.Before(f.Since)) &&
+	return f.means(state) && (f.Since.IsZero() || !enqueued.Before(f.Since)) && (f.Until.IsZero() || enqueued.Before(f.Until)) &&
 		(f.Flow == nil || *f.Flow == flow) && (f.Group == nil || *f.Group == group)
+}
+
+// means reports whether the filter means jobs in a state.
+func (f *JobFilter) means(state shaper.State) bool {
+	later := state == shaper.StateScheduled || state == shaper.StateRetrying
+	switch f.State {
+	case "":
+		return true
+	case AnyWaiting:
+		return later || state == shaper.StateQueued
+	case AnyLater:
+		return later
+	default:
+		return f.State == state
+	}
 }

@@ -1,4 +1,4 @@
-// Live numbers and the live picture. Every page says the same without this script, as of the moment in which it was asked for.
+// Live numbers and the live picture, times in the form that a visitor chooses, and keys. Every page says the same without this script, as of the moment in which it was asked for.
 
 const SVG = 'http://www.w3.org/2000/svg';
 const SECONDS = 60;
@@ -51,6 +51,7 @@ function stopButton(pause) {
   button.type = 'button';
   button.textContent = 'Stop live updates';
   button.setAttribute('aria-pressed', 'false');
+  button.dataset.stop = '';
   button.addEventListener('click', () => {
     const stop = button.getAttribute('aria-pressed') === 'false';
     button.setAttribute('aria-pressed', String(stop));
@@ -152,9 +153,105 @@ async function goOn(form) {
 }
 for (const form of document.querySelectorAll('form[data-run]')) goOn(form);
 
-document.addEventListener('keydown', (event) => {
-  if (event.key === '/' && !/^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName ?? '') && !event.ctrlKey && !event.metaKey && !event.altKey) {
-    event.preventDefault();
-    document.getElementById('search')?.focus();
+// What a visitor has chosen stays in the browser, where it has room for it.
+const kept = {
+  get: (name) => { try { return localStorage.getItem('tundish-' + name); } catch { return null; } },
+  set: (name, value) => { try { localStorage.setItem('tundish-' + name, value); } catch { /* it holds for this page alone */ } },
+};
+
+// The time by the server's clock: that of the browser may be minutes off.
+const pageMade = Date.parse(document.querySelector('footer').dataset.now);
+const pageCame = performance.getEntriesByType('navigation')[0]?.responseStart ?? performance.now();
+const serverNow = () => pageMade + performance.now() - pageCame;
+
+const TIMES = { page: 'as the page has them', utc: 'UTC', local: 'local', relative: 'relative' };
+
+// As the server writes a span: in two units at most.
+function span(seconds) {
+  const [small, large] = seconds < 60 ? [null, [1, 's']] : seconds < 3600 ? [[1, 's'], [60, 'm']] : seconds < 86400 ? [[60, 'm'], [3600, 'h']] : [[3600, 'h'], [86400, 'd']];
+  const rest = small ? Math.floor(seconds % large[0] / small[0]) : 0;
+  return Math.floor(seconds / large[0]) + large[1] + (rest > 0 ? rest + small[1] : '');
+}
+
+function relative(at) {
+  const seconds = Math.round((at - serverNow()) / 1000);
+  if (seconds === 0) return 'now';
+  return seconds > 0 ? 'in ' + span(seconds) : span(-seconds) + ' ago';
+}
+
+const utc = (at) => new Date(at).toISOString().slice(0, 19).replace('T', ' ') + ' UTC';
+
+function local(at) {
+  const date = new Date(at);
+  const zone = new Intl.DateTimeFormat('en', { timeZoneName: 'short' }).formatToParts(date).find((part) => part.type === 'timeZoneName');
+  return date.toLocaleString('sv-SE') + ' ' + (zone?.value ?? '');
+}
+
+// All times of a page, in the form that the visitor has chosen. The choice is a field of the footer.
+function switchTimes() {
+  const times = [];
+  for (const node of document.querySelectorAll('time')) {
+    const at = Date.parse(node.dateTime);
+    if (!Number.isNaN(at)) times.push({ node, at, form: node.textContent.endsWith('UTC') ? 'utc' : 'relative', fixed: node.closest('footer') !== null });
   }
+  const forms = { utc, local, relative };
+  let chosen = kept.get('times');
+  if (!(chosen in TIMES)) chosen = 'page';
+  const show = () => {
+    for (const { node, at, form, fixed } of times) {
+      const text = forms[chosen === 'page' || (fixed && chosen === 'relative') ? form : chosen](at);
+      if (node.textContent !== text) node.textContent = text;
+    }
+  };
+  const label = document.createElement('label');
+  const select = document.createElement('select');
+  for (const [value, text] of Object.entries(TIMES)) select.add(new Option(text, value, false, value === chosen));
+  const choose = (value) => {
+    select.value = chosen = value;
+    kept.set('times', value);
+    show();
+  };
+  select.addEventListener('change', () => choose(select.value));
+  label.append('Times ', select);
+  document.querySelector('footer').append(label);
+  setInterval(() => { if (!document.hidden) show(); }, 1000);
+  show();
+  return () => {
+    const all = Object.keys(TIMES);
+    choose(all[(all.indexOf(chosen) + 1) % all.length]);
+  };
+}
+
+// The keys, the list of them, and a way to switch them off, for those who speak to their computer.
+function keys(actions) {
+  const dialog = document.getElementById('keys');
+  let on = kept.get('keys') !== 'off';
+  const open = document.createElement('button');
+  open.type = 'button';
+  open.textContent = 'Keys';
+  open.addEventListener('click', () => dialog.showModal());
+  document.querySelector('footer').append(' ', open);
+  const label = document.createElement('label');
+  const box = document.createElement('input');
+  box.type = 'checkbox';
+  box.checked = on;
+  box.addEventListener('change', () => {
+    on = box.checked;
+    kept.set('keys', on ? 'on' : 'off');
+  });
+  label.append(box, ' Keys do this');
+  dialog.querySelector('form').prepend(label);
+  actions['?'] = () => dialog.showModal();
+  document.addEventListener('keydown', (event) => {
+    const action = actions[event.key];
+    if (!action || !on || dialog.open || event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.('input, select, textarea')) return;
+    event.preventDefault();
+    action();
+  });
+}
+
+keys({
+  '/': () => document.getElementById('search')?.focus(),
+  t: switchTimes(),
+  s: () => document.querySelector('[data-stop]')?.click(),
 });

@@ -1,0 +1,120 @@
+package console
+
+import (
+	"html/template"
+	"net/http"
+	"net/url"
+
+	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/opsview"
+)
+
+// flowsContent are flows of a bucket.
+type flowsContent struct {
+	Bucket, Match, Group, Sort string
+	Failing                    bool
+
+	*httpapi.FlowList
+}
+
+// sortAny lists all flows in no order, also those without waiting jobs.
+const sortAny = "any"
+
+// Query is the filter in an address, escaped for it.
+func (f *flowsContent) Query() template.URL {
+	values := url.Values{}
+	for name, value := range map[string]string{"q": f.Match, "group": f.Group, "sort": f.Sort} {
+		if value != "" {
+			values.Set(name, value)
+		}
+	}
+	if f.Failing {
+		values.Set("failing", "true")
+	}
+	return template.URL(values.Encode()) //nolint:gosec // all of it is escaped
+}
+
+// flowsPage lists the flows of a bucket: first the fullest of some, as to look at all may take long.
+func flowsPage(v *visit) {
+	form := v.r.FormValue
+	page := flowsContent{Bucket: v.r.PathValue("bucket"), Match: form("q"), Group: form("group"), Sort: form("sort"), Failing: form("failing") == "true"}
+	in := httpapi.FlowQuery{
+		BucketName: httpapi.BucketName{Bucket: page.Bucket}, Q: page.Match, Failing: page.Failing, Group: named(page.Group),
+		PartPage: httpapi.PartPage{Limit: linesOnPage, Cursor: form("cursor")},
+	}
+	if page.Sort != sortAny && !page.Failing && page.Match == "" {
+		in.Sort, in.Look = "waiting", flowsLooked
+	}
+	var err error
+	if page.FlowList, err = call(v, httpapi.ListFlows, in); err != nil {
+		v.fail(err)
+		return
+	}
+	v.render(http.StatusOK, "flows", "Flows of "+page.Bucket, &page)
+}
+
+// named is a name, nil where there is none.
+func named(name string) *string {
+	if name == "" {
+		return nil
+	}
+	return &name
+}
+
+// flowContent is one flow.
+type flowContent struct{ *opsview.Flow }
+
+// Command is a command of the command line on the flow.
+func (f flowContent) Command(words string) string {
+	return partCommand("flow "+words, f.Bucket, f.Flow.Flow, deref(f.Group))
+}
+
+// partCommand is a command on a flow or a group. A name may begin as a flag does.
+func partCommand(words, bucket, name, group string) string {
+	text := "dispatcher " + words + " " + bucket
+	if group != "" {
+		text += " --group=" + shellWord(group)
+	}
+	if name != "" && name[0] == '-' {
+		text += " --"
+	}
+	return text + " " + shellWord(name)
+}
+
+func flowPage(v *visit) {
+	in := httpapi.FlowName{BucketName: httpapi.BucketName{Bucket: v.r.PathValue("bucket")}, Flow: v.r.FormValue("flow"), Group: named(v.r.FormValue("group"))}
+	flow, err := call(v, httpapi.FlowOperations.Show, in)
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	v.render(http.StatusOK, "flow", "Flow "+shownName(in.Flow), flowContent{flow})
+}
+
+// changeFlow carries out an action on a flow, and shows it again.
+func changeFlow(v *visit) {
+	of := httpapi.FlowName{BucketName: httpapi.BucketName{Bucket: v.r.PathValue("bucket")}, Flow: v.r.PostFormValue("flow"), Group: named(v.r.PostFormValue("group"))}
+	action := v.r.PathValue("action")
+	var after *opsview.Flow
+	var err error
+	switch action {
+	case "pause":
+		after, err = call(v, httpapi.FlowOperations.Pause, httpapi.PartPause[httpapi.FlowName]{Part: of, PauseReason: httpapi.PauseReason{Reason: v.r.PostFormValue("reason")}})
+	case "resume":
+		after, err = call(v, httpapi.FlowOperations.Resume, of)
+	case "release":
+		after, err = call(v, httpapi.ReleaseFlow, of)
+	case "enable":
+		var enabled *opsview.EnabledFlow
+		if enabled, err = call(v, httpapi.EnableFlow, httpapi.FlowEnable{FlowName: of}); err == nil {
+			after, action = &enabled.Flow, "resume"
+		}
+	default:
+		err = errNoAction
+	}
+	back := "../flow?" + query("flow", of.Flow)
+	if of.Group != nil {
+		back += "&" + query("group", *of.Group)
+	}
+	v.acted(back, action, err, func() bool { return isChange(after.Changed) })
+}

@@ -1,0 +1,99 @@
+package console
+
+import (
+	"html/template"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/operator"
+)
+
+// jobListContent are jobs of a bucket that a filter means.
+type jobListContent struct {
+	Bucket       string
+	HasFlows     bool
+	HasGroups    bool
+	State        shaper.State
+	Flow, Group  string
+	Since, Until string // as the visitor wrote them
+	Cursor       string
+	States       []stateChoice
+	IsDone       bool
+
+	*opsview.JobPage
+}
+
+// stateChoice is a state in the filter of a list, and how people call it.
+type stateChoice struct {
+	State shaper.State
+	Text  string
+}
+
+// listedStates are the states by which jobs are listed. Dead letters have a page of their own.
+var listedStates = []stateChoice{
+	{"", "waiting or in flight"}, {operator.AnyWaiting, "waiting"}, {shaper.StateQueued, "queued"}, {operator.AnyLater, "later"}, {shaper.StateScheduled, "scheduled"},
+	{shaper.StateRetrying, "retrying"}, {shaper.StateInFlight, "in flight"}, {shaper.StateDone, "done"},
+}
+
+// Query is the filter in an address, escaped for it.
+func (l *jobListContent) Query() template.URL {
+	values := url.Values{}
+	for name, value := range map[string]string{"state": string(l.State), "flow": l.Flow, "group": l.Group, "since": l.Since, "until": l.Until} {
+		if value != "" {
+			values.Set(name, value)
+		}
+	}
+	return template.URL(values.Encode()) //nolint:gosec // all of it is escaped
+}
+
+// jobList shows the jobs of a bucket by state, flow, group and time.
+func jobList(v *visit) {
+	form := v.r.FormValue
+	page := jobListContent{
+		Bucket: v.r.PathValue("bucket"), HasFlows: true, HasGroups: true, State: shaper.State(form("state")), Flow: form("flow"), Group: form("group"),
+		Since: form("since"), Until: form("until"), Cursor: form("cursor"), States: listedStates,
+	}
+	page.IsDone = page.State == shaper.StateDone
+	in := httpapi.JobQuery{BucketName: httpapi.BucketName{Bucket: page.Bucket}, State: page.State, Page: httpapi.Page{Limit: linesOnPage, Cursor: page.Cursor}}
+	if page.Flow != "" {
+		in.Flow = &page.Flow
+	}
+	if page.Group != "" {
+		in.Group = &page.Group
+	}
+	var err error
+	now := time.Now()
+	if in.Since, err = timeOf("since", page.Since, now); err == nil {
+		in.Until, err = timeOf("until", page.Until, now)
+	}
+	if err == nil {
+		page.JobPage, err = call(v, httpapi.ListJobs, in)
+	}
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	if bucket, err := call(v, httpapi.ShowBucket, in.BucketName); err == nil { // only to leave out fields of the form
+		page.HasFlows, page.HasGroups = bucket.Flows != nil, bucket.Groups != nil
+	}
+	v.render(http.StatusOK, "joblist", "Jobs of "+page.Bucket, &page)
+}
+
+// timeOf reads a time of a filter, as the command line does: RFC 3339, or how long ago.
+func timeOf(name, text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
+		return now.Add(-ago), nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return at, &apiError{Status: http.StatusBadRequest, Detail: name + ": want a time such as 2026-03-01T12:00:00Z, or how long ago, such as 90m"}
+	}
+	return at, nil
+}
