@@ -7,7 +7,7 @@ GOLANGCI := .tools/golangci-lint
 export GOFLAGS := -trimpath $(GOFLAGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run build test unit soak slowpaths race fuzz bench lint redis parsers examples ci
+.PHONY: help demo run build test unit soak slowpaths race fuzz bench lint redis parsers examples browser ci
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,5 +58,8 @@ parsers:
 examples: redis ## each example, started and shown
 	@scripts/examples
 
-ci: lint test slowpaths examples ## what CI runs: lint, tests, examples, the commands of README and docs
+browser: ## the console in Chromium, a minute or two; not part of make test
+	@scripts/browser
+
+ci: lint test slowpaths examples browser ## what CI runs: lint, tests, examples, the console in a browser, the commands of README and docs
 	@scripts/readme-commands
