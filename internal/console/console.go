@@ -64,7 +64,7 @@ func (c *console) routes() http.Handler {
 	mux.HandleFunc("GET /console/login", c.loginPage)
 	mux.HandleFunc("POST /console/login", c.login)
 	mux.Handle("GET /console/assets/", http.StripPrefix(Path, cached(http.FileServerFS(assets))))
-	return secured(mux)
+	return secured(compressed(mux))
 }
 
 // policy lets a page use its own script and style alone, and be in no frame.
