@@ -126,7 +126,7 @@ function picture(figure) {
     let inSecond = 0;
     for (let i = 0; i + 10 <= BINS; i++) inSecond = Math.max(inSecond, departed.slice(i, i + 10).reduce((a, b) => a + b, 0));
     const sum = (list) => list.reduce((a, b) => a + b, 0);
-    caption.textContent = `The last minute: ${sum(arrived)} arrived (at most ${mostIn === 1 && sum(arrived) === 0 ? 0 : mostIn} in 100 ms), ${sum(departed)} departed, at most ${inSecond} in any second.`;
+    caption.textContent = `The last minute: ${sum(arrived)} arrived (above; at most ${mostIn === 1 && sum(arrived) === 0 ? 0 : mostIn} in 100 ms), ${sum(departed)} departed (below; at most ${inSecond} in any second). The dashed line is the rate.`;
   });
   figure.after(stopButton(pause));
 }
