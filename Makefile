@@ -7,7 +7,7 @@ GOLANGCI := .tools/golangci-lint
 export GOFLAGS := -trimpath $(GOFLAGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run build test unit soak slowpaths race fuzz bench lint redis parsers examples image ship-check ci
+.PHONY: help demo run build test unit soak slowpaths race fuzz bench lint redis parsers examples image ship-check browser ci
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,11 +58,14 @@ parsers:
 examples: redis ## each example, started and shown
 	@scripts/examples
 
+browser: ## the console in Chromium, a minute or two; not part of make test
+	@scripts/browser
+
 image: ## the container image of this commit, for two architectures, into image/; needs no Docker
 	@cd test/deploy && go run ./image -to $(CURDIR)/image
 
 ship-check: ## what is in deploy/, checked by programs
 	@scripts/ship-check
 
-ci: lint test slowpaths examples ship-check ## what CI runs: lint, tests, examples, the commands of README and docs
+ci: lint test slowpaths examples ship-check browser ## what CI runs: lint, tests, examples, what is shipped, the console in a browser, the commands of README and docs
 	@scripts/readme-commands

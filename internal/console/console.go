@@ -123,7 +123,7 @@ func (c *console) routes() http.Handler {
 	for _, route := range forAll {
 		mux.HandleFunc(route.pattern, func(w http.ResponseWriter, r *http.Request) { route.serve(c, w, r) })
 	}
-	return secured(mux)
+	return secured(compressed(mux))
 }
 
 // policy lets a page use its own script and style alone, and be in no frame.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/tundish-io/tundish/internal/checker"
 )
 
 // Bounds of the options. Above the rate the embedded store becomes what is
@@ -28,6 +30,8 @@ type Options struct {
 	Seconds int     // of pushing, 1 or more; to drain takes a few more
 	Factor  float64 // jobs pushed, as a multiple of the rate: 2 to 20
 	JSON    bool    // one JSON object on stdout in place of the report
+	Stay    bool    // after the report the traffic goes on, with the console, until ctx ends
+	Version string  // of this program, for the console
 	Width   int     // columns of the report's charts; 0 means 80
 }
 
@@ -57,7 +61,8 @@ func (o Options) Validate() error {
 // is delivered, and reports on stdout; meanwhile one line on stderr says how it
 // goes. When ctx ends it stops and reports what was seen so far. It returns
 // [ErrBroken] with the reasons where the promise did not hold; any other error
-// means that nothing was shown.
+// means that nothing was shown. With Options.Stay a demo whose promise held goes
+// on until ctx ends, which is no error.
 func Run(ctx context.Context, opts Options, stdout, stderr io.Writer) error {
 	if err := opts.Validate(); err != nil {
 		return fmt.Errorf("demo: %w", err)
@@ -67,15 +72,34 @@ func Run(ctx context.Context, opts Options, stdout, stderr io.Writer) error {
 		return fmt.Errorf("demo: %w", err)
 	}
 	defer s.close()
-	seen, err := s.play(ctx, stderr)
+	running, stop := s.run(ctx)
+	defer func() { _ = stop() }() // where it has not been asked before, another error is told
+	seen, err := s.play(ctx, stderr, stop)
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	r := judge(opts, seen)
+	if err := tell(judge(opts, seen), seen.result, opts, stdout); err != nil {
+		return err
+	}
+	if !opts.Stay || ctx.Err() != nil {
+		return nil
+	}
+	where := stdout
+	if opts.JSON {
+		where = stderr // stdout is one object
+	}
+	if err := errors.Join(s.stay(running, where), stop()); err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	return nil
+}
+
+// tell writes the report, and says whether the promise was broken.
+func tell(r report, result checker.Result, opts Options, stdout io.Writer) (err error) {
 	if opts.JSON {
 		err = r.writeJSON(stdout)
 	} else {
-		err = r.writeText(stdout, seen.result, opts.Width)
+		err = r.writeText(stdout, result, opts.Width)
 	}
 	if err != nil {
 		return fmt.Errorf("demo: write the report: %w", err)

@@ -26,10 +26,8 @@ var callers = []caller{
 // chunk is how many jobs of a burst go in one call.
 const chunk = 20
 
-// push has every caller push its share, until the time is over or ctx ends.
+// push has every caller push its share until ctx ends.
 func (s *stage) push(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(s.opts.Seconds)*time.Second)
-	defer cancel()
 	var pushing sync.WaitGroup
 	for _, c := range callers {
 		size := ceil(s.opts.Factor * float64(s.opts.Rate) * c.every.Seconds() / float64(len(callers)))
@@ -63,6 +61,9 @@ func (s *stage) burst(ctx context.Context, name string, n int) {
 		}
 		// A call under way is answered also when the time is over.
 		receipts, err := s.client.Enqueue(context.WithoutCancel(ctx), jobs...)
+		if s.reported.Load() {
+			continue
+		}
 		at := time.Now()
 		for _, receipt := range receipts {
 			switch {

@@ -48,6 +48,8 @@ type report struct {
 	Interrupted bool     `json:"interrupted"`
 	Kept        bool     `json:"kept"`
 	Broken      []string `json:"broken"` // how the promise was broken
+
+	stays bool // it goes on after the report
 }
 
 // judge says whether the promise was kept. In 1 s the receiver may see as many
@@ -66,7 +68,7 @@ func judge(opts Options, s seen) report {
 		MostIn1s: s.result.MostIn(time.Second), MostIn100ms: s.result.MostIn(100 * time.Millisecond),
 		MostHere: int(math.Floor(float64(opts.Rate)*(time.Second+s.spread).Seconds())) + 1,
 		SpreadMS: s.spread.Seconds() * 1000, Interrupted: s.interrupted,
-		Broken: []string{},
+		Broken: []string{}, stays: opts.Stay,
 	}
 	broken := func(when bool, format string, args ...any) {
 		if when {
@@ -105,6 +107,9 @@ func (r *report) writeText(w io.Writer, result checker.Result, width int) error 
 	fmt.Fprintf(&b, "\nWhat callers pushed, refused jobs included, and what the receiver saw:\n\n%s\n",
 		checker.Plot(offered, result.DeparturesPer(bin), bin, width, chartHeight))
 	b.WriteString(r.verdict() + "\n")
+	if !r.stays {
+		b.WriteString("`dispatcher demo --stay` keeps it running, with its console.\n")
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }

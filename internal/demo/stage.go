@@ -8,8 +8,11 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
@@ -43,10 +46,13 @@ const (
 type stage struct {
 	opts        Options
 	bucket      shaper.Bucket
+	redis       redis.UniversalClient
+	counts      *prometheus.Registry // of the producer
 	client      *producer.Client
 	operator    *operator.Operator
 	dispatchers []*dispatcher.Dispatcher
 	history     checker.History
+	reported    atomic.Bool // from then on history has no more: a demo that stays would fill the memory
 	tally       *tally
 	lateness    lateness
 	closers     []func() // in the order of opening
@@ -71,7 +77,8 @@ func newStage(ctx context.Context, opts Options) (s *stage, err error) {
 		return nil, err
 	}
 	buckets := []shaper.Bucket{s.bucket}
-	if s.client, err = producer.New(producer.Config{Redis: connection, Buckets: buckets, Timeout: storeTime}); err != nil {
+	s.redis, s.counts = connection, prometheus.NewRegistry()
+	if s.client, err = producer.New(producer.Config{Redis: connection, Buckets: buckets, Timeout: storeTime, Registerer: s.counts}); err != nil {
 		return nil, err
 	}
 	if s.operator, err = operator.New(operator.Config{Redis: connection, Buckets: buckets, Timeout: storeTime}); err != nil {
@@ -118,8 +125,10 @@ func (s *stage) listen(ctx context.Context) (string, error) {
 		ReadHeaderTimeout: time.Second,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			s.lateness.arrived(r.Header.Get(checker.IDHeader), time.Now())
-			s.tally.delivered()
-			receiver.ServeHTTP(w, r)
+			if !s.reported.Load() {
+				s.tally.delivered()
+				receiver.ServeHTTP(w, r)
+			}
 		}),
 	}
 	ended := make(chan struct{})
@@ -149,10 +158,14 @@ func (s *stage) addDispatcher(storeURL, receiverURL string) error {
 		return err
 	}
 	s.onClose(worker.Close)
-	d, err := dispatcher.New(dispatcher.Config{
+	cfg := dispatcher.Config{
 		Redis: connection, Buckets: []shaper.Bucket{s.bucket},
 		Workers: map[string]shaper.Worker{bucketName: s.lateness.watch(worker)},
-	})
+	}
+	if s.opts.Stay { // the console has its counts from the fleet
+		cfg.Program, cfg.Version, cfg.Registerer = "dispatcher", s.opts.Version, prometheus.NewRegistry()
+	}
+	d, err := dispatcher.New(cfg)
 	if err != nil {
 		return err
 	}
@@ -169,14 +182,23 @@ type seen struct {
 	interrupted bool
 }
 
-// play runs the dispatchers, pushes, drains, and stops in that order.
-func (s *stage) play(ctx context.Context, stderr io.Writer) (seen, error) {
-	running, stop := context.WithCancel(ctx)
-	defer stop()
-	var working, showing errgroup.Group
+// run has the dispatchers run until ctx ends or stop is called. The context that it
+// returns ends with the first dispatcher. stop waits for all, and says why one failed.
+func (s *stage) run(ctx context.Context) (running context.Context, stop func() error) {
+	ctx, cancel := context.WithCancel(ctx)
+	working, running := errgroup.WithContext(ctx)
 	for _, d := range s.dispatchers {
-		working.Go(func() error { return d.Run(running) })
+		working.Go(func() error { return d.Run(ctx) })
 	}
+	return running, sync.OnceValue(func() error {
+		cancel()
+		return working.Wait()
+	})
+}
+
+// play pushes, drains, and stops the dispatchers in that order, but not those of a demo that stays.
+func (s *stage) play(ctx context.Context, stderr io.Writer, stop func() error) (seen, error) {
+	var showing errgroup.Group
 	watched, hide := context.WithCancel(ctx)
 	defer hide()
 	showing.Go(func() error {
@@ -184,13 +206,16 @@ func (s *stage) play(ctx context.Context, stderr io.Writer) (seen, error) {
 		return nil
 	})
 
-	s.push(ctx)
+	pushing, end := context.WithTimeout(ctx, time.Duration(s.opts.Seconds)*time.Second)
+	defer end()
+	s.push(pushing)
 	drainErr := s.drain(ctx)
 	hide()
 	_ = showing.Wait() // returns no error
-	stop()
-	if err := working.Wait(); err != nil {
-		return seen{}, err
+	if !s.opts.Stay || ctx.Err() != nil {
+		if err := stop(); err != nil {
+			return seen{}, err
+		}
 	}
 	if drainErr != nil {
 		return seen{}, drainErr
@@ -199,6 +224,7 @@ func (s *stage) play(ctx context.Context, stderr io.Writer) (seen, error) {
 	if err != nil {
 		return seen{}, err
 	}
+	s.reported.Store(true)
 	return seen{
 		result: s.history.Check(), refused: s.tally.refusals(), waiting: waiting, spread: s.lateness.spread(),
 		interrupted: ctx.Err() != nil,

@@ -20,11 +20,13 @@ function listen(query, hear) {
   document.body.prepend(away);
   let source = null;
   let last = Date.now();
+  let heard = false; // until the first second all processes learn that somebody looks
   const open = () => {
     if (source || document.hidden || paused) return;
     source = new EventSource(new URL(root() + 'stream' + query, location.href));
     source.addEventListener('second', (event) => {
       last = Date.now();
+      heard = true;
       away.hidden = true;
       hear(JSON.parse(event.data));
     });
@@ -32,11 +34,12 @@ function listen(query, hear) {
       if (source.readyState === EventSource.CLOSED) close(), setTimeout(open, 3000);
     };
     last = Date.now();
+    heard = false;
   };
   const close = () => { source?.close(); source = null; };
   let paused = false;
   document.addEventListener('visibilitychange', () => (document.hidden ? close() : open()));
-  setInterval(() => { away.hidden = paused || document.hidden || Date.now() - last < 9000; }, 1000);
+  setInterval(() => { away.hidden = paused || document.hidden || Date.now() - last < (heard ? 3000 : 9000); }, 500);
   open();
   return (stop) => { paused = stop; stop ? close() : open(); };
 }
@@ -124,7 +127,7 @@ function picture(figure) {
     let inSecond = 0;
     for (let i = 0; i + 10 <= BINS; i++) inSecond = Math.max(inSecond, departed.slice(i, i + 10).reduce((a, b) => a + b, 0));
     const sum = (list) => list.reduce((a, b) => a + b, 0);
-    caption.textContent = `The last minute: ${sum(arrived)} arrived (at most ${mostIn === 1 && sum(arrived) === 0 ? 0 : mostIn} in 100 ms), ${sum(departed)} departed, at most ${inSecond} in any second.`;
+    caption.textContent = `The last minute: ${sum(arrived)} arrived (above; at most ${mostIn === 1 && sum(arrived) === 0 ? 0 : mostIn} in 100 ms), ${sum(departed)} departed (below; at most ${inSecond} in any second). The dashed line is the rate.`;
   });
   figure.after(stopButton(pause));
 }

@@ -1,0 +1,80 @@
+package console
+
+import (
+	"compress/gzip"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// compressors are used again: each has buffers of a megabyte.
+var compressors = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+
+// compressed has next's pages and files be compressed for clients that take gzip. The stream is not: it is sent second by second.
+//
+// The length of a compressed page tells what in it is alike (BREACH). No page has a secret beside what a visitor may choose: the session is in the cookie
+// alone, and forms have no token, as the server refuses those of other origins.
+func compressed(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Add("Vary", "Accept-Encoding")
+		if r.Method != http.MethodGet || r.URL.Path == Path+"stream" || r.Header.Get("Range") != "" || !takesGzip(r.Header.Get("Accept-Encoding")) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		c := &compressor{ResponseWriter: w}
+		defer c.end()
+		next.ServeHTTP(c, r)
+	})
+}
+
+// takesGzip reports whether a client takes gzip. One that says with which weight does too, unless it is 0.
+func takesGzip(accepted string) bool {
+	for coding := range strings.SplitSeq(accepted, ",") {
+		name, weight, _ := strings.Cut(strings.TrimSpace(coding), ";")
+		if strings.TrimSpace(name) == "gzip" {
+			return !strings.HasPrefix(strings.ReplaceAll(weight, " ", ""), "q=0") || strings.ContainsAny(weight, "123456789")
+		}
+	}
+	return false
+}
+
+// compressor compresses an answer that has a body.
+type compressor struct {
+	http.ResponseWriter
+
+	gzip  *gzip.Writer // nil: the answer is none to compress
+	begun bool
+}
+
+func (c *compressor) WriteHeader(status int) {
+	if !c.begun {
+		c.begun = true
+		h := c.Header()
+		if kind := h.Get("Content-Type"); (strings.HasPrefix(kind, "text/") || strings.HasPrefix(kind, "image/svg")) && status != http.StatusNotModified {
+			h.Set("Content-Encoding", "gzip")
+			h.Del("Content-Length")
+			c.gzip = compressors.Get().(*gzip.Writer) //nolint:forcetypeassert // it has no others
+			c.gzip.Reset(c.ResponseWriter)
+		}
+	}
+	c.ResponseWriter.WriteHeader(status)
+}
+
+func (c *compressor) Write(text []byte) (int, error) {
+	if !c.begun {
+		c.WriteHeader(http.StatusOK)
+	}
+	if c.gzip != nil {
+		return c.gzip.Write(text) //nolint:wrapcheck // as of any writer
+	}
+	return c.ResponseWriter.Write(text) //nolint:wrapcheck // as of any writer
+}
+
+// end writes what is left.
+func (c *compressor) end() {
+	if c.gzip != nil {
+		_ = c.gzip.Close() // a visitor that has gone needs no page
+		c.gzip.Reset(nil)
+		compressors.Put(c.gzip)
+	}
+}
