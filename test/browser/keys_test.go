@@ -37,7 +37,7 @@ func (p *tab) tabTo(what string) {
 // A bucket is paused, resumed and given another rate without a mouse, with the script and without it.
 func TestKeyboard(t *testing.T) {
 	t.Parallel()
-	p := newTab(t, nil)
+	p := newTab(t)
 	s := newSite(t, buckets, false)
 	for _, script := range []bool{true, false} {
 		p.as(look{script: script, width: 1280})
@@ -80,7 +80,7 @@ func (p *tab) pressSlash() {
 // The key / leads to the search, where a job is found. In a field it is a character.
 func TestSearchKey(t *testing.T) {
 	t.Parallel()
-	p := newTab(t, nil)
+	p := newTab(t)
 	s := newSite(t, buckets, false)
 	s.enqueue("letters", 1, map[string]any{"payload": "x", "flow": "acme", "id": "a-job"})
 	p.as(look{script: true, width: 1280})

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/chromedp/chromedp"
 )
 
 // caption is the text below the picture of a bucket.
@@ -30,7 +28,7 @@ func (p *tab) away() bool {
 // What the picture has counted is what the producers put in, and what the receiver has.
 func TestSums(t *testing.T) {
 	t.Parallel()
-	p := newTab(t, nil)
+	p := newTab(t)
 	s := newSite(t, buckets, false)
 	p.as(look{script: true, width: 1280})
 	p.open(s.console + "buckets/even")
@@ -48,7 +46,7 @@ func TestSums(t *testing.T) {
 // While Redis is away the page says so, and goes on by itself when Redis is back.
 func TestRedisAway(t *testing.T) {
 	t.Parallel()
-	p := newTab(t, nil)
+	p := newTab(t)
 	s := newSite(t, buckets, false)
 	p.as(look{script: true, width: 1280})
 	p.open(s.console + "buckets/even")
@@ -68,32 +66,39 @@ func TestRedisAway(t *testing.T) {
 	await(t, "3 more departed", func() bool { return strings.Contains(p.caption(), " 3 departed") })
 }
 
-// A browser has six connections to a server of HTTP/1.1, and each page that is seen has a stream.
-func TestSevenTabs(t *testing.T) {
+// A browser has six connections to a server of HTTP/1.1, and each page that is seen has a stream. A hidden page closes its own, and of many that are
+// seen the oldest give way.
+func TestSevenPages(t *testing.T) {
 	t.Parallel()
-	first := newTab(t, nil)
 	s := newSite(t, buckets, false)
-	const more = 6
-	tabs := []*tab{first}
-	for range more {
-		tabs = append(tabs, newTab(t, first))
+	for name, window := range map[string]bool{"tabs": false, "windows": true} {
+		t.Run(name, func(t *testing.T) {
+			first := newTab(t)
+			tabs := []*tab{first}
+			const more = 6
+			for range more {
+				tabs = append(tabs, openTab(t, first, window))
+			}
+			for i, p := range tabs {
+				if status := p.open(s.console + "buckets/even"); status != http.StatusOK {
+					t.Errorf("page %d: %d", i+1, status)
+				}
+				p.says("nothing waits")
+			}
+			tabs[len(tabs)-1].alive()
+			visible := 0
+			for _, p := range tabs {
+				if eval[string](p, "document.visibilityState") == "visible" {
+					visible++
+				}
+			}
+			t.Logf("%d of %d pages are visible", visible, len(tabs))
+			if window {
+				first.says("Go on with live updates")
+				await(t, "the first page has them again", func() bool {
+					return eval[bool](first, "[...document.querySelectorAll('button')].filter((b) => b.textContent.startsWith('Go on')).forEach((b) => b.click()), document.querySelector('svg.picture') !== null")
+				})
+			}
+		})
 	}
-	visible := 0
-	for i, p := range tabs {
-		if status := p.open(s.console + "buckets/even"); status != http.StatusOK {
-			t.Errorf("tab %d: %d", i+1, status)
-		}
-		p.says("nothing waits")
-	}
-	for _, p := range tabs {
-		if eval[string](p, "document.visibilityState") == "visible" {
-			visible++
-		}
-	}
-	t.Logf("%d of %d tabs are visible", visible, len(tabs))
-	last := tabs[len(tabs)-1]
-	if err := chromedp.Do(last.ctx, chromedp.Reload()); err != nil {
-		t.Fatal(err)
-	}
-	last.alive()
 }

@@ -12,7 +12,7 @@ import (
 // The overview of 1,000 buckets is a few requests to this server, and its cost is told.
 func TestOverviewOfThousand(t *testing.T) {
 	t.Parallel()
-	p := newTab(t, nil)
+	p := newTab(t)
 	var config strings.Builder
 	for i := range 1000 {
 		fmt.Fprintf(&config, "[[buckets]]\nname = \"customer-%03d\"\nrate = \"50/s\"\nwebhook = { url = \"RECEIVER/x\", allow_networks = [\"127.0.0.0/8\"] }\n", i)

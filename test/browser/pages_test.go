@@ -32,7 +32,7 @@ func withJobs(t *testing.T) *site {
 // Every page loads, writes nothing to the browser's console, does not scroll sideways, and breaks no rule of WCAG 2.2 AA.
 func TestPages(t *testing.T) {
 	t.Parallel()
-	p := newTab(t, nil)
+	p := newTab(t)
 	s := withJobs(t)
 	p.as(look{script: true, width: 1280})
 	p.login(s)

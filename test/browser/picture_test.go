@@ -53,12 +53,12 @@ func startDemo(t *testing.T) string {
 	return ""
 }
 
-// The pictures of the README are those of the demo after a minute. It is run by hand: scripts/browser -run TestPictures -pictures ../../docs
+// The pictures of the README are those of the demo after a minute. They are made by hand, with scripts/browser -run TestPictures -pictures ../../docs.
 func TestPictures(t *testing.T) {
 	if *pictures == "" {
 		t.Skip("it writes into docs: -pictures ../../docs")
 	}
-	p := newTab(t, nil)
+	p := newTab(t)
 	address := startDemo(t)
 	p.as(look{script: true, width: 1000})
 	p.open(address)

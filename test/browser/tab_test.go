@@ -28,8 +28,14 @@ type tab struct {
 	asked  int     // requests
 }
 
-// newTab opens a tab with cookies of its own, or with those of another tab.
-func newTab(t *testing.T, of *tab) *tab {
+// newTab opens a tab with cookies of its own in a window of its own.
+func newTab(t *testing.T) *tab {
+	t.Helper()
+	return openTab(t, nil, true)
+}
+
+// openTab opens a tab with cookies of its own, or with those of another tab: in a window of its own it is seen, else it hides the other one.
+func openTab(t *testing.T, of *tab, window bool) *tab {
 	t.Helper()
 	if browser == nil {
 		if os.Getenv("CI") != "" {
@@ -39,7 +45,7 @@ func newTab(t *testing.T, of *tab) *tab {
 	}
 	parent, option := browser, chromedp.WithNewBrowserContext()
 	if of != nil {
-		parent, option = of.ctx, chromedp.WithNewWindow(false)
+		parent, option = of.ctx, chromedp.WithNewWindow(window)
 	}
 	ctx, cancel := chromedp.NewContext(parent, option)
 	t.Cleanup(cancel)

@@ -10,6 +10,12 @@ function svg(name, attributes = {}) {
   return node;
 }
 
+// A browser has six connections to a server of HTTP/1.1, and a seventh page would wait for one. So of the pages that are seen at most four have a
+// stream: the oldest one gives way, and its button asks for it again. Pages tell each other by a channel of their origin.
+const STREAMS = 4;
+const old = performance.getEntriesByType('navigation')[0]?.nextHopProtocol === 'http/1.1';
+const channel = old && 'BroadcastChannel' in window ? new BroadcastChannel('tundish-streams') : null;
+
 // The stream of a page: it is closed while the page is hidden, and begins again by itself.
 function listen(query, hear) {
   const away = document.createElement('p');
@@ -21,8 +27,12 @@ function listen(query, hear) {
   let source = null;
   let last = Date.now();
   let heard = false; // until the first second all processes learn that somebody looks
+  const id = String(Math.random());
+  const newer = new Set(); // pages that opened theirs after this one
   const open = () => {
     if (source || document.hidden || paused) return;
+    newer.clear();
+    channel?.postMessage({ open: id });
     source = new EventSource(new URL(root() + 'stream' + query, location.href));
     source.addEventListener('second', (event) => {
       last = Date.now();
@@ -36,12 +46,22 @@ function listen(query, hear) {
     last = Date.now();
     heard = false;
   };
-  const close = () => { source?.close(); source = null; };
+  const close = () => {
+    if (source) channel?.postMessage({ close: id });
+    source?.close();
+    source = null;
+  };
   let paused = false;
+  channel?.addEventListener('message', ({ data }) => {
+    if (data.open) newer.add(data.open); else newer.delete(data.close);
+    if (source && newer.size >= STREAMS) control.giveWay();
+  });
+  addEventListener('pagehide', close);
   document.addEventListener('visibilitychange', () => (document.hidden ? close() : open()));
   setInterval(() => { away.hidden = paused || document.hidden || Date.now() - last < (heard ? 3000 : 9000); }, 500);
+  const control = { pause: (stop) => { paused = stop; stop ? close() : open(); }, giveWay: () => control.pause(true) };
   open();
-  return (stop) => { paused = stop; stop ? close() : open(); };
+  return control;
 }
 
 // The way to the first page, as the server wrote it: a proxy may have the console below any prefix.
@@ -49,18 +69,19 @@ function root() {
   return document.querySelector('link[rel="stylesheet"]').getAttribute('href').replace(/assets\/.*$/, '');
 }
 
-function stopButton(pause) {
+function stopButton(control) {
   const button = document.createElement('button');
   button.type = 'button';
+  const show = (stopped, why) => {
+    button.setAttribute('aria-pressed', String(stopped));
+    button.textContent = (stopped ? 'Go on with live updates' : 'Stop live updates') + why;
+    control.pause(stopped);
+  };
   button.textContent = 'Stop live updates';
   button.setAttribute('aria-pressed', 'false');
   button.dataset.stop = '';
-  button.addEventListener('click', () => {
-    const stop = button.getAttribute('aria-pressed') === 'false';
-    button.setAttribute('aria-pressed', String(stop));
-    button.textContent = stop ? 'Go on with live updates' : 'Stop live updates';
-    pause(stop);
-  });
+  button.addEventListener('click', () => show(button.getAttribute('aria-pressed') === 'false', ''));
+  control.giveWay = () => show(true, `, which ${STREAMS} other windows have`);
   return button;
 }
 
@@ -99,7 +120,7 @@ function picture(figure) {
   const begin = () => {
     figure.querySelector('.spark')?.replaceWith(drawing);
   };
-  const pause = listen('?bucket=' + encodeURIComponent(figure.dataset.picture), (second) => {
+  const control = listen('?bucket=' + encodeURIComponent(figure.dataset.picture), (second) => {
     if (second.telling < second.processes && !drawing.isConnected) {
       caption.textContent = 'The live picture begins within six seconds.';
       return;
@@ -129,7 +150,7 @@ function picture(figure) {
     const sum = (list) => list.reduce((a, b) => a + b, 0);
     caption.textContent = `The last minute: ${sum(arrived)} arrived (above; at most ${mostIn === 1 && sum(arrived) === 0 ? 0 : mostIn} in 100 ms), ${sum(departed)} departed (below; at most ${inSecond} in any second). The dashed line is the rate.`;
   });
-  figure.after(stopButton(pause));
+  figure.after(stopButton(control));
 }
 
 for (const table of document.querySelectorAll('[data-live]')) live(table);
