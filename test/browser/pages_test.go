@@ -12,6 +12,9 @@ import (
 var pages = map[string]string{
 	"overview": "", "overview-search": "?q=e&sort=waiting", "bucket": "buckets/even", "bucket-flows": "buckets/letters", "bucket-paused": "buckets/paused",
 	"bucket-dead": "buckets/refused", "bucket-windows": "buckets/nightly", "dead": "buckets/refused/dead", "dead-none": "buckets/even/dead", "job": "jobs?id=a-job", "job-none": "jobs?id=none",
+	"dead-reason": "buckets/refused/dead?cause=permanent&status=400", "dead-redrive": "buckets/refused/dead/all/redrive?status=400", "dead-drop": "buckets/refused/dead/all/drop", "purge": "buckets/paused/purge",
+	"job-list": "buckets/paused/jobs?state=waiting", "job-list-none": "buckets/even/jobs", "flows": "buckets/letters/flows", "flow": "buckets/letters/flow?flow=acme", "groups": "buckets/parts/groups",
+	"timetable": "buckets/nightly/timetable", "timetable-none": "buckets/even/timetable",
 	"jobs": "jobs", "schedules": "schedules", "pools": "pools", "limits": "limits", "fleet": "fleet", "audit": "audit", "login": "login", "missing": "buckets/none",
 }
 
@@ -24,6 +27,7 @@ func withJobs(t *testing.T) *site {
 	s.enqueue("refused", 12, map[string]any{"payload": "x"})
 	s.enqueue("even", 30, map[string]any{"payload": map[string]any{"order": 17}})
 	s.enqueue("letters", 40, map[string]any{"payload": "x", "flow": "acme"})
+	s.enqueue("parts", 3, map[string]any{"payload": "x", "flow": "acme", "group": "eu"})
 	s.enqueue("letters", 1, map[string]any{"payload": map[string]any{"n": "a long payload " + strings.Repeat("0123456789", 30)}, "flow": "another-customer", "id": "a-job"})
 	await(t, "the receiver has jobs of both buckets", func() bool { return s.got("refused") == 12 && s.got("even") == 30 })
 	return s

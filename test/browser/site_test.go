@@ -61,6 +61,15 @@ webhook = { url = "RECEIVER/letters", allow_networks = ["127.0.0.0/8"] }
 key = "job"
 
 [[buckets]]
+name = "parts"
+rate = "1/h"
+webhook = { url = "RECEIVER/parts", allow_networks = ["127.0.0.0/8"] }
+[buckets.flow]
+key = "job"
+[buckets.group]
+key = "job"
+
+[[buckets]]
 name = "paused"
 rate = "50/s"
 webhook = { url = "RECEIVER/paused", allow_networks = ["127.0.0.0/8"] }
