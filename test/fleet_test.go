@@ -34,7 +34,13 @@ func (h *streamed) get() (sum fleet.Counts, binned int64, processes, seconds int
 // hear reads the stream of a dispatcher until it ends.
 func hear(t *testing.T, ops string) *streamed {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, ops+"/v1/stream?bucket="+bucketName, http.NoBody)
+	return hearAt(t, ops+"/v1/stream?bucket="+bucketName)
+}
+
+// hearAt does so at an address: that of the API, or that of the console.
+func hearAt(t *testing.T, address string) *streamed {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}

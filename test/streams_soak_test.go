@@ -20,7 +20,8 @@ func TestStreamsDisturbNothing(t *testing.T) {
 				s := start(t, redistest.Start(t), plan{rate: rate, dispatchers: 2})
 				var heard []*streamed
 				for i := range streams {
-					heard = append(heard, hear(t, s.opsOf[i%len(s.opsOf)]))
+					path := []string{"/v1/stream", "/console/stream"}[i%2] // of the API and of the console
+					heard = append(heard, hearAt(t, s.opsOf[i/2%len(s.opsOf)]+path+"?bucket="+bucketName))
 				}
 				await(t, 20*time.Second, "all processes tell each second", func() bool {
 					for _, h := range heard {

@@ -18,6 +18,7 @@ type bucketContent struct {
 
 	Why     *httpapi.BucketWhy
 	Seen    *httpapi.Traffic
+	Late    float64 // of the process that is worst, how late 99 of 100 departures of the last minute were at most, in seconds
 	PerSec  float64 // its rate in departures a second, for the line in the picture
 	History []hour
 	Flows   []*opsview.Flow // the fullest of those that were looked at
@@ -53,6 +54,9 @@ func bucketPage(v *visit) {
 	// The rest is beside the point: a page without it says more than none.
 	if seen, err := call(v, httpapi.ShowFleet, httpapi.FleetQuery{Buckets: true}); err == nil {
 		page.Seen = seen.Buckets[name.Bucket]
+		for i := range seen.Processes {
+			page.Late = max(page.Late, seen.Processes[i].P99Lateness)
+		}
 	}
 	if history, err := call(v, httpapi.ShowHistory, name); err == nil {
 		page.History = hoursOf(history.Points)

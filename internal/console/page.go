@@ -33,9 +33,10 @@ var pages = func() map[string]*template.Template {
 
 // functions are those of the templates.
 var functions = template.FuncMap{
-	"spark": spark,
-	"bars":  bars,
-	"ages":  ages,
+	"spark":  spark,
+	"bars":   bars,
+	"ages":   ages,
+	"future": func(t *time.Time) bool { return t != nil && time.Until(*t) > 0 },
 	"relative": func(t time.Time) string {
 		d := time.Until(t)
 		if d < 0 {
@@ -131,6 +132,7 @@ type layout struct {
 	User                 string // whom a proxy has found the visitor to be; "" it has logged in itself
 	MayOperate, MayAdmin bool
 	PayloadsHidden       bool
+	Bare                 bool   // it leads nowhere: nobody has logged in yet
 	Said                 string // what the last action has done
 	Now                  time.Time
 	Content              any
@@ -144,7 +146,7 @@ func (v *visit) root() string {
 // render writes a page.
 func (v *visit) render(status int, page, title string, content any) {
 	l := layout{
-		Title: title, Name: v.cfg.Name, Colour: v.cfg.Colour, User: v.visitor.User, PayloadsHidden: v.hidesPayloads(), Version: v.cfg.Version, Root: v.root(), Now: time.Now(), Content: content,
+		Title: title, Name: v.cfg.Name, Colour: v.cfg.Colour, User: v.visitor.User, PayloadsHidden: v.hidesPayloads(), Version: v.cfg.Version, Root: v.root(), Bare: page == "login", Now: time.Now(), Content: content,
 		MayOperate: v.may(apikey.RoleOperate), MayAdmin: v.may(), Said: said[v.r.URL.Query().Get("did")],
 	}
 	if v.visitor.Key != nil {

@@ -34,6 +34,26 @@ func (p *tab) tabTo(what string) {
 	p.t.Fatalf("%d presses of Tab do not lead to %q", most, what)
 }
 
+// checkReach presses the key Tab through the page: each control that is seen gets the focus.
+func (p *tab) checkReach(t *testing.T, page string) {
+	t.Helper()
+	const prepare = `
+		reached = new Set();
+		controls = [...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, summary, [tabindex="0"]')].filter((e) => e.tabIndex >= 0 && e.checkVisibility() && !e.closest('dialog'));
+		document.addEventListener('focusin', (event) => reached.add(event.target));
+		document.body.tabIndex = -1;
+		document.body.focus();
+		controls.length`
+	n := eval[int](p, prepare)
+	if n == 0 {
+		t.Fatalf("%s has no controls", page)
+	}
+	p.press(strings.Repeat("\t", 2*n+2)) // round once, from wherever the focus was
+	if missed := eval[[]string](p, "controls.filter((e) => !reached.has(e)).map((e) => e.outerHTML.slice(0, 100))"); len(missed) > 0 {
+		t.Errorf("%s: the key Tab does not lead to %d of %d controls:\n%s", page, len(missed), n, strings.Join(missed, "\n"))
+	}
+}
+
 // A bucket is paused, resumed and given another rate without a mouse, with the script and without it.
 func TestKeyboard(t *testing.T) {
 	t.Parallel()

@@ -79,5 +79,8 @@ func (p *tab) checkPage(s *site, name, path string, l look) {
 	}
 	if l.script { // of which axe is one
 		p.checkAccess(t, name)
+		if l.width > 390 {
+			p.checkReach(t, name)
+		}
 	}
 }

@@ -252,7 +252,7 @@ function keys(actions) {
   let on = kept.get('keys') !== 'off';
   const open = document.createElement('button');
   open.type = 'button';
-  open.textContent = 'Keys';
+  open.textContent = 'Keyboard';
   open.addEventListener('click', () => dialog.showModal());
   document.querySelector('footer').append(' ', open);
   const label = document.createElement('label');
