@@ -58,7 +58,7 @@ function listen(query, hear) {
   });
   addEventListener('pagehide', close);
   document.addEventListener('visibilitychange', () => (document.hidden ? close() : open()));
-  setInterval(() => { away.hidden = paused || document.hidden || Date.now() - last < (heard ? 3000 : 9000); }, 500);
+  setInterval(() => { away.hidden = paused || document.hidden || Date.now() - last < (heard ? 2300 : 9000); }, 250);
   const control = { pause: (stop) => { paused = stop; stop ? close() : open(); }, giveWay: () => control.pause(true) };
   open();
   return control;
