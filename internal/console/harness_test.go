@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(redistest.Main(m)) }
 
-const patience = 10 * time.Second
+const patience = time.Minute // with the race detector a page of 8 MiB takes its time
 
 // site is a dispatcher's API with the console.
 type site struct {
