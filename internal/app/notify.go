@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// notifier tells systemd how the daemon is, as a unit of Type=notify or notify-reload wants it (sd_notify(3)). Without NOTIFY_SOCKET it tells nobody.
+// notifier tells systemd how the daemon is, as a unit of Type=notify or notify-reload wants it (sd_notify(3)). Without NOTIFY_SOCKET it sends nothing.
 type notifier struct {
 	socket string
 	every  time.Duration // between two signs of life; 0: systemd wants none

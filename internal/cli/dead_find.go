@@ -53,10 +53,10 @@ func (f *deadFilter) read(cmd *cobra.Command) (given bool, err error) {
 		f.Group = &f.group
 	}
 	now := time.Now()
-	if f.Since, err = instantOf(f.since, now); err != nil {
+	if f.Since, err = opsview.Instant(f.since, now); err != nil {
 		return false, wrongUsage(cmd, "--since %q: %v", f.since, err)
 	}
-	if f.Until, err = instantOf(f.until, now); err != nil {
+	if f.Until, err = opsview.Instant(f.until, now); err != nil {
 		return false, wrongUsage(cmd, "--until %q: %v", f.until, err)
 	}
 	if isDeathReason(f.Cause) && !slices.Contains(shaper.Causes(), f.Cause) {
@@ -86,21 +86,6 @@ func (a *invocation) hintAtCause(filter *operator.DeadFilter, matched int) {
 	if matched == 0 && slices.Contains(shaper.Causes(), filter.Reason) && !isDeathReason(filter.Reason) {
 		a.note("%q is the word of a cause, and --reason means that of the last response: did you mean --cause %[1]s?", filter.Reason)
 	}
-}
-
-// instantOf reads a time, or how long before now it was; "" is the zero time.
-func instantOf(text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
-		return now.Add(-ago), nil
-	}
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return at, fmt.Errorf("want a time such as 2026-03-01T12:00:00Z, or how long ago, such as 90m")
-	}
-	return at, nil
 }
 
 // deadFind lists the dead letters that a filter means, the newest first.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/internal/setting"
 )
 
 // valueForms is the part of helps on values that others must not read.
@@ -89,7 +90,7 @@ func (s *secrets) single(cmd *cobra.Command, flags []string) (map[string]string,
 func (s *secrets) list(cmd *cobra.Command, name string, flags []string) ([]string, error) {
 	values := make([]string, 0, len(flags))
 	for _, flag := range flags {
-		if flag != "-" && !strings.HasPrefix(flag, "env:") && !strings.HasPrefix(flag, "file:") && !strings.HasPrefix(flag, "cred:") {
+		if flag != "-" && !setting.IsReference(flag) {
 			return nil, wrongUsage(cmd, `%s: want env:VARIABLE, file:/path or "-" for standard input: other users can read a command line`, name)
 		}
 		value, err := s.value(flag)

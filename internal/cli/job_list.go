@@ -33,11 +33,11 @@ bucket keeps (result_retention), the newest first: the log of deliveries.`,
 			if limit < 1 || limit > 10_000 {
 				return wrongUsage(cmd, "want a --limit of 1 to 10000")
 			}
-			at, err := instantOf(since, time.Now())
+			at, err := opsview.Instant(since, time.Now())
 			if err != nil {
 				return wrongUsage(cmd, "--since %q: %v", since, err)
 			}
-			before, err := instantOf(until, time.Now())
+			before, err := opsview.Instant(until, time.Now())
 			if err != nil {
 				return wrongUsage(cmd, "--until %q: %v", until, err)
 			}

@@ -91,7 +91,7 @@ func (l *loader) publicURL(text string) {
 	}
 }
 
-// consoleUsers checks who may name users, how, and whose rights they have.
+// consoleUsers checks the settings by which a proxy names users: the proxies, the header, and the key whose rights users have.
 func (l *loader) consoleUsers(s *settings) {
 	c := s.Console
 	if len(c.TrustedProxies) > 0 && len(s.Keys) == 0 {

@@ -165,16 +165,16 @@ func isSecret(t reflect.Type) bool {
 
 // resolve follows "env:NAME", "file:/path", and "cred:NAME", a credential that systemd has passed.
 func (l *loader) resolve(text string) (string, error) {
-	if name, ok := strings.CutPrefix(text, "env:"); ok {
+	if name, ok := strings.CutPrefix(text, setting.EnvReference); ok {
 		if l.env[name] == "" {
 			return "", fmt.Errorf("the variable %s is not set", strconv.Quote(name))
 		}
 		return l.env[name], nil
 	}
-	if path, ok := strings.CutPrefix(text, "file:"); ok {
+	if path, ok := strings.CutPrefix(text, setting.FileReference); ok {
 		return l.secretFile(path)
 	}
-	if name, ok := strings.CutPrefix(text, "cred:"); ok {
+	if name, ok := strings.CutPrefix(text, setting.CredReference); ok {
 		folder := l.env["CREDENTIALS_DIRECTORY"]
 		switch {
 		case folder == "":

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"time"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
@@ -34,8 +33,8 @@ func deadOf(v *visit) (*deadChosen, error) {
 	f := &chosen.filter
 	for _, one := range deadFields {
 		one.Value = v.r.FormValue(one.Name)
-		chosen.Fields = append(chosen.Fields, one)
 		if one.Value == "" {
+			chosen.Fields = append(chosen.Fields, one)
 			continue
 		}
 		var err error
@@ -45,19 +44,24 @@ func deadOf(v *visit) (*deadChosen, error) {
 		case "reason":
 			f.Reason = one.Value
 		case "status":
-			f.Status, err = strconv.Atoi(one.Value)
+			if f.Status, err = strconv.Atoi(one.Value); err != nil {
+				err = &apiError{Status: http.StatusBadRequest, Detail: "status: want a number, such as 503"}
+			}
 		case "flow":
 			f.Flow = &one.Value
 		case "since":
-			f.Since, err = time.Parse(time.RFC3339, one.Value)
+			f.Since, err = timeOf(one.Name, one.Value)
+			one.Value = absolute(f.Since)
 		case "until":
-			f.Until, err = time.Parse(time.RFC3339, one.Value)
+			f.Until, err = timeOf(one.Name, one.Value)
+			one.Value = absolute(f.Until)
 		case "q":
 			f.Text = one.Value
 		}
 		if err != nil {
-			return nil, &apiError{Status: http.StatusBadRequest, Detail: one.Label + " " + strconv.Quote(one.Value) + ": want a number or, of a time, one such as 2026-11-27T09:00:00Z"}
+			return nil, err
 		}
+		chosen.Fields = append(chosen.Fields, one)
 	}
 	return chosen, nil
 }

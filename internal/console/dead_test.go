@@ -116,7 +116,11 @@ func TestDropAllThatMatch(t *testing.T) {
 	}
 	v.get("/console/buckets/letters/dead/all/burn").want(t, http.StatusNotFound)
 	v.get("/console/buckets/letters/dead?status=x").want(t, http.StatusBadRequest, "want a number")
-	v.get("/console/buckets/letters/dead?since=x").want(t, http.StatusBadRequest, "2026-11-27T09:00:00Z")
+	v.get("/console/buckets/letters/dead?since=x").want(t, http.StatusBadRequest, "since: want a time such as 2026-03-01T12:00:00Z")
+	ago := v.get("/console/buckets/letters/dead/all/redrive?until=2h")
+	if ago.want(t, http.StatusOK); !regexp.MustCompile(`^\d{4}-\d\d-\d\dT.*Z$`).MatchString(ago.inputs().Get("until")) { // else each step would mean others
+		t.Errorf("the steps have until %q", ago.inputs().Get("until"))
+	}
 	v.get("/console/buckets/letters/dead?cause=bad").want(t, http.StatusBadRequest, "want one of")
 }
 

@@ -4,7 +4,6 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
@@ -66,9 +65,8 @@ func jobList(v *visit) {
 		in.Group = &page.Group
 	}
 	var err error
-	now := time.Now()
-	if in.Since, err = timeOf("since", page.Since, now); err == nil {
-		in.Until, err = timeOf("until", page.Until, now)
+	if in.Since, err = timeOf("since", page.Since); err == nil {
+		in.Until, err = timeOf("until", page.Until)
 	}
 	if err == nil {
 		page.JobPage, err = call(v, httpapi.ListJobs, in)
@@ -81,19 +79,4 @@ func jobList(v *visit) {
 		page.HasFlows, page.HasGroups = bucket.Flows != nil, bucket.Groups != nil
 	}
 	v.render(http.StatusOK, "joblist", "Jobs of "+page.Bucket, &page)
-}
-
-// timeOf reads a time of a filter, as the command line does: RFC 3339, or how long ago.
-func timeOf(name, text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
-		return now.Add(-ago), nil
-	}
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return at, &apiError{Status: http.StatusBadRequest, Detail: name + ": want a time such as 2026-03-01T12:00:00Z, or how long ago, such as 90m"}
-	}
-	return at, nil
 }

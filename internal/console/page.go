@@ -104,16 +104,17 @@ func wholeRunes(cut []byte) []byte {
 // hexWidth is about how many characters a dump has for each byte.
 const hexWidth = 5
 
-// counted is a number of things.
+// counted is a number of things, of the types that pages have.
 func counted(n any, thing string) string {
-	if p, isPointer := n.(*int64); isPointer && p != nil {
-		n = *p
+	switch n := n.(type) {
+	case int:
+		return opsview.Count(n, thing)
+	case int64:
+		return opsview.Count(n, thing)
+	case *int64:
+		return opsview.Count(*n, thing)
 	}
-	text := fmt.Sprint(n)
-	if text == "1" {
-		return text + " " + thing
-	}
-	return text + " " + thing + "s"
+	return fmt.Sprint(n) + " " + thing
 }
 
 func deref(text *string) string {

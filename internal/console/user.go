@@ -13,7 +13,7 @@ import (
 // maxUser bounds the name of a user, in characters.
 const maxUser = 200
 
-// user is whom a trusted proxy names as the user of a request, "" if it names nobody, or if no trusted proxy has sent the request. A header that may have
+// user is the user of a request whom a trusted proxy names. It is "" where the proxy names no user, and of a request that no trusted proxy has sent. A header that may have
 // come from the client, or that no page could show, is an [*apiError]: it is a fault of the proxy, and guessing would give somebody rights.
 func (c *console) user(r *http.Request) (string, error) {
 	if c.cfg.UserHeader == "" || !c.cfg.Proxies.Trusts(httplimit.Peer(r)) {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/internal/setting"
 	"github.com/tundish-io/tundish/schedule"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
@@ -149,7 +149,7 @@ func readSchedule(body []byte) (bucket string, s shaper.Schedule, dryRun bool, f
 
 // noReference refuses what the same key of the configuration reads from elsewhere: here it would be sent as it is.
 func noReference(d *jobDecoder, field, text string) {
-	if strings.HasPrefix(text, "env:") || strings.HasPrefix(text, "file:") || strings.HasPrefix(text, "cred:") {
+	if setting.IsReference(text) {
 		d.fail(field, "begins with env:, file: or cred:, which is read in the configuration only: give the value itself")
 	}
 }

@@ -1,6 +1,7 @@
 package opsview
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -80,4 +81,19 @@ func Count[N int | int64](n N, noun string) string {
 		return fmt.Sprintf("%d %sies", n, strings.TrimSuffix(noun, "y"))
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Instant reads a time of a filter: RFC 3339, or how long before now it was; "" is the zero time.
+func Instant(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
+		return now.Add(-ago), nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return at, errors.New("want a time such as 2026-03-01T12:00:00Z, or how long ago, such as 90m")
+	}
+	return at, nil
 }

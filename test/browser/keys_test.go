@@ -34,6 +34,14 @@ func (p *tab) tabTo(what string) {
 	p.t.Fatalf("%d presses of Tab do not lead to %q", most, what)
 }
 
+// push leads the focus to a button or a link, presses it, and waits for what the page says then.
+func (p *tab) push(what, said string) {
+	p.t.Helper()
+	p.tabTo(what)
+	p.press("\r")
+	p.says(said)
+}
+
 // checkReach presses the key Tab through the page: each control that is seen gets the focus.
 func (p *tab) checkReach(t *testing.T, page string) {
 	t.Helper()
@@ -64,19 +72,13 @@ func TestKeyboard(t *testing.T) {
 		p.open(s.console + "buckets/paused")
 		p.tabTo("reason")
 		p.press("for the test")
-		p.tabTo("Pause")
-		p.press("\r")
-		p.says("It is paused.")
+		p.push("Pause", "It is paused.")
 		p.says("for the test")
-		p.tabTo("Resume")
-		p.press("\r")
-		p.says("It runs again.")
+		p.push("Resume", "It runs again.")
 		p.tabTo("rate")
 		p.press("40/s\r") // the field is selected as Tab comes to it
 		p.says("The rate is changed")
-		p.tabTo("Reset all settings")
-		p.press("\r")
-		p.says("The settings are those of the configuration again.")
+		p.push("Reset all settings", "The settings are those of the configuration again.")
 	}
 	if text := s.do(http.MethodGet, "http://"+s.ops+"/v1/audit?bucket=paused", nil); strings.Count(string(text), `"pauseBucket"`) != 2 || strings.Count(string(text), "40/s") == 0 {
 		t.Errorf("the audit: %s", text)
