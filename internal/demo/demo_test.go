@@ -69,7 +69,7 @@ func TestRunText(t *testing.T) {
 	if err := Run(t.Context(), Options{Rate: 100, Seconds: 1, Factor: 2, Width: 60}, &stdout, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"at 100/s", "most in any 1 s", "arrivals", "departures", "Next: `make run`", "`dispatcher demo --stay` keeps it running, with its console."} {
+	for _, want := range []string{"at 100/s", "most in any 1 s", "arrivals", "departures", "Next: `make run`", "`go run ./cmd/dispatcher demo --stay` keeps it running, with its console."} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("the report does not say %q:\n%s", want, stdout.String())
 		}

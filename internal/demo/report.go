@@ -108,7 +108,7 @@ func (r *report) writeText(w io.Writer, result checker.Result, width int) error 
 		checker.Plot(offered, result.DeparturesPer(bin), bin, width, chartHeight))
 	b.WriteString(r.verdict() + "\n")
 	if !r.stays {
-		b.WriteString("`dispatcher demo --stay` keeps it running, with its console.\n")
+		b.WriteString("`go run ./cmd/dispatcher demo --stay` keeps it running, with its console.\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
