@@ -56,7 +56,7 @@ started. A refusal is no failure: the exit code is 1 only if jobs failed.`,
 	f.IntVar(&opts.Concurrency, "concurrency", opts.Concurrency, "requests at a time, a `number`")
 	f.IntVar(&opts.Size, "size", opts.Size, "`bytes` of a payload")
 	f.IntVar(&opts.Batch, "batch", opts.Batch, "jobs in a request, a `number`")
-	f.BoolVar(&opts.WaitOn429, "wait", false, "wait and try again where a job is refused for now")
+	f.BoolVar(&opts.Wait, "wait", false, "wait and try again where a job is refused for now, or Redis is away")
 	return cmd
 }
 

@@ -90,7 +90,7 @@ variables to a key in --key itself.
 	f.StringVar(&flags.job.Bundle, "bundle", "", "`id` of the bundle of the jobs, which is open already: dispatcher bundle open")
 	f.Int64Var(&flags.cost, "cost", 0, "charge to the limits, a `number` (default: 1)")
 	f.StringToInt64Var(&flags.reserves, "reserve", nil, "what the job reserves of budgets, `amounts` such as input=1200,output=400")
-	f.BoolVar(&flags.wait, "wait", false, "wait and try again where a job is refused for now")
+	f.BoolVar(&flags.wait, "wait", false, "wait and try again where a job is refused for now, or Redis is away")
 	f.DurationVar(&flags.result, "result", 0, "wait up to this `time` until the job has ended, such as 30s, and print its result")
 	return cmd
 }

@@ -44,6 +44,7 @@ var ErrUnreachable = errors.New("load: the server does not answer")
 //
 // Run makes the ids. A request that failed, or was answered 503, may have been
 // taken: it is sent again with the same ids a few times, which doubles no job.
+// With Wait a 503 is met again and again.
 //
 // When ctx ends, Run returns what was seen so far and the cause. It gives up
 // with [ErrUnreachable] when a request has failed for good and none was

@@ -48,7 +48,7 @@ func TestAnswers(t *testing.T) {
 			Report{Sent: 4, Refused: map[string]int{"bucket-full": 2, "limit-exceeded": 1, "429": 1}},
 		},
 		"refused, and waiting": {
-			func(o *Options) { o.WaitOn429 = true },
+			func(o *Options) { o.Wait = true },
 			script{refuse(429, "bucket-full", "3"), refuse(429, "bucket-full", ""), refuse(429, "bucket-full", "2")},
 			Report{Sent: 1, Admitted: 1, Elapsed: 6, Rate: 1. / 6},
 		},
@@ -88,6 +88,11 @@ func TestAnswers(t *testing.T) {
 			nil, script{refuse(503, "away", ""), refuse(503, "away", ""), refuse(503, "away", ""), refuse(503, "away", "")},
 			Report{Sent: 1, Failed: map[string]int{"503 away": 1}, Elapsed: 0.7, Rate: 1 / 0.7},
 		},
+		"the store stays away for long, and waiting": {
+			func(o *Options) { o.Wait = true },
+			script{refuse(503, "away", ""), refuse(503, "away", "1"), refuse(503, "away", ""), refuse(503, "away", ""), refuse(503, "away", "")},
+			Report{Sent: 1, Admitted: 1, Elapsed: 3.9, Rate: 1 / 3.9}, // 0.1, 1, 0.4, 0.8, 1.6
+		},
 		"the answer was lost": {
 			nil, script{drop, func(w http.ResponseWriter, _ []job) {
 				w.WriteHeader(http.StatusAccepted)
@@ -100,11 +105,11 @@ func TestAnswers(t *testing.T) {
 			Report{Sent: 7, Admitted: 5, Refused: map[string]int{"flow-full": 1}, Failed: map[string]int{"422 id-reused": 1}},
 		},
 		"a batch, and waiting": {
-			func(o *Options) { o.Jobs, o.Batch, o.WaitOn429 = 3, 3, true }, script{results("202", "429 flow-full", "202"), results("202")},
+			func(o *Options) { o.Jobs, o.Batch, o.Wait = 3, 3, true }, script{results("202", "429 flow-full", "202"), results("202")},
 			Report{Sent: 3, Admitted: 3, Elapsed: 1, Rate: 3},
 		},
 		"a batch, and waiting as long as asked": {
-			func(o *Options) { o.Jobs, o.Batch, o.WaitOn429 = 3, 3, true }, script{results("202", "429 flow-full 2", "429 flow-full 4")},
+			func(o *Options) { o.Jobs, o.Batch, o.Wait = 3, 3, true }, script{results("202", "429 flow-full 2", "429 flow-full 4")},
 			Report{Sent: 3, Admitted: 3, Elapsed: 4, Rate: 0.75},
 		},
 		"a batch refused as a whole": {

@@ -26,9 +26,10 @@ type Options struct {
 	Size        int           // bytes of a payload, which is a JSON string
 	Timeout     time.Duration // of one request
 
-	// WaitOn429 sends a refused job again after the time that the server asks
-	// for, until it is in. Without it a refusal is an answer like any other.
-	WaitOn429 bool
+	// Wait sends a job that was refused, or met a Redis that is away, again after
+	// the time that the server asks for, until it is in. Without it a refusal is an
+	// answer like any other, and a Redis that stays away is a failure.
+	Wait bool
 }
 
 // DefaultOptions returns 1000 jobs of 256 bytes, as fast as 16 connections go.

@@ -16,6 +16,8 @@ import (
 const (
 	tries      = 4 // of a request without an answer that counts
 	firstPause = 100 * time.Millisecond
+	// longestPause is the longest that is doubled to.
+	longestPause = 5 * time.Second
 	// defaultRetryAfter is the wait where a 429 does not say how long.
 	defaultRetryAfter = time.Second
 )
@@ -70,7 +72,7 @@ func (s *sender) send(ctx context.Context, n int, intended time.Time) {
 			final := !s.open(&a)
 			if unclear(&a) {
 				failed = true
-				final = try == tries || ctx.Err() != nil
+				final = final && try >= tries || ctx.Err() != nil
 			}
 			if final {
 				s.tally.count(&a, try > 1)
@@ -86,7 +88,7 @@ func (s *sender) send(ctx context.Context, n int, intended time.Time) {
 		case failed:
 			try++
 			after = max(after, pause)
-			pause *= 2
+			pause = min(2*pause, longestPause)
 		case after == 0:
 			after = defaultRetryAfter
 		}
@@ -103,9 +105,10 @@ func (s *sender) send(ctx context.Context, n int, intended time.Time) {
 	}
 }
 
-// open reports whether the answer asks to come back, and we will.
+// open reports whether the answer asks to come back, and we will: the bucket is
+// full for now, or Redis is away.
 func (s *sender) open(a *answer) bool {
-	return a.Status == http.StatusTooManyRequests && s.opts.WaitOn429
+	return s.opts.Wait && (a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable)
 }
 
 // unclear reports whether the job may be in or not, or the server could not
