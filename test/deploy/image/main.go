@@ -2,8 +2,10 @@
 // image, and makes the same bytes of the same commit each time.
 //
 //	image [-arch amd64,arm64] [-to FOLDER]
+//	image -files FOLDER [-arch amd64] -version VERSION -revision COMMIT -created TIME
 //
-// FOLDER gets an OCI layout (oci/) of all architectures, and a file for `docker load` of each (tundish-amd64.tar).
+// FOLDER gets an OCI layout (oci/) of all architectures, and a file for `docker load` of each (tundish-amd64.tar). The second form writes the files of the
+// image alone: the Dockerfile uses it, where there is no git. Both are for the folder test/deploy.
 package main
 
 import (
@@ -32,8 +34,17 @@ const user = "65532:65532"
 func main() {
 	arches := flag.String("arch", "amd64,arm64", "architectures, with commas")
 	to := flag.String("to", "image", "folder for the images")
+	files := flag.String("files", "", "folder for the files of the image; no image is made then")
+	var of told
+	flag.StringVar(&of.version, "version", "", "with -files: the version")
+	flag.StringVar(&of.revision, "revision", "", "with -files: the commit")
+	flag.StringVar(&of.created, "created", "", "with -files: the time of the commit, such as 2026-01-31T12:00:00Z")
 	flag.Parse()
-	if err := run(context.Background(), strings.Split(*arches, ","), *to); err != nil {
+	work := func(ctx context.Context) error { return run(ctx, strings.Split(*arches, ","), *to) }
+	if *files != "" {
+		work = func(ctx context.Context) error { return writeFiles(ctx, of, *arches, *files) }
+	}
+	if err := work(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
 		os.Exit(1)
 	}
@@ -138,17 +149,13 @@ func sourceOf(ctx context.Context) (source, error) {
 func (s source) tag() string { return strings.ReplaceAll(s.version, "+", "-") }
 
 func (s source) image(ctx context.Context, arch string) (v1.Image, error) {
-	files, err := s.build(ctx, arch)
-	if err != nil {
-		return nil, err
-	}
-	licences, err := s.licences(ctx, arch)
+	parts, err := s.parts(ctx, arch)
 	if err != nil {
 		return nil, err
 	}
 	image := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
 	image = mutate.ConfigMediaType(image, types.OCIConfigJSON)
-	for _, part := range [][]file{files, licences} {
+	for _, part := range parts {
 		layer, err := layerOf(part, s.at)
 		if err != nil {
 			return nil, err
