@@ -7,7 +7,7 @@ GOLANGCI := .tools/golangci-lint
 export GOFLAGS := -trimpath $(GOFLAGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run build test unit soak slowpaths race fuzz bench lint redis parsers examples image ship-check browser ci
+.PHONY: help demo run build test unit soak slowpaths race fuzz bench lint redis parsers examples image upgrade-test ship-check browser ci
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ browser: ## the console in Chromium, a minute or two; not part of make test
 
 image: ## the container image of this commit, for two architectures, into image/; needs no Docker
 	@cd test/deploy && go run ./image -to $(CURDIR)/image
+
+upgrade-test: redis ## programs of the last release and of this commit on one Redis, in every order; 5 minutes
+	@scripts/upgrade-test
 
 ship-check: ## what is in deploy/, checked by programs
 	@scripts/ship-check
