@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -135,6 +136,17 @@ func layerOf(files []file, at time.Time) (v1.Layer, error) {
 	if err := out.Close(); err != nil {
 		return nil, err
 	}
-	const best = 9
-	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text.Bytes())), nil }, tarball.WithCompressionLevel(best), tarball.WithMediaType(types.OCILayer))
+	// Compressed once, here: the library would do so for the digest, the size, the layout and the file, each time anew.
+	var small bytes.Buffer
+	compressed, err := gzip.NewWriterLevel(&small, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := text.WriteTo(compressed); err != nil {
+		return nil, err
+	}
+	if err := compressed.Close(); err != nil {
+		return nil, err
+	}
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(small.Bytes())), nil }, tarball.WithMediaType(types.OCILayer))
 }
