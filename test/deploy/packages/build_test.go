@@ -100,12 +100,12 @@ func ship(t *testing.T, tree string, env []string, changes ...change) release {
 	return made
 }
 
-// find returns the path of the one file whose name has this end.
-func (r release) find(t *testing.T, end string) string {
+// find returns the path of the one file with such a name.
+func (r release) find(t *testing.T, pattern string) string {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(r.dist, "*"+end))
+	found, err := filepath.Glob(filepath.Join(r.dist, pattern))
 	if err != nil || len(found) != 1 {
-		t.Fatalf("%q of *%s, want one: %v", found, end, err)
+		t.Fatalf("%q of %s, want one: %v", found, pattern, err)
 	}
 	return found[0]
 }
@@ -179,7 +179,7 @@ func (r release) checkSBOMs(t *testing.T, want int) {
 		if filepath.IsAbs(f.Path) {
 			program = f.Path
 		}
-		document := r.find(t, fmt.Sprintf("/%s_*_%s_%s.cdx.json", filepath.Base(f.Name), f.Goos, f.Goarch))
+		document := r.find(t, fmt.Sprintf("%s_*_%s_%s.cdx.json", f.Name, f.Goos, f.Goarch))
 		in, is := components(t, document), modules(t, program)
 		for module := range is {
 			if !in[module] {

@@ -12,7 +12,7 @@ import (
 func TestPackage(t *testing.T) {
 	tool(t, "dpkg-deb", "it is in every Debian and Ubuntu")
 	made := ship(t, root, []string{"SOURCE_DATE_EPOCH=0"}, oneTarget...)
-	deb := made.find(t, "_"+debArch+".deb")
+	deb := made.find(t, "*_"+debArch+".deb")
 	checkFiles(t, "the deb", debFiles(t, deb))
 	for line := range strings.Lines(command(t, root, []string{"TZ=UTC"}, "dpkg-deb", "--contents", deb)) {
 		if !strings.Contains(line, " 1970-01-01 00:00 ") {

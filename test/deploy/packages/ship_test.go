@@ -18,10 +18,13 @@ func TestRelease(t *testing.T) {
 	if listed := strings.Count(sums, "\n"); listed != 16 {
 		t.Errorf("%d sums, want those of 4 archives, 2 debs, 2 rpms and 8 SBOMs:\n%s", listed, sums)
 	}
-	deb, rpm := made.find(t, "_"+debArch+".deb"), made.find(t, "."+rpmArch[debArch]+".rpm")
+	deb, rpm := made.find(t, "*_"+debArch+".deb"), made.find(t, "*."+rpmArch[debArch]+".rpm")
 	t.Run("lintian", func(t *testing.T) { lintian(t, deb) })
-	t.Run("deb", func(t *testing.T) { installDeb(t, chroot(t), deb) })
-	t.Run("rpm", func(t *testing.T) { installRPM(t, chroot(t), rpm) })
+	t.Run("chroot", func(t *testing.T) {
+		folder := chroot(t)
+		t.Run("deb", func(t *testing.T) { installDeb(t, folder, deb) })
+		t.Run("rpm", func(t *testing.T) { installRPM(t, folder, rpm) })
+	})
 
 	tree := filepath.Join(t.TempDir(), "elsewhere", "a longer name")
 	command(t, root, nil, "git", "clone", "--quiet", "--shared", root, tree)
@@ -158,6 +161,7 @@ func installDeb(t *testing.T, folder, deb string) {
 	within(t, folder, "sh", "-c", "! test -e /etc/tundish")
 	within(t, folder, "dpkg", "--install", "/tundish.deb") // the group is there already
 	checkInstalled(t, folder)
+	within(t, folder, "dpkg", "--purge", "tundish")
 }
 
 // installRPM does the same with an rpm. Its scripts run in the Debian of the chroot, so the names of what it needs are not those of packages there.
