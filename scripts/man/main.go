@@ -1,10 +1,12 @@
-// Program man writes the manual pages of both programs, one page for each, into a folder. The pages have the date of the commit, so the same
-// commit makes the same bytes.
+// Program man writes what a package says about the commands of both programs: man/, with one page for each program, and completions/, for three
+// shells. The pages have the date of the commit, so the same commit makes the same bytes.
 //
 //	go run ./scripts/man FOLDER 2026-11-27T09:00:00Z
 package main
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -29,10 +31,25 @@ func run(args []string) error {
 		return err
 	}
 	for _, root := range cli.Commands() {
-		name := filepath.Join(args[0], root.Name()+".1")
-		if err := os.WriteFile(name, page(root, at), 0o644); err != nil { //nolint:gosec // all may read a manual
+		if err := write(filepath.Join(args[0], "man", root.Name()+".1"), page(root, at)); err != nil {
 			return err
+		}
+		var bash, zsh, fish bytes.Buffer
+		if err := errors.Join(root.GenBashCompletionV2(&bash, true), root.GenZshCompletion(&zsh), root.GenFishCompletion(&fish, true)); err != nil {
+			return err
+		}
+		for shell, text := range map[string][]byte{"bash": bash.Bytes(), "zsh": zsh.Bytes(), "fish": fish.Bytes()} {
+			if err := write(filepath.Join(args[0], "completions", root.Name()+"."+shell), text); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+func write(name string, text []byte) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil { //nolint:gosec // all may read a manual
+		return err
+	}
+	return os.WriteFile(name, text, 0o644) //nolint:gosec // all may read a manual
 }

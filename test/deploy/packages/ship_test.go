@@ -71,8 +71,10 @@ func chroot(t *testing.T) string {
 	}
 	debootstrap := tool(t, "debootstrap", "install debootstrap")
 	folder := t.TempDir()
-	if err := os.Chmod(folder, 0o755); err != nil { // its programs also run as another user
-		t.Fatal(err)
+	for _, open := range []string{filepath.Dir(folder), folder} { // another user reads in it, too
+		if err := os.Chmod(open, 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	cmd := exec.CommandContext(t.Context(), debootstrap, "--variant=minbase", "bookworm", folder, "http://deb.debian.org/debian")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -100,10 +102,13 @@ func checkInstalled(t *testing.T, folder string) {
 	if mode := within(t, folder, "stat", "-c", "%a %U:%G", config); mode != "640 root:tundish\n" {
 		t.Errorf("%s is %s", config, mode)
 	}
-	// A unit of DynamicUser runs so: a user and a group of its own, SupplementaryGroups=, and a user namespace of PrivateUsers=.
-	const user = "--reuid=61184 --regid=61184 "
-	within(t, folder, "sh", "-c", "setpriv "+user+"--groups=tundish unshare --user dispatcher config check --config "+config)
-	within(t, folder, "sh", "-c", "! setpriv "+user+"--clear-groups cat "+config+" 2>/dev/null")
+	// A unit of DynamicUser runs so: a user and a group of its own, SupplementaryGroups=, and a user namespace of PrivateUsers=, which a kernel
+	// does not make within a chroot.
+	within(t, folder, "setpriv", "--reuid=61184", "--regid=61184", "--groups=tundish", "dispatcher", "config", "check", "--config", config)
+	group := strings.Split(within(t, folder, "getent", "group", "tundish"), ":")[2]
+	read := "setpriv --reuid=61184 --regid=61184 "
+	command(t, folder, nil, "sh", "-c", read+"--groups="+group+" unshare --user cat ."+config)
+	command(t, folder, nil, "sh", "-c", "! "+read+"--clear-groups cat ."+config+" 2>/dev/null")
 }
 
 // change appends a line to the configuration, as an operator would.
