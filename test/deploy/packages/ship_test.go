@@ -39,12 +39,13 @@ var rpmArch = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
 // lintian reads the deb by Debian's policy. What it may say is in deploy/packages/lintian-overrides, with the reason.
 func lintian(t *testing.T, deb string) {
 	tool(t, "lintian", "install lintian")
-	cmd := exec.CommandContext(t.Context(), "lintian", "--fail-on", "error,warning", "--allow-root", "--show-overrides", deb)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Errorf("%v\n%s", err, out)
+	out := command(t, root, nil, "lintian", "--fail-on", "none", "--allow-root", "--show-overrides", deb)
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, "E: ") || strings.HasPrefix(line, "W: ") {
+			t.Error(line)
+		}
 	}
-	used := strings.Count(string(out), "O: ")
+	used := strings.Count(out, "O: ")
 	listed := 0
 	reason := false
 	for line := range strings.Lines(readFile(t, root, "deploy/packages/lintian-overrides")) {
