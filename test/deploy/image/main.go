@@ -4,6 +4,10 @@
 //	image [-arch amd64,arm64] [-to FOLDER]
 //
 // FOLDER gets an OCI layout (oci/) of all architectures, and a file for `docker load` of each (tundish-amd64.tar).
+//
+//	image -licences FOLDER
+//
+// FOLDER gets the licences alone, which packages have too.
 package main
 
 import (
@@ -32,7 +36,15 @@ const user = "65532:65532"
 func main() {
 	arches := flag.String("arch", "amd64,arm64", "architectures, with commas")
 	to := flag.String("to", "image", "folder for the images")
+	licences := flag.String("licences", "", "folder for the licences, instead of an image")
 	flag.Parse()
+	if *licences != "" {
+		if err := writeLicences(context.Background(), *licences); err != nil {
+			fmt.Fprintln(os.Stderr, "image:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := run(context.Background(), strings.Split(*arches, ","), *to); err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
 		os.Exit(1)
