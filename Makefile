@@ -3,11 +3,16 @@
 
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := .tools/golangci-lint
+# The proxy of Go modules refuses a module of goreleaser 2.17. Versions above 2.17.1 need a newer Go.
+GORELEASER_VERSION := v2.16.0
+CYCLONEDX_VERSION := v1.10.0
+ACTIONLINT_VERSION := v1.7.12
+SHIP_TOOLS := .tools/goreleaser .tools/cyclonedx-gomod .tools/actionlint
 # One cache for all builds: those of tests, of programs and of go run.
 export GOFLAGS := -trimpath $(GOFLAGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run build test unit soak slowpaths race fuzz bench lint redis parsers examples image ship-check browser ci
+.PHONY: help demo run build test unit soak slowpaths race fuzz bench lint redis parsers examples image ship ship-check ship-test upgrade-test browser ci
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +54,16 @@ $(GOLANGCI):
 	@echo "installing golangci-lint $(GOLANGCI_VERSION) into .tools (about a minute, once)"
 	@GOBIN=$(CURDIR)/.tools scripts/retry go install -ldflags="-s -w" github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 
+.tools/goreleaser:
+	@echo "installing goreleaser $(GORELEASER_VERSION) into .tools (up to ten minutes, once)"
+	@GOBIN=$(CURDIR)/.tools scripts/retry go install -ldflags="-s -w" github.com/goreleaser/goreleaser/v2@$(GORELEASER_VERSION)
+
+.tools/cyclonedx-gomod:
+	@GOBIN=$(CURDIR)/.tools scripts/retry go install -ldflags="-s -w" github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@$(CYCLONEDX_VERSION)
+
+.tools/actionlint:
+	@GOBIN=$(CURDIR)/.tools scripts/retry go install -ldflags="-s -w" github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT_VERSION)
+
 redis:
 	@scripts/need redis-server redis-server
 
@@ -64,8 +79,17 @@ browser: ## the console in Chromium, a minute or two; not part of make test
 image: ## the container image of this commit, for two architectures, into image/; needs no Docker
 	@cd test/deploy && go run ./image -to $(CURDIR)/image
 
+upgrade-test: redis ## programs of the last release and of this commit on one Redis, in every order; 5 minutes
+	@scripts/upgrade-test
+
+ship: $(SHIP_TOOLS) ## all that a release has into dist/: archives, deb, rpm, sums, SBOMs, images
+	@scripts/ship $(release)
+
 ship-check: ## what is in deploy/, checked by programs
 	@scripts/ship-check
+
+ship-test: $(SHIP_TOOLS) ## what ship-check leaves out as it takes minutes: a release built twice, packages in a chroot, arm64; needs root
+	@scripts/ship-test
 
 ci: lint test slowpaths examples ship-check browser ## what CI runs: lint, tests, examples, what is shipped, the console in a browser, the commands of README and docs
 	@scripts/readme-commands

@@ -47,6 +47,11 @@ func run(t *testing.T, url, name string, args ...string) *process {
 		}
 	})
 	await(t, 10*time.Second, name+" is ready", func() bool {
+		select {
+		case <-p.done:
+			t.Fatalf("%s ended before it was ready", name) // its output follows
+		default:
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)

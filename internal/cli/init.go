@@ -79,7 +79,7 @@ func (a *invocation) init(cmd *cobra.Command, name string) error {
 			fmt.Fprintf(w, "wrote %s: %s\n", path, s.about)
 			fmt.Fprintf(w, "next:\n")
 			for _, command := range s.next {
-				if path != "config.toml" {
+				if path != "config.toml" && !strings.HasPrefix(command, "export ") {
 					command += " --config " + path
 				}
 				fmt.Fprintf(w, "  %s\n", command)

@@ -15,7 +15,11 @@ func TestTemplates(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"webhooks", "api", "nightly", "asynq", "llm"} {
 		path := filepath.Join(t.TempDir(), "config.toml")
-		runArgs(t.Context(), nil, "", "dispatcher", "init", name, "--config", path).want(t, 0, "wrote "+path, "next:", "dispatcher run --config "+path)
+		said := runArgs(t.Context(), nil, "", "dispatcher", "init", name, "--config", path)
+		said.want(t, 0, "wrote "+path, "next:", "dispatcher run --config "+path)
+		if strings.Contains(said.out, "OPENAI_API_KEY=… --config") {
+			t.Errorf("an export has a flag: %s", said.out)
+		}
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

@@ -144,7 +144,7 @@ func TestOperatorTable(t *testing.T) {
 			t.Errorf("%s takes --server: %t, and the table says %t", name, takes, !takes)
 		}
 	}
-	walk(cli.DispatcherCommand())
+	walk(cli.Commands()[0])
 	for endpoint := range endpoints {
 		served = append(served, endpoint)
 	}

@@ -14,7 +14,11 @@ import (
 // server stops when ctx ends.
 func RunProducer(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	a := &invocation{program: "producer", env: environ, in: stdin, out: stdout, err: stderr}
-	root := group(&cobra.Command{
+	return a.run(ctx, a.producerCommand(), args)
+}
+
+func (a *invocation) producerCommand() *cobra.Command {
+	return group(&cobra.Command{
 		Use:   "producer",
 		Short: "Take jobs in",
 		Long: `Bursts in, an even stream out: the producer takes jobs in, over its HTTP API
@@ -27,5 +31,4 @@ or from the command line, and refuses jobs above the limits.
   producer serve                       # the HTTP API
   producer key new billing --role enqueue --bucket webhooks`,
 	}, a.serveCommand(), a.sendCommand(), a.importCommand(), a.loadCommand(), a.keyCommand(), a.webhookCommand(), a.healthCommand(func(c *config.Config) string { return c.Producer.Listen }), a.versionCommand())
-	return a.run(ctx, root, args)
 }

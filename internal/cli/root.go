@@ -31,20 +31,25 @@ type invocation struct {
 
 // run executes a command line and returns the exit code.
 func (a *invocation) run(ctx context.Context, root *cobra.Command, args []string) int {
+	logging.Disable() // of go-redis: it also returns everything that it would print
+	a.prepare(root)
 	root.SetArgs(args)
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
+	return report(a.err, a.program, root.ExecuteContext(ctx))
+}
+
+// prepare gives the root command what all commands of a program share.
+func (a *invocation) prepare(root *cobra.Command) {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.Version = build.Of(a.program).String()
 	root.SetUsageTemplate(usage)
 	root.SetHelpCommand(helpCommand())
-	logging.Disable() // of go-redis: it also returns everything that it would print
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return wrongUsage(cmd, "%v", err) })
 	root.PersistentFlags().StringVar(&a.configPath, "config", "",
 		"`file` to read (default: the file in TUNDISH_CONFIG, else ./config.toml if it exists)")
-	return report(a.err, a.program, root.ExecuteContext(ctx))
 }
 
 // load reads the configuration that the flags and the environment name.

@@ -71,7 +71,7 @@ func (v *visit) job(body []byte) (shaper.Job, *fault) {
 		v.timeout = min(v.timeout, time.Duration(min(seconds, v.API.Wait.Seconds())*float64(time.Second)))
 	}
 	job.MaxWait = max(v.left(), time.Microsecond).Truncate(time.Microsecond)
-	job.ExpiresIn = job.MaxWait + expiryMargin
+	job.ExpiresIn = job.MaxWait + llm.ExpiryMargin
 	if v.Fallback != nil {
 		job.MaxWait = min(job.MaxWait, v.FallbackAfter)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/shaper"
 	client "github.com/tundish-io/tundish/shaper/producer"
+	"github.com/tundish-io/tundish/workers/llm"
 )
 
 // ProxySettings say how the shaping proxy serves a bucket.
@@ -36,10 +37,6 @@ type ProxySettings struct {
 
 const (
 	proxyPath = "/v1/proxy/"
-
-	// expiryMargin is how much later than its client gives up a job expires. Only where the process that takes it back has died does it
-	// become a dead letter.
-	expiryMargin = time.Second
 
 	// proxyTries is how many jobs may have one Idempotency-Key; all but the last were taken back unsent.
 	proxyTries = 16
@@ -125,7 +122,7 @@ func (p *producer) serveProxied(w http.ResponseWriter, r *http.Request, job shap
 			p.unknownOutcome(r, []shaper.Receipt{receipt}, err).write(w)
 			return
 		}
-		w.Header().Set("Tundish-Job", receipt.ID)
+		w.Header().Set(llm.HeaderJob, receipt.ID)
 		if receipt.Refusal != nil {
 			awaited.Stop()
 			p.refuseProxied(w, r, &receipt, timeout)
@@ -169,7 +166,7 @@ func (p *producer) proxiedJob(r *http.Request, bucket *shaper.Bucket, settings P
 	key, keyErr := idempotencyKeyOfClient(r.Header)
 	job := shaper.Job{
 		Method: r.Method, URL: addressOf(r), Headers: forwarded(r.Header, settings.Credentials), Payload: body,
-		Once: true, MaxWait: settings.Timeout, ExpiresIn: settings.Timeout + expiryMargin,
+		Once: true, MaxWait: settings.Timeout, ExpiresIn: settings.Timeout + llm.ExpiryMargin,
 	}
 	sender := p.sender(r, bucket.Name)
 	if f := p.complete(&job, nil, sender, bucket, "", keyErr); f != nil {

@@ -18,8 +18,8 @@ var _ http.RoundTripper = (*Transport)(nil)
 // HeaderJob is the header of an answer that names the job which it answers.
 const HeaderJob = "Tundish-Job"
 
-// unsentMargin is how much later than its caller gives up a job expires: only where this process has died does it come to that.
-const unsentMargin = time.Second
+// ExpiryMargin is how much later than its caller gives up a job expires. Only where the process that takes it back has died does it become a dead letter.
+const ExpiryMargin = time.Second
 
 // RoundTrip waits for a permit, sends the request and returns the answer of the API, whose header Tundish-Job names the job. Its errors are those of
 // [Transport.Send]. The clients of the providers try again after most errors: give them no retries, because Tundish waits already.
@@ -38,7 +38,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	wait := cmp.Or(t.Wait, DefaultWait)
 	job := shaper.Job{
 		Bucket: t.Bucket, Method: r.Method, URL: address, Headers: t.Worker.passedOn(r.Header), Payload: ask.Body, Units: ask.Units,
-		MaxWait: wait, ExpiresIn: wait + unsentMargin,
+		MaxWait: wait, ExpiresIn: wait + ExpiryMargin,
 	}
 	if t.Prepare != nil {
 		t.Prepare(r, &job)

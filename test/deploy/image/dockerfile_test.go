@@ -30,7 +30,7 @@ func TestDockerfile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, got := made(t), b.build(source)
+	want, got := made(t, runtime.GOARCH), b.build(source)
 	if diff := cmp.Diff(contents(t, want), contents(t, got)); diff != "" {
 		t.Errorf("the files of `make image` (-) and of the Dockerfile (+):\n%s", diff)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -55,6 +56,30 @@ func (s source) build(ctx context.Context, arch string) ([]file, error) {
 	return files, nil
 }
 
+const licencesIn = "usr/share/licenses"
+
+// writeLicences writes the licences of the image of amd64 below a folder.
+func writeLicences(ctx context.Context, to string) error {
+	source, err := sourceOf(ctx)
+	if err != nil {
+		return err
+	}
+	files, err := source.licences(ctx, "amd64")
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		at := filepath.Join(to, strings.TrimPrefix(f.name, licencesIn))
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(at, f.data, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // licences are the texts of all modules that are in the programs, and ours.
 func (s source) licences(ctx context.Context, arch string) ([]file, error) {
 	list := exec.CommandContext(ctx, "go", "list", "-deps", "-json=Module", "./cmd/...")
@@ -93,7 +118,7 @@ func (s source) licences(ctx context.Context, arch string) ([]file, error) {
 				return nil, err
 			}
 			found++
-			files = append(files, file{path.Join("usr/share/licenses", module, e.Name()), 0o644, data})
+			files = append(files, file{path.Join(licencesIn, module, e.Name()), 0o644, data})
 		}
 		if found == 0 {
 			return nil, fmt.Errorf("module %s has no licence in %s", module, folder)
@@ -135,6 +160,17 @@ func layerOf(files []file, at time.Time) (v1.Layer, error) {
 	if err := out.Close(); err != nil {
 		return nil, err
 	}
-	const best = 9
-	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text.Bytes())), nil }, tarball.WithCompressionLevel(best), tarball.WithMediaType(types.OCILayer))
+	// Compressed once, here: the library would do so for the digest, the size, the layout and the file, each time anew.
+	var small bytes.Buffer
+	compressed, err := gzip.NewWriterLevel(&small, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := text.WriteTo(compressed); err != nil {
+		return nil, err
+	}
+	if err := compressed.Close(); err != nil {
+		return nil, err
+	}
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(small.Bytes())), nil }, tarball.WithMediaType(types.OCILayer))
 }

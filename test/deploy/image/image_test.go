@@ -2,11 +2,11 @@ package main
 
 import (
 	"archive/tar"
-	"bytes"
 	"errors"
 	"io"
 	"io/fs"
 	"net"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,11 +23,11 @@ import (
 
 const uid = 65532
 
-// made makes an image of the architecture of this machine, and returns it as the layout on the disk has it.
-func made(t *testing.T) v1.Image {
+// made makes an image of an architecture, and returns it as the layout on the disk has it.
+func made(t *testing.T, arch string) v1.Image {
 	t.Helper()
 	to := t.TempDir()
-	if err := run(t.Context(), []string{runtime.GOARCH}, to); err != nil {
+	if err := run(t.Context(), []string{arch}, to); err != nil {
 		t.Fatal(err)
 	}
 	index, err := layout.ImageIndexFromPath(filepath.Join(to, "oci"))
@@ -84,12 +84,12 @@ func unpack(t *testing.T, image v1.Image, root string) (names []string) {
 
 // The same commit makes the same image, it is small, and its programs run in it as a user that owns nothing.
 func TestImage(t *testing.T) {
-	image := made(t)
+	image := made(t, runtime.GOARCH)
 	digest, err := image.Digest()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := made(t).Digest(); err != nil || again != digest {
+	if again, err := made(t, runtime.GOARCH).Digest(); err != nil || again != digest {
 		t.Errorf("%s, and then %s: %v", digest, again, err)
 	}
 	size, err := sizeOf(image)
@@ -117,7 +117,7 @@ func TestImage(t *testing.T) {
 	if err := os.Chmod(root, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	inside := func(env []string, program string, args ...string) *exec.Cmd {
+	var inside running = func(env []string, program string, args ...string) *exec.Cmd {
 		cmd := exec.CommandContext(t.Context(), "/usr/local/bin/"+program, args...)
 		cmd.Dir, cmd.Env = "/", append([]string{"PATH=/usr/local/bin"}, env...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: uid, Gid: uid}}
@@ -132,38 +132,17 @@ func TestImage(t *testing.T) {
 	says(config.Config.Labels["org.opencontainers.image.version"], nil, "producer", "--version")
 	says("lost       0", nil, "dispatcher", "demo")
 	says("", nil, "dispatcher", "config", "check")
-	runs(t, inside)
-}
-
-// runs starts the dispatcher in the image with a configuration in its environment alone, and asks it for its health.
-func runs(t *testing.T, inside func(env []string, program string, args ...string) *exec.Cmd) {
-	t.Helper()
-	env := []string{"TUNDISH_DISPATCHER_LISTEN=" + freeAddress(t), "TUNDISH_PRODUCER_LISTEN=" + freeAddress(t), "TUNDISH_REDIS_EMBEDDED_LISTEN=" + freeAddress(t)}
-	running := inside(env, "dispatcher", "run")
-	var log bytes.Buffer
-	running.Stdout, running.Stderr = &log, &log
-	running.Cancel = func() error { return running.Process.Signal(syscall.SIGTERM) }
-	if err := running.Start(); err != nil {
-		t.Fatal(err)
+	starts(t, inside, []string{"TUNDISH_DISPATCHER_LISTEN=" + freeAddress(t), "TUNDISH_PRODUCER_LISTEN=" + freeAddress(t), "TUNDISH_REDIS_EMBEDDED_LISTEN=" + freeAddress(t)})()
+	hasRoots(t, root)
+	trusts(t, root, inside)
+	nobody := func(env []string, program string, args ...string) *exec.Cmd {
+		cmd := inside(env, program, args...)
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 71077, Gid: 71077} // one that is nowhere, as Kubernetes' restricted policy picks
+		return cmd
 	}
-	for {
-		out, err := inside(env, "dispatcher", "health").CombinedOutput()
-		if err == nil {
-			break
-		}
-		if running.ProcessState != nil || t.Context().Err() != nil {
-			t.Fatalf("it never is healthy: %s\n%s", out, log.String())
-		}
-	}
-	if err := running.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := running.Wait(); err != nil {
-		t.Errorf("the end: %v\n%s", err, log.String())
-	}
-	if out, err := inside(env, "dispatcher", "health").CombinedOutput(); err == nil || !strings.Contains(string(out), "not ready") {
-		t.Errorf("health of nothing: %v %s", err, out)
-	}
+	server, arrived := receiver(httptest.NewServer)
+	defer server.Close()
+	sends(t, nobody, nil, configuration(t, root, server.URL), arrived)
 }
 
 func freeAddress(t *testing.T) string {

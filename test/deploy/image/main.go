@@ -2,10 +2,16 @@
 // image, and makes the same bytes of the same commit each time.
 //
 //	image [-arch amd64,arm64] [-to FOLDER]
+//
+// FOLDER gets an OCI layout (oci/) of all architectures, and a file for `docker load` of each (tundish-amd64.tar).
+//
+//	image -licences FOLDER
+//
+// FOLDER gets the licences alone, which packages have too.
+//
 //	image -files FOLDER [-arch amd64] -version VERSION -revision COMMIT -created TIME
 //
-// FOLDER gets an OCI layout (oci/) of all architectures, and a file for `docker load` of each (tundish-amd64.tar). The second form writes the files of the
-// image alone: the Dockerfile uses it, where there is no git. Both are for the folder test/deploy.
+// FOLDER gets the files of the image: the Dockerfile uses it, where there is no git.
 package main
 
 import (
@@ -34,14 +40,18 @@ const user = "65532:65532"
 func main() {
 	arches := flag.String("arch", "amd64,arm64", "architectures, with commas")
 	to := flag.String("to", "image", "folder for the images")
-	files := flag.String("files", "", "folder for the files of the image; no image is made then")
+	licences := flag.String("licences", "", "folder for the licences, instead of an image")
+	files := flag.String("files", "", "folder for the files of the image, instead of an image")
 	var of told
 	flag.StringVar(&of.version, "version", "", "with -files: the version")
 	flag.StringVar(&of.revision, "revision", "", "with -files: the commit")
 	flag.StringVar(&of.created, "created", "", "with -files: the time of the commit, such as 2026-01-31T12:00:00Z")
 	flag.Parse()
 	work := func(ctx context.Context) error { return run(ctx, strings.Split(*arches, ","), *to) }
-	if *files != "" {
+	switch {
+	case *licences != "":
+		work = func(ctx context.Context) error { return writeLicences(ctx, *licences) }
+	case *files != "":
 		work = func(ctx context.Context) error { return writeFiles(ctx, of, *arches, *files) }
 	}
 	if err := work(context.Background()); err != nil {
