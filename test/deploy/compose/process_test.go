@@ -2,6 +2,7 @@ package compose
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -60,23 +61,21 @@ func (p *process) mount(source, at string) {
 	}
 }
 
-func (p *process) command(words []string) *exec.Cmd {
+func (p *process) command(ctx context.Context, words []string) *exec.Cmd {
 	args := make([]string, len(words))
 	for i, word := range words {
 		args[i] = p.inside(strings.ReplaceAll(word, "$$", "$")) // of the check; a command has it done
 	}
 	// The program is looked for in the path of the process, as a container does.
-	cmd := exec.CommandContext(p.t.Context(), "/usr/bin/env", args...)
+	cmd := exec.CommandContext(ctx, "/usr/bin/env", args...)
 	cmd.Dir, cmd.Env = p.root, p.env
 	return cmd
 }
 
 func (p *process) start() {
 	p.t.Helper()
-	p.cmd = p.command(p.service.Command)
+	p.cmd = p.command(context.WithoutCancel(p.t.Context()), p.service.Command) // end ends it
 	p.cmd.Stdout, p.cmd.Stderr = p, p
-	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
-	p.cmd.WaitDelay = patience
 	if err := p.cmd.Start(); err != nil {
 		p.t.Fatalf("%s: %v", p.name, err)
 	}
@@ -84,12 +83,6 @@ func (p *process) start() {
 		p.err = p.cmd.Wait()
 		close(p.ended)
 	}()
-	p.t.Cleanup(func() {
-		<-p.ended
-		if p.t.Failed() {
-			p.t.Logf("%s: %v\n%s", p.name, p.err, p.said())
-		}
-	})
 }
 
 func (p *process) Write(text []byte) (int, error) {
@@ -136,7 +129,7 @@ func (p *process) awaitHealthy() {
 		p.t.Fatalf("%s: a check of the kind %s", p.name, test[0])
 	}
 	for late := time.Now().Add(patience); ; {
-		out, err := p.command(test).CombinedOutput()
+		out, err := p.command(p.t.Context(), test).CombinedOutput()
 		if err == nil {
 			return
 		}
@@ -164,20 +157,54 @@ func (p *process) awaitEnd() {
 	}
 }
 
-// stop stops the process as Compose does, and wants a good end.
+// stop stops the process as Compose does: a signal, and a while later the end of its patience.
 func (p *process) stop() {
-	p.t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		p.t.Error(err)
+	select {
+	case <-p.ended:
+		return
+	default:
 	}
-	p.awaitEnd()
+	grace := 10 * time.Second // of Compose
+	if p.service.StopGracePeriod != nil {
+		grace = time.Duration(*p.service.StopGracePeriod)
+	}
+	p.awaitFile()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		p.t.Errorf("%s: %v", p.name, err)
+	}
+	select {
+	case <-p.ended:
+	case <-time.After(grace):
+		p.t.Errorf("%s does not end in %s", p.name, grace)
+		p.kill()
+	}
+	if p.err != nil {
+		p.t.Errorf("the end of %s: %v", p.name, p.err)
+	}
 }
 
 // kill ends the process as a crash does.
 func (p *process) kill() {
 	p.t.Helper()
 	if err := p.cmd.Process.Kill(); err != nil {
-		p.t.Fatal(err)
+		p.t.Error(err)
 	}
 	<-p.ended
+}
+
+// asOperator reports whether a command of redis-cli, and what follows it, succeeds.
+func (p *process) asOperator(command string) bool {
+	return p.command(context.WithoutCancel(p.t.Context()), []string{"sh", "-c", "export REDISCLI_AUTH=$REDIS_OPERATOR_PASSWORD; redis-cli " + command}).Run() == nil
+}
+
+// awaitFile waits until a Redis that is a replica has written its first file: until then it forgets the signal to stop.
+func (p *process) awaitFile() {
+	if p.service.Environment["REDIS_OPERATOR_PASSWORD"] == nil { // there is one server, and no replica
+		return
+	}
+	for late := time.Now().Add(patience); time.Now().Before(late); {
+		if !p.asOperator("info persistence | grep -E 'aof_rewrite_(in_progress|scheduled):1'") {
+			return
+		}
+	}
 }

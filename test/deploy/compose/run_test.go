@@ -25,11 +25,6 @@ func TestServicesRun(t *testing.T) {
 			s.deliver(`{"order":17}`)
 			s.awaitFleet(2, 1)
 			s.wantMetrics()
-			for _, name := range []string{"producer", "dispatcher", "sink", "redis"} {
-				for _, p := range s.of(name) {
-					p.stop()
-				}
-			}
 		})
 	}
 }

@@ -41,6 +41,7 @@ func newStack(t *testing.T, variant string) *stack {
 	}
 	s := &stack{t: t, folder: f, project: project, said: said, hosts: map[string]string{}}
 	s.network = fmt.Sprintf("127.%d.%d.", 64+rand.IntN(128), rand.IntN(256))
+	t.Cleanup(s.stop)
 	names := project.ServiceNames()
 	slices.Sort(names)
 	for i, name := range names {
@@ -94,6 +95,18 @@ func (s *stack) start() {
 	for name, service := range s.project.Services {
 		if service.HealthCheck != nil {
 			s.await(name, types.ServiceConditionHealthy)
+		}
+	}
+}
+
+// stop stops all in the order of Compose: first what depends on others.
+func (s *stack) stop() {
+	for _, p := range slices.Backward(s.running) {
+		p.stop()
+	}
+	for _, p := range s.running {
+		if s.t.Failed() {
+			s.t.Logf("%s: %v\n%s", p.name, p.err, p.said())
 		}
 	}
 }
