@@ -155,6 +155,18 @@ func mounted(t *testing.T, spec *core.PodSpec) {
 	}
 }
 
+// Where an autoscaler of the user's sets the number of dispatchers, the chart has none.
+func TestNoReplicas(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]bool{"dispatcher.replicas=null": false, "dispatcher.replicas=0": true} {
+		for _, d := range of[*apps.Deployment](rendered(t, "queue", manifestValues, "--set", args)) {
+			if has := d.Spec.Replicas != nil; has != want && strings.HasSuffix(d.Name, "-dispatcher") {
+				t.Errorf("%s: %s has replicas: %v", args, d.Name, has)
+			}
+		}
+	}
+}
+
 // Releases beside each other in a namespace share no object and no pod, also where their names are long and begin alike.
 func TestTwoReleases(t *testing.T) {
 	t.Parallel()
