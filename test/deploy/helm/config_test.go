@@ -16,6 +16,7 @@ import (
 
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -144,6 +145,7 @@ func holds(t *testing.T, all objects, spec *core.PodSpec, settings map[string]st
 			t.Errorf("%s: its service has %+v", name, service.Spec.Ports)
 		}
 	}
+	connects(t, all, name, settings["redis.url"])
 	stop, err := time.ParseDuration(settings[name+".shutdown_timeout"])
 	sleep := container.Lifecycle.PreStop.Sleep.Seconds
 	if want := sleep + int64(stop.Seconds()) + 5; err != nil || sleep < 1 || *spec.TerminationGracePeriodSeconds != want {
@@ -158,6 +160,36 @@ func holds(t *testing.T, all objects, spec *core.PodSpec, settings map[string]st
 	}
 	if got, limit := memoryLimit(t, container), float64(limits.Memory().Value()); got < .85*limit || got > .95*limit {
 		t.Errorf("%s: GOMEMLIMIT is %g of a limit of %g bytes", name, got, limit)
+	}
+}
+
+// connects wants the policy of the network of a program, if there is one, to let requests in at its port, and the program out to all ports of Redis.
+func connects(t *testing.T, all objects, name, redisURL string) {
+	t.Helper()
+	for _, policy := range of[*networking.NetworkPolicy](all) {
+		if !strings.HasSuffix(policy.Name, "-"+name) {
+			continue
+		}
+		if ports := policy.Spec.Ingress[0].Ports; len(ports) != 1 || *ports[0].Port != intstr.FromString("http") {
+			t.Errorf("%s lets requests in at %v", policy.Name, ports)
+		}
+		open := map[string]bool{}
+		for _, rule := range policy.Spec.Egress {
+			for _, port := range rule.Ports {
+				if len(rule.To) == 0 {
+					open[port.Port.String()] = true
+				}
+			}
+		}
+		wanted := regexp.MustCompile(`:(\d+)`).FindAllStringSubmatch(redisURL, -1)
+		if len(wanted) == 0 || !open["53"] {
+			t.Errorf("%s: Redis at %q, open are %v", policy.Name, redisURL, open)
+		}
+		for _, port := range wanted {
+			if !open[port[1]] {
+				t.Errorf("%s lets no pod connect to port %s of Redis: open are %v", policy.Name, port[1], open)
+			}
+		}
 	}
 }
 

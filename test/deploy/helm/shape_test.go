@@ -54,6 +54,15 @@ func named(t *testing.T, all objects) {
 	}
 }
 
+// Names of all lengths leave room for the ends that objects have.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	for _, letters := range []int{1, 51, 52, 53, 54, 62, 63} {
+		named(t, rendered(t, "queue", manifestValues, "--set", "fullnameOverride="+strings.Repeat("a", letters)))
+	}
+	named(t, rendered(t, strings.Repeat("a", 53), manifestValues)) // Helm allows no longer name of a release
+}
+
 // pods are the specs of all pods, with their labels.
 func pods(all objects) map[*core.PodSpec]map[string]string {
 	specs := map[*core.PodSpec]map[string]string{}

@@ -88,7 +88,6 @@ securityContext:
   runAsGroup: 65532
   # So that the user can read the files of Secrets, which are of root.
   fsGroup: 65532
-  fsGroupChangePolicy: OnRootMismatch
   seccompProfile:
     type: RuntimeDefault
 {{- with .Values.nodeSelector }}
