@@ -8,6 +8,9 @@ GORELEASER_VERSION := v2.16.0
 CYCLONEDX_VERSION := v1.10.0
 ACTIONLINT_VERSION := v1.7.12
 SHIP_TOOLS := .tools/goreleaser .tools/cyclonedx-gomod .tools/actionlint
+HELM := .tools/helm-v4.3.1
+HELM_TOOLS := $(HELM) .tools/helm-v3.22.0 .tools/kube-score
+KUBE_SCORE_VERSION := v1.20.0
 # One cache for all builds: those of tests, of programs and of go run.
 export GOFLAGS := -trimpath $(GOFLAGS)
 
@@ -64,6 +67,14 @@ $(GOLANGCI):
 .tools/actionlint:
 	@GOBIN=$(CURDIR)/.tools scripts/retry go install -ldflags="-s -w" github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT_VERSION)
 
+.tools/helm-v%:
+	@echo "installing helm v$* into .tools (four minutes, once)"
+	@major=$(firstword $(subst ., ,$*)); GOBIN=$(CURDIR)/$@.new scripts/retry go install -ldflags="-s -w" helm.sh/helm/v$$major/cmd/helm@v$*
+	@mv $@.new/helm $@ && rmdir $@.new
+
+.tools/kube-score:
+	@GOBIN=$(CURDIR)/.tools scripts/retry go install -ldflags="-s -w" github.com/zegl/kube-score/cmd/kube-score@$(KUBE_SCORE_VERSION)
+
 redis:
 	@scripts/need redis-server redis-server
 
@@ -88,7 +99,7 @@ ship: $(SHIP_TOOLS) ## all that a release has into dist/: archives, deb, rpm, su
 ship-check: ## what is in deploy/, checked by programs
 	@scripts/ship-check
 
-ship-test: $(SHIP_TOOLS) ## what ship-check leaves out as it takes minutes: a release built twice, packages in a chroot, arm64; needs root
+ship-test: redis $(SHIP_TOOLS) $(HELM_TOOLS) ## what ship-check leaves out as it takes minutes: a release built twice, packages in a chroot, arm64; needs root
 	@scripts/ship-test
 
 ci: lint test slowpaths examples ship-check browser ## what CI runs: lint, tests, examples, what is shipped, the console in a browser, the commands of README and docs
