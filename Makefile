@@ -7,7 +7,7 @@ GOLANGCI := .tools/golangci-lint
 export GOFLAGS := -trimpath $(GOFLAGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run build test unit soak slowpaths race fuzz bench lint redis parsers examples image upgrade-test ship-check browser ci
+.PHONY: help demo run build test unit soak slowpaths race fuzz bench lint redis parsers examples image upgrade-test ship-check client-check browser ci
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,5 +70,8 @@ upgrade-test: redis ## programs of the last release and of this commit on one Re
 ship-check: ## what is in deploy/, checked by programs
 	@scripts/ship-check
 
-ci: lint test slowpaths examples ship-check browser ## what CI runs: lint, tests, examples, what is shipped, the console in a browser, the commands of README and docs
+client-check: ## the TypeScript client: types not stale, strict compiler, units, size
+	@scripts/client-check
+
+ci: lint client-check test slowpaths examples ship-check browser ## what CI runs: lint, the TypeScript client, tests, examples, what is shipped, the console in a browser, the commands of README and docs
 	@scripts/readme-commands
