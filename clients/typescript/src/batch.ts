@@ -1,4 +1,4 @@
-import { TundishError } from "./errors.js";
+import { ConnectionError, TundishError } from "./errors.js";
 import { pause, type Policy } from "./retry.js";
 import type { components } from "./schema.js";
 
@@ -50,7 +50,7 @@ export async function sendAll(post: Post, jobs: readonly Job[], policy: Policy, 
       let left = part;
       for (let failed = 0; left.length > 0; ) {
         const answers = await post(left.map((place) => lines[place]!));
-        if (answers.length !== left.length) throw new TundishError(`the server answered ${answers.length} results for ${left.length} jobs`);
+        if (answers.length !== left.length) throw new ConnectionError(`the server answered ${answers.length} results for ${left.length} jobs`);
         left.forEach((place, i) => (results[place] = answers[i]));
         failed = answers.some((answer) => answer.status === 202) ? 1 : failed + 1;
         const seconds = soonest(answers);

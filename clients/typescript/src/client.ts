@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import createClient, { type Client } from "openapi-fetch";
 
 import { sendAll, type BatchAnswer, type Job, type Result } from "./batch.js";
-import { ProblemError, RefusedError, TundishError } from "./errors.js";
+import { ConnectionError, ProblemError, RefusedError, TundishError } from "./errors.js";
 import { retryAfter, type Policy } from "./retry.js";
 import type { components, paths } from "./schema.js";
 import { passing, repeating, type Repetition } from "./transport.js";
@@ -130,7 +130,8 @@ export class Tundish {
           ...(signal && { signal }),
         }),
       );
-      if (answer.error !== undefined || !answer.response.ok) throw problemOf(answer.response, answer.error);
+      if (!answer.response.ok) throw problemOf(answer.response, answer.error);
+      if (typeof answer.data?.id !== "string") throw new ConnectionError("the answer names no job, so it is not one of Tundish");
       return answer;
     } catch (error) {
       if (error instanceof TundishError && id !== undefined) error.id = id;
@@ -160,7 +161,7 @@ async function whole<T>(call: Promise<T>): Promise<T> {
   try {
     return await call;
   } catch (error) {
-    if (error instanceof SyntaxError) throw new TundishError(`the answer is no JSON, so it is not one of Tundish: ${error.message}`, { cause: error });
+    if (error instanceof SyntaxError) throw new ConnectionError(`the answer is no JSON, so it is not one of Tundish: ${error.message}`, { cause: error });
     throw error;
   }
 }
@@ -176,6 +177,7 @@ function named(bucket: string): string {
 }
 
 function positive(name: string, value: number): number {
-  if (!(value > 0)) throw new RangeError(`${name} is ${value}: want a number above 0`);
+  // Node runs a timer of more than 2^31 ms at once.
+  if (!(value > 0 && value <= 1e9)) throw new RangeError(`${name} is ${value}: want a number above 0, and 1,000,000,000 at most`);
   return value;
 }

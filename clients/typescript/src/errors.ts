@@ -15,7 +15,7 @@ export class TundishError extends Error {
   readonly outcomeUnknown: boolean = false;
 }
 
-/** ConnectionError: no answer arrived in any of the tries. `cause` is the fault of the last one. */
+/** ConnectionError: no answer arrived in any of the tries, or one that is not of Tundish. `cause` is the fault of the last try. */
 export class ConnectionError extends TundishError {
   override name = "ConnectionError";
   override readonly outcomeUnknown = true;

@@ -49,7 +49,9 @@ test("faults of the request, a refusal without a time and one with a long time a
     [json(500, { code: "internal", detail: "oh" }), ProblemError, { outcomeUnknown: true }],
     [new Response("<h1>Bad request</h1>", { status: 400 }), ProblemError, { code: undefined, detail: "<h1>Bad request</h1>" }],
     [new Response(null, { status: 307, headers: { Location: "http://example.com/" } }), ProblemError, { status: 307 }],
-    [new Response("<h1>Log in</h1>", { status: 200 }), TundishError, { message: /^the answer is no JSON/ }],
+    [new Response("<h1>Log in</h1>", { status: 200 }), ConnectionError, { message: /^the answer is no JSON/, outcomeUnknown: true }],
+    [json(200, {}), ConnectionError, { message: /^the answer names no job/ }],
+    [new Response("", { status: 202 }), ConnectionError, { message: /^the answer names no job/ }],
   ] as [Response, typeof TundishError, Record<string, unknown>][]) {
     const server = fake(answer);
     const failure = await new Tundish(url, { fetch: server.fetch }).enqueue("webhooks", { payload: 1 }).catch((error: unknown) => error);
@@ -60,10 +62,14 @@ test("faults of the request, a refusal without a time and one with a long time a
       else assert.equal(is, value, `${field} of ${failure.message}`);
     }
     assert.equal(server.requests.length, 1);
+    assert.equal(server.requests[0]!.redirect, "manual", "a redirect could carry the job elsewhere");
   }
 });
 
-test("a signal ends the wait for Retry-After, and a timeout ends a try", async () => {
+/** silent never answers. */
+const silent: typeof fetch = (_input, init) => new Promise((_resolve, reject) => init!.signal!.addEventListener("abort", () => reject(init!.signal!.reason as Error)));
+
+test("a signal ends the wait for Retry-After and a request, and a timeout ends a try", async () => {
   const stop = new AbortController();
   const refusing = fake(json(429, { code: "limit-exceeded" }, { "Retry-After": "30" }));
   const refusal = new Tundish(url, {
@@ -75,7 +81,18 @@ test("a signal ends the wait for Retry-After, and a timeout ends a try", async (
   await assert.rejects(refusal, /enough/);
   assert.equal(refusing.requests.length, 1);
 
-  const silent: typeof fetch = (_input, init) => new Promise((_resolve, reject) => init!.signal!.addEventListener("abort", () => reject(init!.signal!.reason as Error)));
+  const leave = new AbortController();
+  let requests = 0;
+  const unanswered = new Tundish(url, {
+    fetch: (input, init) => {
+      requests++;
+      setImmediate(() => leave.abort(new Error("no longer needed")));
+      return silent(input, init);
+    },
+  }).enqueue("webhooks", { payload: 1 }, { signal: leave.signal });
+  await assert.rejects(unanswered, (error) => error === leave.signal.reason);
+  assert.equal(requests, 1);
+
   await assert.rejects(new Tundish(url, { fetch: silent, timeout: 5, attempts: 2 }).enqueue("webhooks", { payload: 1 }), /in 2 of at most 2 tries: timeout after 0.005 s/);
 });
 
@@ -138,6 +155,10 @@ test("a typed call sends reads again, and nothing else", async () => {
   const pausing = unwrap(new Tundish(url, { fetch: writes.fetch }).operator.POST("/v1/buckets/{bucket}/pause", { params: { path: { bucket: "webhooks" } } }));
   await assert.rejects(pausing, /no answer from .* in 1 of at most 1 tries/);
   assert.equal(writes.requests.length, 1);
+  const refused = fake(json(503, { code: "overloaded" }, { "Retry-After": "0" }));
+  const resuming = unwrap(new Tundish(url, { fetch: refused.fetch }).operator.POST("/v1/buckets/{bucket}/resume", { params: { path: { bucket: "webhooks" } } }));
+  await assert.rejects(resuming, (error) => error instanceof ProblemError && error.code === "overloaded" && error.retryAfter === 0);
+  assert.equal(refused.requests.length, 1);
 });
 
 test("the operator's calls go to the dispatcher where one is named", async () => {
@@ -155,6 +176,6 @@ test("wrong arguments are told before anything is sent", async () => {
   await assert.rejects(client.enqueueBatch("a/b", [{ payload: 1 }]), TypeError);
   for (const wait of [0, 291, 1.5, NaN]) await assert.rejects(client.enqueueAndWait("webhooks", { payload: 1 }, { wait }), /want whole seconds, 1 to 290/);
   assert.throws(() => new Tundish("127.0.0.1:8080"), TypeError);
-  assert.throws(() => new Tundish(url, { attempts: NaN }), /attempts is NaN/);
+  for (const options of [{ attempts: NaN }, { attempts: 0 }, { timeout: Infinity }, { longestWait: 2 ** 31 }]) assert.throws(() => new Tundish(url, options), RangeError);
   assert.equal(server.requests.length, 0);
 });
