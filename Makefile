@@ -15,7 +15,7 @@ KUBE_SCORE_VERSION := v1.20.0
 export GOFLAGS := -trimpath $(GOFLAGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run build test unit soak slowpaths race fuzz bench lint redis parsers examples image ship ship-check ship-test upgrade-test browser ci
+.PHONY: help demo run build test unit soak slowpaths race fuzz bench lint redis parsers examples image ship ship-check ship-test upgrade-test client-check browser ci
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -102,5 +102,8 @@ ship-check: ## what is in deploy/, checked by programs
 ship-test: redis $(SHIP_TOOLS) $(HELM_TOOLS) ## what ship-check leaves out as it takes minutes: a release built twice, packages in a chroot, arm64; needs root
 	@scripts/ship-test
 
-ci: lint test slowpaths examples ship-check browser ## what CI runs: lint, tests, examples, what is shipped, the console in a browser, the commands of README and docs
+client-check: ## the TypeScript client: types not stale, strict compiler, units, size
+	@scripts/client-check
+
+ci: lint client-check test slowpaths examples ship-check browser ## what CI runs: lint, the TypeScript client, tests, examples, what is shipped, the console in a browser, the commands of README and docs
 	@scripts/readme-commands

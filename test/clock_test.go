@@ -14,33 +14,39 @@ import (
 	"github.com/tundish-io/tundish/internal/redistest"
 )
 
-// movable is the clock of a Redis that a test sets.
+// movable is the clock of a program that a test sets.
 type movable struct {
 	t    *testing.T
 	file *os.File
 }
 
-// startMovable starts a Redis whose clock can be set, by a library that the
-// server loads before its own.
-func startMovable(t *testing.T) (*redistest.Server, *movable) {
+// buildClock builds a library that a program loads before its own, as LD_PRELOAD. The clock sets the time of that program.
+func buildClock(t *testing.T) (library string, clock *movable) {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
-		skip(t, "this test sets the clock of Redis by a small library in C and needs gcc (apt-get install gcc)")
+		skip(t, "this test sets the clock of a program by a small library in C and needs gcc (apt-get install gcc)")
 	}
 	dir := t.TempDir()
-	library := filepath.Join(dir, "clock.so")
+	library = filepath.Join(dir, "clock.so")
 	build := exec.CommandContext(t.Context(), "gcc", "-shared", "-fPIC", "-O1", "-o", library, "testdata/clock.c")
 	if out, err := build.CombinedOutput(); err != nil {
-		skip(t, "this test sets the clock of Redis by a small library in C, which gcc does not build here: %v\n%s", err, out)
+		skip(t, "this test sets the clock of a program by a small library in C, which gcc does not build here: %v\n%s", err, out)
 	}
 	file, err := os.Create(filepath.Join(dir, "offset"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { file.Close() })
-	clock := &movable{t, file}
+	clock = &movable{t, file}
 	clock.set(0)
-	server := redistest.StartWith(t, []string{"LD_PRELOAD=" + library, "CLOCK_OFFSET=" + file.Name()})
+	return library, clock
+}
+
+// startMovable starts a Redis whose clock can be set.
+func startMovable(t *testing.T) (*redistest.Server, *movable) {
+	t.Helper()
+	library, clock := buildClock(t)
+	server := redistest.StartWith(t, []string{"LD_PRELOAD=" + library, "CLOCK_OFFSET=" + clock.file.Name()})
 	clock.set(time.Hour)
 	now, err := server.Client().Time(t.Context()).Result()
 	if err != nil {
@@ -53,7 +59,7 @@ func startMovable(t *testing.T) (*redistest.Server, *movable) {
 	return server, clock
 }
 
-// set sets the clock of Redis to that of the machine and offset.
+// set sets the clock of the program to that of the machine and offset.
 func (m *movable) set(offset time.Duration) {
 	m.t.Helper()
 	var b [8]byte
