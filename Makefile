@@ -18,7 +18,7 @@ export GOFLAGS := -trimpath $(GOFLAGS)
 .PHONY: help demo run build test unit soak slowpaths race fuzz bench lint redis parsers examples image ship ship-check ship-test upgrade-test client-check browser ci
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: ## bursts in, an even stream out, in under 20 s; needs nothing but Go
 	@go run ./cmd/dispatcher demo
