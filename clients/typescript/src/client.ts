@@ -64,7 +64,7 @@ export class Tundish {
     this.#timeout = positive("timeout", options.timeout ?? 10_000);
     const headers = options.key === undefined ? {} : { Authorization: `Bearer ${options.key}` };
     const open = (baseUrl: string) =>
-      // The API redirects nobody. Following a redirect could carry jobs to another server.
+      // The API sends no redirects. Following one could carry jobs to another server.
       createClient<paths>({ baseUrl: new URL(baseUrl).href, headers, redirect: "manual", fetch: (request) => this.#typed(request) });
     this.producer = open(url);
     this.operator = open(options.operatorURL ?? url);

@@ -37,7 +37,7 @@ export class ProblemError extends TundishError {
   constructor(status: number, body: unknown, retryAfter: number | undefined) {
     const problem = isObject(body) ? (body as Partial<Problem>) : {};
     const detail = problem.detail ?? problem.title ?? (typeof body === "string" ? body.slice(0, 200) : "");
-    super(`${status}${problem.code === undefined ? "" : ` ${problem.code}`}: ${detail || "the answer says no more"}`);
+    super(`${status}${problem.code === undefined ? "" : ` ${problem.code}`}: ${detail || "the answer has no detail"}`);
     this.status = status;
     this.code = problem.code;
     this.detail = detail;

@@ -84,6 +84,7 @@ test("a signal ends the wait for Retry-After and a request, and a timeout ends a
   const leave = new AbortController();
   let requests = 0;
   const unanswered = new Tundish(url, {
+    attempts: 1,
     fetch: (input, init) => {
       requests++;
       setImmediate(() => leave.abort(new Error("no longer needed")));
