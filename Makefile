@@ -96,7 +96,7 @@ upgrade-test: redis ## programs of the last release and of this commit on one Re
 ship: $(SHIP_TOOLS) ## all that a release has into dist/: archives, deb, rpm, sums, SBOMs, images
 	@scripts/ship $(release)
 
-ship-check: $(HELM) ## what is in deploy/, checked by programs
+ship-check: ## what is in deploy/, checked by programs
 	@scripts/ship-check
 
 ship-test: redis $(SHIP_TOOLS) $(HELM_TOOLS) ## what ship-check leaves out as it takes minutes: a release built twice, packages in a chroot, arm64; needs root

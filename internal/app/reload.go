@@ -68,6 +68,7 @@ type reloader struct {
 	targets []target
 	log     *slog.Logger
 	reloads *prometheus.CounterVec
+	stale   prometheus.Gauge
 	records *audit.Log // nil records nothing
 	notify  *notifier  // nil tells nobody
 }
@@ -92,10 +93,14 @@ func newReloader(cfg *config.Config, src *source, log *slog.Logger, reg promethe
 			Name: "tundish_config_reloads_total",
 			Help: "Reloads of the configuration: applied, or refused because of a fault.",
 		}, []string{"result"}),
+		stale: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "tundish_config_reload_refused",
+			Help: "1 if the last reload was refused, so that the process keeps to an older configuration than its file, else 0.",
+		}),
 	}
 	r.reloads.WithLabelValues(reloadApplied)
 	r.reloads.WithLabelValues(reloadRefused)
-	reg.MustRegister(r.reloads)
+	reg.MustRegister(r.reloads, r.stale)
 	return r
 }
 
@@ -117,6 +122,7 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 		return
 	}
 	r.reloads.WithLabelValues(reloadApplied).Inc()
+	r.stale.Set(0)
 	r.tell(ctx, cfg)
 	r.inForce = cfg
 }
@@ -170,6 +176,7 @@ func (r *reloader) running(cfg *config.Config) *config.Config {
 
 func (r *reloader) refuse(ctx context.Context, err error) {
 	r.reloads.WithLabelValues(reloadRefused).Inc()
+	r.stale.Set(1)
 	faults, ok := errors.AsType[config.Faults](err)
 	if !ok {
 		faults = config.Faults{{Reason: err.Error()}}

@@ -67,6 +67,14 @@ func (f *followed) write(t *testing.T, text string) {
 	}
 }
 
+// wantStale checks the gauge that tells of a refused reload.
+func (f *followed) wantStale(t *testing.T, want float64) {
+	t.Helper()
+	if got := testutil.ToFloat64(f.stale); got != want {
+		t.Errorf("tundish_config_reload_refused is %v, want %v", got, want)
+	}
+}
+
 // want checks what the part was given, what was counted, and the log.
 func (f *followed) want(t *testing.T, rates string, applied, refused float64, says ...string) {
 	t.Helper()
@@ -126,11 +134,14 @@ func TestReloadGoesOn(t *testing.T) {
 	t.Parallel()
 	f := newFollowed(t, reloadBefore)
 	f.write(t, "x")
+	f.wantStale(t, 0)
 	f.reload(t.Context(), false)
 	f.reload(t.Context(), false)
 	f.want(t, "", 0, 1)
+	f.wantStale(t, 1)
 	f.write(t, "[log]\nlevel = \"warn\"\n"+reloadBefore)
 	f.reload(t.Context(), false)
+	f.wantStale(t, 0)
 	f.write(t, "[log]\nlevel = \"warn\"\n"+strings.Replace(reloadBefore, "50/s", "60/s", 1))
 	f.log.Reset()
 	f.reload(t.Context(), false)
@@ -140,6 +151,7 @@ func TestReloadGoesOn(t *testing.T) {
 	}
 	f.reload(t.Context(), false)
 	f.want(t, "50/s 60/s", 2, 2, "cannot be read")
+	f.wantStale(t, 1)
 }
 
 // TestReloadIsAllOrNothing has a part fail: it goes back to what was.

@@ -26,6 +26,22 @@ func (s *sink) routes() []route {
 	return []route{{"", SinkPath, s.receive, rights{local: true}, nil}, {"", SinkPath + "/{path...}", s.receive, rights{local: true}, nil}}
 }
 
+// NewSink returns a server that is a sink alone: it receives every request but GET /readyz, from any machine, and has no keys.
+func NewSink(log *slog.Logger) *Handler {
+	draining := newDraining()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+readyPath, func(w http.ResponseWriter, _ *http.Request) {
+		if draining.begun() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	mux.HandleFunc("/", (&sink{log: orDiscard(log)}).receive)
+	return &Handler{Handler: mux, draining: draining, connections: maxSinkConnections}
+}
+
+// maxSinkConnections is far above what dispatchers open to try things out.
+const maxSinkConnections = 10000
+
 func (s *sink) receive(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	s.mu.Lock()

@@ -29,3 +29,28 @@ func TestSinkLogsWhatArrives(t *testing.T) {
 		t.Errorf("the log does not tell: %s", log.String())
 	}
 }
+
+// The sink of a process of its own takes what comes from anywhere, at any path, and says whether it is ready.
+func TestSinkAlone(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	handler := httpapi.NewSink(slog.New(slog.NewTextHandler(&log, nil)))
+	ask := func(method, path, body string) int {
+		request := httptest.NewRequest(method, "http://sink:9000"+path, strings.NewReader(body))
+		request.RemoteAddr = "192.0.2.7:1234"
+		request.Header.Set("webhook-id", "job-1")
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, request)
+		return answer.Code
+	}
+	if got := ask(http.MethodGet, "/readyz", ""); got != http.StatusOK || log.Len() > 0 {
+		t.Errorf("/readyz: %d, and the log has %q", got, log.String())
+	}
+	if got := ask(http.MethodPut, "/orders", `{"a":1}`); got != http.StatusOK || !strings.Contains(log.String(), "job=job-1 attempt=\"\" method=PUT path=/orders") {
+		t.Errorf("a delivery: %d, and the log has %q", got, log.String())
+	}
+	handler.Drain()
+	if got := ask(http.MethodGet, "/readyz", ""); got != http.StatusServiceUnavailable {
+		t.Errorf("/readyz of a sink that stops: %d", got)
+	}
+}

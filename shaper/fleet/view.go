@@ -163,11 +163,17 @@ func (s *Snapshot) Buckets() []string {
 }
 
 // IsServed reports whether a process delivers jobs of the bucket.
-func (s *Snapshot) IsServed(bucket string) bool {
-	return slices.ContainsFunc(s.Processes, func(p Process) bool {
-		_, has := p.counts[bucket]
-		return has && p.Works
-	})
+func (s *Snapshot) IsServed(bucket string) bool { return s.Dispatchers(bucket) > 0 }
+
+// Dispatchers is how many processes deliver jobs of the bucket.
+func (s *Snapshot) Dispatchers(bucket string) int {
+	n := 0
+	for i := range s.Processes {
+		if _, has := s.Processes[i].counts[bucket]; has && s.Processes[i].Works {
+			n++
+		}
+	}
+	return n
 }
 
 // Minute are the departures of a bucket in the last minute, in each [Beat] of it, the oldest first. The last beat may be under way.

@@ -8,14 +8,16 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tundish-io/tundish/shaper/fleet"
 )
 
 // collectEvery is how long one look at the buckets serves scrapes.
 const collectEvery = time.Second
 
 // Collector reports the depth of buckets and what belongs to it, and the pools that they
-// are in, read from Redis at a scrape: one pipeline for all buckets and one for all
-// pools, at most once a second. When Redis is down the series are absent. Flows and groups
+// are in, read from Redis at a scrape: one pipeline for all buckets, one for all
+// pools and two for the processes, at most once a second. When Redis is down the series are absent. Flows and groups
 // are only counted: their names, which callers choose, would be labels without a bound.
 type Collector struct {
 	ctx      context.Context //nolint:containedctx // a scrape brings none
@@ -30,6 +32,7 @@ type Collector struct {
 type collected struct {
 	buckets []BucketInfo
 	pools   []PoolDetails
+	fleet   *fleet.Snapshot // nil if it could not be read
 }
 
 // NewCollector returns a collector to register. It reads until ctx ends.
@@ -121,6 +124,10 @@ var poolGauges = append(gaugesOf[PoolDetails]("pool"), []gaugeOf[PoolDetails]{
 // poolWeight also tells which buckets are in a pool: with it departures are added up by pools.
 var poolWeight = prometheus.NewDesc("tundish_pool_bucket_weight", "Share of the pool that a bucket in it has, against those of others that have work.", []string{"pool", "bucket"}, nil)
 
+// dispatchers comes from heartbeats, so a producer still reports it when no dispatcher is left.
+var dispatchers = prometheus.NewDesc("tundish_bucket_dispatchers",
+	"Processes that deliver jobs of the bucket, by their heartbeats. A killed process counts for 15 more seconds.", []string{"bucket"}, nil)
+
 // purgedTotal is kept in Redis, as purges are made by any process.
 var purgedTotal = prometheus.NewDesc("tundish_purged_total", "Jobs that purges have dropped, by whatever process.", []string{"bucket"}, nil)
 
@@ -140,6 +147,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, g := range poolGauges {
 		ch <- g.desc
 	}
+	ch <- dispatchers
 	ch <- purgedTotal
 	ch <- deadDroppedTotal
 	ch <- eventsDroppedTotal
@@ -156,6 +164,9 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	for _, info := range seen.buckets {
 		for _, g := range bucketGauges {
 			g.collect(ch, &info, info.Name)
+		}
+		if seen.fleet != nil {
+			ch <- prometheus.MustNewConstMetric(dispatchers, prometheus.GaugeValue, float64(seen.fleet.Dispatchers(info.Name)), info.Name)
 		}
 		ch <- prometheus.MustNewConstMetric(purgedTotal, prometheus.CounterValue, float64(info.Purged), info.Name)
 		ch <- prometheus.MustNewConstMetric(deadDroppedTotal, prometheus.CounterValue, float64(info.DeadDroppedOld), info.Name, "retention")
@@ -180,6 +191,10 @@ func (c *Collector) look() collected {
 	}
 	c.seen.buckets, _ = c.operator.BucketInfos(c.ctx) // those that can be looked at
 	c.seen.pools, _ = c.operator.poolDetails(c.ctx, c.operator.Pools())
+	c.seen.fleet = nil
+	if len(c.seen.buckets) > 0 { // else Redis does not answer, and a scrape need not wait for it once more
+		c.seen.fleet, _ = c.operator.Fleet().Look(c.ctx)
+	}
 	c.at = time.Now()
 	return c.seen
 }

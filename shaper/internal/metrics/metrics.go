@@ -190,8 +190,9 @@ func (m *Metrics) ObserveScript(script string, took time.Duration, err error) {
 		return
 	}
 	m.scripts.WithLabelValues(script).Observe(took.Seconds())
+	failed := m.errors.WithLabelValues(script) // shown at 0 too, so that the rate of the first error has a beginning
 	if err != nil {
-		m.errors.WithLabelValues(script).Inc()
+		failed.Inc()
 	}
 	if redisconn.ReplyLost(err) {
 		m.up.Set(0)

@@ -8,6 +8,10 @@
 //	image -licences FOLDER
 //
 // FOLDER gets the licences alone, which packages have too.
+//
+//	image -files FOLDER [-arch amd64] -version VERSION -revision COMMIT -created TIME
+//
+// FOLDER gets the files of the image: the Dockerfile uses it, where there is no git.
 package main
 
 import (
@@ -37,15 +41,20 @@ func main() {
 	arches := flag.String("arch", "amd64,arm64", "architectures, with commas")
 	to := flag.String("to", "image", "folder for the images")
 	licences := flag.String("licences", "", "folder for the licences, instead of an image")
+	files := flag.String("files", "", "folder for the files of the image, instead of an image")
+	var of told
+	flag.StringVar(&of.version, "version", "", "with -files: the version")
+	flag.StringVar(&of.revision, "revision", "", "with -files: the commit")
+	flag.StringVar(&of.created, "created", "", "with -files: the time of the commit, such as 2026-01-31T12:00:00Z")
 	flag.Parse()
-	if *licences != "" {
-		if err := writeLicences(context.Background(), *licences); err != nil {
-			fmt.Fprintln(os.Stderr, "image:", err)
-			os.Exit(1)
-		}
-		return
+	work := func(ctx context.Context) error { return run(ctx, strings.Split(*arches, ","), *to) }
+	switch {
+	case *licences != "":
+		work = func(ctx context.Context) error { return writeLicences(ctx, *licences) }
+	case *files != "":
+		work = func(ctx context.Context) error { return writeFiles(ctx, of, *arches, *files) }
 	}
-	if err := run(context.Background(), strings.Split(*arches, ","), *to); err != nil {
+	if err := work(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
 		os.Exit(1)
 	}
@@ -150,17 +159,13 @@ func sourceOf(ctx context.Context) (source, error) {
 func (s source) tag() string { return strings.ReplaceAll(s.version, "+", "-") }
 
 func (s source) image(ctx context.Context, arch string) (v1.Image, error) {
-	files, err := s.build(ctx, arch)
-	if err != nil {
-		return nil, err
-	}
-	licences, err := s.licences(ctx, arch)
+	parts, err := s.parts(ctx, arch)
 	if err != nil {
 		return nil, err
 	}
 	image := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
 	image = mutate.ConfigMediaType(image, types.OCIConfigJSON)
-	for _, part := range [][]file{files, licences} {
+	for _, part := range parts {
 		layer, err := layerOf(part, s.at)
 		if err != nil {
 			return nil, err
