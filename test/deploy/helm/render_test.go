@@ -139,7 +139,7 @@ func TestMain(m *testing.M) {
 			_, err = os.Stat(helm4)
 		}
 		if err != nil {
-			fmt.Fprintln(os.Stderr, "helm:", err, "(make ship-check installs helm)")
+			fmt.Fprintln(os.Stderr, "helm:", err, "(make ship-test builds helm)")
 			return 1
 		}
 		return m.Run()
