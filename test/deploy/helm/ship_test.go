@@ -141,6 +141,9 @@ func redis(t *testing.T, appendonly string) string {
 // The commands of docs/kubernetes.md run one after the other, as far as they need no cluster, with what the page itself has as files.
 func TestPage(t *testing.T) {
 	t.Parallel()
+	if err := build("producer"); err != nil {
+		t.Fatal(err)
+	}
 	page, err := os.ReadFile(root + "/docs/kubernetes.md")
 	if err != nil {
 		t.Fatal(err)
