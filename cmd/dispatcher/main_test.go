@@ -51,7 +51,7 @@ func certificates(t *testing.T) func(name string) *x509.Certificate {
 	}
 	return func(name string) *x509.Certificate {
 		t.Helper()
-		spec, _ := parsed.Scope.Lookup(name).Decl.(*ast.ValueSpec) //nolint:staticcheck // names of one file need no types
+		spec, _ := parsed.Scope.Lookup(name).Decl.(*ast.ValueSpec)
 		text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
 		if err != nil {
 			t.Fatal(err)

@@ -20,8 +20,8 @@ func comments(path, text string) []string {
 	}
 	var lines []string
 	for line := range strings.Lines(text) {
-		_, comment, found := strings.Cut(line, mark)
-		if found && !strings.Contains(comment, "://") {
+		code, comment, found := strings.Cut(line, mark)
+		if found && !strings.Contains(comment, "://") && !strings.HasSuffix(code, ":") { // no address
 			lines = append(lines, comment)
 		}
 	}
@@ -48,13 +48,13 @@ func TestNamedFilesExist(t *testing.T) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (rel == "bin" || strings.HasPrefix(entry.Name(), ".") && !strings.HasPrefix(entry.Name(), "..")):
+		case entry.IsDir() && (rel == "bin" || entry.Name() == "node_modules" || strings.HasPrefix(entry.Name(), ".") && !strings.HasPrefix(entry.Name(), "..")):
 			return fs.SkipDir
 		case entry.IsDir():
 			return nil
 		}
 		for end := rel; ; {
-			files[end] = true
+			files[end], files[strings.TrimLeft(end, ".")] = true, true
 			_, rest, more := strings.Cut(end, "/")
 			if !more {
 				break

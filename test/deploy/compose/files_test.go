@@ -211,7 +211,8 @@ type scrapeConfig struct {
 	Global struct {
 		Interval string `yaml:"scrape_interval"`
 	}
-	Jobs []struct {
+	Rules []string `yaml:"rule_files"`
+	Jobs  []struct {
 		Name          string `yaml:"job_name"`
 		Authorization struct {
 			File string `yaml:"credentials_file"`
