@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
@@ -271,7 +272,7 @@ func TestSchedulesOfTwoConfigurations(t *testing.T) {
 		done := make(chan error)
 		for _, names := range [][]string{{"a1", "a2"}, {"b1"}} {
 			go func() {
-				client, err := rig.NewActors(producer.Config{Redis: s.server.Client(), Buckets: []shaper.Bucket{with(rig.Bucket("b", 10), 0, names...)}})
+				client, err := rig.NewActors(producer.Config{Redis: s.server.Client(), Buckets: []shaper.Bucket{with(rig.Bucket("b", 10), 0, names...)}, Timeout: time.Minute})
 				if err == nil {
 					err = client.JoinPools(context.WithoutCancel(t.Context()))
 				}
@@ -283,7 +284,7 @@ func TestSchedulesOfTwoConfigurations(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		op, err := operator.New(operator.Config{Redis: s.server.Client(), Buckets: []shaper.Bucket{rig.Bucket("b", 10)}})
+		op, err := operator.New(operator.Config{Redis: s.server.Client(), Buckets: []shaper.Bucket{rig.Bucket("b", 10)}, Timeout: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
