@@ -93,6 +93,11 @@ func TestAnswers(t *testing.T) {
 			script{refuse(503, "away", ""), refuse(503, "away", "1"), refuse(503, "away", ""), refuse(503, "away", ""), refuse(503, "away", "")},
 			Report{Sent: 1, Admitted: 1, Elapsed: 3.9, Rate: 1 / 3.9}, // 0.1, 1, 0.4, 0.8, 1.6
 		},
+		"an answer is lost after the store was away for long, and waiting": {
+			func(o *Options) { o.Wait = true },
+			script{refuse(503, "away", ""), refuse(503, "away", ""), refuse(503, "away", ""), refuse(503, "away", ""), drop},
+			Report{Sent: 1, Admitted: 1, Elapsed: 3.1, Rate: 1 / 3.1},
+		},
 		"the answer was lost": {
 			nil, script{drop, func(w http.ResponseWriter, _ []job) {
 				w.WriteHeader(http.StatusAccepted)

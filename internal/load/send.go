@@ -14,10 +14,9 @@ import (
 )
 
 const (
-	tries      = 4 // of a request without an answer that counts
-	firstPause = 100 * time.Millisecond
-	// longestPause is the longest that is doubled to.
-	longestPause = 5 * time.Second
+	tries        = 4 // of a request without an answer that counts
+	firstPause   = 100 * time.Millisecond
+	longestPause = 5 * time.Second // a pause doubles up to it
 	// defaultRetryAfter is the wait where a 429 does not say how long.
 	defaultRetryAfter = time.Second
 )
@@ -62,20 +61,21 @@ func (s *sender) send(ctx context.Context, n int, intended time.Time) {
 		jobs[i] = job{ID: uuid.Must(uuid.NewV7()).String(), URL: s.opts.URL, Payload: s.payload, Priority: s.opts.Priority, Flow: s.opts.flowOf(s.made.Add(1) - 1)}
 	}
 	s.tally.sending(n)
-	pause := firstPause
+	pause, resent := firstPause, false
 	for try := 1; len(jobs) > 0; {
 		answers := s.post(ctx, jobs)
 		var again []job
 		var after time.Duration
-		failed := false
+		failed, lost := false, false // lost is what counts against tries
 		for i, a := range answers {
-			final := !s.open(&a)
+			open := s.open(&a)
+			final := !open
 			if unclear(&a) {
-				failed = true
-				final = final && try >= tries || ctx.Err() != nil
+				failed, lost = true, lost || !open
+				final = !open && try >= tries || ctx.Err() != nil
 			}
 			if final {
-				s.tally.count(&a, try > 1)
+				s.tally.count(&a, resent)
 				continue
 			}
 			again = append(again, jobs[i])
@@ -86,7 +86,10 @@ func (s *sender) send(ctx context.Context, n int, intended time.Time) {
 		}
 		switch {
 		case failed:
-			try++
+			resent = true
+			if lost {
+				try++
+			}
 			after = max(after, pause)
 			pause = min(2*pause, longestPause)
 		case after == 0:
