@@ -38,6 +38,7 @@ type daemon struct {
 	doors    *doors             // nil where no jobs are taken in
 	lessons  lessons
 	models   *llm.Metrics // see llmMetrics
+	tracing  *telemetry.Tracing
 
 	version string
 	notify  *notifier
@@ -57,10 +58,14 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{config: cfg, source: src, log: log, redis: conn, registry: telemetry.NewRegistry(), notify: newNotifier(src.options.Env, log)}
+	tracing, err := telemetry.NewTracing(ctx, src.options.Env, programOf(dispatches), log)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	d := &daemon{tracing: tracing, config: cfg, source: src, log: log, redis: conn, registry: telemetry.NewRegistry(), notify: newNotifier(src.options.Env, log)}
 	d.inForce.Store(newApplied(cfg))
 	client := producer.Config{
-		Redis: conn, Buckets: Buckets(cfg), Timeout: cfg.CallTimeout(), Logger: log, Registerer: d.registry, DispatcherHere: dispatches,
+		Redis: conn, Buckets: Buckets(cfg), Timeout: cfg.CallTimeout(), Logger: log, Registerer: d.registry, DispatcherHere: dispatches, Tracer: tracing.Provider(),
 	}
 	limits := admission.LimiterConfig{
 		Redis: conn, Limits: cfg.Limits, Revision: cfg.Revision, Timeout: client.Timeout, Logger: log.With("component", "limiter"), Guest: !takesIn,
@@ -104,6 +109,14 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 	}
 	d.targets = append(d.targets, target{[]string{"revision", "limits"}, followLimits})
 	return d, nil
+}
+
+// programOf is the name of a daemon in traces.
+func programOf(dispatches bool) string {
+	if dispatches {
+		return "tundish-dispatcher"
+	}
+	return "tundish-producer"
 }
 
 func limitNames(cfg *config.Config) []string {
@@ -160,6 +173,7 @@ func (d *daemon) close() error {
 	if d.limiter != nil {
 		d.limiter.Close()
 	}
+	d.tracing.Close()
 	if err := d.redis.Close(); err != nil {
 		return fmt.Errorf("close the connections to redis: %w", err)
 	}

@@ -39,7 +39,10 @@ func (d *daemon) openDoors() error {
 	if err != nil {
 		return err
 	}
-	leases, err := dispatcher.NewLeases(dispatcher.LeasesConfig{Redis: d.redis, Timeout: d.config.Producer.StoreTimeout, Logger: d.log, Registerer: d.registry})
+	leases, err := dispatcher.NewLeases(dispatcher.LeasesConfig{
+		Redis: d.redis, Timeout: d.config.Producer.StoreTimeout, Logger: d.log, Registerer: d.registry,
+		Tracer: d.tracing.Provider(), SendIsParent: d.config.Tracing.SendIsParent(),
+	})
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ goes on trying, and /readyz is 503.
 SIGHUP, or a change of the configuration file, applies buckets, workers, pools, limits,
 hooks and keys that came, went or changed. Deliveries under way end as they began. Of a
 bucket that left, nothing more is claimed. After a fault the daemon applies nothing.
-[redis], [producer], [dispatcher] and [log] need a restart.`,
+[redis], [producer], [dispatcher], [log] and [tracing] need a restart.`,
 		Example: `  dispatcher run
   TUNDISH_REDIS_URL=redis://127.0.0.1:6379 dispatcher run
   curl -s 127.0.0.1:8081/readyz?verbose`,

@@ -26,6 +26,7 @@ type Config struct {
 	Dispatcher Dispatcher
 	Console    Console
 	Log        Log
+	Tracing    Tracing
 	Keys       []apikey.Key
 	Limits     []admission.Limit
 	Pools      []shaper.Pool
@@ -117,6 +118,20 @@ type Log struct {
 	Level  string `setting:"level"`  // debug, info, warn, error
 	Format string `setting:"format"` // auto, text, json
 }
+
+// Tracing selects how the spans of a job are tied to each other. Whether there are any is for the variables OTEL_* to say.
+type Tracing struct {
+	Relation string `setting:"relation"` // of an attempt to the enqueue: link, parent
+}
+
+// The relations of an attempt to the enqueue of its job.
+const (
+	relationLink   = "link"
+	relationParent = "parent"
+)
+
+// SendIsParent reports whether the span of the enqueue is the parent of those of attempts.
+func (t Tracing) SendIsParent() bool { return t.Relation == relationParent }
 
 // Bucket is a bucket and the settings of its worker.
 type Bucket struct {

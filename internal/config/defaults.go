@@ -30,6 +30,7 @@ func defaultSettings() settings {
 		},
 		Console: Console{Enabled: true, Payloads: showPayloads},
 		Log:     Log{Level: "info", Format: "auto"},
+		Tracing: Tracing{Relation: relationLink},
 	}
 }
 

@@ -109,7 +109,7 @@ func merge(file, env map[string]any) (settings, error) {
 // config builds what programs use of settings that are valid.
 func (l *loader) config(s *settings) *Config {
 	c := &Config{
-		Revision: s.Revision, Redis: s.Redis, Producer: s.Producer, Dispatcher: s.Dispatcher, Console: s.Console, Log: s.Log,
+		Revision: s.Revision, Redis: s.Redis, Producer: s.Producer, Dispatcher: s.Dispatcher, Console: s.Console, Log: s.Log, Tracing: s.Tracing,
 		File: l.doc.file,
 	}
 	for _, key := range s.Keys {

@@ -14,6 +14,7 @@ type settings struct {
 	Dispatcher Dispatcher        `setting:"dispatcher"`
 	Console    Console           `setting:"console"`
 	Log        Log               `setting:"log"`
+	Tracing    Tracing           `setting:"tracing"`
 	Keys       []keySettings     `setting:"keys"`
 	Limits     []admission.Limit `setting:"limits"`
 	Pools      []shaper.Pool     `setting:"pools"`

@@ -48,6 +48,7 @@ func (l *loader) validate(s *settings) {
 		string(httplimit.BothHeaders), string(httplimit.StandardHeaders), string(httplimit.LegacyHeaders))
 	l.oneOf(at("log.level"), s.Log.Level, "debug", "info", "warn", "error")
 	l.oneOf(at("log.format"), s.Log.Format, "auto", "text", "json")
+	l.oneOf(at("tracing.relation"), s.Tracing.Relation, relationLink, relationParent)
 	const open = "every program that reaches it could use it"
 	l.listen(at("redis.embedded_listen"), s.Redis.EmbeddedListen, "the embedded store has no password, so "+open)
 	noKeys := ""

@@ -117,7 +117,7 @@ func (c *claimer) readLease(r *lua.Reader, claimID string) (*leased, error) {
 	}
 	l.depart = func(late time.Duration) {
 		l.departed = time.Now()
-		c.store.Metrics.CountDeparture(c.Name, late)
+		c.store.Metrics.CountDeparture(c.Name, late, l.traceID)
 	}
 	return l, nil
 }

@@ -17,7 +17,8 @@ type deliverer struct {
 	handovers   *handovers
 	worker      atomic.Pointer[shaper.Worker] // replaced by a reload
 	concurrency int
-	wake        token // wakes the claim loop
+	wake        token          // wakes the claim loop
+	spans       *attemptTracer // nil: no spans
 
 	underWay sync.WaitGroup
 	mu       sync.Mutex
@@ -145,8 +146,15 @@ func (v *deliverer) travelsAsBatch(jobs request) bool {
 	return len(jobs) > 1 || v.Settings.Load().Batch.Has() && !shaper.GoesAlone(jobs[0].Method)
 }
 
-// attempt has the worker make the attempt, at the slot.
+// attempt has the worker make the attempt, at the slot, in a span if there is a tracer.
 func (v *deliverer) attempt(ctx context.Context, jobs request) []shaper.Outcome {
+	if v.spans == nil {
+		return v.attemptNow(ctx, jobs)
+	}
+	return v.tracedAttempt(ctx, jobs)
+}
+
+func (v *deliverer) attemptNow(ctx context.Context, jobs request) []shaper.Outcome {
 	first := jobs[0]
 	began := time.Now()
 	var outcomes []shaper.Outcome

@@ -19,6 +19,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/fleet"
@@ -58,6 +59,15 @@ type Config struct {
 	// Registerer is where the metrics go; nil counts nothing. Actors of one process may share it.
 	Registerer prometheus.Registerer
 
+	// Tracer, if not nil, makes a span for each attempt: "process" with the name of the bucket. It is the root of its own trace, and has a link
+	// to the span in which each job was enqueued, see the Config of package producer. The worker gets the span in its context. The header
+	// traceparent of a job that leaves alone is that of the span.
+	Tracer trace.TracerProvider
+
+	// SendIsParent makes the span of the enqueue the parent of each attempt at that job, in place of a link: for backends that show no links. A batch
+	// of several jobs keeps its links.
+	SendIsParent bool
+
 	// Program, if not "", has the dispatcher tell the fleet what it does, and what Registerer counts, under this name and this version: see package
 	// fleet. It costs a command in five seconds.
 	Program, Version string
@@ -84,6 +94,7 @@ type Dispatcher struct {
 
 	listens atomic.Bool   // it has subscribed to wake-ups
 	member  *fleet.Member // nil: it tells the fleet nothing
+	spans   *attemptTracer
 
 	scheduleWake token       // schedules are to be looked at
 	allSchedules atomic.Bool // those of all buckets
@@ -108,7 +119,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Dispatcher{cfg: cfg, store: s, shared: s.Sharing(), workers: cfg.Workers, scheduleWake: newToken()}
+	d := &Dispatcher{cfg: cfg, store: s, shared: s.Sharing(), workers: cfg.Workers, scheduleWake: newToken(), spans: newAttemptTracer(cfg.Tracer, cfg.SendIsParent)}
 	d.stall.limit = cfg.Lease / 3
 	d.outage.log = s.Log
 	d.hooks.Store(&cfg.Hooks)
@@ -125,7 +136,8 @@ func New(cfg Config) (*Dispatcher, error) {
 // Redis is back.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	// Deliveries and settling go on when ctx ends, until each loop has ended.
-	life, kill := context.WithCancelCause(context.WithoutCancel(ctx))
+	// A span in ctx is not the parent of what goes on for as long as the program runs.
+	life, kill := context.WithCancelCause(trace.ContextWithSpan(context.WithoutCancel(ctx), nil))
 	defer kill(nil)
 
 	c := &currentRun{ctx: ctx, life: life}

@@ -34,7 +34,7 @@ type handedOver struct {
 // add keeps the lease of a job without a worker. The heartbeat extends the lease until another process starts the job,
 // which takes the lease over: see lua/start.lua.
 func (o *handovers) add(job *leased, outcome shaper.Outcome) {
-	o.store.Metrics.CountOutcome(o.Name, outcome.Result, outcome, time.Since(job.departed))
+	o.store.Metrics.CountOutcome(o.Name, outcome.Result, outcome, time.Since(job.departed), job.traceID)
 	o.held.guard.leave(job) // a crash of this process is none of the job's
 	o.held.mu.Lock()
 	job.handedOver = &handedOver{asked: time.Now(), how: outcome.Handover}

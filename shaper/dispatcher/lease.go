@@ -27,6 +27,7 @@ type leased struct {
 	closes      time.Time               // the end of the window, when the permit is void; zero: it has none
 	cancel      context.CancelCauseFunc // of the delivery, once it runs
 	departed    time.Time
+	traceID     string        // of the attempt, if it is sampled
 	once        bool          // the first attempt ends the job
 	expires     time.Duration // after its enqueue; 0 never
 	waiter      string        // the channel of the waiter for the result, "" none

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/redisconn"
@@ -29,6 +30,11 @@ type LeasesConfig struct {
 
 	// Registerer is where the metrics of outcomes go, under the names of a dispatcher's; nil counts nothing.
 	Registerer prometheus.Registerer
+
+	// Tracer and SendIsParent are as in [Config], for the attempts of [Permits]. A job that another process starts by its ticket gets no span here:
+	// the attempt's traceparent is in its headers.
+	Tracer       trace.TracerProvider
+	SendIsParent bool
 }
 
 // Leases starts and settles jobs that a dispatcher handed over, in a process that has no configuration and claims
@@ -45,6 +51,7 @@ type Leases struct {
 	returns  sync.WaitGroup          // of jobs that are given back
 	outage   outage
 	guard    poisonGuard
+	spans    *attemptTracer
 }
 
 // reasonNotStarted is why a job is returned whose start is not known.
@@ -60,7 +67,7 @@ func NewLeases(cfg LeasesConfig) (*Leases, error) {
 		return nil, err
 	}
 	life, end := context.WithCancel(context.Background())
-	return &Leases{store: s, life: life, end: end, lone: make(chan struct{}, 1), settlers: map[store.Keys]*settler{}, outage: outage{log: s.Log}}, nil
+	return &Leases{store: s, life: life, end: end, lone: make(chan struct{}, 1), settlers: map[store.Keys]*settler{}, outage: outage{log: s.Log}, spans: newAttemptTracer(cfg.Tracer, cfg.SendIsParent)}, nil
 }
 
 // Close ends the heartbeats. The leases of jobs that are not settled yet run out, and the jobs are delivered again. Close

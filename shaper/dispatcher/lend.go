@@ -58,7 +58,7 @@ func (c *bucketConn) permit(t *ticket, job *leased) {
 	job.slot, job.permitTTL, job.wakeLimit = c.clock.local(t.Slot), micros(t.Valid), c.late(t)
 	job.depart = func(late time.Duration) {
 		job.departed = time.Now()
-		c.store.Metrics.CountDeparture(c.Name, late)
+		c.store.Metrics.CountDeparture(c.Name, late, job.traceID)
 	}
 	job.Permit(job.slot, job.validFor(), job.depart)
 }

@@ -55,6 +55,7 @@ type Permit struct {
 	awaited *producer.Awaited // nil: the job is to be enqueued
 	lease   *Lease            // nil: it waits for a slot
 	done    func()            // of the permit, once it has ended
+	span    permitSpan
 }
 
 // Acquire enqueues a job and waits for its slot: when it returns, send at once. The permit is void soon after the slot, see
@@ -187,6 +188,7 @@ func (p *Permit) start(ctx context.Context, text string) error {
 		return ErrNotStarted
 	}
 	p.lease = lease
+	p.span.begin(p)
 	return nil
 }
 
@@ -226,6 +228,7 @@ func (p *Permit) giveUp(ctx context.Context) {
 func (p *Permit) drop() {
 	lease, awaited := p.lease, p.awaited
 	p.lease, p.awaited = nil, nil
+	p.span.end(notWanted())
 	p.permits.ends.Go(func() {
 		lease.Settle(notWanted())
 		awaited.Stop()
@@ -247,7 +250,7 @@ func (p *Permit) Context() context.Context { return p.lease.Context() }
 // Attempt is the attempt as a worker gets it, with the job's payload, headers and address.
 func (p *Permit) Attempt() *shaper.Attempt {
 	a := &p.lease.job.Attempt
-	a.URL, a.Method, a.Headers, a.Payload = p.job.URL, p.job.Method, p.job.Headers, p.job.Payload
+	a.URL, a.Method, a.Headers, a.Payload = p.job.URL, p.job.Method, p.span.headers(p.job.Headers), p.job.Payload
 	return a
 }
 
@@ -257,6 +260,7 @@ func (p *Permit) Attempt() *shaper.Attempt {
 func (p *Permit) Settle(outcome shaper.Outcome) {
 	lease := p.lease
 	p.lease = nil
+	p.span.end(outcome)
 	lease.Settle(outcome)
 	if outcome.Result != shaper.ResultHeld && outcome.Result != shaper.ResultReturned {
 		p.forget()

@@ -180,7 +180,7 @@ func (s *settler) settled(batch []*settlement, r *lua.Reader, resent bool) {
 // forget counts attempts, and lets go of their jobs. Whether an attempt failed or was held is known when Redis has taken its outcome.
 func (s *settler) forget(batch []*settlement) {
 	for _, one := range batch {
-		s.store.Metrics.CountOutcome(s.Name, one.result, one.outcome, one.took)
+		s.store.Metrics.CountOutcome(s.Name, one.result, one.outcome, one.took, one.job.traceID)
 		s.held.forget(one.job)
 	}
 }

@@ -86,10 +86,10 @@ func (p *process) counts(bucket string, arrived, refused, departed, failed int) 
 		p.CountReceipt(&shaper.Receipt{Bucket: bucket, Refusal: &shaper.Refusal{Reason: shaper.ReasonLimit}})
 	}
 	for range departed {
-		p.CountDeparture(bucket, time.Millisecond)
+		p.CountDeparture(bucket, time.Millisecond, "")
 	}
 	for range failed {
-		p.CountOutcome(bucket, shaper.ResultRetry, shaper.Retry("http_500", ""), time.Millisecond)
+		p.CountOutcome(bucket, shaper.ResultRetry, shaper.Retry("http_500", ""), time.Millisecond, "")
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/redisconn"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 	"github.com/tundish-io/tundish/shaper/internal/store"
@@ -26,6 +28,7 @@ type Awaited struct {
 	tickets    chan string   // the newest ticket, of a job that this process sends itself; else nil
 	mayBeThere bool          // from the start, as the job was there before
 	polled     atomic.Bool   // the result was asked for
+	sent       trace.SpanContext
 }
 
 // pollEvery is how long a result may be there without this process having heard of it: the message was lost, or the job ended in a way

@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/trace"
 	sometimes "golang.org/x/time/rate"
 
 	"github.com/tundish-io/tundish/lua/coalesce"
@@ -25,6 +26,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 	"github.com/tundish-io/tundish/shaper/internal/store"
+	"github.com/tundish-io/tundish/shaper/internal/tracing"
 )
 
 // Sizes of one enqueue script: enough to make the round trip cheap, little
@@ -53,6 +55,11 @@ type Config struct {
 	// Registerer is where the metrics go; nil counts nothing. Actors of one process may share it.
 	Registerer prometheus.Registerer
 
+	// Tracer, if not nil, makes a span for each job, "send" with the name of the bucket. The span travels with the job, in the header traceparent,
+	// to the spans of its attempts: see the Config of package dispatcher. The job's own traceparent is the parent of the span, else the span
+	// of the call's context is.
+	Tracer trace.TracerProvider
+
 	// Breaker, if not nil, makes Enqueue fail at once while Redis is known to be
 	// away, instead of after Timeout. Share it among all that ask this Redis. In a
 	// cluster each bucket has one of its own like it, as its node may be away alone.
@@ -62,6 +69,7 @@ type Config struct {
 // Client enqueues jobs, reads single jobs and cancels them. It is safe for concurrent use.
 type Client struct {
 	store   *store.Store
+	tracer  trace.Tracer // nil: no spans
 	breaker *redisconn.Breaker
 	apart   bool // Redis is a cluster: each bucket has a breaker of its own
 
@@ -101,7 +109,7 @@ func New(cfg Config) (*Client, error) {
 	s.Quiet = cfg.DispatcherHere
 	_, isCluster := cfg.Redis.(*redis.ClusterClient)
 	c := &Client{
-		store: s, breaker: cfg.Breaker, apart: isCluster, open: coalesce.NewCalls(), answers: newAnswers(s), fullLog: sometimes.Sometimes{First: 1, Interval: 10 * time.Second},
+		store: s, tracer: tracing.Tracer(cfg.Tracer), breaker: cfg.Breaker, apart: isCluster, open: coalesce.NewCalls(), answers: newAnswers(s), fullLog: sometimes.Sometimes{First: 1, Interval: 10 * time.Second},
 	}
 	c.sending = c.send
 	c.buckets.Store(&map[string]*producerBucket{})
@@ -179,6 +187,20 @@ func (c *Client) enqueue(ctx context.Context, awaited *Awaited, jobs []shaper.Jo
 	if len(jobs) == 0 {
 		return nil, nil
 	}
+	if c.tracer == nil {
+		return c.admit(ctx, awaited, jobs)
+	}
+	sends := c.startSends(ctx, jobs)
+	if awaited != nil {
+		awaited.sent = sends.spans[0].SpanContext()
+	}
+	receipts, err := c.admit(ctx, awaited, sends.jobs)
+	sends.end(receipts, err)
+	return receipts, err
+}
+
+// admit is enqueue without its spans, for one job or more.
+func (c *Client) admit(ctx context.Context, awaited *Awaited, jobs []shaper.Job) ([]shaper.Receipt, error) {
 	if !c.open.Enter() {
 		return nil, shaper.ErrClosed
 	}

@@ -126,7 +126,7 @@ func (s *Sender) roundTrip(ctx, attempted context.Context, attempt *shaper.Attem
 		return nil, nil, shaper.Returned(workers.ReasonLate)
 	}
 	written := conn.wire.written.Load()
-	resp, err := conn.RoundTrip(req.http(attempted))
+	resp, err := sendOn(conn, req.http(attempted))
 	if err != nil {
 		s.conns.discard(conn)
 		// Only of a kept connection: a receiver that hangs up on each new one would be tried forever.

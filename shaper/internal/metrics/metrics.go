@@ -273,12 +273,13 @@ func (m *Metrics) CountOverflow(bucket, limit string) {
 	}
 }
 
-func (m *Metrics) CountDeparture(bucket string, late time.Duration) {
+// CountDeparture counts a request that left. traceID, if not "", is that of its sampled trace.
+func (m *Metrics) CountDeparture(bucket string, late time.Duration, traceID string) {
 	if m == nil {
 		return
 	}
 	m.departures.WithLabelValues(bucket).Inc()
-	m.lateness.WithLabelValues(bucket).Observe(max(late, 0).Seconds())
+	observe(m.lateness.WithLabelValues(bucket), max(late, 0), traceID)
 }
 
 // CountBatch counts the jobs of a batch that left.
@@ -288,8 +289,8 @@ func (m *Metrics) CountBatch(bucket string, jobs int) {
 	}
 }
 
-// CountOutcome counts an attempt. result is what became of the job, outcome what the worker said.
-func (m *Metrics) CountOutcome(bucket string, result shaper.Result, outcome shaper.Outcome, took time.Duration) {
+// CountOutcome counts an attempt. result is what became of the job, outcome what the worker said. traceID is as in CountDeparture.
+func (m *Metrics) CountOutcome(bucket string, result shaper.Result, outcome shaper.Outcome, took time.Duration, traceID string) {
 	if m == nil {
 		return
 	}
@@ -303,7 +304,7 @@ func (m *Metrics) CountOutcome(bucket string, result shaper.Result, outcome shap
 		m.returned.WithLabelValues(bucket).Inc()
 		return
 	}
-	m.duration.WithLabelValues(bucket).Observe(took.Seconds())
+	observe(m.duration.WithLabelValues(bucket), took, traceID)
 }
 
 func (m *Metrics) CountLost(bucket string, n int) {

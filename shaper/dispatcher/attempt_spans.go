@@ -1,0 +1,145 @@
+package dispatcher
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/tracing"
+)
+
+// attemptTracer makes the spans of attempts.
+type attemptTracer struct {
+	tracer       trace.Tracer
+	sendIsParent bool // see Config
+}
+
+// newAttemptTracer returns nil without a provider.
+func newAttemptTracer(provider trace.TracerProvider, sendIsParent bool) *attemptTracer {
+	if provider == nil {
+		return nil
+	}
+	return &attemptTracer{tracing.Tracer(provider), sendIsParent}
+}
+
+// tracedAttempt is attemptNow in a span.
+func (v *deliverer) tracedAttempt(ctx context.Context, jobs request) []shaper.Outcome {
+	sent := make([]trace.SpanContext, len(jobs))
+	for i, job := range jobs {
+		sent[i] = tracing.Of(job.Headers)
+	}
+	ctx, span := v.spans.begin(ctx, jobs, sent)
+	if !v.travelsAsBatch(jobs) { // the items of a batch keep the context in which each was enqueued
+		jobs[0].Headers = tracing.With(jobs[0].Headers, span.SpanContext())
+	}
+	outcomes := v.attemptNow(ctx, jobs)
+	endAttempt(span, outcomes)
+	return outcomes
+}
+
+// begin starts the span of an attempt at jobs, which were enqueued in the spans sent.
+func (t *attemptTracer) begin(ctx context.Context, jobs request, sent []trace.SpanContext) (context.Context, trace.Span) {
+	first := jobs[0]
+	attributes := tracing.Place(tracing.Attributes(tracing.Process, first.Bucket), first.Flow, first.Group)
+	if len(jobs) == 1 {
+		attributes = append(attributes, tracing.MessageID.String(first.ID), tracing.Attempt.Int(first.Number))
+	} else {
+		attributes = append(attributes, tracing.BatchCount.Int(len(jobs)))
+	}
+	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(attributes...)}
+	if t.sendIsParent && len(jobs) == 1 {
+		ctx = trace.ContextWithRemoteSpanContext(ctx, sent[0])
+	} else {
+		options = append(options, trace.WithNewRoot(), trace.WithLinks(linksOf(jobs, sent)...))
+	}
+	ctx, span := t.tracer.Start(ctx, tracing.Process+" "+first.Bucket, options...)
+	if of := span.SpanContext(); of.IsSampled() {
+		id := of.TraceID().String()
+		for _, job := range jobs {
+			job.traceID = id
+		}
+	}
+	return ctx, span
+}
+
+// linksOf links each job to the span in which it was enqueued. A job that was enqueued without tracing has none.
+func linksOf(jobs request, sent []trace.SpanContext) []trace.Link {
+	links := make([]trace.Link, 0, len(jobs))
+	for i, job := range jobs {
+		if !sent[i].IsValid() {
+			continue
+		}
+		link := trace.Link{SpanContext: sent[i]}
+		if len(jobs) > 1 {
+			link.Attributes = []attribute.KeyValue{tracing.MessageID.String(job.ID), tracing.Attempt.Int(job.Number)}
+		}
+		links = append(links, link)
+	}
+	return links
+}
+
+// endAttempt ends a span with the outcomes of its jobs. A batch that has failed in part is an error.
+func endAttempt(span trace.Span, outcomes []shaper.Outcome) {
+	defer span.End()
+	if !span.IsRecording() {
+		return
+	}
+	result, failed := outcomes[0].Result.String(), 0
+	var worst *shaper.Outcome
+	for i := range outcomes {
+		if outcomes[i].Result != outcomes[0].Result {
+			result = "mixed"
+		}
+		if isFailure(outcomes[i].Result) {
+			worst = &outcomes[i]
+			failed++
+		}
+	}
+	span.SetAttributes(tracing.Outcome.String(result))
+	if len(outcomes) > 1 {
+		span.SetAttributes(tracing.Failed.Int(failed))
+	} else if outcomes[0].Reason != "" {
+		span.SetAttributes(tracing.Reason.String(outcomes[0].Reason))
+	}
+	if worst != nil {
+		span.SetAttributes(tracing.ErrorType.String(worst.Reason))
+		span.SetStatus(codes.Error, worst.Detail)
+	}
+}
+
+// isFailure reports whether an attempt with this result is an error. A job that goes back unsent, or that waits for a time that its
+// downstream named, is none.
+func isFailure(result shaper.Result) bool {
+	return result == shaper.ResultRetry || result == shaper.ResultDead || result == shaper.ResultDropped
+}
+
+// permitSpan is the span of the attempt of a [Permit], from the moment at which the permit may be used.
+type permitSpan struct{ trace.Span }
+
+// begin starts the span, and puts it into the context of the lease.
+func (s *permitSpan) begin(p *Permit) {
+	spans := p.permits.leases.spans
+	if spans == nil {
+		return
+	}
+	p.lease.ctx, s.Span = spans.begin(p.lease.ctx, request{p.lease.job}, []trace.SpanContext{p.awaited.Sent()})
+}
+
+// headers are those of a job, with the context of the span.
+func (s *permitSpan) headers(of map[string][]string) map[string][]string {
+	if s.Span == nil {
+		return of
+	}
+	return tracing.With(of, s.SpanContext())
+}
+
+// end ends the span of a permit that was settled.
+func (s *permitSpan) end(outcome shaper.Outcome) {
+	if s.Span != nil {
+		endAttempt(s.Span, []shaper.Outcome{outcome})
+		s.Span = nil
+	}
+}
