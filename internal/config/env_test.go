@@ -49,6 +49,7 @@ func TestVariables(t *testing.T) {
 		{"TUNDISH_CONSOLE_USER_KEY", "ops", "console.user_key", `"ops"`},
 		{"TUNDISH_LOG_LEVEL", "debug", "log.level", `"debug"`},
 		{"TUNDISH_LOG_FORMAT", "json", "log.format", `"json"`},
+		{"TUNDISH_TRACING_RELATION", "parent", "tracing.relation", `"parent"`},
 	}
 	var names []string
 	for _, v := range values {

@@ -42,7 +42,10 @@ type OpsConfig struct {
 	Buckets Buckets
 	Keys    []apikey.Key        // the API keys; without any, only programs of this machine are served
 	Metrics prometheus.Gatherer // what /metrics shows; nil shows none
-	Logger  *slog.Logger        // nil logs nothing
+
+	// Exemplars has /metrics show trace ids, to a scraper that asks for OpenMetrics. All others get the text format.
+	Exemplars bool
+	Logger    *slog.Logger // nil logs nothing
 
 	// Pools are those of the configuration, also those that no bucket names.
 	Pools []shaper.Pool

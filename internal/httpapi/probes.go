@@ -30,6 +30,8 @@ type probes struct {
 	draining *draining
 	gatherer prometheus.Gatherer
 	log      *slog.Logger
+
+	exemplars bool
 }
 
 func (p *probes) routes() []route {
@@ -37,7 +39,10 @@ func (p *probes) routes() []route {
 	if gatherer == nil {
 		gatherer = prometheus.NewRegistry()
 	}
-	options := promhttp.HandlerOpts{ErrorLog: &scrapeErrors{log: p.log, sometimes: rate.Sometimes{First: 1, Interval: time.Minute}}, ErrorHandling: promhttp.ContinueOnError}
+	options := promhttp.HandlerOpts{
+		EnableOpenMetrics: p.exemplars, // only that format has them
+		ErrorLog:          &scrapeErrors{log: p.log, sometimes: rate.Sometimes{First: 1, Interval: time.Minute}}, ErrorHandling: promhttp.ContinueOnError,
+	}
 	return []route{
 		{"GET", livePath, livez, rights{}, nil},
 		{"GET", readyPath, p.readyz, rights{}, nil},

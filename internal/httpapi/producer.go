@@ -81,7 +81,10 @@ type ProducerConfig struct {
 	BodyMemory int64
 
 	Metrics prometheus.Gatherer // what /metrics shows; nil shows none
-	Logger  *slog.Logger        // nil logs nothing
+
+	// Exemplars has /metrics show trace ids, to a scraper that asks for OpenMetrics. All others get the text format.
+	Exemplars bool
+	Logger    *slog.Logger // nil logs nothing
 }
 
 // producer serves the routes by which jobs come in.

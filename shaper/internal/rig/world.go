@@ -81,6 +81,9 @@ func (w *World) Note(_ context.Context, a *shaper.Attempt) shaper.Outcome {
 	return shaper.Done(200)
 }
 
+// News lets Await see a delivery that is not noted.
+func (w *World) News() { w.news <- struct{}{} }
+
 func (w *World) Enqueue(n int) {
 	w.T.Helper()
 	for i := range n {
