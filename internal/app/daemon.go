@@ -197,7 +197,7 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 		RateLimitHeaders: httplimit.RateLimitHeaders(d.config.Producer.RateLimitHeaders),
 		MaxConnections:   d.config.Producer.MaxConnections,
 		BodyMemory:       d.config.Producer.BodyMemory,
-		Metrics: d.registry, Exemplars: d.tracing != nil, Logger: d.log.With("component", "producer_api"), Audit: d.operator.Audit(),
+		Metrics:          d.registry, Exemplars: d.tracing != nil, Logger: d.log.With("component", "producer_api"), Audit: d.operator.Audit(),
 	}
 	if d.config.Producer.OperatorAPI {
 		api.Operator, api.Pools = d.operator, d.config.Pools
