@@ -25,21 +25,6 @@ func newAttemptTracer(provider trace.TracerProvider, sendIsParent bool) *attempt
 	return &attemptTracer{tracing.Tracer(provider), sendIsParent}
 }
 
-// tracedAttempt is attemptNow in a span.
-func (v *deliverer) tracedAttempt(ctx context.Context, jobs request) []shaper.Outcome {
-	sent := make([]trace.SpanContext, len(jobs))
-	for i, job := range jobs {
-		sent[i] = tracing.Of(job.Headers)
-	}
-	ctx, span := v.spans.begin(ctx, jobs, sent)
-	if !v.travelsAsBatch(jobs) { // the items of a batch keep the context in which each was enqueued
-		jobs[0].Headers = tracing.With(jobs[0].Headers, span.SpanContext())
-	}
-	outcomes := v.attemptNow(ctx, jobs)
-	endAttempt(span, outcomes)
-	return outcomes
-}
-
 // begin starts the span of an attempt at jobs, which were enqueued in the spans sent.
 func (t *attemptTracer) begin(ctx context.Context, jobs request, sent []trace.SpanContext) (context.Context, trace.Span) {
 	first := jobs[0]

@@ -6,7 +6,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/tracing"
 )
 
 // deliverer has the worker deliver the jobs of one bucket, each request in a goroutine of its own, at its slot.
@@ -152,6 +155,21 @@ func (v *deliverer) attempt(ctx context.Context, jobs request) []shaper.Outcome 
 		return v.attemptNow(ctx, jobs)
 	}
 	return v.tracedAttempt(ctx, jobs)
+}
+
+// tracedAttempt is attemptNow in a span.
+func (v *deliverer) tracedAttempt(ctx context.Context, jobs request) []shaper.Outcome {
+	sent := make([]trace.SpanContext, len(jobs))
+	for i, job := range jobs {
+		sent[i] = tracing.Of(job.Headers)
+	}
+	ctx, span := v.spans.begin(ctx, jobs, sent)
+	if !v.travelsAsBatch(jobs) { // the items of a batch keep the context in which each was enqueued
+		jobs[0].Headers = tracing.With(jobs[0].Headers, span.SpanContext())
+	}
+	outcomes := v.attemptNow(ctx, jobs)
+	endAttempt(span, outcomes)
+	return outcomes
 }
 
 func (v *deliverer) attemptNow(ctx context.Context, jobs request) []shaper.Outcome {
