@@ -248,7 +248,7 @@ func TestRestartKeys(t *testing.T) {
 			tables = append(tables, table)
 		}
 	}
-	if want := []string{"redis", "producer", "dispatcher", "console", "log"}; !slices.Equal(tables, want) {
+	if want := []string{"redis", "producer", "dispatcher", "console", "log", "tracing"}; !slices.Equal(tables, want) {
 		t.Errorf("a restart is needed for %q, want %q", tables, want)
 	}
 }

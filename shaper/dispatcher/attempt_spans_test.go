@@ -39,7 +39,7 @@ func spansNamed(r *tracetest.SpanRecorder, name string) []sdktrace.ReadOnlySpan 
 func attributesOf(span sdktrace.ReadOnlySpan) map[attribute.Key]string {
 	all := map[attribute.Key]string{}
 	for _, a := range span.Attributes() {
-		all[a.Key] = a.Value.Emit()
+		all[a.Key] = a.Value.String()
 	}
 	return all
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,17 +33,17 @@ type process struct {
 type cut struct {
 	redis.UniversalClient
 
-	away bool
-	lost bool // commands are carried out, and their replies are lost
+	away atomic.Bool
+	lost atomic.Bool // commands are carried out, and their replies are lost
 }
 
 func (c *cut) Process(ctx context.Context, cmd redis.Cmder) error {
-	if c.away {
+	if c.away.Load() {
 		cmd.SetErr(context.DeadlineExceeded)
 		return context.DeadlineExceeded
 	}
 	err := c.UniversalClient.Process(ctx, cmd)
-	if c.lost {
+	if c.lost.Load() {
 		cmd.SetErr(context.DeadlineExceeded)
 		err = context.DeadlineExceeded
 	}
@@ -69,7 +70,7 @@ func startProcess(t *testing.T, conn redis.UniversalClient, name string, buckets
 		m.Run(ctx)
 	}()
 	p.stop = func() { cancel(); <-ended }
-	p.kill = func() { link.away = true; p.stop() }
+	p.kill = func() { link.away.Store(true); p.stop() }
 	t.Cleanup(p.stop)
 	return p
 }

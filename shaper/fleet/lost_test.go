@@ -19,12 +19,14 @@ func TestLostBeats(t *testing.T) {
 		pass(6 * time.Second)
 		departed := 0
 		for round := range 40 { // also more than a minute in which no reply comes, and in which Redis is away
-			d.link.lost, d.link.away = round%10 < 4, round >= 20 && round%10 >= 4
+			d.link.lost.Store(round%10 < 4)
+			d.link.away.Store(round >= 20 && round%10 >= 4)
 			d.counts("plain", 0, 0, 3, 0)
 			departed += 3
 			pass(time.Duration(1+round%7) * time.Second)
 		}
-		d.link.lost, d.link.away = false, false
+		d.link.lost.Store(false)
+		d.link.away.Store(false)
 		pass(12 * time.Second)
 		d.RemoveBucket("plain") // by a reload, and by the next one it is there again
 		d.counts("plain", 0, 0, 2, 0)

@@ -41,7 +41,7 @@ func clientWith(t *testing.T, conn redis.UniversalClient, b shaper.Bucket, provi
 func attributesOf(span sdktrace.ReadOnlySpan) map[attribute.Key]string {
 	all := map[attribute.Key]string{}
 	for _, a := range span.Attributes() {
-		all[a.Key] = a.Value.Emit()
+		all[a.Key] = a.Value.String()
 	}
 	return all
 }

@@ -39,7 +39,8 @@ func (s source) build(ctx context.Context, arch string) ([]file, error) {
 	}
 	defer os.RemoveAll(folder)
 	flags := fmt.Sprintf("-s -w -buildid= -X %sversion=%s -X %scommit=%s -X %sdate=%s", built, s.version, built, s.commit, built, s.at.Format(time.RFC3339))
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", folder+"/", "./cmd/...")
+	// The exporter of traces brings gRPC, which is never called; without its own tracing, an image is 160 kB smaller.
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags", flags, "-o", folder+"/", "./cmd/...")
 	build.Dir, build.Stderr = s.root, os.Stderr
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOFLAGS=-mod=readonly")
 	if err := build.Run(); err != nil {
