@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -75,18 +76,32 @@ func (a *invocation) init(cmd *cobra.Command, name string) error {
 		if err := writeNew(path, text); err != nil {
 			return err
 		}
-		return a.print(initView{path, name, s.next}, func(w io.Writer) {
-			fmt.Fprintf(w, "wrote %s: %s\n", path, s.about)
-			fmt.Fprintf(w, "next:\n")
-			for _, command := range s.next {
-				if path != "config.toml" && !strings.HasPrefix(command, "export ") {
-					command += " --config " + path
-				}
-				fmt.Fprintf(w, "  %s\n", command)
-			}
+		next := asTyped(s.next, os.Args[0], path)
+		return a.print(initView{path, name, next}, func(w io.Writer) {
+			fmt.Fprintf(w, "wrote %s: %s\nnext:\n  %s\n", path, s.about, strings.Join(next, "\n  "))
 		})
 	}
 	return wrongUsage(cmd, "there is no template %q: want one of %s", name, strings.Join(known, ", "))
+}
+
+// asTyped has commands name the file, and the folder of the program as the user typed it: "bin/" of bin/dispatcher.
+func asTyped(commands []string, program, file string) []string {
+	folder, name := filepath.Split(program)
+	if name != "dispatcher" && name != "producer" {
+		folder = ""
+	}
+	list := make([]string, len(commands))
+	for i, command := range commands {
+		list[i] = command
+		if strings.HasPrefix(command, "export ") {
+			continue
+		}
+		list[i] = folder + command
+		if file != "config.toml" {
+			list[i] += " --config " + file
+		}
+	}
+	return list
 }
 
 // writeNew writes a file that is not there yet.

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// tracingGrace is how long a stop waits for a collector to take the last spans.
-	tracingGrace = 5 * time.Second
+	// tracingGrace is how long a stop waits for a collector to take the last spans: within the 5 s that a pod has above its shutdown_timeout.
+	tracingGrace = 3 * time.Second
 
 	exportLogEvery = time.Minute
 	onlyProtocol   = "http/protobuf"
@@ -93,7 +93,7 @@ func (t *Tracing) Provider() trace.TracerProvider {
 	return t.provider
 }
 
-// Close exports what is left, for 5 s at most. Call it once, after the last span has ended.
+// Close exports what is left, for 3 s at most. Call it once, after the last span has ended.
 func (t *Tracing) Close() {
 	if t == nil {
 		return
