@@ -23,10 +23,10 @@ import (
 type process struct {
 	*metrics.Metrics
 
-	stop  func() // as SIGTERM does
-	kill  func() // as kill -9 does
-	link  *cut
-	about fleet.About
+	stop func() // as SIGTERM does
+	kill func() // as kill -9 does
+	link *cut
+	busy atomic.Int64
 }
 
 // cut is a connection that breaks when the test says so.
@@ -53,9 +53,12 @@ func (c *cut) Process(ctx context.Context, cmd redis.Cmder) error {
 func startProcess(t *testing.T, conn redis.UniversalClient, name string, buckets ...string) *process {
 	t.Helper()
 	registry, link := prometheus.NewRegistry(), &cut{UniversalClient: conn}
-	p := &process{link: link, about: fleet.About{Name: name, Host: "web-1", Version: "v1", Revision: 7, Works: name == "dispatcher"}}
+	p := &process{link: link}
+	about := func() fleet.About {
+		return fleet.About{Name: name, Host: "web-1", Version: "v1", Revision: 7, Works: name == "dispatcher", Busy: int(p.busy.Load())}
+	}
 	m, err := fleet.NewMember(fleet.Config{
-		Redis: link, Registerer: registry, About: func() fleet.About { return p.about }, Buckets: func() []string { return buckets },
+		Redis: link, Registerer: registry, About: about, Buckets: func() []string { return buckets },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +125,7 @@ func TestProcesses(t *testing.T) {
 		}
 		d := startProcess(t, conn, "dispatcher", "plain", "other")
 		p := startProcess(t, conn, "producer", "plain")
-		d.about.Busy = 3
+		d.busy.Store(3)
 		d.counts("plain", 0, 0, 100, 0)
 		pass(6 * time.Second)
 		s := look(t, v)
