@@ -105,6 +105,40 @@ func TestProducersDieWithStreams(t *testing.T) {
 	})
 }
 
+// TestLeasesOfADeadProducer: kill -9 of a producer whose streams are all that is under way. Its leases are back within the lease and 5 s, and its jobs
+// have ended, none as a dead letter.
+func TestLeasesOfADeadProducer(t *testing.T) {
+	besideOthers(t)
+	const streams, lease, back = 8, 2 * time.Second, 5 * time.Second
+	quietly(t, func(t *testing.T, stall *stallWatch) (fault string) {
+		m := model{name: "bucket", rate: "20/s", llm: atDoor, provider: llmprovider.New(llmprovider.Settings{CallTime: time.Minute})}
+		s := startLLM(t, llmPlan{models: []model{m}, dispatchers: 3, lease: lease, server: redistest.Start(t)})
+		var clients sync.WaitGroup
+		for range streams {
+			clients.Go(func() {
+				if response, err := begin(t, s.producers[0]+"/v1/proxy/bucket", 200, true); err == nil {
+					_, _ = io.Copy(io.Discard, response.Body)
+					response.Body.Close()
+				}
+			})
+		}
+		await(t, 20*time.Second, "all streams have begun", func() bool { return len(m.provider.Log()) == streams && s.numbers("bucket").InFlight == streams })
+		s.producing[0].kill()
+		killed := time.Now()
+		clients.Wait()
+		await(t, 20*time.Second, "the leases are back", func() bool { return s.numbers("bucket").InFlight == 0 })
+		took := time.Since(killed)
+		t.Logf("%d leases of %s were back %s after the kill", streams, lease, took.Round(time.Millisecond))
+		if n := s.numbers("bucket"); n.Dead != 0 || n.Unfinished != 0 {
+			t.Errorf("%+v", n)
+		}
+		if took > lease+back+stall.cost() {
+			fault = fmt.Sprintf("the leases were back after %s, want %s", took, lease+back)
+		}
+		return fault
+	})
+}
+
 // TestWhatTheDoorCosts prints what the door adds to a call when nothing waits, beside Redis, and what 200 streams at once take in a producer.
 func TestWhatTheDoorCosts(t *testing.T) {
 	if !redistest.Soak {
