@@ -21,7 +21,7 @@ help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: ## bursts in, an even stream out, in under 20 s; needs nothing but Go
-	@go run ./cmd/dispatcher demo
+	@go run ./internal/demo/main
 
 run: build ## the whole thing with the embedded store, as config.toml says
 	bin/dispatcher run
