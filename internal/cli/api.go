@@ -54,7 +54,7 @@ func (a *invocation) withAPI(ctx context.Context, do func(ctx context.Context, c
 			return fail(exitUsage, "--key goes with --server: without it the command goes to Redis, which knows no API keys")
 		}
 		err := a.withStation(ctx, func(ctx context.Context, s *station) error { return do(ctx, s.api()) })
-		if faults, isOne := errors.AsType[config.Faults](err); isOne && slices.ContainsFunc(faults, isMissingVariable) {
+		if missesVariable(err) {
 			a.note("a running dispatcher has the secret: with --server, such as http://127.0.0.1:8081, this command needs no configuration")
 		}
 		return err
@@ -84,8 +84,11 @@ func (s *station) api() *api {
 }
 
 // isMissingVariable reports whether a secret is in a variable that only the daemons have.
-func isMissingVariable(f config.Fault) bool {
-	return strings.Contains(f.Reason, "the variable ") && strings.HasSuffix(f.Reason, " is not set")
+func missesVariable(err error) bool {
+	faults, _ := errors.AsType[config.Faults](err)
+	return slices.ContainsFunc(faults, func(f config.Fault) bool {
+		return strings.Contains(f.Reason, "the variable ") && strings.HasSuffix(f.Reason, " is not set")
+	})
 }
 
 func newRequestID() string { return strings.ToLower(rand.Text()) }

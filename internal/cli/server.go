@@ -14,6 +14,9 @@ func (a *invocation) server(flag string) (string, error) {
 	if flag == "" {
 		cfg, err := a.load()
 		if err != nil {
+			if missesVariable(err) {
+				a.note("a running server has the secret: with --server, such as http://127.0.0.1:8080, this command needs no configuration")
+			}
 			return "", err
 		}
 		flag = cfg.Producer.Listen

@@ -91,7 +91,7 @@ func starts(t *testing.T, inside running, env []string, args ...string) (stop fu
 func sends(t *testing.T, inside running, env []string, config string, arrived <-chan struct{}) string {
 	t.Helper()
 	stop := starts(t, inside, env, "--config", config)
-	out, err := inside(env, "producer", "send", "webhooks", `{"n":1}`, "--result", "60s", "--config", config).CombinedOutput()
+	out, err := inside(env, "producer", "send", "webhooks", `{"n":1}`, "--wait", "--result", "60s", "--config", config).CombinedOutput()
 	if arrived != nil {
 		if err != nil {
 			t.Errorf("producer send: %v\n%s", err, out)
