@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"os"
 	"os/user"
-	"slices"
 	"strings"
 	"time"
 
@@ -81,14 +80,6 @@ func (s *station) api() *api {
 		Buckets: s.operator, Pools: s.config.Pools, Keys: s.config.Keys, Limits: s.limiter, BucketLimits: s.client,
 	}, author())
 	return &api{http: &http.Client{Transport: local}, server: "http://localhost", bound: maxView, requestID: newRequestID()}
-}
-
-// isMissingVariable reports whether a secret is in a variable that only the daemons have.
-func missesVariable(err error) bool {
-	faults, _ := errors.AsType[config.Faults](err)
-	return slices.ContainsFunc(faults, func(f config.Fault) bool {
-		return strings.Contains(f.Reason, "the variable ") && strings.HasSuffix(f.Reason, " is not set")
-	})
 }
 
 func newRequestID() string { return strings.ToLower(rand.Text()) }

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"errors"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,6 +27,14 @@ func (a *invocation) server(flag string) (string, error) {
 		flag = "http://" + flag
 	}
 	return strings.TrimRight(flag, "/"), nil
+}
+
+// missesVariable reports whether a secret is in a variable that only the daemons have.
+func missesVariable(err error) bool {
+	faults, _ := errors.AsType[config.Faults](err)
+	return slices.ContainsFunc(faults, func(f config.Fault) bool {
+		return strings.Contains(f.Reason, "the variable ") && strings.HasSuffix(f.Reason, " is not set")
+	})
 }
 
 // keyFlag gives a client its --key.
