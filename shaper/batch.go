@@ -80,7 +80,7 @@ func Agreement(url, method string, headers map[string][]string) string {
 	}
 	lines := make([]string, 0, len(headers))
 	for name, values := range headers {
-		if canonical := textproto.CanonicalMIMEHeaderKey(name); !isTrace(canonical) {
+		if canonical := textproto.CanonicalMIMEHeaderKey(name); !IsTraceHeader(name) {
 			lines = append(lines, canonical+"\x00"+strings.Join(values, "\x00"))
 		}
 	}
@@ -91,8 +91,6 @@ func Agreement(url, method string, headers map[string][]string) string {
 	return url + "\n" + method + "\n" + strings.Join(lines, "\n")
 }
 
-func isTrace(canonical string) bool { return canonical == "Traceparent" || canonical == "Tracestate" }
-
 // Agrees reports whether two attempts may be in one batch.
 func (a *Attempt) Agrees(b *Attempt) bool {
 	return !GoesAlone(a.Method) && Agreement(a.URL, a.Method, a.Headers) == Agreement(b.URL, b.Method, b.Headers)
@@ -102,11 +100,11 @@ func (a *Attempt) Agrees(b *Attempt) bool {
 func (a *Attempt) Trace() map[string]string {
 	var trace map[string]string
 	for name, values := range a.Headers {
-		if canonical := textproto.CanonicalMIMEHeaderKey(name); isTrace(canonical) && len(values) > 0 {
+		if IsTraceHeader(name) && len(values) > 0 {
 			if trace == nil {
 				trace = make(map[string]string, 2)
 			}
-			trace[strings.ToLower(canonical)] = values[0]
+			trace[strings.ToLower(name)] = values[0]
 		}
 	}
 	return trace
@@ -117,7 +115,7 @@ func (b *Batch) Common() *Attempt {
 	common := *b.Attempts[0]
 	common.ID, common.Payload, common.Number = b.ID, nil, 1
 	common.Headers = maps.Clone(common.Headers)
-	maps.DeleteFunc(common.Headers, func(name string, _ []string) bool { return isTrace(textproto.CanonicalMIMEHeaderKey(name)) })
+	maps.DeleteFunc(common.Headers, func(name string, _ []string) bool { return IsTraceHeader(name) })
 	for _, a := range b.Attempts[1:] {
 		common.AnswerBytes = max(common.AnswerBytes, a.AnswerBytes)
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
 // allocated is how many bytes do takes from the heap, those given back included. Only where no
@@ -95,10 +94,10 @@ func TestHeadersAreCountedWhileRead(t *testing.T) {
 		}
 		return []byte(`{"payload":1,"headers":{` + strings.Join(names, ",") + `}}`)
 	}
-	if got, err := httpapi.DecodeJob(job(outgoing.MaxHeaders)); err != nil || len(got.Headers) != outgoing.MaxHeaders {
+	if got, err := httpapi.DecodeJob(job(shaper.MaxHeaders)); err != nil || len(got.Headers) != shaper.MaxHeaders {
 		t.Errorf("%d headers, %v", len(got.Headers), err)
 	}
-	if _, err := httpapi.DecodeJob(job(outgoing.MaxHeaders + 1)); err == nil || err.Error() != "headers: more than 64 of them: at most 64 are taken" {
+	if _, err := httpapi.DecodeJob(job(shaper.MaxHeaders + 1)); err == nil || err.Error() != "headers: more than 64 of them: at most 64 are taken" {
 		t.Error(err)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
 func (d *jobDecoder) fail(field, reason string) {
@@ -164,7 +163,7 @@ func (d *jobDecoder) texts(field string, value []byte) (texts []string, lines in
 			d.fail(field, "has a null: want strings")
 		}
 		texts = append(texts, text)
-		return given && lines <= outgoing.MaxHeaders
+		return given && lines <= shaper.MaxHeaders
 	})
 	if lines == 0 {
 		d.fail(field, "is an empty list: give a string or a list of strings, or leave it out")
@@ -187,8 +186,8 @@ func (d *jobDecoder) eachHeader(field string, value []byte, read func(field, nam
 		} else {
 			lines += read(of, name, value)
 		}
-		if lines > outgoing.MaxHeaders {
-			d.fail(field, fmt.Sprintf("more than %d of them: at most %[1]d are taken", outgoing.MaxHeaders))
+		if lines > shaper.MaxHeaders {
+			d.fail(field, fmt.Sprintf("more than %d of them: at most %[1]d are taken", shaper.MaxHeaders))
 			return false
 		}
 		return len(d.errs) < maxFieldFault

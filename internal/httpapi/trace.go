@@ -6,13 +6,6 @@ import (
 	"strings"
 
 	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/workers/outgoing"
-)
-
-// Headers of W3C Trace Context, as Go spells them.
-const (
-	headerTraceParent = "Traceparent"
-	headerTraceState  = "Tracestate"
 )
 
 // Bounds of Trace Context. A version after 00 may be longer than that.
@@ -34,12 +27,12 @@ type traceContext struct{ parent, state string } // each "" where there is none
 // traceContextOf reads the Trace Context of a request. An invalid header is ignored, as the standard wants: a tracer's
 // fault must cost no job.
 func traceContextOf(h http.Header) traceContext {
-	parents := h[headerTraceParent]
+	parents := h[shaper.HeaderTraceParent]
 	if len(parents) != 1 || !validTraceParent(parents[0]) {
 		return traceContext{}
 	}
 	t := traceContext{parent: parents[0]}
-	if state := strings.Join(h[headerTraceState], ","); validTraceState(state) {
+	if state := strings.Join(h[shaper.HeaderTraceState], ","); validTraceState(state) {
 		t.state = state
 	}
 	return t
@@ -78,25 +71,10 @@ func (t traceContext) addTo(job *shaper.Job) {
 	if t.parent == "" {
 		return
 	}
-	lines, size := 0, 0
-	for name, values := range job.Headers {
-		if strings.EqualFold(name, headerTraceParent) || strings.EqualFold(name, headerTraceState) {
+	for name := range job.Headers {
+		if shaper.IsTraceHeader(name) {
 			return
 		}
-		lines += len(values)
-		for _, value := range values {
-			size += len(name) + len(value)
-		}
 	}
-	for _, header := range []struct{ name, value string }{{headerTraceParent, t.parent}, {headerTraceState, t.state}} {
-		lines++
-		size += len(header.name) + len(header.value)
-		if header.value == "" || lines > outgoing.MaxHeaders || size > outgoing.MaxHeaderBytes {
-			return
-		}
-		if job.Headers == nil {
-			job.Headers = map[string][]string{}
-		}
-		job.Headers[header.name] = []string{header.value}
-	}
+	job.Headers = shaper.WithTraceContext(job.Headers, t.parent, t.state)
 }

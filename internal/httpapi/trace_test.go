@@ -10,7 +10,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
-	"github.com/tundish-io/tundish/workers/outgoing"
+	"github.com/tundish-io/tundish/shaper"
 )
 
 const (
@@ -79,14 +79,14 @@ func TestTraceWithoutRoom(t *testing.T) {
 	many := func(n int) string {
 		return `"headers":{"x":[` + strings.TrimSuffix(strings.Repeat(`"a",`, n), ",") + `]}`
 	}
-	long := fmt.Sprintf(`"headers":{"x":"%s"}`, strings.Repeat("a", outgoing.MaxHeaderBytes-1-len("Traceparent")-len(trace)))
+	long := fmt.Sprintf(`"headers":{"x":"%s"}`, strings.Repeat("a", shaper.MaxHeaderBytes-1-len("Traceparent")-len(trace)))
 	for id, tt := range map[string]struct {
 		fields        string
 		parent, state bool
 	}{
-		"two":  {many(outgoing.MaxHeaders - 2), true, true},
-		"one":  {many(outgoing.MaxHeaders - 1), true, false},
-		"none": {many(outgoing.MaxHeaders), false, false},
+		"two":  {many(shaper.MaxHeaders - 2), true, true},
+		"one":  {many(shaper.MaxHeaders - 1), true, false},
+		"none": {many(shaper.MaxHeaders), false, false},
 		"long": {long, true, false},
 	} {
 		api.do("POST", jobs, job(`"id":"`+id+`",`+tt.fields), "traceparent", trace, "tracestate", "a=b").want(202, "")

@@ -13,12 +13,6 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Bounds of the headers of a job's request.
-const (
-	MaxHeaders     = 64
-	MaxHeaderBytes = 16 << 10 // names and values together
-)
-
 // framing are the headers that the connection writes, so that neither a job nor a flow can. Prefixes end in "-".
 var framing = []string{
 	"connection", "content-length", "expect", "host", "http2-settings", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "proxy-", "tundish-",
@@ -46,10 +40,10 @@ func checkHeaders(headers map[string][]string, reserved []string) error {
 	for _, values := range headers {
 		lines += len(values)
 	}
-	if lines > MaxHeaders {
+	if lines > shaper.MaxHeaders {
 		return &shaper.FieldError{
 			Field:  "headers",
-			Reason: fmt.Sprintf("%d of them: at most %d are taken", lines, MaxHeaders),
+			Reason: fmt.Sprintf("%d of them: at most %d are taken", lines, shaper.MaxHeaders),
 		}
 	}
 	var errs []error
@@ -77,8 +71,8 @@ func checkHeaders(headers map[string][]string, reserved []string) error {
 		}
 		seen[canonical] = name
 	}
-	if size > MaxHeaderBytes {
-		fail("headers", fmt.Sprintf("%d bytes in total: at most %d are taken", size, MaxHeaderBytes))
+	if size > shaper.MaxHeaderBytes {
+		fail("headers", fmt.Sprintf("%d bytes in total: at most %d are taken", size, shaper.MaxHeaderBytes))
 	}
 	return errors.Join(errs...)
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
 // fields returns the fields that err faults, in order.
@@ -151,7 +150,7 @@ func TestCheckJobURLNotAllowed(t *testing.T) {
 func TestCheckJobMethodAndHeaders(t *testing.T) {
 	t.Parallel()
 	many := map[string][]string{}
-	for i := range outgoing.MaxHeaders + 1 {
+	for i := range shaper.MaxHeaders + 1 {
 		many[fmt.Sprintf("X-%d", i)] = []string{""}
 	}
 	for name, tt := range map[string]struct {
@@ -176,8 +175,8 @@ func TestCheckJobMethodAndHeaders(t *testing.T) {
 		"two types":     {shaper.Job{Headers: map[string][]string{"content-type": {"text/csv", "text/plain"}}}, []string{"headers.content-type"}},
 		"second line":   {shaper.Job{Headers: map[string][]string{"X": {"a", "b\n"}}}, []string{"headers.X"}},
 		"too many":      {shaper.Job{Headers: many}, []string{"headers"}},
-		"most":          {shaper.Job{Headers: map[string][]string{"X": {strings.Repeat("a", outgoing.MaxHeaderBytes-1)}}}, nil},
-		"too large":     {shaper.Job{Headers: map[string][]string{"X": {strings.Repeat("a", outgoing.MaxHeaderBytes)}}}, []string{"headers"}},
+		"most":          {shaper.Job{Headers: map[string][]string{"X": {strings.Repeat("a", shaper.MaxHeaderBytes-1)}}}, nil},
+		"too large":     {shaper.Job{Headers: map[string][]string{"X": {strings.Repeat("a", shaper.MaxHeaderBytes)}}}, []string{"headers"}},
 	} {
 		tt.job.URL, tt.job.Payload = "https://example.com/", []byte("1")
 		if got := fields(t, DefaultConfig().CheckJob(&tt.job)); !slices.Equal(got, tt.want) {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
-	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
 // lateAttempt has a permit that is void.
@@ -57,7 +56,7 @@ func TestLatePermitSendsNothing(t *testing.T) {
 	})
 	w := newWorker(t, nil)
 	attempt := lateAttempt(url)
-	attempt.Headers = map[string][]string{"X-Large": {strings.Repeat("a", outgoing.MaxHeaderBytes-10)}} // more than net/http buffers
+	attempt.Headers = map[string][]string{"X-Large": {strings.Repeat("a", shaper.MaxHeaderBytes-10)}} // more than net/http buffers
 	attempt.Payload = make([]byte, 1<<20)
 	want(t, w.Deliver(t.Context(), attempt), shaper.ResultReturned, workers.ReasonLate)
 	w.Close() // ends the connection, and with it the reading

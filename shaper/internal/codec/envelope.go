@@ -231,13 +231,10 @@ func (e envelope) text() ([]byte, error) {
 
 // untraced returns the headers without those of W3C Trace Context: the same map if it has none of them.
 func untraced(headers map[string][]string) map[string][]string {
-	traces := func(name string, _ []string) bool {
-		return strings.EqualFold(name, "traceparent") || strings.EqualFold(name, "tracestate")
-	}
 	for name := range headers {
-		if traces(name, nil) {
+		if shaper.IsTraceHeader(name) {
 			headers = maps.Clone(headers)
-			maps.DeleteFunc(headers, traces)
+			maps.DeleteFunc(headers, func(name string, _ []string) bool { return shaper.IsTraceHeader(name) })
 			break
 		}
 	}

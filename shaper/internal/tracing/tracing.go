@@ -3,12 +3,13 @@ package tracing
 
 import (
 	"context"
-	"maps"
 	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/tundish-io/tundish/shaper"
 )
 
 // Operations, as the semantic conventions for messaging name them. Each is the first word of a span's name.
@@ -34,18 +35,6 @@ const (
 	MessageID  = attribute.Key("messaging.message.id")
 	BatchCount = attribute.Key("messaging.batch.message_count")
 	ErrorType  = attribute.Key("error.type")
-)
-
-// Bounds of a job's headers, which package workers/outgoing enforces at each delivery: Trace Context above them would cost the job.
-const (
-	maxHeaders     = 64
-	maxHeaderBytes = 16 << 10
-)
-
-// Headers of W3C Trace Context, as Go spells them.
-const (
-	headerParent = "Traceparent"
-	headerState  = "Tracestate"
 )
 
 // Tracer returns a tracer of a provider, nil of no provider.
@@ -84,9 +73,9 @@ func Of(headers map[string][]string) trace.SpanContext {
 	for name, values := range headers {
 		switch {
 		case len(values) == 0:
-		case strings.EqualFold(name, headerParent):
+		case strings.EqualFold(name, shaper.HeaderTraceParent):
 			c.parent = values[0]
-		case strings.EqualFold(name, headerState):
+		case strings.EqualFold(name, shaper.HeaderTraceState):
 			c.state = strings.Join(values, ",")
 		}
 	}
@@ -96,37 +85,15 @@ func Of(headers map[string][]string) trace.SpanContext {
 	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), &c))
 }
 
-// With returns the headers of a job with this Trace Context in place of their own. The map itself stays as it is. It returns the map as it is
-// if the context is not valid, or if the headers leave no room for it.
+// With returns the headers of a job with this Trace Context in place of their own: see [shaper.WithTraceContext]. A context that is not valid
+// changes nothing.
 func With(headers map[string][]string, of trace.SpanContext) map[string][]string {
 	if !of.IsValid() {
 		return headers
 	}
 	var c carrier
 	propagation.TraceContext{}.Inject(trace.ContextWithSpanContext(context.Background(), of), &c)
-	with := maps.Clone(headers)
-	if with == nil {
-		with = make(map[string][]string, 2)
-	}
-	lines, size := 1, len(headerParent)+len(c.parent)
-	for name, values := range headers {
-		if strings.EqualFold(name, headerParent) || strings.EqualFold(name, headerState) {
-			delete(with, name)
-			continue
-		}
-		lines += len(values)
-		for _, value := range values {
-			size += len(name) + len(value)
-		}
-	}
-	if lines > maxHeaders || size > maxHeaderBytes {
-		return headers
-	}
-	with[headerParent] = []string{c.parent}
-	if c.state != "" && lines < maxHeaders && size+len(headerState)+len(c.state) <= maxHeaderBytes {
-		with[headerState] = []string{c.state}
-	}
-	return with
+	return shaper.WithTraceContext(headers, c.parent, c.state)
 }
 
 // carrier holds the two headers for the propagator.

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/tracing"
 	"github.com/tundish-io/tundish/workers/outgoing"
 )
@@ -92,12 +93,12 @@ func TestWithHeedsTheBoundsOfADelivery(t *testing.T) {
 		headers       map[string][]string
 		parent, state bool
 	}{
-		"room for both":           {full(outgoing.MaxHeaders - 2), true, true},
-		"room for the parent":     {full(outgoing.MaxHeaders - 1), true, false},
-		"room for none":           {full(outgoing.MaxHeaders), false, false},
-		"bytes for the parent":    {long(outgoing.MaxHeaderBytes - need), true, false},
-		"one byte too few for it": {long(outgoing.MaxHeaderBytes - need + 1), false, false},
-		"in place of another":     {map[string][]string{"x": make([]string, outgoing.MaxHeaders-1), "traceparent": {own}}, true, false},
+		"room for both":           {full(shaper.MaxHeaders - 2), true, true},
+		"room for the parent":     {full(shaper.MaxHeaders - 1), true, false},
+		"room for none":           {full(shaper.MaxHeaders), false, false},
+		"bytes for the parent":    {long(shaper.MaxHeaderBytes - need), true, false},
+		"one byte too few for it": {long(shaper.MaxHeaderBytes - need + 1), false, false},
+		"in place of another":     {map[string][]string{"x": make([]string, shaper.MaxHeaders-1), "traceparent": {own}}, true, false},
 	} {
 		got := tracing.With(test.headers, contextOf(t, spans, "a=1"))
 		if hasParent, hasState := got["Traceparent"] != nil, got["Tracestate"] != nil; hasParent != test.parent || hasState != test.state {
