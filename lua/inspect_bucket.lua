@@ -25,8 +25,9 @@
 -- ARGV[2...]  the settings that operators may change: their fields
 -- Returns  names and values (see answer.lua). Times are of the server's clock, in microseconds:
 --   now, configured (1), revision, and the settings that operators may change
---   unfinished, waiting (in the lists), later, scheduled (came as such), in_flight, requests (in flight: fewer than jobs, where there are
---     batches), dead, remembered and forgotten (ids); of a bucket with flows "waiting" counts all that wait, and "later" none
+--   unfinished, waiting (in the lists), later, next_due (the first time of those), scheduled (came as such), in_flight, requests (in
+--     flight: fewer than jobs, where there are batches), dead, remembered and forgotten (ids); of a bucket with flows "waiting" counts all
+--     that wait, and "later" none
 --   oldest_age   of the oldest head of a list; with flows of the one that the last audit found (see oldest_waiting.lua). If that job has
 --                left, the next one is taken to be as old
 --   last_slot; empty: when the last of the waiting jobs is expected to leave, none if that is not known
@@ -121,6 +122,7 @@ tell('last_slot', tonumber(slot or 0) - offset)
 tell('unfinished', jobs - dead_count - scheduled)
 tell('waiting', waiting)
 tell('later', later)
+tell('next_due', later > 0 and tonumber(redis.call('ZRANGE', KEYS[PLACES + flow.PLACES], 0, 0, 'WITHSCORES')[2]))
 tell('scheduled', scheduled)
 tell('in_flight', in_flight)
 tell('requests', requests)

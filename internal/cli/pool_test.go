@@ -243,7 +243,7 @@ func TestClosedBucketOfAPool(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.enqueue(t, "webhooks", "a")
-	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "hours       closed: opens in 1", ", at 8.00", "/d", "finish      1 job by ")
+	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "hours       closed: opens in 1", ", at 8", "/d", "finish      1 job by ")
 	s.run(t, "dispatcher pool show vendor").want(t, 0, "webhooks: weight 3, 0 in flight, 1 waiting, closed: opens in 1")
 	s.run(t, "dispatcher bucket pause webhooks").want(t, 0)
 	s.run(t, "dispatcher bucket show webhooks").want(t, 0, ", and paused", "; none leaves while the bucket is paused")

@@ -261,6 +261,9 @@ func (s *sender) postTo(ctx context.Context, path, kind, id string, body []byte)
 	if a.ID == "" {
 		a.ID = id
 	}
+	if a.Code == "unknown-bucket" {
+		a.Detail += fmt.Sprintf(" at %s: is the name right, and --server?", s.server)
+	}
 	if seconds, err := strconv.ParseInt(resp.Header.Get("Retry-After"), 10, 32); err == nil {
 		a.RetryAfter = seconds
 	}

@@ -2,6 +2,8 @@ package opsview
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
@@ -59,12 +61,15 @@ func rateText(r admission.Rate) string {
 		name    string
 	}{{1, "s"}, {60, "m"}, {3600, "h"}} {
 		if perSecond*unit.seconds >= 1 {
-			return fmt.Sprintf("%.6g/%s", perSecond*unit.seconds, unit.name)
+			return rounded(perSecond*unit.seconds) + "/" + unit.name
 		}
 	}
 	const day = 86400
-	return fmt.Sprintf("%.6g/d", perSecond*day)
+	return rounded(perSecond*day) + "/d"
 }
+
+// rounded is a number with two digits behind the point at most.
+func rounded(x float64) string { return strconv.FormatFloat(math.Round(x*100)/100, 'f', -1, 64) }
 
 // Text says in one line whether the bucket leaks.
 func (h *Hours) Text(now time.Time) string {

@@ -17,10 +17,10 @@ func TestHours(t *testing.T) {
 		text, paused string
 	}{
 		{shaper.Hours{Open: true, Rate: admission.Rate{Count: 4, Per: time.Minute}}, "open at 4/m", "paused: it would be open at 4/m"},
-		{shaper.Hours{Open: true, Rate: admission.Rate{Count: 601, Per: 9_812_345 * time.Microsecond}}, "open at 61.2494/s", "paused: it would be open at 61.2494/s"},
+		{shaper.Hours{Open: true, Rate: admission.Rate{Count: 601, Per: 9_812_345 * time.Microsecond}}, "open at 61.25/s", "paused: it would be open at 61.25/s"},
 		{
 			shaper.Hours{Open: true, Rate: admission.Rate{Count: 13, Per: 239 * time.Second}, Until: now.Add(time.Hour)},
-			"open at 3.2636/m, until in 1h", "paused: it would be open at 3.2636/m, until in 1h",
+			"open at 3.26/m, until in 1h", "paused: it would be open at 3.26/m, until in 1h",
 		},
 		{
 			shaper.Hours{Rate: admission.Rate{Count: 5, Per: 4 * time.Hour}, Opens: now.Add(time.Hour)},

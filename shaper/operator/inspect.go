@@ -46,6 +46,9 @@ type BucketInfo struct {
 	OldestAge time.Duration `lua:"oldest_age"`
 	LastSlot  time.Time     `lua:"last_slot"`
 
+	// NextDue is the first time of the delayed jobs and retries that wait for theirs; zero: there are none, or the bucket has flows.
+	NextDue time.Time `lua:"next_due"`
+
 	// Empty is when the last job leaves that waits now, as far as can be known (see lua/lib/estimate.lua); zero: none waits, or the time is
 	// not known. It is the earliest time where the bound of requests in flight holds jobs back, where other buckets of the pool begin to send
 	// later, and where flows have rates or quotas of their own.

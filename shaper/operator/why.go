@@ -23,7 +23,7 @@ const (
 	WhyPool         WhyCode = "pool"          // its pool is held, or a quota, a budget or the bound of requests in flight of that is used up
 	WhyInFlight     WhyCode = "in-flight"     // as many requests are in flight as may be
 	WhyFlows        WhyCode = "flows"         // none of its flows may send: they are paused, disabled or have as much in flight as may be
-	WhyLater        WhyCode = "later"         // all that waits has a time of its own, which has not come
+	WhyLater        WhyCode = "later"         // all that waits is for later: delayed jobs, and those that wait for their next attempt
 	WhySends        WhyCode = "sends"         // nothing holds it back
 )
 
@@ -131,8 +131,8 @@ func (b *BucketInfo) ofFlows(bool) (Why, bool) {
 	switch {
 	case b.HasGroups && b.GroupsWait == 0, b.HasFlows && !b.HasGroups && b.FlowsWait == 0:
 		return Why{Code: WhyFlows, Sentence: fmt.Sprintf("none of its flows may send: they are paused, disabled or have as much in flight as may be (disabled: %d)", b.FlowsDisabled)}, true
-	case !b.HasFlows && b.Waiting == 0:
-		return Why{Code: WhyLater, Sentence: "all that waits has a time of its own, which has not come"}, true
+	case !b.HasFlows && b.Waiting == 0 && b.NextDue.After(b.Now):
+		return Why{WhyLater, fmt.Sprintf("all that waits is for later: %d sent with a delay, %d for another attempt", b.Scheduled, max(b.Later-b.Scheduled, 0)), b.NextDue}, true
 	}
 	return Why{}, false
 }

@@ -57,7 +57,7 @@ func TestWhyWords(t *testing.T) {
 		"a flow may send":  {waits(func(b *operator.BucketInfo) { b.HasFlows, b.FlowsDisabled, b.FlowsWait = true, 1, 1 }), operator.WhySends, time.Time{}},
 		"groups":           {waits(func(b *operator.BucketInfo) { b.HasFlows, b.HasGroups = true, true }), operator.WhyFlows, time.Time{}},
 		"a group may send": {waits(func(b *operator.BucketInfo) { b.HasFlows, b.HasGroups, b.GroupsWait = true, true, 1 }), operator.WhySends, time.Time{}},
-		"later":            {waits(func(b *operator.BucketInfo) { b.Waiting, b.Later = 0, 3 }), operator.WhyLater, time.Time{}},
+		"later":            {waits(func(b *operator.BucketInfo) { b.Waiting, b.Later, b.NextDue = 0, 3, later }), operator.WhyLater, later},
 	} {
 		why := tt.info.Why(true)
 		if why.Code != tt.code || !why.Until.Equal(tt.until) || why.Sentence == "" {
