@@ -42,11 +42,11 @@ weight = %[5]d
 // postInto enqueues jobs, whose ids begin with the bucket's name, into a bucket.
 func (s *system) postInto(bucket string, count int) {
 	s.t.Helper()
-	var body strings.Builder
-	for i := range count {
-		fmt.Fprintf(&body, `{"id":"%s-%d","payload":{},"url":%q}`+"\n", bucket, i, s.receiver.URL)
+	lines := make([]string, count)
+	for i := range lines {
+		lines[i] = fmt.Sprintf(`{"id":"%s-%d","payload":{},"url":%q}`, bucket, i, s.receiver.URL)
 	}
-	status, answer := s.request(http.MethodPost, "/v1/buckets/"+bucket+"/jobs/batch", "application/x-ndjson", strings.NewReader(body.String()))
+	status, answer := s.postBatch(bucket, lines)
 	if status != http.StatusOK || !strings.Contains(string(answer), fmt.Sprintf(`"admitted":%d,`, count)) {
 		s.t.Fatalf("batch for %s: %d %.200s", bucket, status, answer)
 	}

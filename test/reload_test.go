@@ -106,15 +106,11 @@ func (r *reloading) guest(to *httptest.Server) string {
 // postTo enqueues jobs, whose ids begin with the bucket's name, into a bucket, and wants this status.
 func (r *reloading) postTo(bucket string, count, want int) {
 	r.t.Helper()
-	var body strings.Builder
-	for i := range count {
-		fmt.Fprintf(&body, `{"id":"%s-%d","payload":{}}`+"\n", bucket, r.posted[bucket]+i)
+	lines := make([]string, count)
+	for i := range lines {
+		lines[i] = fmt.Sprintf(`{"id":"%s-%d","payload":{}}`, bucket, r.posted[bucket]+i)
 	}
-	var status int
-	var answer []byte
-	for try := 0; try < 10 && (status == 0 || status == http.StatusServiceUnavailable); try++ { // on a busy machine a round trip may take too long
-		status, answer = r.request(http.MethodPost, "/v1/buckets/"+bucket+"/jobs/batch", "application/x-ndjson", strings.NewReader(body.String()))
-	}
+	status, answer := r.postBatch(bucket, lines)
 	if status != want {
 		r.t.Fatalf("a batch for %s is answered %d, want %d: %.300s", bucket, status, want, answer)
 	}
