@@ -81,7 +81,11 @@ func (a *invocation) jobList(ctx context.Context, c *api, query httpapi.JobQuery
 		}
 	}
 	if len(jobs) == 0 && !a.json {
-		a.note("bucket %q has no such job", query.Bucket)
+		if query.State == shaper.StateDone {
+			a.note("bucket %q keeps no such job: result_retention says for how long it keeps done ones, and without that it keeps none", query.Bucket)
+		} else {
+			a.note("bucket %q has no such job", query.Bucket)
+		}
 		return nil
 	}
 	now := time.Now()

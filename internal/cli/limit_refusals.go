@@ -27,7 +27,7 @@ all processes. They count in memory, and tell it within five seconds: a refusal 
 				return err
 			}
 			if len(v.Callers) == 0 && v.Others == 0 && !a.json {
-				a.note("limit %q refused nobody in the last ten minutes", args[0])
+				a.note("limit %q refused nobody in the last ten minutes, as far as is told: processes tell it within five seconds", args[0])
 				return nil
 			}
 			return a.print(v, func(w io.Writer) {

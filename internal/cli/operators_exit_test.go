@@ -37,6 +37,8 @@ func TestServersThatAreNone(t *testing.T) {
 		{"bucket list --server http:// --key x", 2, "is not an address"},
 		{"bucket list --server " + page + " --key env:NOSUCH", 2, "no API key: "},
 		{"bucket list --key x", 2, "--key goes with --server"},
+		{"watch --for 1m", 5, "Redis at redis://127.0.0.1:1 does not answer"},
+		{"watch webhooks --for 1m", 5, "does not answer"},
 		{"doctor --server " + page, 2, "unknown flag: --server"},
 	} {
 		r := command(t.Context(), []string{"TUNDISH_REDIS_URL=redis://127.0.0.1:1"}, "", "dispatcher "+test.words)

@@ -147,11 +147,11 @@ func (p *parts[N, V, P, S]) list(ctx context.Context, c *api, bucket string, gro
 		p.note("there may be more %ss: --after %s, or see --limit", p.kind, cursor)
 	}
 	if len(views) == 0 && !p.json {
-		asked := ""
 		if p.isNarrowed != nil && p.isNarrowed() {
-			asked = ", and are asked for"
+			p.note("bucket %q has no %s that is as the flags ask", bucket, p.kind)
+		} else {
+			p.note("bucket %q has no %ss that have jobs or settings of their own", bucket, p.kind)
 		}
-		p.note("bucket %q has no %ss that have jobs or settings of their own%s", bucket, p.kind, asked)
 		return nil
 	}
 	return p.print(views, func(w io.Writer) { table(w, views, time.Now()) })

@@ -45,7 +45,7 @@ func TestFlowCommands(t *testing.T) {
 	s := partedSite(t, false, "acme", "acme", "b")
 	s.run(t, "dispatcher flow list tenants").want(t, 0, "FLOW  WAITING", "acme  2", "b     1")
 	s.run(t, "dispatcher flow list tenants --match cm").want(t, 0, "acme  2")
-	s.run(t, "dispatcher flow list tenants --match none").want(t, 0, "have jobs or settings of their own, and are asked for")
+	s.run(t, "dispatcher flow list tenants --match none").want(t, 0, "no flow that is as the flags ask")
 	s.run(t, "dispatcher job list tenants --state waiting --since 1h --flow b").want(t, 0, "queued")
 	s.run(t, "dispatcher job list tenants --state waiting --until 1h").want(t, 0, "has no such job")
 	s.run(t, "dispatcher job list tenants --state later").want(t, 0, "has no such job")

@@ -89,7 +89,7 @@ func (s *station) unavailable(err error) error {
 	case answered:
 		return fail(exitUnreachable, "%s answers, and refuses the command for now: %w", where, err)
 	case isDial(err) && s.config.Redis.URL.Embedded():
-		return fail(exitUnreachable, "%s does not answer: it lives in `dispatcher run`, so start that, or set redis.url to a real Redis: %w", where, err)
+		return fail(exitUnreachable, "%s does not answer: it lives in `dispatcher run` of the same configuration, so start that, name another configuration with --config, or set redis.url to a real Redis: %w", where, err)
 	case isDial(err):
 		return fail(exitUnreachable, "%s does not answer: is it running, and is redis.url right? (%w)", where, err)
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):

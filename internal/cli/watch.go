@@ -51,6 +51,12 @@ func (a *invocation) watch(ctx context.Context, c *api, lasts time.Duration, buc
 		defer cancel()
 	}
 	name := strings.Join(bucket, "") // "" of none
+	if name == "" {
+		// A stream of all buckets begins without Redis, and would tell nothing.
+		if _, err := c.buckets(ctx); err != nil {
+			return err
+		}
+	}
 	waits := false
 	for {
 		err := c.seconds(ctx, name, func(second *fleet.Second) error {

@@ -59,5 +59,5 @@ func budgetNote(uses []shaper.BudgetUse, now time.Time) string {
 	if held == nil {
 		return ""
 	}
-	return fmt.Sprintf("its budget of %s has %d free: the next job waits until %s", held.Budget, held.Free(), instant(held.Frees).Format(time.RFC3339))
+	return fmt.Sprintf("its budget of %s lets the next job go at %s (free in its window: %d)", held.Budget, instant(held.Frees).Format(time.RFC3339), held.Free())
 }

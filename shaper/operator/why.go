@@ -122,7 +122,7 @@ func usedUp(quotas []shaper.QuotaUse, budgets []shaper.BudgetUse, now time.Time)
 		return Why{WhyQuota, fmt.Sprintf("the quota of %s is used up", q.Quota), q.Frees}, true
 	}
 	if u := shaper.HoldingBudget(budgets, now); u != nil {
-		return Why{WhyBudget, fmt.Sprintf("the budget of %s has %d left, less than the next job reserves", u.Budget, u.Free()), u.Frees}, true
+		return Why{WhyBudget, fmt.Sprintf("the budget of %s makes the next job wait (free in its window: %d)", u.Budget, u.Free()), u.Frees}, true
 	}
 	return Why{}, false
 }
