@@ -102,7 +102,7 @@ func (r rows) jobsOf(v *opsview.Bucket) {
 		}
 	}
 	if v.Flows == nil {
-		r.row("later", "%d: %d scheduled (at most %d), %d retries", v.Later, v.Scheduled, v.ScheduledCapacity, max(v.Later-v.Scheduled, 0))
+		r.row("later", "%d: %d scheduled (at most %d), retries: %d", v.Later, v.Scheduled, v.ScheduledCapacity, max(v.Later-v.Scheduled, 0))
 	} else { // retries are not counted apart
 		r.row("scheduled", "%d delayed jobs (at most %d)", v.Scheduled, v.ScheduledCapacity)
 	}

@@ -130,7 +130,10 @@ func (a *answer) line(now time.Time) string {
 	if a.State == shaper.StateQueued {
 		text += fmt.Sprintf("  position %d", a.Position)
 	}
-	if !a.ETA.IsZero() {
+	switch {
+	case a.State == shaper.StateQueued && a.ETA.IsZero():
+		text += fmt.Sprintf("  no time is known: `dispatcher bucket why %s` says what it waits for", a.Bucket)
+	case !a.ETA.IsZero():
 		text += fmt.Sprintf("  leaves %s (%s)", relative(later(a.ETA, now), now), stamp(a.ETA))
 	}
 	return text

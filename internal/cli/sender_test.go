@@ -86,6 +86,28 @@ func TestSendWaitsAsLongAsTheServerSays(t *testing.T) {
 	}
 }
 
+// What a line says of an answer that does not say all.
+func TestLinesOfAnswers(t *testing.T) {
+	t.Parallel()
+	for says, answer := range map[string]http.HandlerFunc{
+		"queued    x  position 3  leaves ": admit,
+		"queued    x  position 0  no time is known: `dispatcher bucket why b` says what it waits for": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusAccepted)
+			fmt.Fprint(w, `{"id":"x","bucket":"b","state":"queued","position":0}`)
+		},
+		"refused  unknown-bucket: no at http://127.0.0.1:": refuse(404, 0, "unknown-bucket"),
+	} {
+		sender, _, _ := sending(t, serveScript(t, answer), false)
+		answer, err := sender.send(t.Context(), jobRequest{Payload: []byte(`1`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line := answer.line(time.Now()); !strings.HasPrefix(line, says) {
+			t.Errorf("%q, want %q", line, says)
+		}
+	}
+}
+
 func TestSendDoesNotWaitForNothing(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

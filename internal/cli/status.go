@@ -28,7 +28,8 @@ func (a *invocation) statusCommand() *cobra.Command {
 		Long: `Show what people should look at, each with the command that helps: buckets that are paused, that
 back off for their receiver, that are closed or full, dead letters above dead_warn. Then a line for
 each bucket. SEEN is how many requests left it a second in the last ten seconds. MINUTE is a picture
-of the last minute: a bar at half height is its rate. FAILING counts flows whose receivers keep them
+of the last minute: a bar at half height is its rate. LATER counts delayed jobs and retries that wait
+for their time; with flows they are among those WAITING. FAILING counts flows whose receivers keep them
 from sending; LEFT is what is left of the quota or the budget that is used up most.
 
 With --watch the screen is drawn anew every two seconds, until Ctrl-C. With --check, the exit
@@ -138,11 +139,11 @@ func problems(w io.Writer, list []httpapi.BucketNotes) {
 }
 
 func statusTable(w io.Writer, buckets []*opsview.Bucket, seen map[string]*httpapi.Traffic) {
-	fmt.Fprintln(w, "BUCKET\tRATE\tSEEN\tMINUTE\tWAITING\tOLDEST\tIN FLIGHT\tDEAD\tFAILING\tLEFT")
+	fmt.Fprintln(w, "BUCKET\tRATE\tSEEN\tMINUTE\tWAITING\tLATER\tOLDEST\tIN FLIGHT\tDEAD\tFAILING\tLEFT")
 	byProblems := func(a, b *opsview.Bucket) int { return min(len(b.Notes), 1) - min(len(a.Notes), 1) }
 	for _, v := range slices.SortedStableFunc(slices.Values(buckets), byProblems) {
 		rate, minute := seenOf(v, seen[v.Name])
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%d\t%d\t%s\t%s\n", v.Name, dash(v.Rate), rate, minute, v.Waiting, oldest(v), v.InFlight, v.Dead, failing(v), dash(leftOf(v)))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%d\t%d\t%s\t%s\n", v.Name, dash(v.Rate), rate, minute, v.Waiting, laterOf(v), oldest(v), v.InFlight, v.Dead, failing(v), dash(leftOf(v)))
 	}
 }
 
@@ -156,6 +157,14 @@ func seenOf(v *opsview.Bucket, t *httpapi.Traffic) (rate, minute string) {
 		asked = float64(r.Count) / r.Per.Seconds() * fleet.Beat.Seconds()
 	}
 	return fmt.Sprintf("%.3g/s", t.Rate), "|" + picture(t.Minute, 2*asked) + "|" //nolint:mnd // see the help
+}
+
+// laterOf is how many jobs wait for their time: delayed ones, and retries. Of a bucket with flows they are among those that wait.
+func laterOf(v *opsview.Bucket) string {
+	if v.Flows != nil {
+		return "-"
+	}
+	return fmt.Sprint(v.Later)
 }
 
 // failing is how many flows send nothing because of their receivers.

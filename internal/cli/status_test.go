@@ -13,7 +13,7 @@ func TestStatusScreen(t *testing.T) {
 	s := newSite(t)
 	s.enqueue(t, "webhooks", "a", "b")
 	calm := s.run(t, "dispatcher status")
-	calm.want(t, 0, "2 unfinished jobs, 0 of them in flight", "BUCKET", "webhooks")
+	calm.want(t, 0, "2 unfinished jobs, 0 of them in flight", "BUCKET", "WAITING  LATER", "webhooks")
 	if strings.Contains(calm.out, "dispatcher bucket") {
 		t.Errorf("there is no problem:\n%s", calm.out)
 	}

@@ -304,8 +304,12 @@ func (v *Bucket) noteWaits(list *noteList, info *operator.BucketInfo) {
 	if v.Pause != nil {
 		list.add("bucket resume BUCKET", "%s", v.Pause.Text(info.Now))
 	}
-	if v.Downstream != nil && v.Downstream.Text != "" {
-		list.add("bucket release BUCKET", "%s", v.Downstream.Text)
+	if d := v.Downstream; d != nil && d.Text != "" {
+		help := "bucket release BUCKET"
+		if d.Breaker != shaper.BreakerClosed { // to release it would only fail again: what failed helps
+			help = "job list BUCKET --state later"
+		}
+		list.add(help, "%s", d.Text)
 	}
 	if text := quotaNote(info.Quotas, info.Now); text != "" {
 		list.add("bucket show BUCKET", "%s", text)
