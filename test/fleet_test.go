@@ -3,6 +3,7 @@ package test
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -77,6 +78,11 @@ func hearAt(t *testing.T, address string) *streamed {
 // stream says so.
 func TestFleet(t *testing.T) {
 	t.Parallel()
+	quietly(t, func(t *testing.T, _ *stallWatch) string { return fleetIsTold(t) })
+}
+
+func fleetIsTold(t *testing.T) (fault string) {
+	t.Helper()
 	const jobs = 1000
 	s := start(t, redistest.Start(t), plan{rate: 200, dispatchers: 3, lease: 3 * time.Second})
 	text, err := os.ReadFile(s.config)
@@ -109,9 +115,9 @@ func TestFleet(t *testing.T) {
 		sum, _, _, _, _ := h.get()
 		return sum == want
 	})
-	// A process tells the bins of its last 2.5 seconds: while the machine stood still for longer, some were told by none.
-	if _, binned, _, _, _ := h.get(); binned > 2*jobs || binned < 2*jobs && r.Rate > 195 {
-		t.Errorf("%d departures are in bins of 100 ms, of %d", binned, 2*jobs)
+	// A process tells the bins of its last 2.5 seconds. On a machine that is too busy for its beats, some are told by none.
+	if _, binned, _, _, _ := h.get(); binned != 2*jobs {
+		return fmt.Sprintf("%d departures are in bins of 100 ms, of %d", binned, 2*jobs)
 	}
 	s.dispatchers[2].kill()
 	await(t, 20*time.Second, "the killed process is told of", func() bool {
@@ -127,4 +133,5 @@ func TestFleet(t *testing.T) {
 		t.Errorf("in the end the sums are %+v, lost is %q", sum, lost)
 	}
 	s.dispatchers[0].stop(t) // with a stream open
+	return ""
 }

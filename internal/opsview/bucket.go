@@ -306,7 +306,7 @@ func (v *Bucket) noteWaits(list *noteList, info *operator.BucketInfo) {
 	}
 	if d := v.Downstream; d != nil && d.Text != "" {
 		help := "bucket release BUCKET"
-		if d.Breaker != shaper.BreakerClosed { // to release it would only fail again: what failed helps
+		if d.Breaker != shaper.BreakerClosed { // what is released fails again and spends attempts: why they fail helps
 			help = "job list BUCKET --state later"
 		}
 		list.add(help, "%s", d.Text)
