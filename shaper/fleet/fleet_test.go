@@ -50,6 +50,20 @@ func (c *cut) Process(ctx context.Context, cmd redis.Cmder) error {
 	return err
 }
 
+func (c *cut) Pipeline() redis.Pipeliner {
+	p := c.UniversalClient.Pipeline()
+	if c.away.Load() {
+		return brokenPipeline{p}
+	}
+	return p
+}
+
+type brokenPipeline struct{ redis.Pipeliner }
+
+func (brokenPipeline) Exec(context.Context) ([]redis.Cmder, error) {
+	return nil, context.DeadlineExceeded
+}
+
 func startProcess(t *testing.T, conn redis.UniversalClient, name string, buckets ...string) *process {
 	t.Helper()
 	registry, link := prometheus.NewRegistry(), &cut{UniversalClient: conn}

@@ -48,3 +48,45 @@ func TestLostBeats(t *testing.T) {
 		}
 	})
 }
+
+// A second that the watcher cannot read is told with the next one, its bins too.
+func TestWatchMissesSecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		conn := tundishtest.Open(t).Redis()
+		link := &cut{UniversalClient: conn}
+		w := fleet.NewWatcher(fleet.NewView(link, 0), nil)
+		defer w.Close()
+		d := startProcess(t, conn, "dispatcher", "plain")
+		pass(6 * time.Second)
+		seconds, end := w.Watch("plain")
+		var sum, binned int64
+		at, told := map[int64]bool{}, make(chan struct{})
+		go func() {
+			defer close(told)
+			for s := range seconds {
+				sum += s.Buckets["plain"].Departed
+				for _, b := range s.Bins {
+					binned += b.Departed
+					if at[b.At] {
+						t.Errorf("the bin of %d is told twice", b.At)
+					}
+					at[b.At] = true
+				}
+			}
+		}()
+		pass(7 * time.Second) // by now the process knows that somebody looks
+		for n := range 80 {
+			link.away.Store(n/10%2 == 1) // every other second
+			d.counts("plain", 0, 0, 7, 0)
+			pass(100 * time.Millisecond)
+		}
+		link.away.Store(false)
+		pass(3 * time.Second)
+		end()
+		<-told
+		if sum != 560 || binned != 560 {
+			t.Errorf("told are %d departures of 560, in bins %d", sum, binned)
+		}
+	})
+}

@@ -259,9 +259,13 @@ func (t *tally) second(s *Snapshot) Second {
 }
 
 // newBins are those of a bucket that were not told yet. The newest ones, of which some process may not have told, wait for the next second.
+// Where a second could not be read, the next one has its bins too.
 func (t *tally) newBins(bucket string, s *Snapshot) []BinCounts {
 	newest := s.Now.Truncate(Watched).UnixMicro()/Bin.Microseconds() - 1
-	from := max(t.bins[bucket], newest-int64(Watched/Bin)) + 1
+	from := newest - int64(Watched/Bin) + 1
+	if told := t.bins[bucket]; told > 0 {
+		from = max(told, newest-2*int64(Watched/Bin)) + 1
+	}
 	list := []BinCounts{}
 	for n := from; n <= newest; n++ {
 		list = append(list, BinCounts{n * Bin.Milliseconds(), s.bins[bucket][n]})
