@@ -22,7 +22,8 @@ func Example() {
 		return
 	}
 	defer store.Close()
-	redis, err := redisconn.Connect(store.URL(), redisconn.Options{})
+	// The embedded store runs its first script slowly; against a real Redis leave the timeouts out.
+	redis, err := redisconn.Connect(store.URL(), redisconn.Options{Timeout: 10 * time.Second})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -35,7 +36,7 @@ func Example() {
 
 	client, err := producer.New(producer.Config{
 		Redis: redis, Buckets: []shaper.Bucket{bucket},
-		Timeout: 10 * time.Second, // the embedded store runs its first script slowly; against a real Redis leave it out
+		Timeout: 10 * time.Second,
 	})
 	if err != nil {
 		fmt.Println(err)

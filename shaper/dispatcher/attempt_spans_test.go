@@ -49,7 +49,7 @@ func tracedWorld(t *testing.T, provider trace.TracerProvider, b shaper.Bucket) *
 	t.Helper()
 	b.Retry = shaper.RetryPolicy{MaxAttempts: 3, MinBackoff: time.Millisecond, MaxBackoff: 2 * time.Millisecond}
 	w := rig.NewWorld(t, b)
-	client, err := producer.New(producer.Config{Redis: rig.Connect(t, w.Proxy.Addr()), Buckets: []shaper.Bucket{b}, Tracer: provider})
+	client, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: rig.Connect(t, w.Proxy.Addr()), Buckets: []shaper.Bucket{b}, Tracer: provider})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +294,7 @@ func TestPermitSpans(t *testing.T) {
 		l := newLending(t, rig.Bucket("b", 10))
 		l.dispatch(l.noWorker(), func(cfg *Config) { cfg.Tracer = provider })
 		conn := l.conn()
-		client, err := producer.New(producer.Config{Redis: conn, Buckets: []shaper.Bucket{l.bucket}, Tracer: provider})
+		client, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: []shaper.Bucket{l.bucket}, Tracer: provider})
 		if err != nil {
 			t.Fatal(err)
 		}

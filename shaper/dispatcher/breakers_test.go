@@ -42,7 +42,7 @@ func TestBreakersAreLoggedOnce(t *testing.T) {
 				t.Cleanup(func() { _ = conn.Close() })
 				b := c.bucket
 				b.Breaker = shaper.Breaker{Failures: 5, OpenFor: 10 * time.Second, MaxOpen: 10 * time.Second}
-				client, err := producer.New(producer.Config{Redis: conn, Buckets: []shaper.Bucket{b}})
+				client, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: []shaper.Bucket{b}})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -103,7 +103,7 @@ func TestBundle(t *testing.T) {
 			if got := w.counted("seven", 5); got != "3 done, 2 dead, 0 dropped, 0 cancelled, finished false" {
 				t.Errorf("five have ended: %s", got)
 			}
-			op, err := operator.New(operator.Config{Redis: w.redis, Buckets: w.buckets})
+			op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: w.redis, Buckets: w.buckets})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -266,7 +266,7 @@ func TestCallbacksOfAnotherConfiguration(t *testing.T) {
 	w := newTelling(t, nil)
 	w.write(3)
 	plain := []shaper.Bucket{rig.Bucket("b", 1000)}
-	client, err := producer.New(producer.Config{Redis: w.redis, Buckets: plain})
+	client, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: w.redis, Buckets: plain})
 	if err != nil {
 		t.Fatal(err)
 	}

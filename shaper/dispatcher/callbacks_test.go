@@ -39,7 +39,7 @@ func newTelling(t *testing.T, change func(b, told *shaper.Bucket)) *telling {
 	}
 	w := &telling{t: t, redis: redistest.Start(t).Client(), buckets: []shaper.Bucket{b, told}, heard: make(chan *shaper.Attempt, 10_000)}
 	var err error
-	if w.client, err = producer.New(producer.Config{Redis: w.redis, Buckets: w.buckets}); err != nil {
+	if w.client, err = producer.New(producer.Config{Timeout: rig.Patience, Redis: w.redis, Buckets: w.buckets}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.client.Close)

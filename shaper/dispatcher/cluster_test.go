@@ -40,7 +40,7 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	client, err := rig.NewActors(producer.Config{Redis: conn, Buckets: buckets})
+	client, err := rig.NewActors(producer.Config{Redis: conn, Buckets: buckets, Timeout: shaper.DefaultTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}

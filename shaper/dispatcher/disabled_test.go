@@ -58,12 +58,12 @@ func TestFlowWhoseReceiverIsGone(t *testing.T) {
 	b.Rate.Count, b.Breaker.OnGone = 200, shaper.GoneDisables
 	b.Events, hooks.Events = shaper.Events(), shaper.Events()
 	buckets := []shaper.Bucket{b, hooks}
-	c, err := producer.New(producer.Config{Redis: client, Buckets: buckets})
+	c, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: client, Buckets: buckets})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	op, err := operator.New(operator.Config{Redis: client, Buckets: buckets})
+	op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: client, Buckets: buckets})
 	if err != nil {
 		t.Fatal(err)
 	}

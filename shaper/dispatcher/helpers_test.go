@@ -24,7 +24,7 @@ func TestHelpersRunWhileNeeded(t *testing.T) {
 			mini.ClockTTL(true)
 			t.Cleanup(mini.Close)
 			conn, all := rig.BubbleClient(t, mini.Dial), []shaper.Bucket{rig.Bucket("b", 10)}
-			client, err := producer.New(producer.Config{Redis: conn, Buckets: all})
+			client, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: all})
 			if err != nil {
 				t.Fatal(err)
 			}

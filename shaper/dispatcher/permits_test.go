@@ -64,7 +64,7 @@ type sender struct {
 func (l *lending) sender() *sender {
 	l.Helper()
 	conn := l.conn()
-	client, err := producer.New(producer.Config{Redis: conn, Buckets: []shaper.Bucket{l.bucket}})
+	client, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: []shaper.Bucket{l.bucket}})
 	if err != nil {
 		l.Fatal(err)
 	}

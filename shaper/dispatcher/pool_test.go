@@ -226,7 +226,7 @@ func TestTagOfABucketThatJoinsAPool(t *testing.T) {
 func TestPoolInACluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)
-	conn, err := redisconn.Connect(c.URL(), redisconn.Options{})
+	conn, err := redisconn.Connect(c.URL(), redisconn.Options{Timeout: rig.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}

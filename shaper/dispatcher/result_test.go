@@ -66,7 +66,7 @@ func ask(t *testing.T, change func(b *shaper.Bucket)) *asking {
 	}
 	a := &asking{redis: server.Client()}
 	for _, c := range []**producer.Client{&a.here, &a.there} {
-		made, err := producer.New(producer.Config{Redis: server.Client(), Buckets: []shaper.Bucket{b}})
+		made, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: server.Client(), Buckets: []shaper.Bucket{b}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,7 +26,7 @@ func TestSchedulesInACluster(t *testing.T) {
 			Name: "s" + buckets[i].Name, Cron: "0 0 1 1 *", Job: shaper.ScheduledJob{Payload: []byte("1"), Flow: "f", Group: "g"},
 		}}
 	}
-	conn, err := redisconn.Connect(c.URL(), redisconn.Options{})
+	conn, err := redisconn.Connect(c.URL(), redisconn.Options{Timeout: rig.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func TestScheduledJobsAreEstimated(t *testing.T) {
 	if err := d.store.JoinPools(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	op, err := operator.New(operator.Config{Redis: conn, Buckets: buckets})
+	op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: conn, Buckets: buckets})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 // and neither used nor given back was lost with a lease.
 func TestUnitsAreCounted(t *testing.T) {
 	t.Parallel()
-	b := rig.Bucket("llm", 5) // so that a job may be late by 100 ms: one that is given back for that would count twice
+	b := rig.Bucket("llm", 1) // so that a job may be late by half a second: one that is given back for that would count twice
 	b.Budgets = shaper.Budgets{rig.Rate("90000 tokens/m"), rig.Rate("9000 calls/m")}
 	w := rig.NewWorld(t, b)
 	used := map[string]shaper.Units{

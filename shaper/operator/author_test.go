@@ -20,7 +20,8 @@ func TestChangesHaveAnAuthor(t *testing.T) {
 	var text bytes.Buffer
 	registry := prometheus.NewRegistry()
 	op, err := operator.New(operator.Config{
-		Redis: s.Redis, Buckets: []shaper.Bucket{s.Bucket}, Logger: slog.New(slog.NewTextHandler(&text, nil)), Registerer: registry,
+		Timeout: rig.Patience,
+		Redis:   s.Redis, Buckets: []shaper.Bucket{s.Bucket}, Logger: slog.New(slog.NewTextHandler(&text, nil)), Registerer: registry,
 	})
 	if err != nil {
 		t.Fatal(err)

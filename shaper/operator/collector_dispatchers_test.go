@@ -21,7 +21,7 @@ func TestCollectorOfDispatchers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := tundishtest.Open(t).Redis()
 		buckets := []shaper.Bucket{rig.Bucket("served", 1), rig.Bucket("forgotten", 1)}
-		op, err := operator.New(operator.Config{Redis: conn, Buckets: buckets})
+		op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: conn, Buckets: buckets})
 		if err != nil {
 			t.Fatal(err)
 		}

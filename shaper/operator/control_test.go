@@ -122,7 +122,7 @@ func TestControlAsksTheWorker(t *testing.T) {
 	t.Parallel()
 	s := rig.NewFlowing(t)
 	var asked []shaper.OwnDelivery
-	op, err := operator.New(operator.Config{Redis: s.Redis, Buckets: []shaper.Bucket{s.Bucket}, CheckFlow: func(bucket string, own *shaper.OwnDelivery) error {
+	op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: s.Redis, Buckets: []shaper.Bucket{s.Bucket}, CheckFlow: func(bucket string, own *shaper.OwnDelivery) error {
 		asked = append(asked, *own)
 		if own.URL == "" {
 			return nil

@@ -26,7 +26,7 @@ func graveyard(t *testing.T, capacity int64) (op *operator.Operator, client *red
 	client = redistest.Start(t).Client()
 	b := rig.Flowing("b", shaper.FlowKeyJob)
 	b.Capacity, b.Shed = capacity, shaper.NoShedding
-	op, err := operator.New(operator.Config{Redis: client, Buckets: []shaper.Bucket{b}})
+	op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: client, Buckets: []shaper.Bucket{b}})
 	if err != nil {
 		t.Fatal(err)
 	}

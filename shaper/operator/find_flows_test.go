@@ -40,7 +40,7 @@ func TestFindFlows(t *testing.T) {
 	b := rig.Bucket("b", 100)
 	b.Flow = new(shaper.DefaultFlowSettings())
 	b.Flow.Key = shaper.FlowKeyJob
-	op, err := operator.New(operator.Config{Redis: client, Buckets: []shaper.Bucket{b}})
+	op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: client, Buckets: []shaper.Bucket{b}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ func TestHaveJob(t *testing.T) {
 	t.Parallel()
 	conn := redistest.Start(t).Client()
 	buckets := []shaper.Bucket{rig.Bucket("one", 1), rig.In(rig.PoolNamed("vendor"), rig.Bucket("pooled", 1)), rig.Bucket("empty", 1)}
-	client, err := producer.New(producer.Config{Redis: conn, Buckets: buckets})
+	client, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: buckets})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestHaveJob(t *testing.T) {
 	if _, err := client.Cancel(t.Context(), "pooled", "b"); err != nil {
 		t.Fatal(err)
 	}
-	op, err := operator.New(operator.Config{Redis: conn, Buckets: buckets[:1]}) // which knows nothing of the pool
+	op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: conn, Buckets: buckets[:1]}) // which knows nothing of the pool
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,12 +22,12 @@ import (
 func crowd(t *testing.T, b shaper.Bucket) *operator.Operator {
 	t.Helper()
 	client := redistest.Start(t).Client()
-	c, err := producer.New(producer.Config{Redis: client, Buckets: []shaper.Bucket{b}})
+	c, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: client, Buckets: []shaper.Bucket{b}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	op, err := operator.New(operator.Config{Redis: client, Buckets: []shaper.Bucket{b}})
+	op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: client, Buckets: []shaper.Bucket{b}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ func TestChangesAreLoggedOnce(t *testing.T) {
 	bucket := rig.Flowing("b", shaper.FlowKeyJob)
 	w := rig.NewWorld(t, bucket)
 	var log bytes.Buffer
-	op, err := operator.New(operator.Config{Redis: w.Server.Client(), Buckets: []shaper.Bucket{bucket}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: w.Server.Client(), Buckets: []shaper.Bucket{bucket}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

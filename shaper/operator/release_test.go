@@ -112,7 +112,7 @@ func TestReleaseIsLoggedInWords(t *testing.T) {
 	t.Parallel()
 	s := rig.NewFlowing(t)
 	var log bytes.Buffer
-	op, err := operator.New(operator.Config{Redis: s.Redis, Buckets: []shaper.Bucket{s.Bucket}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: s.Redis, Buckets: []shaper.Bucket{s.Bucket}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

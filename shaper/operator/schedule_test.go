@@ -34,7 +34,7 @@ func (s scheduled) configured(log *slog.Logger, buckets ...shaper.Bucket) *opera
 	if err := client.JoinPools(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
-	op, err := operator.New(operator.Config{Redis: cfg.Redis, Buckets: buckets, Logger: log})
+	op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: cfg.Redis, Buckets: buckets, Logger: log})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -171,7 +171,8 @@ func TestSchedulesThatDoNotFit(t *testing.T) {
 	server := redistest.Start(t)
 	refuse := errors.New("url: is refused by the worker")
 	op, err := operator.New(operator.Config{
-		Redis: server.Client(), Buckets: []shaper.Bucket{rig.Bucket("b", 10)},
+		Timeout: rig.Patience,
+		Redis:   server.Client(), Buckets: []shaper.Bucket{rig.Bucket("b", 10)},
 		CheckJob: func(bucket string, job *shaper.Job) error {
 			if job.URL != "" {
 				return refuse

@@ -26,7 +26,7 @@ var (
 func usedBucket(t *testing.T) (operator.Bucket, redis.UniversalClient) {
 	t.Helper()
 	client := redistest.Start(t).Client()
-	op, err := operator.New(operator.Config{Redis: client, Buckets: []shaper.Bucket{rig.Bucket("b", 10)}})
+	op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: client, Buckets: []shaper.Bucket{rig.Bucket("b", 10)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestUsageRefuses(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	op, err := operator.New(operator.Config{Redis: client, Buckets: []shaper.Bucket{rig.Bucket("b", 10)}})
+	op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: client, Buckets: []shaper.Bucket{rig.Bucket("b", 10)}})
 	if err != nil {
 		t.Fatal(err)
 	}

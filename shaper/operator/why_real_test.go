@@ -106,11 +106,11 @@ func TestEachWhyIsToldSoon(t *testing.T) {
 				if c.bucket != nil {
 					c.bucket(&b)
 				}
-				op, err := operator.New(operator.Config{Redis: conn, Buckets: []shaper.Bucket{b}})
+				op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: conn, Buckets: []shaper.Bucket{b}})
 				if err != nil {
 					t.Fatal(err)
 				}
-				client, err := producer.New(producer.Config{Redis: conn, Buckets: []shaper.Bucket{b}})
+				client, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: []shaper.Bucket{b}})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -76,11 +76,11 @@ func TestWhy(t *testing.T) {
 	b := rig.Bucket("b", 1000)
 	b.MaxInFlight = 1
 	b.Quotas = []admission.Rate{{Count: 2, Per: 24 * time.Hour, Unit: admission.UnitRequests}}
-	op, err := operator.New(operator.Config{Redis: conn, Buckets: []shaper.Bucket{b}})
+	op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: conn, Buckets: []shaper.Bucket{b}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := producer.New(producer.Config{Redis: conn, Buckets: []shaper.Bucket{b}})
+	client, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: []shaper.Bucket{b}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func dispatched(t *testing.T, conn redis.UniversalClient, buckets ...shaper.Buck
 func guest(t *testing.T, conn redis.UniversalClient, buckets ...shaper.Bucket) (*producer.Client, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
-	c, err := producer.New(producer.Config{Redis: conn, Buckets: buckets, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	c, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: buckets, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func tracedClient(t *testing.T, conn redis.UniversalClient, b shaper.Bucket) (*p
 
 func clientWith(t *testing.T, conn redis.UniversalClient, b shaper.Bucket, provider trace.TracerProvider) *producer.Client {
 	t.Helper()
-	c, err := producer.New(producer.Config{Redis: conn, Buckets: []shaper.Bucket{b}, Tracer: provider})
+	c, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: []shaper.Bucket{b}, Tracer: provider})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -87,7 +87,7 @@ func newWorld(t *testing.T, change ...func(*shaper.Bucket, *asynq.Config)) *worl
 
 func connect(t *testing.T, url string) redis.UniversalClient {
 	t.Helper()
-	conn, err := redisconn.Connect(url, redisconn.Options{})
+	conn, err := redisconn.Connect(url, redisconn.Options{Timeout: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -127,9 +128,12 @@ func Bucket(name string, rate int64) shaper.Bucket {
 	return b
 }
 
+// Patience bounds a call to Redis of a test that is not about slow calls: its server shares processors with compilers and other tests.
+const Patience = 20 * time.Second
+
 func Connect(t *testing.T, addr string) redis.UniversalClient {
 	t.Helper()
-	client, err := redisconn.Connect("redis://"+addr, redisconn.Options{})
+	client, err := redisconn.Connect("redis://"+addr, redisconn.Options{Timeout: Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,7 +310,9 @@ func (a *Actors) Reconfigure(buckets []shaper.Bucket) error {
 	return err
 }
 
+// NewActors gives calls [Patience] where cfg has no other timeout.
 func NewActors(cfg producer.Config) (*Actors, error) {
+	cfg.Timeout = cmp.Or(cfg.Timeout, Patience)
 	client, err := producer.New(cfg)
 	if err != nil {
 		return nil, err
