@@ -97,7 +97,7 @@ func (s *station) examineBuckets(ctx context.Context) []doctor.Check {
 			checks = append(checks, doctor.Warn(name, "see to it that a `dispatcher run` has this bucket: its sweeper puts them back within minutes",
 				"%s without a place, as a crash of Redis may leave them", opsview.Count(jobs-places, "job")))
 		case v.Orphaned && !v.DeliveredElsewhere && jobs+v.Dead > 0:
-			checks = append(checks, doctor.Warn(name, "put it back into the configuration until it is empty",
+			checks = append(checks, doctor.Warn(name, "put it back into the configuration until it is empty, or start the program that declares it",
 				"orphaned: it left the configuration with %s and %s", opsview.Count(jobs, "job"), opsview.Count(v.Dead, "dead letter")))
 		case v.Forgotten > 0:
 			checks = append(checks, doctor.Warn(name, "raise dedupe_max or shorten dedupe_window",

@@ -76,7 +76,7 @@ func TestDaemonsFollowBucketsAndHooks(t *testing.T) {
 	})
 	applied(t, 3, producer, dispatcher)
 	command(t.Context(), p.env, "", "producer send mails 4").want(t, 4, "unknown-bucket")
-	command(t.Context(), p.env, "", "dispatcher bucket list").want(t, 0, "mails", "not in the configuration here: its last job left ")
+	command(t.Context(), p.env, "", "dispatcher bucket list").want(t, 0, "mails", "not by the configuration here, as is normal for a bucket of a Go program: its last job left ")
 	var view struct{ Orphaned bool }
 	response, err := http.Get("http://" + p.ops + "/v1/buckets/mails")
 	if err != nil {

@@ -1,6 +1,7 @@
 package opsview
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -254,8 +255,8 @@ func leftLately(info *operator.BucketInfo) bool {
 	return !info.LastSlot.IsZero() && info.Now.Sub(info.LastSlot) < within
 }
 
-// orphanText says of a bucket that the configuration here does not have, which program delivers its jobs as far as that is known. A program with another
-// configuration may: it leaves its name where it wrote the settings, and the time of each departure.
+// orphanText says of a bucket that the configuration here does not have, which program declares it as far as that is known. That is no fault: a Go program
+// declares its buckets itself. It leaves its name where it wrote the settings, and the time of each departure.
 func (v *Bucket) orphanText(info *operator.BucketInfo) string {
 	by := ""
 	if v.Written != nil && !v.Written.Provisional {
@@ -263,15 +264,12 @@ func (v *Bucket) orphanText(info *operator.BucketInfo) string {
 	}
 	switch holds := v.Unfinished+v.Scheduled+v.Dead+info.Callbacks > 0; {
 	case v.DeliveredElsewhere:
-		text := fmt.Sprintf("not in the configuration here: its last job left %s, by a dispatcher that had another configuration", Relative(info.LastSlot, info.Now))
-		if by != "" {
-			text += fmt.Sprintf(" (its settings are of %s)", by)
-		}
-		return text
+		return fmt.Sprintf("declared by %s, not by the configuration here, as is normal for a bucket of a Go program: its last job left %s",
+			cmp.Or(by, "another program"), Relative(info.LastSlot, info.Now))
 	case by != "" && holds:
-		return fmt.Sprintf("orphaned: not in the configuration here, and no job left it lately: unless %s still runs, no dispatcher delivers its jobs", by)
+		return fmt.Sprintf("declared by %s, not by the configuration here, and no job left it lately: if that program runs no longer, the bucket is orphaned, and no dispatcher delivers its jobs", by)
 	case by != "":
-		return fmt.Sprintf("orphaned: not in the configuration here, and empty; its settings are of %s", by)
+		return fmt.Sprintf("declared by %s, not by the configuration here, and empty: if that program runs no longer, the bucket is orphaned", by)
 	case holds:
 		return "orphaned: not in the configuration, no dispatcher delivers its jobs"
 	}
