@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -14,6 +15,9 @@ func TestPauseAndResume(t *testing.T) {
 	s.run(t, "dispatcher bucket pause webhooks --reason maintenance").want(t, 0, "paused: webhooks")
 	s.run(t, "dispatcher bucket pause webhooks --reason maintenance --json").want(t, 0, `"reason": "maintenance"`, `"by": "user `)
 	s.run(t, "dispatcher bucket list").want(t, 0, "paused ", " by user ", ": maintenance")
+	if shown := s.run(t, "dispatcher bucket show webhooks"); strings.Count(shown.out, "maintenance") != 1 {
+		t.Errorf("the pause is not told once:\n%s", shown.out)
+	}
 	s.run(t, "dispatcher bucket list --diff").want(t, 0, "BUCKET", "paused   no          yes")
 	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "maintenance")
 	job := s.run(t, "dispatcher job show webhooks b --json")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -137,7 +138,9 @@ func (r rows) settings(v *opsview.Bucket) {
 			r.row("changed", "%s %s by %s%s", change, relative(c.At, r.now), c.By, actionText(c.Action))
 		}
 	}
-	r.differences(v.Differences)
+	r.differences(slices.DeleteFunc(slices.Clone(v.Differences), func(d opsview.Difference) bool {
+		return d.Setting == "paused" // a note says it
+	}))
 }
 
 // actionText says what an operator did to a setting, "" of a configuration.
