@@ -254,14 +254,14 @@ func (d *daemon) proxy(bucket string) (httpapi.ProxySettings, bool) {
 }
 
 // greet looks at Redis once. It brings buckets into their pools and warns of settings of Redis that would
-// lose jobs. If Redis does not answer, it says that the daemon goes on trying. After an error the daemon must not start.
-func (d *daemon) greet(ctx context.Context) error {
+// lose jobs. If Redis does not answer, it says that the daemon goes on trying, and reports false. After an error the daemon must not start.
+func (d *daemon) greet(ctx context.Context) (answers bool, err error) {
 	if err := d.client.Ping(ctx); err != nil {
 		d.log.WarnContext(ctx, "redis does not answer yet: trying on, and /readyz is 503 until it does", "redis", d.config.Redis.URL, "error", err)
-		return nil
+		return false, nil
 	}
 	if err := d.joinPools(ctx); err != nil {
-		return err
+		return true, err
 	}
 	for _, c := range doctor.Examine(ctx, d.redis) {
 		switch {
@@ -271,7 +271,16 @@ func (d *daemon) greet(ctx context.Context) error {
 			d.log.WarnContext(ctx, "redis could be set up better, see `dispatcher doctor`", "check", c.Name, "finding", c.Text, "next", c.Next)
 		}
 	}
-	return nil
+	return true, nil
+}
+
+// sayStarted logs that the daemon runs. does is what it does, which is true from the first answer of Redis on.
+func (d *daemon) sayStarted(ctx context.Context, program, does string, answers bool, about ...any) {
+	text := program + " " + does
+	if !answers {
+		text = fmt.Sprintf("%s has started: it %s as soon as redis answers", program, does)
+	}
+	d.log.InfoContext(ctx, text, about...)
 }
 
 // totals sums the counters of a daemon's work.

@@ -89,11 +89,13 @@ func (d *daemon) dispatch(ctx context.Context) error {
 		return err
 	}
 	defer dispatcher.close()
-	begin := d.greet
+	answers := true
 	if d.config.Redis.URL.Embedded() {
-		begin = d.joinPools
+		err = d.joinPools(ctx)
+	} else {
+		answers, err = d.greet(ctx)
 	}
-	if err := begin(ctx); err != nil {
+	if err != nil {
 		return err
 	}
 
@@ -130,7 +132,7 @@ func (d *daemon) dispatch(ctx context.Context) error {
 		stages = []stage{announce, api, dispatcher.Run, exchange.run, operate}
 		where = append(where, "producer_api", "http://"+addr)
 	}
-	d.log.InfoContext(ctx, "dispatcher lets jobs out", append(where, "redis", d.config.Redis.URL, "version", d.version)...)
+	d.sayStarted(ctx, "dispatcher", "lets jobs out", answers, append(where, "redis", d.config.Redis.URL, "version", d.version)...)
 	started := time.Now()
 	err = runStages(ctx, append([]stage{d.reloadStage(), d.notify.run}, stages...)...)
 	d.log.InfoContext(ctx, "stopped", append(d.totals(), "after", opsview.Human(time.Since(started)))...)

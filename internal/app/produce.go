@@ -24,7 +24,8 @@ func Produce(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
-	if err := d.greet(ctx); err != nil {
+	answers, err := d.greet(ctx)
+	if err != nil {
 		return err
 	}
 	api, addr, err := d.producerStage(ctx)
@@ -37,7 +38,7 @@ func Produce(ctx context.Context, o Options) (err error) {
 	}
 	exchange := d.exchange()
 	exchange.to, exchange.metrics = d.client, d.models
-	log.InfoContext(ctx, "producer takes jobs in", "api", "http://"+addr, "buckets", fewOf(rates(cfg)), "redis", cfg.Redis.URL, "version", o.Version)
+	d.sayStarted(ctx, "producer", "takes jobs in", answers, "api", "http://"+addr, "buckets", fewOf(rates(cfg)), "redis", cfg.Redis.URL, "version", o.Version)
 	err = runStages(ctx, d.reloadStage(), d.notify.run, d.watchStage, exchange.run, api, member)
 	log.InfoContext(ctx, "stopped", d.totals()[:2]...)
 	return err

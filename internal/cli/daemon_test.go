@@ -220,8 +220,12 @@ func TestDaemonsWaitForRedis(t *testing.T) {
 		eventually(t, "up, and not ready", func() bool { return status(t, addr, "/readyz") == http.StatusServiceUnavailable })
 	}
 	eventually(t, "said", func() bool {
-		return producer.said("redis does not answer yet") && dispatcher.said("redis does not answer yet")
+		return producer.said("redis does not answer yet") && dispatcher.said("redis does not answer yet") &&
+			producer.said("producer has started: it takes jobs in as soon as redis answers") && dispatcher.said("dispatcher has started: it lets jobs out as soon as redis answers")
 	})
+	if producer.said(`"msg":"producer takes jobs in"`) || dispatcher.said(`"msg":"dispatcher lets jobs out"`) {
+		t.Error("it is said that jobs go in and out, without Redis")
+	}
 	command(t.Context(), p.env, "", "producer send webhooks 1 --id x --url http://127.0.0.1:1/").want(t, 5, "store-unavailable", "--id x")
 	if err := server.Restart(); err != nil {
 		t.Fatal(err)
