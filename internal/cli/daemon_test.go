@@ -163,7 +163,7 @@ func TestRunWithTheEmbeddedStore(t *testing.T) {
 	command(t.Context(), p.env, "1\nbad\n2\n", "producer send webhooks --url "+to.URL).want(t, 1, "refused  invalid: the line is not JSON", "2 jobs in, 0 refused, 1 failed")
 	command(t.Context(), p.env, "", "producer send nosuch 1").want(t, 4, "unknown-bucket")
 	command(t.Context(), p.env, "", "producer send webhooks 1 --method BREW").want(t, 2, "method")
-	command(t.Context(), p.env, "", "producer load nosuch --jobs 3").want(t, 1, "3 of 3 jobs failed", "404 unknown-bucket")
+	command(t.Context(), p.env, "", "producer load nosuch --jobs 3").want(t, 4, "404 unknown-bucket", `producer: unknown-bucket: bucket "nosuch" is not configured at http://`, ": is the name right, and --server?")
 	if code := status(t, p.ops, "/metrics"); code != http.StatusOK {
 		t.Errorf("/metrics answers %d", code)
 	}

@@ -18,7 +18,8 @@ func (a *invocation) loadCommand() *cobra.Command {
 		Short: "Generate load: many jobs, at a rate or as fast as it goes",
 		Long: `Send many jobs to the HTTP API and report the answers: admitted, refused and failed, and
 the latency. With --rate, latency counts from the time at which a request should have
-started. A refusal is no failure: the exit code is 1 only if jobs failed.`,
+started. A refusal is no failure: the exit code is 1 only if jobs failed, and 4 if the server
+has no such bucket.`,
 		Example: `  producer load webhooks --jobs 10000 --url http://127.0.0.1:9000/
   producer load webhooks --jobs 100000 --rate 5000 --batch 100 --json
   producer load webhooks --jobs 3000 --wait
@@ -73,6 +74,10 @@ func (a *invocation) generate(cmd *cobra.Command, opts load.Options) error {
 	}
 	if err != nil {
 		return err
+	}
+	const unknown = "404 unknown-bucket"
+	if report.Sent > 0 && report.Failed[unknown] == report.Sent {
+		return fail(exitNotFound, "unknown-bucket: %s", line(report.Details[unknown]+unknownAt(opts.Server), 500))
 	}
 	if failed := report.Sent - report.Admitted - sum(report.Refused); failed > 0 {
 		return fail(exitFailed, "%d of %s failed", failed, opsview.Count(report.Sent, "job"))

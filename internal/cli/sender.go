@@ -265,12 +265,17 @@ func (s *sender) postTo(ctx context.Context, path, kind, id string, body []byte)
 		a.ID = id
 	}
 	if a.Code == "unknown-bucket" {
-		a.Detail += fmt.Sprintf(" at %s: is the name right, and --server?", s.server)
+		a.Detail += unknownAt(s.server)
 	}
 	if seconds, err := strconv.ParseInt(resp.Header.Get("Retry-After"), 10, 32); err == nil {
 		a.RetryAfter = seconds
 	}
 	return a, nil
+}
+
+// unknownAt is the end of a sentence on a bucket that a server does not know.
+func unknownAt(server string) string {
+	return fmt.Sprintf(" at %s: is the name right, and --server?", server)
 }
 
 // explain says what to do when there is no answer.
