@@ -134,7 +134,11 @@ func (a *answer) line(now time.Time) string {
 	case a.State == shaper.StateQueued && a.ETA.IsZero():
 		text += fmt.Sprintf("  no time is known: `dispatcher bucket why %s` says what it waits for", a.Bucket)
 	case !a.ETA.IsZero():
-		text += fmt.Sprintf("  leaves %s (%s)", relative(later(a.ETA, now), now), stamp(a.ETA))
+		leaves := relative(later(a.ETA, now), now)
+		if leaves == relative(now, now) {
+			leaves += " at the earliest" // it may wait for others of its batch, which the receipt does not tell
+		}
+		text += fmt.Sprintf("  leaves %s (%s)", leaves, stamp(a.ETA))
 	}
 	return text
 }

@@ -95,6 +95,10 @@ func TestLinesOfAnswers(t *testing.T) {
 			w.WriteHeader(http.StatusAccepted)
 			fmt.Fprint(w, `{"id":"x","bucket":"b","state":"queued","position":0}`)
 		},
+		"queued    x  position 0  leaves now at the earliest (": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusAccepted)
+			fmt.Fprintf(w, `{"id":"x","bucket":"b","state":"queued","position":0,"eta":%q}`, time.Now().UTC().Format(time.RFC3339Nano))
+		},
 		"refused  unknown-bucket: no at http://127.0.0.1:": refuse(404, 0, "unknown-bucket"),
 	} {
 		sender, _, _ := sending(t, serveScript(t, answer), false)
