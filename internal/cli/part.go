@@ -213,10 +213,10 @@ func (p *parts[N, V, P, S]) printOne(v opsview.View) error {
 	})
 }
 
-// unknownText says of a flow or group of which Redis holds nothing that its name may be wrong.
+// unknownText says of a flow or group of which Redis holds nothing that it is idle, or that its name is wrong: nothing tells which.
 func (p *parts[N, V, P, S]) unknownText(v opsview.View) string {
 	names := namesOf(v)
-	return fmt.Sprintf("nothing is known of %s %s: no job of it waits or is in flight, and nothing is set of it. Is the name right?", p.kind, quoted(names[len(names)-1][1]))
+	return fmt.Sprintf("%s %s has no jobs and no settings of its own: either its last job has left, as an idle %s is forgotten, or the name is not right", p.kind, quoted(names[len(names)-1][1]), p.kind)
 }
 
 // secretsText says how many secrets a flow has, each with its number and its fingerprint.

@@ -82,7 +82,7 @@ func TestTurnOfAFlowIsATrueOne(t *testing.T) {
 func TestFlowOfWhichNothingIsKnown(t *testing.T) {
 	t.Parallel()
 	s := partedSite(t, false, "acme")
-	const told = "nothing is known of flow cust-8888: no job of it waits or is in flight, and nothing is set of it. Is the name right?"
+	const told = "flow cust-8888 has no jobs and no settings of its own: either its last job has left, as an idle flow is forgotten, or the name is not right"
 	s.run(t, "dispatcher flow show tenants cust-8888").want(t, 0, "note       "+told)
 	s.run(t, "dispatcher flow show tenants cust-8888 --json").want(t, 0, `"unknown": true`)
 	s.run(t, "dispatcher flow enable tenants cust-8888").want(t, 0, "was not disabled: cust-8888", told)
@@ -93,15 +93,15 @@ func TestFlowOfWhichNothingIsKnown(t *testing.T) {
 
 	s.run(t, "dispatcher flow set tenants idle --create --weight 2").want(t, 0)
 	for _, flow := range []string{"acme", "idle"} {
-		s.run(t, "dispatcher flow show tenants "+flow).lacks(t, "nothing is known")
+		s.run(t, "dispatcher flow show tenants "+flow).lacks(t, "has no jobs")
 		s.run(t, "dispatcher flow show tenants "+flow+" --json").lacks(t, "unknown")
-		s.run(t, "dispatcher flow enable tenants "+flow).lacks(t, "nothing is known")
+		s.run(t, "dispatcher flow enable tenants "+flow).lacks(t, "has no jobs")
 	}
 	s.run(t, "dispatcher flow reset tenants idle").want(t, 0, "reset: idle")
-	s.run(t, "dispatcher flow reset tenants idle").want(t, 0, "nothing is known of flow idle")
+	s.run(t, "dispatcher flow reset tenants idle").want(t, 0, "flow idle has no jobs and no settings of its own: ")
 	s = partedSite(t, true, "eu/acme")
-	s.run(t, "dispatcher group show tenants us").want(t, 0, "nothing is known of group us: ")
-	s.run(t, "dispatcher flow show tenants acme --group us").want(t, 0, "nothing is known of flow acme: ")
+	s.run(t, "dispatcher group show tenants us").want(t, 0, "group us has no jobs and no settings of its own: ")
+	s.run(t, "dispatcher flow show tenants acme --group us").want(t, 0, "flow acme has no jobs and no settings of its own: ")
 }
 
 // A word of the wrong filter is told, as nothing can match it.
