@@ -11,8 +11,8 @@ func (a *invocation) sinkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sink",
 		Short: "Receive deliveries and log them, to try things out",
-		Long: `Answer every request with 200, and log the job, the attempt, the path, the time since
-the request before, and the first 200 bytes of the payload, until SIGINT or SIGTERM. The
+		Long: `Answer every request with 200, and log the job, the attempt, the path, the query, the time
+since the request before, and the first 200 bytes of the payload, until SIGINT or SIGTERM. The
 sink checks no signature and asks for no key, so it is a toy. The log is as [log] of the
 configuration says.
 

@@ -58,7 +58,7 @@ func (s *sink) receive(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.log.InfoContext(r.Context(), "arrived", "job", cmp.Or(r.Header.Get("webhook-id"), r.Header.Get("Idempotency-Key")),
-		"attempt", r.Header.Get("tundish-attempt"), "method", r.Method, "path", r.URL.Path,
+		"attempt", r.Header.Get("tundish-attempt"), "method", r.Method, "path", r.URL.Path, "query", r.URL.RawQuery,
 		"after_the_last", since.Round(100*time.Microsecond), "payload", string(payload))
 	writeJSON(w, http.StatusOK, map[string]string{"method": r.Method, "path": r.URL.Path})
 }

@@ -46,7 +46,7 @@ func TestSinkAlone(t *testing.T) {
 	if got := ask(http.MethodGet, "/readyz", ""); got != http.StatusOK || log.Len() > 0 {
 		t.Errorf("/readyz: %d, and the log has %q", got, log.String())
 	}
-	if got := ask(http.MethodPut, "/orders", `{"a":1}`); got != http.StatusOK || !strings.Contains(log.String(), "job=job-1 attempt=\"\" method=PUT path=/orders") {
+	if got := ask(http.MethodPut, "/orders?expand=items&page=2", `{"a":1}`); got != http.StatusOK || !strings.Contains(log.String(), `job=job-1 attempt="" method=PUT path=/orders query="expand=items&page=2" `) {
 		t.Errorf("a delivery: %d, and the log has %q", got, log.String())
 	}
 	handler.Drain()
