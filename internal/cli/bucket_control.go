@@ -130,7 +130,7 @@ slot on. A rate of 0 is refused: pause the bucket instead, with a reason.
 	cmd.RunE = on(a, "bucket", httpapi.SetBucket, func(cmd *cobra.Command, args []string) (httpapi.BucketSettings, error) {
 		settings, err := settingsOf(cmd, settingFlags)
 		return httpapi.BucketSettings{BucketName: theBucket(args), Settings: settings}, err
-	}, func(v *opsview.Bucket) string { return changesText(v.Changes) })
+	}, func(v *opsview.Bucket) string { return a.changedText(v.Changes, "bucket", v.Name) })
 	a.jsonFlag(cmd)
 	addSettings(cmd, settingFlags)
 	return cmd
@@ -234,10 +234,20 @@ func resetText(changes []shaper.Change) string {
 	return strings.Join(lines, "\n")
 }
 
-func changesText(changes []shaper.Change) string {
-	lines := make([]string, len(changes))
+// changedText says what a change of a bucket or a pool changed, and with which command it is taken back.
+func (a *invocation) changedText(changes []shaper.Change, what, name string) string {
+	if len(changes) == 0 {
+		return ""
+	}
+	lines, command := make([]string, len(changes)), fmt.Sprintf("%s reset %s", what, name)
 	for i, change := range changes {
 		lines[i] = change.String()
+		command += " " + string(change.Setting)
 	}
-	return strings.Join(lines, "\n")
+	return strings.Join(append(lines, a.backText("configuration", command)), "\n")
+}
+
+// backText names the command that takes a change back.
+func (a *invocation) backText(to, command string) string {
+	return fmt.Sprintf("back to the %s: `%s %s`", to, a.program, command)
 }

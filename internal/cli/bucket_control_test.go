@@ -35,8 +35,11 @@ func TestPauseAndResume(t *testing.T) {
 func TestSetAndReset(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.run(t, "dispatcher bucket set webhooks --rate 1/h --capacity 9 --shed-low 50").want(t, 0, "rate 50/s → 1/h\n", "capacity 5 → 9", "shed.low 100 → 50")
-	s.run(t, "dispatcher bucket set webhooks --burst 3 --json").want(t, 0, `"rate": "1/h"`, `"setting": "shed.low"`, `"in_force": "3"`)
+	s.run(t, "dispatcher bucket set webhooks --rate 1/h --capacity 9 --shed-low 50").want(t, 0, "rate 50/s → 1/h\n", "capacity 5 → 9", "shed.low 100 → 50",
+		"\nback to the configuration: `dispatcher bucket reset webhooks rate capacity shed.low`\n")
+	inJSON := s.run(t, "dispatcher bucket set webhooks --burst 3 --json")
+	inJSON.lacks(t, "back to")
+	inJSON.want(t, 0, `"rate": "1/h"`, `"setting": "shed.low"`, `"in_force": "3"`)
 	s.run(t, "dispatcher bucket list").want(t, 0, "1/h", "0/9", "bucket list --diff")
 	s.run(t, "dispatcher bucket list --diff").want(t, 0, "webhooks  rate      50/s        1/h       set ", " by user ", "shed.low")
 	s.run(t, "dispatcher bucket list --diff --json").want(t, 0, `"configured": "50/s"`)

@@ -144,7 +144,9 @@ lowered limit allows exceeds it at once. If only --limit changes, the burst is s
 	cmd.RunE = on(a, "limit", httpapi.ChangeLimit, func(cmd *cobra.Command, args []string) (httpapi.LimitPatch, error) {
 		body, err := patch.body(cmd)
 		return httpapi.LimitPatch{LimitName: theLimit(args), Patch: body}, err
-	}, limitText)
+	}, func(v *httpapi.LimitView) string {
+		return limitText(v) + "\n" + a.backText("configuration", "limit reset "+v.Name)
+	})
 	a.jsonFlag(cmd)
 	f := cmd.Flags()
 	f.StringVar(&patch.Limit, "limit", "", "refill or number in a window, a `rate` such as 200/m")

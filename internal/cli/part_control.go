@@ -196,10 +196,32 @@ settings needs --create, because its name may be mistyped.`),
 		if err := p.nameRemoved(cmd, args, &own, patch); err != nil {
 			return err
 		}
-		return onPart(p, p.ops.Set, p.patching(patch, create), nil)(cmd, args)
+		if err := onPart(p, p.ops.Set, p.patching(patch, create), nil)(cmd, args); err != nil || p.json {
+			return err
+		}
+		return p.tellReset(cmd, args, patch)
 	}
 	p.createFlag(cmd, &create)
 	return cmd
+}
+
+// tellReset names the command that takes a change back. Secrets that were added or removed have none.
+func (p *parts[N, V, P, S]) tellReset(cmd *cobra.Command, args []string, patch map[string]any) error {
+	command := fmt.Sprintf("%s reset %s %s", p.kind, args[0], shellWord(args[1]))
+	resets := false
+	for _, name := range p.settings {
+		if _, given := patch[string(name)]; given {
+			command, resets = command+" "+string(name), true
+		}
+	}
+	if !resets {
+		return nil
+	}
+	if group := p.groupOf(cmd); group != nil {
+		command += " --group " + shellWord(*group)
+	}
+	_, err := fmt.Fprintln(p.out, p.backText("settings of the bucket", command))
+	return err
 }
 
 // patchOf makes the body of a patch of the flags that are given.

@@ -24,7 +24,7 @@ overrides all configurations until it is reset. A new rate holds from the next s
 	cmd.RunE = on(a, "pool", httpapi.SetPool, func(cmd *cobra.Command, args []string) (httpapi.PoolSettings, error) {
 		settings, err := settingsOf(cmd, poolFlags)
 		return httpapi.PoolSettings{PoolName: thePool(args), Settings: settings}, err
-	}, func(v *opsview.PoolView) string { return changesText(v.Changes) })
+	}, func(v *opsview.PoolView) string { return a.changedText(v.Changes, "pool", v.Name) })
 	a.jsonFlag(cmd)
 	addSettings(cmd, poolFlags)
 	return cmd
