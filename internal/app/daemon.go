@@ -191,7 +191,7 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 		return nil, "", err
 	}
 	api := httpapi.ProducerConfig{
-		Jobs: d.client, CheckJob: d.checkJob, Estimate: d.estimate, Proxy: d.proxy, Doors: d.doors.behind, Limits: d.limiter, BucketLimits: d.client,
+		Jobs: d.client, CheckJob: d.checkJob, CheckCallbacks: d.checkCallbacks, Estimate: d.estimate, Proxy: d.proxy, Doors: d.doors.behind, Limits: d.limiter, BucketLimits: d.client,
 		Keys: d.config.Keys, TrustedProxies: d.config.Producer.TrustedProxies,
 		ForwardedHeader: d.config.Producer.ForwardedHeader, IPv6Prefix: d.config.Producer.IPv6Prefix,
 		RateLimitHeaders: httplimit.RateLimitHeaders(d.config.Producer.RateLimitHeaders),
@@ -219,28 +219,9 @@ func (d *daemon) checkJob(bucket string, job *shaper.Job) error {
 	return errors.Join(b.worker.CheckJob(job), d.checkCallbacks(bucket, job))
 }
 
-// checkCallbacks has the worker of the bucket that delivers callbacks check the URLs that a job names for them.
+// checkCallbacks has the worker of the bucket that delivers callbacks check the URLs that a job or a bundle names for them.
 func (d *daemon) checkCallbacks(bucket string, job *shaper.Job) error {
-	settings, err := d.client.Bucket(bucket)
-	if err != nil || settings.Callbacks.Bucket == "" {
-		return err
-	}
-	to := d.inForce.Load().buckets[settings.Callbacks.Bucket]
-	if to == nil {
-		return nil // a reload is under way
-	}
-	var errs []error
-	for _, given := range []struct{ field, url string }{{"callback_url", job.CallbackURL}, {"failure_url", job.FailureURL}} {
-		if given.url == "" {
-			continue
-		}
-		err := to.worker.CheckJob(&shaper.Job{URL: given.url, Payload: []byte("{}")})
-		if fault, ok := errors.AsType[*shaper.FieldError](err); ok {
-			err = &shaper.FieldError{Field: given.field, Reason: fault.Reason}
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	return d.inForce.Load().checkCallbacks(bucket, job)
 }
 
 // proxy says how the shaping proxy serves a bucket.

@@ -104,7 +104,7 @@ func (d *daemon) dispatch(ctx context.Context) error {
 		return err
 	}
 	handler := httpapi.NewOps(httpapi.OpsConfig{
-		Buckets: d.operator, Pools: d.config.Pools, Keys: d.config.Keys, Metrics: d.registry, Exemplars: d.tracing != nil, Logger: d.log.With("component", "operator_api"), Sink: wantsSink(d.config),
+		Buckets: d.operator, CheckCallbacks: d.checkCallbacks, Pools: d.config.Pools, Keys: d.config.Keys, Metrics: d.registry, Exemplars: d.tracing != nil, Logger: d.log.With("component", "operator_api"), Sink: wantsSink(d.config),
 		Limits: d.limiter, BucketLimits: d.client, Pages: d.console(),
 	})
 	d.followKeys(handler)

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"sync"
 
 	"github.com/tundish-io/tundish/internal/config"
@@ -58,6 +59,32 @@ func (a *applied) checkJob(bucket string, job *shaper.Job) error {
 		return b.worker.CheckJob(job)
 	}
 	return nil
+}
+
+// CheckCallbacks returns a check of the URLs that a job or a bundle names for callbacks, by the worker that delivers these.
+func CheckCallbacks(cfg *config.Config) func(bucket string, job *shaper.Job) error {
+	a := sync.OnceValue(func() *applied { return newApplied(cfg) })
+	return func(bucket string, job *shaper.Job) error { return a().checkCallbacks(bucket, job) }
+}
+
+// checkCallbacks takes any URL where the configuration does not have the buckets.
+func (a *applied) checkCallbacks(bucket string, job *shaper.Job) error {
+	b := a.buckets[bucket]
+	if b == nil || a.buckets[b.Callbacks.Bucket] == nil {
+		return nil
+	}
+	var errs []error
+	for _, given := range []struct{ field, url string }{{"callback_url", job.CallbackURL}, {"failure_url", job.FailureURL}} {
+		if given.url == "" {
+			continue
+		}
+		err := a.buckets[b.Callbacks.Bucket].worker.CheckJob(&shaper.Job{URL: given.url, Payload: []byte("{}")})
+		if fault, ok := errors.AsType[*shaper.FieldError](err); ok {
+			err = &shaper.FieldError{Field: given.field, Reason: fault.Reason}
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // checker is what the settings of any worker check before something is sent.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/app"
 	"github.com/tundish-io/tundish/internal/config"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
@@ -77,7 +78,7 @@ func (a *invocation) withAPI(ctx context.Context, do func(ctx context.Context, c
 // api is the operator's API in this process, on the Redis of the station.
 func (s *station) api() *api {
 	local := httpapi.NewLocal(httpapi.OpsConfig{
-		Buckets: s.operator, Pools: s.config.Pools, Keys: s.config.Keys, Limits: s.limiter, BucketLimits: s.client,
+		Buckets: s.operator, CheckCallbacks: app.CheckCallbacks(s.config), Pools: s.config.Pools, Keys: s.config.Keys, Limits: s.limiter, BucketLimits: s.client,
 	}, author())
 	return &api{http: &http.Client{Transport: local}, server: "http://localhost", bound: maxView, requestID: newRequestID()}
 }

@@ -35,6 +35,11 @@ func TestCallbacksOfAnImport(t *testing.T) {
 	if text := string(rejects); err != nil || !strings.Contains(text, "10.1.2.3") || !strings.Contains(text, "callback_url: the address") || !strings.Contains(text, "failure_url: holds user information") {
 		t.Errorf("rejected %s, %v", text, err)
 	}
+	// Of a bundle it judges the address alike, in the servers and in a command that goes to Redis.
+	command(t.Context(), p.env, "", "dispatcher bundle open webhooks a --callback-url "+hears.URL).want(t, 0)
+	for _, server := range []string{"", " --server http://" + p.ops, " --server http://" + p.api} {
+		command(t.Context(), p.env, "", "dispatcher bundle open webhooks a --callback-url http://10.1.2.3/"+server).want(t, 2, "callback_url: the address")
+	}
 	runArgs(t.Context(), p.env, "", "dispatcher", "bucket", "show", "webhooks", "--json").want(t, 0, `"unfinished": 0`)
 	if code := daemon.end(); code != 0 {
 		t.Errorf("the exit code is %d", code)

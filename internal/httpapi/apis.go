@@ -13,7 +13,7 @@ import (
 func NewProducer(cfg ProducerConfig) *Handler {
 	log := orDiscard(cfg.Logger)
 	p := &producer{
-		jobs: cfg.Jobs, checkJob: cfg.CheckJob, estimate: cfg.Estimate, store: newStoreFaults(log), log: log, limits: cfg.Limits, overrides: cfg.BucketLimits,
+		jobs: cfg.Jobs, checkJob: cfg.CheckJob, callbacks: cfg.CheckCallbacks, estimate: cfg.Estimate, store: newStoreFaults(log), log: log, limits: cfg.Limits, overrides: cfg.BucketLimits,
 		headers: cfg.RateLimitHeaders, proxies: cfg.Proxy, doors: cfg.Doors,
 		access: newAccess(cfg.Keys, httplimit.Proxies{
 			Trusted: cfg.TrustedProxies, Header: cfg.ForwardedHeader, IPv6Prefix: cfg.IPv6Prefix,
@@ -54,7 +54,7 @@ func NewOps(cfg OpsConfig) *Handler {
 	log := orDiscard(cfg.Logger)
 	draining := newDraining()
 	o := newOps(cfg.Buckets, cfg.Pools, cfg.Keys, fmt.Sprintf(byPrograms, "dispatcher"), draining, log)
-	o.limits = limitOps{cfg.Limits, cfg.BucketLimits, o.store, log}
+	o.limits, o.callbacks = limitOps{cfg.Limits, cfg.BucketLimits, o.store, log}, cfg.CheckCallbacks
 	probes := &probes{store: newPulse(cfg.Buckets), draining: draining, gatherer: cfg.Metrics, exemplars: cfg.Exemplars, log: log}
 	a := newAccess(cfg.Keys, httplimit.Proxies{})
 	rec := newRecorder(o, o.records, o.author, a.address, log)

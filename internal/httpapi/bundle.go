@@ -55,9 +55,12 @@ type bundles struct {
 	open  func(ctx context.Context, bucket string, bundle shaper.Bundle) (shaper.BundleInfo, error)
 	info  func(ctx context.Context, bucket, id string) (shaper.BundleInfo, error)
 	fault func(r *http.Request, err error) *fault
+	check func(bucket string, job *shaper.Job) error // of the callback's URL, as of a job; nil checks nothing
 }
 
-func (p *producer) bundles() bundles { return bundles{p.jobs.OpenBundle, p.jobs.Bundle, p.fault} }
+func (p *producer) bundles() bundles {
+	return bundles{p.jobs.OpenBundle, p.jobs.Bundle, p.fault, p.callbacks}
+}
 
 func (o *ops) bundles() bundles {
 	return bundles{
@@ -68,6 +71,7 @@ func (o *ops) bundles() bundles {
 			return o.buckets.Bucket(bucket).Bundle(ctx, id)
 		},
 		o.fault,
+		o.callbacks,
 	}
 }
 
@@ -96,6 +100,11 @@ func (b bundles) faultOf(r *http.Request, err error) *fault {
 
 func (b bundles) put(r *http.Request, in *BundleChange) (*shaper.BundleJSON, error) {
 	bundle := shaper.Bundle{ID: in.Bundle, Size: in.Size, CallbackURL: in.CallbackURL, Caller: keyOf(r).Owner()}
+	if b.check != nil {
+		if err := b.check(in.Bucket, &shaper.Job{CallbackURL: in.CallbackURL}); err != nil {
+			return nil, err
+		}
+	}
 	info, err := b.open(context.WithoutCancel(r.Context()), in.Bucket, bundle)
 	return info.JSON(), err
 }

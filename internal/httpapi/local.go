@@ -22,7 +22,7 @@ func NewLocal(cfg OpsConfig, author string) Local {
 	draining := newDraining()
 	o := newOps(cfg.Buckets, cfg.Pools, cfg.Keys, author, draining, log)
 	o.local = true
-	o.limits = limitOps{cfg.Limits, cfg.BucketLimits, o.store, log}
+	o.limits, o.callbacks = limitOps{cfg.Limits, cfg.BucketLimits, o.store, log}, cfg.CheckCallbacks
 	a := newAccess(nil, httplimit.Proxies{})
 	rec := newRecorder(o, o.records, author, func(*http.Request) string { return "" }, log)
 	routes := rec.routes(slices.Concat(o.routes(), o.limits.routes(), o.oneJob().routes(), o.bundles().routes()), true)

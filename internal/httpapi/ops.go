@@ -50,9 +50,10 @@ type OpsConfig struct {
 	// Pools are those of the configuration, also those that no bucket names.
 	Pools []shaper.Pool
 
-	// Limits and BucketLimits are as of [ProducerConfig].
-	Limits       Limits
-	BucketLimits BucketLimits
+	// CheckCallbacks, Limits and BucketLimits are as of [ProducerConfig].
+	CheckCallbacks func(bucket string, job *shaper.Job) error
+	Limits         Limits
+	BucketLimits   BucketLimits
 
 	// Pages, if not nil, are served beside the API.
 	Pages *Pages
@@ -73,6 +74,8 @@ type ops struct {
 	lists   *lists
 	limits  limitOps
 	records *audit.Log
+
+	callbacks func(bucket string, job *shaper.Job) error // checks their URLs; nil: nothing
 
 	draining *draining
 	watcher  func() *fleet.Watcher // of all streams

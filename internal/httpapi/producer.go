@@ -36,6 +36,9 @@ type ProducerConfig struct {
 	// job: joined errors, each a [*shaper.FieldError]. nil checks nothing.
 	CheckJob func(bucket string, job *shaper.Job) error
 
+	// CheckCallbacks reports the same of the URLs that a bundle names for its callback. nil checks nothing.
+	CheckCallbacks func(bucket string, job *shaper.Job) error
+
 	// Estimate returns what a job without faults reserves of budgets. It is asked in buckets that have some. nil leaves it to the job.
 	Estimate func(bucket string, job *shaper.Job) shaper.Units
 
@@ -91,6 +94,7 @@ type ProducerConfig struct {
 type producer struct {
 	jobs      Jobs
 	checkJob  func(bucket string, job *shaper.Job) error
+	callbacks func(bucket string, job *shaper.Job) error // checks their URLs
 	estimate  func(bucket string, job *shaper.Job) shaper.Units
 	store     *storeFaults
 	log       *slog.Logger
