@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -83,12 +84,27 @@ func (l *loader) scheduledJob(p place, made shaper.Schedule, b Bucket) {
 	job := made.JobOf(b.Name)
 	switch {
 	case b.Worker == workerHTTP && b.HTTP != nil:
-		l.failAll(p, b.HTTP.Worker(1).CheckJob(&job))
+		l.failAll(p, pathAsURL(b.HTTP.Worker(1).CheckJob(&job)))
 	case b.Worker == workerLLM && b.LLM != nil:
-		l.failAll(p, b.LLM.Worker(1).CheckJob(&job))
+		l.failAll(p, pathAsURL(b.LLM.Worker(1).CheckJob(&job)))
 	case b.Worker == workerAsynq && b.Asynq != nil:
 		l.failAll(p, b.Asynq.Worker().CheckJob(&job))
 	case b.Worker == workerWebhook:
 		l.failAll(p, b.Webhook.Worker(1).CheckJob(&job))
 	}
+}
+
+// pathAsURL tells the faults of a path as those of url, the key in which a schedule has it.
+func pathAsURL(err error) error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var errs []error
+		for _, err := range joined.Unwrap() {
+			errs = append(errs, pathAsURL(err))
+		}
+		return errors.Join(errs...)
+	}
+	if fault, ok := errors.AsType[*shaper.FieldError](err); ok && fault.Field == "path" {
+		return &shaper.FieldError{Field: "url", Reason: fault.Reason}
+	}
+	return err
 }

@@ -17,7 +17,8 @@ func below(base outgoing.Target, text string) (*url.URL, error) {
 		return nil, errors.New("is too long")
 	}
 	if path != "" && path[0] != '/' {
-		return nil, errors.New("want a path that begins with /: jobs of this bucket go below its base_url, and cannot name another address")
+		return nil, errors.New("want a path that begins with /, such as /customers/7 (over HTTP and in commands it is path, not url): " +
+			"jobs of this bucket go below its base_url, and cannot name another address")
 	}
 	if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' || r == '\\' }) {
 		return nil, errors.New(`holds a space, a #, a \ or a character beyond ASCII: percent-encode it`)

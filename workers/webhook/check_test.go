@@ -105,6 +105,15 @@ func TestCheckJobURL(t *testing.T) {
 	}
 }
 
+// A path that is given for a bucket of webhooks is told as such.
+func TestCheckJobPath(t *testing.T) {
+	t.Parallel()
+	config := DefaultConfig()
+	if err := config.CheckJob(&shaper.Job{URL: "/customers/7", Payload: []byte("1")}); err == nil || !strings.Contains(err.Error(), "a path is for buckets that call an API") {
+		t.Errorf("a path: %v", err)
+	}
+}
+
 // An address that no connection would be made to is refused at enqueue; where a name leads
 // to is seen at the dial only.
 func TestCheckJobAddress(t *testing.T) {

@@ -19,6 +19,8 @@ func (c *Config) targetOf(jobURL string, configured outgoing.Target) (outgoing.T
 		return configured, nil
 	case !c.JobURL:
 		return outgoing.Target{}, ErrURLNotAllowed
+	case shaper.IsRelative(jobURL):
+		return outgoing.Target{}, &shaper.FieldError{Field: "url", Reason: "want an absolute URL that begins with http:// or https://: a path is for buckets that call an API, with the worker http"}
 	}
 	t, err := outgoing.ParseURL(jobURL)
 	if err != nil {
