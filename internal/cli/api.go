@@ -36,6 +36,8 @@ type api struct {
 	key    config.Secret
 	bound  int64 // bytes of an answer
 
+	config *config.Config // of a command that goes to Redis; nil with --server
+
 	requestID string // the id of all requests of a command: what it changes in several has one record in the audit
 }
 
@@ -80,7 +82,7 @@ func (s *station) api() *api {
 	local := httpapi.NewLocal(httpapi.OpsConfig{
 		Buckets: s.operator, CheckCallbacks: app.CheckCallbacks(s.config), Pools: s.config.Pools, Keys: s.config.Keys, Limits: s.limiter, BucketLimits: s.client,
 	}, author())
-	return &api{http: &http.Client{Transport: local}, server: "http://localhost", bound: maxView, requestID: newRequestID()}
+	return &api{http: &http.Client{Transport: local}, server: "http://localhost", config: s.config, bound: maxView, requestID: newRequestID()}
 }
 
 func newRequestID() string { return strings.ToLower(rand.Text()) }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/internal/config"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 )
@@ -60,7 +61,15 @@ func (a *invocation) bucketShow(ctx context.Context, c *api, name string) error 
 		r.at("last slot", v.LastSlot)
 		r.settings(v)
 		r.notes(v.Notes)
+		if v.InFlight > 0 && c.handsToAsynq(v.Name) {
+			r.row("note", "what is in flight was handed to asynq; whether a server has started it, asynq tells: `asynq stats`, its Inspector or asynqmon")
+		}
 	})
+}
+
+// handsToAsynq reports whether the configuration says so of a bucket. With --server it is not known.
+func (c *api) handsToAsynq(bucket string) bool {
+	return c.config != nil && slices.ContainsFunc(c.config.Buckets, func(b config.Bucket) bool { return b.Name == bucket && b.Asynq != nil })
 }
 
 // hours writes when a bucket may send, and what of it has to leave by when.

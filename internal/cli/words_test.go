@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -175,4 +176,22 @@ func TestResultsAreExplained(t *testing.T) {
 	text[2], text[6] = "0", `{"cause":"flow-disabled"}`
 	s.redis.HSet(t.Context(), meta, "c", strings.Join(text, " "))
 	s.run(t, "dispatcher job result webhooks c").want(t, 4, `job "c" is dead (flow-disabled) and was never sent: there was no answer`)
+}
+
+// A job that was handed to asynq is in flight, and may have been started by no server: bucket show says where to look.
+func TestInFlightInAsynq(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	p := newPlan(t, server.URL(), "rate = \"200/s\"\nworker = \"asynq\"\nasynq = { queue = \"default\" }\n[[buckets]]\nname = \"others\"\nrate = \"1/s\"")
+	dispatcher, producer := start(t, p.env, "dispatcher run"), start(t, p.env, "producer serve")
+	dispatcher.ready(t, p.ops)
+	producer.ready(t, p.api)
+	command(t.Context(), p.env, "", "dispatcher bucket show webhooks").lacks(t, "asynq")
+	runArgs(t.Context(), p.env, "", "producer", "send", "webhooks", "1", "--id", "a", "--header", "Asynq-Task: email:send").want(t, 0)
+	eventually(t, "it is handed over", func() bool { return server.Client().Exists(t.Context(), "asynq:{default}:t:a.1").Val() == 1 })
+	shown := command(t.Context(), p.env, "", "dispatcher bucket show webhooks")
+	shown.want(t, 0, "in flight   1 of ", "what is in flight was handed to asynq; whether a server has started it, asynq tells: ")
+	if codes := [2]int{producer.end(), dispatcher.end()}; codes != [2]int{} {
+		t.Errorf("the exit codes are %v", codes)
+	}
 }
