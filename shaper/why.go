@@ -155,11 +155,16 @@ func isPaused(of *JobFlow) bool   { return of != nil && of.Pause != nil }
 func isDisabled(of *JobFlow) bool { return of != nil && of.Disabled != nil }
 func isMissing(of *JobFlow) bool  { return of != nil && of.Missing }
 
+// isStopped reports whether nothing of the job's bucket, group or flow leaves before somebody acts.
+func (j *JobInfo) isStopped() bool {
+	return j.Pause != nil || isPaused(j.OfGroup) || isPaused(j.OfFlow) || isDisabled(j.OfFlow) || isMissing(j.OfFlow) || j.Closed && j.Opens.IsZero()
+}
+
 // Earliest is the earliest instant at which the job may depart, as far as that can be
 // known; zero while its bucket, group or flow is paused, and if the job does not wait.
 func (j *JobInfo) Earliest() time.Time {
 	switch {
-	case j.Pause != nil || isPaused(j.OfGroup) || isPaused(j.OfFlow) || isDisabled(j.OfFlow) || isMissing(j.OfFlow) || j.Closed && j.Opens.IsZero():
+	case j.isStopped():
 		return time.Time{}
 	case j.State == StateQueued:
 		return j.ETA
@@ -251,9 +256,9 @@ func (j *JobInfo) whyTurn(reason BlockReason) string {
 	switch reason {
 	case BlockAhead:
 		if j.OfFlow != nil {
-			return fmt.Sprintf("%d ahead of it leave flow %q of bucket %q first, in its turns", j.Position, j.Flow, j.Bucket)
+			return fmt.Sprintf("%d ahead of it leave flow %q of bucket %q first, in its turns%s", j.Position, j.Flow, j.Bucket, j.beyondHours())
 		}
-		return fmt.Sprintf("%d ahead of it leave bucket %q first, at its pace", j.Position, j.Bucket)
+		return fmt.Sprintf("%d ahead of it leave bucket %q first, at its pace%s", j.Position, j.Bucket, j.beyondHours())
 	case BlockPace:
 		if j.OfFlow != nil {
 			return fmt.Sprintf("it is the next of flow %q, which waits for its turn in bucket %q", j.Flow, j.Bucket)
@@ -267,6 +272,14 @@ func (j *JobInfo) whyTurn(reason BlockReason) string {
 		return fmt.Sprintf("the process that delivered it died %d times in a row; it is on its last chance, and a process takes one such job at a time", j.Crashes)
 	}
 	return ""
+}
+
+// beyondHours says why no time is known of a job that nothing stops: the stored timetable of its bucket ends before its turn.
+func (j *JobInfo) beyondHours() string {
+	if !j.ETA.IsZero() || j.isStopped() {
+		return ""
+	}
+	return ": no time is known, as the hours of the bucket may end before its turn"
 }
 
 // quotaText names the quota that holds longest.

@@ -73,6 +73,7 @@ func TestWhy(t *testing.T) {
 		{shaper.JobInfo{State: shaper.StateQueued, ETA: at}, "[pace]", "it is the next", at},
 		{shaper.JobInfo{State: shaper.StateQueued, Position: 3, ETA: at}, "[ahead]", "3 ahead of it", at},
 		{shaper.JobInfo{State: shaper.StateQueued, Position: 3, Pause: pause}, "[paused ahead]", "paused since 2023-11-14T22:13:20Z by anna (down); 3 ahead", time.Time{}},
+		{shaper.JobInfo{State: shaper.StateQueued, Position: 3, Bucket: "b"}, "[ahead]", `leave bucket "b" first, at its pace: no time is known, as the hours of the bucket may end before its turn`, time.Time{}},
 		{shaper.JobInfo{State: shaper.StateScheduled, Due: at, NextSlot: at.Add(-1)}, "[not-before]", "its time has not come", at},
 		{shaper.JobInfo{State: shaper.StateQueued, ETA: at, Closed: true, Opens: at}, "[closed pace]", "is closed: it opens at 2023-11-14T22:13:20Z; ", at},
 		{shaper.JobInfo{State: shaper.StateScheduled, Due: at.Add(-1), Opens: at}, "[not-before]", "its time has not come", at},
@@ -97,6 +98,9 @@ func TestWhy(t *testing.T) {
 		{shaper.JobInfo{State: shaper.StateQueued, Now: at, NextSlot: at, Downstream: slow, ETA: at}, "[pace]", "it is the next", at},
 		{shaper.JobInfo{State: shaper.StateQueued, Now: at, OfFlow: &shaper.JobFlow{RateFrees: at, Downstream: slow}, ETA: at}, "[pace flow-pace flow-adaptive-pace]", "slowed", at},
 	} {
+		if text := c.job.Why(); strings.Contains(text, "no time is known") && (!c.job.ETA.IsZero() || c.job.Pause != nil) {
+			t.Errorf("%q of a job with a time, or in a bucket that is paused", text)
+		}
 		if got := fmt.Sprint(c.job.BlockedBy()); got != c.blockedBy {
 			t.Errorf("%+v: blocked by %s, want %s", c.job, got, c.blockedBy)
 		}

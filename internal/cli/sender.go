@@ -132,7 +132,7 @@ func (a *answer) line(now time.Time) string {
 	}
 	switch {
 	case a.State == shaper.StateQueued && a.ETA.IsZero():
-		text += fmt.Sprintf("  no time is known: `dispatcher bucket why %s` says what it waits for", a.Bucket)
+		text += fmt.Sprintf("  no time is known: `dispatcher job show %s %s` says why", a.Bucket, a.ID)
 	case !a.ETA.IsZero():
 		leaves := relative(later(a.ETA, now), now)
 		if leaves == relative(now, now) {

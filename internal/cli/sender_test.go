@@ -91,7 +91,7 @@ func TestLinesOfAnswers(t *testing.T) {
 	t.Parallel()
 	for says, answer := range map[string]http.HandlerFunc{
 		"queued    x  position 3  leaves ": admit,
-		"queued    x  position 0  no time is known: `dispatcher bucket why b` says what it waits for": func(w http.ResponseWriter, _ *http.Request) {
+		"queued    x  position 0  no time is known: `dispatcher job show b x` says why": func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusAccepted)
 			fmt.Fprint(w, `{"id":"x","bucket":"b","state":"queued","position":0}`)
 		},
