@@ -255,15 +255,6 @@ func (d *daemon) greet(ctx context.Context) (answers bool, err error) {
 	return true, nil
 }
 
-// sayStarted logs that the daemon runs. does is what it does, which is true from the first answer of Redis on.
-func (d *daemon) sayStarted(ctx context.Context, program, does string, answers bool, about ...any) {
-	text := program + " " + does
-	if !answers {
-		text = fmt.Sprintf("%s has started: it %s as soon as redis answers", program, does)
-	}
-	d.log.InfoContext(ctx, text, about...)
-}
-
 // totals sums the counters of a daemon's work.
 func (d *daemon) totals() []any {
 	sums := map[string]float64{}

@@ -132,11 +132,20 @@ func (d *daemon) dispatch(ctx context.Context) error {
 		stages = []stage{announce, api, dispatcher.Run, exchange.run, operate}
 		where = append(where, "producer_api", "http://"+addr)
 	}
-	d.sayStarted(ctx, "dispatcher", "lets jobs out", answers, append(where, "redis", d.config.Redis.URL, "version", d.version)...)
+	d.sayDispatching(ctx, answers, append(where, "redis", d.config.Redis.URL, "version", d.version))
 	started := time.Now()
 	err = runStages(ctx, append([]stage{d.reloadStage(), d.notify.run}, stages...)...)
 	d.log.InfoContext(ctx, "stopped", append(d.totals(), "after", opsview.Human(time.Since(started)))...)
 	return err
+}
+
+// sayDispatching logs that the dispatcher works, or will as soon as Redis answers.
+func (d *daemon) sayDispatching(ctx context.Context, answers bool, where []any) {
+	if answers {
+		d.log.InfoContext(ctx, "dispatcher lets jobs out", where...)
+	} else {
+		d.log.InfoContext(ctx, "dispatcher has started: it lets jobs out as soon as redis answers", where...)
+	}
 }
 
 // wantsSink reports whether a bucket's receiver is the sink of this very process, as in the files of `dispatcher init`.

@@ -38,7 +38,12 @@ func Produce(ctx context.Context, o Options) (err error) {
 	}
 	exchange := d.exchange()
 	exchange.to, exchange.metrics = d.client, d.models
-	d.sayStarted(ctx, "producer", "takes jobs in", answers, "api", "http://"+addr, "buckets", fewOf(rates(cfg)), "redis", cfg.Redis.URL, "version", o.Version)
+	where := []any{"api", "http://" + addr, "buckets", fewOf(rates(cfg)), "redis", cfg.Redis.URL, "version", o.Version}
+	if answers {
+		log.InfoContext(ctx, "producer takes jobs in", where...)
+	} else {
+		log.InfoContext(ctx, "producer has started: it takes jobs in as soon as redis answers", where...)
+	}
 	err = runStages(ctx, d.reloadStage(), d.notify.run, d.watchStage, exchange.run, api, member)
 	log.InfoContext(ctx, "stopped", d.totals()[:2]...)
 	return err
