@@ -117,7 +117,7 @@ func TestOrphan(t *testing.T) {
 	for _, c := range []struct{ words, want string }{
 		{"bucket list", "not in the configuration"},
 		{"bucket show " + bucketName, "20 of"},
-		{"bucket show " + bucketName, "not by the configuration here, as is normal for a bucket of a Go program: its last job left "}, // within a minute
+		{"bucket show " + bucketName, "not in the configuration here: its last job left "}, // within a minute
 		{"job show " + bucketName + " waits-3", `{"n":3}`},
 		{"job show " + bucketName + " waits-3", "queued"},
 		{"job show " + bucketName + " " + dead, "410 Gone"},

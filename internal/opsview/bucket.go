@@ -255,21 +255,28 @@ func leftLately(info *operator.BucketInfo) bool {
 	return !info.LastSlot.IsZero() && info.Now.Sub(info.LastSlot) < within
 }
 
-// orphanText says of a bucket that the configuration here does not have, which program declares it as far as that is known. That is no fault: a Go program
-// declares its buckets itself. It leaves its name where it wrote the settings, and the time of each departure.
+// orphanText says of a bucket that the configuration here does not have, which process wrote its settings, as far as that is known. That is no fault
+// where a Go program did: it declares its buckets itself. A dispatcher did by another configuration, which may be gone.
 func (v *Bucket) orphanText(info *operator.BucketInfo) string {
 	by := ""
 	if v.Written != nil && !v.Written.Provisional {
 		by = v.Written.By
 	}
+	ofProgram := by != "" && !strings.HasPrefix(by, "dispatcher ")
 	switch holds := v.Unfinished+v.Scheduled+v.Dead+info.Callbacks > 0; {
+	case v.DeliveredElsewhere && ofProgram:
+		return fmt.Sprintf("declared by %s, not by the configuration here, as is normal for a bucket of a Go program: its last job left %s", by, Relative(info.LastSlot, info.Now))
 	case v.DeliveredElsewhere:
-		return fmt.Sprintf("declared by %s, not by the configuration here, as is normal for a bucket of a Go program: its last job left %s",
-			cmp.Or(by, "another program"), Relative(info.LastSlot, info.Now))
-	case by != "" && holds:
+		return fmt.Sprintf("not in the configuration here: its last job left %s, by a dispatcher that had another configuration (its settings are of %s)",
+			Relative(info.LastSlot, info.Now), cmp.Or(by, "a program that names none"))
+	case ofProgram && holds:
 		return fmt.Sprintf("declared by %s, not by the configuration here, and no job left it lately: if that program runs no longer, the bucket is orphaned, and no dispatcher delivers its jobs", by)
-	case by != "":
+	case ofProgram:
 		return fmt.Sprintf("declared by %s, not by the configuration here, and empty: if that program runs no longer, the bucket is orphaned", by)
+	case by != "" && holds:
+		return fmt.Sprintf("orphaned: not in the configuration here, and no job left it lately: unless %s still runs with another one, no dispatcher delivers its jobs", by)
+	case by != "":
+		return fmt.Sprintf("orphaned: not in the configuration here, and empty; its settings are of %s", by)
 	case holds:
 		return "orphaned: not in the configuration, no dispatcher delivers its jobs"
 	}
