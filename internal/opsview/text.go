@@ -14,7 +14,7 @@ func Human(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
 	case d < 0:
-		return "-" + Human(-d)
+		return "-" + Human(d.Abs()) // which bounds the smallest one
 	case d < time.Millisecond:
 		return d.Round(time.Microsecond).String()
 	case d < time.Second:

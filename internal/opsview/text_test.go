@@ -1,6 +1,7 @@
 package opsview
 
 import (
+	"math"
 	"testing"
 	"time"
 )
@@ -8,6 +9,7 @@ import (
 func TestHuman(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{
+		math.MinInt64:                           "-106751d23h",
 		0:                                       "0s",
 		17 * time.Microsecond:                   "17µs",
 		340*time.Millisecond + 1:                "340ms",
