@@ -152,7 +152,7 @@ func (d *daemon) sayDispatching(ctx context.Context, answers bool, where []any) 
 func wantsSink(cfg *config.Config) bool {
 	sink := "http://" + cfg.Dispatcher.Listen + httpapi.SinkPath
 	return slices.ContainsFunc(cfg.Buckets, func(b config.Bucket) bool {
-		return b.Webhook.URL.Reveal() == sink || b.HTTP != nil && b.HTTP.BaseURL.Reveal() == sink
+		return b.Webhook.URL.Reveal() == sink || b.HTTP != nil && b.HTTP.BaseURL.Reveal() == sink || b.LLM != nil && b.LLM.BaseURL.Reveal() == sink
 	})
 }
 

@@ -124,3 +124,25 @@ func TestBucketsOfPrograms(t *testing.T) {
 	}
 	f.close()
 }
+
+// The dispatcher answers as the sink where a bucket sends there, whatever its worker.
+func TestSinkOfEachWorker(t *testing.T) {
+	t.Parallel()
+	const bucket = "[[buckets]]\nname = \"b\"\nrate = \"1/s\"\n"
+	const local = "allow_networks = [\"127.0.0.0/8\"]\n"
+	for text, want := range map[string]bool{
+		"webhook.url = \"http://127.0.0.1:8081/sink\"\nwebhook." + local:                                      true,
+		"worker = \"http\"\nhttp.base_url = \"http://127.0.0.1:8081/sink\"\nhttp." + local:                    true,
+		"worker = \"llm\"\nllm.api = \"openai\"\nllm.base_url = \"http://127.0.0.1:8081/sink\"\nllm." + local: true,
+		"worker = \"llm\"\nllm.api = \"openai\"\nllm.base_url = \"https://api.openai.com\"\n":                 false,
+		"worker = \"asynq\"\nasynq.queue = \"q\"\nasynq.task = \"t\"\n":                                       false,
+	} {
+		cfg, err := config.Load(config.Options{ReadFile: func(string) ([]byte, error) { return []byte(bucket + text), nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := wantsSink(cfg); got != want {
+			t.Errorf("%q: %t, want %t", text, got, want)
+		}
+	}
+}

@@ -55,7 +55,14 @@ func (a *invocation) withAPI(ctx context.Context, do func(ctx context.Context, c
 		if a.key != "" {
 			return fail(exitUsage, "--key goes with --server: without it the command goes to Redis, which knows no API keys")
 		}
-		err := a.withStation(ctx, func(ctx context.Context, s *station) error { return do(ctx, s.api()) })
+		err := a.withStation(ctx, func(ctx context.Context, s *station) error {
+			c := s.api()
+			err := do(ctx, c)
+			if codeOf(err) == exitNotFound && c.readNone() {
+				a.note(noConfiguration)
+			}
+			return err
+		})
 		if missesVariable(err) {
 			a.note("a running dispatcher has the secret: with --server, such as http://127.0.0.1:8081, this command needs no configuration")
 		}
@@ -76,6 +83,12 @@ func (a *invocation) withAPI(ctx context.Context, do func(ctx context.Context, c
 	defer c.http.CloseIdleConnections()
 	return do(ctx, c)
 }
+
+// noConfiguration explains why something is not known.
+const noConfiguration = "no configuration was read here: name the file with --config, or ask a running dispatcher with --server, such as http://127.0.0.1:8081"
+
+// readNone reports whether the command goes to Redis and found no configuration file.
+func (c *api) readNone() bool { return c.config != nil && c.config.File == "" }
 
 // api is the operator's API in this process, on the Redis of the station.
 func (s *station) api() *api {

@@ -38,8 +38,9 @@ func (a *invocation) initCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init [TEMPLATE]",
 		Short: "Write a small configuration that works",
-		Long: `Write config.toml, or the file that --config names: at most 12 lines that work as they are. The
-command asks nothing, and does not replace a file. The templates:
+		Long: `Write config.toml, or the file that --config names: at most 12 lines that work as they are;
+asynq wants a Redis, and llm an API key. The command asks nothing, and does not replace a file. The
+templates:
 
 ` + strings.TrimRight(names.String(), "\n"),
 		Example: `  dispatcher init

@@ -54,6 +54,10 @@ func (a *invocation) limitList(ctx context.Context, c *api) error {
 		return err
 	}
 	if len(list.Limits) == 0 && !a.json {
+		if c.readNone() {
+			a.note(noConfiguration)
+			return nil
+		}
 		a.note("there are no limits: declare one as [[limits]] in the configuration, and name it in the limits of buckets")
 		return nil
 	}

@@ -23,6 +23,7 @@ import (
 // site is a Redis with a bucket "webhooks" of capacity 5 and a bucket "gone"
 // that left the configuration with a job in it.
 type site struct {
+	url      string
 	env      []string
 	redis    redis.UniversalClient
 	client   *producer.Client
@@ -33,7 +34,7 @@ type site struct {
 func newSite(t *testing.T) *site {
 	t.Helper()
 	server := redistest.Start(t)
-	s := &site{env: writeConfig(t, fmt.Sprintf(`
+	s := &site{url: server.URL(), env: writeConfig(t, fmt.Sprintf(`
 [redis]
 url = %q
 timeout = "10s"

@@ -66,7 +66,7 @@ func (r Redis) Address() string {
 
 // Options are those of a connection. They reveal the passwords. A nil log logs nothing.
 func (r Redis) Options(log *slog.Logger) redisconn.Options {
-	options := redisconn.Options{Timeout: r.Timeout, PoolSize: r.PoolSize, NoFunctions: !r.Functions, Logger: log}
+	options := redisconn.Options{Timeout: r.commandTimeout(), PoolSize: r.PoolSize, NoFunctions: !r.Functions, Logger: log}
 	if !r.URL.Embedded() { // that one has no password
 		options.Password, options.SentinelPassword = r.Password.Reveal(), r.SentinelPassword.Reveal()
 		options.TLS = redisconn.TLSOptions{CA: r.TLSCA, Cert: r.TLSCert, Key: r.TLSKey, ServerName: r.TLSServerName}
@@ -74,8 +74,17 @@ func (r Redis) Options(log *slog.Logger) redisconn.Options {
 	return options
 }
 
-// CallTimeout bounds a call to Redis with its resends. Each command of a call has the configured timeout.
-func (c *Config) CallTimeout() time.Duration { return c.Redis.Timeout * 3 / 2 }
+// CallTimeout bounds a call to Redis with its resends. Each command of a call has the timeout of commandTimeout.
+func (c *Config) CallTimeout() time.Duration { return c.Redis.commandTimeout() * 3 / 2 }
+
+// commandTimeout is the configured one. The embedded store gets longer: it shares the processors of the program, and cannot be away.
+func (r *Redis) commandTimeout() time.Duration {
+	const ofEmbedded = 5 * time.Second
+	if r.URL.Embedded() {
+		return max(r.Timeout, ofEmbedded)
+	}
+	return r.Timeout
+}
 
 // Producer is the program that takes jobs in.
 type Producer struct {

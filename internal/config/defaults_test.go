@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"testing"
+	"time"
 )
 
 // An unset max_in_flight follows the rate and the time that a delivery may take.
@@ -46,6 +47,22 @@ func TestShedding(t *testing.T) {
 		c := mustLoad(t, "[[buckets]]\nname = \"b\"\nrate = \"1/s\"\n"+more)
 		if got := fmt.Sprint(c.Buckets[0].Shed); got != want {
 			t.Errorf("%q: %s, want %s", more, got, want)
+		}
+	}
+}
+
+// Calls to the embedded store wait longer than those to a Redis, unless they are given more.
+func TestTimeoutOfTheEmbeddedStore(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]time.Duration{
+		"": 5 * time.Second,
+		"[redis]\nurl = \"redis://127.0.0.1:6379\"\n":                      time.Second,
+		"[redis]\nurl = \"embedded\"\ntimeout = \"9s\"\n":                  9 * time.Second,
+		"[redis]\nurl = \"redis://127.0.0.1:6379\"\ntimeout = \"300ms\"\n": 300 * time.Millisecond,
+	} {
+		c := mustLoad(t, text)
+		if got, call := c.Redis.Options(nil).Timeout, c.CallTimeout(); got != want || call != want*3/2 {
+			t.Errorf("%q: %s for a command and %s for a call, want %s", text, got, call, want)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func (o *ops) unknownBucket(r *http.Request, name string) *fault {
 	if key := keyOf(r); key != nil {
 		names = slices.DeleteFunc(names, func(name string) bool { return !key.MayUse(name) })
 	}
-	return newFault(codeUnknownBucket, "unknown bucket %q: the configuration has %s", name, cmp.Or(strings.Join(names, ", "), "-"))
+	return newFault(codeUnknownBucket, "unknown bucket %q: the configuration has %s", name, cmp.Or(strings.Join(names, ", "), "none"))
 }
 
 func (o *ops) unknownPool(name string) *fault {

@@ -120,7 +120,7 @@ func (o *ops) bucketViews(ctx context.Context, names ...string) ([]*opsview.Buck
 		if info.Pool != nil {
 			pool = pools[info.Pool.Name]
 		}
-		views[i] = opsview.BucketOf(info, o.configured(info.Name), pool, authors[info.Name])
+		views[i] = opsview.BucketOf(info, o.configured(info.Name), len(o.buckets.Buckets()) > 0, pool, authors[info.Name])
 	}
 	return views, nil
 }

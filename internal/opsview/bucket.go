@@ -166,9 +166,9 @@ type Written struct {
 	Provisional bool `json:"provisional,omitempty"`
 }
 
-// BucketOf shows a bucket. configured is the bucket as the configuration here has it, nil if it has none. pool is the
-// bucket's pool, nil if it is in none.
-func BucketOf(info operator.BucketInfo, configured *shaper.Bucket, pool *operator.PoolDetails, author shaper.Authorship) *Bucket {
+// BucketOf shows a bucket. configured is the bucket as the configuration here has it, nil if it has none; hasConfiguration
+// says whether it has any bucket: a command may have read no file. pool is the bucket's pool, nil if it is in none.
+func BucketOf(info operator.BucketInfo, configured *shaper.Bucket, hasConfiguration bool, pool *operator.PoolDetails, author shaper.Authorship) *Bucket {
 	view := &Bucket{Name: info.Name, Orphaned: configured == nil, Unused: configured != nil && !info.Configured}
 	if view.Unused {
 		info.Rate, info.Burst, info.Capacity, info.Revision = configured.Rate, configured.Burst, configured.Capacity, configured.Revision
@@ -208,7 +208,7 @@ func BucketOf(info operator.BucketInfo, configured *shaper.Bucket, pool *operato
 	}
 	view.SettingChanges = author.Changes
 	view.Differences = differences(&info, configured, pool, author)
-	view.note(&info, configured)
+	view.note(&info, configured, hasConfiguration)
 	return view
 }
 
@@ -284,9 +284,14 @@ func (v *Bucket) orphanText(info *operator.BucketInfo) string {
 }
 
 // note fills in the notes, and what helps.
-func (v *Bucket) note(info *operator.BucketInfo, configured *shaper.Bucket) {
+func (v *Bucket) note(info *operator.BucketInfo, configured *shaper.Bucket, hasConfiguration bool) {
 	list := noteList{bucket: v.Name, notes: []string{}}
 	v.noteWaits(&list, info)
+	if v.Orphaned && hasConfiguration {
+		list.add("bucket show BUCKET", "%s", v.orphanText(info))
+	} else if v.Orphaned && !v.DeliveredElsewhere {
+		list.add("bucket show BUCKET", "no job left it lately, and no configuration was read here that may have it")
+	}
 	v.noteState(&list, info, configured)
 	v.Notes, v.Help = list.notes, list.help
 }
@@ -347,11 +352,9 @@ func (v *Bucket) noteWaits(list *noteList, info *operator.BucketInfo) {
 // noteState notes what is unusual of the bucket and of its settings.
 func (v *Bucket) noteState(list *noteList, info *operator.BucketInfo, configured *shaper.Bucket) {
 	switch {
-	case v.Orphaned:
-		list.add("bucket show BUCKET", "%s", v.orphanText(info))
 	case v.Unused:
 		list.add("", "not used yet")
-	case v.Revision > configured.Revision:
+	case configured != nil && v.Revision > configured.Revision:
 		list.add("bucket list --diff", "obeys revision %d, the configuration here has %d", v.Revision, configured.Revision)
 	}
 	if v.Purging > 0 {
@@ -364,7 +367,11 @@ func (v *Bucket) noteState(list *noteList, info *operator.BucketInfo, configured
 		list.add("dead list BUCKET", "%s, more than %d (dead_warn)", Count(v.Dead, "dead letter"), v.DeadWarn)
 	}
 	if here := v.differsHere(); here > 1 || here == 1 && v.Pause == nil {
-		list.add("bucket list --diff", "differs from the configuration here, see bucket list --diff")
+		configuration := "the configuration here"
+		if v.Orphaned {
+			configuration = "its configuration"
+		}
+		list.add("bucket list --diff", "differs from %s, see bucket list --diff", configuration)
 	}
 	if others := v.dissenters(); len(others) > 0 {
 		list.add("bucket list --diff", "%s: see bucket list --diff", othersText(others))

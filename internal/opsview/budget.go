@@ -49,6 +49,9 @@ func (b *Budget) Text() string {
 	text := fmt.Sprintf("%s: %d charged, of that %d in flight; %d free", b.Budget, b.Charged, b.Open, b.Free)
 	if b.HeldUntil != nil {
 		text += fmt.Sprintf(", the next job leaves at %s", b.HeldUntil.Format(time.RFC3339))
+		if b.Free > 0 {
+			text += ", as that is spread over the window"
+		}
 	}
 	return text
 }

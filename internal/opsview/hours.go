@@ -74,6 +74,8 @@ func rounded(x float64) string { return strconv.FormatFloat(math.Round(x*100)/10
 // Text says in one line whether the bucket leaks.
 func (h *Hours) Text(now time.Time) string {
 	switch {
+	case h.Open && h.Until != nil && h.Finish != nil && h.Finish.Equal(*h.Until):
+		return fmt.Sprintf("open at %s, until the finish %s", h.Rate, Relative(*h.Until, now))
 	case h.Open && h.Until != nil:
 		return fmt.Sprintf("open at %s, until %s", h.Rate, Relative(*h.Until, now))
 	case h.Open:

@@ -23,6 +23,10 @@ func TestHours(t *testing.T) {
 			"open at 3.26/m, until in 1h", "paused: it would be open at 3.26/m, until in 1h",
 		},
 		{
+			shaper.Hours{Open: true, Rate: admission.Rate{Count: 13, Per: 239 * time.Second}, Until: now.Add(time.Hour), Finish: now.Add(time.Hour)},
+			"open at 3.26/m, until the finish in 1h", "paused: it would be open at 3.26/m, until in 1h",
+		},
+		{
 			shaper.Hours{Rate: admission.Rate{Count: 5, Per: 4 * time.Hour}, Opens: now.Add(time.Hour)},
 			"closed: opens in 1h, at 1.25/h", "closed: opens in 1h, at 1.25/h, and paused",
 		},

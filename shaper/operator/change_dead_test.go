@@ -1,12 +1,15 @@
 package operator_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
@@ -130,5 +133,47 @@ func TestRedriveFoundOfFullFlows(t *testing.T) {
 	}
 	if n := client.ZCard(t.Context(), keys.Dead()).Val(); n != 150 {
 		t.Errorf("%d are left, want those of the disabled flow", n)
+	}
+}
+
+// An operator whose process does not have the bucket acts on its dead letters and jobs as one that has it.
+func TestDeadOfABucketThatIsNotConfiguredHere(t *testing.T) {
+	t.Parallel()
+	_, client, _ := graveyard(t, 100)
+	op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket := op.As("anna").Bucket("b")
+	dead := bucket.Dead()
+	if some, err := dead.Redrive(t.Context(), "j001", "j002", "nosuch"); err != nil || some != (operator.Redriven{Moved: 2, Unknown: 1}) {
+		t.Errorf("redrive of ids: %+v, %v", some, err)
+	}
+	if some, err := dead.RedriveFound(t.Context(), operator.DeadFilter{Status: 501}, "", false); err != nil || some.Moved == 0 {
+		t.Errorf("redrive of a filter: %+v, %v", some, err)
+	}
+	if state, err := bucket.Job("j001").Cancel(t.Context()); err != nil || state != shaper.StateCancelled {
+		t.Errorf("cancel: %s, %v", state, err)
+	}
+	if all, err := dead.RedriveAll(t.Context(), 1000); err != nil || all.Full == 0 {
+		t.Errorf("redrive of all beyond the capacity: %+v, %v", all, err)
+	}
+	if state, err := dead.Drop(t.Context(), "j448"); err != nil || state != shaper.StateDropped {
+		t.Errorf("drop: %s, %v", state, err)
+	}
+	if dropped, err := dead.DropAll(t.Context()); err != nil || dropped == 0 {
+		t.Errorf("drop of all: %d, %v", dropped, err)
+	}
+	for _, name := range []string{"nosuch", "No name", ""} {
+		nothing := op.As("anna").Bucket(name)
+		_, err := nothing.Dead().Redrive(t.Context(), "j")
+		_, allErr := nothing.Dead().RedriveAll(t.Context(), 1)
+		_, dropErr := nothing.Dead().DropAll(t.Context())
+		_, jobErr := nothing.Job("j").Cancel(t.Context())
+		for _, err := range []error{err, allErr, dropErr, jobErr} {
+			if !errors.Is(err, shaper.ErrUnknownBucket) {
+				t.Errorf("%q: %v", name, err)
+			}
+		}
 	}
 }

@@ -188,7 +188,7 @@ func (o *Operator) redrive(ctx context.Context, bucket string, ids []string) (Re
 
 // redriveSome redrives maxRedrive letters at most and returns the code of each. Of spare places of a bound, one is left free.
 func (o *Operator) redriveSome(ctx context.Context, bucket string, ids []string, spare int) ([]int64, error) {
-	b, err := o.store.Use(ctx, bucket)
+	b, err := o.store.UseAny(ctx, bucket)
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +226,7 @@ func (d DeadControl) RedriveAll(ctx context.Context, limit int) (Redriven, error
 
 func (o *Operator) redriveAll(ctx context.Context, bucket string, limit int) (Redriven, error) {
 	var sum Redriven
-	b, err := o.store.Bucket(bucket)
+	b, err := o.store.UseAny(ctx, bucket)
 	if err != nil {
 		return sum, err
 	}
@@ -276,7 +276,7 @@ func (d DeadControl) DropAll(ctx context.Context) (int, error) {
 }
 
 func (o *Operator) dropAll(ctx context.Context, bucket string) (int, error) {
-	b, err := o.store.Bucket(bucket)
+	b, err := o.store.UseAny(ctx, bucket)
 	if err != nil {
 		return 0, err
 	}

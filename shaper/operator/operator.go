@@ -53,7 +53,7 @@ func New(cfg Config) (*Operator, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Quiet = true
+	s.Quiet, s.UsesAll = true, true
 	return &Operator{store: s, checkFlow: cfg.CheckFlow, checkJob: cfg.CheckJob}, nil
 }
 

@@ -102,6 +102,15 @@ func (s *Store) Use(ctx context.Context, name string) (*Bucket, error) {
 	return b, err
 }
 
+// UseAny is Use. Where UsesAll is set it returns a bucket that is not configured here too, as Redis knows it.
+func (s *Store) UseAny(ctx context.Context, name string) (*Bucket, error) {
+	b, err := s.Use(ctx, name)
+	if s.UsesAll && errors.Is(err, shaper.ErrUnknownBucket) {
+		return s.Readable(ctx, name)
+	}
+	return b, err
+}
+
 // Join configures a bucket. An owner brings it into the pool that its configuration says first, until
 // it has been there once. Afterwards, where another owner has it elsewhere, that process started later or has
 // a higher revision: it wins. A guest goes to where the bucket lives.

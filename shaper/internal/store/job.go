@@ -106,7 +106,7 @@ func fillJob(a *lua.Answer, b *Bucket, info *shaper.JobInfo) error {
 // Cancel runs cancel.lua: it cancels a job that waits or, where wanted is [shaper.StateDead], drops a dead letter. It
 // returns the state in which the job is then.
 func (s *Store) Cancel(ctx context.Context, bucket, id string, wanted shaper.State) (shaper.State, error) {
-	b, err := s.Use(ctx, bucket)
+	b, err := s.UseAny(ctx, bucket)
 	if err != nil {
 		return "", err
 	}
@@ -117,7 +117,7 @@ func (s *Store) Cancel(ctx context.Context, bucket, id string, wanted shaper.Sta
 		if code == notConfigured {
 			tries++
 			b.Configured.Store(false)
-			if b, err = s.Use(ctx, bucket); err != nil {
+			if b, err = s.UseAny(ctx, bucket); err != nil {
 				return "", err
 			}
 		}

@@ -35,6 +35,7 @@ type Store struct {
 	Role    Role
 	By      string   // names this process where settings are written
 	Quiet   bool     // another store of this process logs and notes where settings differ
+	UsesAll bool     // of an operator, which acts on any bucket that Redis knows
 	sharing *sharing // nil: each call has a round trip of its own
 	*known
 }
