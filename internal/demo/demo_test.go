@@ -39,8 +39,7 @@ func runJSON(ctx context.Context, t *testing.T, opts Options) (got report, stder
 	return got, line.String()
 }
 
-func TestRunJSON(t *testing.T) {
-	t.Parallel()
+func TestRunJSON(t *testing.T) { //nolint:paralleltest // alone: it has the demo keep its pace
 	got, stderr := runJSON(t.Context(), t, Options{Rate: 200, Seconds: 2, Factor: 3})
 	if !got.Kept || got.Interrupted || got.Lost != 0 || got.Duplicated != 0 || got.Unexpected != 0 || got.Waiting != 0 {
 		t.Errorf("the promise was broken: %+v", got)
@@ -54,8 +53,7 @@ func TestRunJSON(t *testing.T) {
 }
 
 // At this rate also the slowest machine pushes faster than the limit allows.
-func TestRefusals(t *testing.T) {
-	t.Parallel()
+func TestRefusals(t *testing.T) { //nolint:paralleltest // alone: it has the demo keep its pace
 	got, _ := runJSON(t.Context(), t, Options{Rate: 20, Seconds: 2, Factor: 3})
 	full, limited := got.Reasons[shaper.ReasonBucketFull], got.Reasons[shaper.ReasonLimit]
 	if limited == 0 || full+limited != got.Refused {
@@ -63,8 +61,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestRunText(t *testing.T) {
-	t.Parallel()
+func TestRunText(t *testing.T) { //nolint:paralleltest // alone: it has the demo keep its pace
 	var stdout bytes.Buffer
 	if err := Run(t.Context(), Options{Rate: 100, Seconds: 1, Factor: 2, Width: 60}, &stdout, io.Discard); err != nil {
 		t.Fatal(err)
@@ -76,8 +73,7 @@ func TestRunText(t *testing.T) {
 	}
 }
 
-func TestInterrupted(t *testing.T) {
-	t.Parallel()
+func TestInterrupted(t *testing.T) { //nolint:paralleltest // alone: it has the demo keep its pace
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	got, _ := runJSON(ctx, t, Options{Rate: 20, Seconds: 60, Factor: 3})

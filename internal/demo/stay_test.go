@@ -65,8 +65,7 @@ func (s *stayed) get(ctx context.Context, url string) io.Reader {
 }
 
 // A demo that stays has a console with live traffic of producers and dispatchers, and ends without an error while somebody looks.
-func TestStay(t *testing.T) {
-	t.Parallel()
+func TestStay(t *testing.T) { //nolint:paralleltest // alone: it has the demo keep its pace
 	s := stayOn(t)
 	text, err := io.ReadAll(s.get(t.Context(), s.console))
 	if err != nil || !strings.Contains(string(text), "50/s") {
@@ -93,8 +92,7 @@ func TestStay(t *testing.T) {
 }
 
 // Another process may have the port of the console.
-func TestStayTwice(t *testing.T) {
-	t.Parallel()
+func TestStayTwice(t *testing.T) { //nolint:paralleltest // alone: it has the demo keep its pace
 	a, b := stayOn(t), stayOn(t)
 	if a.console == b.console {
 		t.Errorf("both have %s", a.console)
