@@ -14,7 +14,8 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 )
 
-// provider is an API with a limit of tokens in any window. It counts what a call may use when it comes, and refuses one that is too much.
+// provider is an API with a limit of tokens in any window. It counts what a call may use at its slot, as if none came late, and refuses one
+// that is too much.
 type provider struct {
 	limit  int64
 	window time.Duration
@@ -30,21 +31,26 @@ type call struct {
 	cost int64
 }
 
-// admit takes a call, or refuses it.
-func (p *provider) admit(cost int64) bool {
+// admit takes a call, or refuses it. Calls may come in another order than that of their slots.
+func (p *provider) admit(a *shaper.Attempt, cost int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := time.Now()
-	p.calls = slices.DeleteFunc(p.calls, func(c call) bool { return now.Sub(c.at) >= p.window })
-	sum := cost
-	for _, c := range p.calls {
-		sum += c.cost
+	all := append(slices.Clone(p.calls), call{a.Slot(), cost})
+	most := int64(0) // in a window that begins with a call
+	for _, first := range all {
+		sum := int64(0)
+		for _, c := range all {
+			if since := c.at.Sub(first.at); since >= 0 && since < p.window {
+				sum += c.cost
+			}
+		}
+		most = max(most, sum)
 	}
-	if sum > p.limit {
+	if most > p.limit {
 		p.refused++
 		return false
 	}
-	p.calls, p.most = append(p.calls, call{now, cost}), max(p.most, sum)
+	p.calls, p.most = all, most
 	return true
 }
 
@@ -77,7 +83,7 @@ func TestBudgetsOverDispatchers(t *testing.T) {
 				if want, _ := reserved.Load(a.ID); want != cost {
 					t.Errorf("job %s reserves %d, want %v", a.ID, cost, want)
 				}
-				if !api.admit(cost) {
+				if !api.admit(a, cost) {
 					return shaper.Outcome{Result: shaper.ResultRetry, Reason: "http_429", Status: 429, Signal: shaper.SignalThrottled}
 				}
 				return w.Note(ctx, a)

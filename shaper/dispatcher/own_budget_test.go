@@ -144,7 +144,7 @@ func TestBudgetsOfOneFlow(t *testing.T) {
 	first := map[string]int{} // departures of a flow before the first that a budget held
 	worker := shaper.WorkerFunc(func(ctx context.Context, a *shaper.Attempt) shaper.Outcome {
 		cost, _ := a.Reserved.Of(shaper.UnitTokens)
-		if !apis[a.Flow].admit(cost) {
+		if !apis[a.Flow].admit(a, cost) {
 			return shaper.Outcome{Result: shaper.ResultRetry, Reason: "http_429", Status: 429}
 		}
 		mu.Lock()
