@@ -154,28 +154,28 @@ func TestBudgetsOfOneFlow(t *testing.T) {
 	})
 	dispatch(w, worker, nil)
 	dispatch(w, worker, nil)
-	const jobs = 8
+	jobs := map[string]int{"small": 8, "any": 8, "free": 32}
 	var all []shaper.Job
-	for i := range jobs {
-		for flow := range apis {
+	for flow, n := range jobs {
+		for i := range n {
 			w.History.Admitted(fmt.Sprint(flow, i), time.Now())
 			all = append(all, shaper.Job{Bucket: "llm", ID: fmt.Sprint(flow, i), Flow: flow, Payload: []byte("x"), Units: shaper.Units{shaper.UnitTokens: 150}})
 		}
 	}
-	receipts, err := w.Client.Enqueue(t.Context(), all...) // at once: those of the flow without a budget leave within a window
+	receipts, err := w.Client.Enqueue(t.Context(), all...)
 	if err != nil || slices.ContainsFunc(receipts, func(r shaper.Receipt) bool { return r.Refusal != nil }) {
 		t.Fatalf("%+v, %v", receipts, err)
 	}
-	w.Await(3 * jobs)
+	w.Await(len(all))
 	w.AwaitEmpty()
 	w.WantClean()
 	for flow, api := range apis {
-		if api.refused > 0 || first[flow] != jobs {
-			t.Errorf("flow %s: %d of %d answered, %d refused, most in a window %d", flow, first[flow], jobs, api.refused, api.most)
+		if api.refused > 0 || first[flow] != jobs[flow] {
+			t.Errorf("flow %s: %d of %d answered, %d refused, most in a window %d", flow, first[flow], jobs[flow], api.refused, api.most)
 		}
 	}
-	if most := apis["free"].most; most != jobs*150 {
-		t.Errorf("the flow without a budget had %d tokens in a window, want all %d", most, jobs*150)
+	if most := apis["free"].most; most <= 1000 {
+		t.Errorf("the flow without a budget had %d tokens in a window, as the others may have, of 4800", most)
 	}
 }
 
