@@ -287,10 +287,15 @@ func (v *Bucket) orphanText(info *operator.BucketInfo) string {
 func (v *Bucket) note(info *operator.BucketInfo, configured *shaper.Bucket, hasConfiguration bool) {
 	list := noteList{bucket: v.Name, notes: []string{}}
 	v.noteWaits(&list, info)
-	if v.Orphaned && hasConfiguration {
+	switch {
+	case v.Orphaned && hasConfiguration:
 		list.add("bucket show BUCKET", "%s", v.orphanText(info))
-	} else if v.Orphaned && !v.DeliveredElsewhere {
+	case v.Orphaned && !v.DeliveredElsewhere:
 		list.add("bucket show BUCKET", "no job left it lately, and no configuration was read here that may have it")
+	case v.Unused:
+		list.add("", "not used yet")
+	case configured != nil && v.Revision > configured.Revision:
+		list.add("bucket list --diff", "obeys revision %d, the configuration here has %d", v.Revision, configured.Revision)
 	}
 	v.noteState(&list, info, configured)
 	v.Notes, v.Help = list.notes, list.help
@@ -351,12 +356,6 @@ func (v *Bucket) noteWaits(list *noteList, info *operator.BucketInfo) {
 
 // noteState notes what is unusual of the bucket and of its settings.
 func (v *Bucket) noteState(list *noteList, info *operator.BucketInfo, configured *shaper.Bucket) {
-	switch {
-	case v.Unused:
-		list.add("", "not used yet")
-	case configured != nil && v.Revision > configured.Revision:
-		list.add("bucket list --diff", "obeys revision %d, the configuration here has %d", v.Revision, configured.Revision)
-	}
 	if v.Purging > 0 {
 		list.add("", "a purge has %d left to remove", v.Purging)
 	}

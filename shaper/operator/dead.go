@@ -152,7 +152,7 @@ func (r *Redriven) Add(more Redriven) {
 // Redrive puts dead letters back at the end of the list, with a fresh budget
 // of attempts; they leave at the bucket's pace. It never passes the bucket's
 // bound nor that of a group or a flow: what does not fit stays dead. One round trip for 200 ids;
-// two where the bucket has flows.
+// two where the bucket has flows, and two more where it is not configured here.
 func (d DeadControl) Redrive(ctx context.Context, ids ...string) (Redriven, error) {
 	sum, err := d.op.redrive(ctx, d.bucket, ids)
 	var job []any
@@ -256,7 +256,8 @@ func (o *Operator) oldestDead(ctx context.Context, b *store.Bucket, offset, n in
 }
 
 // Drop drops a dead letter and returns the state the job is in now:
-// [shaper.StateDropped] if that worked, now or before. One round trip; two where the bucket has flows.
+// [shaper.StateDropped] if that worked, now or before. One round trip; two where the bucket has flows, and two more where it is not
+// configured here.
 func (d DeadControl) Drop(ctx context.Context, id string) (shaper.State, error) {
 	state, err := d.op.store.Cancel(ctx, d.bucket, id, shaper.StateDead)
 	if state == shaper.StateDropped {
@@ -266,7 +267,7 @@ func (d DeadControl) Drop(ctx context.Context, id string) (shaper.State, error) 
 }
 
 // DropAll drops all dead letters that there are now and returns how many.
-// One round trip for each.
+// As many round trips for each as Drop has.
 func (d DeadControl) DropAll(ctx context.Context) (int, error) {
 	dropped, err := d.op.dropAll(ctx, d.bucket)
 	if dropped > 0 {

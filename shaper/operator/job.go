@@ -40,7 +40,7 @@ func (b BucketControl) Job(id string) JobControl { return JobControl{b.Bucket.Jo
 
 // Cancel cancels a job that waits and returns the state it is in now: [shaper.StateCancelled] if that
 // worked, now or before; any other state says why not. [shaper.ErrNotFound] if there is no such job. One
-// round trip; two where the bucket has flows.
+// round trip; two where the bucket has flows, and two more where it is not configured here.
 func (j JobControl) Cancel(ctx context.Context) (shaper.State, error) {
 	state, err := j.op.store.Cancel(ctx, j.bucket, j.id, "")
 	if state == shaper.StateCancelled {
