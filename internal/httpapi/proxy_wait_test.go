@@ -69,9 +69,10 @@ func TestProxyRefusesAtOnce(t *testing.T) {
 	for range 2 {
 		p.do("GET", "/v1/proxy/api/x", "").want(200, "")
 	}
-	set("tundish:{api}:b:api:settings", "quotas", "2 3600000000;")
-	p.do("GET", "/v1/proxy/api/x", "").want(200, "") // from then on departures are noted
+	set("tundish:{api}:b:api:settings", "quotas", "1000 3600000000;") // from then on departures are noted, those of late permits too
 	p.do("GET", "/v1/proxy/api/x", "").want(200, "")
+	p.do("GET", "/v1/proxy/api/x", "").want(200, "")
+	set("tundish:{api}:b:api:settings", "quotas", "2 3600000000;")
 	const slowed, held = "0,1,1000000000,0,0,%d,0,0,0,0,0,0,%d,status-429", "%d,0,0,0,0,0,0,0,0,0,0,0,%d,status-429"
 	p.do("GET", "/v1/proxy/gone/x", "").want(502, "no-answer")
 	set("tundish:{gone}:b:gone:pace", "down", fmt.Sprintf(slowed, now.UnixMicro(), now.UnixMicro()))
