@@ -29,7 +29,7 @@ run: build ## the whole thing with the embedded store, as config.toml says
 build: ## both programs into bin/
 	@go build -o bin/ ./cmd/...
 
-test: redis parsers ## all units, then each promise once with real processes; 8 minutes on two cores, 12 in a fresh clone
+test: redis parsers ## all units, then each promise once with real processes; 6 minutes on two cores, more where nothing is built yet
 	@scripts/test
 
 unit: redis parsers ## the units alone

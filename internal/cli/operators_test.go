@@ -73,17 +73,16 @@ func operatorTable(t *testing.T) []operatorRow {
 
 // operatorEndpoints are the operator's endpoints of openapi.yaml with their roles. A test of package httpapi holds that file and
 // the routes equal.
-func operatorEndpoints(t *testing.T) map[string]string {
-	t.Helper()
+var operatorEndpoints = sync.OnceValues(func() (map[string]string, error) {
 	text, err := os.ReadFile("../httpapi/openapi.yaml")
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	var contract struct {
 		Paths map[string]map[string]yaml.Node
 	}
 	if err := yaml.Unmarshal(text, &contract); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	endpoints := map[string]string{}
 	for path, methods := range contract.Paths {
@@ -101,20 +100,24 @@ func operatorEndpoints(t *testing.T) map[string]string {
 				continue
 			}
 			if err := node.Decode(&operation); err != nil {
-				t.Fatal(err)
+				return nil, err
 			}
 			if slices.Contains(operation.Tags, "operator") && !operation.Deprecated {
 				endpoints[strings.ToUpper(method)+" "+below] = strings.Join(operation.Security[0].Key, ", ")
 			}
 		}
 	}
-	return endpoints
-}
+	return endpoints, nil
+})
 
 // The table of docs/http-api.md has every command and every endpoint, and no others.
 func TestOperatorTable(t *testing.T) {
 	t.Parallel()
-	rows, endpoints := operatorTable(t), operatorEndpoints(t)
+	rows := operatorTable(t)
+	endpoints, err := operatorEndpoints()
+	if err != nil {
+		t.Fatal(err)
+	}
 	var listed, commands, shown, served []string
 	for _, row := range rows {
 		if row.command != "" {
@@ -263,10 +266,14 @@ func (s *operatedServer) reset() {
 // called are the endpoints that were asked, sorted.
 func (s *operatedServer) called(t *testing.T) []string {
 	t.Helper()
+	endpoints, err := operatorEndpoints()
+	if err != nil {
+		t.Fatal(err)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var found []string
-	for endpoint := range operatorEndpoints(t) {
+	for endpoint := range endpoints {
 		pattern := "^" + regexp.MustCompile(`\\\{[a-z]+\\\}`).ReplaceAllString(regexp.QuoteMeta(endpoint), `[^/]+`) + "$"
 		if slices.ContainsFunc(s.asked, regexp.MustCompile(pattern).MatchString) {
 			found = append(found, endpoint)
