@@ -160,7 +160,7 @@ func TestDrainObeysTheRateInForce(t *testing.T) {
 	if _, err := w.Client.Op.As("anna").Bucket("b").Set(t.Context(), rig.MustPatch(t, "rate", "1/h")); err != nil {
 		t.Fatal(err)
 	}
-	d, err := New(Config{Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, shaper.WorkerFunc(w.Note))})
+	d, err := New(Config{Timeout: rig.Patience, Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, shaper.WorkerFunc(w.Note))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestPurgeGoesOn(t *testing.T) {
 	if err := w.Server.Client().HIncrBy(t.Context(), store.BucketKeys("b").Count(), "purge_at", -time.Minute.Microseconds()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	d, err := New(Config{Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, shaper.WorkerFunc(w.Note))})
+	d, err := New(Config{Timeout: rig.Patience, Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, shaper.WorkerFunc(w.Note))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -310,7 +310,7 @@ func TestReconfigureUnderLoad(t *testing.T) {
 	var running sync.WaitGroup
 	var all []*Dispatcher
 	for range 2 {
-		d, err := New(Config{Redis: rig.Connect(t, w.Server.Addr()), Buckets: sets[0], Workers: rig.Workers(sets[0], worker()), Registerer: prometheus.NewRegistry()})
+		d, err := New(Config{Timeout: rig.Patience, Redis: rig.Connect(t, w.Server.Addr()), Buckets: sets[0], Workers: rig.Workers(sets[0], worker()), Registerer: prometheus.NewRegistry()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -73,7 +73,7 @@ func ask(t *testing.T, change func(b *shaper.Bucket)) *asking {
 		t.Cleanup(made.Close)
 		*c = made
 	}
-	d, err := New(Config{Redis: server.Client(), Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{"b": shaper.WorkerFunc(obey)}})
+	d, err := New(Config{Timeout: rig.Patience, Redis: server.Client(), Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{"b": shaper.WorkerFunc(obey)}})
 	if err != nil {
 		t.Fatal(err)
 	}

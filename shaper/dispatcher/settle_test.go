@@ -62,7 +62,7 @@ func TestWeightOfAnOutcome(t *testing.T) {
 		{alone, settlement{charged: "1 0 input:1 =", answered: result{body: make([]byte, settleBatchBytes/4)}}, 3},
 	} {
 		w := rig.NewPoolWorld(t, c.bucket)
-		d, err := New(Config{Redis: w.Server.Client(), Buckets: w.Buckets, Workers: rig.Workers(w.Buckets, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) }))})
+		d, err := New(Config{Timeout: rig.Patience, Redis: w.Server.Client(), Buckets: w.Buckets, Workers: rig.Workers(w.Buckets, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) }))})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -104,7 +104,7 @@ func TestOlderPlanIsNotWritten(t *testing.T) {
 		t.Helper()
 		b := rig.Bucket("b", 10)
 		b.Revision, b.Drain = revision, drain
-		d, err := New(Config{Redis: server.Client(), Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, shaper.WorkerFunc(nil))})
+		d, err := New(Config{Timeout: rig.Patience, Redis: server.Client(), Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, shaper.WorkerFunc(nil))})
 		if err != nil {
 			t.Fatal(err)
 		}

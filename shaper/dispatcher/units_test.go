@@ -104,7 +104,7 @@ func TestUnitsWithoutBudgets(t *testing.T) {
 func TestTicketTellsWhatIsCounted(t *testing.T) {
 	t.Parallel()
 	b := rig.Bucket("b", 10)
-	d, err := New(Config{Redis: rig.NewWorld(t, b).Server.Client(), Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, rig.NewWaiting())})
+	d, err := New(Config{Timeout: rig.Patience, Redis: rig.NewWorld(t, b).Server.Client(), Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, rig.NewWaiting())})
 	if err != nil {
 		t.Fatal(err)
 	}

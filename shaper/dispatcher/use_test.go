@@ -136,7 +136,7 @@ func TestNoUse(t *testing.T) {
 	if keys := w.Server.Client().Exists(t.Context(), store.BucketKeys("b").Uses(time.Now())...).Val(); keys != 0 {
 		t.Errorf("%d keys", keys)
 	}
-	d, err := New(Config{Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, shaper.WorkerFunc(w.Note))})
+	d, err := New(Config{Timeout: rig.Patience, Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, shaper.WorkerFunc(w.Note))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 func takeLease(w *rig.World, id string) {
 	w.T.Helper()
 	d, err := New(Config{
-		Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, shaper.WorkerFunc(w.Note)),
+		Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, shaper.WorkerFunc(w.Note)), Timeout: rig.Patience,
 	})
 	if err != nil {
 		w.T.Fatal(err)
