@@ -244,7 +244,11 @@ func (j *JobInfo) why(by Blocker) string {
 	case BlockAdaptivePace:
 		return s.text + ": " + s.downstream.slowedText()
 	case BlockPace:
-		if s.Scope != ScopeBucket {
+		switch {
+		case s.Scope == ScopeBucket:
+		case s.pause != nil:
+			return fmt.Sprintf("at its own pace %s could send again at %s", s.text, clockText(s.rateFrees))
+		default:
 			return fmt.Sprintf("%s may send again at %s, at its own pace", s.text, clockText(s.rateFrees))
 		}
 	}

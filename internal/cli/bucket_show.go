@@ -95,7 +95,10 @@ func (r rows) jobsOf(v *opsview.Bucket) {
 	if v.Flows != nil {
 		among = ", delayed jobs and retries among them"
 	}
-	r.row("waiting", "%d%s, the oldest for %s", v.Waiting, among, oldest(v))
+	if v.OldestAge > 0 {
+		among += ", the oldest for " + oldest(v)
+	}
+	r.row("waiting", "%d%s", v.Waiting, among)
 	if b := v.Batch; b != nil {
 		r.row("in flight", "%s with %s; at most %d requests", opsview.Count(b.RequestsInFlight, "request"), opsview.Count(v.InFlight, "job"), v.MaxInFlight)
 		r.row("batches", "up to %d jobs and %d bytes, which wait up to %s for others", b.MaxSize, b.MaxBytes, human(time.Duration(b.MaxWait*float64(time.Second))))

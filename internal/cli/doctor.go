@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -70,13 +71,14 @@ func (s *station) examineAll(ctx context.Context) []doctor.Check {
 		}
 		return []doctor.Check{doctor.Bad("redis", next, "%v", s.explain(err))}
 	}
-	checks := []doctor.Check{doctor.OK("redis", "answers at %s", s.config.Redis.URL)}
+	checks := []doctor.Check{doctor.ExamineClock(ctx, s.redis), doctor.ExamineLatency(ctx, s.redis)}
 	if s.config.Redis.URL.Embedded() {
-		checks = []doctor.Check{doctor.Warn("redis", "set redis.url to a real Redis for jobs that matter",
-			"the embedded store answers at %s: memory only, all jobs are gone when `dispatcher run` stops", s.config.Redis.EmbeddedListen)}
+		checks = append([]doctor.Check{doctor.Warn("redis", "set redis.url to a real Redis for jobs that matter",
+			"the embedded store answers at %s: memory only, all jobs are gone when `dispatcher run` stops", s.config.Redis.EmbeddedListen)}, checks...)
+		return append(checks, s.examineBuckets(ctx)...)
 	}
-	checks = append(checks, doctor.Examine(ctx, s.redis)...)
-	checks = append(checks, doctor.ExamineClock(ctx, s.redis), doctor.ExamineLatency(ctx, s.redis), doctor.ExamineScripts(ctx, s.redis, s.config.Redis.Functions))
+	checks = slices.Concat([]doctor.Check{doctor.OK("redis", "answers at %s", s.config.Redis.URL)}, doctor.Examine(ctx, s.redis), checks,
+		[]doctor.Check{doctor.ExamineScripts(ctx, s.redis, s.config.Redis.Functions)})
 	return append(checks, s.examineBuckets(ctx)...)
 }
 

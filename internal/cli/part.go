@@ -37,7 +37,7 @@ type parts[N httpapi.PartName, V any, P viewOf[V], S any] struct {
 
 	listHelp, listExample string // of what only one of both can list
 	listFlags             func(cmd *cobra.Command)
-	isNarrowed            func() bool
+	narrowed              func() string // what the flags ask of those that are listed, "" nothing
 }
 
 // text is a help, in which $ stands for the kind.
@@ -147,8 +147,12 @@ func (p *parts[N, V, P, S]) list(ctx context.Context, c *api, bucket string, gro
 		p.note("there may be more %ss: --after %s, or see --limit", p.kind, cursor)
 	}
 	if len(views) == 0 && !p.json {
-		if p.isNarrowed != nil && p.isNarrowed() {
-			p.note("bucket %q has no %s that is as the flags ask", bucket, p.kind)
+		asked := ""
+		if p.narrowed != nil {
+			asked = p.narrowed()
+		}
+		if asked != "" {
+			p.note("bucket %q has no %s %s", bucket, p.kind, asked)
 		} else {
 			p.note("bucket %q has no %ss that have jobs or settings of their own", bucket, p.kind)
 		}

@@ -25,12 +25,20 @@ come first, and those without any are left out.`,
 		listExample: `
   dispatcher flow list webhooks --failing
   dispatcher flow list webhooks --sort waiting --limit 20`,
-		isNarrowed: func() bool { return failing || sorted != "" || match != "" },
+		narrowed: func() string {
+			if sorted != "" && !failing && match == "" {
+				return "with waiting jobs"
+			}
+			if failing || sorted != "" || match != "" {
+				return "that is as the flags ask"
+			}
+			return ""
+		},
 		listFlags: func(cmd *cobra.Command) {
 			cmd.Flags().BoolVar(&failing, "failing", false, "only flows whose receiver keeps them from sending")
 			cmd.Flags().StringVar(&match, "match", "", "only flows that have this `text` in their name")
 			cmd.Flags().IntVar(&look, "look", 0, "with --sort: of so `many` flows alone, the next ones (default: of all)")
-			cmd.Flags().StringVar(&sorted, "sort", "", "waiting, an `order`: the most waiting jobs first")
+			cmd.Flags().StringVar(&sorted, "sort", "", "waiting, an `order`: the most waiting jobs first, and only flows with waiting jobs")
 		},
 		invocation: a, kind: "flow", settings: shaper.FlowSettingNames(), ops: httpapi.FlowOperations,
 		of: func(bucket, name string, group *string) httpapi.FlowName {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -180,9 +181,13 @@ func (a *invocation) send(cmd *cobra.Command, args []string, flags sendFlags) er
 
 // checkPriority returns an error if the priority is neither known nor empty.
 func checkPriority(cmd *cobra.Command, priority string) error {
+	var names []string
 	known := shaper.Priorities()
+	for _, one := range known {
+		names = append(names, string(one))
+	}
 	if priority != "" && !slices.Contains(known, shaper.Priority(priority)) {
-		return wrongUsage(cmd, "--priority %q: want one of %v", priority, known)
+		return wrongUsage(cmd, "--priority %q: want one of %s", priority, strings.Join(names, ", "))
 	}
 	return nil
 }

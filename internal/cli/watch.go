@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -40,15 +41,22 @@ beat that somebody looks.`,
 		},
 	}
 	a.jsonFlag(cmd)
-	cmd.Flags().DurationVar(&lasts, "for", 0, "watch for this `time`, such as 10s (default: until Ctrl-C)")
+	cmd.Flags().DurationVar(&lasts, "for", 0, "watch for this `time` from the first line on, such as 10s (default: until Ctrl-C)")
 	return a.serverFlags(cmd)
 }
 
+// firstLine is how long watch waits for its first line at most.
+const firstLine = 10 * time.Second
+
 func (a *invocation) watch(ctx context.Context, c *api, lasts time.Duration, bucket ...string) error {
-	if lasts > 0 {
+	shown := func() {}
+	if lasts > 0 { // from the first line on, which may have to wait
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, lasts)
+		ctx, cancel = context.WithCancel(ctx)
 		defer cancel()
+		end := time.AfterFunc(lasts+firstLine, cancel)
+		defer end.Stop()
+		shown = sync.OnceFunc(func() { end.Reset(lasts) })
 	}
 	name := strings.Join(bucket, "") // "" of none
 	if name == "" {
@@ -60,10 +68,14 @@ func (a *invocation) watch(ctx context.Context, c *api, lasts time.Duration, buc
 	waits := false
 	for {
 		err := c.seconds(ctx, name, func(second *fleet.Second) error {
+			isEmpty := second.Telling < second.Processes && len(second.Buckets) == 0
+			if !isEmpty {
+				shown()
+			}
 			if a.json {
 				return json.NewEncoder(a.out).Encode(second)
 			}
-			if second.Telling < second.Processes && len(second.Buckets) == 0 {
+			if isEmpty {
 				if !waits {
 					a.note("waiting until all processes tell each second: up to 6 s")
 				}

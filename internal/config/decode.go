@@ -122,7 +122,7 @@ func (l *loader) value(k *setting.Key, raw any, p place) (any, bool) {
 	if isText && isSecret(t) {
 		resolved, err := l.resolve(text)
 		if err != nil {
-			l.fail(p, shown, "%v", err)
+			l.fail(p, "", "%v", err) // it names the variable or the file
 			return nil, false
 		}
 		raw = resolved

@@ -115,7 +115,7 @@ func (l *loader) keyBuckets(p place, key keySettings) {
 	}
 	switch {
 	case len(key.Buckets) == 0 && slices.ContainsFunc(key.Roles, needs):
-		l.fail(p, "", "is missing: name the [[buckets]] that the key is for, or say [%q] for all", apikey.AllBuckets)
+		l.fail(p, "", "is missing: name the buckets that the key is for (--bucket at the command line), or %q for all of them", apikey.AllBuckets)
 	case len(key.Buckets) > 1 && slices.Contains(key.Buckets, apikey.AllBuckets):
 		l.fail(p, literal(key.Buckets), "%q is all of them: leave the others out", apikey.AllBuckets)
 	}

@@ -59,15 +59,20 @@ local function number_at(b, place) return b.newest - (b.newest - tonumber(string
 local function sum_at(b, place) return tonumber(string.sub(b.slices, place + 4, place + budget.WIDTH - 1), 10) end
 local function slice_text(number, sum) return string.format('%04d%013.0f', number % budget.ROUND, math.min(sum, budget.LARGEST)) end
 
--- Takes off the slices that have left the window at a time.
+-- Takes off the slices that have left the window at a time. tat is no later then than if all that is left were charged in the newest one: what
+-- was used above the budget, or charged before the amount was lowered, holds back until it has left, and no longer.
 local function expire(b, now)
-  local rule, at, size = b.rule, 1, #b.slices
+  local rule, at, size, before = b.rule, 1, #b.slices, b.total
   while at <= size and (number_at(b, at) + 1) * rule.slice + rule.counted <= now do
     b.total = b.total - sum_at(b, at)
     at = at + budget.WIDTH
   end
   if at > 1 then b.slices = string.sub(b.slices, at) end
   if at > size and (b.newest + 1) * rule.slice + rule.counted <= now then b.sum, b.total = 0, 0 end
+  if b.total < before then
+    local latest = b.newest * rule.slice + math.ceil(b.total * rule.per)
+    if b.tat > latest then b.tat, b.since = latest, 0 end
+  end
 end
 
 -- Adds a charge to the slice of a time, or to the newest one where that is newer.

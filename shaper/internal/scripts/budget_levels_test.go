@@ -189,6 +189,51 @@ func TestChangedBudgets(t *testing.T) {
 	})
 }
 
+// What was charged above a budget, because the amount was lowered or because answers used more, holds the bucket until it has left the window,
+// and no longer, also where the budget is spread.
+func TestExcessOfABudgetEndsWithItsWindow(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, base *rig) {
+		const window = 10 * second
+		for name, change := range map[string]struct{ budgets, used string }{
+			"lowered":   {fmt.Sprintf("tokens 20 %d;", window), "="},
+			"used more": {fmt.Sprintf("tokens 100 %d;", window), "output:900"},
+		} {
+			for _, pause := range []int64{0, second / 5} {
+				r := base.fresh(t, fmt.Sprint("b", nextClaim()))
+				r.setTime(epoch)
+				r.configure(settings{rateCount: 1000})
+				r.setBudgets("", fmt.Sprintf("tokens 100 %d;", window), 50)
+				costs, ids := map[string]int64{}, numbered(12)
+				for _, id := range ids {
+					costs[id] = 10
+				}
+				r.putUnits("", costs, ids...)
+				var ended []outcome
+				for range 5 {
+					c := r.claim(ask{want: 1})
+					if len(c.jobs) != 1 {
+						t.Fatalf("%s: %d left", name, len(c.jobs))
+					}
+					ended = append(ended, outcome{lease: c.jobs[0], result: done, used: change.used})
+					r.pass(pause)
+				}
+				r.settle(ended...)
+				last := r.now()
+				r.setBudgets("", change.budgets, 50)
+				r.pass(window - second)
+				if c := r.claim(ask{want: 1, horizon: 1}); len(c.jobs) > 0 {
+					t.Errorf("%s, a pause of %d ms: a job leaves within the window of what was charged above the budget", name, pause/1000)
+				}
+				r.setTime(last + window*103/100 + second/5)
+				if c := r.claim(ask{want: 1, horizon: 1}); len(c.jobs) != 1 {
+					t.Errorf("%s, a pause of %d ms: %d left after the window; the next claim is to come in %d ms", name, pause/1000, len(c.jobs), (c.next-r.now())/1000)
+				}
+			}
+		}
+	})
+}
+
 // A receipt tells when the job leaves, by what the last jobs reserved: so do max_wait, and the estimate of the bucket.
 func TestEstimatesCountBudgets(t *testing.T) {
 	t.Parallel()
