@@ -39,11 +39,11 @@ func (a *invocation) fleet(ctx context.Context, c *api) error {
 		return nil
 	}
 	return a.print(v, func(w io.Writer) {
-		fmt.Fprintln(w, "PROGRAM\tHOST\tVERSION\tREVISION\tBUCKETS\tBUSY\tLATE\tSINCE\tLAST HEARD")
+		fmt.Fprintln(w, "PROGRAM\tHOST\tREVISION\tBUCKETS\tBUSY\tLATE\tSINCE\tLAST HEARD\tVERSION")
 		for i := range v.Processes {
 			p := &v.Processes[i]
-			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s ago\n", p.Name, p.Host, dash(p.Version), p.Revision, p.Buckets, p.Busy, latenessText(p),
-				stamp(p.Since), opsview.Human(v.Now.Sub(p.LastBeat)))
+			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s ago\t%s\n", p.Name, p.Host, p.Revision, p.Buckets, p.Busy, latenessText(p),
+				stamp(p.Since), opsview.Human(v.Now.Sub(p.LastBeat)), dash(p.Version))
 		}
 	})
 }

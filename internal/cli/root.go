@@ -47,7 +47,7 @@ func (a *invocation) prepare(root *cobra.Command) {
 	root.SetUsageTemplate(usage)
 	root.SetHelpCommand(helpCommand())
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return wrongUsage(cmd, "%v", err) })
+	root.SetFlagErrorFunc(flagFault)
 	root.PersistentFlags().StringVar(&a.configPath, "config", "",
 		"`file` to read (default: the file in TUNDISH_CONFIG, else ./config.toml if it exists)")
 }

@@ -129,11 +129,11 @@ func aligned(b *strings.Builder, write func(w io.Writer)) {
 func problems(w io.Writer, list []httpapi.BucketNotes) {
 	for _, b := range list {
 		for i, note := range b.Notes {
-			help := ""
+			help := "" // without a tab before it, so that nothing pads the note
 			if i < len(b.Help) && b.Help[i] != "" {
-				help = "dispatcher " + b.Help[i]
+				help = "\tdispatcher " + b.Help[i]
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\n", b.Bucket, note, help)
+			fmt.Fprintf(w, "%s\t%s%s\n", b.Bucket, note, help)
 		}
 	}
 }

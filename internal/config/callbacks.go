@@ -61,7 +61,7 @@ func (l *loader) callbacks(s *settings, p place, b Bucket) {
 		l.fail(p.key("bucket"), "", "is missing: want the name of the bucket that delivers")
 		return
 	case to < 0:
-		fail("no [[buckets]] has this name%s", didYouMean(b.Callbacks.Bucket, names))
+		fail("no [[buckets]] has this name%s", DidYouMean(b.Callbacks.Bucket, names))
 		return
 	}
 	target := s.Buckets[to]

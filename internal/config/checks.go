@@ -31,7 +31,7 @@ func bound(v any) string {
 
 func (l *loader) oneOf(p place, value string, allowed ...string) {
 	if !slices.Contains(allowed, value) {
-		l.fail(p, literal(value), "want %s%s", strings.Join(allowed, ", "), didYouMean(value, allowed))
+		l.fail(p, literal(value), "want %s%s", strings.Join(allowed, ", "), DidYouMean(value, allowed))
 	}
 }
 
@@ -83,7 +83,7 @@ func (l *loader) references(p place, names, tables []string, table string) {
 	for i, name := range names {
 		switch {
 		case !known[name]:
-			l.fail(p.element(i, ""), literal(name), "no [[%s]] has this name%s", table, didYouMean(name, tables))
+			l.fail(p.element(i, ""), literal(name), "no [[%s]] has this name%s", table, DidYouMean(name, tables))
 		case seen[name]:
 			l.fail(p.element(i, ""), literal(name), "is in the list twice")
 		}

@@ -321,7 +321,7 @@ func TestDidYouMean(t *testing.T) {
 		{"capcity", `; did you mean "capacity"?`},
 		{"zzz", ""},
 	} {
-		if got := didYouMean(try.word, []string{"rate", "burst", "capacity"}); got != try.want {
+		if got := DidYouMean(try.word, []string{"rate", "burst", "capacity"}); got != try.want {
 			t.Errorf("%s: got %q, want %q", try.word, got, try.want)
 		}
 	}

@@ -120,6 +120,6 @@ func (l *loader) consoleUsers(s *settings) {
 	case c.UserKey == "":
 		l.fail(at("console.user_key"), `""`, "is missing: want the name of the key of [[keys]] whose rights the users of console.user_header have")
 	case !slices.Contains(names, c.UserKey):
-		l.fail(at("console.user_key"), literal(c.UserKey), "no [[keys]] has this name%s", didYouMean(c.UserKey, names))
+		l.fail(at("console.user_key"), literal(c.UserKey), "no [[keys]] has this name%s", DidYouMean(c.UserKey, names))
 	}
 }

@@ -82,7 +82,7 @@ func (l *loader) unknownVariables() {
 			strings.HasPrefix(name, "TUNDISH_BUCKETS_"):
 			l.faults = append(l.faults, Fault{File: "env " + name, Reason: "keys, limits, pools and buckets are set in the file only"})
 		default:
-			l.faults = append(l.faults, Fault{File: "env " + name, Reason: "is not a known variable" + didYouMean(name, known)})
+			l.faults = append(l.faults, Fault{File: "env " + name, Reason: "is not a known variable" + DidYouMean(name, known)})
 		}
 	}
 }

@@ -76,9 +76,9 @@ func envName(file string) string {
 	return ""
 }
 
-// didYouMean returns `; did you mean "X"?` with the candidate that is nearest
+// DidYouMean returns `; did you mean "X"?` with the candidate that is nearest
 // to word, or "" if none is near.
-func didYouMean(word string, candidates []string) string {
+func DidYouMean(word string, candidates []string) string {
 	best, distance := "", min(3, 1+len(word)/4)+1
 	for _, candidate := range candidates {
 		if d := editDistance(strings.ToLower(word), strings.ToLower(candidate)); d < distance {

@@ -52,7 +52,7 @@ func (l *loader) hooks(s *settings) {
 		case written.Bucket == "":
 			l.fail(p.key("bucket"), "", "is missing: want the name of the bucket that delivers")
 		case at < 0:
-			l.fail(p.key("bucket"), literal(written.Bucket), "no [[buckets]] has this name%s", didYouMean(written.Bucket, names))
+			l.fail(p.key("bucket"), literal(written.Bucket), "no [[buckets]] has this name%s", DidYouMean(written.Bucket, names))
 		case s.Buckets[at].Worker != workerWebhook:
 			l.fail(p.key("bucket"), literal(written.Bucket), "its worker is %s: name a bucket with the worker webhook", s.Buckets[at].Worker)
 		case !s.Buckets[at].Webhook.JobURL:

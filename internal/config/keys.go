@@ -31,7 +31,7 @@ func (l *loader) keys(s *settings) {
 			l.references(p.key("buckets"), key.Buckets, buckets, "buckets")
 		}
 		if tiers := limitTiers(s); key.Tier != "" && !slices.Contains(tiers, key.Tier) {
-			l.fail(p.key("tier"), literal(key.Tier), "no [[limits]] has this tier%s", didYouMean(key.Tier, tiers))
+			l.fail(p.key("tier"), literal(key.Tier), "no [[limits]] has this tier%s", DidYouMean(key.Tier, tiers))
 		}
 	}
 }

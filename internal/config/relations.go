@@ -42,7 +42,7 @@ func (l *loader) limits(s *settings) {
 				l.fail(here, literal(rate), "counting %s %s; want requests", unit, notYet)
 			}
 			if admission.ValidName(tier) && !slices.ContainsFunc(s.Keys, func(k keySettings) bool { return k.Tier == tier }) {
-				l.fail(here, "", "no [[keys]] has this tier%s", didYouMean(tier, keyTiers(s)))
+				l.fail(here, "", "no [[keys]] has this tier%s", DidYouMean(tier, keyTiers(s)))
 			}
 		}
 	}

@@ -65,7 +65,7 @@ func (l *loader) schedules(s *settings) {
 			l.fail(p.key("bucket"), "", "is missing: want the name of the bucket that the jobs go into")
 			continue
 		case at < 0:
-			l.fail(p.key("bucket"), literal(written.Bucket), "no [[buckets]] has this name%s", didYouMean(written.Bucket, buckets))
+			l.fail(p.key("bucket"), literal(written.Bucket), "no [[buckets]] has this name%s", DidYouMean(written.Bucket, buckets))
 			continue
 		}
 		if perBucket[written.Bucket]++; perBucket[written.Bucket] == shaper.MaxSchedules+1 {
