@@ -54,6 +54,9 @@ func (b *BucketInfo) ofWork(bool) (Why, bool) {
 	if b.Dead > 0 {
 		sentence = fmt.Sprintf("nothing waits (dead letters: %d; `dispatcher dead list %s` says why)", b.Dead, b.Name)
 	}
+	if used, holds := usedUp(b.Quotas, b.Budgets, b.Now); holds { // a client at the door was refused, perhaps, and asks why
+		sentence += fmt.Sprintf("; %s, until %s", used.Sentence, used.Until.UTC().Format(time.RFC3339))
+	}
 	return Why{Code: WhyEmpty, Sentence: sentence}, true
 }
 

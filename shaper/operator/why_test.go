@@ -64,6 +64,12 @@ func TestWhyWords(t *testing.T) {
 			t.Errorf("%s: %+v", name, why)
 		}
 	}
+	used := waits(func(b *operator.BucketInfo) {
+		b.InFlight, b.Budgets = 3, []shaper.BudgetUse{{Budget: rate, Charged: 5, Frees: later}}
+	}).Why(true)
+	if want := "nothing waits; the budget of 5/h makes the next job wait (free in its window: 0), until " + later.UTC().Format(time.RFC3339); used.Code != operator.WhyEmpty || used.Sentence != want {
+		t.Errorf("with a budget that is used up: %+v, want %s", used, want)
+	}
 	if why := waits(func(*operator.BucketInfo) {}).Why(false); why.Code != operator.WhyNoDispatcher {
 		t.Errorf("without a dispatcher: %+v", why)
 	}
