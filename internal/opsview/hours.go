@@ -77,7 +77,7 @@ func (h *Hours) Text(now time.Time) string {
 	case h.Open && h.Until != nil && h.Finish != nil && h.Finish.Equal(*h.Until):
 		return fmt.Sprintf("open at %s, until the finish %s", h.Rate, Relative(*h.Until, now))
 	case h.Open && h.Until != nil:
-		return fmt.Sprintf("open at %s, until %s", h.Rate, Relative(*h.Until, now))
+		return fmt.Sprintf("open at %s, changes %s", h.Rate, Relative(*h.Until, now))
 	case h.Open:
 		return "open at " + h.Rate
 	case h.Opens != nil:
@@ -93,7 +93,7 @@ func (h *Hours) PausedText(now time.Time) string {
 	}
 	text := "paused: it would be open at " + h.Rate
 	if h.Until != nil {
-		text += ", until " + Relative(*h.Until, now)
+		text += ", to change " + Relative(*h.Until, now)
 	}
 	return text
 }

@@ -20,11 +20,11 @@ func TestHours(t *testing.T) {
 		{shaper.Hours{Open: true, Rate: admission.Rate{Count: 601, Per: 9_812_345 * time.Microsecond}}, "open at 61.25/s", "paused: it would be open at 61.25/s"},
 		{
 			shaper.Hours{Open: true, Rate: admission.Rate{Count: 13, Per: 239 * time.Second}, Until: now.Add(time.Hour)},
-			"open at 3.26/m, until in 1h", "paused: it would be open at 3.26/m, until in 1h",
+			"open at 3.26/m, changes in 1h", "paused: it would be open at 3.26/m, to change in 1h",
 		},
 		{
 			shaper.Hours{Open: true, Rate: admission.Rate{Count: 13, Per: 239 * time.Second}, Until: now.Add(time.Hour), Finish: now.Add(time.Hour)},
-			"open at 3.26/m, until the finish in 1h", "paused: it would be open at 3.26/m, until in 1h",
+			"open at 3.26/m, until the finish in 1h", "paused: it would be open at 3.26/m, to change in 1h",
 		},
 		{
 			shaper.Hours{Rate: admission.Rate{Count: 5, Per: 4 * time.Hour}, Opens: now.Add(time.Hour)},

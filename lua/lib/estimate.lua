@@ -171,23 +171,28 @@ local function by_rate(s, n, start)
   return at > start and at or start
 end
 
--- The same by the quotas and the budgets of a scope: `at` is when it goes by all else.
+-- The same by the quotas of a scope: `at` is when it goes by all else.
 local function by_quotas(s, n, start, at)
+  if not s.quotas then return at end
+  local each, offset = n > 0 and (at - start) / n or 0, s.offset
+  return later(at, quota.leaves(s.quotas, n, start + offset, each, s.now + offset + pacer.MAX_HORIZON) - offset)
+end
+
+-- The same by its quotas and its budgets.
+local function by_use(s, n, start, at)
   if s.budgets then
     local shift = s.budget_offset or s.offset
     at = later(at, budget.leaves(s.budgets, n, start + shift) - shift)
   end
-  if not s.quotas then return at end
-  local each, offset = n > 0 and (at - start) / n or 0, s.offset
-  return later(at, quota.leaves(s.quotas, n, start + offset, each, s.now + offset + pacer.MAX_HORIZON) - offset)
+  return by_quotas(s, n, start, at)
 end
 
 -- When the next request may leave the bucket.
 local function start_of(b)
   if not b.start then
     local p, at = b.pool, by_rate(b, 0, b.from)
-    if p then at = by_quotas(p, 0, at, later(at, by_rate(p, 0, p.from))) end
-    at = by_quotas(b, 0, at, at)
+    if p then at = by_use(p, 0, at, later(at, by_rate(p, 0, p.from))) end
+    at = by_use(b, 0, at, at)
     b.start = b.times and timetable.opens(b.times, at) or at
   end
   return b.start
@@ -211,9 +216,9 @@ function estimate.of_bucket(b, n)
   end
   if p then
     local in_all = math.floor(n * p.shared)
-    at = by_quotas(p, in_all, start, later(at, by_rate(p, in_all, start)))
+    at = by_use(p, in_all, start, later(at, by_rate(p, in_all, start)))
   end
-  at = by_quotas(b, n, start, at)
+  at = by_use(b, n, start, at)
   return times and timetable.opens(times, at) or at
 end
 
@@ -279,9 +284,9 @@ end
 local function by_scope(b, f, windows, n, start, spread)
   if not f.is_scope then scope_of(b, f, windows) end
   start = later(start, by_rate(f, 0, f.from))
-  start = by_quotas(f, 0, start, start)
+  start = by_use(f, 0, start, start)
   local at = later(by_rate(f, n, start), start + spread)
-  return by_quotas(f, n, start, at), start
+  return by_use(f, n, start, at), start
 end
 
 -- What keeps a scope by itself: when its rate and when its quotas let the next departure go; each 0 if at once.

@@ -236,7 +236,7 @@ func (r *refused) detail() string {
 		return fmt.Sprintf("bucket %q is too full for jobs of priority %s (it has %d%s, and takes them up to %d): %s, or raise capacity or shed.%s",
 			b.Name, priority, r.held, r.counted, r.bound, r.next, priority)
 	case lua.WaitTooLong:
-		return fmt.Sprintf("the job would have to wait for more than %s in bucket %q, with %d ahead of it: %s", t.job.MaxWait.Round(time.Millisecond), b.Name, r.held, r.next)
+		return fmt.Sprintf("the job would have to wait for more than %s in bucket %q, with %d ahead of it: %s", t.job.MaxWait.Round(10*time.Millisecond), b.Name, r.held, r.next)
 	case lua.ScheduledFull:
 		return fmt.Sprintf("bucket %q holds %d of at most %d jobs for later already: %s or raise scheduled_capacity",
 			b.Name, r.held, r.bound, r.next)

@@ -190,7 +190,7 @@ func TestChangedBudgets(t *testing.T) {
 }
 
 // What was charged above a budget, because the amount was lowered or because answers used more, holds the bucket until it has left the window,
-// and no longer, also where the budget is spread.
+// and no longer, also where the budget is spread. A receipt says so.
 func TestExcessOfABudgetEndsWithItsWindow(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, base *rig) {
@@ -200,17 +200,18 @@ func TestExcessOfABudgetEndsWithItsWindow(t *testing.T) {
 			"used more": {fmt.Sprintf("tokens 100 %d;", window), "output:900"},
 		} {
 			for _, pause := range []int64{0, second / 5} {
+				name := fmt.Sprintf("%s, a pause of %d ms", name, pause/1000)
 				r := base.fresh(t, fmt.Sprint("b", nextClaim()))
 				r.setTime(epoch)
 				r.configure(settings{rateCount: 1000})
 				r.setBudgets("", fmt.Sprintf("tokens 100 %d;", window), 50)
-				costs, ids := map[string]int64{}, numbered(12)
+				costs, ids := map[string]int64{}, numbered(5)
 				for _, id := range ids {
 					costs[id] = 10
 				}
 				r.putUnits("", costs, ids...)
 				var ended []outcome
-				for range 5 {
+				for range ids {
 					c := r.claim(ask{want: 1})
 					if len(c.jobs) != 1 {
 						t.Fatalf("%s: %d left", name, len(c.jobs))
@@ -219,15 +220,22 @@ func TestExcessOfABudgetEndsWithItsWindow(t *testing.T) {
 					r.pass(pause)
 				}
 				r.settle(ended...)
-				last := r.now()
+				charged := r.now()
 				r.setBudgets("", change.budgets, 50)
-				r.pass(window - second)
-				if c := r.claim(ask{want: 1, horizon: 1}); len(c.jobs) > 0 {
-					t.Errorf("%s, a pause of %d ms: a job leaves within the window of what was charged above the budget", name, pause/1000)
+				told := r.enqueue(nil, entry{id: "last", units: "tokens:10"}.in(r, ""))[0].eta
+				if waits := told - charged; waits < window-second || waits > window*103/100+second/5 {
+					t.Errorf("%s: its receipt says that the job leaves in %d ms", name, waits/1000)
 				}
-				r.setTime(last + window*103/100 + second/5)
-				if c := r.claim(ask{want: 1, horizon: 1}); len(c.jobs) != 1 {
-					t.Errorf("%s, a pause of %d ms: %d left after the window; the next claim is to come in %d ms", name, pause/1000, len(c.jobs), (c.next-r.now())/1000)
+				if j := r.job("last"); j.quota != 0 {
+					t.Errorf("%s: a bucket without a quota says that its quotas let a job leave at %d", name, j.quota)
+				}
+				r.setTime(charged + window - second)
+				if c := r.claim(ask{horizon: 1}); len(c.jobs) > 0 {
+					t.Errorf("%s: the job leaves within the window of what was charged above the budget", name)
+				}
+				r.setTime(told)
+				if c := r.claim(ask{horizon: second / 5}); len(c.jobs) != 1 {
+					t.Errorf("%s: the job does not leave as its receipt said", name)
 				}
 			}
 		}
