@@ -129,18 +129,6 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// wrongUsage explains a fault of a command line and shows the right usage.
-func wrongUsage(cmd *cobra.Command, format string, args ...any) error {
-	return fail(exitUsage, "%s: %s\nusage: %s\nrun `%s --help` for examples",
-		path(cmd), fmt.Sprintf(format, args...), cmd.UseLine(), cmd.CommandPath())
-}
-
-// path returns the name of a command without the name of the program, which report puts
-// in front.
-func path(cmd *cobra.Command) string {
-	return strings.TrimSpace(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()))
-}
-
 // positional wants as many arguments as there are names; the last one may
 // be missing if it is in brackets, and repeated if it ends in dots.
 func positional(names ...string) cobra.PositionalArgs {

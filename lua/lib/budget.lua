@@ -59,8 +59,8 @@ local function number_at(b, place) return b.newest - (b.newest - tonumber(string
 local function sum_at(b, place) return tonumber(string.sub(b.slices, place + 4, place + budget.WIDTH - 1), 10) end
 local function slice_text(number, sum) return string.format('%04d%013.0f', number % budget.ROUND, math.min(sum, budget.LARGEST)) end
 
--- Takes off the slices that have left the window at a time. tat is no later then than if all that is left were charged in the newest one: what
--- was used above the budget, or charged before the amount was lowered, holds back until it has left, and no longer.
+-- Takes off the slices that have left the window at a time. tat is no later then than if all that is left were charged in the newest one:
+-- what was used above the budget, or charged before the amount was lowered, holds back until it has left, and no longer.
 local function expire(b, now)
   local rule, at, size, before = b.rule, 1, #b.slices, b.total
   while at <= size and (number_at(b, at) + 1) * rule.slice + rule.counted <= now do

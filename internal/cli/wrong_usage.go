@@ -2,12 +2,26 @@ package cli
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/tundish-io/tundish/internal/config"
 )
+
+// wrongUsage explains a fault of a command line and shows the right usage.
+func wrongUsage(cmd *cobra.Command, format string, args ...any) error {
+	return fail(exitUsage, "%s: %s\nusage: %s\nrun `%s --help` for examples",
+		path(cmd), fmt.Sprintf(format, args...), cmd.UseLine(), cmd.CommandPath())
+}
+
+// path returns the name of a command without the name of the program, which report puts
+// in front.
+func path(cmd *cobra.Command) string {
+	return strings.TrimSpace(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()))
+}
 
 // flagFault says what is wrong with a flag as our other faults do: what was given, and what to give.
 func flagFault(cmd *cobra.Command, err error) error {
