@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -71,14 +70,16 @@ func (s *station) examineAll(ctx context.Context) []doctor.Check {
 		}
 		return []doctor.Check{doctor.Bad("redis", next, "%v", s.explain(err))}
 	}
-	checks := []doctor.Check{doctor.ExamineClock(ctx, s.redis), doctor.ExamineLatency(ctx, s.redis)}
+	var checks []doctor.Check
 	if s.config.Redis.URL.Embedded() {
-		checks = append([]doctor.Check{doctor.Warn("redis", "set redis.url to a real Redis for jobs that matter",
-			"the embedded store answers at %s: memory only, all jobs are gone when `dispatcher run` stops", s.config.Redis.EmbeddedListen)}, checks...)
-		return append(checks, s.examineBuckets(ctx)...)
+		checks = append(checks, doctor.Warn("redis", "set redis.url to a real Redis for jobs that matter",
+			"the embedded store answers at %s: memory only, all jobs are gone when `dispatcher run` stops", s.config.Redis.EmbeddedListen))
+	} else { // what the embedded store would not tell
+		checks = append(checks, doctor.OK("redis", "answers at %s", s.config.Redis.URL))
+		checks = append(checks, doctor.Examine(ctx, s.redis)...)
+		checks = append(checks, doctor.ExamineScripts(ctx, s.redis, s.config.Redis.Functions))
 	}
-	checks = slices.Concat([]doctor.Check{doctor.OK("redis", "answers at %s", s.config.Redis.URL)}, doctor.Examine(ctx, s.redis), checks,
-		[]doctor.Check{doctor.ExamineScripts(ctx, s.redis, s.config.Redis.Functions)})
+	checks = append(checks, doctor.ExamineClock(ctx, s.redis), doctor.ExamineLatency(ctx, s.redis))
 	return append(checks, s.examineBuckets(ctx)...)
 }
 

@@ -181,15 +181,15 @@ func (a *invocation) send(cmd *cobra.Command, args []string, flags sendFlags) er
 
 // checkPriority returns an error if the priority is neither known nor empty.
 func checkPriority(cmd *cobra.Command, priority string) error {
-	var names []string
 	known := shaper.Priorities()
+	if priority == "" || slices.Contains(known, shaper.Priority(priority)) {
+		return nil
+	}
+	var names []string
 	for _, one := range known {
 		names = append(names, string(one))
 	}
-	if priority != "" && !slices.Contains(known, shaper.Priority(priority)) {
-		return wrongUsage(cmd, "--priority %q: want one of %s", priority, strings.Join(names, ", "))
-	}
-	return nil
+	return wrongUsage(cmd, "--priority %q: want one of %s", priority, strings.Join(names, ", "))
 }
 
 // wholeJob warns of a payload which may have been meant for import.

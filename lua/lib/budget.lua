@@ -176,12 +176,13 @@ local function frees(b, amount)
   return (last + 1) * b.rule.slice + b.rule.counted
 end
 
--- tat for a departure that is to go once `room` of the budget has left. Above what a whole budget makes it, it will have come down by then
--- (see expire): to what the rest makes it at most.
-local function tat_with(b, room)
-  local begins = b.newest * b.rule.slice
-  if b.tat <= begins + math.ceil(b.rule.amount * b.rule.per) then return b.tat end
-  return begins + math.max(b.rule.amount - room, 0) * b.rule.per
+-- tat as it will be once so much has left that an amount is free. Only a budget that was passed has a later one than a whole budget makes:
+-- it comes down as slices leave (see expire), and is then no later than what may be left beside that amount makes it.
+local function tat_beside(b, amount)
+  local rule = b.rule
+  local begins = b.newest * rule.slice
+  if b.tat <= begins + rule.counted + rule.slice then return b.tat end
+  return begins + math.max(rule.amount - amount, 0) * rule.per
 end
 
 -- When a departure of these costs, one for each budget, may go, no earlier than `at`.
@@ -192,7 +193,7 @@ function budget.ready(all, costs, at, besides)
   for i = 1, #all do
     local b, before = all[i], besides and besides[i] or 0
     local time = frees(b, costs[i] + before)
-    if b.rule.back then time = math.max(time, math.ceil(tat_with(b, costs[i] + before) + before * b.rule.per - b.rule.back)) end
+    if b.rule.back then time = math.max(time, math.ceil(tat_beside(b, costs[i] + before) + before * b.rule.per - b.rule.back)) end
     b.ready = time
     if time > ready then ready = time end
   end
@@ -211,7 +212,7 @@ function budget.leaves(all, n, first)
     if wanted > rule.amount then by = math.max(by, first) + (wanted - rule.amount) * rule.per end
     -- What leaves at once is made up for in the same window.
     local back = b.total + wanted <= rule.amount and rule.back or 0
-    if rule.back then by = math.max(by, math.max(tat_with(b, wanted), first) + n * cost * rule.per - back) end
+    if rule.back then by = math.max(by, math.max(tat_beside(b, wanted), first) + n * cost * rule.per - back) end
     if by > at then at = by end
   end
   return at
