@@ -122,6 +122,36 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+// RetryIn is obeyed, however long the backoff would be.
+func TestRetryIn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const attempts, wait = 6, 500 * time.Millisecond
+		letters, c := tundish.Define[Letter]("letters"), tundishtest.Open(t)
+		var mu sync.Mutex
+		var calls []time.Time
+		c.Handle(letters.Work(tundish.Settings{Rate: "10/s"}, func(context.Context, Letter) error {
+			mu.Lock()
+			defer mu.Unlock()
+			calls = append(calls, time.Now())
+			return on(len(calls) < attempts, tundish.RetryIn(wait, nil))
+		}))
+		tundishtest.Run(t, c)
+		if _, err := letters.Enqueue(t.Context(), c, Letter{To: "ada"}); err != nil {
+			t.Fatal(err)
+		}
+		tundishtest.Drain(t, c, letters.Name())
+		if len(calls) != attempts {
+			t.Fatalf("%d calls, want %d", len(calls), attempts)
+		}
+		for i := 1; i < attempts; i++ {
+			if gap := calls[i].Sub(calls[i-1]); gap < wait || gap > 2*wait {
+				t.Errorf("attempt %d came %s after the one before, want %s", i+1, gap, wait)
+			}
+		}
+	})
+}
+
 func on(is bool, err error) error {
 	if is {
 		return err

@@ -23,7 +23,7 @@ type Settings struct {
 	Quotas      []string      // what departures obey beside the rate, in any window: "2000/d"
 	Capacity    int64         // unfinished jobs at most; 0: 10,000
 	MaxInFlight int64         // calls at a time, over all programs; 0: as many as the rate starts within Timeout
-	MaxAttempts int           // calls for a job, until it is a dead letter; 0: 12
+	MaxAttempts int           // calls for a job, until it is a dead letter; 0: 16
 	Timeout     time.Duration // of a call, by its context; 0: DefaultTimeout
 
 	// Change changes any setting of the bucket, last.
@@ -126,9 +126,11 @@ func Hold(wait time.Duration, err error) error {
 	return newVerdict(err, shaper.Outcome{Result: shaper.ResultHeld, Reason: "held", RetryAfter: wait, Signal: shaper.SignalThrottled})
 }
 
-// RetryIn is for a job that is to be tried again after a time that is known. It counts an attempt.
+// RetryIn is for a job that is to be tried again after a time that is known, instead of with the backoff. It counts an attempt. After that
+// time the job leaves as soon as the rate lets it. A wait of 0 is that of the backoff, and none is above the longest backoff of the bucket: 12
+// hours, unless [Settings].Change says more.
 func RetryIn(wait time.Duration, err error) error {
-	return newVerdict(err, shaper.Outcome{Result: shaper.ResultRetry, Reason: reasonError, RetryAfter: wait, Signal: shaper.SignalFailed})
+	return newVerdict(err, shaper.Outcome{Result: shaper.ResultRetry, Reason: reasonError, RetryIn: wait, Signal: shaper.SignalFailed})
 }
 
 // Dead is for a job that no other try would help: it becomes a dead letter, which an operator may send again.

@@ -177,6 +177,10 @@ type Outcome struct {
 	// jobs of the scope: none of them leaves before.
 	RetryAfter time.Duration
 
+	// RetryIn, with [ResultRetry], is how long until the job is tried again, where the worker knows it: no backoff makes it longer. At most
+	// [RetryPolicy.MaxBackoff]. 0: as the policy of the bucket says, and not before RetryAfter.
+	RetryIn time.Duration
+
 	// Signal is what the attempt says of the downstream.
 	Signal Signal
 

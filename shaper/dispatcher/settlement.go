@@ -70,7 +70,10 @@ func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement 
 			last.Cause = shaper.CauseExhausted
 			break
 		}
-		one.delay = s.Settings.Load().Retry.Delay(tried, outcome.RetryAfter, rand.Float64()) //nolint:gosec // jitter
+		policy := &s.Settings.Load().Retry
+		if one.delay = min(outcome.RetryIn, policy.MaxBackoff); one.delay <= 0 {
+			one.delay = policy.Delay(tried, outcome.RetryAfter, rand.Float64()) //nolint:gosec // jitter
+		}
 	case shaper.ResultHeld:
 		one.delay = holdFor(s.Settings.Load(), outcome.RetryAfter)
 	case shaper.ResultDead:
