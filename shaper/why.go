@@ -301,10 +301,18 @@ func (j *JobInfo) budgetText(s *jobScope) string {
 		return "waits for a budget of " + s.text
 	}
 	text := fmt.Sprintf("waits for the budget of %s of %s", held.Budget, s.text)
-	if reserves, named := j.Reserves.Of(held.Budget.Unit); named {
+	reserves, named := j.Reserves.Of(held.Budget.Unit)
+	if named {
 		text += fmt.Sprintf(": reserves %d", reserves)
 	} else {
 		text += ": reserves what the bucket says"
 	}
-	return text + fmt.Sprintf(", %d are free; it may leave at %s", held.Free(), clockText(held.Frees))
+	text += fmt.Sprintf(", %d are free", held.Free())
+	if named && reserves <= held.Free() {
+		text += ", but they are spread over the window"
+	}
+	if j.Position > 0 { // those ahead of it will take of it
+		return text + "; as it is now it would let the job go at " + clockText(held.Frees)
+	}
+	return text + "; it may leave at " + clockText(held.Frees)
 }

@@ -112,3 +112,24 @@ func TestWhy(t *testing.T) {
 		}
 	}
 }
+
+// A job is told why a budget with room does not let it go, and that those ahead of it come first.
+func TestWhyABudgetHolds(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1_700_000_000, 0)
+	for _, c := range []struct {
+		reserves, ahead int64
+		want            string
+	}{
+		{500, 0, "reserves 500, 400 are free; it may leave at 2023-11-14T22:13:21.000Z"},
+		{300, 0, "reserves 300, 400 are free, but they are spread over the window; it may leave at 2023-11-14T22:13:21.000Z"},
+		{300, 7, "reserves 300, 400 are free, but they are spread over the window; as it is now it would let the job go at 2023-11-14T22:13:21.000Z"},
+	} {
+		job := shaper.JobInfo{State: shaper.StateQueued, Bucket: "b", Now: at, Position: c.ahead, Reserves: shaper.Units{shaper.UnitTokens: c.reserves},
+			BudgetFrees: at.Add(time.Second),
+			Budgets:     []shaper.BudgetUse{{Budget: admission.Rate{Count: 1000, Per: time.Minute, Unit: shaper.UnitTokens}, Charged: 600, Frees: at.Add(time.Second)}}}
+		if got := job.Why(); !strings.Contains(got, `waits for the budget of 1000 tokens/m of bucket "b": `+c.want) {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}

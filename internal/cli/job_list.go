@@ -94,7 +94,7 @@ func (a *invocation) jobList(ctx context.Context, c *api, query httpapi.JobQuery
 			deliveries(w, jobs, now)
 			return
 		}
-		fmt.Fprintln(w, "ID\tSTATE\tGROUP\tFLOW\tENQUEUED\tATTEMPTS\tNEXT\tREASON")
+		fmt.Fprintln(w, "ID\tSTATE\tGROUP\tFLOW\tENQUEUED\tATTEMPTS\tDUE\tREASON")
 		for _, j := range jobs {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", j.ID, j.State, dash(line(j.Group, 40)), dash(line(deref(j.Flow), 40)),
 				since(j.EnqueuedAt, now), deref(j.Attempts), since(j.Due, now), dash(deref(j.LastResponse).Reason))

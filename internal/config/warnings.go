@@ -284,8 +284,8 @@ func (c *Config) warnOfAccess(warn func(string, ...any)) {
 	}
 	for _, network := range c.Producer.TrustedProxies {
 		if here := slices.ContainsFunc(loopback, network.Overlaps); here && len(c.Keys) == 0 {
-			warn("producer.trusted_proxies has %s, and there are no [[keys]]: every client of the proxy may do everything, "+
-				"change limits (PATCH) too; make keys", network)
+			warn("producer.trusted_proxies has %s, and there are no [[keys]]: what the proxy forwards may do everything, "+
+				"change limits (PATCH) too: make keys, or have it forward checks only", network)
 		}
 		if network.Bits() == 0 {
 			warn("producer.trusted_proxies has %s, the whole internet: any caller can then give itself any address", network)

@@ -210,7 +210,7 @@ func TestWarningsOfProxiesWithoutKeys(t *testing.T) {
 	const bucket = "[[buckets]]\nname = \"b\"\nrate = \"1/s\"\n"
 	const key = "[[keys]]\nname = \"k\"\nsha256 = \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"\nroles = [\"read\"]\n"
 	const proxy, redis = "[producer]\ntrusted_proxies = [\"%s\"]\n", "[redis]\nurl = \"redis://db\"\n"
-	const patch = "producer.trusted_proxies has %s, and there are no [[keys]]: every client of the proxy may do everything, change limits (PATCH) too"
+	const patch = "producer.trusted_proxies has %s, and there are no [[keys]]: what the proxy forwards may do everything, change limits (PATCH) too"
 	for name, test := range map[string]struct {
 		text string
 		want []string // how the warnings begin

@@ -55,7 +55,10 @@ func (o *ops) unknownBucket(r *http.Request, name string) *fault {
 	if key := keyOf(r); key != nil {
 		names = slices.DeleteFunc(names, func(name string) bool { return !key.MayUse(name) })
 	}
-	return newFault(codeUnknownBucket, "unknown bucket %q: the configuration has %s", name, cmp.Or(strings.Join(names, ", "), "none"))
+	if len(names) == 0 {
+		return newFault(codeUnknownBucket, "unknown bucket %q: there is none of this name yet: the program or the configuration that has it makes it at its start", name)
+	}
+	return newFault(codeUnknownBucket, "unknown bucket %q: the configuration has %s", name, strings.Join(names, ", "))
 }
 
 func (o *ops) unknownPool(name string) *fault {

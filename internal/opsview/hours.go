@@ -80,6 +80,8 @@ func (h *Hours) Text(now time.Time) string {
 		return fmt.Sprintf("open at %s, changes %s", h.Rate, Relative(*h.Until, now))
 	case h.Open:
 		return "open at " + h.Rate
+	case h.Opens != nil && h.Finish != nil:
+		return fmt.Sprintf("closed: opens %s, at %s until the finish %s", Relative(*h.Opens, now), h.Rate, Relative(*h.Finish, now))
 	case h.Opens != nil:
 		return fmt.Sprintf("closed: opens %s, at %s", Relative(*h.Opens, now), h.Rate)
 	}

@@ -30,6 +30,10 @@ func TestHours(t *testing.T) {
 			shaper.Hours{Rate: admission.Rate{Count: 5, Per: 4 * time.Hour}, Opens: now.Add(time.Hour)},
 			"closed: opens in 1h, at 1.25/h", "closed: opens in 1h, at 1.25/h, and paused",
 		},
+		{
+			shaper.Hours{Rate: admission.Rate{Count: 11, Per: 4 * time.Hour}, Opens: now.Add(time.Hour), Finish: now.Add(5 * time.Hour)},
+			"closed: opens in 1h, at 2.75/h until the finish in 5h", "closed: opens in 1h, at 2.75/h until the finish in 5h, and paused",
+		},
 		{shaper.Hours{Rate: admission.Rate{Count: 1, Per: 48 * time.Hour}}, "closed until an operator drains it", "closed until an operator drains it, and paused"},
 	} {
 		h := opsview.HoursOf(&c.hours)
