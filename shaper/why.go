@@ -312,7 +312,7 @@ func (j *JobInfo) budgetText(s *jobScope) string {
 		text += ", but they are spread over the window"
 	}
 	if j.Position > 0 { // those ahead of it will take of it
-		return text + "; as it is now it would let the job go at " + clockText(held.Frees)
+		return text + "; without those ahead it may leave at " + clockText(held.Frees)
 	}
 	return text + "; it may leave at " + clockText(held.Frees)
 }

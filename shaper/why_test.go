@@ -123,7 +123,7 @@ func TestWhyABudgetHolds(t *testing.T) {
 	}{
 		{500, 0, "reserves 500, 400 are free; it may leave at 2023-11-14T22:13:21.000Z"},
 		{300, 0, "reserves 300, 400 are free, but they are spread over the window; it may leave at 2023-11-14T22:13:21.000Z"},
-		{300, 7, "reserves 300, 400 are free, but they are spread over the window; as it is now it would let the job go at 2023-11-14T22:13:21.000Z"},
+		{300, 7, "reserves 300, 400 are free, but they are spread over the window; without those ahead it may leave at 2023-11-14T22:13:21.000Z"},
 	} {
 		job := shaper.JobInfo{State: shaper.StateQueued, Bucket: "b", Now: at, Position: c.ahead, Reserves: shaper.Units{shaper.UnitTokens: c.reserves},
 			BudgetFrees: at.Add(time.Second),

@@ -231,10 +231,10 @@ func (a *invocation) deadExport(ctx context.Context, c *api, bucket string, filt
 func (a *invocation) printDead(letters []*opsview.Job) error {
 	now := time.Now()
 	return a.print(letters, func(w io.Writer) {
-		fmt.Fprintln(w, "ID\tDIED\tATTEMPTS\tCAUSE\tREASON\tDETAIL")
+		fmt.Fprintln(w, "ID\tFLOW\tDIED\tATTEMPTS\tCAUSE\tREASON\tDETAIL")
 		for _, letter := range letters {
 			last := deref(letter.LastResponse)
-			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", letter.ID, since(letter.DiedAt, now), deref(letter.Attempts),
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", letter.ID, dash(line(deref(letter.Flow), 40)), since(letter.DiedAt, now), deref(letter.Attempts),
 				dash(last.Cause), dash(last.Reason), dash(line(last.Detail, 60)))
 		}
 	})

@@ -187,8 +187,10 @@ func drainText(v *opsview.Bucket) string {
 	case d.State != string(shaper.DrainRuns):
 	case v.Pause != nil:
 		text += ", paused"
-	case v.Empty != nil:
+	case v.Empty != nil && v.Empty.After(time.Now()):
 		text += ", empty " + relative(*v.Empty, time.Now()) + earliestText(v)
+	case v.Empty != nil:
+		text += ", empty at any moment"
 	}
 	return text
 }

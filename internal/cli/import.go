@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,6 +22,8 @@ import (
 const (
 	importJobs  = 500     // of one batch
 	importBytes = 4 << 20 // of one batch, one line more or less
+
+	standardInput = "-"
 )
 
 // importFlags are the flags of `producer import`.
@@ -47,14 +50,18 @@ above it: two equal lines are two jobs, and a second run of the same file makes 
 job while the bucket remembers ids (dedupe_window). A refused job waits until there is
 room. A line that can never get in is written to a file of rejects with the reason, and
 the exit code is then 1. With --resume, a run goes on behind the last line that was
-answered.`,
+answered. FILE may be - for standard input, of which nothing is remembered to go on from.`,
 		Example: `  producer import webhooks jobs.ndjson
   producer import webhooks jobs.ndjson --resume
-  producer import crm customers.csv --csv --template '{"method":"GET","path":"customers/{{path .id}}"}'`,
+  producer import crm customers.csv --csv --template '{"method":"GET","path":"customers/{{path .id}}"}'
+  seq 3 | sed 's/.*/{"payload":{"n":&}}/' | producer import webhooks -`,
 		Args: positional("BUCKET", "FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if flags.csv != (flags.template != "") {
 				return wrongUsage(cmd, "--csv and --template go together")
+			}
+			if flags.resume && args[1] == standardInput {
+				return wrongUsage(cmd, "--resume goes on in a FILE: of standard input nothing is remembered")
 			}
 			return a.runImport(cmd, args[0], args[1], flags)
 		},
@@ -65,7 +72,7 @@ answered.`,
 	keyFlag(cmd, &flags.key)
 	f.BoolVar(&flags.csv, "csv", false, "the file is CSV (RFC 4180), its first row has the names of the columns")
 	f.StringVar(&flags.template, "template", "", "`job` as JSON, made of each row")
-	f.StringVar(&flags.rejects, "rejects", "", "`file` for lines that can never get in (default: FILE.rejects.ndjson)")
+	f.StringVar(&flags.rejects, "rejects", "", "`file` for lines that can never get in (default: FILE.rejects.ndjson, or rejects.ndjson of standard input)")
 	f.BoolVar(&flags.resume, "resume", false, "go on behind the last line that an earlier run has had answered")
 	return cmd
 }
@@ -79,27 +86,29 @@ func (a *invocation) runImport(cmd *cobra.Command, bucket, path string, flags im
 	if err != nil {
 		return err
 	}
-	file, err := os.Open(path) //nolint:gosec // the user names the file
-	if err != nil {
-		return fail(exitUsage, "%v", err)
+	i := &importer{
+		app: a, state: importState{Bucket: bucket}, rejects: rejects{path: flags.rejects}, began: time.Now(), send: newSender(server, bucket, true, a.note),
 	}
-	defer file.Close()
-	source, err := newJobSource(file, flags)
+	if path == standardInput {
+		i.rejects.path = cmp.Or(flags.rejects, "rejects.ndjson")
+		i.source, err = newJobSource(a.in, flags)
+	} else {
+		file, failed := os.Open(path) //nolint:gosec // the user names the file
+		if failed != nil {
+			return fail(exitUsage, "%v", failed)
+		}
+		defer file.Close()
+		i.state.path, i.rejects.path = path+".import", cmp.Or(flags.rejects, path+".rejects.ndjson")
+		if info, failed := file.Stat(); failed == nil {
+			i.size = info.Size()
+		}
+		i.source, err = newJobSource(file, flags)
+	}
 	if err != nil {
 		return wrongUsage(cmd, "%v", err)
 	}
-	i := &importer{
-		app: a, source: source, state: importState{path: path + ".import", Bucket: bucket},
-		rejects: rejects{path: flags.rejects}, began: time.Now(), send: newSender(server, bucket, true, a.note),
-	}
-	if i.rejects.path == "" {
-		i.rejects.path = path + ".rejects.ndjson"
-	}
 	i.send.key = key
 	defer i.send.http.CloseIdleConnections()
-	if info, err := file.Stat(); err == nil {
-		i.size = info.Size()
-	}
 	if flags.resume {
 		if err := i.state.read(); err != nil {
 			return err
@@ -226,12 +235,16 @@ func (i *importer) progress() {
 		return
 	}
 	i.told = time.Now()
+	if i.size == 0 {
+		i.app.note("%s", i.sum)
+		return
+	}
 	took, read := time.Since(i.began), i.source.read.n.Load()
 	eta := "-"
 	if read > 0 && i.size > read {
 		eta = human(time.Duration(float64(took) * float64(i.size-read) / float64(read)))
 	}
-	i.app.note("%s; %.0f %% of the file, done in about %s", i.sum, 100*float64(read)/float64(max(i.size, 1)), eta)
+	i.app.note("%s; %.0f %% of the file, done in about %s", i.sum, 100*float64(read)/float64(i.size), eta)
 }
 
 // warnOfWindow says before a long import that a second run of it could make jobs twice.

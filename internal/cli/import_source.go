@@ -69,7 +69,7 @@ func (r *rowReader) Read(p []byte) (int, error) {
 // rowError is the fault of one row: the others go on.
 type rowError struct{ error }
 
-func newJobSource(file *os.File, flags importFlags) (*jobSource, error) {
+func newJobSource(file io.Reader, flags importFlags) (*jobSource, error) {
 	s := &jobSource{read: &countedReader{Reader: file}, equal: map[[12]byte]int64{}}
 	if flags.csv {
 		return s, s.rows(flags.template)
@@ -211,7 +211,7 @@ func (s *jobSource) lineBytes() float64 {
 
 // importState is how far an import came, in a file beside the input.
 type importState struct {
-	path   string
+	path   string    // "": it is not kept
 	Bucket string    `json:"bucket"`
 	Line   int64     `json:"line"` // the last one that was answered
 	Sum    importSum `json:"sum"`
@@ -238,6 +238,9 @@ func (s *importState) read() error {
 
 // write replaces the file whole: a process that dies leaves this state or the one before.
 func (s *importState) write() error {
+	if s.path == "" {
+		return nil
+	}
 	text, err := json.Marshal(s)
 	if err == nil {
 		err = os.WriteFile(s.path+".new", append(text, '\n'), 0o600)
@@ -252,6 +255,9 @@ func (s *importState) write() error {
 }
 
 func (s *importState) remove() error {
+	if s.path == "" {
+		return nil
+	}
 	if err := os.Remove(s.path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove what noted how far the import was: %w", err)
 	}

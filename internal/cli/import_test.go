@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -137,6 +138,22 @@ func TestImportGoesOn(t *testing.T) {
 	if n := i.jobs(t); n != lines {
 		t.Errorf("%d jobs after another run", n)
 	}
+}
+
+// Standard input is a file of which nothing is remembered.
+func TestImportOfStandardInput(t *testing.T) {
+	t.Parallel()
+	i := newImporting(t)
+	rejects := filepath.Join(i.dir, "rejects")
+	const lines = "{\"payload\":1}\nno JSON\n{\"payload\":2}\n"
+	for _, want := range []string{`"admitted": 2`, `"there_already": 2`} {
+		runArgs(t.Context(), nil, lines, "producer", "import", "crm", "-", "--server", i.URL, "--json", "--rejects", rejects).
+			want(t, 1, want, "1 line can never get in: see "+rejects)
+	}
+	if files, err := os.ReadDir("."); err != nil || slices.ContainsFunc(files, func(f os.DirEntry) bool { return strings.HasSuffix(f.Name(), ".import") }) {
+		t.Errorf("%v, %v: what notes the progress is left", files, err)
+	}
+	i.run(t, "-", "--resume").want(t, 2, "--resume goes on in a FILE")
 }
 
 // Each row of a table makes a job by the template, and a row that makes none is rejected.

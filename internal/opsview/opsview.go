@@ -3,6 +3,8 @@
 package opsview
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -75,8 +77,11 @@ func (f *Flow) Notes() (notes []string) {
 	if d := f.Disabled; d != nil {
 		notes = append(notes, (&shaper.Disabled{Since: d.Since, Reason: d.Reason}).String())
 	}
-	if d := f.Downstream; d != nil && d.Text != "" {
+	switch d := f.Downstream; {
+	case d != nil && d.Text != "":
 		notes = append(notes, d.Text)
+	case d != nil && d.Failures > 0:
+		notes = append(notes, fmt.Sprintf("%s in a row, the last one %s", Count(d.Failures, "failure"), cmp.Or(d.Reason, "of an unknown reason")))
 	}
 	return notes
 }

@@ -31,7 +31,7 @@ const ByWaiting FlowOrder = "waiting"
 type FlowFilter struct {
 	Group   *string // "" is a group too
 	Match   string  // they have it in their name
-	Failing bool    // disabled, held by their downstream, or with a circuit breaker that is not closed
+	Failing bool    // disabled, held by their downstream, with a circuit breaker that is not closed, or their last attempt has failed
 	Order   FlowOrder
 }
 
@@ -72,10 +72,10 @@ func (f *FlowFilter) means(info *FlowInfo, now time.Time) bool {
 	return strings.Contains(info.Flow, f.Match) && (!f.Failing || info.isFailing(now))
 }
 
-// isFailing reports whether something of a flow's receiver keeps it from sending.
+// isFailing reports whether a flow's receiver has failed at last, or keeps it from sending.
 func (f *FlowInfo) isFailing(now time.Time) bool {
 	d := f.Downstream
-	return f.Own.Disabled != nil || d != nil && (d.HeldUntil.After(now) || d.Breaker != shaper.BreakerClosed)
+	return f.Own.Disabled != nil || d != nil && (d.HeldUntil.After(now) || d.Breaker != shaper.BreakerClosed || d.Failures > 0)
 }
 
 // fullFlow is a flow by its name in Redis, with how many jobs of it wait.

@@ -63,12 +63,14 @@ func TestFindFlows(t *testing.T) {
 			states[name] = fmt.Sprintf("1 0 1/10000000 0 %d 0 0 .n", waiting[name])
 		}
 	}
-	// A hold that is over is none.
-	states["f0000"] = fmt.Sprintf("@%d,0,0,0,3,0,0,0,0,0,0,0,0,timeout 1 0 1/10000000 0 0 0 0 .n", time.Now().Add(-time.Hour).UnixMicro())
+	// A hold that is over is none, and a flow that nothing holds is failing whose last attempts have failed.
+	states["f1000"] = "@0,0,0,0,2,0,0,0,0,0,0,0,0,timeout 1 0 1/10000000 0 0 0 0 .n"
+	waiting["f1000"] = 0
+	states["f0000"] = fmt.Sprintf("@%d,0,0,0,0,0,0,0,0,0,0,0,0,timeout 1 0 1/10000000 0 0 0 0 .n", time.Now().Add(-time.Hour).UnixMicro())
 	if err := client.HSet(ctx, keys.Flows(), states).Err(); err != nil {
 		t.Fatal(err)
 	}
-	failing := []string{"f0003", "f0004", "f0503", "f0504", "f1003", "f1004", "f1503", "f1504", "f2003", "f2004"}
+	failing := []string{"f0003", "f0004", "f0503", "f0504", "f1000", "f1003", "f1004", "f1503", "f1504", "f2003", "f2004"}
 	full := make([]string, 0, flows)
 	for name, n := range waiting {
 		if n > 0 {

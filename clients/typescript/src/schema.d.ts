@@ -7632,7 +7632,7 @@ export interface operations {
                 group?: string;
                 /** @description Only flows that have this in their name. */
                 q?: string;
-                /** @description `true` lists only flows whose receiver keeps them from sending: disabled, held, or with a circuit breaker that is not closed. */
+                /** @description `true` lists only flows whose receiver has failed at last, or keeps them from sending: disabled, held, or with a circuit breaker that is not closed. */
                 failing?: boolean;
                 /** @description With `waiting`, the flows with the most waiting jobs come first, and those without any are left out. Each page looks at all flows. */
                 sort?: "waiting";
