@@ -64,7 +64,7 @@ func (a *invocation) withAPI(ctx context.Context, do func(ctx context.Context, c
 			return err
 		})
 		if missesVariable(err) {
-			a.note("a running dispatcher has the secret: with --server, such as http://127.0.0.1:8081, this command needs no configuration")
+			return fmt.Errorf("%w\na running dispatcher has the secret: with --server, such as http://127.0.0.1:8081, this command needs no configuration", err)
 		}
 		return err
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -17,7 +18,7 @@ func (a *invocation) server(flag string) (string, error) {
 		cfg, err := a.load()
 		if err != nil {
 			if missesVariable(err) {
-				a.note("a running server has the secret: with --server, such as http://127.0.0.1:8080, this command needs no configuration")
+				return "", fmt.Errorf("%w\na running server has the secret: with --server, such as http://127.0.0.1:8080, this command needs no configuration", err)
 			}
 			return "", err
 		}
