@@ -27,6 +27,7 @@ run: build ## the whole thing with the embedded store, as config.toml says
 	bin/dispatcher run
 
 build: ## both programs into bin/
+	@[ -x bin/dispatcher ] || echo "building both programs: the first time takes a minute or two" >&2
 	@go build -o bin/ ./cmd/...
 
 test: redis parsers ## all units, then each promise once with real processes; 6 minutes on two cores, more where nothing is built yet

@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/internal/setting"
@@ -231,7 +233,36 @@ func resetText(changes []shaper.Change) string {
 			lines[i] = fmt.Sprintf("%s stays %s: the override is removed, and the configuration says the same", change.Setting, change.After)
 		}
 	}
-	return strings.Join(lines, "\n")
+	return strings.Join(withDeaths(lines, changes), "\n")
+}
+
+// withDeaths adds what lower budgets do to jobs that wait.
+func withDeaths(lines []string, changes []shaper.Change) []string {
+	if slices.ContainsFunc(changes, lowersBudgets) {
+		return append(lines, "a waiting job that reserves more than a budget has becomes a dead letter (cost-impossible): raise the budget, then `dead redrive` sends it")
+	}
+	return lines
+}
+
+// lowersBudgets reports whether a change lets a single job reserve less of a unit than before.
+func lowersBudgets(c shaper.Change) bool {
+	if string(c.Setting) != string(shaper.FlowBudgets) {
+		return false
+	}
+	before, after := budgetsOf(c.Before), budgetsOf(c.After)
+	return slices.ContainsFunc(after, func(b admission.Rate) bool {
+		return !slices.ContainsFunc(before, func(old admission.Rate) bool { return old.Unit == b.Unit && old.Count <= b.Count })
+	})
+}
+
+// budgetsOf reads budgets as a change tells them; none of "none".
+func budgetsOf(text string) (budgets []admission.Rate) {
+	for word := range strings.SplitSeq(text, ", ") {
+		if b, err := admission.ParseRate(word); err == nil {
+			budgets = append(budgets, b)
+		}
+	}
+	return budgets
 }
 
 // changedText says what a change of a bucket or a pool changed, and with which command it is taken back.
@@ -244,7 +275,7 @@ func (a *invocation) changedText(changes []shaper.Change, what, name string) str
 		lines[i] = change.String()
 		command += " " + string(change.Setting)
 	}
-	return strings.Join(append(lines, a.backText("configuration", command)), "\n")
+	return strings.Join(append(withDeaths(lines, changes), a.backText("configuration", command)), "\n")
 }
 
 // backText names the command that takes a change back.

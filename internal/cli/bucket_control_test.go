@@ -32,6 +32,23 @@ func TestPauseAndResume(t *testing.T) {
 	s.run(t, "dispatcher bucket pause").want(t, 2, "NAME is missing")
 }
 
+// Lower budgets kill jobs that reserve more, which the change tells; higher ones do not.
+func TestLowerBudgetsTellOfDeaths(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	set := func(budgets string) result {
+		return runArgs(t.Context(), s.env, "", "dispatcher", "bucket", "set", "webhooks", "--budgets", budgets)
+	}
+	const dead = "a waiting job that reserves more than a budget has becomes a dead letter"
+	set("9000 tokens/m").want(t, 0, "budgets none → 9000 tokens/m\n"+dead)
+	set("20000 tokens/m, 9000 tokens/h").lacks(t, dead)
+	set("20000 tokens/m, 90000 tokens/h").lacks(t, dead)
+	set("20000 tokens/m").lacks(t, dead)
+	set("3000 tokens/m").want(t, 0, dead)
+	set("3000 tokens/m, 10 images/d").want(t, 0, dead)
+	s.run(t, "dispatcher bucket reset webhooks").lacks(t, dead)
+}
+
 func TestSetAndReset(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -79,6 +79,9 @@ func (r rows) hours(v *opsview.Bucket) {
 		if v.Pause != nil {
 			hours, late = h.PausedText(r.now), "; none leaves while the bucket is paused"
 		}
+		if v.Batch != nil {
+			hours += "; the rate is that of batches"
+		}
 		r.row("hours", "%s", hours)
 		if h.Finish != nil {
 			r.row("finish", "%s by %s%s", opsview.Count(h.FinishJobs, "job"), stamp(*h.Finish), late)
@@ -199,7 +202,11 @@ func drainTime(v *opsview.Bucket) string {
 	case v.Empty == nil:
 		return "it is not known when the last leaves"
 	}
-	return "the last leaves " + relative(*v.Empty, time.Now()) + earliestText(v)
+	bound := earliestText(v)
+	if bound == "" && len(v.Budgets) > 0 {
+		bound = ", if they reserve as much as the last ones did"
+	}
+	return "the last leaves " + relative(*v.Empty, time.Now()) + bound
 }
 
 // earliestText says of a time at which a bucket is empty that it is a bound, and why; "" of an estimate.

@@ -30,8 +30,11 @@ func (a *invocation) printJob(v *opsview.Job, result string) error {
 		}
 		if v.ETA != nil {
 			bound := ""
-			if v.EarliestOnly() {
+			switch {
+			case v.EarliestOnly():
 				bound = " at the earliest"
+			case v.GuessesBudgets():
+				bound = ", if those ahead reserve as much as the last ones did"
 			}
 			r.row("leaves", "%s (%s%s)", stamp(*v.ETA), relative(*v.ETA, r.now), bound)
 		}

@@ -21,7 +21,7 @@ func (a *invocation) limitCommand() *cobra.Command {
 		Use:   "limit",
 		Short: "Look at limits and change them",
 		Long: `Look at limits: what callers may enqueue, and what the check endpoint lets pass. Change one
-while it runs: all processes obey at once, and after every restart.`,
+while it runs: all processes obey within a second, and after every restart.`,
 		Example: `  dispatcher limit list
   dispatcher limit show per-caller --json
   dispatcher limit refusals per-caller
@@ -136,7 +136,7 @@ func (a *invocation) limitSetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME --SETTING VALUE...",
 		Short: "Change a limit while it runs",
-		Long: `Change a limit, in all processes, at once and across restarts. The change overrides all
+		Long: `Change a limit, in all processes within a second, and across restarts. The change overrides all
 configurations until it is reset. The limit keeps its state: a caller that has spent more than a
 lowered limit allows exceeds it at once. If only --limit changes, the burst is scaled alike.`,
 		Example: `  dispatcher limit set per-caller --limit 200/m

@@ -138,6 +138,9 @@ func (a *answer) line(now time.Time) string {
 		if leaves == relative(now, now) {
 			leaves += " at the earliest" // it may wait for others of its batch, which the receipt does not tell
 		}
+		if a.Position > 0 { // what jobs ahead of it take is computed, not known
+			leaves = strings.Replace(leaves, "in ", "in about ", 1)
+		}
 		text += fmt.Sprintf("  leaves %s (%s)", leaves, stamp(a.ETA))
 	}
 	return text
