@@ -78,6 +78,7 @@
 --#include lib/places.lua
 --#include lib/questions.lua
 --#include lib/refusal.lua
+--#include lib/reservation.lua
 --#include lib/schedule.lua
 --#include lib/server_time.lua
 --#include lib/timetable.lua
@@ -286,7 +287,7 @@ local function admit(j, part, priority, due_at)
     answer(codes.SCHEDULED, 0, estimate.held(bucket, part) and 0 or due_at, 0)
   else
     local ahead = places.ahead(bucket, part, priority)
-    answer(codes.QUEUED, ahead, estimate.eta(bucket, part, ahead), 0)
+    answer(codes.QUEUED, ahead, estimate.of_job(bucket, part, ahead, id, reservation.of_new(sealed)), 0)
     seq = seq + 1
     number = seq
     bucket.unfinished = bucket.unfinished + 1
@@ -352,7 +353,9 @@ for j = 1, job_count do
     end
     full = dead_full or full
     local late, late_at, ahead, excess
-    if max_wait ~= '' and not full and not due_at then late, late_at, ahead, excess = places.too_late(bucket, part, priority, max_wait) end
+    if max_wait ~= '' and not full and not due_at then
+      late, late_at, ahead, excess = places.too_late(bucket, part, priority, max_wait, args[at + 2])
+    end
     local worst, longest = codes.ALLOWED, 0
     if limit_count > 0 then worst, longest = questions.ask(asked, numbers_at, cost, not full and not late, reply, n) end
     if worst == codes.NEVER_ALLOWED then

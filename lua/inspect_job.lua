@@ -199,7 +199,7 @@ if state == QUEUED then
     if other ~= list then position = position + precedence.in_list(KEYS[PLACES + other], other, list, came, aging, body) end
   end
   position = position + precedence.due(later, now)
-  if rate_count then instant = math.floor(estimate.eta(bucket, own_flow, position)) end
+  if rate_count then instant = math.floor(estimate.of_job(bucket, own_flow, position, id, reservation.of(job))) end
 elseif state == SCHEDULED or state == RETRYING then
   instant = tonumber(due or now)
 elseif state == IN_FLIGHT then

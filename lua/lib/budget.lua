@@ -201,18 +201,20 @@ function budget.ready(all, costs, at, besides)
 end
 
 -- When a departure goes that has n others before it, if the first of them goes no sooner than `first`, and each reserves as much as the
--- last ones did; 1 where none did yet.
-function budget.leaves(all, n, first)
+-- last ones did; 1 where none did yet. own: its own costs; nil as the others. besides: those of a job that waits longer; nil none.
+function budget.leaves(all, n, first, own, besides)
   local at = first
   for i = 1, #all do
     local b = all[i]
     local rule, cost = b.rule, math.max(b.mean, 1)
-    local wanted = (n + 1) * cost
+    local ahead = n * cost
+    if besides then ahead = ahead + math.max(besides[i] - (n > 0 and cost or 0), 0) end
+    local wanted = ahead + (own and own[i] or cost)
     local by = frees(b, math.min(wanted, rule.amount))
     if wanted > rule.amount then by = math.max(by, first) + (wanted - rule.amount) * rule.per end
     -- What leaves at once is made up for in the same window.
     local back = b.total + wanted <= rule.amount and rule.back or 0
-    if rule.back then by = math.max(by, math.max(tat_beside(b, wanted), first) + n * cost * rule.per - back) end
+    if rule.back then by = math.max(by, math.max(tat_beside(b, wanted), first) + ahead * rule.per - back) end
     if by > at then at = by end
   end
   return at

@@ -3,10 +3,10 @@
 --
 -- The hash …:charges has the texts of budgets: b of the bucket, f<flow> and g<group> of those that were charged within the longest window;
 -- and first, the job that waits first for the bucket's budgets: "time id reserves". Others leave it room, until it departs or has not
--- asked for FIRST_FOR: so a large job does not starve among small ones. A write looks, for each text that counts longer now, at LOOKED_AT
--- ones by chance and drops those that count no more; without one all of it expires. A pool has the same in its pace: charges, first (of
--- "bucket/id"), and charged_at and charged_offset: the server's time when they were written, and the offset of their clock, which follows
--- steps of the server's clock.
+-- asked for a while (see reservation.first): so a large job does not starve among small ones. A write looks, for each text that counts
+-- longer now, at LOOKED_AT ones by chance and drops those that count no more; without one all of it expires. A pool has the same in its
+-- pace: charges, first (of "bucket/id"), and charged_at and charged_offset: the server's time when they were written, and the offset of
+-- their clock, which follows steps of the server's clock.
 --
 -- The claim tells of each job with a reservation what settle.lua is told again: "at pool_at reserved", the times of its charges by the
 -- clocks of the engine and of the pool, 0 without a pool, and "unit:amount,...".
@@ -20,7 +20,6 @@
 --#include lib/reservation.lua
 
 local charges = {
-  FIRST_FOR = 2000000, -- microseconds
   KEPT = 86400000, -- milliseconds beyond the window: keys expire by the server's clock, which may step forwards
   ASKS = 1000000, -- microseconds after which a job that waits first asks again at the latest
   LOOKED_AT = 2,
@@ -58,13 +57,6 @@ local function read(key, flows, groups)
   return unpack(texts, 1, 2)
 end
 
--- The job that waits first, by its text; nil if none has asked lately.
-local function first_of(text, now)
-  local asked, id, reserves = string.match(text or '', '^(%d+) (%S+) (%S*)$')
-  if not id or math.abs(now - asked) > charges.FIRST_FOR then return nil end
-  return { id = id, text = reserves, amounts = reservation.amounts(reserves) }
-end
-
 -- The budgets of a pool, by its keys; nil without any. stepped: microseconds by which a dispatcher has seen the server's clock step
 -- forwards: what two of them tell of one step counts once. Only a claim can tell a step: where settles is set, no slice is over that was
 -- not for the last claim, and the time of that claim stays.
@@ -77,7 +69,7 @@ local function of_pool(keys, now, stepped, settles)
   at, offset = tonumber(at or now), tonumber(offset or 0)
   local is_back, time = now < at, settles and math.min(at, now) or now
   offset = is_back and offset + at - now or offset - math.min(stepped, now - at)
-  return { keys = keys, offset = offset, at = time, all = budget.open(rules, stored, time + offset), first = first_of(first, now),
+  return { keys = keys, offset = offset, at = time, all = budget.open(rules, stored, time + offset), first = reservation.first(first, now),
     stepped = stepped > 0 or is_back }
 end
 
@@ -100,7 +92,8 @@ function charges.open(key, conf, now, clock, named, groups, shared, stepped, in_
   if in_flight == 0 then none_open(own) end
   if pooled and shared.in_flight == 0 then none_open(pooled.all) end
   return { key = key, rules = rules, default = default, now = now, offset = clock - now, own = own,
-    first = first_of(first, now), pool = pooled, member = shared and shared.own.name .. '/', named = named, groups = groups, bytes = 0 }
+    first = reservation.first(first, now), pool = pooled, member = shared and shared.own.name .. '/', named = named, groups = groups,
+    bytes = 0 }
 end
 
 -- Reads the budgets of a flow, or of a group.
@@ -316,7 +309,8 @@ function charges.write(c)
   if c.departed then redis.call('HDEL', c.key, 'first') end
   if c.asks and c.first then
     redis.call('HSET', c.key, 'first', string.format('%d ', c.now) .. c.first.id .. ' ' .. c.first.text)
-    if redis.call('PTTL', c.key) < 0 then redis.call('PEXPIRE', c.key, math.max(budget.lasts(c.rules.own), charges.FIRST_FOR / 1000)) end
+    local kept = math.max(budget.lasts(c.rules.own), reservation.FIRST_FOR / 1000)
+    if redis.call('PTTL', c.key) < 0 then redis.call('PEXPIRE', c.key, kept) end
   end
   if c.pool then write_pool(c.pool, c.now) end
 end
@@ -381,10 +375,10 @@ function charges.settle(key, conf, pace, outcomes, levels, first_flow, pool_keys
     end
   end
   write(key, own, flows, groups)
-  if not p then return freed and first_of(first, now) ~= nil end
+  if not p then return freed and reservation.first(first, now) ~= nil end
   write_pool(p, now)
   if pool_freed and p.first then redis.call('PUBLISH', channel, string.match(p.first.id, '^([^/]+)/')) end
-  return freed and first_of(first, now) ~= nil
+  return freed and reservation.first(first, now) ~= nil
 end
 
 return charges

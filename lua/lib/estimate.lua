@@ -18,7 +18,7 @@
 --   interval  between two departures; nil without a rate
 --   back      how much earlier they may go: all but one of the burst
 --   quotas    see quota.lua; nil without any
---   budgets   see budget.lua; nil without any. A job reserves as much as the last ones did
+--   budgets   see budget.lua; nil without any. A job reserves as much as the last ones did, but for that of estimate.of_job
 --   offset    of the clock of these quotas, and of the budgets
 --
 -- A bucket also has now, rate_count, rate_per and burst (of its settings), paused, unfinished (its jobs, without the one that is asked
@@ -93,11 +93,14 @@ end
 
 -- Adds the budgets of a bucket, of its flows and of its groups: conf is the key of its settings, charges that of what is charged.
 function estimate.budgets(b, conf, charges)
-  local own, of_flow, of_group, some_have_own, burst =
-    unpack(redis.call('HMGET', conf, 'budgets', 'flow_budgets', 'group_budgets', 'own_budgets', 'budget_burst'))
+  local own, of_flow, of_group, some_have_own, burst, default =
+    unpack(redis.call('HMGET', conf, 'budgets', 'flow_budgets', 'group_budgets', 'own_budgets', 'budget_burst', 'default_reservation'))
   local function rules_of(text) return ((text or '') ~= '' or some_have_own) and budget.rules(text or '', burst) or nil end
   b.charges, b.flow_rules, b.group_rules, b.budget_burst = charges, rules_of(of_flow), rules_of(of_group), burst
-  if (own or '') ~= '' then b.budgets = budget.open(budget.rules(own, burst), redis.call('HGET', charges, 'b'), b.now + b.offset) end
+  b.default_reservation = math.max(tonumber(default or 1), 1)
+  if (own or '') == '' then return end
+  local text, first = unpack(redis.call('HMGET', charges, 'b', 'first'))
+  b.budgets, b.waits_first = budget.open(budget.rules(own, burst), text, b.now + b.offset), reservation.first(first, b.now)
 end
 
 -- The pool of a bucket as a scope, by the pool's keys (see pool.keys); nil if it is not configured. said is the text of its downstream.
@@ -155,7 +158,7 @@ function estimate.earliest(b)
     if e.pool then bound_by_pool(e, e.pool) end
     b.fastest = e
   end
-  e.unfinished = b.unfinished
+  e.unfinished, e.job = b.unfinished, b.job
   return e
 end
 
@@ -178,11 +181,14 @@ local function by_quotas(s, n, start, at)
   return later(at, quota.leaves(s.quotas, n, start + offset, each, s.now + offset + pacer.MAX_HORIZON) - offset)
 end
 
--- The same by its quotas and its budgets.
-local function by_use(s, n, start, at)
+-- The same by its quotas and its budgets. b: the bucket whose job it is, nil of any one.
+local function by_use(s, n, start, at, b)
   if s.budgets then
-    local shift = s.budget_offset or s.offset
-    at = later(at, budget.leaves(s.budgets, n, start + shift) - shift)
+    local shift, job, rules = s.budget_offset or s.offset, b and b.job, s.budgets.rules
+    local first = b and s.waits_first
+    if first and job and first.id == job.id then first = nil end
+    at = later(at, budget.leaves(s.budgets, n, start + shift, job and reservation.costs(rules, job.amounts, b.default_reservation or 1),
+      first and reservation.costs(rules, first.amounts, 1)) - shift)
   end
   return by_quotas(s, n, start, at)
 end
@@ -216,9 +222,9 @@ function estimate.of_bucket(b, n)
   end
   if p then
     local in_all = math.floor(n * p.shared)
-    at = by_use(p, in_all, start, later(at, by_rate(p, in_all, start)))
+    at = by_use(p, in_all, start, later(at, by_rate(p, in_all, start)), b)
   end
-  at = by_use(b, n, start, at)
+  at = by_use(b, n, start, at, b)
   return times and timetable.opens(times, at) or at
 end
 
@@ -286,7 +292,7 @@ local function by_scope(b, f, windows, n, start, spread)
   start = later(start, by_rate(f, 0, f.from))
   start = by_use(f, 0, start, start)
   local at = later(by_rate(f, n, start), start + spread)
-  return by_use(f, n, start, at), start
+  return by_use(f, n, start, at, b), start
 end
 
 -- What keeps a scope by itself: when its rate and when its quotas let the next departure go; each 0 if at once.
@@ -340,6 +346,15 @@ function estimate.eta(b, f, ahead)
   end
   if flow_bounds then at = later(at, (by_scope(b, f, b.flow_windows, n, start, spread))) end
   return b.times and timetable.opens(b.times, at) or at
+end
+
+-- The same of a job that is known by its id and what it reserves, see reservation.of.
+function estimate.of_job(b, f, ahead, id, reserves)
+  if not estimate.has_budgets(b) then return estimate.eta(b, f, ahead) end
+  b.job = { id = id, amounts = reservation.amounts(reserves) }
+  local at = estimate.eta(b, f, ahead)
+  b.job = nil
+  return at
 end
 
 -- The same of the first of jobs that leave evenly. In a bucket with nothing but a rate it leaves no sooner than b.from: there what is

@@ -177,7 +177,8 @@ function places.tell_each(bucket, parts, aheads, job_count, first_job, width, re
   reply[places.KIND] = codes.EACH_ETA
   for j = 1, job_count do
     local n = #parts > 1 and ARGV[first_job + j * width] + 0 or 1
-    reply[#reply + 1], aheads[n] = math.floor(estimate.eta(bucket, parts[n], aheads[n])), aheads[n] + 1
+    local reserves = reservation.of_new(ARGV[first_job + (j - 1) * width + 2])
+    reply[#reply + 1], aheads[n] = math.floor(estimate.of_job(bucket, parts[n], aheads[n], '', reserves)), aheads[n] + 1
   end
 end
 
@@ -341,10 +342,10 @@ function places.ahead(bucket, part, priority)
 end
 
 -- Whether a job that would be queued now is expected to wait for more than so many microseconds, at the earliest. Also returns when it
--- would leave, 0 where that is not known, how many are ahead of it, and how long until that is soon enough.
-function places.too_late(bucket, part, priority, most)
+-- would leave, 0 where that is not known, how many are ahead of it, and how long until that is soon enough. sealed: the job as it comes.
+function places.too_late(bucket, part, priority, most, sealed)
   local ahead = places.ahead(bucket, part, priority)
-  local at = estimate.eta(estimate.earliest(bucket), part, ahead)
+  local at = estimate.of_job(estimate.earliest(bucket), part, ahead, '', reservation.of_new(sealed))
   if at == 0 then return true, 0, ahead, 0 end
   local excess = at - bucket.now - tonumber(most)
   return excess > 0, at, ahead, excess

@@ -1,7 +1,7 @@
 -- reservation.lua: what a job reserves of budgets (see budget.lua). Its body says it as "$unit:amount,..." (see codec.lua). tokens are
 -- input and output together. Of a unit that a job does not name it reserves what the bucket says.
 
-local reservation = { NOTHING = '0', AS_RESERVED = '=' }
+local reservation = { NOTHING = '0', AS_RESERVED = '=', FIRST_FOR = 2000000 }
 
 -- What a job reserves, by its body: "unit:amount,...", '' nothing of its own.
 function reservation.of(job) return string.match(job, '^%S+ %S+ [^ $]*%$([%l%d_:,-]+)') or '' end
@@ -15,6 +15,14 @@ function reservation.amounts(text)
   for unit, amount in string.gmatch(text, '([%l_-]+):(%d+)') do all[unit] = tonumber(amount) end
   if all.input or all.output then all.tokens = (all.tokens or 0) + (all.input or 0) + (all.output or 0) end
   return all
+end
+
+-- The job that waits first for the budgets of a bucket or a pool, by its text "time id reserves" (see charges.lua): id, text and amounts.
+-- nil if it has not asked for FIRST_FOR microseconds.
+function reservation.first(text, now)
+  local asked, id, reserves = string.match(text or '', '^(%d+) (%S+) (%S*)$')
+  if not id or math.abs(now - asked) > reservation.FIRST_FOR then return nil end
+  return { id = id, text = reserves, amounts = reservation.amounts(reserves) }
 end
 
 -- The cost of a job for a rule, by its amounts: never more than the whole budget. default: of a unit that it does not name.
