@@ -78,7 +78,7 @@ func TestRedriveAsks(t *testing.T) {
 func emptyBucket(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.toml")
-	text := "[redis]\nurl = \"redis://" + redistest.Miniredis(t).Addr() + "\"\n[[buckets]]\nname = \"webhooks\"\nrate = \"1/s\"\n"
+	text := "[redis]\nurl = \"redis://" + redistest.Miniredis(t).Addr() + "\"\ntimeout = \"10s\"\n[[buckets]]\nname = \"webhooks\"\nrate = \"1/s\"\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

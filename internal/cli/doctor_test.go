@@ -15,7 +15,7 @@ import (
 // examined runs the doctor on a Redis and returns its findings by name.
 func examined(t *testing.T, url string) (found map[string]string, code int, text string) {
 	t.Helper()
-	env := writeConfig(t, fmt.Sprintf("[redis]\nurl = %q\n[[buckets]]\nname = \"webhooks\"\nrate = \"50/s\"\n", url))
+	env := writeConfig(t, fmt.Sprintf("[redis]\nurl = %q\ntimeout = \"10s\"\n[[buckets]]\nname = \"webhooks\"\nrate = \"50/s\"\n", url))
 	r := command(t.Context(), env, "", "dispatcher doctor --json")
 	var view struct {
 		Checks []struct{ Name, Status string }
