@@ -64,20 +64,39 @@ func (a *invocation) withAPI(ctx context.Context, do func(ctx context.Context, c
 			return err
 		})
 		if missesVariable(err) {
-			return fmt.Errorf("%w\na running dispatcher has the secret: with --server, such as http://127.0.0.1:8081, this command needs no configuration", err)
+			return a.onDispatcher(ctx, err, do)
 		}
 		return err
 	}
+	return a.onServer(ctx, a.serverURL, do)
+}
+
+// onDispatcher runs what calls the operator's API of the dispatcher that the configuration names, as this process lacks secrets of it.
+func (a *invocation) onDispatcher(ctx context.Context, lacks error, do func(ctx context.Context, c *api) error) error {
+	cfg, err := a.addresses()
+	if err != nil {
+		return lacks // and more
+	}
+	server := "http://" + reachable(cfg.Dispatcher.Listen)
+	err = a.onServer(ctx, server, do)
+	if codeOf(err) == exitUnreachable {
+		return fmt.Errorf("%w\nso it asked the dispatcher, which has the secret: %w", lacks, err)
+	}
+	return err
+}
+
+// onServer runs what calls the operator's API of a server.
+func (a *invocation) onServer(ctx context.Context, address string, do func(ctx context.Context, c *api) error) error {
 	key, err := a.clientKey(a.key)
 	if err != nil {
 		return err
 	}
-	server, err := a.server(a.serverURL)
+	server, err := a.server(address)
 	if err != nil {
 		return err
 	}
 	if u, err := url.Parse(server); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return fail(exitUsage, "--server %q is not an address: want one such as http://127.0.0.1:8081", line(a.serverURL, 200))
+		return fail(exitUsage, "--server %q is not an address: want one such as http://127.0.0.1:8081", line(address, 200))
 	}
 	c := &api{http: newHTTPClient(operatorTimeout), server: server, key: key, bound: maxView, requestID: newRequestID()}
 	defer c.http.CloseIdleConnections()

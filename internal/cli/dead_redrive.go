@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tundish-io/tundish/internal/opsview"
-	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
@@ -103,16 +102,8 @@ func (a *invocation) deadRedrive(ctx context.Context, c *api, bucket string, ids
 	if err := a.printRedriven(bucket, redriven, err, len(ids) > 0); err != nil || len(ids) != 1 || a.json {
 		return err
 	}
-	a.noteStopped(ctx, c, bucket, ids[0])
+	a.note("`%s job show %s %s` says when it leaves, and what it waits for", a.program, bucket, ids[0])
 	return nil
-}
-
-// noteStopped says of a job that was redriven what keeps it from leaving, as an open circuit breaker does.
-func (a *invocation) noteStopped(ctx context.Context, c *api, bucket, id string) {
-	job, err := c.job(ctx, bucket, id)
-	if err == nil && job.State == shaper.StateQueued && (job.ETA == nil || job.EarliestOnly()) {
-		a.note("it waits: %s", job.Why)
-	}
 }
 
 // printRedriven says what became of dead letters that were to be redriven: named by their ids, or not.

@@ -30,7 +30,7 @@ stop. For containers whose image has no curl, and for scripts. The exit code is 
 		Args: positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if server == "" {
-				cfg, err := a.load()
+				cfg, err := a.addresses()
 				if err != nil {
 					return fail(exitFailed, "%w", err)
 				}

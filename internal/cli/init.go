@@ -24,10 +24,10 @@ var starts = []struct {
 	next        []string
 }{
 	{"webhooks", "webhooks to a receiver, with a limit for each caller", []string{"dispatcher run", `producer send webhooks '{"order":17}'`}},
-	{"api", "calls of an HTTP API at the rate that it allows, with their answers", []string{"dispatcher run", `producer send api '{"amount":5}' --path charges --result 10s --server http://127.0.0.1:8080`}},
+	{"api", "calls of an HTTP API at the rate that it allows, with their answers", []string{"dispatcher run", `producer send api '{"amount":5}' --path charges --result 10s`}},
 	{"nightly", "jobs that are collected by day, and sent at night", []string{"dispatcher run", `producer load nightly --jobs 1000`, "dispatcher bucket drain nightly"}},
 	{"asynq", "an even stream into the queue of your asynq servers", []string{"dispatcher run", "producer serve", `producer send emails '{"user":7}'`}},
-	{"llm", "calls of a language model, within its tokens a minute", []string{"export OPENAI_API_KEY=…", "dispatcher run", `producer send openai '{"model":"gpt-4o-mini","messages":[{"role":"user","content":"hello"}]}' --path v1/chat/completions --result 60s --server http://127.0.0.1:8080`}},
+	{"llm", "calls of a language model, within its tokens a minute", []string{"export OPENAI_API_KEY=…", "dispatcher run", `producer send openai '{"model":"gpt-4o-mini","messages":[{"role":"user","content":"hello"}]}' --path v1/chat/completions --result 60s`}},
 }
 
 func (a *invocation) initCommand() *cobra.Command {
@@ -98,7 +98,7 @@ func asTyped(commands []string, program, file string) []string {
 			continue
 		}
 		list[i] = folder + command
-		if file != "config.toml" && !strings.Contains(command, " --server ") {
+		if file != "config.toml" {
 			list[i] += " --config " + file
 		}
 	}

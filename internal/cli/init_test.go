@@ -24,9 +24,6 @@ func TestTemplates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if name == "llm" { // its key is where the dispatcher runs
-			runArgs(t.Context(), nil, "", "producer", "send", "openai", "{}", "--config", path).want(t, 2, `"OPENAI_API_KEY" is not set`, "with --server")
-		}
 		if n := bytes.Count(text, []byte("\n")); n > 12 {
 			t.Errorf("%s has %d lines", name, n)
 		}

@@ -57,6 +57,13 @@ func (a *invocation) load() (*config.Config, error) {
 	return config.Load(a.options())
 }
 
+// addresses reads the configuration for the addresses of the programs: its secrets may be with these alone.
+func (a *invocation) addresses() (*config.Config, error) {
+	o := a.options()
+	o.SecretsElsewhere = true
+	return config.Load(o)
+}
+
 func (a *invocation) options() config.Options { return config.Options{Path: a.configPath, Env: a.env} }
 
 // jsonFlag gives a command that prints data its --json.

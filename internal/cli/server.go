@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -15,11 +14,8 @@ import (
 // configuration.
 func (a *invocation) server(flag string) (string, error) {
 	if flag == "" {
-		cfg, err := a.load()
+		cfg, err := a.addresses()
 		if err != nil {
-			if missesVariable(err) {
-				return "", fmt.Errorf("%w\na running server has the secret: with --server, such as http://127.0.0.1:8080, this command needs no configuration", err)
-			}
 			return "", err
 		}
 		flag = cfg.Producer.Listen

@@ -61,17 +61,6 @@ func TestTimesBehindAnOpenBreakerAreTheEarliest(t *testing.T) {
 	s.run(t, "dispatcher job show webhooks a").want(t, 0, "the next departure is the probe", " at the earliest)")
 }
 
-// Who redrives one dead letter is told what keeps it from leaving.
-func TestRedriveSaysWhatStopsTheJob(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.enqueue(t, "webhooks", "a", "b")
-	s.deliver(t, 2, shaper.Dead("http_410", "Gone"))
-	s.run(t, "dispatcher dead redrive webhooks a").lacks(t, "it waits")
-	s.run(t, "dispatcher bucket pause webhooks --reason maintenance").want(t, 0)
-	s.run(t, "dispatcher dead redrive webhooks b").want(t, 0, "redriven: 1 job", "it waits: ", "(maintenance)")
-}
-
 // Of a flow that is held, paused or disabled, no turn is shown at which nothing will leave.
 func TestTurnOfAFlowIsATrueOne(t *testing.T) {
 	t.Parallel()

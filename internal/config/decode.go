@@ -121,7 +121,11 @@ func (l *loader) value(k *setting.Key, raw any, p place) (any, bool) {
 	}
 	if isText && isSecret(t) {
 		resolved, err := l.resolve(text)
-		if err != nil {
+		switch {
+		case err == nil:
+		case l.secretsElsewhere:
+			resolved = standIn(t)
+		default:
 			l.fail(p, "", "%v", err) // it names the variable or the file
 			return nil, false
 		}
@@ -161,6 +165,17 @@ func (l *loader) secrets(raw any, p place) (any, bool) {
 
 func isSecret(t reflect.Type) bool {
 	return t == reflect.TypeFor[Secret]() || t == reflect.TypeFor[RedisURL]() || t == reflect.TypeFor[SecretURL]()
+}
+
+// standIn is a value that a secret of this type may have.
+func standIn(t reflect.Type) string {
+	switch t {
+	case reflect.TypeFor[RedisURL]():
+		return "redis://secret.invalid:6379"
+	case reflect.TypeFor[SecretURL]():
+		return "http://secret.invalid"
+	}
+	return "whsec_" + strings.Repeat("A", 43) + "="
 }
 
 // resolve follows "env:NAME", "file:/path", and "cred:NAME", a credential that systemd has passed.

@@ -30,6 +30,10 @@ type Options struct {
 
 	// ReadFile reads the file and the files of secrets. Nil means from disk.
 	ReadFile func(path string) ([]byte, error)
+
+	// SecretsElsewhere takes a secret that cannot be read here for granted: of such a configuration only what is no secret may be used,
+	// such as addresses.
+	SecretsElsewhere bool
 }
 
 // Load returns the configuration, or [Faults]: everything that is wrong with it.

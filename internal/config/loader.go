@@ -14,6 +14,8 @@ type loader struct {
 	env      map[string]string
 	readFile func(string) ([]byte, error)
 
+	secretsElsewhere bool
+
 	variables map[string]string // path of a key → the variable that sets it
 	faults    Faults
 	failed    map[string]bool // paths that have a fault, and each with its file
@@ -36,8 +38,11 @@ func (l *loader) fail(p place, value, format string, args ...any) {
 
 func newLoader(o Options) *loader {
 	l := &loader{
-		env:       map[string]string{},
-		readFile:  o.ReadFile,
+		env:      map[string]string{},
+		readFile: o.ReadFile,
+
+		secretsElsewhere: o.SecretsElsewhere,
+
 		variables: map[string]string{},
 		failed:    map[string]bool{},
 	}
