@@ -62,7 +62,7 @@ the drain is done, and with 1 when it was stopped. Ctrl-C leaves the drain going
 	}
 	a.jsonFlag(cmd)
 	cmd.Flags().StringVar(&flags.rate, "rate", "", "slower than the rate in force, such as `5/s`")
-	cmd.Flags().Int64Var(&flags.most, "max", 0, "departures after which the drain ends, retries among them")
+	cmd.Flags().Int64Var(&flags.most, "max", 0, "departures after which the drain ends: retries count, and what was given back unsent")
 	cmd.Flags().BoolVar(&flags.untilEmpty, "until-empty", false, "with --max: end earlier if the bucket is empty")
 	cmd.Flags().BoolVar(&flags.watch, "watch", false, "show how far it is, and wait for its end")
 	cmd.Flags().BoolVar(&flags.stop, "stop", false, "stop the drain that runs")

@@ -100,7 +100,7 @@ type BucketDrain struct {
 	// Slower than the rate in force. A faster one changes nothing.
 	Rate admission.Rate `json:"rate,omitzero"`
 
-	// Departures after which it ends, retries among them.
+	// Departures after which it ends: retries count, and what was given back unsent.
 	Max        int64 `json:"max,omitempty" jsonschema:"minimum=1,maximum=100000000"`
 	UntilEmpty bool  `json:"until_empty,omitempty"`
 }

@@ -20,7 +20,7 @@ type DrainOptions struct {
 	// rate in force.
 	Rate admission.Rate
 
-	Max        int64 // departures after which it ends, retries among them; 0: any number
+	Max        int64 // departures after which it ends: retries count, and what was given back unsent; 0: any number
 	UntilEmpty bool  // it ends when nothing waits, is due or is in flight. Without Max it always does
 }
 

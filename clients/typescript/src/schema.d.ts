@@ -5092,7 +5092,7 @@ export interface operations {
                      * @example 20/s
                      */
                     rate?: string;
-                    /** @description Departures after which it ends, retries among them. */
+                    /** @description Departures after which it ends: retries count, and what was given back unsent. */
                     max?: number;
                     until_empty?: boolean;
                 };

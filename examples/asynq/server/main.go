@@ -1,4 +1,4 @@
-// Program server is an asynq server as you have it, with one line more, and counts what it sends.
+// Program server is an asynq server as you have it, with a middleware more, and counts what it sends.
 package main
 
 import (
@@ -36,7 +36,7 @@ func run() error {
 	go func() { log.Print(http.ListenAndServe("127.0.0.1:9125", &sent)) }()
 
 	mux := asynq.NewServeMux()
-	mux.Use(tundishasynq.Middleware(leases)) // the one line
+	mux.Use(tundishasynq.Middleware(leases)) // this, and leases with their connection, are what it has more
 	mux.HandleFunc("email:send", func(context.Context, *asynq.Task) error {
 		sent.add()
 		return nil
