@@ -8,6 +8,7 @@
 //
 //	t, err := tundish.Open("redis://localhost:6379/0")
 //	receipt, err := letters.Enqueue(ctx, t, Letter{To: "ada"})
+//	receipts, err := t.Enqueue(ctx, jobs...) // many at once, each of letters.Job(payload)
 //
 // The program that works them off says the rate, and owns the other settings of the bucket too. Run it as often as you like: the
 // rate is that of all together.
@@ -15,7 +16,7 @@
 //	t.Handle(letters.Work(tundish.Settings{Rate: "20/s"}, send)) // send: func(context.Context, Letter) error
 //	err = t.Run(ctx)                                              // until ctx ends
 //
-// An error of send means that the job is tried again later, with growing waits. [Hold], [Dead] and [Skip] say something else. A
+// An error of send means that the job is tried again later, with growing waits. [RetryIn], [Hold], [Dead] and [Skip] say something else. A
 // job is delivered at least once: again if the program dies in between. So send does the same when it gets the same job twice, by
 // the ID of [AttemptOf].
 //

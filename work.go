@@ -43,7 +43,7 @@ func Deliver(bucket shaper.Bucket, worker shaper.Worker) Handler {
 }
 
 // Work is a handler that calls a function for each job, at the bucket's rate, for many jobs at a time. A nil error means that the job is
-// done. [Hold], [Dead] and [Skip] say what becomes of it else; after any other error, and after a panic, it is tried again, with waits that
+// done. [RetryIn], [Hold], [Dead] and [Skip] say what becomes of it else; after any other error, and after a panic, it is tried again, with waits that
 // grow, until the attempts of the bucket are used up. Then it is a dead letter, which an operator may send again. A payload that is no T is a
 // dead letter at once.
 //
