@@ -71,11 +71,12 @@ func (a *invocation) withAPI(ctx context.Context, do func(ctx context.Context, c
 	return a.onServer(ctx, a.serverURL, do)
 }
 
-// onDispatcher runs what calls the operator's API of the dispatcher that the configuration names, as this process lacks secrets of it.
+// onDispatcher runs what calls the operator's API of the dispatcher that the configuration names, as this process lacks secrets of it. Only
+// that of an embedded store is certain to be the right one: another may run here for another Redis.
 func (a *invocation) onDispatcher(ctx context.Context, lacks error, do func(ctx context.Context, c *api) error) error {
 	cfg, err := a.addresses()
-	if err != nil {
-		return lacks // and more
+	if err != nil || !cfg.Redis.URL.Embedded() {
+		return fmt.Errorf("%w\na running dispatcher has the secret: with --server, such as http://127.0.0.1:8081, this command needs no configuration", lacks)
 	}
 	server := "http://" + reachable(cfg.Dispatcher.Listen)
 	err = a.onServer(ctx, server, do)

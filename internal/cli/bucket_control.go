@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -249,20 +250,13 @@ func lowersBudgets(c shaper.Change) bool {
 	if string(c.Setting) != string(shaper.FlowBudgets) {
 		return false
 	}
-	before, after := budgetsOf(c.Before), budgetsOf(c.After)
+	var before, after shaper.Budgets
+	if err := errors.Join(before.UnmarshalText([]byte(c.Before)), after.UnmarshalText([]byte(c.After))); err != nil {
+		return false
+	}
 	return slices.ContainsFunc(after, func(b admission.Rate) bool {
 		return !slices.ContainsFunc(before, func(old admission.Rate) bool { return old.Unit == b.Unit && old.Count <= b.Count })
 	})
-}
-
-// budgetsOf reads budgets as a change tells them; none of "none".
-func budgetsOf(text string) (budgets []admission.Rate) {
-	for word := range strings.SplitSeq(text, ", ") {
-		if b, err := admission.ParseRate(word); err == nil {
-			budgets = append(budgets, b)
-		}
-	}
-	return budgets
 }
 
 // changedText says what a change of a bucket or a pool changed, and with which command it is taken back.

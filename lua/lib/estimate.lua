@@ -93,11 +93,11 @@ end
 
 -- Adds the budgets of a bucket, of its flows and of its groups: conf is the key of its settings, charges that of what is charged.
 function estimate.budgets(b, conf, charges)
-  local own, of_flow, of_group, some_have_own, burst, default =
-    unpack(redis.call('HMGET', conf, 'budgets', 'flow_budgets', 'group_budgets', 'own_budgets', 'budget_burst', 'default_reservation'))
+  local own, of_flow, of_group, some_have_own, burst =
+    unpack(redis.call('HMGET', conf, 'budgets', 'flow_budgets', 'group_budgets', 'own_budgets', 'budget_burst'))
   local function rules_of(text) return ((text or '') ~= '' or some_have_own) and budget.rules(text or '', burst) or nil end
   b.charges, b.flow_rules, b.group_rules, b.budget_burst = charges, rules_of(of_flow), rules_of(of_group), burst
-  b.default_reservation = math.max(tonumber(default or 1), 1)
+  b.conf = conf
   if (own or '') == '' then return end
   local text, first = unpack(redis.call('HMGET', charges, 'b', 'first'))
   b.budgets, b.waits_first = budget.open(budget.rules(own, burst), text, b.now + b.offset), reservation.first(first, b.now)
@@ -187,7 +187,7 @@ local function by_use(s, n, start, at, b)
     local shift, job, rules = s.budget_offset or s.offset, b and b.job, s.budgets.rules
     local first = b and s.waits_first
     if first and job and first.id == job.id then first = nil end
-    at = later(at, budget.leaves(s.budgets, n, start + shift, job and reservation.costs(rules, job.amounts, b.default_reservation or 1),
+    at = later(at, budget.leaves(s.budgets, n, start + shift, job and reservation.costs(rules, job.amounts, b.default_reservation),
       first and reservation.costs(rules, first.amounts, 1)) - shift)
   end
   return by_quotas(s, n, start, at)
@@ -348,9 +348,12 @@ function estimate.eta(b, f, ahead)
   return b.times and timetable.opens(b.times, at) or at
 end
 
--- The same of a job that is known by its id and what it reserves, see reservation.of.
+-- The same of a job that is known by its id and what it reserves, see reservation.of. b has conf, the key of its settings.
 function estimate.of_job(b, f, ahead, id, reserves)
   if not estimate.has_budgets(b) then return estimate.eta(b, f, ahead) end
+  if not b.default_reservation then -- also where the pool alone has budgets
+    b.default_reservation = math.max(tonumber(redis.call('HGET', b.conf, 'default_reservation') or 1), 1)
+  end
   b.job = { id = id, amounts = reservation.amounts(reserves) }
   local at = estimate.eta(b, f, ahead)
   b.job = nil

@@ -2,6 +2,7 @@ package scripts_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -89,8 +90,14 @@ func TestEstimatesCountBudgets(t *testing.T) {
 func TestTheTimeOfALargeJobIsItsOwn(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, base *rig) {
-		for _, kind := range []string{"bucket", "flow", "pool"} {
-			r, flow := budgeted(t, base, kind)
+		for _, kind := range []string{"bucket", "flow", "pool", "pool, and the bucket says what a job reserves"} {
+			scope, says, _ := strings.Cut(kind, ", ")
+			r, flow := budgeted(t, base, scope)
+			units := "tokens:900"
+			if says != "" {
+				units = ""
+				r.ok(r.c.HSet(r.ctx, r.key("settings"), "default_reservation", 900).Err())
+			}
 			r.putUnits(flow, map[string]int64{"small": 200}, "small")
 			var ended []outcome
 			for _, job := range claimAny(r, flow).jobs {
@@ -101,8 +108,8 @@ func TestTheTimeOfALargeJobIsItsOwn(t *testing.T) {
 			}
 			r.settle(ended...)
 			r.pass(4 * second)
-			hasty := r.enqueue(nil, entry{id: "hasty", units: "tokens:900", maxWait: fmt.Sprint(3 * second)}.in(r, flow))[0]
-			told := r.enqueue(nil, entry{id: "large", units: "tokens:900"}.in(r, flow))[0]
+			hasty := r.enqueue(nil, entry{id: "hasty", units: units, maxWait: fmt.Sprint(3 * second)}.in(r, flow))[0]
+			told := r.enqueue(nil, entry{id: "large", units: units}.in(r, flow))[0]
 			if hasty.code != 17 || told.position != 0 {
 				t.Errorf("%s: the large job: %+v; one that may wait 3 s: %+v", kind, told, hasty)
 			}
