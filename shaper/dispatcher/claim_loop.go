@@ -37,9 +37,10 @@ func (c *claimer) loop(ctx context.Context, shared *store.Store) {
 			timer.Reset(idleClaim) // a worker that becomes free nudges
 			continue
 		}
-		// The first claim only learns the clock of Redis: if it were slow, its slots could be earlier than they look by half of it. It also says
-		// whether there is something to claim. The first claims of all buckets share round trips: they bring no jobs.
-		if c.learns = c.clock.latest(time.Now()) == 0; c.learns {
+		// The first claims only learn the clock of Redis: if they were slow, their slots could be earlier than they look by half of it. They also
+		// say whether there is something to claim. The very first ones of all buckets share round trips: they bring no jobs.
+		c.learns = c.clock.latest(time.Now()) == 0
+		if !c.clock.isMeasured() {
 			want = 0
 		}
 		start = time.Now()

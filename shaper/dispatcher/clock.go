@@ -29,6 +29,10 @@ const unexpectedLate = maxHorizon
 // a horizon in between.
 const othersTell = time.Second
 
+// dialling is how many of the first calls may each have dialled a connection. The time of that lies before the call runs: it is no part of
+// the way there, and the middle of the bounds would be early by half of it.
+const dialling = 2
+
 // rttSamples is how many round trips are remembered.
 const rttSamples = 8
 
@@ -136,6 +140,13 @@ func (c *clock) localBounds(redisTime int64) (earliest, latest time.Time) {
 	defer c.mu.Unlock()
 	half := (c.high - c.low + 1) / 2 //nolint:mnd // half of the bounds
 	return middle.Add(-half), middle.Add(half)
+}
+
+// isMeasured reports whether enough calls have told of the clock that the next one tells slots by it.
+func (c *clock) isMeasured() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rttCount >= dialling
 }
 
 // redis is the Redis time of an instant on our clock. observe comes first.

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"net"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,6 +42,44 @@ func TestStartsEvenlyFromAfar(t *testing.T) {
 		}
 		if r.Rate < .98*rate {
 			t.Errorf("%.1f/s", r.Rate)
+		}
+	})
+}
+
+// TestFirstSlotsFromAfar: a process 50 ms from Redis keeps to its first slots too, though each of its first calls dials: the time of that does not
+// count as one on the way.
+func TestFirstSlotsFromAfar(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const interval = 10 * time.Millisecond
+		var mu sync.Mutex
+		var departures []time.Time
+		worker := shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
+			if a.Depart() != nil {
+				return shaper.Returned("late")
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			departures = append(departures, time.Now())
+			return shaper.Done(200)
+		})
+		l := newLending(t, rig.Bucket("b", int64(time.Second/interval)))
+		l.hook = func() redis.Hook { return far(25 * time.Millisecond) }
+		for range 150 {
+			if _, err := l.client.Enqueue(t.Context(), l.job()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stop := l.dispatch(worker, nil)
+		l.wantEmpty()
+		stop()
+		if len(departures) < 100 {
+			t.Fatalf("%d departures", len(departures))
+		}
+		for i, at := range departures {
+			if off := at.Sub(departures[0]) % interval; min(off, interval-off) > time.Millisecond {
+				t.Errorf("departure %d is %s after the first, want a multiple of %s", i, at.Sub(departures[0]), interval)
+			}
 		}
 	})
 }

@@ -75,6 +75,14 @@ func TestPermitsWhileRedisIsSlow(t *testing.T) {
 	}
 }
 
+// noWorker fails the test: the jobs of these buckets are sent by other processes.
+func (l *lending) noWorker() shaper.Worker {
+	return shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
+		l.Errorf("a worker got job %s", a.ID)
+		return shaper.Done(0)
+	})
+}
+
 // TestLonePermitsFromAfar: jobs that come one by one get their permits too, where all loops are idle, and where the way is too long for the horizon.
 func TestLonePermitsFromAfar(t *testing.T) {
 	t.Parallel()
