@@ -2,7 +2,9 @@ package test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,7 +19,9 @@ type asynqUnder struct {
 	servers     []*process
 	plan        asynqPlan
 	maxInFlight int64
-	most        int64 // leases at a time, as sampled
+	most        int64        // leases at a time, as sampled
+	doomed      atomic.Value // path at the receiver of the server that is to die: no request there is answered
+	caught      atomic.Int64 // how many came there
 }
 
 func startAsynqUnder(t *testing.T, lease time.Duration, hold time.Duration) *asynqUnder {
@@ -25,14 +29,35 @@ func startAsynqUnder(t *testing.T, lease time.Duration, hold time.Duration) *asy
 	const perSecond, maxInFlight = 200, 100
 	tasks := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	u := &asynqUnder{tasks: tasks, maxInFlight: maxInFlight}
+	respond := func(_ http.ResponseWriter, r *http.Request, _ string, _ int) {
+		answer := time.After(hold)
+		if r.URL.Path == u.doomed.Load() {
+			u.caught.Add(1)
+			answer = nil
+		}
+		select {
+		case <-answer:
+		case <-r.Context().Done():
+		}
+	}
 	u.system = start(t, redistest.Start(t), plan{
-		rate: perSecond, dispatchers: 2, lease: lease, maxInFlight: maxInFlight, hold: hold, asynq: asynqKeys(tasks.URL()),
+		rate: perSecond, dispatchers: 2, lease: lease, maxInFlight: maxInFlight, respond: respond, asynq: asynqKeys(tasks.URL()),
 	})
 	u.plan = asynqPlan{Tasks: tasks.URL(), Tundish: u.redis.URL(), Receiver: u.receiver.URL, Workers: 50}
-	for range 2 {
-		u.servers = append(u.servers, startAsynq(t, u.plan))
+	for i := range 2 {
+		u.servers = append(u.servers, u.startServer(pathOf(i)))
 	}
 	return u
+}
+
+func pathOf(server int) string { return fmt.Sprint("/", server) }
+
+// startServer starts an asynq server whose handlers call that path of the receiver.
+func (u *asynqUnder) startServer(path string) *process {
+	u.t.Helper()
+	p := u.plan
+	p.Receiver += path
+	return startAsynq(u.t, p)
 }
 
 // awaitMore waits until n more tasks have started, and looks at how many leases there are.
@@ -94,15 +119,16 @@ func TestAsynqServersDie(t *testing.T) {
 	t.Parallel()
 	kills, each := atSoak(8, 2), 200
 	u := startAsynqUnder(t, 2*time.Second, 50*time.Millisecond)
-	u.post("crash", (kills+2)*each)
 	for kill := range kills {
-		u.awaitMore(each / 2)
-		i := kill % len(u.servers)
-		u.servers[i].kill()
-		u.servers[i] = startAsynq(t, u.plan)
+		u.caught.Store(0)
+		u.doomed.Store(pathOf(kill))
+		u.post(fmt.Sprint("crash", kill), each)
+		await(t, time.Minute, "the server that is to die runs a task", func() bool { u.sample(); return u.caught.Load() > 0 })
+		u.servers[kill%2].kill()
+		u.servers[kill%2] = u.startServer(pathOf(kill + 2)) //nolint:mnd // two servers run
 	}
-	if extra := u.end(); extra == 0 {
-		t.Error("no task was under way when its server died: this test has shown nothing")
+	if extra := u.end(); extra < kills {
+		t.Errorf("%d runs beyond the first, and each of %d servers died in a task", extra, kills)
 	} else if extra > kills*u.plan.Workers {
 		t.Errorf("%d runs beyond the first; the servers that died had %d at most", extra, kills*u.plan.Workers)
 	}
