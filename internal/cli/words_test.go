@@ -188,7 +188,7 @@ func TestInFlightInAsynq(t *testing.T) {
 	producer.ready(t, p.api)
 	command(t.Context(), p.env, "", "dispatcher bucket show webhooks").lacks(t, "asynq")
 	runArgs(t.Context(), p.env, "", "producer", "send", "webhooks", "1", "--id", "a", "--header", "Asynq-Task: email:send").want(t, 0)
-	eventually(t, "it is handed over", func() bool { return server.Client().Exists(t.Context(), "asynq:{default}:t:a.1").Val() == 1 })
+	eventually(t, "it is handed over", func() bool { return server.Client().LLen(t.Context(), "asynq:{default}:pending").Val() == 1 })
 	shown := command(t.Context(), p.env, "", "dispatcher bucket show webhooks")
 	shown.want(t, 0, "in flight   1 of ", "what is in flight was handed to asynq; whether a server has started it, asynq tells: ")
 	if codes := [2]int{producer.end(), dispatcher.end()}; codes != [2]int{} {
