@@ -84,7 +84,7 @@ func (a *invocation) jobList(ctx context.Context, c *api, query httpapi.JobQuery
 		if query.State == shaper.StateDone {
 			a.note("bucket %q keeps no such job: result_retention says for how long it keeps done ones, and without that it keeps none", query.Bucket)
 		} else {
-			a.note("bucket %q has no such job", query.Bucket)
+			a.note("bucket %q has no such job that waits or is in flight: --state done lists those that are done", query.Bucket)
 		}
 		return nil
 	}
@@ -100,8 +100,12 @@ func (a *invocation) jobList(ctx context.Context, c *api, query httpapi.JobQuery
 				since(j.EnqueuedAt, now), deref(j.Attempts), since(j.Due, now), dash(deref(j.LastResponse).Reason))
 		}
 	})
-	if query.Cursor != "" && err == nil && !a.json {
+	switch {
+	case err != nil || a.json:
+	case query.Cursor != "":
 		a.note("there may be more: --after %s", query.Cursor)
+	case query.State == shaper.StateDone:
+		a.note("the bucket keeps done jobs for its result_retention; without one, only those whose answer a client waited for")
 	}
 	return err
 }
