@@ -105,7 +105,7 @@ func (a *invocation) jobList(ctx context.Context, c *api, query httpapi.JobQuery
 	case query.Cursor != "":
 		a.note("there may be more: --after %s", query.Cursor)
 	case query.State == shaper.StateDone:
-		a.note("the bucket keeps done jobs for its result_retention; without one, only those whose answer a client waited for")
+		a.note("that is all that the bucket keeps: done jobs for its result_retention, and without one those alone whose answer a client waited for")
 	}
 	return err
 }

@@ -58,7 +58,8 @@ come first, and those without any are left out.`,
 		Long: `Look at the flows of a bucket. A flow is the jobs of one key, such as a tenant or a
 receiving host. Pause a flow, give it settings of its own, or purge it, while the others
 run. All processes obey at once, and after every restart. The name of a flow may be
-any text. In a bucket with groups, --group names the flow's group.`,
+any text. In a bucket with groups, --group names the flow's group. A bucket has flows where
+it is configured with [buckets.flow].`,
 		Example: `  dispatcher flow list webhooks
   dispatcher flow show webhooks acme
   dispatcher flow pause webhooks acme --reason "their server is down"
@@ -92,7 +93,8 @@ func (a *invocation) groupCommand() *cobra.Command {
 		Long: `Look at the groups of a bucket. A group is the flows of one key, such as a tenant over
 its endpoints. Pause a group, give it settings of its own, or purge it, while the others
 run. All processes obey at once, and after every restart. The name of a group may be any
-text. ` + "`dispatcher flow list BUCKET --group GROUP`" + ` lists its flows.`,
+text. ` + "`dispatcher flow list BUCKET --group GROUP`" + ` lists its flows. A bucket has groups where it
+is configured with [buckets.group].`,
 		Example: `  dispatcher group list webhooks
   dispatcher group show webhooks acme
   dispatcher group pause webhooks acme --reason "they have not paid"

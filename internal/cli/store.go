@@ -82,6 +82,9 @@ func (s *station) unavailable(err error) error {
 	where := "Redis at " + s.config.Redis.URL.String()
 	if s.config.Redis.URL.Embedded() {
 		where = "the embedded store on " + s.config.Redis.EmbeddedListen
+		if s.config.File != "" {
+			where += " (as " + s.config.File + " has it)"
+		}
 	}
 	_, answered := errors.AsType[redis.Error](err)
 	network, isNetwork := errors.AsType[net.Error](err)

@@ -29,9 +29,9 @@ func (o *ops) fault(r *http.Request, err error) *fault {
 	case errors.Is(err, operator.ErrNoSchedule):
 		return newFault(codeUnknownSchedule, "unknown schedule %q: GET /v1/schedules lists them", schedule)
 	case errors.Is(err, operator.ErrNoFlows):
-		return newFault(codeNoFlows, "bucket %q: the bucket has no flows: it is configured without [buckets.flow]", bucket)
+		return newFault(codeNoFlows, "bucket %q: the bucket has no flows: it is configured without [buckets.flow]. For flows that jobs name, configure it with [buckets.flow] and key = \"job\"", bucket)
 	case errors.Is(err, operator.ErrNoGroups):
-		return newFault(codeNoGroups, "bucket %q: the bucket has no groups: it is configured without [buckets.group]", bucket)
+		return newFault(codeNoGroups, "bucket %q: the bucket has no groups: it is configured without [buckets.group]. For groups that jobs name, configure it with [buckets.group] and key = \"job\"", bucket)
 	case errors.Is(err, operator.ErrGroupNeeded):
 		return invalid([]*shaper.FieldError{{Field: "group", Reason: "is missing: flows of this bucket are in groups, so name the flow's as &group="}})
 	}
