@@ -274,5 +274,5 @@ func (a *invocation) changedText(changes []shaper.Change, what, name string) str
 
 // backText names the command that takes a change back.
 func (a *invocation) backText(to, command string) string {
-	return fmt.Sprintf("back to the %s: `%s %s`", to, a.program, command)
+	return fmt.Sprintf("to go back to the %s: `%s %s`", to, a.program, command)
 }

@@ -53,7 +53,7 @@ func TestSetAndReset(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.run(t, "dispatcher bucket set webhooks --rate 1/h --capacity 9 --shed-low 50").want(t, 0, "rate 50/s → 1/h\n", "capacity 5 → 9", "shed.low 100 → 50",
-		"\nback to the configuration: `dispatcher bucket reset webhooks rate capacity shed.low`\n")
+		"\nto go back to the configuration: `dispatcher bucket reset webhooks rate capacity shed.low`\n")
 	inJSON := s.run(t, "dispatcher bucket set webhooks --burst 3 --json")
 	inJSON.lacks(t, "back to")
 	inJSON.want(t, 0, `"rate": "1/h"`, `"setting": "shed.low"`, `"in_force": "3"`)

@@ -35,7 +35,7 @@ func TestGroupCommands(t *testing.T) {
 	s.run(t, "dispatcher flow pause tenants two --group acme").want(t, 0, "paused: two")
 	s.run(t, "dispatcher flow show tenants two --group acme").want(t, 0, "group      acme", "flow       two", "paused ")
 	s.run(t, "dispatcher flow show tenants two --group b --json").want(t, 0, `"group": "b"`, `"waiting": 0`)
-	s.run(t, "dispatcher flow set tenants two --group acme --url https://a.example/").want(t, 0, "https://a.example/", "\nback to the settings of the bucket: `dispatcher flow reset tenants two url --group acme`\n")
+	s.run(t, "dispatcher flow set tenants two --group acme --url https://a.example/").want(t, 0, "https://a.example/", "\nto go back to the settings of the bucket: `dispatcher flow reset tenants two url --group acme`\n")
 	s.run(t, "dispatcher flow purge tenants two --group acme --yes --json").want(t, 0, `"group": "acme"`, `"flow": "two"`, `"purged": 2`)
 	s.run(t, "dispatcher group purge tenants acme").want(t, 2, "drops every job of the group that waits", "--yes")
 	s.run(t, "dispatcher group purge tenants acme --yes --json").want(t, 0, `"group": "acme"`, `"purged": 1`)

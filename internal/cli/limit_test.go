@@ -51,7 +51,7 @@ func TestLimitCommands(t *testing.T) {
 	older.run(t, "dispatcher limit set per-caller --limit 3/m").want(t, 0, "limit per-caller allows 3/m")
 	allows(3)
 	s.run(t, "dispatcher limit list").want(t, 0, "changed by an operator; configured: 5/m")
-	s.run(t, "dispatcher limit set per-caller --burst 2 --mode shadow --tier pro=1/m").want(t, 0, "limit per-caller allows 3/m, burst 2, in shadow mode: it refuses nothing\nback to the configuration: `dispatcher limit reset per-caller`\n")
+	s.run(t, "dispatcher limit set per-caller --burst 2 --mode shadow --tier pro=1/m").want(t, 0, "limit per-caller allows 3/m, burst 2, in shadow mode: it refuses nothing\nto go back to the configuration: `dispatcher limit reset per-caller`\n")
 	allows(20)
 	s.run(t, "dispatcher limit list").want(t, 0, "shadow: refuses nothing")
 	s.run(t, "dispatcher limit reset per-caller").want(t, 0, "limit per-caller allows 5/m")

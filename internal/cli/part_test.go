@@ -57,7 +57,7 @@ func TestFlowCommands(t *testing.T) {
 	s.run(t, "dispatcher flow set tenants acme --rate 5/s --weight 3 --max-in-flight 0 --url https://a.example/token --header X-A:b").
 		want(t, 0, "rate           5/s", "weight         3", "max_in_flight  0", "url            https://a.example/***", "headers        X-A")
 	runArgs(t.Context(), s.env, "", "dispatcher", "flow", "set", "tenants", "it's one", "--create", "--weight", "2").
-		want(t, 0, "\nback to the settings of the bucket: `dispatcher flow reset tenants 'it'\\''s one' weight`\n")
+		want(t, 0, "\nto go back to the settings of the bucket: `dispatcher flow reset tenants 'it'\\''s one' weight`\n")
 	runArgs(t.Context(), s.env, "", "dispatcher", "flow", "reset", "tenants", "it's one", "weight").want(t, 0, "reset: it's one")
 	s.run(t, "dispatcher flow reset tenants acme rate url --json").want(t, 0, `"weight": 3`)
 	s.run(t, "dispatcher flow list tenants --json").want(t, 0, `"max_in_flight": 0`, `"X-A"`)

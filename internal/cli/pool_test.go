@@ -101,7 +101,7 @@ func TestPoolCommands(t *testing.T) {
 	s := poolSite(t)
 	s.run(t, "dispatcher pool list").want(t, 0, "POOL    RATE  IN FLIGHT  BUCKETS          NOTE", "vendor  1/h   0/7        mails, webhooks  not used yet")
 	s.run(t, "dispatcher pool show vendor").want(t, 0, "rate       1/h, burst 1", "in flight  0/7", "bucket     webhooks: weight 3, 0 in flight, nothing to send")
-	s.run(t, "dispatcher pool set vendor --rate 20/s --max-in-flight 0").want(t, 0, "rate 1/h → 20/s\nmax_in_flight 7 → 0\nback to the configuration: `dispatcher pool reset vendor rate max_in_flight`\n")
+	s.run(t, "dispatcher pool set vendor --rate 20/s --max-in-flight 0").want(t, 0, "rate 1/h → 20/s\nmax_in_flight 7 → 0\nto go back to the configuration: `dispatcher pool reset vendor rate max_in_flight`\n")
 	s.run(t, "dispatcher pool set vendor --burst 3 --json").want(t, 0, `"rate": "20/s"`, `"setting": "max_in_flight"`, `"in_force": "3"`, `"by": "user `)
 	s.run(t, "dispatcher pool list").want(t, 0, "vendor  20/s  0 ", "differs from the configuration here, see pool show")
 	s.run(t, "dispatcher pool show vendor").want(t, 0, "differs    rate is 20/s, not 1/h: set ", " by user ", "max_in_flight is 0, not 7")
