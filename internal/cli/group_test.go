@@ -47,7 +47,7 @@ func TestGroupCommands(t *testing.T) {
 	s.run(t, "dispatcher group set tenants acme --url https://a.example/").want(t, 2, "unknown flag: --url")
 	s.run(t, "dispatcher group reset tenants acme url").want(t, 2, "url: is no setting of a group: want rate, burst")
 	s.run(t, "dispatcher flow show tenants two").want(t, 2, "flows are in groups: say with --group")
-	s.run(t, "dispatcher group list webhooks").want(t, 2, "the bucket has no groups: it is configured without [buckets.group]")
+	s.run(t, "dispatcher group list webhooks").want(t, 2, "the bucket has no groups: it is configured without [buckets.group]. For groups that jobs name, configure it with [buckets.group] and key = ")
 	s.run(t, "dispatcher group list nosuch").want(t, 4, `unknown bucket "nosuch"`)
 	s.run(t, "dispatcher group show tenants").want(t, 2, "GROUP is missing")
 

@@ -63,7 +63,7 @@ func TestExitCodesOfAnswers(t *testing.T) {
 	run("job result plain dead0").want(t, 0, "404", "X-A: b", "no such thing")
 	run("job result plain waits").want(t, 4, "is queued")
 	run("job result plain nosuch").want(t, 4, `no such job: "nosuch"`)
-	run("flow show plain acme").want(t, 2, "the bucket has no flows: it is configured without [buckets.flow]")
+	run("flow show plain acme").want(t, 2, "the bucket has no flows: it is configured without [buckets.flow]. For flows that jobs name, configure it with [buckets.flow] and key = ")
 	run("flow show grouped x").want(t, 2, "say with --group")
 	run("flow pause flowing acmee").want(t, 4, "has no flow \"acmee\" now", "--create")
 	run("bucket set plain --capacity 0").want(t, 2, `bucket "plain": capacity: 0: want 1 to`)

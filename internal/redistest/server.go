@@ -272,8 +272,8 @@ type process struct {
 }
 
 // startProcess starts the server so that an interrupt from the terminal is ours alone. Linux shares the processors among sessions. A bench
-// whose Redis has one measures it beside a load as large as that is; beside tests that fill the processors such a Redis stands still for
-// seconds (up to 6.6 s, on Linux 6.18 with one of two cores busy), and in our session it does not.
+// whose Redis has one measures it beside a load as large as that is. Beside tests that fill the processors such a Redis stands still for
+// seconds: up to 6.6 s, on Linux 6.18 with one of two cores busy. In our session it does not.
 func (s *Server) startProcess(logPath string, args []string) (*process, error) {
 	log, err := os.Create(logPath)
 	if err != nil {
