@@ -2,6 +2,7 @@ package operator_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,7 +36,7 @@ func TestCollectorOfDispatchers(t *testing.T) {
 				}
 			}
 		}
-		start := func(works bool, away *bool, names ...string) (stop func()) {
+		start := func(works bool, away *atomic.Bool, names ...string) (stop func()) {
 			m, err := fleet.NewMember(fleet.Config{
 				Redis: silenced{conn, away}, Registerer: prometheus.NewRegistry(), Buckets: func() []string { return names },
 				About: func() fleet.About { return fleet.About{Name: "dispatcher", Works: works} },
@@ -54,16 +55,16 @@ func TestCollectorOfDispatchers(t *testing.T) {
 		pass := func(d time.Duration) { <-time.After(d) } // takes no time in a bubble
 		known := fleet.Beat + time.Second
 
-		killed := false
+		var killed atomic.Bool
 		want("at first", 0)
-		defer start(false, new(bool), "served", "forgotten")() // a producer
-		stop, kill := start(true, new(bool), "served"), start(true, &killed, "served")
+		defer start(false, new(atomic.Bool), "served", "forgotten")() // a producer
+		stop, kill := start(true, new(atomic.Bool), "served"), start(true, &killed, "served")
 		pass(known)
 		want("with two dispatchers", 2)
 		stop()
 		pass(known)
 		want("after one has stopped", 1)
-		killed = true
+		killed.Store(true)
 		kill()
 		pass(fleet.Silence + known)
 		want("after one was killed", 0)

@@ -2,6 +2,7 @@ package operator_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,11 +24,11 @@ import (
 type silenced struct {
 	redis.UniversalClient
 
-	away *bool
+	away *atomic.Bool
 }
 
 func (s silenced) Process(ctx context.Context, cmd redis.Cmder) error {
-	if *s.away {
+	if s.away.Load() {
 		cmd.SetErr(context.DeadlineExceeded)
 		return context.DeadlineExceeded
 	}
@@ -125,7 +126,7 @@ func TestEachWhyIsToldSoon(t *testing.T) {
 					}
 					return outcome
 				})
-				away := false
+				var away atomic.Bool
 				d, err := dispatcher.New(dispatcher.Config{
 					Redis: silenced{conn, &away}, Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, worker), Program: "dispatcher", Registerer: prometheus.NewRegistry(),
 				})
@@ -160,7 +161,8 @@ func TestEachWhyIsToldSoon(t *testing.T) {
 				}
 				patience := 2 * time.Second
 				if c.kill {
-					away, patience = true, 15*time.Second
+					away.Store(true)
+					patience = 15 * time.Second
 					stop()
 				}
 				for i := range 4 {
