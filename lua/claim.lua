@@ -108,10 +108,10 @@ local CHUNK, MAX_ASIDE, ASIDE = 500, 500, 100000 -- ASIDE: microseconds beyond t
 redis.call('ZREM', leases, '')
 
 local b, quotas, aging, flow_rate_count, flow_rate_per, flow_burst, flow_capacity, flow_max_in_flight, flow_must_exist, flow_quotas,
-  leftovers, max_age, events, budgets, flow_budgets, group_budgets, own_budgets =
+  leftovers, max_age, events, budgets, flow_budgets, group_budgets, own_budgets, budget_burst, reserves =
   bucket_pacer.open(conf, pace, stepped, known_steps, 'quotas', 'aging', 'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity',
     'flow_max_in_flight', 'flow_must_exist', 'flow_quotas', 'leftovers', 'max_age', 'events', 'budgets', 'flow_budgets', 'group_budgets',
-    'own_budgets')
+    'own_budgets', 'budget_burst', 'default_reservation')
 if not b then return { 1 } end
 local own, bounds, now, offset, clock, times, rules, recheck = b.own, b.own.settings, b.now, b.offset, b.clock, b.times, b.rules, b.recheck
 if b.down then b.down.lease = lease end
@@ -176,13 +176,13 @@ local first_ready = pacer.ready(own, 1, furthest)
 local slots = (latest + bounds.back - math.max(own.state.slot, earliest)) * bounds.rate_count / bounds.rate_per
 local at_once = math.max(math.min(math.min(math.floor(slots) + 1, want) * (rules and rules.size or 1), CHUNK), 1)
 if want == 0 or math.max(first_ready, earliest) > latest then at_once = 0 end
-local has_budgets = charges.any(shared, budgets, flow_budgets, group_budgets, own_budgets)
-if has_budgets then at_once = math.min(at_once, charges.AT_ONCE) end
+local charged_by = charges.rules(shared, budgets, flow_budgets, group_budgets, own_budgets, budget_burst, reserves)
+if charged_by then at_once = math.min(at_once, charges.AT_ONCE) end
 
 -- The flows whose turn it is, and of them those that have something to send.
 local reader = queue.reader(body, meta, last_chance, tonumber(aging or 0), in_groups, most_bytes, b.largest,
   b.expiring or not b.largest, leftovers)
-local is_simple = not (shared or rules or has_budgets or reader.expiring or reader.leftovers)
+local is_simple = not (shared or rules or charged_by or reader.expiring or reader.leftovers)
 local named, ready, groups, plain = {}, {}, {}, nil
 if has_flows then
   local of_all = { flow_rate_count, flow_rate_per, flow_burst, flow_capacity, flow_max_in_flight, flow_must_exist }
@@ -199,7 +199,7 @@ if at_once > 0 then queue.read_heads(reader, ready) end
 local box = (events or '') ~= '' and outbox.open(events, outbox_key, outbox_texts, count, now)
 local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
 local over = expiry.open(out, told, box, tried, tonumber(max_age or 0), expired_last)
-local spent = has_budgets and charges.open(charges_key, conf, now, clock, named, groups, shared, stepped, in_flight)
+local spent = charged_by and charges.open(charges_key, charged_by, now, clock, named, groups, shared, stepped, in_flight)
 local aside_count, own_ready, blocked = 0, first_ready, 0
 local requests, last_batch, batch_bytes = 0, nil, rules and math.min(rules.bytes, rules.size * (b.largest or queue.LARGEST))
 

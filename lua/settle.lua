@@ -9,7 +9,7 @@
 -- KEYS[1]  …:body    hash  id -> see codec.lua
 -- KEYS[2]  …:meta    hash  id -> see codec.lua
 -- KEYS[3]  …:settings    hash  what the bucket obeys
--- KEYS[4]  …:pace    hash  offset: of the engine's clock; down: see downstream.lua; drain: see timetable.lua
+-- KEYS[4]  …:pace    hash  offset, clock: of the engine's clock; down: see downstream.lua; drain: see timetable.lua
 -- KEYS[5]  …:count   hash  jobs that came as scheduled, ids forgotten early, bytes of dead letters
 -- KEYS[6]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[7]  …:dead    zset  id -> time of death
@@ -232,12 +232,12 @@ end
 -- What the downstream says.
 local of_pool = member ~= '' and pool.keys(KEYS) or nil
 local heard = answers.open(touched, rules, now, box, reply, conf, pace, of_pool)
-local said_key, before, said, sooner = pace, nil, nil, false
+local said_key, before, said, sooner, down, offset, of_claim = pace, nil, nil, false, nil, nil, nil
+if rules.scope == 'b' or #spent > 0 then down, offset, of_claim = unpack(redis.call('HMGET', pace, 'down', 'offset', 'clock')) end
 if rules.scope == 'f' and turn_queue then
   some_disabled = answers.of_flows(heard, loaded, turn_queue.offset) or some_disabled
 elseif rules.scope == 'b' then
-  local text, offset = unpack(redis.call('HMGET', pace, 'down', 'offset'))
-  before, said, sooner = answers.of_all(heard, text, tonumber(offset or 0), some_heard)
+  before, said, sooner = answers.of_all(heard, down, tonumber(offset or 0), some_heard)
   wake = wake or sooner
 elseif rules.scope == 'p' and of_pool then
   said_key = of_pool.pace
@@ -350,7 +350,7 @@ elseif before then
   redis.call('HDEL', said_key, 'down')
 end
 if sooner and said_key ~= pace then redis.call('PUBLISH', channel, 'pool:' .. string.match(said_key, '{(.-)}')) end
-if #spent > 0 and charges.settle(charges_key, conf, pace, spent, levels, FIRST_FLOW, of_pool, now, channel) then wake = true end
+if #spent > 0 and charges.settle(charges_key, conf, offset, of_claim, spent, levels, FIRST_FLOW, of_pool, now, channel) then wake = true end
 if #uses > 0 then use.count(uses, levels, FIRST_FLOW, of_pool) end
 local gone_flows, idle_later, states = {}, {}, {}
 for _, part in ipairs(touched) do

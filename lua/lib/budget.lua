@@ -57,7 +57,7 @@ end
 -- The number and the sum of the slice that stands there. The base is said, as a miniredis takes a leading 0 for that of octal numbers.
 local function number_at(b, place) return b.newest - (b.newest - tonumber(string.sub(b.slices, place, place + 3), 10)) % budget.ROUND end
 local function sum_at(b, place) return tonumber(string.sub(b.slices, place + 4, place + budget.WIDTH - 1), 10) end
-local function slice_text(number, sum) return string.format('%04d%013.0f', number % budget.ROUND, math.min(sum, budget.LARGEST)) end
+local function slice_text(number, sum) return string.format('%04d%013d', number % budget.ROUND, math.min(sum, budget.LARGEST)) end
 
 -- Takes off the slices that have left the window at a time. tat is no later then than if all that is left were charged in the newest one:
 -- what was used above the budget, or charged before the amount was lowered, holds back until it has left, and no longer.
@@ -317,8 +317,8 @@ function budget.text(all)
     local b = all[i]
     local slices, sum = slices_of(b)
     says_something = says_something or b.total > 0 or b.open > 0
-    parts[i] = string.format('%s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %d;', b.rule.unit, b.rule.amount, b.rule.window, b.total,
-      b.tat, b.since, b.newest, sum, b.open, b.mean, b.waits, #slices / budget.WIDTH) .. slices
+    parts[i] = string.format('%s %d %d %d %d %d %d %d %d %d %d %d;%s', b.rule.unit, b.rule.amount, b.rule.window, b.total, b.tat, b.since,
+      b.newest, sum, b.open, b.mean, b.waits, #slices / budget.WIDTH, slices)
   end
   return says_something and table.concat(parts) or ''
 end

@@ -29,13 +29,21 @@ local charges = {
 
 local NONE = {}
 
--- The rules of a bucket, of its flows and of its groups, by the key of its settings, and whether some flows or groups have their own; and
--- what a job reserves of a unit that it does not name.
-local function rules_of(conf)
-  local own, of_flow, of_group, some_have_own, burst, default =
-    unpack(redis.call('HMGET', conf, 'budgets', 'flow_budgets', 'group_budgets', 'own_budgets', 'budget_burst', 'default_reservation'))
+-- What a job reserves of a unit that it does not name, by the bucket's setting default_reservation.
+local function default_of(setting) return math.max(tonumber(setting or 1), 1) end
+
+-- The rules of a bucket, of its flows and of its groups, and whether some flows or groups have their own; and what a job reserves of a
+-- unit that it does not name: by the bucket's settings budgets, flow_budgets, group_budgets, own_budgets, budget_burst and
+-- default_reservation.
+local function rules_by(own, of_flow, of_group, some_have_own, burst, default)
   return { own = budget.rules(own, burst), flow = budget.rules(of_flow, burst), group = budget.rules(of_group, burst), burst = burst,
-    some_have_own = some_have_own }, math.max(tonumber(default or 1), 1)
+    some_have_own = some_have_own, default = default_of(default) }
+end
+
+-- The same, by the key of the settings.
+local function rules_of(conf)
+  return rules_by(unpack(redis.call('HMGET', conf, 'budgets', 'flow_budgets', 'group_budgets', 'own_budgets', 'budget_burst',
+    'default_reservation'), 1, 6))
 end
 
 local function no_rules(rules) return #rules.own + #rules.flow + #rules.group == 0 and not rules.some_have_own end
@@ -73,9 +81,10 @@ local function of_pool(keys, now, stepped, settles)
     stepped = stepped > 0 or is_back }
 end
 
--- Whether something has budgets, by its settings.
-function charges.any(shared, own, of_flows, of_groups, some_have_own)
-  return (own or '') ~= '' or (of_flows or '') ~= '' or (of_groups or '') ~= '' or some_have_own or shared and shared.budgets
+-- The same by these settings; nil where nothing has budgets, nor has the pool.
+function charges.rules(shared, own, of_flows, of_groups, some_have_own, burst, default)
+  local any = (own or '') ~= '' or (of_flows or '') ~= '' or (of_groups or '') ~= '' or some_have_own or shared and shared.budgets
+  return any and rules_by(own, of_flows, of_groups, some_have_own, burst, default) or nil
 end
 
 -- Nothing of a level is in flight, so nothing of its budgets is open: what is open was lost with leases.
@@ -83,15 +92,15 @@ local function none_open(all)
   for i = 1, #(all or NONE) do all[i].open = 0 end
 end
 
--- What a claim charges. conf: the key of the bucket's settings; named and groups: its flows, see drr.lua; in_flight: its requests. The
--- budgets of flows and groups are read once it is their turn.
-function charges.open(key, conf, now, clock, named, groups, shared, stepped, in_flight)
-  local pooled, rules, default = shared and shared.budgets and of_pool(shared.keys, now, stepped) or nil, rules_of(conf)
+-- What a claim charges. rules: see charges.rules; named and groups: its flows, see drr.lua; in_flight: its requests. The budgets of flows
+-- and groups are read once it is their turn.
+function charges.open(key, rules, now, clock, named, groups, shared, stepped, in_flight)
+  local pooled = shared and shared.budgets and of_pool(shared.keys, now, stepped) or nil
   local text, first = read(key, NONE, NONE)
   local own = budget.open(rules.own, text, clock)
   if in_flight == 0 then none_open(own) end
   if pooled and shared.in_flight == 0 then none_open(pooled.all) end
-  return { key = key, rules = rules, default = default, now = now, offset = clock - now, own = own,
+  return { key = key, rules = rules, now = now, offset = clock - now, own = own,
     first = reservation.first(first, now), pool = pooled, member = shared and shared.own.name .. '/', named = named, groups = groups,
     bytes = 0 }
 end
@@ -130,7 +139,7 @@ end
 -- When the job may go by the budgets of its flow or its group, no earlier than `at`. Nothing else of that level overtakes it.
 local function ready_in(c, level, at)
   if not level.budgets then return at end
-  level.costs = costs_of(level.budgets, c.amounts, c.default)
+  level.costs = costs_of(level.budgets, c.amounts, c.rules.default)
   local ready = budget.ready(level.budgets, level.costs, at)
   if ready > at then budget.hold(level.budgets, at) end
   return ready
@@ -148,7 +157,7 @@ end
 -- When the job may go by the budgets of the bucket and of the pool.
 local function ready_of(c, id, at)
   local p = c.pool
-  c.costs, c.waits_for_bucket, c.waits_for_pool = costs_of(c.own, c.amounts, c.default), false, false
+  c.costs, c.waits_for_bucket, c.waits_for_pool = costs_of(c.own, c.amounts, c.rules.default), false, false
   local ready = budget.ready(c.own, c.costs, at, c.first and c.first.id ~= id and costs_of(c.own, c.first.amounts, 1))
   if ready > at then
     c.waits_for_bucket = true
@@ -157,7 +166,7 @@ local function ready_of(c, id, at)
   if not p then return ready end
   local shift = p.offset - c.offset
   local pool_at = ready + shift
-  p.costs = costs_of(p.all, c.amounts, c.default)
+  p.costs = costs_of(p.all, c.amounts, c.rules.default)
   local by_pool = budget.ready(p.all, p.costs, pool_at, p.first and p.first.id ~= c.member .. id and costs_of(p.all, p.first.amounts, 1))
   if by_pool > pool_at then
     c.waits_for_pool = true
@@ -168,7 +177,7 @@ end
 
 -- The reservation as settle.lua is told of it: with what the job does not name. f: its flow.
 local function told(c, text, amounts, f)
-  local rules, default, g = c.rules, c.default, f.group
+  local rules, default, g = c.rules, c.rules.default, f.group
   text = reservation.with(text, amounts, rules.own, default)
   text = reservation.with(text, amounts, f.budgets and f.budgets.rules or rules.flow, default)
   text = reservation.with(text, amounts, g and g.budgets and g.budgets.rules or rules.group, default)
@@ -216,21 +225,21 @@ function charges.depart(c, out, f, id, at)
     budget.charge(p.all, p.costs, pool_at)
     if p.first and p.first.id == c.member .. id then p.first, p.departed = nil, true end
   end
-  handout.tell_charges(out, out.count, string.format('%.0f %.0f', at, pool_at), told(c, c.text, c.amounts, f))
+  handout.tell_charges(out, out.count, string.format('%d %d', at, pool_at), told(c, c.text, c.amounts, f))
 end
 
 -- Tells again what the jobs of an answer have charged that is given again. In a pool the charge may stand in a later slice than is told, as
 -- it was put into the newest one.
 function charges.tell_again(out, conf, now, pool_keys)
-  local rules, default = rules_of(conf)
+  local rules = rules_of(conf)
   local p = pool_keys and of_pool(pool_keys, now, 0)
   if no_rules(rules) and not p then return end
-  local c = { rules = rules, pool = p, default = default }
+  local c = { rules = rules, pool = p }
   local width = out.has_flows and 5 or 3
   for n = 1, out.count do
     local at = out.head + (n - 1) * width
     local slot, job = out.answer[at + 2], out.answer[at + 3]
-    local times = string.format('%.0f %.0f', slot + out.offset, p and slot + p.offset or 0)
+    local times = string.format('%d %d', slot + out.offset, p and slot + p.offset or 0)
     local text = reservation.of(job)
     handout.tell_charges(out, n, times, told(c, text, reservation.amounts(text), NONE))
   end
@@ -240,7 +249,8 @@ end
 -- costs are those of a job for each budget. of_flow and of_group: see flow.load; nil where there are none. job: its body, nil: one as the
 -- last ones. Also returns what a job reserves of a unit that it does not name. Writes nothing.
 function charges.look(conf, key, clock, of_flow, of_group, job)
-  local rules, default = rules_of(conf)
+  local rules = rules_of(conf)
+  local default = rules.default
   if no_rules(rules) then return { own = NONE, flow = NONE, group = NONE }, default end
   local function level(of) return of and { name = of.name, settings = of.settings } end
   local f, g = level(of_flow), level(of_group)
@@ -319,12 +329,12 @@ end
 -- another bucket does, that is woken. outcomes: for each { text, part }, what settle.lua was told, and the part of the flow, which gets
 -- `refunded` if something of its flow or group is free. Each budget stays as it was charged: a claim finds out that it is another one now.
 -- Flows are in ARGV behind first_flow, where levels says that there are some;
--- conf and pace: keys of the bucket.
-function charges.settle(key, conf, pace, outcomes, levels, first_flow, pool_keys, now, channel)
-  local of_flows, of_groups, some_have_own, default =
-    unpack(redis.call('HMGET', conf, 'flow_budgets', 'group_budgets', 'own_budgets', 'default_reservation'))
-  default = math.max(tonumber(default or 1), 1)
-  local offset, of_claim = unpack(redis.call('HMGET', pace, 'offset', 'clock'))
+-- conf: the key of the bucket's settings; offset and of_claim: of its clock, and its time at the last claim.
+function charges.settle(key, conf, offset, of_claim, outcomes, levels, first_flow, pool_keys, now, channel)
+  local of_flows, of_groups, some_have_own, default
+  if levels ~= codes.NO_FLOWS then
+    of_flows, of_groups, some_have_own = unpack(redis.call('HMGET', conf, 'flow_budgets', 'group_budgets', 'own_budgets'))
+  end
   local clock = now + tonumber(offset or 0)
   clock = math.min(clock, tonumber(of_claim or clock)) -- a step of the server's clock forwards only a claim can tell
   local flows, groups, of, by_name = {}, {}, {}, {}
@@ -355,6 +365,7 @@ function charges.settle(key, conf, pace, outcomes, levels, first_flow, pool_keys
     local is_free = false
     for i = 1, #all do
       local rule = all[i].rule
+      if not (reserved[rule.unit] or default) then default = default_of(redis.call('HGET', conf, 'default_reservation')) end
       local was = reservation.cost(rule, reserved, default)
       local is = used[rule.unit] or rest or was
       budget.settle(all, i, was, is, at)
