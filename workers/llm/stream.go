@@ -213,18 +213,16 @@ func (s *stream) tokens() (t tokens, ok bool) {
 	return t, ok && (s.isEnded || s.api == OpenAI) // OpenAI tells them once, at the end
 }
 
-// input is that of the request, as far as the stream has told it.
-func (s *stream) input() (t tokens, ok bool) {
+// soFar are those that it has told of an answer that is not whole.
+func (s *stream) soFar() (t tokens, ok bool) {
 	if !s.isTold {
 		return t, false
 	}
-	t, ok = s.usage.read(s.api)
-	t.output = 0
-	return t, ok
+	return s.usage.read(s.api)
 }
 
 // chargeStream is charge of an answer that streamed. Of one that was cut, the input counts as told or estimated, and the output by the text that
-// came. One with an event that is too long is charged what was reserved.
+// came, at least as much as was told. One with an event that is too long is charged what was reserved.
 func (c Config) chargeStream(r *request, answer *stream, learned *Learned) (s spent) {
 	if s.tokens, s.reported = answer.tokens(); s.reported {
 		s.charged = s.counted(c.API)
@@ -235,10 +233,10 @@ func (c Config) chargeStream(r *request, answer *stream, learned *Learned) (s sp
 			return s
 		}
 		var known bool
-		if s.tokens, known = answer.input(); !known {
+		if s.tokens, known = answer.soFar(); !known {
 			s.input = c.estimate(r, learned)[shaper.UnitInput]
 		}
-		s.output = wholeTokens(float64(answer.text) * tokensPerByte)
+		s.output = max(s.output, wholeTokens(float64(answer.text)*tokensPerByte))
 		if r.maximum != unbounded {
 			s.output = min(s.output, r.maximum)
 		}

@@ -117,7 +117,7 @@ func TestLongEvent(t *testing.T) {
 	}
 }
 
-// A stream that broke off is charged the input that it told, or its estimate, and the output by the text that came.
+// A stream that broke off is charged the input that it told, or its estimate, and the output that it told, at least by the text that came.
 func TestChargeOfCutStreams(t *testing.T) {
 	t.Parallel()
 	r := &request{model: "m", text: 1000, choices: 1, maximum: 777}
@@ -129,7 +129,9 @@ func TestChargeOfCutStreams(t *testing.T) {
 	}{
 		"chat":                    {OpenAI, chatStream[:600], false, "input:300,output:3"},
 		"chat that counts maxima": {OpenAI, chatStream[:600], true, "input:300,output:777"},
-		"messages":                {Anthropic, messagesStream[:len(messagesStream)-120], false, "input:209,output:2"},
+		"messages":                {Anthropic, messagesStream[:len(messagesStream)-120], false, "input:209,output:200"},
+		"messages, at the start":  {Anthropic, messagesStream[:strings.Index(messagesStream, "event: ping")], false, "input:209,output:1"},
+		"messages, text alone":    {Anthropic, strings.ReplaceAll(messagesStream[:strings.Index(messagesStream, "event: message_delta")], `,"output_tokens":1`, ""), false, "input:209,output:2"},
 		"nothing":                 {Anthropic, "", false, "input:300,output:0"},
 	} {
 		config := valid(c.api)
