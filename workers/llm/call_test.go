@@ -114,10 +114,10 @@ func TestCallsThatGoWrong(t *testing.T) {
 		"cut": {Anthropic, func(w http.ResponseWriter, _ *http.Request) {
 			stream(w, messagesStream[:len(messagesStream)-120])
 			panic(http.ErrAbortHandler)
-		}, messagesStream[:len(messagesStream)-120], shaper.ResultRetry, shaper.SignalFailed, ReasonCut, "input:209,output:2"},
+		}, messagesStream[:len(messagesStream)-120], shaper.ResultRetry, shaper.SignalFailed, ReasonCut, "input:209,output:200"},
 		"an error in the stream": {Anthropic, func(w http.ResponseWriter, _ *http.Request) {
 			stream(w, messagesStream[:len(messagesStream)-400]+"\n\n"+error529)
-		}, messagesStream[:len(messagesStream)-400] + "\n\n" + error529, shaper.ResultRetry, shaper.SignalThrottled, ReasonStreamError, "input:209,output:0"},
+		}, messagesStream[:len(messagesStream)-400] + "\n\n" + error529, shaper.ResultRetry, shaper.SignalThrottled, ReasonStreamError, "input:209,output:1"},
 		"stands still": {OpenAI, func(w http.ResponseWriter, r *http.Request) {
 			stream(w, "data: {}\n\n")
 			<-r.Context().Done()
@@ -181,7 +181,7 @@ func TestCancelledCalls(t *testing.T) {
 		if _, err := drain(call); !errors.Is(err, cause) {
 			t.Errorf("%s: %v", by, err)
 		}
-		if outcome := call.Close(); outcome.Result != shaper.ResultDone || outcome.Signal != shaper.SignalAccepted || outcome.Used.String() != "input:209,output:2" {
+		if outcome := call.Close(); outcome.Result != shaper.ResultDone || outcome.Signal != shaper.SignalAccepted || outcome.Used.String() != "input:209,output:200" {
 			t.Errorf("%s: %+v", by, outcome)
 		}
 		<-gone
