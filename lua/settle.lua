@@ -232,7 +232,7 @@ end
 -- What the downstream says.
 local of_pool = member ~= '' and pool.keys(KEYS) or nil
 local heard = answers.open(touched, rules, now, box, reply, conf, pace, of_pool)
-local said_key, before, said, sooner, down, offset, of_claim = pace, nil, nil, false, nil, nil, nil
+local said_key, before, said, sooner, down, offset, of_claim = pace, nil, nil, false
 if rules.scope == 'b' or #spent > 0 then down, offset, of_claim = unpack(redis.call('HMGET', pace, 'down', 'offset', 'clock')) end
 if rules.scope == 'f' and turn_queue then
   some_disabled = answers.of_flows(heard, loaded, turn_queue.offset) or some_disabled

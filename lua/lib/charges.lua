@@ -81,7 +81,7 @@ local function of_pool(keys, now, stepped, settles)
     stepped = stepped > 0 or is_back }
 end
 
--- The same by these settings; nil where nothing has budgets, nor has the pool.
+-- The same by the settings that a claim has read; nil where neither the bucket nor its pool has budgets.
 function charges.rules(shared, own, of_flows, of_groups, some_have_own, burst, default)
   local any = (own or '') ~= '' or (of_flows or '') ~= '' or (of_groups or '') ~= '' or some_have_own or shared and shared.budgets
   return any and rules_by(own, of_flows, of_groups, some_have_own, burst, default) or nil

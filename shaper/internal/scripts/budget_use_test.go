@@ -200,6 +200,27 @@ func TestChargesCountOnce(t *testing.T) {
 	})
 }
 
+// An answer that is given again does not tell of the budgets that one flow has of its own: what its jobs reserved of a unit that they do not name
+// is what the bucket says, then too.
+func TestChargesOfAnAnswerGivenAgain(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		r.configureFlows(settings{rateCount: 1000, capacity: 100, inFlight: 100}, flowSettings{})
+		r.ownBudgets("flow_settings", "f", fmt.Sprintf("images 10 %d;", 10*second))
+		r.ok(r.c.HSet(r.ctx, r.key("settings"), "default_reservation", 5, "budget_burst", 100).Err())
+		r.enqueue(nil, entry{id: "a"}.in(r, "f"), entry{id: "b"}.in(r, "f"), entry{id: "c"}.in(r, "f"))
+		of := r.reserve(100, 200_000)
+		c, again := r.claimFlows(ask{claim: "one"}, of), r.claimFlows(ask{claim: "one"}, of)
+		if c.ids() != "a b" || again.ids() != "a b" {
+			t.Fatalf("%q left, given again are %q", c.ids(), again.ids())
+		}
+		r.settle(outcome{lease: again.jobs[0], result: done, used: "0"})
+		if c := r.drain(ask{}); c.ids() != "c" {
+			t.Errorf("%q left after a job that used nothing", c.ids())
+		}
+	})
+}
+
 // A job that reserves more than a budget has does not get in. One for which a budget was lowered since becomes a dead letter; jobs behind it leave. One that names no unit
 // reserves what the bucket says, at most the budget.
 func TestJobsAboveABudget(t *testing.T) {
