@@ -46,7 +46,14 @@ type Decision struct {
 	// until the limit is as if it had never been used.
 	RetryAfter time.Duration
 	ResetAfter time.Duration
+
+	// Spread is how much later than after RetryAfter a refused client should return, because others were refused before it: see
+	// [Spread.Delay].
+	Spread time.Duration
 }
+
+// Return is after how long a refused client should return: RetryAfter and Spread. It is what HTTP clients get as Retry-After.
+func (d Decision) Return() time.Duration { return d.RetryAfter + d.Spread }
 
 // Later is the decision as it reads after a time in which nothing was spent.
 func (d Decision) Later(passed time.Duration) Decision {

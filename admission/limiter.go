@@ -75,6 +75,7 @@ type Limiter struct {
 	given    *lru.Cache[string, *gate]
 	last     atomic.Pointer[gate] // of given, that was asked for
 	refusals refusals
+	spread   Spread
 	locals   locals
 	chunks   chunks
 	presence presence
@@ -216,9 +217,17 @@ func (l *Limiter) Allow(ctx context.Context, limit Limit, key string, n int64) (
 	return d, err
 }
 
-// decide answers one question. A key of "" is an exempt caller. If away is
-// not nil, Redis is unavailable.
+// decide answers one question, and gives a refused caller its place among the refused ones. A key of "" is an exempt caller. If
+// away is not nil, Redis is unavailable.
 func (l *Limiter) decide(ctx context.Context, g *gate, f *compiledLimit, key string, n int64, start time.Time, away error) (Decision, error) {
+	d, err := l.judge(ctx, g, f, key, n, start, away)
+	if d.RetryAfter > 0 && !d.Allowed && l.now == "" {
+		d.Spread = l.spread.Delay(f.prefix+key, d.RetryAfter, time.Duration(n)*f.Limit.Limit.Interval(), start)
+	}
+	return d, err
+}
+
+func (l *Limiter) judge(ctx context.Context, g *gate, f *compiledLimit, key string, n int64, start time.Time, away error) (Decision, error) {
 	if n < 1 || n > MaxCost {
 		return Decision{}, fmt.Errorf("limit %q: cost %d: want 1 to %d", f.Name, n, MaxCost)
 	}

@@ -62,6 +62,14 @@ type Refusal struct {
 	// call have spent counts, up to 256 jobs a call: in a larger one a job that is
 	// decided later may spend more, and this is a lower bound.
 	RetryAfter time.Duration
-	Limits     []string // the limits that refused
-	Detail     string   // a sentence for people
+
+	// Spread is how much later than after RetryAfter the caller should return, because others were refused before it: see
+	// [admission.Spread.Delay]. The jobs of one call are refused as one.
+	Spread time.Duration
+
+	Limits []string // the limits that refused
+	Detail string   // a sentence for people
 }
+
+// Return is after how long the caller should return: RetryAfter and Spread. It is what HTTP clients get as Retry-After.
+func (r *Refusal) Return() time.Duration { return r.RetryAfter + r.Spread }

@@ -116,8 +116,8 @@ func problemOf(d *admission.Decision, cost int64) problem {
 	}
 	return problem{
 		Type: TypeQuotaExceeded, Title: "Quota Exceeded", Status: http.StatusTooManyRequests, Code: "limit-exceeded",
-		Detail:           admission.ExceededText(d.RetryAfter, *d),
-		ViolatedPolicies: []string{d.Limit}, RetryAfter: admission.RetrySeconds(d.RetryAfter),
+		Detail:           admission.ExceededText(d.Return(), *d),
+		ViolatedPolicies: []string{d.Limit}, RetryAfter: admission.RetrySeconds(d.Return()),
 	}
 }
 

@@ -126,8 +126,8 @@ func limited(d *admission.Decision, cost int64) *fault {
 		f.ViolatedPolicies = []string{d.Limit}
 		return f
 	}
-	f := newFault(codeLimitExceeded, "%s", admission.ExceededText(d.RetryAfter, *d))
-	f.ViolatedPolicies, f.RetryAfter = []string{d.Limit}, admission.RetrySeconds(d.RetryAfter)
+	f := newFault(codeLimitExceeded, "%s", admission.ExceededText(d.Return(), *d))
+	f.ViolatedPolicies, f.RetryAfter = []string{d.Limit}, admission.RetrySeconds(d.Return())
 	return f
 }
 

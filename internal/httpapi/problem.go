@@ -167,7 +167,7 @@ func refused(refusal *shaper.Refusal) *fault {
 	f := newFault(code(refusal.Reason), "%s", refusal.Detail)
 	f.ViolatedPolicies = refusal.Limits
 	if refusal.RetryAfter > 0 {
-		f.RetryAfter = admission.RetrySeconds(refusal.RetryAfter)
+		f.RetryAfter = admission.RetrySeconds(refusal.Return())
 	}
 	return f
 }

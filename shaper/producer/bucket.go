@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/lua/coalesce"
 	"github.com/tundish-io/tundish/redisconn"
@@ -20,6 +21,7 @@ type producerBucket struct {
 	force       atomic.Pointer[limitSet] // the limits in force; nil until they were read
 	quotas      atomic.Bool              // the script wants the keys that buckets with quotas or a timetable need
 	refusals    refusals
+	spreads     admission.Spread
 	breaker     *redisconn.Breaker // one for all buckets, unless Redis is a cluster
 	queue       coalesce.Queue[*entry]
 }

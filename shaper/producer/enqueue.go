@@ -164,8 +164,9 @@ func newScriptCall(b *producerBucket, set *limitSet, batch []*entry, again bool)
 			*t.receipt = shaper.Receipt{ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, Group: t.job.Group, Refusal: missing(err)}
 			continue
 		}
+		t.limits, t.counted = set.limits, k.caller
 		if t.generated && !t.call.mixed {
-			if receipt, ok := b.refusals.recall(set, k.caller, &t.job, q.start); ok {
+			if receipt, ok := b.recall(set, t, q.start); ok {
 				*t.receipt = receipt
 				continue
 			}

@@ -2,7 +2,9 @@ package producer
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
@@ -16,6 +18,9 @@ type entry struct {
 	sealed    codec.Sealed
 	call      *call
 	receipt   *shaper.Receipt
+
+	limits  []limitArgs // of the bucket, when the job was sent
+	counted string      // the keys by which these count it: see keyring
 }
 
 // call is one call of Enqueue: done tells when all its entries are answered.
@@ -29,6 +34,9 @@ type call struct {
 		entry  [1]entry
 		queued [1]*entry
 	}
+
+	mu     sync.Mutex
+	spread map[string]time.Duration // how much later its refused jobs should return: see producerBucket.spread
 
 	mixed bool // the jobs differ in their costs: one may get in where a dearer one is refused
 
@@ -65,7 +73,7 @@ func (c *Client) release(shared *call) {
 		packed = nil
 	}
 	shared.one.entry[0], shared.one.queued[0] = entry{sealed: packed}, nil
-	shared.entries, shared.queued, shared.receipts, shared.ctx = nil, nil, nil, nil
+	shared.entries, shared.queued, shared.receipts, shared.ctx, shared.spread = nil, nil, nil, nil, nil
 	shared.err.Store(nil)
 	c.calls.Put(shared)
 }

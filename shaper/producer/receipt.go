@@ -188,13 +188,18 @@ func missing(err error) *shaper.Refusal {
 // it refuses a job of this priority. If the bucket has too many flows, both count flows. There is no wait if the bucket or
 // the flow is paused.
 func refuse(b *producerBucket, t *entry, code int64, wait time.Duration, decisions []admission.Decision, held, bound int64) *shaper.Refusal {
-	r := &refused{b: b, t: t, code: code, wait: wait, held: held, bound: bound, next: "retry in " + roundUp(wait).String()}
+	r := &refused{b: b, t: t, code: code, held: held, bound: bound}
 	refusal := &shaper.Refusal{Reason: codec.Refusals[code], RetryAfter: max(wait, -wait)}
 	for _, d := range decisions {
 		if !d.Allowed && (d.Impossible || code == lua.Limited) {
 			r.by, refusal.Limits = append(r.by, d), append(refusal.Limits, d.Limit)
 		}
 	}
+	b.spread(t, refusal, r.by)
+	if r.wait = wait + refusal.Spread; wait < 0 {
+		r.wait = wait
+	}
+	r.next = "retry in " + roundUp(r.wait).String()
 	if wait == 0 {
 		r.next = "it is paused, and nothing leaves until it is resumed: resume it"
 	}

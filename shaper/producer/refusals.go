@@ -59,6 +59,19 @@ func (r *refusals) forget(caller string) {
 	}
 }
 
+// recall returns the receipt of a job whose refusal is known to hold, with a place of its own among the refused ones.
+func (b *producerBucket) recall(set *limitSet, t *entry, now time.Time) (shaper.Receipt, bool) {
+	receipt, ok := b.refusals.recall(set, t.counted, &t.job, now)
+	if !ok {
+		return receipt, false
+	}
+	by := slices.DeleteFunc(slices.Clone(receipt.Decisions), func(d admission.Decision) bool { return d.Allowed })
+	receipt.Refusal.Spread = 0
+	b.spread(t, receipt.Refusal, by)
+	receipt.Refusal.Detail = admission.ExceededText(receipt.Refusal.Return(), by...)
+	return receipt, true
+}
+
 // recall makes the receipt of a job whose refusal is known to hold. The times in it are shorter by the time that has passed.
 func (r *refusals) recall(set *limitSet, caller string, job *shaper.Job, now time.Time) (shaper.Receipt, bool) {
 	if !r.some.Load() {
@@ -73,14 +86,9 @@ func (r *refusals) recall(set *limitSet, caller string, job *shaper.Job, now tim
 	refusal.RetryAfter -= passed
 	receipt.ID, receipt.Flow, receipt.Group, receipt.Refusal = job.ID, job.Flow, job.Group, &refusal
 	receipt.Decisions = slices.Clone(receipt.Decisions)
-	var by []admission.Decision
 	for i := range receipt.Decisions {
-		d := receipt.Decisions[i].Later(passed)
-		d.Source = admission.FromMemory
-		if receipt.Decisions[i] = d; !d.Allowed {
-			by = append(by, d)
-		}
+		receipt.Decisions[i] = receipt.Decisions[i].Later(passed)
+		receipt.Decisions[i].Source = admission.FromMemory
 	}
-	refusal.Detail = admission.ExceededText(refusal.RetryAfter, by...)
 	return receipt, true
 }

@@ -1,0 +1,51 @@
+package admission
+
+import (
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+)
+
+// Bounds of a [Spread].
+const (
+	maxSpreadKeys = 16_384
+
+	// MaxSpread is the most by which a [Spread] delays the return of a client. A client that ignores Retry-After fills the
+	// line with its own places, and delays the others that share its limit by no more than this.
+	MaxSpread = 30 * time.Second
+)
+
+// Spread gives refused clients different times to return. Without it, all clients that were refused at one instant return at one
+// instant, and all but one are refused again: the number of refusals grows with the square of the number of clients.
+//
+// Each key has a line. A refused client gets the place behind the previous one, as far from it as the key serves one client.
+// A place whose time has come leaves the line. So a client that is alone gets no delay.
+//
+// A Spread counts the refusals of one process and asks Redis nothing. It is safe for concurrent use. The zero value is ready.
+// A key takes about 150 bytes; the keys that were not used for the longest time are forgotten first.
+type Spread struct {
+	mu   sync.Mutex
+	last *lru.Cache[string, time.Time] // key -> the latest place
+}
+
+// Delay returns how much later than after wait a refused client should return, from 0 to [MaxSpread]. interval is the time in
+// which the key serves one such client; with 0 there is no delay.
+func (s *Spread) Delay(key string, wait, interval time.Duration, now time.Time) time.Duration {
+	if interval <= 0 {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last == nil {
+		s.last, _ = lru.New[string, time.Time](maxSpreadKeys) // fails for sizes below 1 only
+	}
+	earliest := now.Add(wait)
+	place := earliest
+	if last, ok := s.last.Get(key); ok && last.After(now) {
+		place = last.Add(interval)
+	}
+	delay := min(max(place.Sub(earliest), 0), MaxSpread)
+	s.last.Add(key, earliest.Add(delay))
+	return delay
+}
