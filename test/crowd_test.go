@@ -2,7 +2,9 @@ package test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,21 +20,33 @@ import (
 func TestCrowdThatIsRefused(t *testing.T) {
 	besideOthers(t)
 	const clients, perSecond = 200, 50
-	redis := redistest.Start(t)
 	var tables strings.Builder
 	for _, a := range algorithms {
 		tables.WriteString(limitTable("check-"+a.name, a.algorithm, "50/s", a.more))
 	}
-	tables.WriteString("[[buckets]]\nname = \"limited\"\nrate = \"1000/s\"\nlimits = [\"check-log\"]\n[buckets.webhook]\nurl = \"http://127.0.0.1:1/\"\nallow_networks = [\"127.0.0.0/8\"]\n")
-	url := producers(t, redis.URL(), 1, tables.String())[0]
+	const bucket = "[[buckets]]\nname = %q\nrate = %q\n%s\n[buckets.webhook]\nurl = %q\nallow_networks = [\"127.0.0.0/8\"]\n"
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(receiver.Close)
+	for name, keys := range map[string]string{"limited": "limits = [\"check-log\"]", "full": "capacity = 60", "waits": "capacity = 1000"} {
+		rate := map[bool]string{true: "1000/s", false: "50/s"}[name == "limited"]
+		fmt.Fprintf(&tables, bucket, name, rate, keys, receiver.URL)
+	}
+	system := start(t, redistest.Start(t), plan{rate: 50, dispatchers: 1, more: tables.String()})
 	asker := newAsker(t, clients)
 
+	enqueue := func(bucket, body string) func() (int, http.Header) {
+		return func() (int, http.Header) {
+			return asker.postFor(t.Context(), system.api+"/v1/buckets/"+bucket+"/jobs", body)
+		}
+	}
 	ways := map[string]func() (int, http.Header){
-		"job": func() (int, http.Header) { return asker.postFor(t.Context(), url+"/v1/buckets/limited/jobs", `{"payload":{}}`) },
+		"job of a limit": enqueue("limited", `{"payload":{}}`),
+		"full bucket":    enqueue("full", `{"payload":{}}`),
+		"max_wait":       enqueue("waits", `{"payload":{},"max_wait":"1s"}`),
 	}
 	for _, a := range algorithms {
 		ways["check "+a.name] = func() (int, http.Header) {
-			return asker.ask(t.Context(), url+"/v1/limits/check-"+a.name+"/check")
+			return asker.ask(t.Context(), system.api+"/v1/limits/check-"+a.name+"/check")
 		}
 	}
 	var group sync.WaitGroup
@@ -92,4 +106,3 @@ func (a *asker) postFor(ctx context.Context, url, body string) (int, http.Header
 	defer response.Body.Close()
 	return response.StatusCode, response.Header
 }
-
