@@ -24,10 +24,13 @@ const (
 	ReasonBilling        = "billing"         // the account at the receiver is out of credit, or over its spend limit
 	ReasonBatchAnswer    = "batch_answer"    // the answer to a batch says nothing of the job, or cannot be read
 
-	// Of attempts that were returned: nothing was sent.
+	ReasonEnhanceYourCalm = "enhance_your_calm" // HTTP/2: the receiver ended the request or the connection, and asks for less
+
+	// Of attempts that were returned: the receiver processed nothing.
 	ReasonLate            = "late"             // the slot went by before the connection was ready
 	ReasonShutdown        = "shutdown"         // the dispatcher stopped or the lease ended
 	ReasonStaleConnection = "stale_connection" // a kept connection had died meanwhile
+	ReasonUnprocessed     = "unprocessed"      // HTTP/2: the receiver reports that it did not process the request
 )
 
 // ownReason are the statuses with a reason of their own. The others share the reason
@@ -54,8 +57,8 @@ func statusReason(status int) string {
 func Reasons() []string {
 	reasons := []string{
 		ReasonTimeout, ReasonConnection, ReasonDNS, ReasonTLS, ReasonInterrupted,
-		ReasonBlockedAddress, ReasonInvalid, ReasonRedirect, ReasonGone, ReasonToken, ReasonBilling, ReasonBatchAnswer,
-		ReasonLate, ReasonShutdown, ReasonStaleConnection, shaper.ReasonFlowSettings,
+		ReasonBlockedAddress, ReasonInvalid, ReasonRedirect, ReasonGone, ReasonToken, ReasonBilling, ReasonBatchAnswer, ReasonEnhanceYourCalm,
+		ReasonLate, ReasonShutdown, ReasonStaleConnection, ReasonUnprocessed, shaper.ReasonFlowSettings,
 		"http_4xx", "http_5xx", "http_other",
 	}
 	for _, status := range ownReason {

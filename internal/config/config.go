@@ -165,15 +165,18 @@ func (b *Bucket) ByProgram() bool { return b.Worker == workerProgram }
 
 // WebhookSettings are the settings of a bucket whose worker is "webhook".
 type WebhookSettings struct {
-	URL           SecretURL           `setting:"url"`     // where a job names none
-	JobURL        bool                `setting:"job_url"` // whether a job may name its own
-	Timeout       time.Duration       `setting:"timeout"` // of one attempt
-	AllowNetworks []netip.Prefix      `setting:"allow_networks"`
-	Secrets       []Secret            `setting:"secrets"` // that sign, the newest first
-	Format        string              `setting:"format"`  // standard, cloudevents, cloudevents-structured
-	EgressProxy   Secret              `setting:"egress_proxy"`
-	CloudEvents   CloudEventsSettings `setting:"cloudevents"`
-	TLS           WebhookTLS          `setting:"tls"`
+	URL           SecretURL      `setting:"url"`     // where a job names none
+	JobURL        bool           `setting:"job_url"` // whether a job may name its own
+	Timeout       time.Duration  `setting:"timeout"` // of one attempt
+	AllowNetworks []netip.Prefix `setting:"allow_networks"`
+	Secrets       []Secret       `setting:"secrets"` // that sign, the newest first
+	Format        string         `setting:"format"`  // standard, cloudevents, cloudevents-structured
+	EgressProxy   Secret         `setting:"egress_proxy"`
+
+	ConnectionMaxAge time.Duration `setting:"connection_max_age"` // 0: no maximum
+
+	CloudEvents CloudEventsSettings `setting:"cloudevents"`
+	TLS         WebhookTLS          `setting:"tls"`
 
 	FlowURLs bool `setting:"-"` // see webhook.Config: flow.must_exist without a URL
 }
@@ -197,7 +200,7 @@ func (w WebhookSettings) Worker(concurrency int) webhook.Config {
 	c := webhook.Config{
 		URL: w.URL.Reveal(), FlowURLs: w.FlowURLs, JobURL: w.JobURL, Timeout: w.Timeout, AllowNetworks: w.AllowNetworks, Concurrency: concurrency,
 		Format: webhook.Format(w.Format), CloudEvents: webhook.CloudEvents(w.CloudEvents), TLS: outgoing.TLS(w.TLS),
-		EgressProxy: w.EgressProxy.Reveal(),
+		EgressProxy: w.EgressProxy.Reveal(), ConnectionMaxAge: w.ConnectionMaxAge,
 	}
 	for _, secret := range w.Secrets {
 		c.Secrets = append(c.Secrets, secret.Reveal())

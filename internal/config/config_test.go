@@ -198,7 +198,7 @@ func TestLoad(t *testing.T) {
 	want := Bucket{Bucket: hooks, LimitNames: []string{"a"}, PoolName: "vendor", Worker: "webhook", Statuses: []string{"any"}, Webhook: WebhookSettings{
 		URL: "https://example.com/hook", Timeout: 15 * time.Second,
 		AllowNetworks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
-		Format:        "cloudevents", CloudEvents: CloudEventsSettings{Source: "/orders", Type: "order"},
+		Format:        "cloudevents", ConnectionMaxAge: 5 * time.Minute, CloudEvents: CloudEventsSettings{Source: "/orders", Type: "order"},
 	}}
 	if !reflect.DeepEqual(c.Buckets[0], want) {
 		t.Errorf("bucket is\n%+v, want\n%+v", c.Buckets[0], want)
@@ -222,7 +222,7 @@ func TestLoad(t *testing.T) {
 		Quotas: []admission.Rate{thousand},
 	}
 	want = Bucket{Bucket: second, Worker: "webhook", Statuses: []string{"429", "5xx"}, Webhook: WebhookSettings{
-		URL: "https://example.com/", JobURL: true, Timeout: 15 * time.Second, Format: "standard", CloudEvents: CloudEventsSettings{Type: "tundish.job"},
+		URL: "https://example.com/", JobURL: true, Timeout: 15 * time.Second, Format: "standard", ConnectionMaxAge: 5 * time.Minute, CloudEvents: CloudEventsSettings{Type: "tundish.job"},
 	}}
 	if !reflect.DeepEqual(c.Buckets[1], want) {
 		t.Errorf("bucket is\n%+v, want\n%+v", c.Buckets[1], want)

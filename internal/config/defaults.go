@@ -13,6 +13,7 @@ import (
 	"github.com/tundish-io/tundish/workers/asynq"
 	"github.com/tundish-io/tundish/workers/httpworker"
 	"github.com/tundish-io/tundish/workers/llm"
+	"github.com/tundish-io/tundish/workers/outgoing"
 	"github.com/tundish-io/tundish/workers/webhook"
 )
 
@@ -39,7 +40,7 @@ func defaultBucket() Bucket {
 		Bucket: shaper.DefaultBucket(), Worker: workerWebhook, Statuses: workers.DefaultPolicy().Statuses,
 		Webhook: WebhookSettings{
 			JobURL: true, Timeout: 15 * time.Second, Format: string(webhook.FormatStandard),
-			CloudEvents: CloudEventsSettings{Type: webhook.DefaultEventType},
+			CloudEvents: CloudEventsSettings{Type: webhook.DefaultEventType}, ConnectionMaxAge: outgoing.DefaultConnectionMaxAge,
 		},
 	}
 }
@@ -60,8 +61,8 @@ var defaults = byType(
 	scheduleSettings{
 		Timezone: "UTC", CatchUp: string(schedule.CatchUpLast), Overlap: string(schedule.OverlapQueue), Priority: string(shaper.PriorityNormal),
 	},
-	HTTPSettings{Timeout: httpworker.DefaultConfig().Timeout, ProxyTimeout: time.Minute},
-	LLMSettings{ExpectedOutput: llm.DefaultExpectedOutput, CountMaxTokens: true, Timeout: llm.DefaultTimeout, IdleTimeout: llm.DefaultIdleTimeout, ProxyTimeout: time.Minute, ProxyPriority: string(shaper.PriorityHigh), FallbackAfter: 10 * time.Second},
+	HTTPSettings{Timeout: httpworker.DefaultConfig().Timeout, ProxyTimeout: time.Minute, ConnectionMaxAge: outgoing.DefaultConnectionMaxAge},
+	LLMSettings{ExpectedOutput: llm.DefaultExpectedOutput, CountMaxTokens: true, Timeout: llm.DefaultTimeout, IdleTimeout: llm.DefaultIdleTimeout, ProxyTimeout: time.Minute, ProxyPriority: string(shaper.PriorityHigh), FallbackAfter: 10 * time.Second, ConnectionMaxAge: outgoing.DefaultConnectionMaxAge},
 	AsynqSettings{Timeout: asynq.DefaultConfig().Timeout, Settle: string(asynq.DefaultConfig().Settle)},
 )
 

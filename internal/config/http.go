@@ -24,6 +24,8 @@ type HTTPSettings struct {
 	Headers       map[string]Secret `setting:"headers"`       // of each request
 	Auth          HTTPAuth          `setting:"auth"`
 	TLS           WebhookTLS        `setting:"tls"`
+
+	ConnectionMaxAge time.Duration `setting:"connection_max_age"` // 0: no maximum
 }
 
 // HTTPAuth are the credentials of requests: one of the four, or none.
@@ -59,7 +61,7 @@ type HTTPOAuth2 struct {
 func (h HTTPSettings) Worker(concurrency int) httpworker.Config {
 	c := httpworker.Config{
 		BaseURL: h.BaseURL.Reveal(), Timeout: h.Timeout, AllowNetworks: h.AllowNetworks, Concurrency: concurrency, EgressProxy: h.EgressProxy.Reveal(),
-		TLS: outgoing.TLS(h.TLS), Headers: make(map[string]string, len(h.Headers)),
+		TLS: outgoing.TLS(h.TLS), ConnectionMaxAge: h.ConnectionMaxAge, Headers: make(map[string]string, len(h.Headers)),
 		Auth: httpworker.Auth{
 			Bearer: h.Auth.Bearer.Reveal(),
 			Basic:  httpworker.Basic{User: h.Auth.Basic.User.Reveal(), Password: h.Auth.Basic.Password.Reveal()},

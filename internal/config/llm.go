@@ -33,6 +33,8 @@ type LLMSettings struct {
 	Headers        map[string]Secret `setting:"headers"` // of each request
 	Auth           HTTPAuth          `setting:"auth"`
 	TLS            WebhookTLS        `setting:"tls"`
+
+	ConnectionMaxAge time.Duration `setting:"connection_max_age"` // 0: no maximum
 }
 
 // Worker returns the settings as the worker has them, for a number of deliveries at a time. The policy is still to be set.
@@ -40,6 +42,7 @@ type LLMSettings struct {
 func (s LLMSettings) Worker(concurrency int) llm.Config {
 	http := HTTPSettings{
 		BaseURL: s.BaseURL, Timeout: s.Timeout, AllowNetworks: s.AllowNetworks, EgressProxy: s.EgressProxy, Headers: s.Headers, Auth: s.Auth, TLS: s.TLS,
+		ConnectionMaxAge: s.ConnectionMaxAge,
 	}
 	return llm.Config{
 		API: llm.API(s.API), HTTP: http.Worker(concurrency), Models: s.Models, ExpectedOutput: s.ExpectedOutput, CountMaxTokens: s.CountMaxTokens,

@@ -43,6 +43,9 @@ type Config struct {
 	// EgressProxy is the proxy that requests to the API go through, as http://user:password@host:port; "" for none.
 	EgressProxy string
 
+	// ConnectionMaxAge is the age at which a connection takes no new request: see [outgoing.Config]. 0: no maximum.
+	ConnectionMaxAge time.Duration
+
 	// Read by New.
 	home     own      // of flows that have nothing: its base is that of BaseURL
 	reserved []string // the headers of Auth
@@ -53,7 +56,10 @@ func DefaultStatuses() []string { return []string{"408", "425", "429", "5xx"} }
 
 // DefaultConfig returns the defaults: 30 s, another try after [DefaultStatuses], the public internet only, no credentials.
 func DefaultConfig() Config {
-	return Config{Timeout: 30 * time.Second, Policy: workers.Policy{Statuses: DefaultStatuses(), Hold: true}, Concurrency: 256}
+	return Config{
+		Timeout: 30 * time.Second, Policy: workers.Policy{Statuses: DefaultStatuses(), Hold: true}, Concurrency: 256,
+		ConnectionMaxAge: outgoing.DefaultConnectionMaxAge,
+	}
 }
 
 // Validate reports every fault of the settings, joined, or nil. Each begins with the key of the configuration. No fault repeats a
@@ -90,6 +96,6 @@ func (c Config) table() string { return cmp.Or(c.Table, "http") }
 func (c Config) sending() outgoing.Config {
 	return outgoing.Config{
 		Timeout: c.Timeout, Policy: c.Policy, AllowNetworks: c.AllowNetworks, Concurrency: c.Concurrency,
-		TLS: c.TLS, EgressProxy: c.EgressProxy, Home: c.BaseURL,
+		TLS: c.TLS, EgressProxy: c.EgressProxy, ConnectionMaxAge: c.ConnectionMaxAge, Home: c.BaseURL,
 	}
 }

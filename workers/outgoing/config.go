@@ -3,6 +3,7 @@ package outgoing
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"strings"
 	"time"
@@ -15,6 +16,9 @@ import (
 const (
 	MinTimeout = 10 * time.Millisecond
 	MaxTimeout = 15 * time.Minute
+
+	MinConnectionMaxAge = time.Second
+	MaxConnectionMaxAge = 24 * time.Hour
 )
 
 // Config says within which bounds a [Sender] sends. Workers have these settings under the same names.
@@ -26,7 +30,16 @@ type Config struct {
 	TLS           TLS
 	EgressProxy   string // that all requests go through, as http://user:password@host:port; "" for none
 	Home          string // the URL whose origin alone is shown the client certificate of TLS; "" for none
+
+	// ConnectionMaxAge is the age at which a connection takes no new request. It closes when its requests have ended, and the next connection
+	// goes where the name of the host points by then. 0: no maximum.
+	ConnectionMaxAge time.Duration
+
+	Resolver *net.Resolver // of the names of hosts; nil for the system's
 }
+
+// DefaultConnectionMaxAge is the default of ConnectionMaxAge in the workers.
+const DefaultConnectionMaxAge = 5 * time.Minute
 
 // Validate reports every fault but those of Home, joined, or nil. Each begins with its key in the configuration; table is that of the
 // worker there, and home the key of Home. No fault repeats a secret.
@@ -37,6 +50,9 @@ func (c Config) Validate(table, home string) error {
 	}
 	if c.Timeout < MinTimeout || c.Timeout > MaxTimeout {
 		fail("timeout", "%s: want %s to %s", c.Timeout, MinTimeout, MaxTimeout)
+	}
+	if c.ConnectionMaxAge != 0 && (c.ConnectionMaxAge < MinConnectionMaxAge || c.ConnectionMaxAge > MaxConnectionMaxAge) {
+		fail("connection_max_age", "%s: want %s to %s, or 0s for no maximum", c.ConnectionMaxAge, MinConnectionMaxAge, MaxConnectionMaxAge)
 	}
 	errs = append(errs, c.Policy.Validate())
 	for _, network := range c.AllowNetworks {

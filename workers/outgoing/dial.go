@@ -12,15 +12,13 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"sync/atomic"
 
-	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 )
 
 // dialer makes the connections of a transport: directly or through the egress proxy, plain or over TLS.
 type dialer struct {
-	net     net.Dialer // with the guard
+	net     spreadDialer
 	allowed []netip.Prefix
 	proxy   *url.URL    // nil for none
 	files   TLS         // read for each connection
@@ -72,28 +70,9 @@ func (d *dialer) dialTLS(ctx context.Context, network, address string) (net.Conn
 	if err != nil {
 		return nil, err
 	}
-	return tls.Client(conn, config), nil
-}
-
-// wire is a connection that counts the bytes written to it, TLS included. A count of 0 proves
-// that nothing was sent.
-type wire struct {
-	net.Conn
-	to      shaper.Origin // the receiver, whatever the connection leads through
-	written atomic.Int64
-}
-
-func (w *wire) Write(p []byte) (int, error) {
-	n, err := w.Conn.Write(p)
-	w.written.Add(int64(n))
-	return n, err
-}
-
-type wireKey struct{}
-
-// withWire makes the transport put the connection that it dials into w.
-func withWire(ctx context.Context, w *wire) context.Context {
-	return context.WithValue(ctx, wireKey{}, w)
+	w := ctx.Value(wireKey{}).(*wire)
+	w.tls = tls.Client(conn, config)
+	return w.tls, nil
 }
 
 // tunnel connects to the address of a receiver through the proxy. The receiver gets no byte of it.

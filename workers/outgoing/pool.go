@@ -10,18 +10,17 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// idleTimeout is how long an unused connection is kept.
-const idleTimeout = 30 * time.Second
-
 // pool keeps connections. It is our own because a permit is asked between two
 // steps that [http.Transport.RoundTrip] does in one: to get a connection ready,
 // and to write the request. A connection is listed while it can take another
 // request: one of HTTP/1 when it is idle, one of HTTP/2 also while it is in
-// use. The one used last is used next, so that the others grow old and close.
+// use. The one used last is used next, so that the others grow old and close. One
+// that expires or falls silent is no longer listed; its requests end on it.
 type pool struct {
 	transport  func() *http.Transport // dials; keeps nothing itself
 	maxPerHost int
 	maxTotal   int
+	maxAge     time.Duration // of a connection; 0: any
 
 	mu     sync.Mutex // guards the following, and what conn says it guards
 	lists  map[shaper.Origin][]*conn
@@ -29,24 +28,12 @@ type pool struct {
 	closed bool
 }
 
-// conn is a connection of a pool.
-type conn struct {
-	*http.ClientConn
-	origin shaper.Origin
-	wire   *wire
-
-	// Guarded by pool.mu.
-	users   int // deliveries that hold it
-	listed  bool
-	retired bool        // takes no more of them
-	idle    *time.Timer // closes it; nil before the first rest
-}
-
-func newPool(concurrency int, transport func() *http.Transport) *pool {
+func newPool(concurrency int, maxAge time.Duration, transport func() *http.Transport) *pool {
 	return &pool{
 		transport:  transport,
 		maxPerHost: concurrency,
 		maxTotal:   2 * concurrency,
+		maxAge:     maxAge,
 		lists:      map[shaper.Origin][]*conn{},
 	}
 }
@@ -57,11 +44,12 @@ func (p *pool) get(ctx context.Context, o shaper.Origin) (c *conn, reused bool, 
 	if c := p.take(o); c != nil {
 		return c, true, nil
 	}
-	c = &conn{origin: o, wire: &wire{to: o}, users: 1}
+	c = &conn{origin: o, wire: newWire(o), users: 1, expires: expiry(p.maxAge)}
 	c.ClientConn, err = p.transport().NewClientConn(withWire(ctx, c.wire), o.Scheme, o.Address())
 	if err != nil {
 		return nil, false, err
 	}
+	c.isHTTP2 = c.wire.isHTTP2()
 	if err := c.Reserve(); err != nil { // the receiver hung up at once
 		p.discard(c)
 		return nil, false, err
@@ -79,7 +67,7 @@ func (p *pool) take(o shaper.Origin) *conn {
 			return nil
 		}
 		c := conns[len(conns)-1]
-		if c.Reserve() != nil { // dead, or full
+		if c.isOld() || c.isSilent() || c.Reserve() != nil { // the last: dead, retired by the receiver, or full
 			p.unlist(c)
 			if c.users == 0 {
 				go c.Close() // may take a while: says goodbye to a peer that does not listen
@@ -102,7 +90,7 @@ func (p *pool) put(c *conn) {
 	alive := c.Err() == nil
 	p.mu.Lock()
 	c.users--
-	if alive && !c.retired && !p.closed && c.Available() > 0 {
+	if alive && !c.retired && !p.closed && !c.isOld() && c.Available() > 0 {
 		p.list(c)
 	} else {
 		p.unlist(c)
@@ -164,10 +152,10 @@ func (p *pool) unlist(c *conn) {
 // rest needs p.mu. It closes c later, unless it is taken before.
 func (p *pool) rest(c *conn) {
 	if c.idle != nil {
-		c.idle.Reset(idleTimeout)
+		c.idle.Reset(c.restFor())
 		return
 	}
-	c.idle = time.AfterFunc(idleTimeout, func() {
+	c.idle = time.AfterFunc(c.restFor(), func() {
 		p.mu.Lock()
 		unused := c.users == 0
 		if unused {

@@ -90,6 +90,18 @@ func dialPipes(s *Sender, serve func(net.Conn)) {
 	}
 }
 
+// serveNoContent answers each request of HTTP/1.
+func serveNoContent(conn net.Conn) {
+	for from := bufio.NewReader(conn); ; {
+		r, err := http.ReadRequest(from)
+		if err != nil {
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(conn, "HTTP/1.1 204 No Content\r\n\r\n")
+	}
+}
+
 func TestIdleConnectionsClose(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -98,14 +110,7 @@ func TestIdleConnectionsClose(t *testing.T) {
 		dialPipes(s, func(conn net.Conn) {
 			open.Add(1)
 			defer open.Add(-1)
-			for from := bufio.NewReader(conn); ; {
-				r, err := http.ReadRequest(from)
-				if err != nil {
-					return
-				}
-				_, _ = io.Copy(io.Discard, r.Body)
-				_, _ = io.WriteString(conn, "HTTP/1.1 204 No Content\r\n\r\n")
-			}
+			serveNoContent(conn)
 		})
 		for range 3 {
 			want(t, send(t, s, "http://example.com/"), shaper.ResultDone, "")

@@ -1,8 +1,6 @@
 package outgoing
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -22,8 +20,9 @@ const maxAnswer = 64 << 10
 
 // Sender sends requests. It is safe for concurrent use.
 type Sender struct {
-	config Config
-	conns  *pool
+	config   Config
+	conns    *pool
+	refusals refusals
 }
 
 // NewSender makes a sender of settings that [Config.Validate] has found valid. Its errors are of the egress proxy and of Home.
@@ -32,7 +31,7 @@ func NewSender(config Config) (*Sender, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sender{config, newPool(config.Concurrency, transport)}, nil
+	return &Sender{config: config, conns: newPool(config.Concurrency, config.ConnectionMaxAge, transport)}, nil
 }
 
 // Close closes the connections that are kept; those in use close when their
@@ -45,27 +44,8 @@ func (s *Sender) Transport() *http.Transport { return s.conns.transport() }
 // Kept returns how many connections are kept, and to how many origins.
 func (s *Sender) Kept() (connections, origins int) { return s.conns.kept() }
 
-// Request is what a worker sends for an attempt.
-type Request struct {
-	Method string // "" is POST
-	To     Target
-	Header http.Header
-	Body   []byte // none if it is empty
-}
-
-// http returns the request as net/http has it. Its GetBody is nil, so that net/http cannot send it again: it would do so
-// unasked for a request with a header Idempotency-Key.
-func (r *Request) http(ctx context.Context) *http.Request {
-	req := new(http.Request).WithContext(ctx) // http.NewRequest would read the URL once more
-	req.Method, req.URL, req.Header = cmp.Or(r.Method, http.MethodPost), r.To.URL, r.Header
-	if len(r.Body) > 0 {
-		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(r.Body)), int64(len(r.Body))
-	}
-	return req
-}
-
-// Send makes one attempt: one request at most, and none if it returns [shaper.ResultReturned]. The status of an answer decides as
-// soon as it is there, even if its body never ends.
+// Send makes one attempt: the receiver processes one request at most, and none if Send returns [shaper.ResultReturned]. The status of an answer
+// decides as soon as it is there, even if its body never ends.
 func (s *Sender) Send(ctx context.Context, attempt *shaper.Attempt, req *Request) shaper.Outcome {
 	attemptCtx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
@@ -125,13 +105,15 @@ func (s *Sender) roundTrip(ctx, attempted context.Context, attempt *shaper.Attem
 		s.conns.release(conn)
 		return nil, nil, shaper.Returned(workers.ReasonLate)
 	}
-	written := conn.wire.written.Load()
-	resp, err := sendOn(conn, req.http(attempted))
-	if err != nil {
-		s.conns.discard(conn)
-		// Only of a kept connection: a receiver that hangs up on each new one would be tried forever.
-		isStale := reused && attempted.Err() == nil && conn.wire.written.Load() == written
-		return nil, nil, notAnswered(ctx, isStale, err)
+	resp, failed := s.exchange(attempted, conn, reused, req)
+	if failed.fate == fateUnprocessed && failed.wasGood {
+		if other := s.another(attempted, attempt, req.To.Origin); other != nil {
+			conn = other
+			resp, failed = s.exchange(attempted, conn, true, req)
+		}
+	}
+	if resp == nil {
+		return nil, nil, s.notAnswered(ctx, req.To.Origin, failed)
 	}
 	return conn, resp, shaper.Outcome{}
 }
@@ -142,18 +124,6 @@ func notConnected(err error) shaper.Outcome {
 		return shaper.Retry(workers.ReasonTLS, workers.Snippet([]byte(err.Error())))
 	}
 	return workers.ClassifyError(err)
-}
-
-// notAnswered is the outcome of an attempt without an answer. The connection is stale if it had died before the request.
-func notAnswered(ctx context.Context, isStale bool, err error) shaper.Outcome {
-	switch {
-	case ctx.Err() != nil:
-		return shaper.Retry(workers.ReasonInterrupted, "the dispatcher stopped, or the lease ended, before the receiver answered")
-	case isStale:
-		return shaper.Returned(workers.ReasonStaleConnection)
-	default:
-		return workers.ClassifyError(err)
-	}
 }
 
 // answered is the outcome of an answer, with the wanted bytes of its body.

@@ -32,7 +32,7 @@ func newTransport(config Config) (func() *http.Transport, error) {
 	}
 	return sync.OnceValue(func() *http.Transport {
 		return transportOf(&dialer{
-			net:     net.Dialer{Control: workers.Guard(config.AllowNetworks)},
+			net:     spreadDialer{net.Dialer{Control: workers.Guard(config.AllowNetworks), Resolver: config.Resolver}},
 			allowed: config.AllowNetworks,
 			proxy:   proxy,
 			files:   config.TLS,
@@ -54,18 +54,26 @@ func transportOf(d *dialer) *http.Transport {
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: maxAnswerHeader,
+		HTTP2:                  healthChecks(),
 	}
+}
+
+// healthChecks has a connection of HTTP/2 send a PING when it is silent. A receiver that is slow answers that, and one that is gone does not.
+func healthChecks() *http.HTTP2Config {
+	return &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
 }
 
 // GuardedTransport returns a transport that connects only where [workers.Guard] lets it, without a proxy: for requests that are no
 // job's, such as those for tokens.
 func GuardedTransport(allowed []netip.Prefix) *http.Transport {
+	dial := &spreadDialer{net.Dialer{Control: workers.Guard(allowed)}}
 	return &http.Transport{
-		DialContext:            (&net.Dialer{Control: workers.Guard(allowed)}).DialContext,
+		DialContext:            dial.DialContext,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: maxAnswerHeader,
 		IdleConnTimeout:        idleTimeout,
+		HTTP2:                  healthChecks(),
 	}
 }

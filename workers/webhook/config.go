@@ -65,6 +65,9 @@ type Config struct {
 	// checked, names are for the proxy to check.
 	EgressProxy string
 
+	// ConnectionMaxAge is the age at which a connection takes no new request: see [outgoing.Config]. 0: no maximum.
+	ConnectionMaxAge time.Duration
+
 	// Read by New.
 	home    own      // of flows that have nothing: its target is that of URL
 	signers []signer // of Secrets
@@ -75,6 +78,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		JobURL: true, Timeout: 15 * time.Second, Policy: workers.DefaultPolicy(), Concurrency: 256, Format: FormatStandard,
+		ConnectionMaxAge: outgoing.DefaultConnectionMaxAge,
 	}
 }
 
@@ -149,7 +153,7 @@ func (c Config) validateFormat(fail faulter) {
 func (c Config) sending() outgoing.Config {
 	return outgoing.Config{
 		Timeout: c.Timeout, Policy: c.Policy, AllowNetworks: c.AllowNetworks, Concurrency: c.Concurrency,
-		TLS: c.TLS, EgressProxy: c.EgressProxy, Home: c.URL,
+		TLS: c.TLS, EgressProxy: c.EgressProxy, ConnectionMaxAge: c.ConnectionMaxAge, Home: c.URL,
 	}
 }
 
