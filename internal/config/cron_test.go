@@ -12,6 +12,7 @@ func TestWarningsOfCron(t *testing.T) {
 	c := mustLoad(t, `
 [[buckets]]
 name = "night"
+rate = "1/s"
 webhook.url = "https://example.com/"
 [buckets.drain]
 cron = "0 22 1-7 * MON"
