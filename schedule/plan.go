@@ -89,6 +89,24 @@ func (p Plan) Timetable(name string, rate Rate) (*Timetable, error) {
 	return &t, nil
 }
 
+// Warnings lists what a valid plan may mean otherwise than was meant. Each begins with the key of the configuration. name stands for H.
+func (p Plan) Warnings(name string) []string {
+	var warnings []string
+	if d := p.Drain; d != nil && d.Cron != "" {
+		if rule, err := Parse(d.Cron, d.Timezone, name); err == nil {
+			for _, text := range rule.Warnings() {
+				warnings = append(warnings, "drain."+text)
+			}
+		}
+	}
+	for i, line := range p.Calendar {
+		if text := zoneWarning(line.Timezone); text != "" {
+			warnings = append(warnings, fmt.Sprintf("calendar[%d].%s", i, text))
+		}
+	}
+	return warnings
+}
+
 func (t *Timetable) addDrain(d Drain, name string) error {
 	var errs []error
 	fail := func(key, format string, args ...any) {

@@ -1,21 +1,18 @@
 package schedule
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
-	_ "time/tzdata" // a machine or a container without a time zone database has one in the program
-
-	"github.com/robfig/cron/v3"
 )
 
 // Rule says when a schedule fires. It does not change, and is safe for concurrent use.
 type Rule struct {
-	every  time.Duration      // of "@every"; then nothing else is set
-	fields *cron.SpecSchedule // of a cron line, asked in UTC: it is a calendar without a time zone
+	every  time.Duration // of "@every"; then nothing else is set
+	fields *calendar     // of a cron line
 	zone   *time.Location
-	repeat bool // the line has * in its minutes or hours: see Next
+	name   string // of the zone
+	repeat bool   // the line has * in its minutes or hours: see Next
 }
 
 // minEvery is the shortest period.
@@ -29,6 +26,11 @@ var descriptors = map[string]string{
 
 // Parse reads a cron line: five fields (minute, hour, day of month, month, day of week), or six, with seconds in front; "@daily" and the
 // like; or "@every 10m", whose fire times are the multiples of the period since 1970-01-01 00:00 UTC.
+//
+// A field is a list of values, ranges and steps, as crontab has them. A range may wrap, as FRI-MON and 22-2 do. Sunday is 0 and 7. The day
+// of month may be L (the last day), L-3, LW (the last working day) or 15W (the working day nearest to the 15th). The day of week may be FRIL
+// (the last Friday) or MON#1 (the first Monday). A ? stands for * in the day fields of a line of five fields only: with a ? other lines
+// are those of EventBridge and Quartz, which mean other times, so they are refused.
 //
 // H in a field stands for a value that is made from name: so a thousand schedules with "H 2 * * *" spread over the hour, and each has
 // its own minute for ever. See expandHashes. zone is the name of a time zone such as "Europe/Paris"; "" means UTC.
@@ -45,7 +47,7 @@ func Parse(line, zone, name string) (*Rule, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &Rule{every: every, zone: place}, nil
+		return &Rule{every: every, zone: place, name: zone}, nil
 	}
 	if strings.HasPrefix(line, "@") {
 		fields, ok := descriptors[line]
@@ -54,49 +56,53 @@ func Parse(line, zone, name string) (*Rule, error) {
 		}
 		line = fields
 	}
-	if strings.Contains(line, "TZ=") { // the parser panics on some of these
+	if strings.Contains(line, "TZ=") {
 		return nil, fmt.Errorf("cron %q: name the time zone in timezone, not in the line", line)
 	}
-	fields := strings.Fields(line)
-	const fewest, most = 5, 6
-	if len(fields) != fewest && len(fields) != most {
-		return nil, fmt.Errorf("cron %q: has %d fields: want five (minute, hour, day of month, month, day of week), or six with seconds in front", line, len(fields))
-	}
-	if len(fields) == fewest {
-		fields = append([]string{"0"}, fields...)
-	}
-	if err := expandHashes(fields, name); err != nil {
-		return nil, fmt.Errorf("cron %q: %w", line, err)
-	}
-	spec, err := parseFields(strings.Join(fields, " "))
+	r, err := parseLine(line, name)
 	if err != nil {
 		return nil, fmt.Errorf("cron %q: %w", line, err)
 	}
-	spec.Location = time.UTC
-	r := &Rule{fields: spec, zone: place, repeat: strings.HasPrefix(fields[1], "*") || strings.HasPrefix(fields[2], "*")}
+	r.zone, r.name = place, zone
 	if r.Next(time.Date(2024, time.January, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
-		return nil, fmt.Errorf("cron %q: never fires: no year has such a day", line)
+		return nil, fmt.Errorf("cron %q: never fires: no day within five years is one", line)
 	}
 	return r, nil
 }
 
-// parseFields has the parser read six fields. It turns a panic of the parser into an error: see robfig/cron issues 470 and 554.
-func parseFields(fields string) (spec *cron.SpecSchedule, err error) {
-	defer func() {
-		if fault := recover(); fault != nil {
-			spec, err = nil, errors.New("is no cron line")
-		}
-	}()
-	parser := cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
-	parsed, err := parser.Parse(fields)
+// parseLine reads five or six fields.
+func parseLine(line, name string) (*Rule, error) {
+	fields := strings.Fields(line)
+	if err := checkDialect(line, fields); err != nil {
+		return nil, err
+	}
+	if n := len(fields); n != fieldCount && n != fieldCount-1 {
+		return nil, fmt.Errorf("has %d fields: want five (minute, hour, day of month, month, day of week), or six with seconds in front", n)
+	}
+	if len(fields) < fieldCount {
+		fields = append([]string{"0"}, fields...)
+	}
+	if err := expandHashes(fields, name); err != nil {
+		return nil, err
+	}
+	calendar, err := parseCalendar(fields)
 	if err != nil {
 		return nil, err
 	}
-	spec, ok := parsed.(*cron.SpecSchedule)
-	if !ok {
-		return nil, errors.New("is no cron line")
+	return &Rule{fields: calendar, repeat: strings.HasPrefix(fields[minuteField], "*") || strings.HasPrefix(fields[hourField], "*")}, nil
+}
+
+// Warnings lists what the line and its time zone may mean otherwise than was meant. Each begins with the key: cron or timezone.
+func (r *Rule) Warnings() []string {
+	var warnings []string
+	if c := r.fields; c != nil && restricts(c.spec.Dom) && restricts(c.spec.Dow) {
+		warnings = append(warnings, "cron: names a day of month and a day of week: either day fires; "+
+			"the first Monday is MON#1 in the day of week, with * in the day of month")
 	}
-	return spec, nil
+	if text := zoneWarning(r.name); text != "" {
+		warnings = append(warnings, text)
+	}
+	return warnings
 }
 
 func parseEvery(text string) (time.Duration, error) {
@@ -112,20 +118,6 @@ func parseEvery(text string) (time.Duration, error) {
 		return 0, fmt.Errorf("cron \"@every %s\": want at most a year", text)
 	}
 	return every, nil
-}
-
-func location(name string) (*time.Location, error) {
-	if name == "" {
-		return time.UTC, nil
-	}
-	if name == "Local" {
-		return nil, errors.New("timezone \"Local\": differs from machine to machine: name one, such as Europe/Paris")
-	}
-	zone, err := time.LoadLocation(name)
-	if err != nil {
-		return nil, fmt.Errorf("timezone %q: is unknown: want a name of the IANA database, such as UTC, Europe/Paris or America/New_York", name)
-	}
-	return zone, nil
 }
 
 // Next is the first fire time after t, in whole seconds; zero if there is none in the five years after t.
@@ -145,7 +137,7 @@ func (r *Rule) Next(t time.Time) time.Time {
 		if !r.repeat && s.before > s.offset && from.Before(s.start.Add(s.before).UTC()) {
 			from = s.start.Add(s.before - time.Second).UTC() // the times until then were shown before the change, and fired
 		}
-		shown := r.fields.Next(from)
+		shown := r.fields.next(from)
 		if shown.IsZero() {
 			return time.Time{}
 		}
@@ -159,7 +151,7 @@ func (r *Rule) Next(t time.Time) time.Time {
 		s = segmentAt(change)
 		from = s.shown(change).Add(-time.Second)
 		if !r.repeat && s.before < s.offset && s.start.Equal(change) { // no clock shows the times between the two
-			if missing := r.fields.Next(s.start.Add(s.before - time.Second).UTC()); missing.Before(s.shown(s.start)) && !missing.IsZero() {
+			if missing := r.fields.next(s.start.Add(s.before - time.Second).UTC()); missing.Before(s.shown(s.start)) && !missing.IsZero() {
 				return s.start
 			}
 		}

@@ -106,7 +106,6 @@ func TestBadLines(t *testing.T) {
 		{"@reboot", "", "want @yearly"},
 		{"60 * * * *", "", "60"},
 		{"*/0 * * * *", "", "step"},
-		{"5-2 * * * *", "", "5"},
 		{"x * * * *", "", "x"},
 		{"H(5-99) * * * *", "", "0-59"},
 		{"H/61 * * * *", "", "1 to 60"},
@@ -160,7 +159,7 @@ func TestHashesSpread(t *testing.T) {
 
 // Whatever the line and the zone are, fire times ascend, have whole seconds, and what is asked between two of them is the later one.
 func FuzzRule(f *testing.F) {
-	for _, line := range []string{"30 2 * * *", "*/7 * * * *", "TZ=UTC", "@every 90s", "H H(1-3) * * *", "0 0 29 2 *", "5 4 1,2,3 2 * 1", "@daily", "* * * * *", "?/3 1 2-4/2 * *"} {
+	for _, line := range []string{"30 2 * * *", "*/7 * * * *", "TZ=UTC", "@every 90s", "H H(1-3) * * *", "0 0 29 2 *", "5 4 1,2,3 2 * 1", "@daily", "* * * * *", "?/3 1 2-4/2 * *", "0 22-2 L-3,15W NOV-FEB FRIL,MON#5,7", "cron(0 12 ? * 2#1 *)", "0 0 12 ? * 6L 2027", "0 9 LW * ?"} {
 		for _, zone := range []string{"", "America/New_York", "Australia/Lord_Howe"} {
 			f.Add(line, zone, int64(1772953200))
 		}

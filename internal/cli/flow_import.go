@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/inputtext"
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
@@ -45,7 +46,7 @@ secrets: remove it afterwards, or make it on the way.`,
 			in = file
 		}
 		return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
-			i := &flowImport{app: a, api: c, bucket: args[0], lines: bufio.NewReader(in)}
+			i := &flowImport{app: a, api: c, bucket: args[0], lines: bufio.NewReader(inputtext.NewReader(in))}
 			err := i.run(ctx)
 			if err == nil {
 				return a.print(i.put, func(w io.Writer) { fmt.Fprintf(w, "%s set\n", opsview.Count(i.put.Flows, "flow")) })

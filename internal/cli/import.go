@@ -31,6 +31,7 @@ type importFlags struct {
 	server, key string
 	csv         bool
 	template    string
+	separator   string
 	rejects     string
 	resume      bool
 }
@@ -43,7 +44,11 @@ func (a *invocation) importCommand() *cobra.Command {
 		Long: `Enqueue a file of jobs: each line is a whole job as JSON, with its payload, url, path,
 headers and so on. With --csv and --template, each row of the file makes a job: the
 template is the job as JSON, in which {{json .name}} is the text of the column "name" with
-its quotes, and {{path .name}} the same percent-encoded, without quotes.
+its quotes, and {{path .name}} the same percent-encoded, without quotes. The columns may be
+separated by commas, semicolons, tabs or pipes.
+
+The file is UTF-8, with or without a byte order mark. A line in another encoding is rejected,
+because its letters would be delivered as others.
 
 A job without an id gets one that is made of its line, and of how many equal lines stand
 above it: two equal lines are two jobs, and a second run of the same file makes no second
@@ -60,6 +65,9 @@ answered. FILE may be - for standard input, of which nothing is remembered to go
 			if flags.csv != (flags.template != "") {
 				return wrongUsage(cmd, "--csv and --template go together")
 			}
+			if _, known := separatorNames[flags.separator]; flags.separator != "" && !(flags.csv && known) {
+				return wrongUsage(cmd, "--separator %q: want comma, semicolon, tab or pipe, with --csv", flags.separator)
+			}
 			if flags.resume && args[1] == standardInput {
 				return wrongUsage(cmd, "--resume goes on in a FILE: of standard input nothing is remembered")
 			}
@@ -72,6 +80,7 @@ answered. FILE may be - for standard input, of which nothing is remembered to go
 	keyFlag(cmd, &flags.key)
 	f.BoolVar(&flags.csv, "csv", false, "the file is CSV (RFC 4180), its first row has the names of the columns")
 	f.StringVar(&flags.template, "template", "", "`job` as JSON, made of each row")
+	f.StringVar(&flags.separator, "separator", "", "`character` between the columns of --csv: comma, semicolon, tab or pipe (default: by the first row)")
 	f.StringVar(&flags.rejects, "rejects", "", "`file` for lines that can never get in (default: FILE.rejects.ndjson, or rejects.ndjson of standard input)")
 	f.BoolVar(&flags.resume, "resume", false, "go on behind the last line that an earlier run has had answered")
 	return cmd
@@ -258,12 +267,25 @@ func (a *invocation) warnOfWindow(bucket string, i *importer) {
 		if b.Name != bucket || line == 0 {
 			continue
 		}
-		drain := time.Duration(float64(i.size) / line / b.Rate.PerSecond() * float64(time.Second))
+		drain := importTime(float64(i.size), line, &b.Bucket)
 		if drain > b.DedupeWindow {
 			a.note("the bucket needs about %s for this file at %s, and remembers ids of jobs that are done for dedupe_window (%s) only: "+
 				"do not run it again without --resume, or raise dedupe_window", human(drain), b.Rate, human(b.DedupeWindow))
 		}
 	}
+}
+
+// importTime is how long a bucket needs for a file, by the bytes of one of its lines. Of a bucket with batches it counts full ones.
+func importTime(size, line float64, b *shaper.Bucket) time.Duration {
+	requests := size / line
+	if b.Batch.Has() {
+		jobs := float64(b.Batch.MaxSize)
+		if b.Batch.MaxBytes > 0 {
+			jobs = min(jobs, float64(b.Batch.MaxBytes)/line)
+		}
+		requests /= max(jobs, 1)
+	}
+	return time.Duration(requests / b.Rate.PerSecond() * float64(time.Second))
 }
 
 // postBatch enqueues lines of jobs and returns the answer for each.

@@ -5,22 +5,21 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"sync/atomic"
-	"text/template"
 
+	"github.com/tundish-io/tundish/internal/inputtext"
 	"github.com/tundish-io/tundish/shaper"
 )
 
 // sourceJob is a job of a file.
 type sourceJob struct {
-	line  int64  // of the file, or the row of a table, from 1 on
+	line  int64  // of the file, or the row of a table, from 1 on: what --resume counts
+	at    int64  // the line of the file, as an editor counts
 	text  []byte // the job as JSON, with an id
 	fault string // why it is none, and was not sent
 	raw   []byte // what the file has
@@ -30,8 +29,9 @@ type sourceJob struct {
 type jobSource struct {
 	read  *countedReader
 	next  func() (raw, job []byte, err error) // io.EOF at the end; a fault of one row is a rowError
-	line  int64
-	equal map[[12]byte]int64 // how many equal jobs there were so far
+	line  int64                               // that was read last, or the row
+	at    int64                               // the line of the file at which that begins
+	equal map[[12]byte]int64                  // how many equal jobs there were so far
 }
 
 // countedReader counts what was read.
@@ -46,95 +46,36 @@ func (r *countedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// maxRow bounds a row of a table: CSV writes a quotation mark twice.
-const maxRow = 2 * maxLine
-
-var errLongRow = fmt.Errorf("is longer than %d bytes: is a quotation mark missing at the end of a field?", maxRow)
-
-// rowReader ends a row that is longer than maxRow: the reader of package csv keeps rows of any length in memory.
-type rowReader struct {
-	io.Reader
-	left int // bytes of this row
-}
-
-func (r *rowReader) Read(p []byte) (int, error) {
-	if r.left <= 0 {
-		return 0, errLongRow
-	}
-	n, err := r.Reader.Read(p[:min(len(p), r.left)])
-	r.left -= n
-	return n, err
-}
-
 // rowError is the fault of one row: the others go on.
 type rowError struct{ error }
 
 func newJobSource(file io.Reader, flags importFlags) (*jobSource, error) {
 	s := &jobSource{read: &countedReader{Reader: file}, equal: map[[12]byte]int64{}}
 	if flags.csv {
-		return s, s.rows(flags.template)
+		return s, s.rows(flags)
 	}
-	scanner := bufio.NewScanner(s.read)
+	scanner := bufio.NewScanner(inputtext.NewReader(s.read))
 	scanner.Buffer(nil, maxLine)
 	s.next = func() (raw, job []byte, err error) {
 		for scanner.Scan() {
-			if text := bytes.TrimSpace(scanner.Bytes()); len(text) > 0 {
+			s.at++
+			text := inputtext.TrimLine(scanner.Bytes())
+			if err := inputtext.Check(text, s.at); err != nil {
+				return text, nil, rowError{err}
+			}
+			if len(text) > 0 {
 				return text, text, nil
 			}
 			s.line++
 		}
-		if err := scanner.Err(); err != nil {
+		if err := scanner.Err(); errors.Is(err, inputtext.ErrUTF16) {
+			return nil, nil, fail(exitUsage, "the file %w", err)
+		} else if err != nil {
 			return nil, nil, fmt.Errorf("line %d: %w", s.line+1, err)
 		}
 		return nil, nil, io.EOF
 	}
 	return s, nil
-}
-
-// rows has each row of a table make a job.
-func (s *jobSource) rows(text string) error {
-	made, err := template.New("job").Option("missingkey=error").Funcs(template.FuncMap{
-		"json": func(v string) (string, error) {
-			text, err := json.Marshal(v)
-			return string(text), err
-		},
-		"path": url.PathEscape,
-	}).Parse(text)
-	if err != nil {
-		return fmt.Errorf("--template: %w", err)
-	}
-	bounded := &rowReader{Reader: s.read, left: maxRow}
-	table := csv.NewReader(bounded)
-	table.ReuseRecord = true
-	first, err := table.Read()
-	if err != nil {
-		return fmt.Errorf("the first row, which names the columns: %w", err)
-	}
-	names := append([]string(nil), first...)
-	s.next = func() (raw, job []byte, err error) {
-		bounded.left = maxRow
-		row, err := table.Read()
-		if _, ofRow := errors.AsType[*csv.ParseError](err); ofRow {
-			return nil, nil, rowError{err}
-		}
-		if errors.Is(err, errLongRow) {
-			return nil, nil, fmt.Errorf("row %d: %w", s.line+1, err)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-		columns := make(map[string]string, len(names))
-		for i, name := range names {
-			columns[name] = row[i]
-		}
-		raw, _ = json.Marshal(columns) // texts always marshal
-		var out bytes.Buffer
-		if err := made.Execute(&out, columns); err != nil {
-			return raw, nil, rowError{err}
-		}
-		return raw, out.Bytes(), nil
-	}
-	return nil
 }
 
 // batch returns the jobs of the next lines behind a line that was answered already; none at the end.
@@ -146,7 +87,7 @@ func (s *jobSource) batch(answered int64) ([]sourceJob, error) {
 			return jobs, nil
 		}
 		s.line++
-		job := sourceJob{line: s.line, raw: bytes.Clone(raw)}
+		job := sourceJob{line: s.line, at: s.at, raw: bytes.Clone(raw)}
 		if _, ofRow := errors.AsType[rowError](err); ofRow {
 			job.fault = err.Error()
 		} else if err != nil {
@@ -276,7 +217,7 @@ func (r *rejects) add(job sourceJob, reason string) {
 		Line   int64  `json:"line"`
 		Reason string `json:"reason"`
 		Text   string `json:"text,omitempty"`
-	}{job.line, reason, string(job.raw)})
+	}{job.at, reason, string(job.raw)})
 	r.text.Write(line)
 	r.text.WriteByte('\n')
 }

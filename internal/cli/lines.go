@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/tundish-io/tundish/internal/inputtext"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -22,10 +23,10 @@ func eachLine(ctx context.Context, r io.Reader, do func(text []byte) error) erro
 	defer cancel()
 	go func() {
 		defer close(lines)
-		scanner := bufio.NewScanner(r)
+		scanner := bufio.NewScanner(inputtext.NewReader(r))
 		scanner.Buffer(nil, maxLine)
 		for scanner.Scan() {
-			text := bytes.TrimSpace(scanner.Bytes())
+			text := inputtext.TrimLine(scanner.Bytes())
 			if len(text) == 0 {
 				continue
 			}

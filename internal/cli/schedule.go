@@ -144,6 +144,9 @@ func (a *invocation) scheduleShow(ctx context.Context, c *api, name string) erro
 		if note := scheduleNote(&v.Schedule); note != "" {
 			r.row("note", "%s", note)
 		}
+		for _, warning := range v.Warnings {
+			r.row("warning", "%s", warning)
+		}
 		for _, fire := range v.Next {
 			r.row("next", "%s (%s)", inZone(&v.Schedule, fire), relative(fire, r.now))
 		}

@@ -168,6 +168,9 @@ func (a *invocation) scheduleSet(ctx context.Context, c *api, name string, body 
 		for _, fire := range v.Next {
 			fmt.Fprintf(w, "next\t%s\n", inZone(v, fire))
 		}
+		for _, warning := range v.Warnings {
+			fmt.Fprintf(w, "warning\t%s\n", warning)
+		}
 	})
 }
 

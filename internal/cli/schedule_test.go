@@ -31,6 +31,7 @@ func TestScheduleSetAndRemove(t *testing.T) {
 	if err := os.WriteFile(file, []byte(`{"bucket":"plain","cron":"0 2 * * *","payload":{"a": "<1>"},"headers":{"X-A":["b"]}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	run("", "set", "made", "--cron", "0 9 1-7 * MON", "--timezone", "EST", "--bucket", "plain", "--dry-run").want(t, 0, "either day fires", "clocks that change are those of America/New_York")
 	run("", "set", "made", "--file", file).want(t, 0, "was so already: made") // so the payload of --payload kept its bytes
 	run(`{ "cron": "@hourly", "bucket": "plain" }`, "set", "made", "--file", "-", "--dry-run").want(t, 0, "made would be set")
 	run(`{ "cron": "@hourly", "bucket": "plain" }`, "set", "made", "--file", "-").want(t, 0, "set: made")
@@ -43,6 +44,8 @@ func TestScheduleSetAndRemove(t *testing.T) {
 	}{
 		{"", "set made --cron 0 --bucket plain", `schedule "made": cron: "0": has 1 fields`, 2},
 		{"", "set made --cron @daily --bucket plain --timezone Mars/Olympus", `schedule "made": timezone: "Mars/Olympus": is unknown`, 2},
+		{"", "set made --cron @daily --bucket plain --timezone IST", "write Asia/Kolkata, Europe/Dublin or Asia/Jerusalem", 2},
+		{`{"bucket":"plain","cron":"0 12 ? * 2-6 *"}`, "set made --file -", `EventBridge, with a year: write "0 12 * * MON-FRI"`, 2},
 		{"", "set made --cron @daily --bucket nosuch", "unknown bucket", 4},
 		{"", "set made --cron @daily --bucket flowing --flow acme", `is in bucket "plain" (api) already`, 1},
 		{"", "set nightly --cron @daily --bucket plain", `is in the configuration, for bucket "plain"`, 1},

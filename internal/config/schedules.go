@@ -94,6 +94,22 @@ func (l *loader) scheduledJob(p place, made shaper.Schedule, b Bucket) {
 	}
 }
 
+// warnOfCron warns of cron lines and time zones that may mean otherwise than was meant.
+func warnOfCron(warn func(string, ...any), p place, b Bucket) {
+	for _, text := range b.Plan().Warnings(b.Name) {
+		warn("%s: %s", p.shown, text)
+	}
+	for _, s := range b.Schedules {
+		rule, err := s.Rule()
+		if err != nil {
+			continue // a fault of the configuration
+		}
+		for _, text := range rule.Warnings() {
+			warn("schedules %q: %s", s.Name, text)
+		}
+	}
+}
+
 // pathAsURL tells the faults of a path as those of url, the key in which a schedule has it.
 func pathAsURL(err error) error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {

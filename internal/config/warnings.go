@@ -56,6 +56,7 @@ func (c *Config) notices() (warnings, advice []string) {
 			warn("%s: burst (%d) is above capacity (%d): so many jobs are never there", p.shown, b.Burst, b.Capacity)
 		}
 		warnOfRetry(warn, p, b.Retry)
+		warnOfCron(warn, p, b)
 		warnOfFlows(warn, p, b)
 		adviseOnFlows(advise, p, b)
 		if b.MaxPayload > swiftPayload {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/admission/httplimit"
+	"github.com/tundish-io/tundish/internal/inputtext"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -50,7 +51,7 @@ func (p *producer) enqueueBatch(w http.ResponseWriter, r *http.Request) {
 	}
 	var body []byte
 	if f == nil {
-		body, f = readBody(w, r, maxBatchBytes, fmt.Sprintf("a batch has at most %d jobs and %d bytes", maxBatchJobs, maxBatchBytes))
+		body, f = readText(w, r, maxBatchBytes, fmt.Sprintf("a batch has at most %d jobs and %d bytes", maxBatchJobs, maxBatchBytes))
 	}
 	var items []json.RawMessage
 	if f == nil {
@@ -179,8 +180,8 @@ func splitBatch(kind string, body []byte) ([]json.RawMessage, *fault) {
 		return len(items) <= maxBatchJobs
 	}
 	if kind == typeNDJSON {
-		for line := range bytes.Lines(body) {
-			if line = bytes.TrimSpace(line); len(line) > 0 && !add(line) {
+		for line := range bytes.Lines(inputtext.Newlines(body)) {
+			if line = inputtext.TrimLine(line); len(line) > 0 && !add(line) {
 				break
 			}
 		}

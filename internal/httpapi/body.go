@@ -12,6 +12,7 @@ import (
 
 	"github.com/dunglas/httpsfv"
 
+	"github.com/tundish-io/tundish/internal/inputtext"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -65,8 +66,21 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, explain strin
 	return nil, newFault(codeInvalid, "the body ended early")
 }
 
+// readText is readBody of JSON, or of lines of JSON. A byte order mark in front of it does not count, and UTF-16 is a fault.
+func readText(w http.ResponseWriter, r *http.Request, limit int64, explain string) ([]byte, *fault) {
+	body, f := readBody(w, r, limit, explain)
+	if f != nil {
+		return nil, f
+	}
+	text, err := inputtext.DropBOM(body)
+	if err != nil {
+		return nil, invalid(fieldErrors(bodyFault("%v", err)))
+	}
+	return text, nil
+}
+
 func readJobBody(w http.ResponseWriter, r *http.Request, bucket *shaper.Bucket) ([]byte, *fault) {
-	return readBody(w, r, bucket.MaxPayload+envelopeBytes,
+	return readText(w, r, bucket.MaxPayload+envelopeBytes,
 		fmt.Sprintf("bucket %q takes payloads of at most %d bytes, and %d around them", bucket.Name, bucket.MaxPayload, envelopeBytes))
 }
 

@@ -215,7 +215,7 @@ func (q *question) body(w http.ResponseWriter, r *http.Request) *fault {
 	if r.ContentLength == 0 {
 		return nil
 	}
-	data, f := readBody(w, r, maxCheckBytes, "a check has a key, a cost and a tier")
+	data, f := readText(w, r, maxCheckBytes, "a check has a key, a cost and a tier")
 	if f != nil || len(data) == 0 {
 		return f
 	}

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/tundish-io/tundish/internal/inputtext"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -140,8 +140,11 @@ func checkJSON(data []byte) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return bodyFault("is empty: want JSON")
 	}
-	if !utf8.Valid(data) {
-		return bodyFault("is not UTF-8")
+	if err, ok := errors.AsType[*inputtext.NotUTF8Error](inputtext.Check(data, 1)); ok {
+		if !bytes.Contains(bytes.TrimSpace(data), []byte("\n")) { // a line of several, or a text without lines
+			return bodyFault("is not UTF-8 at byte %d: send it as UTF-8", err.Column)
+		}
+		return bodyFault("is not UTF-8 in line %d, at byte %d of it: send it as UTF-8", err.Line, err.Column)
 	}
 	if json.Valid(data) {
 		return nil

@@ -11,7 +11,7 @@ func readBodyBy(w http.ResponseWriter, r *http.Request, most int64, read func(d 
 	if _, f := mediaType(r, typeJSON, typeMergePatch); f != nil {
 		return f
 	}
-	body, f := readBody(w, r, most, "no more is wanted here")
+	body, f := readText(w, r, most, "no more is wanted here")
 	if f != nil {
 		return f
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/inputtext"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -122,9 +123,9 @@ func readMembers(w http.ResponseWriter, r *http.Request, fields []field, in refl
 		_, f := mediaType(r, typeNDJSON)
 		var body []byte
 		if f == nil {
-			body, f = readBody(w, r, most, "send the lines in parts")
+			body, f = readText(w, r, most, "send the lines in parts")
 		}
-		in.FieldByIndex(fields[at].index).SetBytes(body)
+		in.FieldByIndex(fields[at].index).SetBytes(inputtext.Newlines(body))
 		return f
 	}
 	return readBodyBy(w, r, most, func(d *jobDecoder, body []byte) bool {

@@ -33,6 +33,9 @@ type Schedule struct {
 	// Only of a paused schedule.
 	Paused *Pause `json:"paused,omitempty"`
 
+	// What the cron line or the time zone may mean otherwise than was meant: "either day fires", or a zone without summer time.
+	Warnings []string `json:"warnings,omitempty"`
+
 	// Why the job of the fire that is due has not got in, such as bucket-full; absent if none waits.
 	Blocked string `json:"blocked,omitempty"`
 
@@ -72,6 +75,9 @@ func ScheduleOf(s shaper.ScheduleInfo) Schedule {
 		Source: string(s.Source), Orphaned: s.Orphaned, Waiting: s.ConfiguredToo,
 		Next: s.Next, Blocked: s.Blocked, Requested: moment(s.Requested), Last: moment(s.Last), LastJob: s.LastJob,
 		Fired: s.Fired, Missed: s.Missed, Skipped: s.Skipped,
+	}
+	if rule, err := s.Rule(); err == nil {
+		v.Warnings = rule.Warnings()
 	}
 	if v.Timezone == "" {
 		v.Timezone = "UTC"

@@ -1,0 +1,50 @@
+package inputtext
+
+import (
+	"bytes"
+	"strings"
+)
+
+// Separators are what may stand between the columns of a table, the most usual first.
+const Separators = ",;\t|"
+
+// Separator returns the separator of a table, by the row that names the columns: the one that is there most often outside of quotation
+// marks, and a comma if there is none. above is how many bytes stand above that row: a line "sep=;", which names the separator to Excel,
+// or a line "#TYPE …" of PowerShell.
+func Separator(head []byte) (separator rune, above int) {
+	if end := bytes.IndexByte(head, '\n'); end >= 0 {
+		text := strings.Trim(string(head[:end]), "\r\"")
+		if name, ok := strings.CutPrefix(text, "sep="); ok && len(name) == 1 && strings.Contains(Separators, name) {
+			return rune(name[0]), end + 1
+		}
+		if strings.HasPrefix(text, "#TYPE ") {
+			above = end + 1
+		}
+	}
+	return mostFrequent(head[above:]), above
+}
+
+// mostFrequent is the separator that is most often in the first row.
+func mostFrequent(head []byte) rune {
+	var counts [128]int
+	quoted := false
+count:
+	for _, c := range head {
+		switch {
+		case c == '"':
+			quoted = !quoted
+		case quoted || c >= 128:
+		case c == '\n' || c == '\r':
+			break count
+		default:
+			counts[c]++
+		}
+	}
+	separator := ','
+	for _, one := range Separators {
+		if counts[one] > counts[separator] {
+			separator = one
+		}
+	}
+	return separator
+}
