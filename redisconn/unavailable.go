@@ -28,6 +28,16 @@ func (f Failure) String() string {
 	return [...]string{"none", "unreachable", "refused", "full", "forbidden"}[f]
 }
 
+// Failures returns every failure but [NoFailure].
+func Failures() []Failure { return []Failure{Unreachable, Refused, Full, Forbidden} }
+
+// Description returns what to tell people of the failure, such as "Redis is out of memory".
+func (f Failure) Description() string {
+	return [...]string{
+		"Redis works", "Redis is not reachable or too slow", "Redis refuses the command for now", "Redis is out of memory", "Redis refuses the user or the password",
+	}[f]
+}
+
 // errPassword marks the error of a password's file that cannot be read: nothing was sent.
 var errPassword = errors.New("redisconn: cannot read the password of Redis")
 
@@ -68,6 +78,7 @@ func failureOfResponse(text string) Failure {
 	case code == "OOM":
 		return Full
 	case code == "NOAUTH", code == "WRONGPASS", code == "NOPERM", code == "DENIED", containsAny(text, "invalid password", "without any password",
+		"Protocol error: unauthenticated", // to a command with many arguments, before the password
 		// Redis 7.0 and later report a script's missing right with the code ERR.
 		"The user executing the script can't", "ACL failure in script"):
 		return Forbidden

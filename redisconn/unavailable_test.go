@@ -28,7 +28,7 @@ func TestFailureOfResponses(t *testing.T) {
 		"SOMETHING that a later Redis says":                                                     Refused,
 		"OOM command not allowed when used memory > 'maxmemory'. script: 1, on @user_script:1.": Full,
 		"WRONGPASS invalid username-password pair":                                              Forbidden, "NOAUTH Authentication required.": Forbidden,
-		"NOPERM this user has no permissions": Forbidden, "ERR AUTH <password> called without any password configured for the default user.": Forbidden,
+		"NOPERM this user has no permissions": Forbidden, "ERR Protocol error: unauthenticated multibulk length": Forbidden, "ERR AUTH <password> called without any password configured for the default user.": Forbidden,
 		"ERR The user executing the script can't run this command or subcommand script: 1, on @user_script:2.":                       Forbidden,
 		"ERR ACL failure in script: User x has no permissions to run the 'hset' command script: tundish_sweep, on @user_function:9.": Forbidden,
 
