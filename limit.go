@@ -43,7 +43,8 @@ func (c *Client) Limit(name, rate string, change ...func(*admission.Limit)) (*Li
 	} else {
 		limits = append(limits, l)
 	}
-	if err := c.limiter.Reconfigure(context.Background(), limits, c.revision); err != nil && !redisconn.Unavailable(err) {
+	err = c.limiter.Reconfigure(context.Background(), limits, c.revision)
+	if failure := redisconn.FailureOf(err); err != nil && (failure == redisconn.NoFailure || failure == redisconn.Forbidden) {
 		return nil, err
 	}
 	c.limits = limits

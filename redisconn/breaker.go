@@ -3,10 +3,12 @@ package redisconn
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/sony/gobreaker/v2"
 )
 
@@ -49,7 +51,8 @@ type Breaker struct {
 	cfg     BreakerConfig
 	circuit *gobreaker.CircuitBreaker[struct{}]
 	shaky   atomic.Bool
-	opened  time.Time // written where the state changes, which the library does one at a time
+	last    atomic.Pointer[error] // the error response of the last call that failed, nil if it got none
+	opened  time.Time             // written where the state changes, which the library does one at a time
 }
 
 // NewBreaker returns a closed breaker.
@@ -69,7 +72,7 @@ func NewBreaker(cfg BreakerConfig) *Breaker {
 		MaxRequests: 1,
 		Timeout:     cfg.Pause,
 		ReadyToTrip: func(c gobreaker.Counts) bool { return int(c.ConsecutiveFailures) >= cfg.Failures },
-		// An answer of Redis, even an error, shows that Redis is there.
+		// An error of this program's own scripts shows that Redis is there.
 		IsSuccessful: func(err error) bool { return !Unavailable(err) },
 		// A caller that gave up says nothing of Redis.
 		IsExcluded: func(err error) bool { return errors.Is(err, context.Canceled) },
@@ -81,7 +84,7 @@ func NewBreaker(cfg BreakerConfig) *Breaker {
 			switch { // probes that fail are no news
 			case from == gobreaker.StateClosed:
 				b.opened = time.Now()
-				log.Warn("the circuit breaker of Redis is open: its last calls failed", "probe_every", cfg.Pause)
+				log.Warn("the circuit breaker of Redis is open: its last calls failed", "probe_every", cfg.Pause, "error", b.failure())
 			case to == gobreaker.StateClosed:
 				log.Info("the circuit breaker of Redis is closed: it answers again", "after", time.Since(b.opened).Round(time.Millisecond))
 			default:
@@ -93,18 +96,44 @@ func NewBreaker(cfg BreakerConfig) *Breaker {
 }
 
 // Run calls f, or returns [ErrBreakerOpen] at once while the breaker is open, or
-// half-open with a probe under way. It returns the error of f as it is. An
+// half-open with a probe under way. That error wraps the error response of Redis by which the last call failed, so [FailureOf]
+// still names the failure. It returns the error of f as it is. An
 // error counts as a failure if it is [Unavailable]. [context.Canceled] does not count at
 // all. The caller's own deadline must not reach f if it is shorter than Redis may need.
 func (b *Breaker) Run(f func() error) error {
 	if b == nil {
 		return f()
 	}
-	_, err := b.circuit.Execute(func() (struct{}, error) { return struct{}{}, f() })
+	_, err := b.circuit.Execute(func() (struct{}, error) {
+		err := f()
+		b.note(err)
+		return struct{}{}, err
+	})
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
-		return ErrBreakerOpen
+		return b.failure()
 	}
 	return err
+}
+
+// failure returns the error response by which the last call failed, or [ErrBreakerOpen].
+func (b *Breaker) failure() error {
+	if last := b.last.Load(); last != nil {
+		return *last
+	}
+	return ErrBreakerOpen
+}
+
+// note keeps the error with which an open breaker fails calls.
+func (b *Breaker) note(err error) {
+	var answer redis.Error
+	switch {
+	case !Unavailable(err):
+	case errors.As(err, &answer):
+		err = fmt.Errorf("%w: the last call failed by: %w", ErrBreakerOpen, answer)
+		b.last.Store(&err)
+	default:
+		b.last.Store(nil)
+	}
 }
 
 // Shaky reports whether the breaker is open or half-open.

@@ -80,3 +80,29 @@ func TestBreaker(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An open breaker names the failure of Redis: callers hear that it is full, not that it is unreachable.
+func TestBreakerNamesTheFailure(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		b := NewBreaker(BreakerConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		fail := func(err error, want Failure) {
+			t.Helper()
+			for range DefaultBreakerFailures {
+				_ = b.Run(func() error { return err })
+			}
+			got := b.Run(func() error { return nil })
+			if !errors.Is(got, ErrBreakerOpen) || FailureOf(got) != want || ReplyLost(got) {
+				t.Errorf("%v: %v is %v, want %v", err, got, FailureOf(got), want)
+			}
+			time.Sleep(DefaultBreakerPause + time.Millisecond)
+		}
+		fail(answerOf("OOM command not allowed"), Full)
+		if !strings.Contains(log.String(), "OOM command not allowed") {
+			t.Error(log.String())
+		}
+		fail(fmt.Errorf("script enqueue: %w", answerOf("NOPERM this user has no permissions")), Forbidden)
+		fail(context.DeadlineExceeded, Unreachable)
+	})
+}

@@ -24,6 +24,10 @@ type Options struct {
 	PoolSize         int           // connections at most, in a cluster to each node; 0 means 64
 	TLS              TLSOptions    // for URLs that begin with rediss
 
+	// Credentials, if not nil, returns the user and the password for each new connection, in place of those of the URL and Password.
+	// So a password that changes is used by the next connection. SentinelCredentials does the same for connections to sentinels.
+	Credentials, SentinelCredentials func() (user, password string, err error)
+
 	// Dial, if not nil, makes the connections: through a tunnel, say, or to a store in the process. With a URL of rediss it does the handshake too.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
@@ -82,6 +86,7 @@ func Connect(url string, opts Options) (redis.UniversalClient, error) {
 	if o.PoolSize == 0 {
 		o.PoolSize = 64
 	}
+	o.CredentialsProviderContext = provider(opts.Credentials)
 	o.Dialer = opts.Dial
 	o.PipelinePoolSize = -1 // pipelines use the same pool
 	o.MaxRetries = -1
@@ -117,7 +122,11 @@ func (o *Options) reportFunctions(err error) {
 func (a *address) client(opts Options) redis.UniversalClient {
 	switch a.topology {
 	case sentinel:
-		return redis.NewFailoverClient(a.failoverOptions(opts.SentinelPassword))
+		o := a.failoverOptions(opts.SentinelPassword)
+		if opts.SentinelCredentials != nil {
+			o.SentinelUsername, o.SentinelPassword, o.OnConnect = "", "", signInToSentinels(opts.SentinelCredentials)
+		}
+		return redis.NewFailoverClient(o)
 	case cluster:
 		client := redis.NewClusterClient(a.clusterOptions())
 		client.AddHook(follower{client})
@@ -132,7 +141,7 @@ func (a *address) failoverOptions(password string) *redis.FailoverOptions {
 	o := a.options
 	return &redis.FailoverOptions{
 		Dialer: o.Dialer, MasterName: a.master, SentinelAddrs: a.hosts, SentinelUsername: a.sentinelUser, SentinelPassword: password,
-		ClientName: o.ClientName, Username: o.Username, Password: o.Password, DB: o.DB, TLSConfig: o.TLSConfig,
+		ClientName: o.ClientName, Username: o.Username, Password: o.Password, CredentialsProviderContext: o.CredentialsProviderContext, DB: o.DB, TLSConfig: o.TLSConfig,
 		Protocol: o.Protocol, MaxRetries: o.MaxRetries, ContextTimeoutEnabled: o.ContextTimeoutEnabled,
 		DialTimeout: sentinelPatience * o.DialTimeout, DialerRetries: o.DialerRetries,
 		ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout,
@@ -151,7 +160,7 @@ func (a *address) clusterOptions() *redis.ClusterOptions {
 		// Each command goes to the node of its first key. With the policies, every
 		// client would first ask for the table of all commands.
 		DisableRoutingPolicies: true,
-		ClientName:             o.ClientName, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig,
+		ClientName:             o.ClientName, Username: o.Username, Password: o.Password, CredentialsProviderContext: o.CredentialsProviderContext, TLSConfig: o.TLSConfig,
 		Protocol: o.Protocol, MaxRetries: o.MaxRetries, ContextTimeoutEnabled: o.ContextTimeoutEnabled,
 		DialTimeout: o.DialTimeout, DialerRetries: o.DialerRetries, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout,
 		PoolSize: o.PoolSize, PoolTimeout: o.PoolTimeout, PoolFIFO: o.PoolFIFO, PipelinePoolSize: o.PipelinePoolSize,

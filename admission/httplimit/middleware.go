@@ -49,7 +49,7 @@ type Policy struct {
 //	422 cost-impossible    the cost is above the most that the limit can ever hold
 //	400 identity-missing   the limit counts by something that the request does not have
 //	400 invalid            the cost is out of range
-//	503 store-unavailable  with Retry-After: Redis is unavailable, and the limit is [admission.Closed]
+//	503 store-unavailable  with Retry-After: Redis is unavailable, and the limit is [admission.Closed]; store-full and store-forbidden say more
 //	500 internal           a fault of the server, such as a limit that is not configured; see its log
 //
 // A Middleware asks one limit. For several limits, put one Middleware around the
@@ -121,6 +121,11 @@ func problemOf(d *admission.Decision, cost int64) problem {
 	}
 }
 
+// storeCodes are the codes of problems for the failures of Redis.
+var storeCodes = map[redisconn.Failure]string{
+	redisconn.Unreachable: "store-unavailable", redisconn.Refused: "store-unavailable", redisconn.Full: "store-full", redisconn.Forbidden: "store-forbidden",
+}
+
 // fault is the answer to a request that could not be decided. Details that the client must
 // not know are logged. The [redisconn.Breaker] logs once that Redis is unavailable.
 func (p *Policy) fault(r *http.Request, err error) problem {
@@ -130,10 +135,14 @@ func (p *Policy) fault(r *http.Request, err error) problem {
 			Code: "identity-missing", Detail: missing.Error(),
 		}
 	}
-	if redisconn.Unavailable(err) || r.Context().Err() != nil {
+	failure := redisconn.FailureOf(err)
+	if failure == redisconn.NoFailure && r.Context().Err() != nil {
+		failure = redisconn.Unreachable
+	}
+	if code, ok := storeCodes[failure]; ok {
 		return problem{
-			Title: "Redis is unavailable", Status: http.StatusServiceUnavailable, Code: "store-unavailable",
-			Detail: "Redis is not reachable or too slow: retry", RetryAfter: 1,
+			Title: "Redis is unavailable", Status: http.StatusServiceUnavailable, Code: code,
+			Detail: failure.Description() + ": retry", RetryAfter: 1,
 		}
 	}
 	p.Logger.ErrorContext(r.Context(), "a request could not be decided", "limit", p.Limit, "error", err)

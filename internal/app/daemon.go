@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -199,6 +200,7 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 		BodyMemory:       d.config.Producer.BodyMemory,
 		Metrics:          d.registry, Exemplars: d.tracing != nil, Logger: d.log.With("component", "producer_api"), Audit: d.operator.Audit(),
 	}
+	api.ServesAlone = func() bool { return servesAlone(d.inForce.Load().Config) }
 	if d.config.Producer.OperatorAPI {
 		api.Operator, api.Pools = d.operator, d.config.Pools
 	}
@@ -208,6 +210,11 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 		return httpapi.Serve(ctx, listener, handler, d.config.Producer.ShutdownTimeout, d.log)
 	}
 	return serve, listener.Addr().String(), nil
+}
+
+// servesAlone reports whether a limit of a configuration is served while Redis fails.
+func servesAlone(cfg *config.Config) bool {
+	return slices.ContainsFunc(cfg.Limits, func(l admission.Limit) bool { return l.OnStoreFailure != admission.Closed || l.Mode == admission.Shadow })
 }
 
 // checkJob has the bucket's worker check a job before it is enqueued.
@@ -235,11 +242,21 @@ func (d *daemon) proxy(bucket string) (httpapi.ProxySettings, bool) {
 }
 
 // greet looks at Redis once. It brings buckets into their pools and warns of settings of Redis that would
-// lose jobs. If Redis does not answer, it says that the daemon goes on trying, and reports false. After an error the daemon must not start.
+// lose jobs. If Redis fails, it says that the daemon goes on trying, and reports false. After an error the daemon must not start: Redis
+// refuses its user or its password, say.
 func (d *daemon) greet(ctx context.Context) (answers bool, err error) {
-	if err := d.client.Ping(ctx); err != nil {
-		d.log.WarnContext(ctx, "redis does not answer yet: trying on, and /readyz is 503 until it does", "redis", d.config.Redis.URL, "error", err)
-		return false, nil
+	err = d.client.Probe(ctx)
+	switch redisconn.FailureOf(err) {
+	case redisconn.Forbidden:
+		return false, fmt.Errorf("redis at %s refuses the user or the password: set redis.password (TUNDISH_REDIS_PASSWORD), of sentinels redis.sentinel_password, "+
+			"and give the user the rights in deploy/redis/users.acl: %w", d.config.Redis.URL, err)
+	case redisconn.Full:
+		d.log.ErrorContext(ctx, "redis is out of memory: no job is stored until it has room; raise maxmemory, or purge jobs", "redis", d.config.Redis.URL, "error", err)
+	default:
+		if err != nil {
+			d.log.WarnContext(ctx, "redis does not answer yet: trying on", "redis", d.config.Redis.URL, "error", err)
+			return false, nil
+		}
 	}
 	if err := d.joinPools(ctx); err != nil {
 		return true, err

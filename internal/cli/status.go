@@ -52,7 +52,7 @@ code is 1 where there is a problem, for scripts and monitors.`,
 		},
 	}
 	a.jsonFlag(cmd)
-	cmd.Flags().BoolVar(&check, "check", false, "exit with 1 where a bucket has a problem")
+	cmd.Flags().BoolVar(&check, "check", false, "exit with 1 where Redis or a bucket has a problem")
 	cmd.Flags().BoolVar(&watch, "watch", false, "draw it anew every two seconds")
 	return a.serverFlags(cmd)
 }
@@ -66,6 +66,9 @@ func (a *invocation) status(ctx context.Context, c *api, check bool) error {
 		err = writeJSON(a.out, v)
 	} else {
 		err = a.statusScreen(ctx, c, v)
+	}
+	if err == nil && check && v.Redis != "" {
+		return fail(exitFailed, "%s", v.Redis)
 	}
 	if err == nil && check && len(v.Notes) > 0 {
 		return fail(exitFailed, "%s with notes", opsview.Count(len(v.Notes), "bucket"))
@@ -106,6 +109,9 @@ func (a *invocation) statusScreen(ctx context.Context, c *api, v *httpapi.Status
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "%s: %s, %d of them in flight; %s\n",
 		opsview.Count(v.Buckets, "bucket"), opsview.Count(v.Unfinished, "unfinished job"), v.InFlight, opsview.Count(v.Dead, "dead letter"))
+	if v.Redis != "" {
+		fmt.Fprintf(b, "\n%s\n", a.highlighted(v.Redis+"  dispatcher doctor"))
+	}
 	if len(v.Notes) > 0 {
 		list := &strings.Builder{}
 		aligned(list, func(w io.Writer) { problems(w, v.Notes) })

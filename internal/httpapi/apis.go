@@ -30,7 +30,7 @@ func NewProducer(cfg ProducerConfig) *Handler {
 		records, o.limits = o.records, p.limitOps()
 	}
 	rec := newRecorder(o, records, fmt.Sprintf(byPrograms, "producer"), p.access.address, log)
-	probes := &probes{store: newPulse(cfg.Jobs), draining: draining, gatherer: cfg.Metrics, exemplars: cfg.Exemplars, log: log}
+	probes := &probes{store: newPulse(cfg.Jobs), servesAlone: cfg.ServesAlone, draining: draining, gatherer: cfg.Metrics, exemplars: cfg.Exemplars, log: log}
 	routes := rec.routes(slices.Concat(p.routes(), p.limitOps().routes(), p.oneJob().routes(), p.bundles().routes(), probes.routes()), false)
 	if o != nil {
 		routes = append(routes, rec.routes(o.routes(), true)...)
@@ -55,7 +55,7 @@ func NewOps(cfg OpsConfig) *Handler {
 	draining := newDraining()
 	o := newOps(cfg.Buckets, cfg.Pools, cfg.Keys, fmt.Sprintf(byPrograms, "dispatcher"), draining, log)
 	o.limits, o.callbacks = limitOps{cfg.Limits, cfg.BucketLimits, o.store, log}, cfg.CheckCallbacks
-	probes := &probes{store: newPulse(cfg.Buckets), draining: draining, gatherer: cfg.Metrics, exemplars: cfg.Exemplars, log: log}
+	probes := &probes{store: o.pulse, draining: draining, gatherer: cfg.Metrics, exemplars: cfg.Exemplars, log: log}
 	a := newAccess(cfg.Keys, httplimit.Proxies{})
 	rec := newRecorder(o, o.records, o.author, a.address, log)
 	routes := rec.routes(slices.Concat(o.routes(), o.limits.routes(), o.oneJob().routes(), o.bundles().routes(), probes.routes()), true)

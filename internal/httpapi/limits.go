@@ -125,7 +125,7 @@ func (l limitOps) override(r *http.Request, name string, c limitChange) (*LimitV
 	}
 	if err != nil {
 		f := l.fault(r, err)
-		if f.Code == codeStoreUnavailable {
+		if mayHaveRun(err) {
 			f.Detail = fmt.Sprintf("Redis is not reachable or too slow: limit %q may be changed at the check, and is not in buckets; "+
 				"send the same request again, which is safe", name)
 		}

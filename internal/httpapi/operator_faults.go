@@ -36,7 +36,7 @@ func (o *ops) fault(r *http.Request, err error) *fault {
 		return invalid([]*shaper.FieldError{{Field: "group", Reason: "is missing: flows of this bucket are in groups, so name the flow's as &group="}})
 	}
 	f := o.store.of(r, err)
-	if f.Code == codeStoreUnavailable && r.Method != http.MethodGet && elsewhere(err) == "" {
+	if mayHaveRun(err) && r.Method != http.MethodGet {
 		what := fmt.Sprintf("bucket %q", bucket)
 		switch {
 		case pool != "":

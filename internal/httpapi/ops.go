@@ -20,7 +20,7 @@ import (
 
 // Buckets are the methods of [*operator.Operator] that the operator's API calls.
 type Buckets interface {
-	Pinger
+	Prober
 	Buckets() []string
 	KnownBuckets(ctx context.Context) ([]string, error)
 	BucketInfos(ctx context.Context, names ...string) ([]operator.BucketInfo, error)
@@ -69,6 +69,7 @@ type ops struct {
 	pools   atomic.Pointer[[]shaper.Pool]     // of the configuration
 	callers atomic.Pointer[map[string]string] // of the configuration, by their marks
 	store   *storeFaults
+	pulse   *pulse // of Redis; nil without buckets
 	author  string // of changes that show no key
 	local   bool   // its only client is this process
 	lists   *lists
@@ -93,7 +94,7 @@ func newOps(buckets Buckets, pools []shaper.Pool, keys []apikey.Key, author stri
 		})
 	})
 	if buckets != nil {
-		o.records = buckets.Audit()
+		o.records, o.pulse = buckets.Audit(), newPulse(buckets)
 	}
 	o.pools.Store(&pools)
 	o.callers.Store(callersOf(keys))

@@ -115,6 +115,6 @@ func TestProbes(t *testing.T) {
 	handler = httpapi.NewOps(httpapi.OpsConfig{Buckets: newOperator(t, connectFor(t, store.URL(), redisconn.DefaultTimeout), nil, buckets(t))})
 	handler.Drain()
 	api = serve(t, handler)
-	want("/readyz", 503, "[-]redis failed: it gave no sign of life within 1s\n[-]serving failed: the process stops\n")
+	want("/readyz", 503, "[-]redis failed: Redis is not reachable or too slow\n[-]serving failed: the process stops\n")
 	want("/livez", 200, "ok\n")
 }

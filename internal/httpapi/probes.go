@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 //go:embed openapi.yaml
@@ -26,7 +27,10 @@ const (
 
 // probes are the routes for machines that both servers have.
 type probes struct {
-	store    *pulse
+	store *pulse
+
+	servesAlone func() bool // see ProducerConfig; nil means no
+
 	draining *draining
 	gatherer prometheus.Gatherer
 	log      *slog.Logger
@@ -66,12 +70,13 @@ func (e *scrapeErrors) Println(v ...any) {
 // process does not bring Redis back.
 func livez(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") }
 
-// readyz answers 200 if it is worth sending requests here: Redis answers and the
-// process does not stop. The answer of Redis is kept for pulseAge. With ?verbose it
-// lists the checks.
+// readyz responds 200 if the process can do some of what it is asked, and does not stop. A process that Redis fails is not ready, with two
+// exceptions: limits that are open or local while Redis fails are served here, and a Redis that is full still has jobs looked at and
+// delivered. Every process has these alike, so taking them all out of service would help nobody. The body names the failure.
+// The result of a probe is kept for pulseAge. With ?verbose the body lists the checks.
 func (p *probes) readyz(w http.ResponseWriter, r *http.Request) {
 	var list strings.Builder
-	status := http.StatusOK
+	status, degraded := http.StatusOK, ""
 	check := func(name string, ok bool, why string) {
 		if ok {
 			fmt.Fprintf(&list, "[+]%s ok\n", name)
@@ -80,12 +85,27 @@ func (p *probes) readyz(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(&list, "[-]%s failed: %s\n", name, why)
 		status = http.StatusServiceUnavailable
 	}
-	check("redis", p.store.beats(r.Context()), fmt.Sprintf("it gave no sign of life within %s", pingTimeout))
+	failure := p.store.check(r.Context())
+	switch {
+	case failure == redisconn.Full:
+		degraded = failure.Description() + ", so no job is stored"
+	case failure != redisconn.NoFailure && p.servesAlone != nil && p.servesAlone():
+		degraded = failure.Description() + ", so only limits with on_store_failure = open or local are served"
+	default:
+		check("redis", failure == redisconn.NoFailure, failure.Description())
+	}
+	if degraded != "" {
+		fmt.Fprintf(&list, "[!]redis degraded: %s\n", degraded)
+	}
 	check("serving", !p.draining.begun(), "the process stops")
 	if status == http.StatusOK && !r.URL.Query().Has("verbose") {
 		list.Reset()
 	}
-	if status == http.StatusOK {
+	switch {
+	case status != http.StatusOK:
+	case degraded != "" && list.Len() == 0:
+		fmt.Fprintf(&list, "ok, degraded: %s\n", degraded)
+	default:
 		list.WriteString("ok\n")
 	}
 	writeText(w, status, list.String())

@@ -65,6 +65,8 @@ const (
 	codeInternal         code = "internal"
 	codeOverloaded       code = "overloaded"
 	codeStoreUnavailable code = "store-unavailable"
+	codeStoreFull        code = "store-full"
+	codeStoreForbidden   code = "store-forbidden"
 )
 
 // kinds is every code with its status and title.
@@ -120,11 +122,14 @@ var kinds = map[code]struct {
 	codeInternal:         {http.StatusInternalServerError, "Something went wrong here"},
 	codeOverloaded:       {http.StatusServiceUnavailable, "The server has too much to do"},
 	codeStoreUnavailable: {http.StatusServiceUnavailable, "Redis is unavailable"},
+	codeStoreFull:        {http.StatusServiceUnavailable, "Redis is out of memory"},
+	codeStoreForbidden:   {http.StatusServiceUnavailable, "Redis refuses this server"},
 }
 
 const (
 	typeBase      = "https://tundish.io/problems/"
 	retryStore    = 1  // seconds
+	retryFull     = 10 // seconds: people have to make room, or jobs have to leave
 	maxFieldFault = 20 // faults shown at most
 )
 

@@ -16,7 +16,7 @@ import (
 
 // Jobs are the methods of [*producer.Client] that the producer's API calls.
 type Jobs interface {
-	Pinger
+	Prober
 	Bucket(name string) (shaper.Bucket, error)
 	Enqueue(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error)
 	Job(ctx context.Context, bucket, id string) (shaper.JobInfo, error)
@@ -52,6 +52,9 @@ type ProducerConfig struct {
 	// same limits as the buckets count them. nil means that there are none.
 	Limits       Limits
 	BucketLimits BucketLimits
+
+	// ServesAlone reports whether this process has something to serve while Redis fails: a limit that is open or local then. nil means no.
+	ServesAlone func() bool
 
 	// Operator, if not nil, has the routes of the operator's API served too. Pools are those of the configuration, for these routes.
 	Operator Buckets

@@ -3,6 +3,8 @@ package httpapi
 import (
 	"context"
 	"time"
+
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 const (
@@ -15,45 +17,49 @@ const (
 	pulseAge = 200 * time.Millisecond
 )
 
-// Pinger asks Redis for a sign of life.
-type Pinger interface {
-	Ping(ctx context.Context) error
+// Prober finds out what is wrong with Redis: [redisconn.FailureOf] names it.
+type Prober interface {
+	Probe(ctx context.Context) error
 }
 
-// pulse is the last answer of a Pinger. For any number of callers there is one PING at a time,
+// pulse is the last result of a Prober. For any number of callers there is one probe at a time,
 // and at most one in each pulseAge.
 type pulse struct {
-	store Pinger
+	store Prober
 	turn  chan struct{} // holds one element while no caller asks Redis
 
 	// Written by the caller that has the turn.
-	asked time.Time
-	alive bool
+	asked   time.Time
+	failure redisconn.Failure
 }
 
-func newPulse(store Pinger) *pulse {
+func newPulse(store Prober) *pulse {
 	p := &pulse{store: store, turn: make(chan struct{}, 1)}
 	p.turn <- struct{}{}
 	return p
 }
 
-// beats reports whether Redis answered within pingTimeout, now or a pulseAge ago. Callers
+// check returns what is wrong with Redis, now or a pulseAge ago. An error of this program's own counts as unreachable. Callers
 // wait up to pingTimeout for the caller that asks Redis. The end of ctx ends their wait only.
-func (p *pulse) beats(ctx context.Context) bool {
+func (p *pulse) check(ctx context.Context) redisconn.Failure {
 	patience, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	select {
 	case <-p.turn:
 	case <-patience.Done():
-		return false
+		return redisconn.Unreachable
 	}
 	defer func() { p.turn <- struct{}{} }()
 	if p.asked.IsZero() || time.Since(p.asked) >= pulseAge {
 		// The answer is for all: a client that hangs up does not make Redis look dead.
 		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTimeout)
 		defer cancel()
-		p.alive = p.store.Ping(asking) == nil
+		err := p.store.Probe(asking)
+		p.failure = redisconn.FailureOf(err)
+		if err != nil && p.failure == redisconn.NoFailure {
+			p.failure = redisconn.Unreachable
+		}
 		p.asked = time.Now()
 	}
-	return p.alive
+	return p.failure
 }

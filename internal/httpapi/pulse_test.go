@@ -27,7 +27,7 @@ type pinged struct {
 	count atomic.Int64
 }
 
-func (p *pinged) Ping(ctx context.Context) error {
+func (p *pinged) Probe(ctx context.Context) error {
 	p.count.Add(1)
 	select {
 	case <-time.After(p.takes):

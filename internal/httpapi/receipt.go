@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission/httplimit"
+	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -65,8 +66,13 @@ func (p *producer) tellReceipt(w http.ResponseWriter, r *http.Request, receipt *
 // same ids, none is doubled, so the ids that were made here are told.
 func (p *producer) unknownOutcome(r *http.Request, receipts []shaper.Receipt, err error) *problem {
 	f := p.store.of(r, err)
-	if f.Code == codeStoreUnavailable && elsewhere(err) == "" {
+	switch failure := redisconn.FailureOf(err); {
+	case mayHaveRun(err):
 		f.Detail = "Redis is not reachable or too slow, and jobs may be in or not: retry under the same ids, and none is doubled"
+	case failure != redisconn.NoFailure && len(receipts) > 1: // it refused one of several scripts
+		f.Detail = failure.Description() + ", and some of the jobs may be in: retry under the same ids, and none is doubled"
+	case failure == redisconn.Full:
+		f.Detail = "Redis is out of memory: the job was not stored; retry later"
 	}
 	problem := f.problem(r)
 	for _, receipt := range receipts {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/redisconn"
 )
 
 // Status is what all buckets tell at a glance.
@@ -18,6 +19,9 @@ type Status struct {
 
 	// Their dead letters.
 	Dead int64 `json:"dead"`
+
+	// What is wrong with Redis, such as that it is out of memory. Absent if nothing is.
+	Redis string `json:"redis,omitempty"`
 
 	// Those of the buckets that people should look at.
 	Notes []BucketNotes `json:"notes"`
@@ -52,6 +56,13 @@ func (o *ops) showStatus(r *http.Request, in *StatusQuery) (*Status, error) {
 		return nil, err
 	}
 	status := &Status{Notes: []BucketNotes{}}
+	switch failure := o.pulse.check(r.Context()); failure {
+	case redisconn.NoFailure:
+	case redisconn.Full:
+		status.Redis = failure.Description() + ": no job is stored until it has room; those that it has are delivered"
+	default:
+		status.Redis = failure.Description()
+	}
 	for _, b := range list.Buckets {
 		status.add(b, in.Help)
 	}

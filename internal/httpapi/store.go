@@ -23,7 +23,7 @@ func newStoreFaults(log *slog.Logger) *storeFaults {
 	return &storeFaults{log: log, sometimes: rate.Sometimes{First: 1, Interval: 10 * time.Second}}
 }
 
-// of returns a 503 if the same request may work later and a 500 if not. The
+// of returns a 503 that names the failure of Redis, and a 500 for an error of this program. The
 // error's text stays here: it may name what clients need not know.
 func (s *storeFaults) of(r *http.Request, err error) *fault {
 	if kept, ok := r.Context().Value(causeKey{}).(*error); ok {
@@ -39,12 +39,28 @@ func (s *storeFaults) of(r *http.Request, err error) *fault {
 		f.RetryAfter = retryStore
 		return f
 	}
-	if !redisconn.Unavailable(err) {
-		return newFault(codeInternal, "the log says more under the request id")
+	f := newFault(codeInternal, "the log says more under the request id")
+	switch redisconn.FailureOf(err) {
+	case redisconn.NoFailure:
+		return f
+	case redisconn.Full:
+		f = newFault(codeStoreFull, "Redis is out of memory: nothing was stored; retry later")
+		f.RetryAfter = retryFull
+		return f
+	case redisconn.Forbidden:
+		f = newFault(codeStoreForbidden, "Redis refuses this server's user or password: nothing was stored; the operator has to correct redis.password or the user's rights")
+	case redisconn.Refused:
+		f = newFault(codeStoreUnavailable, "Redis refuses writes for now: nothing was stored; retry")
+	case redisconn.Unreachable:
+		f = newFault(codeStoreUnavailable, "Redis is not reachable or too slow: retry")
 	}
-	f := newFault(codeStoreUnavailable, "Redis is not reachable or too slow: retry")
 	f.RetryAfter = retryStore
 	return f
+}
+
+// mayHaveRun reports whether what a request asked for may be done all the same: the response of Redis was lost.
+func mayHaveRun(err error) bool {
+	return redisconn.FailureOf(err) == redisconn.Unreachable && elsewhere(err) == ""
 }
 
 // elsewhere says of an error that a bucket is in another pool than this process is configured for; "" of others.

@@ -140,7 +140,7 @@ func (l *Leases) start(ctx, within context.Context, t *ticket) (*Lease, error) {
 			}
 			s.held.hold(job)
 			return &Lease{leases: l, settler: s, job: job, ctx: within}, nil
-		case !redisconn.Unavailable(err):
+		case !mayPassSoon(err):
 			return nil, err
 		}
 		if !sleep(ctx, wait/2+rand.N(wait/2)) { //nolint:gosec // jitter
@@ -148,6 +148,12 @@ func (l *Leases) start(ctx, within context.Context, t *ticket) (*Lease, error) {
 			return nil, err
 		}
 	}
+}
+
+// mayPassSoon reports whether a call is worth sending again by itself. A refused user is a matter for the caller.
+func mayPassSoon(err error) bool {
+	failure := redisconn.FailureOf(err)
+	return failure != redisconn.NoFailure && failure != redisconn.Forbidden
 }
 
 // giveBack returns a job that may have been started by a call whose reply was lost. No process runs it: without this its lease would run out, and

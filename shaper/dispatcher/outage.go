@@ -37,10 +37,15 @@ func (o *outage) failed(ctx context.Context, began time.Time, err error) {
 	}
 	if o.since.IsZero() && !errors.Is(err, context.Canceled) {
 		o.since = time.Now()
-		if redisconn.Unavailable(err) {
-			o.log.ErrorContext(ctx, "redis does not answer: nothing is claimed until it does", "error", err)
-		} else {
+		switch redisconn.FailureOf(err) {
+		case redisconn.Forbidden:
+			o.log.ErrorContext(ctx, "redis refuses the user or the password: nothing is claimed until redis.password and the user's rights are right", "error", err)
+		case redisconn.Full:
+			o.log.ErrorContext(ctx, "redis is out of memory: nothing is claimed until it has room; raise maxmemory, or purge jobs", "error", err)
+		case redisconn.NoFailure:
 			o.log.ErrorContext(ctx, "nothing is claimed until this is put right", "error", err)
+		default:
+			o.log.ErrorContext(ctx, "redis does not answer: nothing is claimed until it does", "error", err)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/producer"
 )
@@ -144,7 +143,7 @@ func (p *Permit) enqueue(ctx context.Context) error {
 				return &producer.EndedError{Bucket: receipt.Bucket, ID: receipt.ID, State: receipt.State}
 			}
 			return &producer.RefusedError{Receipt: receipt}
-		case !redisconn.Unavailable(err) || !sleep(ctx, wait/2+rand.N(wait/2)): //nolint:gosec // jitter
+		case !mayPassSoon(err) || !sleep(ctx, wait/2+rand.N(wait/2)): //nolint:gosec // jitter
 			return err
 		}
 		job.ID = receipt.ID // under its id no job is doubled

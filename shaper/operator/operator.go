@@ -71,3 +71,6 @@ func (o *Operator) Reconfigure(buckets []shaper.Bucket) error { return o.store.R
 
 // Ping asks Redis for a sign of life: of a cluster, one of any master. One round trip.
 func (o *Operator) Ping(ctx context.Context) error { return o.store.Ping(ctx) }
+
+// Probe finds out what is wrong with Redis: [redisconn.FailureOf] names it. It pings, and runs a script that writes. Two round trips.
+func (o *Operator) Probe(ctx context.Context) error { return o.store.Probe(ctx) }

@@ -344,6 +344,9 @@ func (c *Client) Cancel(ctx context.Context, bucket, id string) (shaper.State, e
 // Ping asks Redis for a sign of life: of a cluster, one of any master. One round trip.
 func (c *Client) Ping(ctx context.Context) error { return c.store.Ping(ctx) }
 
+// Probe finds out what is wrong with Redis: [redisconn.FailureOf] names it. It pings, and runs a script that writes. Two round trips.
+func (c *Client) Probe(ctx context.Context) error { return c.store.Probe(ctx) }
+
 // JoinPools has the client find out what is in force of every bucket, and where it lives. It makes buckets that Redis does not know, and
 // changes nothing of others: a bucket is brought into another pool by a dispatcher, see the method JoinPools of [dispatcher.Dispatcher]. The first use
 // of a bucket does the same. Each of its round trips takes at most Config.Timeout; a bucket that is there needs two.

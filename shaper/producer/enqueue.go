@@ -25,16 +25,20 @@ func (c *Client) send(b *producerBucket, entries []*entry) (after func()) {
 	c.lookSometimes(ctx, time.Now())
 	var q *scriptCall
 	var r *lua.Reader
-	var err error
+	var err, lost error
 	for try := range enqueueTries {
 		// Safe to send again: an id that got in the first time is a duplicate.
 		err = b.breaker.Run(func() (err error) {
 			q, r, err = c.runScript(ctx, b, entries, try > 0)
 			return err
 		})
+		if err != nil && !redisconn.ReplyLost(err) && lost != nil {
+			err = lost // the first try may have got the jobs in, whatever the response to this one is
+		}
 		if err == nil || !redisconn.ReplyLost(err) || ctx.Err() != nil {
 			break
 		}
+		lost = err
 	}
 	if err != nil {
 		err = fmt.Errorf("enqueue into bucket %q: %w", b.Name, err)

@@ -2203,7 +2203,7 @@ export interface components {
             budgets?: string | null;
         };
         /** @enum {string} */
-        Code: "invalid" | "identity-missing" | "unauthorized" | "forbidden" | "unknown-route" | "unknown-bucket" | "unknown-job" | "unknown-limit" | "unknown-pool" | "unknown-schedule" | "schedule-conflict" | "unknown-flow" | "unknown-group" | "unknown-bundle" | "too-many-bundles" | "method-not-allowed" | "conflicting-state" | "no-flows" | "no-groups" | "too-large" | "too-slow" | "unsupported-media-type" | "url-not-allowed" | "id-reused" | "id-taken" | "id-ended" | "flow-disabled" | "not-ended" | "no-result" | "wait-too-long" | "no-proxy" | "unknown-model" | "answer-not-kept" | "no-answer" | "result-too-large" | "not-in-time" | "cost-impossible" | "limit-exceeded" | "bucket-full" | "scheduled-full" | "flow-full" | "group-full" | "too-many-flows" | "dead-full" | "shed" | "internal" | "overloaded" | "store-unavailable";
+        Code: "invalid" | "identity-missing" | "unauthorized" | "forbidden" | "unknown-route" | "unknown-bucket" | "unknown-job" | "unknown-limit" | "unknown-pool" | "unknown-schedule" | "schedule-conflict" | "unknown-flow" | "unknown-group" | "unknown-bundle" | "too-many-bundles" | "method-not-allowed" | "conflicting-state" | "no-flows" | "no-groups" | "too-large" | "too-slow" | "unsupported-media-type" | "url-not-allowed" | "id-reused" | "id-taken" | "id-ended" | "flow-disabled" | "not-ended" | "no-result" | "wait-too-long" | "no-proxy" | "unknown-model" | "answer-not-kept" | "no-answer" | "result-too-large" | "not-in-time" | "cost-impossible" | "limit-exceeded" | "bucket-full" | "scheduled-full" | "flow-full" | "group-full" | "too-many-flows" | "dead-full" | "shed" | "internal" | "overloaded" | "store-unavailable" | "store-full" | "store-forbidden";
         Errors: {
             field: string;
             reason: string;
@@ -3375,6 +3375,8 @@ export interface components {
             in_flight: number;
             /** @description Their dead letters. */
             dead: number;
+            /** @description What is wrong with Redis, such as that it is out of memory. Absent if nothing is. */
+            redis?: string;
             /** @description Those of the buckets that people should look at. */
             notes: components["schemas"]["BucketNotes"][];
         };
@@ -3504,7 +3506,7 @@ export interface components {
             };
         };
         /**
-         * @description Redis is not reachable or too slow (`store-unavailable`), or the server has no room for the request (`overloaded`): other
+         * @description Redis is not reachable or too slow (`store-unavailable`), out of memory (`store-full`), refuses this server's user (`store-forbidden`), or the server has no room for the request (`overloaded`): other
          *     requests use all of producer.body_memory or producer.max_connections, or those of this caller use the caller's share
          */
         Unavailable: {
@@ -4135,7 +4137,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Redis answers and the process does not stop */
+            /** @description It is ready. The text names what is degraded: limits that are open or local are served while Redis fails, and a full Redis stores no jobs */
             200: {
                 headers: {
                     [name: string]: unknown;

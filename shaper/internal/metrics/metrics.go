@@ -43,6 +43,7 @@ type Metrics struct {
 	scripts          *prometheus.HistogramVec
 	errors           *prometheus.CounterVec
 	up               prometheus.Gauge
+	failures         *prometheus.CounterVec
 }
 
 // Outcomes of enqueue that are no refusal.
@@ -103,7 +104,14 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 		errors: registered(reg, &errs, prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tundish_redis_errors_total", Help: "Scripts that failed."}, []string{"script"})),
 		up: registered(reg, &errs, prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "tundish_store_up", Help: "1 if the last script was answered, 0 if not."})),
+			Name: "tundish_store_up", Help: "1 if Redis responded to the last script and did not refuse the user, 0 if not."})),
+		failures: registered(reg, &errs, prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tundish_store_failures_total",
+			Help: "Scripts that failed because of Redis: it was unreachable, refused the script for now, was full (out of memory), or refused the user (forbidden).",
+		}, []string{"failure"})),
+	}
+	for _, failure := range redisconn.Failures() {
+		m.failures.WithLabelValues(failure.String())
 	}
 	var err error
 	m.callers, err = admission.RefusedCallersOf(reg)
@@ -194,11 +202,14 @@ func (m *Metrics) ObserveScript(script string, took time.Duration, err error) {
 	if err != nil {
 		failed.Inc()
 	}
-	if redisconn.ReplyLost(err) {
-		m.up.Set(0)
-	} else {
-		m.up.Set(1)
+	failure, up := redisconn.FailureOf(err), 1.0
+	if failure == redisconn.Unreachable || failure == redisconn.Forbidden {
+		up = 0
 	}
+	if failure != redisconn.NoFailure {
+		m.failures.WithLabelValues(failure.String()).Inc()
+	}
+	m.up.Set(up)
 }
 
 func (m *Metrics) CountReceipt(r *shaper.Receipt) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
@@ -143,6 +144,26 @@ func (s *Store) Cancel(ctx context.Context, bucket, id string, wanted shaper.Sta
 	}
 	return codec.StateOf(code), nil
 }
+
+// Probe finds out what is wrong with Redis, if anything: it pings, and runs a script that writes. A cluster of which a node answers is
+// there, although the script may not run on another node. Two round trips.
+func (s *Store) Probe(ctx context.Context) error {
+	if err := s.Ping(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	_, err := s.Run(ctx, lua.Probe, []string{probeKey})
+	if _, isCluster := s.Redis.(*redis.ClusterClient); isCluster {
+		if failure := redisconn.FailureOf(err); failure != redisconn.Full && failure != redisconn.Forbidden {
+			return nil
+		}
+	}
+	return err
+}
+
+// probeKey is what a probe writes.
+const probeKey = "tundish:{fleet}:probe"
 
 // Ping asks Redis for a sign of life: of a cluster, one of any master. One round
 // trip.

@@ -1,0 +1,128 @@
+package httpapi_test
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/redistest"
+)
+
+// gatewayOn is the producer's API on a Redis, with a limit for each OnStoreFailure, and an admin of that Redis whose connection stays.
+func gatewayOn(t *testing.T, store *redistest.Server, servesAlone bool) (*server, *redis.Client) {
+	t.Helper()
+	conn := connect(t, store.URL())
+	var limits []admission.Limit
+	for _, mode := range []admission.OnStoreFailure{admission.Closed, admission.Open, admission.Local} {
+		limits = append(limits, admission.Limit{Name: string(mode), Limit: rateOf(t, "1000/m"), Per: []string{admission.PerCaller}, OnMissing: admission.Share, OnStoreFailure: mode})
+	}
+	limiter, err := admission.NewLimiter(admission.LimiterConfig{Redis: conn, Limits: limits, Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(limiter.Close)
+	admin := redis.NewClient(&redis.Options{Addr: store.Addr(), PoolSize: 1, MaxRetries: -1})
+	t.Cleanup(func() { _ = admin.Close() })
+	return serve(t, httpapi.NewProducer(httpapi.ProducerConfig{
+		Jobs: newClientFor(t, conn, nil, patience), CheckJob: checkJob, Limits: limiter, ServesAlone: func() bool { return servesAlone },
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})), admin
+}
+
+// A fault of Redis is named, whatever it is: enqueue is 503, limits do what on_store_failure says, and /readyz is 503 only where nothing can be served.
+func TestEveryFailureOfRedis(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		break_      []any
+		kill        bool // the connections: they have signed in
+		code, words string
+		ready       int // with limits that serve alone
+		readyAlone  int // without
+	}{
+		"no password is given": {[]any{"config", "set", "requirepass", "secret"}, true, "store-forbidden", "refuses", 200, 503},
+		"no rights":            {[]any{"acl", "setuser", "default", "-@scripting"}, false, "store-forbidden", "refuses", 200, 503},
+		"no writes":            {[]any{"acl", "setuser", "default", "-set", "-hset", "-hdel", "-get", "-del"}, false, "store-forbidden", "refuses", 200, 503},
+		"no keys":              {[]any{"acl", "setuser", "default", "resetkeys", "~other:*"}, false, "store-forbidden", "refuses", 200, 503},
+		"user is off":          {[]any{"acl", "setuser", "default", "off"}, true, "store-forbidden", "refuses", 200, 503},
+		"out of memory":        {[]any{"config", "set", "maxmemory", "1"}, false, "store-full", "out of memory", 200, 200},
+		"replica":              {[]any{"replicaof", "127.0.0.1", "1"}, false, "store-unavailable", "refuses", 200, 503},
+		"no replicas":          {[]any{"config", "set", "min-replicas-to-write", "1"}, false, "store-unavailable", "refuses", 200, 503},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := redistest.Start(t)
+			for servesAlone, ready := range map[bool]int{true: test.ready, false: test.readyAlone} {
+				s, admin := gatewayOn(t, store, servesAlone)
+				s.do("POST", jobs, job("")).want(202, "")
+				s.do("GET", "/readyz", "").want(200, "")
+				if err := admin.Do(t.Context(), test.break_...).Err(); err != nil {
+					t.Fatal(err)
+				}
+				if test.kill {
+					if err := admin.Do(t.Context(), "client", "kill", "type", "normal", "skipme", "yes").Err(); err != nil {
+						t.Fatal(err)
+					}
+					s.do("POST", jobs, job("")) // finds its connection closed, perhaps
+				}
+				s.do("POST", jobs, job("")).want(503, test.code)
+				full := s.do("POST", jobs, job("")).want(503, test.code)
+				if detail, _ := full.json["detail"].(string); !strings.Contains(detail, "stored") || full.header.Get("Retry-After") == "" {
+					t.Errorf("%s, Retry-After %q", full.text, full.header.Get("Retry-After"))
+				}
+				for range 20 {
+					s.do("GET", "/v1/limits/closed/check?key=k", "").want(503, test.code)
+					s.do("GET", "/v1/limits/open/check?key=k", "").want(200, "")
+					s.do("GET", "/v1/limits/local/check?key=k", "").want(200, "")
+				}
+				await(t, func() bool { return strings.Contains(s.do("GET", "/readyz", "").text, test.words) })
+				if got := s.do("GET", "/readyz", ""); got.status != ready {
+					t.Errorf("/readyz is %d, want %d: %s", got.status, ready, got.text)
+				}
+				// Back again.
+				for _, repair := range [][]any{
+					{"config", "set", "requirepass", ""}, {"acl", "setuser", "default", "on", "nopass", "allkeys", "allcommands"}, {"config", "set", "maxmemory", "0"},
+					{"replicaof", "no", "one"}, {"config", "set", "min-replicas-to-write", "0"},
+				} {
+					if err := admin.Do(t.Context(), repair...).Err(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				await(t, func() bool { return s.do("POST", jobs, job("")).status == 202 })
+				await(t, func() bool { return s.do("GET", "/readyz", "").text == "ok\n" })
+			}
+		})
+	}
+}
+
+// await waits until done says so.
+func await(t *testing.T, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !done(); {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not happen within 30 s")
+		}
+	}
+}
+
+// What another program left under a key of this program is no failure of Redis: it would be there for ever.
+func TestOwnErrorsAreNoFailureOfRedis(t *testing.T) {
+	t.Parallel()
+	store := redistest.Start(t)
+	s, admin := gatewayOn(t, store, true)
+	s.do("POST", jobs, job("")).want(202, "")
+	for _, key := range admin.Keys(t.Context(), "tundish:*roomy*:settings").Val() {
+		if err := admin.Del(t.Context(), key).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := admin.Set(t.Context(), key, "text", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.do("POST", jobs, job("")).want(500, "internal")
+	s.do("GET", "/readyz", "").want(200, "")
+}
