@@ -61,7 +61,10 @@ var defaults = byType(
 		Timezone: "UTC", CatchUp: string(schedule.CatchUpLast), Overlap: string(schedule.OverlapQueue), Priority: string(shaper.PriorityNormal),
 	},
 	HTTPSettings{Timeout: httpworker.DefaultConfig().Timeout, ProxyTimeout: time.Minute},
-	LLMSettings{ExpectedOutput: llm.DefaultExpectedOutput, CountMaxTokens: true, Timeout: llm.DefaultTimeout, IdleTimeout: llm.DefaultIdleTimeout, ProxyTimeout: time.Minute, ProxyPriority: string(shaper.PriorityHigh), FallbackAfter: 10 * time.Second},
+	LLMSettings{
+		ExpectedOutput: llm.DefaultExpectedOutput, ExpectedInput: llm.DefaultExpectedInput, CountMaxTokens: true, IncludeUsage: true, Timeout: llm.DefaultTimeout,
+		IdleTimeout: llm.DefaultIdleTimeout, ProxyTimeout: time.Minute, ProxyPriority: string(shaper.PriorityHigh), FallbackAfter: 10 * time.Second,
+	},
 	AsynqSettings{Timeout: asynq.DefaultConfig().Timeout, Settle: string(asynq.DefaultConfig().Settle)},
 )
 

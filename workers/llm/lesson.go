@@ -3,18 +3,32 @@ package llm
 import (
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 
 	"github.com/tundish-io/tundish/shaper"
 )
 
 // lesson is what is known of one model, or of all others.
 type lesson struct {
-	perByte, output average // each answer is in output
+	perByte average
+	kinds   [inputs]use
 
 	stored int64 // from how many answers the one beside the bucket is, as last seen; noRoom: it cannot be there
 }
 
 const noRoom = math.MaxInt64
+
+// use is what requests of a kind use: input that is not in the body, of each part, and output. Each answer is in output.
+type use struct{ unseen, output average }
+
+// answers is from how many answers it is.
+func (l *lesson) answers() (n int64) {
+	for i := range l.kinds {
+		n += l.kinds[i].output.n
+	}
+	return n
+}
 
 // Adopt takes in what is stored beside the bucket. Of two lessons on a model the one from more answers counts: this one is replaced by the
 // stored one, or [Learned.News] returns it. So processes that learn side by side agree on what one of them has learned, and what the
@@ -39,8 +53,8 @@ func (l *Learned) Adopt(stored shaper.Lessons) {
 			continue
 		}
 		own.stored = theirs.Answers
-		if ok && read.output.n > own.output.n {
-			own.perByte, own.output = read.perByte, read.output
+		if ok && theirs.Answers > own.answers() {
+			own.perByte, own.kinds = read.perByte, read.kinds
 		}
 	}
 }
@@ -51,7 +65,7 @@ func (l *Learned) News() shaper.Lessons {
 	defer l.mu.Unlock()
 	news := shaper.Lessons{}
 	add := func(model string, own *lesson) {
-		if own.output.n > own.stored {
+		if own.answers() > own.stored {
 			news[model] = own.write()
 		}
 	}
@@ -62,25 +76,53 @@ func (l *Learned) News() shaper.Lessons {
 	return news
 }
 
-// write is the lesson as it is stored: input tokens a byte, and output tokens, each as mean and deviation.
+// write is the lesson as it is stored: of a byte, and then of each kind, how many answers, and each number as mean and deviation.
 func (l *lesson) write() shaper.Lesson {
-	return shaper.Lesson{Answers: l.output.n, Text: fmt.Sprintf("%d %.6g %.6g %.6g %.6g",
-		l.perByte.n, l.perByte.mean, math.Sqrt(l.perByte.variance), l.output.mean, math.Sqrt(l.output.variance))}
+	var b strings.Builder
+	write := func(a *average) { fmt.Fprintf(&b, " %.6g %.6g", a.mean, math.Sqrt(a.variance)) }
+	fmt.Fprint(&b, l.perByte.n)
+	write(&l.perByte)
+	for i := range l.kinds {
+		kind := &l.kinds[i]
+		fmt.Fprint(&b, " ", kind.output.n)
+		write(&kind.unseen)
+		write(&kind.output)
+	}
+	return shaper.Lesson{Answers: l.answers(), Text: b.String()}
 }
 
 // readLesson reads what write has written. ok is false of anything else, such as what a newer program has written.
 func readLesson(stored shaper.Lesson) (l lesson, ok bool) {
-	var deviations [2]float64
-	n, err := fmt.Sscanf(stored.Text, "%d %g %g %g %g", &l.perByte.n, &l.perByte.mean, &deviations[0], &l.output.mean, &deviations[1])
-	if err != nil || n != 5 || l.perByte.n < 0 || stored.Answers < 1 {
-		return lesson{}, false
-	}
-	for _, number := range []float64{l.perByte.mean, deviations[0], l.output.mean, deviations[1]} {
-		if !(number >= 0 && number <= shaper.MaxBudgetAmount) { // neither is NaN
-			return lesson{}, false
+	words := strings.Fields(stored.Text)
+	next := func(most float64) (x float64) {
+		if ok = ok && len(words) > 0; ok {
+			var err error
+			x, err = strconv.ParseFloat(words[0], 64)
+			ok = err == nil && x >= 0 && x <= most // not so of NaN
+			words = words[1:]
 		}
+		return x
 	}
-	l.output.n = stored.Answers
-	l.perByte.variance, l.output.variance = deviations[0]*deviations[0], deviations[1]*deviations[1]
-	return l, true
+	read := func(a *average) {
+		a.mean = next(shaper.MaxBudgetAmount)
+		deviation := next(shaper.MaxBudgetAmount)
+		a.variance = deviation * deviation
+	}
+	ok = true
+	l.perByte.n = int64(next(mostAnswers))
+	read(&l.perByte)
+	for i := range l.kinds {
+		kind := &l.kinds[i]
+		kind.output.n = int64(next(mostAnswers))
+		kind.unseen.n = kind.output.n
+		if input(i) == inputText {
+			kind.unseen.n = l.perByte.n
+		}
+		read(&kind.unseen)
+		read(&kind.output)
+	}
+	return l, ok && l.answers() == stored.Answers && stored.Answers > 0
 }
+
+// mostAnswers is more than any lesson is from: a float has it exactly.
+const mostAnswers = 1 << 53
