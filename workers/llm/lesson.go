@@ -76,52 +76,78 @@ func (l *Learned) News() shaper.Lessons {
 	return news
 }
 
-// write is the lesson as it is stored: of a byte, and then of each kind, how many answers, and each number as mean and deviation.
+// write is the lesson as it is stored: from how many answers a byte is known, its tokens, and the output of texts, each as mean and deviation; and where
+// there is more, what texts have beside, and of each other kind how many answers, what they have beside and their output.
 func (l *lesson) write() shaper.Lesson {
 	var b strings.Builder
 	write := func(a *average) { fmt.Fprintf(&b, " %.6g %.6g", a.mean, math.Sqrt(a.variance)) }
+	texts := &l.kinds[inputText]
 	fmt.Fprint(&b, l.perByte.n)
 	write(&l.perByte)
-	for i := range l.kinds {
-		kind := &l.kinds[i]
-		fmt.Fprint(&b, " ", kind.output.n)
-		write(&kind.unseen)
-		write(&kind.output)
+	write(&texts.output)
+	if l.answers() > texts.output.n || texts.unseen.mean > 0 {
+		write(&texts.unseen)
+		for i := range l.kinds[1:] {
+			kind := &l.kinds[1+i]
+			fmt.Fprint(&b, " ", kind.output.n)
+			write(&kind.unseen)
+			write(&kind.output)
+		}
 	}
 	return shaper.Lesson{Answers: l.answers(), Text: b.String()}
 }
 
 // readLesson reads what write has written. ok is false of anything else, such as what a newer program has written.
 func readLesson(stored shaper.Lesson) (l lesson, ok bool) {
-	words := strings.Fields(stored.Text)
-	next := func(most float64) (x float64) {
-		if ok = ok && len(words) > 0; ok {
-			var err error
-			x, err = strconv.ParseFloat(words[0], 64)
-			ok = err == nil && x >= 0 && x <= most // not so of NaN
-			words = words[1:]
-		}
-		return x
+	r := &lessonReader{words: strings.Fields(stored.Text)}
+	texts := &l.kinds[inputText]
+	l.perByte.n = r.count()
+	r.average(&l.perByte)
+	r.average(&texts.output)
+	if r.failed || stored.Answers < 1 {
+		return lesson{}, false
 	}
-	read := func(a *average) {
-		a.mean = next(shaper.MaxBudgetAmount)
-		deviation := next(shaper.MaxBudgetAmount)
-		a.variance = deviation * deviation
-	}
-	ok = true
-	l.perByte.n = int64(next(mostAnswers))
-	read(&l.perByte)
-	for i := range l.kinds {
-		kind := &l.kinds[i]
-		kind.output.n = int64(next(mostAnswers))
+	texts.output.n = stored.Answers
+	more := l
+	r.average(&more.kinds[inputText].unseen)
+	for i := range more.kinds[1:] {
+		kind := &more.kinds[1+i]
+		kind.output.n = r.count()
 		kind.unseen.n = kind.output.n
-		if input(i) == inputText {
-			kind.unseen.n = l.perByte.n
-		}
-		read(&kind.unseen)
-		read(&kind.output)
+		r.average(&kind.unseen)
+		r.average(&kind.output)
+		more.kinds[inputText].output.n -= kind.output.n
 	}
-	return l, ok && l.answers() == stored.Answers && stored.Answers > 0
+	if !r.failed && more.kinds[inputText].output.n >= 0 {
+		l = more
+	}
+	l.kinds[inputText].unseen.n = l.perByte.n
+	return l, true
+}
+
+// lessonReader reads the numbers of a lesson.
+type lessonReader struct {
+	words  []string
+	failed bool
+}
+
+func (r *lessonReader) number(most float64) float64 {
+	if len(r.words) == 0 {
+		r.failed = true
+		return 0
+	}
+	x, err := strconv.ParseFloat(r.words[0], 64)
+	r.words = r.words[1:]
+	r.failed = r.failed || err != nil || !(x >= 0 && x <= most) // neither is NaN
+	return x
+}
+
+func (r *lessonReader) count() int64 { return int64(r.number(mostAnswers)) }
+
+func (r *lessonReader) average(a *average) {
+	a.mean = r.number(shaper.MaxBudgetAmount)
+	deviation := r.number(shaper.MaxBudgetAmount)
+	a.variance = deviation * deviation
 }
 
 // mostAnswers is more than any lesson is from: a float has it exactly.
