@@ -6,7 +6,7 @@ import "fmt"
 const (
 	MaxLessons      = 51 // of a bucket: on 50 subjects, and on all others
 	MaxSubjectBytes = 200
-	MaxLessonBytes  = 100
+	MaxLessonBytes  = 400
 )
 
 // Lessons are what the workers of a bucket have learned from the answers of its downstream, by subject: the worker llm learns how many tokens

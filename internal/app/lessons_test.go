@@ -96,7 +96,7 @@ func TestExchangeOfLessons(t *testing.T) {
 		knows("within 10 s", 20)
 		config := llm.DefaultConfig(llm.Anthropic)
 		<-time.After(10 * time.Second) // nor here
-		if units, err := llm.Estimate(config, []byte(`{"model":"m","messages":[]}`), enqueues.known.of("model")); err != nil || units[shaper.UnitOutput] != 40 {
+		if units, err := llm.Estimate(config, "", []byte(`{"model":"m","messages":[]}`), enqueues.known.of("model")); err != nil || units[shaper.UnitOutput] != 40 {
 			t.Errorf("the other process estimates %s: %v", units, err)
 		}
 

@@ -62,7 +62,11 @@ var defaults = byType(
 		Timezone: "UTC", CatchUp: string(schedule.CatchUpLast), Overlap: string(schedule.OverlapQueue), Priority: string(shaper.PriorityNormal),
 	},
 	HTTPSettings{Timeout: httpworker.DefaultConfig().Timeout, ProxyTimeout: time.Minute, ConnectionMaxAge: outgoing.DefaultConnectionMaxAge},
-	LLMSettings{ExpectedOutput: llm.DefaultExpectedOutput, CountMaxTokens: true, Timeout: llm.DefaultTimeout, IdleTimeout: llm.DefaultIdleTimeout, ProxyTimeout: time.Minute, ProxyPriority: string(shaper.PriorityHigh), FallbackAfter: 10 * time.Second, ConnectionMaxAge: outgoing.DefaultConnectionMaxAge},
+	LLMSettings{
+		ExpectedOutput: llm.DefaultExpectedOutput, ExpectedInput: llm.DefaultExpectedInput, CountMaxTokens: true, IncludeUsage: true, Timeout: llm.DefaultTimeout,
+		IdleTimeout: llm.DefaultIdleTimeout, ProxyTimeout: time.Minute, ProxyPriority: string(shaper.PriorityHigh), FallbackAfter: 10 * time.Second,
+		ConnectionMaxAge: outgoing.DefaultConnectionMaxAge,
+	},
 	AsynqSettings{Timeout: asynq.DefaultConfig().Timeout, Settle: string(asynq.DefaultConfig().Settle)},
 )
 

@@ -112,6 +112,8 @@ llm.api = "anthropic"
 llm.base_url = "https://api.example.com"
 llm.count_max_tokens = true
 llm.expected_output = 7
+llm.expected_input = 8
+llm.include_usage = false
 llm.timeout = "1m"
 `)
 	openai, anthropic, told := c.Buckets[0], c.Buckets[1], c.Buckets[2]
@@ -120,13 +122,13 @@ llm.timeout = "1m"
 	}
 	worker := openai.LLM.Worker(7)
 	if worker.API != llm.OpenAI || worker.HTTP.Auth.Bearer != "hunter2" || worker.HTTP.Concurrency != 7 || !slices.Equal(worker.Models, []string{"gpt-*"}) ||
-		!worker.CountMaxTokens || worker.ExpectedOutput != 500 || worker.HTTP.Timeout != 10*time.Minute {
+		!worker.CountMaxTokens || worker.ExpectedOutput != 500 || worker.ExpectedInput != 4000 || !worker.IncludeUsage || worker.HTTP.Timeout != 10*time.Minute {
 		t.Errorf("openai: %+v", worker)
 	}
 	if worker := anthropic.LLM.Worker(1); worker.API != llm.Anthropic || worker.CountMaxTokens || worker.HTTP.Headers["anthropic-version"] != "2023-06-01" {
 		t.Errorf("anthropic: %+v", worker)
 	}
-	if worker := told.LLM.Worker(1); !worker.CountMaxTokens || worker.ExpectedOutput != 7 || worker.HTTP.Timeout != time.Minute || told.Adapt.Scope != shaper.ScopeFlow {
+	if worker := told.LLM.Worker(1); !worker.CountMaxTokens || worker.ExpectedOutput != 7 || worker.ExpectedInput != 8 || worker.IncludeUsage || worker.HTTP.Timeout != time.Minute || told.Adapt.Scope != shaper.ScopeFlow {
 		t.Errorf("told: %+v, %s", worker, told.Adapt.Scope)
 	}
 	if c.Buckets[1].DeliveryTimeout != 10*time.Minute {

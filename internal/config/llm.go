@@ -19,7 +19,9 @@ type LLMSettings struct {
 	BaseURL        SecretURL         `setting:"base_url"` // that jobs go below
 	Models         []string          `setting:"models"`   // patterns
 	ExpectedOutput int64             `setting:"expected_output"`
+	ExpectedInput  int64             `setting:"expected_input"` // tokens that are not in the body of a request
 	CountMaxTokens bool              `setting:"count_max_tokens"`
+	IncludeUsage   bool              `setting:"include_usage"` // adds stream_options to streams of clients
 	Timeout        time.Duration     `setting:"timeout"` // of one attempt; the heartbeat keeps its lease
 	IdleTimeout    time.Duration     `setting:"idle_timeout"`
 	ServeProxy     bool              `setting:"serve_proxy"`
@@ -46,7 +48,7 @@ func (s LLMSettings) Worker(concurrency int) llm.Config {
 	}
 	return llm.Config{
 		API: llm.API(s.API), HTTP: http.Worker(concurrency), Models: s.Models, ExpectedOutput: s.ExpectedOutput, CountMaxTokens: s.CountMaxTokens,
-		IdleTimeout: s.IdleTimeout,
+		ExpectedInput: s.ExpectedInput, IncludeUsage: s.IncludeUsage, IdleTimeout: s.IdleTimeout,
 	}
 }
 

@@ -20,7 +20,7 @@ func (p *producer) door(w http.ResponseWriter, r *http.Request, buckets []DoorBu
 	}
 	body, f := readBody(w, r, maxDoorRequest, "a door takes no larger ones")
 	if f == nil {
-		f = v.choose(buckets, llm.ModelOf(body))
+		f = v.choose(buckets, llm.ModelOf(addressOf(r), body))
 	}
 	var job shaper.Job
 	if f == nil {

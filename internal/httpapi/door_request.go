@@ -3,7 +3,6 @@ package httpapi
 import (
 	"errors"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/tundish-io/tundish/internal/apikey"
@@ -66,10 +65,7 @@ func (v *visit) job(body []byte) (shaper.Job, *fault) {
 		Bucket: v.API.Bucket, Method: v.r.Method, URL: addressOf(v.r), Headers: headers, Payload: v.ask.Body, Units: v.ask.Units, Priority: v.Priority,
 		Caller: sender.caller, Identity: sender.Identity,
 	}
-	v.timeout = v.API.Wait
-	if seconds, err := strconv.ParseFloat(v.r.Header.Get("X-Stainless-Timeout"), 64); err == nil && seconds > 0 { // as the clients of both providers say how long they wait
-		v.timeout = min(v.timeout, time.Duration(min(seconds, v.API.Wait.Seconds())*float64(time.Second)))
-	}
+	v.timeout = clientWait(v.r.Header, v.API.Wait)
 	job.MaxWait = max(v.left(), time.Microsecond).Truncate(time.Microsecond)
 	job.ExpiresIn = job.MaxWait + llm.ExpiryMargin
 	if v.Fallback != nil {
@@ -88,7 +84,7 @@ func (v *visit) job(body []byte) (shaper.Job, *fault) {
 // one for this model and this client.
 func (v *visit) fallBack(body []byte) (job shaper.Job, isThere bool) {
 	to := v.Fallback
-	model := llm.ModelOf(body)
+	model := llm.ModelOf(addressOf(v.r), body)
 	if to == nil || model != "" && !to.API.Worker.Takes(model) || v.mayUse(to.API.Bucket) != nil {
 		return job, false
 	}

@@ -87,6 +87,7 @@ func (p *producer) proxy(w http.ResponseWriter, r *http.Request) {
 	settings, served := ProxySettings{}, false
 	if f == nil && p.proxies != nil {
 		settings, served = p.proxies(bucket.Name)
+		settings.Timeout = clientWait(r.Header, settings.Timeout)
 	}
 	if f == nil && !served {
 		f = newFault(codeNoProxy, "bucket %q is no proxy: set http.serve_proxy, of a bucket whose worker is http", bucket.Name)

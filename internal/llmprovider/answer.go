@@ -36,7 +36,7 @@ type object = map[string]any
 
 func completion(c *Call, text string) object {
 	return object{
-		"id": "chatcmpl-" + c.ID, "object": "chat.completion", "created": c.At.Unix(), "model": c.Model,
+		"id": "chatcmpl-" + c.name(), "object": "chat.completion", "created": c.At.Unix(), "model": c.Model,
 		"choices": []object{{
 			"index": 0, "message": object{"role": "assistant", "content": text}, "finish_reason": ended(c, "stop", "length"),
 		}},
@@ -47,9 +47,9 @@ func completion(c *Call, text string) object {
 // response is a response of OpenAI. The usage is that of what has come.
 func response(c *Call, text, status string) object {
 	return object{
-		"id": "resp_" + c.ID, "object": "response", "created_at": c.At.Unix(), "model": c.Model, "status": status, "error": nil,
+		"id": "resp_" + c.name(), "object": "response", "created_at": c.At.Unix(), "model": c.Model, "status": status, "error": nil,
 		"output": []object{{
-			"type": "message", "id": "msg_" + c.ID, "role": "assistant", "status": status,
+			"type": "message", "id": "msg_" + c.name(), "role": "assistant", "status": status,
 			"content": []object{{"type": "output_text", "text": text, "annotations": []object{}}},
 		}},
 		"usage": object{"input_tokens": c.Input, "input_tokens_details": object{"cached_tokens": 0}, "output_tokens": c.Output, "total_tokens": c.Input + c.Output},
@@ -65,7 +65,7 @@ func embedding(c *Call) object {
 
 func message(c *Call, text string) object {
 	return object{
-		"id": "msg_" + c.ID, "type": "message", "role": "assistant", "model": c.Model,
+		"id": "msg_" + c.name(), "type": "message", "role": "assistant", "model": c.Model,
 		"content":     []object{{"type": "text", "text": text}},
 		"stop_reason": ended(c, "end_turn", "max_tokens"), "stop_sequence": nil,
 		"usage": object{"input_tokens": c.Input, "output_tokens": c.Output, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0},

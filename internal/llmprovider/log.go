@@ -1,8 +1,10 @@
 package llmprovider
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -22,8 +24,12 @@ type Call struct {
 	Sent      int64 // tokens of its output that are written, of an answer that streams
 	GoneAfter int   // the piece before which the client was seen to be gone, from 1 on; 0: it was not
 	kind      kind
+	number    int // from 1 on
 	asksUsage bool
 }
+
+// name is the id of the call, or its number if it has none: the id of its answer has it.
+func (c *Call) name() string { return cmp.Or(c.ID, strconv.Itoa(c.number)) }
 
 // Used is the input and the output of a call that was not refused.
 func (c *Call) Used() int64 {

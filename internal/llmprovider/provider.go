@@ -57,19 +57,31 @@ func (p *Provider) Log() Log {
 
 // ServeHTTP answers a call after its time, or an error at once.
 func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if id, ok := responseOf(r); ok {
+		p.poll(w, id)
+		return
+	}
 	kind := p.settings.API.kindOf(r.URL.Path)
 	if r.Method != http.MethodPost || kind == "" {
 		p.refuse(w, http.StatusNotFound, "invalid_request_error", "unknown_url", fmt.Sprintf("unknown request URL: %s %s", r.Method, r.URL.Path))
 		return
 	}
-	said, err := read(r.Body, kind)
+	said, err := read(r.Body, kind, deploymentOf(r.URL.Path))
 	if err != nil {
 		p.refuse(w, http.StatusBadRequest, "invalid_request_error", "invalid_request", err.Error())
+		return
+	}
+	if p.settings.IsStrict && said.options {
+		p.refuse(w, http.StatusBadRequest, "invalid_request_error", "unknown_parameter", "Unrecognized request argument supplied: stream_options")
 		return
 	}
 	call, answer := p.admit(r.Header.Get("Idempotency-Key"), said, w.Header())
 	if answer != nil {
 		answer(w)
+		return
+	}
+	if said.background {
+		p.queue(w, call)
 		return
 	}
 	if said.streams {
@@ -92,7 +104,10 @@ func (p *Provider) admit(id string, r request, header http.Header) (*Call, func(
 	if p.settings.Input != nil {
 		r.input = p.settings.Input(id)
 	}
-	c := &Call{At: time.Now(), ID: id, Model: r.model, Input: r.input, MaxOutput: r.maxOutput, Output: p.settings.output(id, r), kind: r.kind, asksUsage: r.asksUsage}
+	if r.refers {
+		r.input += p.settings.Unseen
+	}
+	c := &Call{At: time.Now(), number: len(p.log) + 1, ID: id, Model: r.model, Input: r.input, MaxOutput: r.maxOutput, Output: p.settings.output(id, r), kind: r.kind, asksUsage: r.asksUsage}
 	p.log = append(p.log, c)
 	if p.fault != nil {
 		c.Status = p.fault.Status

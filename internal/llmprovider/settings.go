@@ -20,15 +20,16 @@ const (
 type kind string
 
 const (
-	chat       kind = "/chat/completions"
-	responses  kind = "/responses"
-	embeddings kind = "/embeddings"
-	messages   kind = "/messages"
+	chat        kind = "/chat/completions"
+	completions kind = "/completions"
+	responses   kind = "/responses"
+	embeddings  kind = "/embeddings"
+	messages    kind = "/messages"
 )
 
 // kindOf is the kind of a call to a path, "" none of this API.
 func (api API) kindOf(path string) kind {
-	kinds := []kind{chat, responses, embeddings}
+	kinds := []kind{chat, completions, responses, embeddings}
 	if api == Anthropic {
 		kinds = []kind{messages}
 	}
@@ -38,6 +39,13 @@ func (api API) kindOf(path string) kind {
 		}
 	}
 	return ""
+}
+
+// deploymentOf is the model that a path names, as of Azure: /deployments/{model}/….
+func deploymentOf(path string) string {
+	_, after, _ := strings.Cut(path, "/deployments/")
+	name, _, _ := strings.Cut(after, "/")
+	return name
 }
 
 // Unit is what a limit counts.
@@ -69,6 +77,13 @@ type Settings struct {
 	// Input is how many tokens the request of a job has. Nil: a quarter of the bytes of its text.
 	Input func(id string) int64
 
+	// Unseen is how many tokens more the input of a request has that names an earlier response, a conversation or a stored prompt, or a tool that
+	// searches.
+	Unseen int64
+
+	// IsStrict refuses stream_options, as some servers with OpenAI's API do.
+	IsStrict bool
+
 	// UsedFrom and UsedTo bound how much output an answer has, as a share of the max_tokens of its request, or of ExpectedOutput where it names
 	// none. The id decides where between them an answer lies, so an id has the same answer each time. Zero of both: all of it.
 	UsedFrom, UsedTo float64
@@ -89,7 +104,7 @@ func (s *Settings) output(id string, r request) int64 {
 		share = s.UsedFrom + chance(id)*(s.UsedTo-s.UsedFrom)
 	}
 	if r.maxOutput == 0 {
-		return max(int64(share*float64(cmp.Or(s.ExpectedOutput, defaultOutput))), 1)
+		return max(int64(share*float64(cmp.Or(s.ExpectedOutput, defaultOutput))), 1) * max(r.outputs, 1)
 	}
 	return min(max(int64(share*float64(r.maxOutput)), 1), r.maxOutput)
 }

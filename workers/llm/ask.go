@@ -2,56 +2,89 @@ package llm
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/tundish-io/tundish/shaper"
 )
 
 // Ask is a request that a client makes to the API through Tundish, and whose answer passes to the client as it comes: see [Worker.Open].
 type Ask struct {
-	Units shaper.Units // that it is expected to use: none where it names no model
+	Units shaper.Units // that it is expected to use: none where it asks no model
 	Body  []byte       // as the API is to get it
 
 	request *request
-	hides   bool // the chunk with the usage: only we have asked for it
+	came    []byte // the body as the client sent it
+	hides   bool   // the chunk with the usage: only we have asked for it
 }
 
-// ModelOf is the model that the body of a request names, "" none.
-func ModelOf(body []byte) string {
+// ModelOf is the model that the path of a request names, else its body; "" none.
+func ModelOf(path string, body []byte) string {
+	if named := endpointOf(path).model; named != "" {
+		return named
+	}
 	object, _ := members(body)
 	var model string
 	_ = json.Unmarshal(object["model"], &model) // what is no text names none
 	return model
 }
 
-// Ask reads a request to a path of the API. The API decides what is wrong with it: what Tundish cannot read reserves nothing. A chat that streams
-// is made to tell its usage at the end, which OpenAI does on request only.
+// usageOption is the member with which OpenAI is asked for the usage of a stream.
+const usageOption = "stream_options"
+
+// Ask reads a request to a path of the API. The API decides what is wrong with it: what Tundish cannot read reserves what is expected of such a
+// request. A chat that streams is made to tell its usage at the end, which OpenAI does on request only, unless the settings forbid it or the model
+// has refused it.
 func (w *Worker) Ask(path string, body []byte) *Ask {
-	r, err := parse(w.config.API, body)
-	if err != nil || r == nil {
-		return &Ask{Units: shaper.Units{shaper.UnitInput: 0, shaper.UnitOutput: 0}, Body: body, request: &request{maximum: unbounded, choices: 1}}
-	}
-	a := &Ask{Units: w.config.estimate(r, w.learned), Body: body, request: r}
+	r := w.requestOf(path, body)
+	a := &Ask{Units: w.config.estimate(r, w.learned), Body: body, came: body, request: r}
 	path, _, _ = strings.Cut(path, "?")
-	if r.streams && w.config.API == OpenAI && strings.HasSuffix(path, "/completions") {
+	if r.streams && w.config.API == OpenAI && w.config.IncludeUsage && strings.HasSuffix(path, "/completions") && !w.learned.refusesUsage(r.subject(), time.Now()) {
 		a.Body, a.hides = askForUsage(body)
 	}
 	return a
 }
 
+// requestOf reads a request, as far as that is possible.
+func (w *Worker) requestOf(address string, body []byte) *request {
+	path := w.config.endpoint(address)
+	r, _ := parse(w.config.API, path, body) // the API reports the faults
+	if r == nil {
+		r = &request{maximum: unbounded, choices: 1, model: cmp.Or(path.model, path.base), asks: asksUnknown}
+	}
+	switch {
+	case len(body) == 0 || path.asksNoModel(w.config.API):
+		r.asks = asksNothing
+	case r.asks == asksUnknown:
+		r.input = max(r.input, inputReferences) // of which nothing is seen
+		if path.model != "" {
+			r.asks = asksModel
+		}
+	}
+	return r
+}
+
+// withoutUsage is the ask as the client sent it.
+func (a *Ask) withoutUsage() *Ask {
+	plain := *a
+	plain.Body, plain.hides = a.came, false
+	return &plain
+}
+
 // askForUsage returns the body of a chat that asks for its usage, and whether it did not do so itself.
 func askForUsage(body []byte) (asking []byte, isOurs bool) {
-	object, _ := members(body)
-	options := object["stream_options"]
+	object, twice := members(body)
+	options := object[usageOption]
 	if !isGiven(options) {
 		options = json.RawMessage("{}")
 	}
 	inner, _ := members(options)
-	if inner == nil || string(inner["include_usage"]) == "true" {
+	if inner == nil || twice != "" || string(inner["include_usage"]) == "true" {
 		return body, false
 	}
-	return withMember(body, "stream_options", withMember(options, "include_usage", json.RawMessage("true"))), true
+	return withMember(body, usageOption, withMember(options, "include_usage", json.RawMessage("true"))), true
 }
 
 // withMember returns a JSON object with a member of a value. All else stays as it is spelled.

@@ -160,13 +160,7 @@ func (c *Call) Close() shaper.Outcome {
 	if c.stream != nil {
 		c.worker.metrics.streams(c.attempt.Bucket, -1)
 	}
-	if c.ask.request.model == "" { // a question about models, say
-		outcome.Used = shaper.Units{}
-		return outcome
-	}
-	s := c.spent()
-	outcome.Used, outcome.Use = s.charged, s.use(c.worker.config.API, c.ask.request.model)
-	c.worker.metrics.count(c.attempt.Bucket, c.worker.learned.nameOf(c.ask.request.model), s, c.attempt.Reserved)
+	outcome.Used, outcome.Use = c.worker.account(c.attempt, c.ask.request, c.spent())
 	return outcome
 }
 

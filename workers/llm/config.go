@@ -30,6 +30,7 @@ const (
 // Bounds and defaults of the settings.
 const (
 	DefaultExpectedOutput = 500
+	DefaultExpectedInput  = 4000
 	DefaultTimeout        = 10 * time.Minute // as long as the providers' own clients wait
 	DefaultIdleTimeout    = 5 * time.Minute
 
@@ -47,11 +48,20 @@ type Config struct {
 	HTTP httpworker.Config
 
 	// Models are patterns of the models that jobs may name, as [path.Match] reads them: "gpt-4o-mini*". A * matches no slash, so "*/*"
-	// matches "meta/llama". Empty: any model. The name is that in the body: an API that takes it from the path is not bounded by them.
+	// matches "meta/llama". Empty: any model. The name is the deployment in the path, else the model in the body. A client's request that
+	// names neither is not bounded by them.
 	Models []string
 
 	// ExpectedOutput is how many tokens an answer is expected to have, until [Learned] knows better.
 	ExpectedOutput int64
+
+	// ExpectedInput is how many tokens of input a request is expected to have that are not in its body, until [Learned] knows better: of each
+	// document, or of what the request refers to or has the provider search. At least 1.
+	ExpectedInput int64
+
+	// IncludeUsage adds stream_options.include_usage to a streaming chat of a client, see [Worker.Ask]: OpenAI reports the usage of a stream on
+	// request only.
+	IncludeUsage bool
 
 	// CountMaxTokens says that the provider counts the maximum that a request names when it takes the request in, whatever the answer has. The
 	// request reserves that maximum, and its charge is no lower. A request without a maximum has no such bound.
@@ -64,7 +74,10 @@ type Config struct {
 // DefaultConfig returns the defaults for an API: those of the worker http with [DefaultTimeout], and any model. OpenAI counts the maximum
 // that a request names, Anthropic does not.
 func DefaultConfig(api API) Config {
-	c := Config{API: api, HTTP: httpworker.DefaultConfig(), ExpectedOutput: DefaultExpectedOutput, CountMaxTokens: api == OpenAI, IdleTimeout: DefaultIdleTimeout}
+	c := Config{
+		API: api, HTTP: httpworker.DefaultConfig(), ExpectedOutput: DefaultExpectedOutput, ExpectedInput: DefaultExpectedInput, IncludeUsage: true,
+		CountMaxTokens: api == OpenAI, IdleTimeout: DefaultIdleTimeout,
+	}
 	c.HTTP.Timeout = DefaultTimeout
 	return c
 }
@@ -93,6 +106,9 @@ func (c Config) Validate() error {
 	if c.ExpectedOutput < 0 || c.ExpectedOutput > shaper.MaxBudgetAmount {
 		fail("expected_output", "%d: want 0 to %d tokens", c.ExpectedOutput, int64(shaper.MaxBudgetAmount))
 	}
+	if c.ExpectedInput < 1 || c.ExpectedInput > shaper.MaxBudgetAmount {
+		fail("expected_input", "%d: want 1 to %d tokens", c.ExpectedInput, int64(shaper.MaxBudgetAmount))
+	}
 	if c.IdleTimeout != 0 && (c.IdleTimeout < minIdleTimeout || c.IdleTimeout > outgoing.MaxTimeout) {
 		fail("idle_timeout", "%s: want %s to %s", c.IdleTimeout, minIdleTimeout, outgoing.MaxTimeout)
 	}
@@ -114,20 +130,23 @@ func (c Config) CheckFlow(own *shaper.OwnDelivery) error { return c.http().Check
 // CheckJob reports every fault of the job's path, method, headers and body, joined, each a [*shaper.FieldError]; or nil. Enqueue calls
 // it, and Deliver checks again, because the settings may have changed since.
 func (c Config) CheckJob(job *shaper.Job) error {
-	_, err := c.read(job.Method, job.Payload)
+	_, err := c.read(job.Method, job.URL, job.Payload)
 	return errors.Join(c.http().CheckJob(job), err)
 }
 
 // read takes in the request of a job, and reports every fault, joined, each a [*shaper.FieldError] that repeats nothing of the prompt.
-func (c Config) read(method string, payload []byte) (*request, error) {
+func (c Config) read(method, address string, payload []byte) (*request, error) {
 	var errs []error
 	if method != "" && method != http.MethodPost {
 		errs = append(errs, &shaper.FieldError{Field: "method", Reason: "want POST: jobs of this bucket are requests to a model"})
 	}
-	r, err := parse(c.API, payload)
+	r, err := parse(c.API, c.endpoint(address), payload)
 	errs = append(errs, err)
 	if r != nil && r.streams {
 		errs = append(errs, &shaper.FieldError{Field: "payload.stream", Reason: "queued jobs cannot stream: leave it out, or make it false"})
+	}
+	if r != nil && err == nil && r.model == "" && len(c.Models) > 0 {
+		errs = append(errs, &shaper.FieldError{Field: "payload.model", Reason: fmt.Sprintf("is missing, and this bucket takes the models %s only", strings.Join(c.Models, ", "))})
 	}
 	if r != nil && r.model != "" && !c.allows(r.model) {
 		errs = append(errs, &shaper.FieldError{

@@ -7,11 +7,11 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// learnedOf has so many answers of a model, each with as many input tokens for a byte and output tokens.
-func learnedOf(model string, answers int, perByte, output int64) *Learned {
+// learnedOf has so many answers of a model, each with as many input tokens for ten bytes and output tokens.
+func learnedOf(model string, answers int, perTen, output int64) *Learned {
 	l := &Learned{}
 	for range answers {
-		l.note(&request{model: model, text: 1, choices: 1}, shaper.Units{shaper.UnitInput: perByte, shaper.UnitOutput: output})
+		l.note(&request{model: model, content: content{text: 10}, choices: 1}, shaper.Units{shaper.UnitInput: perTen, shaper.UnitOutput: output})
 	}
 	return l
 }
@@ -39,8 +39,8 @@ func TestText(t *testing.T) {
 		{Anthropic, `{"model":"m","messages":[{"content":[{"type":"document","source":{"type":"text","data":"Hello"}}]}]}`, 7 + 4 + 8 + 6 + 4 + 4 + 4 + 5, 0},
 		{Anthropic, `{"model":"m","messages":[{"content":[{"type":"tool_result","content":[{"type":"image","source":{}}]}]}]}`, 7 + 4 + 11 + 7, 1},
 	} {
-		r, err := parse(c.api, []byte(c.body))
-		if err != nil || r.text != c.text || r.files != c.files {
+		r, err := parse(c.api, endpoint{}, []byte(c.body))
+		if err != nil || r.text != c.text || r.files+r.documents != c.files {
 			t.Errorf("%s: %+v, %v; want %d bytes and %d files", c.body, r, err, c.text, c.files)
 		}
 	}
@@ -60,7 +60,7 @@ func TestEstimate(t *testing.T) {
 	}{
 		{"no maximum", true, thousand + `}`, nil, "input:300,output:500"},
 		{"a byte is a token", true, `{"model":"m","prompt":"a"}`, nil, "input:1,output:500"},
-		{"files", true, thousand + picture + `}`, nil, "input:3500,output:500"},
+		{"files", true, thousand + picture + `}`, nil, "input:5900,output:500"},
 		{"max_tokens", true, thousand + `,"max_tokens":4096}`, nil, "input:300,output:4096"},
 		{"max_completion_tokens", true, thousand + `,"max_completion_tokens":7}`, nil, "input:300,output:7"},
 		{"max_output_tokens", true, thousand + `,"max_output_tokens":0}`, nil, "input:300,output:0"},
@@ -71,22 +71,22 @@ func TestEstimate(t *testing.T) {
 		{"a high maximum that does not count", false, thousand + `,"max_tokens":4096}`, nil, "input:300,output:500"},
 		{"a low maximum that does not count", false, thousand + `,"max_tokens":40}`, nil, "input:300,output:40"},
 		{"too much for any budget", true, thousand + `,"max_tokens":1e30,"n":1e30}`, nil, "input:300,output:2147483647"},
-		{"a model that is known", true, thousand + `}`, known, "input:2000,output:70"},
-		{"a model that is known, with files", true, thousand + picture + `}`, known, "input:5200,output:70"},
-		{"a model that is known, with a maximum", true, thousand + `,"max_tokens":4096}`, known, "input:2000,output:4096"},
-		{"a model that is known, with a maximum that does not count", false, thousand + `,"max_tokens":4096}`, known, "input:2000,output:70"},
+		{"a model that is known", true, thousand + `}`, known, "input:200,output:70"},
+		{"a model that is known, with files", true, thousand + picture + `}`, known, "input:5800,output:70"},
+		{"a model that is known, with a maximum", true, thousand + `,"max_tokens":4096}`, known, "input:200,output:4096"},
+		{"a model that is known, with a maximum that does not count", false, thousand + `,"max_tokens":4096}`, known, "input:200,output:70"},
 		{"another model is known", true, thousand + `}`, learnedOf("other", 20, 2, 70), "input:300,output:500"},
 		{"too few answers", true, thousand + `}`, learnedOf("m", 9, 2, 70), "input:300,output:500"},
 	} {
 		config := valid(OpenAI)
 		config.CountMaxTokens = c.counts
-		units, err := Estimate(config, []byte(c.body), c.learned)
+		units, err := Estimate(config, "", []byte(c.body), c.learned)
 		if err != nil || units.String() != c.want {
 			t.Errorf("%s: %s, %v; want %s", c.name, units, err, c.want)
 		}
 	}
 	config := valid(Anthropic)
-	units, err := Estimate(config, []byte(`{"model":"m","max_tokens":4096,"messages":[{"role":"user","content":"Hello"}]}`), nil)
+	units, err := Estimate(config, "", []byte(`{"model":"m","max_tokens":4096,"messages":[{"role":"user","content":"Hello"}]}`), nil)
 	if err != nil || units.String() != "input:6,output:500" {
 		t.Errorf("anthropic: %s, %v", units, err)
 	}

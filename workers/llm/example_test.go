@@ -11,7 +11,7 @@ import (
 func ExampleEstimate() {
 	config := llm.DefaultConfig(llm.Anthropic)
 	body := []byte(`{"model": "claude-haiku-4-5", "max_tokens": 4096, "messages": [{"role": "user", "content": "Write a haiku about queues."}]}`)
-	units, err := llm.Estimate(config, body, nil)
+	units, err := llm.Estimate(config, "", body, nil)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"cmp"
 	"math"
 	"sync"
 
@@ -14,38 +15,61 @@ const (
 	learnedLeast  = 10                    // answers before which nothing is known
 )
 
-// Learned is what the answers of each model have taught about the next ones: how many input tokens a byte of text has, and how many output
-// tokens an answer has. Each is the mean of the last answers plus their standard deviation. Fewer than 10 answers teach nothing.
+// Learned is what the answers of each model have taught about the next ones: how many input tokens a byte of text has, how many there are beside
+// the text, and how many output tokens an answer has. Each is the mean of the last answers plus their standard deviation. Fewer than 10 answers
+// teach nothing.
+//
+// Requests are of four kinds, see [Estimate]: plain text, documents, references, searches. Each kind teaches of itself only, so that what a web
+// search adds is not expected of a text. A byte of text is one token at most.
 //
 // Up to 50 answers count alike. Of more, the mean is exponentially weighted: each new answer counts for a fiftieth, so that the weights
 // have the mean age of the last 100 answers. The first 50 models that answer are told apart. All others count as one, and so does a model
 // with the name "other".
 //
-// A Learned is in memory. A dispatcher stores it beside its bucket and shares it with other processes: see [Learned.Adopt].
+// A Learned is in memory. A dispatcher stores it beside its bucket and shares it with other processes: see [Learned.Adopt]. What has been charged to
+// which response, and which models refuse to report the usage of streams, is not shared.
 //
 // The zero value is ready, and nil knows nothing. A Learned is safe for concurrent use: a worker and the programs that enqueue for it may
 // share one.
 type Learned struct {
-	mu     sync.Mutex
-	models map[string]*lesson
-	others lesson
+	mu       sync.Mutex
+	models   map[string]*lesson
+	others   lesson
+	charges  charges
+	refusals refusals
 }
 
 // otherModels is the name of all models that are not told apart.
 const otherModels = "other"
 
-// note takes in an answer that told its usage. An answer to a request with files teaches no input: its tokens are of text and files together.
+// unknownModel is the name of the model of requests that name none, where the response names none either.
+const unknownModel = "unknown"
+
+// subject is what the answer to a request teaches of.
+func (r *request) subject() string { return cmp.Or(r.model, unknownModel) }
+
+// mostPerByte is how many tokens a byte of text has at most: tokenizers begin with bytes and merge them. What is above that is not of the text.
+const mostPerByte = 1
+
+// note takes in an answer that told its usage. An answer to a request with images teaches no input: its tokens are of text and images together.
 func (l *Learned) note(r *request, used shaper.Units) {
-	if l == nil {
+	if l == nil || r.asks == asksNothing {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	of := l.of(r.model, true)
-	if r.files == 0 && r.text > 0 {
-		of.perByte.add(float64(used[shaper.UnitInput]) / float64(r.text))
+	of, text, input := l.of(r.subject(), true), float64(r.text), float64(used[shaper.UnitInput])
+	kind := &of.kinds[r.input]
+	switch {
+	case r.input != inputText:
+		seen := text*of.perByte.or(tokensPerByte) + float64(r.files*tokensPerFile)
+		kind.unseen.add(max(input-seen, 0) / float64(r.unseen()))
+	case r.files == 0 && r.text > 0:
+		seen := min(input, text*mostPerByte)
+		of.perByte.add(seen / text)
+		kind.unseen.add(input - seen)
 	}
-	of.output.add(float64(used[shaper.UnitOutput]) / float64(r.choices))
+	kind.output.add(float64(used[shaper.UnitOutput]) / float64(r.choices))
 }
 
 // nameOf is the model, or the name of the others if it is not told apart.
@@ -58,15 +82,19 @@ func (l *Learned) nameOf(model string) string {
 	return model
 }
 
-// usual returns how many input tokens a byte and how many output tokens a choice usually have. What is not known stays as given.
-func (l *Learned) usual(model string, perByte, output float64) (usualPerByte, usualOutput float64) {
+// expectation is what a request usually uses: input tokens of a byte, those of a part that is not in the body, and output tokens of a choice.
+type expectation struct{ perByte, unseen, output float64 }
+
+// usual returns what requests of a kind usually use. What is not known stays as given.
+func (l *Learned) usual(model string, kind input, e expectation) expectation {
 	if l == nil {
-		return perByte, output
+		return e
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	of := l.of(model, false)
-	return of.perByte.or(perByte), of.output.or(output)
+	output := of.kinds[inputText].output.or(e.output)
+	return expectation{of.perByte.or(e.perByte), of.kinds[kind].unseen.or(e.unseen), of.kinds[kind].output.or(output)}
 }
 
 // of returns the lesson on a model. A new model gets its own if it is to be changed and there is room. It requires that l.mu is held.

@@ -3,18 +3,32 @@ package llm
 import (
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 
 	"github.com/tundish-io/tundish/shaper"
 )
 
 // lesson is what is known of one model, or of all others.
 type lesson struct {
-	perByte, output average // each answer is in output
+	perByte average
+	kinds   [inputs]use
 
 	stored int64 // from how many answers the one beside the bucket is, as last seen; noRoom: it cannot be there
 }
 
 const noRoom = math.MaxInt64
+
+// use is what requests of a kind use: input that is not in the body, of each part, and output. Each answer is in output.
+type use struct{ unseen, output average }
+
+// answers is from how many answers it is.
+func (l *lesson) answers() (n int64) {
+	for i := range l.kinds {
+		n += l.kinds[i].output.n
+	}
+	return n
+}
 
 // Adopt takes in what is stored beside the bucket. Of two lessons on a model the one from more answers counts: this one is replaced by the
 // stored one, or [Learned.News] returns it. So processes that learn side by side agree on what one of them has learned, and what the
@@ -39,8 +53,8 @@ func (l *Learned) Adopt(stored shaper.Lessons) {
 			continue
 		}
 		own.stored = theirs.Answers
-		if ok && read.output.n > own.output.n {
-			own.perByte, own.output = read.perByte, read.output
+		if ok && theirs.Answers > own.answers() {
+			own.perByte, own.kinds = read.perByte, read.kinds
 		}
 	}
 }
@@ -51,7 +65,7 @@ func (l *Learned) News() shaper.Lessons {
 	defer l.mu.Unlock()
 	news := shaper.Lessons{}
 	add := func(model string, own *lesson) {
-		if own.output.n > own.stored {
+		if own.answers() > own.stored {
 			news[model] = own.write()
 		}
 	}
@@ -62,25 +76,79 @@ func (l *Learned) News() shaper.Lessons {
 	return news
 }
 
-// write is the lesson as it is stored: input tokens a byte, and output tokens, each as mean and deviation.
+// write is the lesson as it is stored: from how many answers a byte is known, its tokens, and the output of texts, each as mean and deviation; and where
+// there is more, what texts have beside, and of each other kind how many answers, what they have beside and their output.
 func (l *lesson) write() shaper.Lesson {
-	return shaper.Lesson{Answers: l.output.n, Text: fmt.Sprintf("%d %.6g %.6g %.6g %.6g",
-		l.perByte.n, l.perByte.mean, math.Sqrt(l.perByte.variance), l.output.mean, math.Sqrt(l.output.variance))}
+	var b strings.Builder
+	write := func(a *average) { fmt.Fprintf(&b, " %.6g %.6g", a.mean, math.Sqrt(a.variance)) }
+	texts := &l.kinds[inputText]
+	fmt.Fprint(&b, l.perByte.n)
+	write(&l.perByte)
+	write(&texts.output)
+	if l.answers() > texts.output.n || texts.unseen.mean > 0 {
+		write(&texts.unseen)
+		for i := range l.kinds[1:] {
+			kind := &l.kinds[1+i]
+			fmt.Fprint(&b, " ", kind.output.n)
+			write(&kind.unseen)
+			write(&kind.output)
+		}
+	}
+	return shaper.Lesson{Answers: l.answers(), Text: b.String()}
 }
 
 // readLesson reads what write has written. ok is false of anything else, such as what a newer program has written.
 func readLesson(stored shaper.Lesson) (l lesson, ok bool) {
-	var deviations [2]float64
-	n, err := fmt.Sscanf(stored.Text, "%d %g %g %g %g", &l.perByte.n, &l.perByte.mean, &deviations[0], &l.output.mean, &deviations[1])
-	if err != nil || n != 5 || l.perByte.n < 0 || stored.Answers < 1 {
+	r := &lessonReader{words: strings.Fields(stored.Text)}
+	texts := &l.kinds[inputText]
+	l.perByte.n = r.count()
+	r.average(&l.perByte)
+	r.average(&texts.output)
+	if r.failed || stored.Answers < 1 {
 		return lesson{}, false
 	}
-	for _, number := range []float64{l.perByte.mean, deviations[0], l.output.mean, deviations[1]} {
-		if !(number >= 0 && number <= shaper.MaxBudgetAmount) { // neither is NaN
-			return lesson{}, false
-		}
+	texts.output.n = stored.Answers
+	more := l
+	r.average(&more.kinds[inputText].unseen)
+	for i := range more.kinds[1:] {
+		kind := &more.kinds[1+i]
+		kind.output.n = r.count()
+		kind.unseen.n = kind.output.n
+		r.average(&kind.unseen)
+		r.average(&kind.output)
+		more.kinds[inputText].output.n -= kind.output.n
 	}
-	l.output.n = stored.Answers
-	l.perByte.variance, l.output.variance = deviations[0]*deviations[0], deviations[1]*deviations[1]
+	if !r.failed && more.kinds[inputText].output.n >= 0 {
+		l = more
+	}
+	l.kinds[inputText].unseen.n = l.perByte.n
 	return l, true
 }
+
+// lessonReader reads the numbers of a lesson.
+type lessonReader struct {
+	words  []string
+	failed bool
+}
+
+func (r *lessonReader) number(most float64) float64 {
+	if len(r.words) == 0 {
+		r.failed = true
+		return 0
+	}
+	x, err := strconv.ParseFloat(r.words[0], 64)
+	r.words = r.words[1:]
+	r.failed = r.failed || err != nil || !(x >= 0 && x <= most) // neither is NaN
+	return x
+}
+
+func (r *lessonReader) count() int64 { return int64(r.number(mostAnswers)) }
+
+func (r *lessonReader) average(a *average) {
+	a.mean = r.number(shaper.MaxBudgetAmount)
+	deviation := r.number(shaper.MaxBudgetAmount)
+	a.variance = deviation * deviation
+}
+
+// mostAnswers is more than any lesson is from: a float has it exactly.
+const mostAnswers = 1 << 53

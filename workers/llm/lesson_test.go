@@ -14,7 +14,7 @@ import (
 // teach notes answers of a model.
 func teach(l *Learned, model string, times int, output int64) {
 	for range times {
-		l.note(&request{model: model, text: 100, choices: 1}, shaper.Units{shaper.UnitInput: 25, shaper.UnitOutput: output})
+		l.note(&request{model: model, content: content{text: 100}, choices: 1}, shaper.Units{shaper.UnitInput: 25, shaper.UnitOutput: output})
 	}
 }
 
@@ -42,15 +42,16 @@ func TestLessonsAreShared(t *testing.T) {
 		t.Fatalf("stored is %v: %v", stored, err)
 	}
 	want, of := first.of("m", false), second.of("m", false)
+	wantUse, use := want.kinds[inputText], of.kinds[inputText]
 	for _, c := range []struct{ got, want float64 }{
-		{of.output.mean, want.output.mean}, {of.output.variance, want.output.variance}, {of.perByte.mean, want.perByte.mean}, {of.perByte.variance, want.perByte.variance},
+		{use.output.mean, wantUse.output.mean}, {use.output.variance, wantUse.output.variance}, {of.perByte.mean, want.perByte.mean}, {of.perByte.variance, want.perByte.variance},
 	} {
 		if math.Abs(c.got-c.want) > 1e-4*c.want {
 			t.Errorf("%g was adopted of %g", c.got, c.want)
 		}
 	}
-	if of.output.n != 60 || of.perByte.n != 60 {
-		t.Errorf("it is from %d and %d answers", of.output.n, of.perByte.n)
+	if use.output.n != 60 || of.perByte.n != 60 {
+		t.Errorf("it is from %d and %d answers", use.output.n, of.perByte.n)
 	}
 	if news := second.News(); len(news) != 0 {
 		t.Errorf("what was adopted is news: %v", news)
@@ -80,8 +81,8 @@ func TestLessonsOfManyProcesses(t *testing.T) {
 				p.Adopt(maps.Clone(stored))
 				redis(stored, p.News())
 				for model, lesson := range stored {
-					if lesson.Answers < before[model].Answers || p.of(model, false).output.n != lesson.Answers {
-						t.Fatalf("model %s: %d answers were stored, then %d, and the process has %d", model, before[model].Answers, lesson.Answers, p.of(model, false).output.n)
+					if lesson.Answers < before[model].Answers || p.of(model, false).answers() != lesson.Answers {
+						t.Fatalf("model %s: %d answers were stored, then %d, and the process has %d", model, before[model].Answers, lesson.Answers, p.of(model, false).answers())
 					}
 				}
 				p.Adopt(stored)
@@ -110,10 +111,10 @@ func TestLessonsWithoutRoom(t *testing.T) {
 	if news := second.News(); len(news) != 0 {
 		t.Errorf("there is no room, and news: %v", news)
 	}
-	if _, output := second.usual("n1", 0.3, 500); output != 900 {
+	if output := second.usual("n1", inputText, ofText).output; output != 900 {
 		t.Errorf("n1 has %g", output)
 	}
-	if _, output := second.usual("m1", 0.3, 500); output != 900 || len(second.models) != 50 {
+	if output := second.usual("m1", inputText, ofText).output; output != 900 || len(second.models) != 50 {
 		t.Errorf("m1, one of the others, has %g; %d models are told apart", output, len(second.models))
 	}
 	second.Adopt(nil) // Redis has lost all
@@ -132,20 +133,31 @@ func TestReadLesson(t *testing.T) {
 	if l, ok := readLesson(shaper.Lesson{Answers: 12, Text: good.Text + " 8 and more"}); !ok || l.write() != good {
 		t.Errorf("with more behind it: %+v, %t", l, ok)
 	}
+	whole := shaper.Lesson{Answers: 15, Text: "3 0.25 0.01 393 7.5 2 1 0 0 0 0 0 0 0 0 0 0 11 21000 400.5 120 3"}
+	if l, ok := readLesson(whole); !ok || l.write() != whole || l.kinds[inputText].output.n != 4 || l.kinds[inputSearches].unseen.n != 11 {
+		t.Errorf("of several kinds: %+v, %t", l, ok)
+	}
+	if l, ok := readLesson(shaper.Lesson{Answers: 12, Text: whole.Text + "x"}); !ok || l.write() != good {
+		t.Errorf("what is behind it is wrong: %+v, %t", l, ok)
+	}
 	for _, text := range []string{"", "x", "3 0.25 0.01 393", "-1 0.25 0.01 393 7.5", "3 NaN 0.01 393 7.5", "3 0.25 0.01 +Inf 7.5", "3 0.25 0.01 393 -7.5", "3 0.25 0.01 1e300 7.5"} {
 		l := &Learned{}
 		l.Adopt(shaper.Lessons{"m": {Answers: 100, Text: text}})
-		if _, output := l.usual("m", 0.3, 500); output != 500 {
+		if output := l.usual("m", inputText, ofText).output; output != 500 {
 			t.Errorf("%q has taught %g", text, output)
 		}
 		teach(l, "m", 20, 7)
 		l.Adopt(shaper.Lessons{"m": {Answers: 100, Text: text}})
-		if _, output := l.usual("m", 0.3, 500); output != 7 || len(l.News()) != 0 {
+		if output := l.usual("m", inputText, ofText).output; output != 7 || len(l.News()) != 0 {
 			t.Errorf("%q: %g is known, and news %v", text, output, l.News())
 		}
 	}
-	long := lesson{average{math.MaxInt64, math.MaxInt32 + 0.123456, 1e18 / 3}, average{math.MaxInt64, math.MaxInt32 + 0.123456, 1e18 / 3}, 0}
-	if err := (shaper.Lessons{"m": long.write()}).Validate(); err != nil {
+	long := average{mostAnswers / 8, math.MaxInt32 + 0.123456, 1e18 / 3}
+	of := lesson{perByte: long}
+	for i := range of.kinds {
+		of.kinds[i] = use{long, long}
+	}
+	if err := (shaper.Lessons{"m": of.write()}).Validate(); err != nil {
 		t.Error(err)
 	}
 }

@@ -12,15 +12,27 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// request is what the worker knows of the body of a job.
+// request is what the worker knows of a request.
 type request struct {
-	model   string
-	text    int64 // bytes that become input tokens
-	files   int64 // images and others, which are not in text
-	choices int64 // answers that are asked for, 1 or more
+	content
+
+	model   string // "" it names none
+	asks    asks
+	input   input
+	choices int64 // outputs that are asked for, of all prompts together, 1 or more
+	vectors bool  // no text is asked for
 	maximum int64 // of the output tokens of all choices together; unbounded: the request names none
 	streams bool
 }
+
+// asks is what a request asks for.
+type asks int
+
+const (
+	asksModel   asks = iota // a model is to work
+	asksUnknown             // that cannot be read, or says nothing of a model
+	asksNothing             // it has no body, or its path is none of a model
+)
 
 const unbounded = -1
 
@@ -35,11 +47,14 @@ type form struct {
 
 var forms = map[API]form{
 	OpenAI: {
-		wanted:   `a JSON object as OpenAI's API takes it, such as {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "Hello"}]}: with "model", and with "messages", "input" or "prompt"`,
-		required: []string{"messages", "input", "prompt"},
-		text:     []string{"messages", "input", "prompt", "suffix", "instructions", "tools", "functions", "response_format", "text"},
-		maxima:   []string{"max_tokens", "max_completion_tokens", "max_output_tokens"},
-		choices:  []string{"n", "best_of"},
+		wanted:   `a JSON object as OpenAI's API takes it, such as {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "Hello"}]}: with "model", and with "messages", "input", "prompt", "conversation" or "previous_response_id"`,
+		required: append([]string{"messages", "input", "prompt"}, references...),
+		text: []string{
+			"messages", "input", "prompt", "suffix", "instructions", "tools", "functions", "response_format", "text",
+			"additional_instructions", "additional_messages", "thread", // runs of assistants
+		},
+		maxima:  []string{"max_tokens", "max_completion_tokens", "max_output_tokens"},
+		choices: []string{"n", "best_of"},
 	},
 	Anthropic: {
 		wanted:   `a JSON object as Anthropic's API takes it, such as {"model": "claude-haiku-4-5", "max_tokens": 500, "messages": [{"role": "user", "content": "Hello"}]}: with "model" and "messages"`,
@@ -49,53 +64,88 @@ var forms = map[API]form{
 	},
 }
 
-// parse reads the body of a request. It returns what it could read beside the faults; nil if it is no object.
-func parse(api API, payload []byte) (*request, error) {
+// parse reads a request by its path and its body. It returns what it could read beside the faults; nil if the body is no object.
+func parse(api API, path endpoint, payload []byte) (*request, error) {
 	form := forms[api]
 	object, twice := members(payload)
 	if object == nil {
 		return nil, &shaper.FieldError{Field: "payload", Reason: "want " + form.wanted}
 	}
-	var errs []error
-	fail := func(field, reason string) {
-		errs = append(errs, &shaper.FieldError{Field: field, Reason: reason})
-	}
+	p := &parsing{object: object}
 	if twice != "" {
-		fail("payload."+twice, "is there twice: servers differ in which one they read")
+		p.fail("payload."+twice, "is there twice: servers differ in which one they read")
 	}
-	r := &request{maximum: unbounded, choices: 1}
-	if json.Unmarshal(object["model"], &r.model) != nil || r.model == "" || len(r.model) > maxModelBytes {
-		r.model = ""
-		fail("payload.model", fmt.Sprintf("want the name of a model, of at most %d bytes", maxModelBytes))
+	r := &request{maximum: unbounded, choices: 1, model: path.model}
+	if r.model == "" {
+		r.model = p.model(path.base)
 	}
 	if !slices.ContainsFunc(form.required, func(name string) bool { return isGiven(object[name]) }) {
-		fail("payload", "want "+form.wanted)
+		r.asks = asksUnknown
+		p.fail("payload", "want "+form.wanted)
 	}
 	r.streams = isGiven(object["stream"]) && string(object["stream"]) != "false"
-	number := func(name string, least int64) (n int64, named bool) {
-		if !isGiven(object[name]) {
-			return 0, false
-		}
-		n, ok := amount(object[name])
-		if !ok || n < least {
-			fail("payload."+name, fmt.Sprintf("want a whole number of at least %d", least))
-			return 0, false
-		}
-		return n, true
-	}
 	for _, name := range form.choices {
-		n, _ := number(name, 1)
+		n, _ := p.number(name, 1)
 		r.choices = max(r.choices, n)
 	}
+	if slices.Contains(form.required, "prompt") {
+		r.choices = atMost(r.choices * promptsIn(object["prompt"]))
+	}
 	for _, name := range form.maxima {
-		if n, named := number(name, 0); named {
+		if n, named := p.number(name, 0); named {
 			r.maximum = max(r.maximum, atMost(n*r.choices))
 		}
 	}
 	for _, name := range form.text {
 		r.count(object[name])
 	}
-	return r, errors.Join(errs...)
+	r.vectors = path.isEmbedding() || api == OpenAI && isListOfTexts(object["input"])
+	r.readInput(object)
+	return r, errors.Join(p.errs...)
+}
+
+// parsing reads the members of a request.
+type parsing struct {
+	object map[string]json.RawMessage
+	errs   []error
+}
+
+func (p *parsing) fail(field, reason string) {
+	p.errs = append(p.errs, &shaper.FieldError{Field: field, Reason: reason})
+}
+
+// model is the model that the body names, else that of the base URL. A stored prompt and an assistant have their own.
+func (p *parsing) model(base string) (model string) {
+	err := json.Unmarshal(p.object["model"], &model)
+	isGiven := isGiven(p.object["model"]) && string(p.object["model"]) != `""`
+	switch {
+	case err == nil && model != "" && len(model) <= maxModelBytes:
+	case !isGiven && base != "":
+		return base
+	case !isGiven && p.hasModelElsewhere():
+	default:
+		p.fail("payload.model", fmt.Sprintf("want the name of a model, of at most %d bytes", maxModelBytes))
+	}
+	return short(model)
+}
+
+// hasModelElsewhere reports whether the provider knows the model: by a stored prompt, or by an assistant.
+func (p *parsing) hasModelElsewhere() bool {
+	return isObject(p.object["prompt"]) || isGiven(p.object["assistant_id"])
+}
+
+// number reads a whole number.
+func (p *parsing) number(name string, least int64) (n int64, named bool) {
+	value := p.object[name]
+	if !isGiven(value) {
+		return 0, false
+	}
+	n, ok := amount(value)
+	if !ok || n < least {
+		p.fail("payload."+name, fmt.Sprintf("want a whole number of at least %d", least))
+		return 0, false
+	}
+	return n, true
 }
 
 // members returns the members of a JSON object, nil if the text is none, and the name of one that is there twice, "" if none is.

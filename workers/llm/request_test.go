@@ -49,7 +49,7 @@ func TestCheckJob(t *testing.T) {
 		{OpenAI, shaper.Job{Payload: []byte(`[{"model":"canary"}]`)}, "payload", "a JSON object"},
 		{OpenAI, shaper.Job{Payload: []byte(chat("") + "{}")}, "payload", "a JSON object"},
 		{OpenAI, shaper.Job{Payload: []byte(chat(","))}, "payload", "a JSON object"},
-		{OpenAI, shaper.Job{Payload: []byte(`{"model":"m"}`)}, "payload", `"messages", "input" or "prompt"`},
+		{OpenAI, shaper.Job{Payload: []byte(`{"model":"m"}`)}, "payload", `"messages", "input", "prompt"`},
 		{OpenAI, shaper.Job{Payload: []byte(`{"model":"m","messages":null}`)}, "payload", "messages"},
 		{Anthropic, shaper.Job{Payload: []byte(`{"model":"m","input":"canary"}`)}, "payload", "as Anthropic's API takes it"},
 		{OpenAI, shaper.Job{Payload: []byte(`{"messages":[]}`)}, "payload.model", "want the name of a model"},
@@ -89,7 +89,7 @@ func TestRefusedModel(t *testing.T) {
 	if err := c.CheckJob(&shaper.Job{Payload: []byte(`{"model":"o4","messages":[]}`)}); err != nil {
 		t.Error(err)
 	}
-	if _, err := Estimate(c, []byte(`{"model":"gpt-5","messages":[]}`), nil); err == nil {
+	if _, err := Estimate(c, "", []byte(`{"model":"gpt-5","messages":[]}`), nil); err == nil {
 		t.Error("an estimate for a refused model")
 	}
 }
@@ -105,14 +105,14 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		for _, api := range []API{OpenAI, Anthropic} {
 			c := valid(api)
-			units, err := Estimate(c, payload, learned)
+			units, err := Estimate(c, "", payload, learned)
 			if fields := faultFields(err); (err != nil) != (len(fields) > 0) || slices.Contains(fields, "method") {
 				t.Fatalf("faults %q: %v", fields, err)
 			}
 			if err == nil && (units.Validate() != nil || len(units) != 2) {
 				t.Fatalf("%q reserves %s: %v", payload, units, units.Validate())
 			}
-			r, _ := parse(api, payload)
+			r, _ := parse(api, endpoint{}, payload)
 			if r != nil && (r.text > int64(4*len(payload))+3 || r.files > int64(len(payload)) || r.choices < 1) {
 				t.Fatalf("%q is %+v", payload, r)
 			}

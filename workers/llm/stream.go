@@ -27,6 +27,7 @@ type stream struct {
 
 	isBlind bool // an event was too long, and nothing is read from there on
 
+	told    told   // what the first event with an id says of the answer
 	usage   counts // what was told so far: later words replace earlier ones
 	isTold  bool
 	text    int64  // bytes of the output so far
@@ -96,19 +97,16 @@ func (s *stream) endEvent() (hidden bool) {
 
 // chunk is what is read of an event, of any of the APIs.
 type chunk struct {
+	report
+
 	Type     string          `json:"type"`
-	Usage    *counts         `json:"usage"`
 	Choices  []choice        `json:"choices"`
 	Delta    json.RawMessage `json:"delta"`
-	Message  *told           `json:"message"`
-	Response *told           `json:"response"`
+	Message  *report         `json:"message"`
+	Response *report         `json:"response"`
 	Error    *struct {
 		Type string `json:"type"`
 	} `json:"error"`
-}
-
-type told struct {
-	Usage *counts `json:"usage"`
 }
 
 type choice struct {
@@ -152,12 +150,10 @@ func (s *stream) read(data []byte) (onlyUsage bool) {
 	if c.Error != nil && (c.Type == "error" || c.Type == "") { // of a message, of a chat
 		s.fault = cmp.Or(c.Error.Type, "error")
 	}
-	s.tell(c.Usage)
-	if c.Message != nil {
-		s.tell(c.Message.Usage)
-	}
-	if c.Response != nil {
-		s.tell(c.Response.Usage)
+	for _, said := range []*report{&c.report, c.Message, c.Response} {
+		if said != nil {
+			s.tell(said)
+		}
 	}
 	s.text += c.output()
 	return c.Usage != nil && len(c.Choices) == 0 && c.Type == ""
@@ -188,7 +184,11 @@ func (c *chunk) output() (n int64) {
 }
 
 // tell takes in what an event says of the usage. Anthropic tells the input first and the output last, and each word is of the answer so far.
-func (s *stream) tell(u *counts) {
+func (s *stream) tell(said *report) {
+	if s.told.id == "" {
+		s.told = said.told()
+	}
+	u := said.Usage
 	if u == nil {
 		return
 	}
@@ -196,6 +196,8 @@ func (s *stream) tell(u *counts) {
 		{&u.Prompt, &s.usage.Prompt}, {&u.PromptDetails, &s.usage.PromptDetails}, {&u.Completion, &s.usage.Completion},
 		{&u.Input, &s.usage.Input}, {&u.InputDetails, &s.usage.InputDetails}, {&u.Output, &s.usage.Output},
 		{&u.CacheWrite, &s.usage.CacheWrite}, {&u.CacheRead, &s.usage.CacheRead},
+		{&u.BedrockInput, &s.usage.BedrockInput}, {&u.BedrockOutput, &s.usage.BedrockOutput},
+		{&u.BedrockWrite, &s.usage.BedrockWrite}, {&u.BedrockRead, &s.usage.BedrockRead},
 	} {
 		if isGiven(*one.from) {
 			*one.to = append(json.RawMessage{}, *one.from...)
@@ -224,9 +226,11 @@ func (s *stream) soFar() (t tokens, ok bool) {
 // chargeStream is charge of an answer that streamed. Of one that was cut, the input counts as told or estimated, and the output by the text that
 // came, at least as much as was told. One with an event that is too long is charged what was reserved.
 func (c Config) chargeStream(r *request, answer *stream, learned *Learned) (s spent) {
+	s.told = answer.told
+	s.isOpen = !answer.isEnded // a response in the background goes on, and is asked for again
 	if s.tokens, s.reported = answer.tokens(); s.reported {
 		s.charged = s.counted(c.API)
-		learned.note(r, s.charged)
+		s.teach(r, learned)
 	} else {
 		if answer.isBlind {
 			s.tokens = tokens{}

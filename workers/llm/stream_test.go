@@ -120,7 +120,7 @@ func TestLongEvent(t *testing.T) {
 // A stream that broke off is charged the input that it told, or its estimate, and the output that it told, at least by the text that came.
 func TestChargeOfCutStreams(t *testing.T) {
 	t.Parallel()
-	r := &request{model: "m", text: 1000, choices: 1, maximum: 777}
+	r := &request{model: "m", content: content{text: 1000}, choices: 1, maximum: 777}
 	for name, c := range map[string]struct {
 		api    API
 		text   string

@@ -46,6 +46,7 @@ func (e *NoAnswerError) Error() string {
 
 // Send waits for the permit of a job, calls the API and returns its answer as soon as that begins. The caller reads it to its end and closes it. Where
 // the API asks for less (429, 503, 529), the bucket is held, and the call waits for another slot; the answer is returned if there is no time for that.
+// Where the API refuses stream_options that the client has not sent, the call waits for another slot, too, and is sent as it came.
 //
 // waits bounds the waiting only, and must end with ctx. When ctx ends, the call is cancelled and charged what came of it. The job is that of the
 // ask: it has its Units, and no other payload than its Body. Its Headers, with canonical names, belong to Send.
@@ -64,6 +65,12 @@ func (t *Transport) Send(ctx, waits context.Context, job shaper.Job, ask *Ask) (
 			permit.Settle(outcome)
 			permit.Cancel()
 			return nil, &NoAnswerError{JobID: permit.Receipt().ID, Outcome: outcome}
+		case answer.refusesUsage(): // one more try, at a slot of its own
+			answer.end()
+			t.Worker.learned.refuses(ask.request.subject(), time.Now())
+			ask, last = ask.withoutUsage(), answer
+			outcome.Result = shaper.ResultHeld
+			permit.Settle(outcome)
 		case !waitsAfter(waits, &outcome):
 			return answer, nil
 		default:

@@ -2,6 +2,7 @@ package llm
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/tundish-io/tundish/shaper"
 )
@@ -16,13 +17,19 @@ type counts struct {
 	Output        json.RawMessage `json:"output_tokens"`
 	CacheWrite    json.RawMessage `json:"cache_creation_input_tokens"`
 	CacheRead     json.RawMessage `json:"cache_read_input_tokens"`
+
+	// Bedrock's Converse names them so.
+	BedrockInput  json.RawMessage `json:"inputTokens"`
+	BedrockOutput json.RawMessage `json:"outputTokens"`
+	BedrockWrite  json.RawMessage `json:"cacheWriteInputTokens"`
+	BedrockRead   json.RawMessage `json:"cacheReadInputTokens"`
 }
 
 // Usage returns what an answer says of the tokens that count against the provider's limits; ok is false if it says nothing.
 //
 // OpenAI counts input that it has cached as any other. Anthropic counts input that it writes into its cache, and none that it reads there.
 func Usage(api API, answer []byte) (used shaper.Units, ok bool) {
-	t, ok := usage(api, answer)
+	t, ok := readReport(answer).usage(api)
 	if !ok {
 		return nil, false
 	}
@@ -45,32 +52,64 @@ func (t tokens) counted(api API) shaper.Units {
 	return shaper.Units{shaper.UnitInput: atMost(input), shaper.UnitOutput: t.output}
 }
 
-// usage reads the tokens that an answer tells.
-func usage(api API, answer []byte) (t tokens, ok bool) {
-	var body struct {
-		Usage *counts `json:"usage"`
+// report is what a response, or an event of a stream, says of itself.
+type report struct {
+	Usage  *counts         `json:"usage"`
+	ID     json.RawMessage `json:"id"`
+	Object json.RawMessage `json:"object"`
+	Model  json.RawMessage `json:"model"`
+	Status json.RawMessage `json:"status"`
+}
+
+func readReport(response []byte) (r report) {
+	if json.Unmarshal(response, &r) != nil {
+		return report{}
 	}
-	if json.Unmarshal(answer, &body) != nil || body.Usage == nil {
+	return r
+}
+
+// usage reads the tokens that a response reports.
+func (r report) usage(api API) (t tokens, ok bool) {
+	if r.Usage == nil {
 		return t, false
 	}
-	return body.Usage.read(api)
+	return r.Usage.read(api)
+}
+
+// told is what a response says of itself, besides its usage.
+type told struct {
+	id     string // "" none
+	model  string // "" none
+	batch  bool   // it is a batch of OpenAI, which has limits of its own
+	isOpen bool   // the model still works, and the usage comes later
+}
+
+// pending are the statuses of responses and runs whose model still works.
+var pending = []string{"queued", "in_progress", "requires_action", "cancelling"}
+
+func (r report) told() told {
+	word := func(value json.RawMessage) (text string) {
+		_ = json.Unmarshal(value, &text) // what is no text says nothing
+		return text
+	}
+	return told{id: word(r.ID), model: short(word(r.Model)), batch: word(r.Object) == "batch", isOpen: slices.Contains(pending, word(r.Status))}
 }
 
 // read reads the numbers as an API means them; ok is false where the input is not told.
 func (u *counts) read(api API) (t tokens, ok bool) {
 	if api == Anthropic {
-		t.input, ok = amount(u.Input)
-		written, _ := amount(u.CacheWrite)
+		t.input, ok = firstOf(u.Input, u.BedrockInput)
+		written, _ := firstOf(u.CacheWrite, u.BedrockWrite)
 		t.input += written
-		t.cached, _ = amount(u.CacheRead)
-		t.output, _ = amount(u.Output)
+		t.cached, _ = firstOf(u.CacheRead, u.BedrockRead)
+		t.output, _ = firstOf(u.Output, u.BedrockOutput)
 		return t, ok
 	}
-	t.input, ok = firstOf(u.Prompt, u.Input)
+	t.input, ok = firstOf(u.Prompt, u.Input, u.BedrockInput)
 	t.cached, _ = firstOf(cachedIn(u.PromptDetails), cachedIn(u.InputDetails))
 	t.cached = min(t.cached, t.input)
 	t.input -= t.cached
-	t.output, _ = firstOf(u.Completion, u.Output) // an embedding has none
+	t.output, _ = firstOf(u.Completion, u.Output, u.BedrockOutput) // an embedding has none
 	return t, ok
 }
 
@@ -93,20 +132,24 @@ func firstOf(values ...json.RawMessage) (n int64, ok bool) {
 // spent is what a request with a good answer has used.
 type spent struct {
 	tokens
+	told
+
 	reported bool         // the answer told the tokens; else they are estimated
 	charged  shaper.Units // nil: as much as was reserved
 }
 
-// charge takes the usage that an answer tells, and learns from it. Without usage it estimates. An answer that was cut before its usage is
-// charged what was reserved.
+// charge takes the usage that an answer tells, and learns from it. Without usage it estimates. An answer that was cut before its usage, or whose
+// usage comes later, is charged what was reserved.
 func (c Config) charge(r *request, answer *shaper.Answer, learned *Learned) (s spent) {
-	if s.tokens, s.reported = usage(c.API, answer.Body); s.reported {
+	said := readReport(answer.Body)
+	s.told = said.told()
+	if s.tokens, s.reported = said.usage(c.API); s.reported {
 		s.charged = s.counted(c.API)
-		learned.note(r, s.charged)
+		s.teach(r, learned)
 	} else {
 		estimate := c.estimate(r, learned)
 		s.input, s.output = estimate[shaper.UnitInput], estimate[shaper.UnitOutput]
-		if answer.Cut {
+		if answer.Cut || s.isOpen {
 			return s
 		}
 		s.output = wholeTokens(float64(answerText(answer.Body)) * tokensPerByte)
@@ -119,6 +162,13 @@ func (c Config) charge(r *request, answer *shaper.Answer, learned *Learned) (s s
 		s.charged[shaper.UnitOutput] = max(s.charged[shaper.UnitOutput], r.maximum)
 	}
 	return s
+}
+
+// teach has learned take in the usage, unless it is of a batch: that is of many requests.
+func (s *spent) teach(r *request, learned *Learned) {
+	if !s.batch {
+		learned.note(r, s.charged)
+	}
 }
 
 // use is what a request has used of its model. A maximum that is charged was not used.
@@ -134,7 +184,7 @@ func answerText(answer []byte) int64 {
 	if object == nil {
 		return int64(len(answer))
 	}
-	var made request
+	var made content
 	for _, name := range []string{"choices", "output", "content"} {
 		made.count(object[name])
 	}

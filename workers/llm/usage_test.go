@@ -107,7 +107,7 @@ func TestCharge(t *testing.T) {
 	} {
 		config := valid(OpenAI)
 		config.CountMaxTokens = c.counts
-		r := &request{model: "m", text: 1000, maximum: c.maximum, choices: 1}
+		r := &request{model: "m", content: content{text: 1000}, maximum: c.maximum, choices: 1}
 		spent := config.charge(r, &shaper.Answer{Status: 200, Body: []byte(c.answer), Cut: c.cut}, nil)
 		got, use := spent.charged, spent.use(OpenAI, "m")
 		if got.String() != c.want || (got == nil) != (c.want == "") {
@@ -123,13 +123,13 @@ func TestCharge(t *testing.T) {
 func TestChargeTeaches(t *testing.T) {
 	t.Parallel()
 	config, l := valid(OpenAI), &Learned{}
-	r := &request{model: "m", text: 600, maximum: 4096, choices: 1}
+	r := &request{model: "m", content: content{text: 2400}, maximum: 4096, choices: 1}
 	for range 10 {
 		config.charge(r, &shaper.Answer{Status: 200, Body: []byte(chatAnswer)}, l)
 		config.charge(r, &shaper.Answer{Status: 200, Body: []byte("no usage")}, l)
 	}
-	if perByte, output := l.usual("m", 0.3, 500); perByte != 2 || output != 9 {
-		t.Errorf("%g tokens a byte and %g tokens, want 2 and 9", perByte, output)
+	if e := l.usual("m", inputText, ofText); e != (expectation{0.5, 0, 9}) {
+		t.Errorf("%+v, want 0.5 tokens a byte and 9 tokens", e)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestCachedInput(t *testing.T) {
 		{OpenAI, `{"usage":{"prompt_tokens":8,"prompt_tokens_details":{"cached_tokens":9}}}`, tokens{0, 8, 0}}, // no more than there is
 		{Anthropic, messagesAnswer, tokens{209, 4096, 393}},
 	} {
-		if got, ok := usage(c.api, []byte(c.answer)); !ok || got != c.want {
+		if got, ok := readReport([]byte(c.answer)).usage(c.api); !ok || got != c.want {
 			t.Errorf("%s %s: %+v, want %+v", c.api, c.answer, got, c.want)
 		}
 	}

@@ -62,7 +62,7 @@ func (w *Worker) Close() { w.http.Close() }
 // OpenAI has used what was reserved, because unsuccessful requests count there, and so has a request without an answer. Good answers only
 // say what was used of a model.
 func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Outcome {
-	r, err := w.config.read(attempt.Method, attempt.Payload)
+	r, err := w.config.read(attempt.Method, attempt.URL, attempt.Payload)
 	if err != nil {
 		return workers.ClassifyError(fmt.Errorf("%w: %w", workers.ErrInvalid, err))
 	}
@@ -75,8 +75,7 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 	}
 	if answer.Status/100 == 2 {
 		s := w.config.charge(r, answer, w.learned)
-		outcome.Used, outcome.Use = s.charged, s.use(w.config.API, r.model)
-		w.metrics.count(attempt.Bucket, w.learned.nameOf(r.model), s, attempt.Reserved)
+		outcome.Used, outcome.Use = w.account(attempt, r, s)
 	} else {
 		outcome = judge(w.config.HTTP.Policy, outcome, answer.Body, time.Now())
 		if w.config.API == Anthropic {

@@ -184,14 +184,14 @@ func TestDeliverTeaches(t *testing.T) {
 	}
 	t.Cleanup(w.Close)
 	body := chat(`,"max_tokens":4096`)
-	before, err := Estimate(c, []byte(body), learned)
+	before, err := Estimate(c, "", []byte(body), learned)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 10 {
 		deliver(t, w, body, 0)
 	}
-	after, err := Estimate(c, []byte(body), learned)
+	after, err := Estimate(c, "", []byte(body), learned)
 	if err != nil || before.String() != "input:7,output:500" || after.String() != "input:209,output:393" {
 		t.Errorf("reserves %s, then %s: %v", before, after, err)
 	}

@@ -53,7 +53,7 @@ func TestLessons(t *testing.T) {
 		}
 		for what, lessons := range map[string]map[string]shaper.Lessons{
 			`unknown bucket "unknown"`: {"unknown": {"m": lesson(1, "")}, "none": {"m": lesson(1, "beside a fault")}},
-			"want a text of at most":   {"a": {"m": lesson(100, strings.Repeat("x", 101))}},
+			"want a text of at most":   {"a": {"m": lesson(100, strings.Repeat("x", shaper.MaxLessonBytes+1))}},
 		} {
 			if err := owner.Learn(t.Context(), lessons); err == nil || !strings.Contains(err.Error(), what) {
 				t.Errorf("%v, want %s", err, what)

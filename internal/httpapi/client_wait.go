@@ -1,0 +1,27 @@
+package httpapi
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// timeoutHeaders are the headers in which official clients of APIs say how long they wait, in seconds: the first one is that of the clients for
+// Node, the second one that of the clients for Python.
+var timeoutHeaders = []string{"X-Stainless-Timeout", "X-Stainless-Read-Timeout"}
+
+// clientWait returns how long the client of a proxy waits: limit, or less where its headers say so. The smallest of them counts, Prefer: wait=N too.
+// What is no time is ignored.
+func clientWait(h http.Header, limit time.Duration) time.Duration {
+	for _, name := range timeoutHeaders {
+		for _, value := range h.Values(name) {
+			if seconds, err := strconv.ParseFloat(value, 64); err == nil && seconds > 0 {
+				limit = min(limit, time.Duration(min(seconds, limit.Seconds())*float64(time.Second)))
+			}
+		}
+	}
+	if wait, f := preferredWait(h); f == nil && wait > 0 {
+		limit = min(limit, wait)
+	}
+	return max(limit.Truncate(time.Microsecond), time.Microsecond)
+}

@@ -1,0 +1,69 @@
+package llm
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// endpoint is what the path of a request says.
+type endpoint struct {
+	model string // the deployment that the path names; "" none
+	base  string // the deployment that the base URL names, for a request that names no model; "" none
+	last  string // segment of the path
+}
+
+// endpoint reads the path of a request, or its URL.
+func (c Config) endpoint(address string) endpoint {
+	e := endpointOf(address)
+	e.base = endpointOf(c.HTTP.BaseURL + "/").model
+	return e
+}
+
+// endpointOf reads a path or a URL. Azure names a deployment as /deployments/{model}/…, Bedrock as /model/{model}/invoke, and Google as
+// /models/{model}:generateContent.
+func endpointOf(address string) (e endpoint) {
+	address, _, _ = strings.Cut(address, "?")
+	segments := strings.Split(address, "/")
+	e.last = segments[len(segments)-1]
+	for i, before := range segments[:len(segments)-1] {
+		name, err := url.PathUnescape(segments[i+1])
+		if err != nil {
+			continue
+		}
+		switch before {
+		case "deployments":
+			e.model = name
+		case "model":
+			if i+2 < len(segments) {
+				e.model = name
+			}
+		case "models":
+			if at := strings.LastIndexByte(name, ':'); at >= 0 && slices.Contains(googleMethods, name[at+1:]) {
+				e.model = name[:at]
+			}
+		}
+	}
+	e.model = short(e.model)
+	return e
+}
+
+// googleMethods are the methods of models, behind their name. The name of a fine-tuned model of OpenAI has colons, too.
+var googleMethods = []string{"generateContent", "streamGenerateContent", "rawPredict", "streamRawPredict", "predict", "embedContent", "batchEmbedContents", "countTokens"}
+
+// short is a name of a model, cut to the longest that is told apart.
+func short(model string) string { return model[:min(len(model), maxModelBytes)] }
+
+// isEmbedding reports whether the API returns vectors, and no text.
+func (e endpoint) isEmbedding() bool { return e.last == "embeddings" }
+
+// withoutModel are the last segments of paths whose POST asks no model: they store something, count, check, or end something.
+var withoutModel = []string{
+	"assistants", "batches", "cancel", "complete", "containers", "conversations", "count_tokens", "file_batches", "files", "input_tokens", "items", "moderations",
+	"parts", "threads", "uploads", "vector_stores",
+}
+
+// asksNoModel reports whether the path is of such a request. The messages of OpenAI are those of a thread.
+func (e endpoint) asksNoModel(api API) bool {
+	return slices.Contains(withoutModel, e.last) || api == OpenAI && e.last == "messages"
+}

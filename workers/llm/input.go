@@ -1,0 +1,107 @@
+package llm
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// input is the kind of a request by its input. Each kind teaches estimates of its own kind only.
+type input int
+
+// The kinds. Of a request of several kinds, the last one counts.
+const (
+	inputText       input = iota // all of it is in the body: text, and images
+	inputDocuments               // it has documents, whose tokens their bytes do not tell
+	inputReferences              // the provider has part of it: earlier responses, a conversation, a stored prompt, a thread
+	inputSearches                // tools that the provider runs add to it: web search, file search, connectors
+
+	inputs // how many kinds
+)
+
+// references are members that name input which the provider has.
+var references = []string{"previous_response_id", "conversation", "assistant_id"}
+
+// searches are members with which the provider searches.
+var searches = []string{"web_search_options", "data_sources", "search_parameters", "plugins", "mcp_servers"}
+
+// clientTools are the types of tools that the client runs, or that add no input, in both APIs. Anthropic's have dates behind them.
+var clientTools = []string{
+	"", "function", "custom", "namespace", "local_shell", "apply_patch", "computer", "image_generation",
+	"bash", "text_editor", "memory",
+}
+
+// readInput finds out what kind the input of a request is of.
+func (r *request) readInput(object map[string]json.RawMessage) {
+	isNamed := func(name string) bool { return isGiven(object[name]) }
+	switch {
+	case slices.ContainsFunc(searches, isNamed) || hasSearchTool(object["tools"]):
+		r.input = inputSearches
+	case slices.ContainsFunc(references, isNamed) || isObject(object["prompt"]) || r.refers:
+		r.input = inputReferences
+	case r.documents > 0:
+		r.input = inputDocuments
+	}
+}
+
+// hasSearchTool reports whether one of the tools is run by the provider. A tool of an unknown type is.
+func hasSearchTool(tools json.RawMessage) bool {
+	var list []struct {
+		Type json.RawMessage `json:"type"`
+	}
+	if json.Unmarshal(tools, &list) != nil {
+		return false
+	}
+	for _, tool := range list {
+		var kind string
+		_ = json.Unmarshal(tool.Type, &kind) // a type that is no text is none
+		isClients := slices.ContainsFunc(clientTools, func(known string) bool {
+			return kind == known || known != "" && strings.HasPrefix(kind, known+"_")
+		})
+		if !isClients {
+			return true
+		}
+	}
+	return false
+}
+
+func isObject(value json.RawMessage) bool { return len(value) > 0 && value[0] == '{' }
+
+// unseen is how many parts of the input are not in the body.
+func (r *request) unseen() int64 {
+	switch r.input {
+	case inputText:
+		return 0
+	case inputDocuments:
+		return r.documents
+	default:
+		return 1
+	}
+}
+
+// promptsIn is how many prompts a member has: a list of texts, or of lists of tokens, has many, and one list of tokens is one.
+func promptsIn(value json.RawMessage) int64 {
+	if len(value) == 0 || value[0] != '[' {
+		return 1
+	}
+	prompts := int64(0)
+	each(value, func(element json.RawMessage) bool {
+		if element[0] != '"' && element[0] != '[' {
+			return false
+		}
+		prompts++
+		return true
+	})
+	return max(prompts, 1)
+}
+
+// isListOfTexts reports whether a member is a list of texts or of tokens, as embeddings take it: responses take a list of objects.
+func isListOfTexts(value json.RawMessage) (is bool) {
+	if len(value) > 0 && value[0] == '[' {
+		each(value, func(element json.RawMessage) bool {
+			is = element[0] != '{'
+			return false
+		})
+	}
+	return is
+}

@@ -1,0 +1,43 @@
+package llm
+
+import (
+	"bytes"
+	"net/http"
+	"time"
+)
+
+// A provider that refuses stream_options is asked without them for as long. Then one request finds out whether it still does.
+const refusedFor = time.Hour
+
+// refusals remembers which models refuse to report the usage of a stream: until when, by the name of the model. The zero value is ready.
+type refusals map[string]time.Time
+
+// refuses notes that a model refuses to report the usage of a stream.
+func (l *Learned) refuses(model string, now time.Time) {
+	name := l.nameOf(model) // of a bounded number
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.refusals == nil {
+		l.refusals = refusals{}
+	}
+	l.refusals[name] = now.Add(refusedFor)
+}
+
+// refusesUsage reports whether a model does.
+func (l *Learned) refusesUsage(model string, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.refusals) == 0 {
+		return false
+	}
+	if l.models[model] == nil {
+		model = otherModels
+	}
+	return now.Before(l.refusals[model])
+}
+
+// refusesUsage reports whether the API has refused the option that only Tundish has added.
+func (c *Call) refusesUsage() bool {
+	isRefusal := c.Status == http.StatusBadRequest || c.Status == http.StatusUnprocessableEntity
+	return isRefusal && c.ask.hides && bytes.Contains(c.whole, []byte(usageOption))
+}
