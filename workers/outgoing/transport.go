@@ -1,12 +1,14 @@
 package outgoing
 
 import (
+	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"sync"
+	"time"
 
 	"github.com/tundish-io/tundish/workers"
 )
@@ -32,12 +34,11 @@ func newTransport(config Config) (func() *http.Transport, error) {
 	}
 	return sync.OnceValue(func() *http.Transport {
 		return transportOf(&dialer{
-			net:     net.Dialer{Control: workers.Guard(config.AllowNetworks)},
-			allowed: config.AllowNetworks,
-			proxy:   proxy,
-			files:   config.TLS,
-			home:    home,
-			tls:     &tls.Config{MinVersion: tls.VersionTLS12},
+			net:   workers.Dialer{Allowed: config.AllowNetworks},
+			proxy: proxy,
+			files: config.TLS,
+			home:  home,
+			tls:   &tls.Config{MinVersion: tls.VersionTLS12},
 		})
 	}), nil
 }
@@ -57,11 +58,20 @@ func transportOf(d *dialer) *http.Transport {
 	}
 }
 
+// guardedDialTimeout bounds how long a [GuardedTransport] needs for a connection. It is shorter than the time of the requests, so that their
+// errors tell a resolver that does not answer from a server that does not.
+const guardedDialTimeout = 5 * time.Second
+
 // GuardedTransport returns a transport that connects only where [workers.Guard] lets it, without a proxy: for requests that are no
 // job's, such as those for tokens.
 func GuardedTransport(allowed []netip.Prefix) *http.Transport {
+	dialer := workers.Dialer{Allowed: allowed}
 	return &http.Transport{
-		DialContext:            (&net.Dialer{Control: workers.Guard(allowed)}).DialContext,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, guardedDialTimeout)
+			defer cancel()
+			return dialer.DialContext(ctx, network, address)
+		},
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true,
