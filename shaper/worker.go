@@ -177,6 +177,11 @@ type Outcome struct {
 	// jobs of the scope: none of them leaves before.
 	RetryAfter time.Duration
 
+	// Local says, with [ResultReturned], that the host of this process failed before a packet could reach the downstream: it had no resolver, no
+	// file descriptor or no route. The job waits for RetryIn, a second if that is 0, and any dispatcher tries it again. A dispatcher on which most
+	// attempts end so claims less.
+	Local bool
+
 	// RetryIn, with [ResultRetry], is how long until the job is tried again, where the worker knows it: no backoff makes it longer. At most
 	// [RetryPolicy.MaxBackoff]. 0: as the policy of the bucket says, and not before RetryAfter.
 	RetryIn time.Duration
@@ -229,6 +234,11 @@ func Dead(reason, detail string) Outcome {
 
 // Returned is the outcome of an attempt that sent nothing.
 func Returned(reason string) Outcome { return Outcome{Result: ResultReturned, Reason: reason} }
+
+// LocalFault is the outcome of an attempt that sent nothing because the host of this process failed: see [Outcome.Local].
+func LocalFault(reason, detail string, retryIn time.Duration) Outcome {
+	return Outcome{Result: ResultReturned, Reason: reason, Detail: detail, RetryIn: retryIn, Local: true}
+}
 
 // Dropped is the outcome of a job that is not worth a dead letter.
 func Dropped(reason, detail string) Outcome {

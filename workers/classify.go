@@ -16,14 +16,22 @@ var ErrInvalid = errors.New("workers: the job cannot be sent")
 
 // ClassifyError decides by its error how an attempt ended; part of the request may have been sent. Every
 // error that may pass is a retry and says that the downstream failed. Faults of certificates may pass: people
-// renew them. An address that [Guard] refused and an [ErrInvalid] are dead. A canceled context means that the
-// dispatcher stopped. These three say nothing of the downstream. err must not be nil. Its text becomes the detail, with
-// the secret parts of URLs masked.
+// renew them. Other errors say nothing of the downstream:
+//   - A [LocalError] returns the job: this host could not connect, and no attempt is spent.
+//   - An [ErrInvalid] is dead, and so is an address that [Guard] refused, if the URL has it. If a name resolved to it, that is a retry: DNS may change.
+//   - A canceled context means that the dispatcher stopped.
+//
+// err must not be nil. Its text becomes the detail, with the secret parts of URLs masked.
 func ClassifyError(err error) shaper.Outcome {
 	detail := errorDetail(err)
+	local, isLocal := errors.AsType[*LocalError](err)
 	switch {
+	case isLocal:
+		return local.outcome(detail)
 	case errors.Is(err, ErrInvalid):
 		return shaper.Dead(ReasonInvalid, detail)
+	case errors.Is(err, ErrBlockedAddress) && errors.Is(err, errResolved):
+		return shaper.Retry(ReasonBlockedAddress, detail)
 	case errors.Is(err, ErrBlockedAddress):
 		return shaper.Dead(ReasonBlockedAddress, detail)
 	case errors.Is(err, context.Canceled):

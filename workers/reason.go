@@ -31,6 +31,14 @@ const (
 	ReasonShutdown        = "shutdown"         // the dispatcher stopped or the lease ended
 	ReasonStaleConnection = "stale_connection" // a kept connection had died meanwhile
 	ReasonUnprocessed     = "unprocessed"      // HTTP/2: the receiver reports that it did not process the request
+
+	// Of attempts that were returned because of a fault of this host: see LocalError.
+	ReasonLocalResolver    = "local_resolver"    // its DNS resolver does not work
+	ReasonLocalDescriptors = "local_descriptors" // it has no free file descriptor
+	ReasonLocalPorts       = "local_ports"       // it has no free local port
+	ReasonLocalRoute       = "local_route"       // it has no route to the receiver
+	ReasonLocalMemory      = "local_memory"      // its kernel has no memory for a connection
+	ReasonLocalProxy       = "local_proxy"       // its egress proxy cannot be used
 )
 
 // ownReason are the statuses with a reason of their own. The others share the reason
@@ -59,6 +67,7 @@ func Reasons() []string {
 		ReasonTimeout, ReasonConnection, ReasonDNS, ReasonTLS, ReasonInterrupted,
 		ReasonBlockedAddress, ReasonInvalid, ReasonRedirect, ReasonGone, ReasonToken, ReasonBilling, ReasonBatchAnswer, ReasonEnhanceYourCalm,
 		ReasonLate, ReasonShutdown, ReasonStaleConnection, ReasonUnprocessed, shaper.ReasonFlowSettings,
+		ReasonLocalResolver, ReasonLocalDescriptors, ReasonLocalPorts, ReasonLocalRoute, ReasonLocalMemory, ReasonLocalProxy,
 		"http_4xx", "http_5xx", "http_other",
 	}
 	for _, status := range ownReason {

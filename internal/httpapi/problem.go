@@ -64,6 +64,7 @@ const (
 	codeIdentityMissing       = code(shaper.ReasonIdentity)
 	codeInternal         code = "internal"
 	codeOverloaded       code = "overloaded"
+	codeLocalFault       code = "local-fault"
 	codeStoreUnavailable code = "store-unavailable"
 	codeStoreFull        code = "store-full"
 	codeStoreForbidden   code = "store-forbidden"
@@ -121,6 +122,7 @@ var kinds = map[code]struct {
 	codeWaitTooLong:      {http.StatusTooManyRequests, "The job would have to wait too long"},
 	codeInternal:         {http.StatusInternalServerError, "Something went wrong here"},
 	codeOverloaded:       {http.StatusServiceUnavailable, "The server has too much to do"},
+	codeLocalFault:       {http.StatusServiceUnavailable, "The host of this server cannot connect"},
 	codeStoreUnavailable: {http.StatusServiceUnavailable, "Redis is unavailable"},
 	codeStoreFull:        {http.StatusServiceUnavailable, "Redis is out of memory"},
 	codeStoreForbidden:   {http.StatusServiceUnavailable, "Redis refuses this server"},

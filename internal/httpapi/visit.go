@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"time"
 
@@ -80,6 +81,7 @@ func (v *visit) giveUp(err error) {
 	var refusal *client.RefusedError
 	var ended *client.EndedError
 	var unanswered *llm.NoAnswerError
+	var local *llm.LocalFaultError
 	switch {
 	case v.r.Context().Err() != nil: // no client reads an answer
 	case errors.As(err, &refusal):
@@ -88,6 +90,10 @@ func (v *visit) giveUp(err error) {
 		refused(refusal.Receipt.Refusal).write(v.w, v.r)
 	case errors.As(err, &unanswered):
 		newFault(codeNoAnswer, "%v", err).writeAs(v.API.Worker.API(), true, v.w)
+	case errors.As(err, &local):
+		f := newFault(codeLocalFault, "%v: send the request again", err)
+		f.RetryAfter = int64(math.Ceil(local.Outcome.RetryIn.Seconds()))
+		f.write(v.w, v.r)
 	case errors.As(err, &ended):
 		newFault(codeNotInTime, "%v: send the request again", err).write(v.w, v.r)
 	case v.draining.begun():

@@ -39,7 +39,7 @@ func newBucketLoop(d *Dispatcher, b *store.Bucket, life context.Context) *bucket
 	l.held = newLeaseHolder(l.bucketConn, &d.guard)
 	l.settler = newSettler(l.held, deaths, l.callbacks)
 	l.deliveries = newDeliverer(l.settler, d.workers[b.Name], d.cfg.Concurrency)
-	l.deliveries.spans = d.spans
+	l.deliveries.spans, l.deliveries.faultLog = d.spans, &d.faultLog
 	l.claims = newClaimer(l.deliveries, deaths)
 	l.patrol = newBucketPatrol(l.claims, deaths, d.shared, &d.stall)
 	l.patrol.events = eventTeller{bucketConn: l.bucketConn, shared: d.shared, hooks: &d.hooks, enqueue: d.cfg.Enqueue}

@@ -28,7 +28,7 @@ func (c *claimer) loop(ctx context.Context, shared *store.Store) {
 			c.fetchUnanswered(c.life, claimID)
 			return
 		}
-		if soon := max(claimSpacing-time.Since(start), time.Until(c.pause)); soon > 0 {
+		if soon := max(claimSpacing-time.Since(start), time.Until(c.pause), time.Until(c.deliveries.faults.pausedUntil())); soon > 0 {
 			timer.Reset(soon)
 			continue
 		}

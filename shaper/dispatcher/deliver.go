@@ -22,6 +22,8 @@ type deliverer struct {
 	concurrency int
 	wake        token          // wakes the claim loop
 	spans       *attemptTracer // nil: no spans
+	faults      localFaults
+	faultLog    *faultLog
 
 	underWay sync.WaitGroup
 	mu       sync.Mutex
@@ -32,6 +34,7 @@ type deliverer struct {
 func newDeliverer(settler *settler, worker shaper.Worker, concurrency int) *deliverer {
 	v := &deliverer{
 		bucketConn: settler.bucketConn, held: settler.held, settler: settler, handovers: newHandovers(settler), concurrency: concurrency, wake: newToken(),
+		faultLog: &faultLog{log: settler.store.Log},
 	}
 	v.worker.Store(&worker)
 	return v
@@ -41,7 +44,7 @@ func newDeliverer(settler *settler, worker shaper.Worker, concurrency int) *deli
 func (v *deliverer) free() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	free := v.concurrency - v.running
+	free := max(v.faults.bound(v.concurrency)-v.running, 0)
 	v.starved = free == 0
 	return free
 }
@@ -73,11 +76,25 @@ func (v *deliverer) start(jobs []*leased) int {
 		}
 		v.underWay.Go(func() {
 			outcomes := v.deliver(jobs)
+			v.noteFault(&outcomes[0])
 			v.release()
 			v.delivered(jobs, outcomes)
 		})
 	}
 	return len(requests)
+}
+
+// noteFault notes whether this host could make an attempt.
+func (v *deliverer) noteFault(outcome *shaper.Outcome) {
+	now := time.Now()
+	if outcome.Local {
+		v.store.Metrics.CountLocalFault(v.Name, outcome.Reason)
+		v.faultLog.failed(v.Name, outcome, now)
+	}
+	v.mu.Lock()
+	running := v.running
+	v.mu.Unlock()
+	v.faults.note(v.faultLog, outcome, running, v.concurrency, now)
 }
 
 // delivered hands over the outcomes of a request.

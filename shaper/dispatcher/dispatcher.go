@@ -85,12 +85,13 @@ type Dispatcher struct {
 	cfg   Config // without Buckets, Workers and Hooks, which a reload replaces
 	store *store.Store
 
-	shared *store.Store // the store, for what is done for all buckets side by side
-	outage outage       // of Redis, as its loops see it
-	stall  stall        // of this process
-	guard  poisonGuard  // one for all buckets: it is the process that a job may kill
-	hooks  atomic.Pointer[[]Hook]
-	loops  atomic.Pointer[[]*bucketLoop] // of all buckets, while it runs
+	shared   *store.Store // the store, for what is done for all buckets side by side
+	outage   outage       // of Redis, as its loops see it
+	stall    stall        // of this process
+	faultLog faultLog     // of faults of its host
+	guard    poisonGuard  // one for all buckets: it is the process that a job may kill
+	hooks    atomic.Pointer[[]Hook]
+	loops    atomic.Pointer[[]*bucketLoop] // of all buckets, while it runs
 
 	listens atomic.Bool   // it has subscribed to wake-ups
 	member  *fleet.Member // nil: it tells the fleet nothing
@@ -121,7 +122,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	}
 	d := &Dispatcher{cfg: cfg, store: s, shared: s.Sharing(), workers: cfg.Workers, scheduleWake: newToken(), spans: newAttemptTracer(cfg.Tracer, cfg.SendIsParent)}
 	d.stall.limit = cfg.Lease / 3
-	d.outage.log = s.Log
+	d.outage.log, d.faultLog.log = s.Log, s.Log
 	d.hooks.Store(&cfg.Hooks)
 	d.cfg.Buckets, d.cfg.Workers, d.cfg.Hooks = nil, nil, nil
 	if d.member, err = d.newMember(); err != nil {

@@ -48,6 +48,9 @@ func (s *settlement) code() int {
 	return int(s.result)
 }
 
+// localWait is how long a job waits that the host of this process could not send, where its worker does not say it.
+const localWait = time.Second
+
 // settlementOf is what becomes of a job after an outcome.
 func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement {
 	var hold time.Duration // that a job leaves behind which is done
@@ -86,7 +89,11 @@ func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement 
 	case shaper.ResultDone:
 		last, one.delay = shaper.LastResponse{}, hold // Redis keeps nothing of a delivered job but its id
 	case shaper.ResultReturned:
-		last = shaper.LastResponse{} // what the attempt before it saw stays
+		if outcome.Local { // at the head it would be claimed again at once
+			one.alone, one.delay = true, cmp.Or(outcome.RetryIn, localWait)
+		} else {
+			last = shaper.LastResponse{} // what the attempt before it saw stays
+		}
 	}
 	one.last, one.charged = last.String(), chargedText(job, &outcome)
 	if outcome.Result != shaper.ResultReturned {
@@ -96,7 +103,7 @@ func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement 
 	if !job.departed.IsZero() {
 		one.took = time.Since(job.departed)
 	}
-	if one.result == shaper.ResultRetry || one.result == shaper.ResultDead || one.result == shaper.ResultHeld {
+	if one.result == shaper.ResultRetry || one.result == shaper.ResultDead || one.result == shaper.ResultHeld || outcome.Local {
 		attempt := s.attemptOf(one)
 		one.attempt, one.cause, one.line = &attempt, last.Cause, codec.AttemptLine(attempt)
 	}

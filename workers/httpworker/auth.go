@@ -15,6 +15,7 @@ import (
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
 
+	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 	"github.com/tundish-io/tundish/workers/outgoing"
 )
@@ -218,7 +219,7 @@ func (t *tokens) fetch() *tokenRequest {
 		defer close(request.done)
 		t.fetching = nil
 		if err != nil {
-			t.fault, t.failedAt = fmt.Errorf("%w: %s", errToken, tokenFault(err)), time.Now()
+			t.fault, t.failedAt = tokenFault(err), time.Now()
 			request.fault = t.fault
 			return
 		}
@@ -229,16 +230,27 @@ func (t *tokens) fetch() *tokenRequest {
 	return request
 }
 
-// tokenFault says what is wrong without the answer's body, which may repeat what was asked.
-func tokenFault(err error) string {
+// tokenFault returns an errToken without the answer's body, which may repeat what was asked. A fault of this host stays a [workers.LocalError].
+func tokenFault(err error) error {
+	if local, ok := errors.AsType[*workers.LocalError](err); ok {
+		return fmt.Errorf("%w: %w", errToken, local)
+	}
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok && refused.Response != nil {
 		text := fmt.Sprintf("it answers %d", refused.Response.StatusCode)
 		if refused.ErrorCode != "" {
 			text += " " + workers.Snippet([]byte(refused.ErrorCode))
 		}
-		return text
+		return fmt.Errorf("%w: %s", errToken, text)
 	}
-	return workers.ClassifyError(err).Detail
+	return fmt.Errorf("%w: %s", errToken, workers.ClassifyError(err).Detail)
+}
+
+// noToken is the outcome of an attempt without a token.
+func noToken(err error) shaper.Outcome {
+	if _, isLocal := errors.AsType[*workers.LocalError](err); isLocal {
+		return workers.ClassifyError(err)
+	}
+	return shaper.Retry(workers.ReasonToken, workers.Snippet([]byte(err.Error())))
 }
 
 // reject drops a token that the API does not take, and asks for another one. It keeps the token where

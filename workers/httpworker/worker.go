@@ -103,7 +103,7 @@ func (w *Worker) prepare(ctx context.Context, attempt *shaper.Attempt) (*outgoin
 			return nil, nil, shaper.Returned(workers.ReasonShutdown)
 		}
 		if err != nil {
-			return nil, nil, shaper.Retry(workers.ReasonToken, workers.Snippet([]byte(err.Error())))
+			return nil, nil, noToken(err)
 		}
 		if waited && time.Since(attempt.Slot()) > lateForToken {
 			return nil, nil, shaper.Returned(workers.ReasonLate)

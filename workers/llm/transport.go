@@ -44,6 +44,16 @@ func (e *NoAnswerError) Error() string {
 	return fmt.Sprintf("the API did not answer job %q: %s: %s", e.JobID, e.Outcome.Reason, e.Outcome.Detail)
 }
 
+// LocalFaultError says that a call was not sent, because the host of this process could not connect to the API. The provider is not to blame.
+type LocalFaultError struct {
+	JobID   string
+	Outcome shaper.Outcome
+}
+
+func (e *LocalFaultError) Error() string {
+	return fmt.Sprintf("job %q was not sent to the API: %s", e.JobID, e.Outcome.Detail)
+}
+
 // Send waits for the permit of a job, calls the API and returns its answer as soon as that begins. The caller reads it to its end and closes it. Where
 // the API asks for less (429, 503, 529), the bucket is held, and the call waits for another slot; the answer is returned if there is no time for that.
 // Where the API refuses stream_options that the client has not sent, the call waits for another slot, too, and is sent as it came.
@@ -51,7 +61,7 @@ func (e *NoAnswerError) Error() string {
 // waits bounds the waiting only, and must end with ctx. When ctx ends, the call is cancelled and charged what came of it. The job is that of the
 // ask: it has its Units, and no other payload than its Body. Its Headers, with canonical names, belong to Send.
 //
-// A [*NoAnswerError] says that the call was sent. All other errors are those of [dispatcher.Permits.Acquire]: nothing was sent.
+// A [*NoAnswerError] says that the call was sent, and a [*LocalFaultError] that this host could not send it. All other errors are those of [dispatcher.Permits.Acquire]: nothing was sent.
 func (t *Transport) Send(ctx, waits context.Context, job shaper.Job, ask *Ask) (*Answer, error) {
 	delete(job.Headers, "Accept-Encoding") // the usage is read
 	var last *Answer
@@ -59,6 +69,9 @@ func (t *Transport) Send(ctx, waits context.Context, job shaper.Job, ask *Ask) (
 	for ; err == nil; err = permit.Again(waits) {
 		answer, outcome := t.open(ctx, permit, ask)
 		switch {
+		case answer == nil && outcome.Local:
+			permit.Settle(unsent(outcome))
+			return nil, &LocalFaultError{JobID: permit.Receipt().ID, Outcome: outcome}
 		case answer == nil && outcome.Result == shaper.ResultReturned: // nothing was sent
 			permit.Settle(outcome)
 		case answer == nil:
@@ -83,6 +96,13 @@ func (t *Transport) Send(ctx, waits context.Context, job shaper.Job, ask *Ask) (
 		return last, nil
 	}
 	return nil, err //nolint:wrapcheck // it names the job
+}
+
+// unsent ends the job of a call that this host could not send. Its client decides whether to send it again.
+func unsent(outcome shaper.Outcome) shaper.Outcome {
+	dropped := shaper.Dropped(outcome.Reason, outcome.Detail)
+	dropped.Used = shaper.Units{}
+	return dropped
 }
 
 // waitsAfter reports whether a call is to wait for another slot after an error answer: the API asks for less, and there is time.

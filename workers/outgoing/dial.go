@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 
 	"github.com/tundish-io/tundish/workers"
@@ -18,12 +17,20 @@ import (
 
 // dialer makes the connections of a transport: directly or through the egress proxy, plain or over TLS.
 type dialer struct {
+<<<<<<< HEAD
 	net     spreadDialer
 	allowed []netip.Prefix
 	proxy   *url.URL    // nil for none
 	files   TLS         // read for each connection
 	home    Target      // only its origin is shown the client certificate
 	tls     *tls.Config // the transport writes the protocols of HTTP into it
+=======
+	net   workers.Dialer // with the guard
+	proxy *url.URL       // nil for none
+	files TLS            // read for each connection
+	home  Target         // only its origin is shown the client certificate
+	tls   *tls.Config    // the transport writes the protocols of HTTP into it
+>>>>>>> p19-fault
 }
 
 // proxyOf has the transport speak plain HTTP to the proxy. For TLS, dialTLS asks the proxy for a tunnel: the
@@ -39,16 +46,19 @@ func (d *dialer) proxyOf(r *http.Request) (*url.URL, error) {
 func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	w := ctx.Value(wireKey{}).(*wire)
 	if d.proxy != nil {
-		if addr, ok := w.to.Addr(); ok && workers.Blocks(addr, d.allowed) {
+		if addr, ok := w.to.Addr(); ok && workers.Blocks(addr, d.net.Allowed) {
 			return nil, fmt.Errorf("%w: %s (allow_networks can let it through)", workers.ErrBlockedAddress, addr)
 		}
 	}
 	conn, err := d.net.DialContext(ctx, network, address)
-	if err != nil {
-		if d.proxy != nil && errors.Is(err, workers.ErrBlockedAddress) {
-			return nil, errors.New("the egress proxy is not called: " + err.Error()) // a fault of the settings, not of the job
-		}
+	switch {
+	case err == nil:
+	case d.proxy == nil || errors.Is(ctx.Err(), context.Canceled):
 		return nil, err
+	case errors.Is(err, workers.ErrBlockedAddress):
+		return nil, workers.NoProxy(errors.New("the egress proxy is not called: " + err.Error())) // a fault of the settings, not of the job
+	default:
+		return nil, workers.NoProxy(err)
 	}
 	w.Conn = conn
 	return w, nil
@@ -60,7 +70,7 @@ func (d *dialer) dialTLS(ctx context.Context, network, address string) (net.Conn
 	config := d.tls.Clone()
 	config.ServerName = to.Host
 	if err := d.files.apply(config, d.home.Is(to)); err != nil {
-		return nil, err
+		return nil, workers.Local(err)
 	}
 	connect := d.dial
 	if d.proxy != nil {
@@ -107,6 +117,9 @@ func (d *dialer) connect(conn net.Conn, address string) error {
 	resp, err := http.ReadResponse(bufio.NewReader(io.LimitReader(conn, maxAnswerHeader)), req) //nolint:bodyclose // it is the tunnel
 	if err != nil {
 		return err
+	}
+	if resp.StatusCode == http.StatusProxyAuthRequired {
+		return workers.NoProxy(errors.New("the proxy answers 407 Proxy Authentication Required: its user or password is wrong"))
 	}
 	if resp.StatusCode/100 != 2 {
 		return fmt.Errorf("the proxy answers %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))

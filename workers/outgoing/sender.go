@@ -120,7 +120,7 @@ func (s *Sender) roundTrip(ctx, attempted context.Context, attempt *shaper.Attem
 
 // notConnected is the outcome of an attempt without a connection.
 func notConnected(err error) shaper.Outcome {
-	if errors.Is(err, ErrTLSFiles) {
+	if _, isLocal := errors.AsType[*workers.LocalError](err); !isLocal && errors.Is(err, ErrTLSFiles) {
 		return shaper.Retry(workers.ReasonTLS, workers.Snippet([]byte(err.Error())))
 	}
 	return workers.ClassifyError(err)

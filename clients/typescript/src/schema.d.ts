@@ -2203,7 +2203,11 @@ export interface components {
             budgets?: string | null;
         };
         /** @enum {string} */
+<<<<<<< HEAD
         Code: "invalid" | "identity-missing" | "unauthorized" | "forbidden" | "unknown-route" | "unknown-bucket" | "unknown-job" | "unknown-limit" | "unknown-pool" | "unknown-schedule" | "schedule-conflict" | "unknown-flow" | "unknown-group" | "unknown-bundle" | "too-many-bundles" | "method-not-allowed" | "conflicting-state" | "no-flows" | "no-groups" | "too-large" | "too-slow" | "unsupported-media-type" | "url-not-allowed" | "id-reused" | "id-taken" | "id-ended" | "flow-disabled" | "not-ended" | "no-result" | "wait-too-long" | "no-proxy" | "unknown-model" | "answer-not-kept" | "no-answer" | "result-too-large" | "not-in-time" | "cost-impossible" | "limit-exceeded" | "bucket-full" | "scheduled-full" | "flow-full" | "group-full" | "too-many-flows" | "dead-full" | "shed" | "internal" | "overloaded" | "store-unavailable" | "store-full" | "store-forbidden";
+=======
+        Code: "invalid" | "identity-missing" | "unauthorized" | "forbidden" | "unknown-route" | "unknown-bucket" | "unknown-job" | "unknown-limit" | "unknown-pool" | "unknown-schedule" | "schedule-conflict" | "unknown-flow" | "unknown-group" | "unknown-bundle" | "too-many-bundles" | "method-not-allowed" | "conflicting-state" | "no-flows" | "no-groups" | "too-large" | "too-slow" | "unsupported-media-type" | "url-not-allowed" | "id-reused" | "id-taken" | "id-ended" | "flow-disabled" | "not-ended" | "no-result" | "wait-too-long" | "no-proxy" | "unknown-model" | "answer-not-kept" | "no-answer" | "result-too-large" | "not-in-time" | "cost-impossible" | "limit-exceeded" | "bucket-full" | "scheduled-full" | "flow-full" | "group-full" | "too-many-flows" | "dead-full" | "shed" | "internal" | "overloaded" | "local-fault" | "store-unavailable";
+>>>>>>> p19-fault
         Errors: {
             field: string;
             reason: string;

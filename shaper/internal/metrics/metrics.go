@@ -35,6 +35,7 @@ type Metrics struct {
 	settingsLost     *counters
 	expired          *counters
 	returned         *counters
+	localFaults      *counters
 	actions          *counters
 	units            *counters
 	schedules        *counters
@@ -91,6 +92,8 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 		settingsLost: counter("settings_lost_total",
 			"How often this process found that Redis had lost the settings of the bucket, with whatever else it lost then."),
 		returned: counter("permits_returned_total", "Jobs given back unsent, because their permit was void or the process stops."),
+		localFaults: counter("local_faults_total",
+			"Attempts that the host of this process could not make, by reason: no resolver, no file descriptor, no route. They spend no attempt of the job.", "reason"),
 		schedules: counter("schedule_fires_total",
 			"Fires of schedules, by what became of them, and attempts whose job did not get in (blocked).", "outcome"),
 		scheduleLateness: ofBuckets(histogram("schedule_lateness_seconds", "How long after its time the job of a fire got in.",
@@ -171,7 +174,7 @@ func (m *Metrics) RemoveBucket(b string) {
 		return
 	}
 	for _, c := range []*counters{m.decisions, m.limits, m.overflow, m.departures, m.batched, m.attempts, m.retries, m.dead, m.lost,
-		m.reclaimed, m.repaired, m.expired, m.returned, m.settingsLost, m.actions, m.schedules, m.units} {
+		m.reclaimed, m.repaired, m.expired, m.returned, m.localFaults, m.settingsLost, m.actions, m.schedules, m.units} {
 		c.forget(b)
 	}
 	m.lateness.forget(b)
@@ -316,6 +319,13 @@ func (m *Metrics) CountOutcome(bucket string, result shaper.Result, outcome shap
 		return
 	}
 	observe(m.duration.WithLabelValues(bucket), took, traceID)
+}
+
+// CountLocalFault counts an attempt that the host of this process could not make.
+func (m *Metrics) CountLocalFault(bucket, reason string) {
+	if m != nil {
+		m.localFaults.WithLabelValues(bucket, m.reasons.label(shaper.Outcome{Reason: reason})).Inc()
+	}
 }
 
 func (m *Metrics) CountLost(bucket string, n int) {

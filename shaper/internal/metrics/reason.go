@@ -7,7 +7,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// maxReasons is how many reasons of attempts are told apart. The workers here have fewer than half as many.
+// maxReasons is how many reasons of attempts are told apart. The workers here have fewer than three quarters as many.
 const maxReasons = 64
 
 const maxReasonBytes = 40

@@ -1,0 +1,138 @@
+package workers
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// LocalError is the error of a connection that this host could not make: no packet reached the receiver, which is not to blame.
+type LocalError struct {
+	Reason string        // one of the ReasonLocal… words
+	Wait   time.Duration // until the job is tried again
+	Err    error
+}
+
+func (e *LocalError) Error() string { return remedies[e.Reason] + ": " + e.Err.Error() }
+
+func (e *LocalError) Unwrap() error { return e.Err }
+
+// remedies say what is wrong with this host, and what to do.
+var remedies = map[string]string{
+	ReasonLocalResolver:    "this host's DNS resolver does not work (check /etc/resolv.conf and its servers)",
+	ReasonLocalDescriptors: "this host has no free file descriptor (raise ulimit -n, or lower dispatcher.concurrency)",
+	ReasonLocalPorts:       "this host has no free local port (widen net.ipv4.ip_local_port_range, or add a host)",
+	ReasonLocalRoute:       "this host has no route to the receiver, or a firewall rule against it (check ip route get)",
+	ReasonLocalMemory:      "this host's kernel has no memory for a connection (check net.ipv4.tcp_mem)",
+	ReasonLocalProxy:       "this host's egress proxy cannot be used (check egress_proxy and the proxy)",
+}
+
+// Bounds of how long a job waits after a fault of this host.
+const (
+	minLocalWait = time.Second
+	maxLocalWait = 30 * time.Second
+)
+
+// newLocalError returns the error of a fault that has lasted since then. A job waits for half as long as the fault has lasted.
+func newLocalError(reason string, err error, since time.Duration) *LocalError {
+	wait := min(max(since/2, minLocalWait), maxLocalWait)                     //nolint:mnd // half
+	return &LocalError{Reason: reason, Wait: wait + rand.N(wait/2), Err: err} //nolint:gosec,mnd // jitter
+}
+
+// outcome is that of an attempt which this host could not make.
+func (e *LocalError) outcome(detail string) shaper.Outcome {
+	return shaper.LocalFault(e.Reason, detail, e.Wait)
+}
+
+// exhausted are the errors that always are of this host.
+var exhausted = []struct {
+	errno  syscall.Errno
+	reason string
+}{
+	{syscall.EMFILE, ReasonLocalDescriptors},
+	{syscall.ENFILE, ReasonLocalDescriptors},
+	{syscall.ENOBUFS, ReasonLocalMemory},
+	{syscall.ENOMEM, ReasonLocalMemory},
+}
+
+// exhaustedReason returns the reason of an error that always is of this host, else "". An error of a lookup has the text of its cause only.
+func exhaustedReason(err error) string {
+	lookup, isLookup := errors.AsType[*net.DNSError](err)
+	for _, one := range exhausted {
+		if errors.Is(err, one.errno) || isLookup && strings.HasSuffix(lookup.Err, one.errno.Error()) {
+			return one.reason
+		}
+	}
+	return ""
+}
+
+// NoProxy returns err as a [LocalError] of the egress proxy, if it is not one already.
+func NoProxy(err error) error {
+	if is[*LocalError](err) {
+		return err
+	}
+	return newLocalError(ReasonLocalProxy, err, thisHost.lasts(ReasonLocalProxy))
+}
+
+// Local returns err as a [LocalError] if this host had no descriptor or no memory for what failed: to read a file, say. Else it returns err.
+func Local(err error) error {
+	if reason := exhaustedReason(err); reason != "" {
+		return newLocalError(reason, err, thisHost.lasts(reason))
+	}
+	return err
+}
+
+// unreachable are the errors of a connection to an address to which this host has no way. They also come from a router far away.
+var unreachable = []syscall.Errno{syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.EADDRNOTAVAIL, syscall.EACCES, syscall.EPERM}
+
+// connectReason returns the reason of an error of connect that may be of this host, else "". It asks the kernel for a route once more, with
+// a socket of UDP, whose connect sends no packet. If that has a route, a router said that the network is unreachable: no fault of this host.
+func connectReason(err error, address string) string {
+	if reason := exhaustedReason(err); reason != "" {
+		return reason
+	}
+	for _, errno := range unreachable {
+		if !errors.Is(err, errno) {
+			continue
+		}
+		conn, noRoute := net.Dial("udp", address) //nolint:noctx // an address with a port: it does not wait
+		if noRoute == nil {
+			conn.Close()
+		}
+		switch {
+		case noRoute != nil, errno == syscall.EPERM, errno == syscall.EACCES:
+			return ReasonLocalRoute
+		case errno == syscall.EADDRNOTAVAIL:
+			return ReasonLocalPorts
+		}
+		return ""
+	}
+	return ""
+}
+
+// resolverErrors are the errors of a connection to a server of DNS that is not there.
+var resolverErrors = []syscall.Errno{
+	syscall.ECONNREFUSED, syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.EADDRNOTAVAIL, syscall.EPERM, syscall.EACCES,
+}
+
+// lookupFault says whose an error of a lookup is: surely of this host, for a reason; of the name or of this host (isUnclear); or else of the name.
+// A server of DNS that does not answer, or answers SERVFAIL, may have a fault, or the servers of the name's zone have.
+func lookupFault(err *net.DNSError) (reason string, isUnclear bool) {
+	if err.IsNotFound {
+		return "", false
+	}
+	if reason := exhaustedReason(err); reason != "" {
+		return reason, false
+	}
+	for _, errno := range resolverErrors {
+		if strings.HasSuffix(err.Err, errno.Error()) {
+			return ReasonLocalResolver, false
+		}
+	}
+	return "", err.IsTimeout || err.IsTemporary || strings.HasSuffix(err.Err, "server misbehaving") || strings.HasSuffix(err.Err, "lame referral")
+}
