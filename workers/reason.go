@@ -23,6 +23,8 @@ const (
 	ReasonToken          = "token"           // the OAuth server gave no token, so nothing was sent
 	ReasonBilling        = "billing"         // the account at the receiver is out of credit, or over its spend limit
 	ReasonBatchAnswer    = "batch_answer"    // the answer to a batch says nothing of the job, or cannot be read
+	ReasonPartial        = "partial"         // the response accepts parts of the request, and refuses others
+	ReasonRule           = "response_rule"   // a rule of [[buckets.responses]] decided so
 
 	// Of attempts that were returned: nothing was sent.
 	ReasonLate            = "late"             // the slot went by before the connection was ready
@@ -54,7 +56,7 @@ func statusReason(status int) string {
 func Reasons() []string {
 	reasons := []string{
 		ReasonTimeout, ReasonConnection, ReasonDNS, ReasonTLS, ReasonInterrupted,
-		ReasonBlockedAddress, ReasonInvalid, ReasonRedirect, ReasonGone, ReasonToken, ReasonBilling, ReasonBatchAnswer,
+		ReasonBlockedAddress, ReasonInvalid, ReasonRedirect, ReasonGone, ReasonToken, ReasonBilling, ReasonBatchAnswer, ReasonPartial, ReasonRule,
 		ReasonLate, ReasonShutdown, ReasonStaleConnection, shaper.ReasonFlowSettings,
 		"http_4xx", "http_5xx", "http_other",
 	}

@@ -74,11 +74,21 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 		return outcome
 	}
 	if answer.Status/100 == 2 {
-		s := w.config.charge(r, answer, w.learned)
-		outcome.Used, outcome.Use = s.charged, s.use(w.config.API, r.model)
-		w.metrics.count(attempt.Bucket, w.learned.nameOf(r.model), s, attempt.Reserved)
+		if outcome.Result == shaper.ResultDone {
+			response := workers.Response{Status: answer.Status, Header: answer.Headers, Body: answer.Body, At: time.Now(), Number: attempt.Number}
+			if fault, ok := w.judged(&response); ok {
+				outcome = fault
+			}
+		}
+		if outcome.Result == shaper.ResultDone {
+			s := w.config.charge(r, answer, w.learned)
+			outcome.Used, outcome.Use = s.charged, s.use(w.config.API, r.model)
+			w.metrics.count(attempt.Bucket, w.learned.nameOf(r.model), s, attempt.Reserved)
+		} else {
+			outcome.Used = shaper.Units{}
+		}
 	} else {
-		outcome = judge(w.config.HTTP.Policy, outcome, answer.Body, time.Now())
+		outcome = judge(w.config.HTTP.Policy, outcome, answer.Body)
 		if w.config.API == Anthropic {
 			outcome.Used = shaper.Units{}
 		}
