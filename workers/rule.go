@@ -43,7 +43,7 @@ type Rule struct {
 	Header      string   `setting:"header"`       // the name of a header that is there
 	HeaderValue string   `setting:"header_value"` // and has this value; "": any
 	Pointer     string   `setting:"pointer"`      // a JSON pointer (RFC 6901) to a value that is there, and not null; a step "*" is any
-	Value       string   `setting:"value"`        // and is this; "": any
+	Value       string   `setting:"value"`        // and is this, where "*" stands for any text; "": any
 
 	Outcome string `setting:"outcome"`
 
@@ -185,8 +185,25 @@ func (rule *Rule) fitsBody(body []byte) bool {
 	if err != nil || len(bytes.TrimSpace(body)) == 0 {
 		return false
 	}
-	_, found := find(body, at, func(text string) bool { return rule.Value == "" || text == rule.Value })
+	_, found := find(body, at, func(text string) bool { return rule.Value == "" || isLike(text, rule.Value) })
 	return found
+}
+
+// isLike reports whether a text is as the pattern says, in which "*" stands for any text.
+func isLike(text, pattern string) bool {
+	first, rest, hasAny := strings.Cut(pattern, "*")
+	text, ok := strings.CutPrefix(text, first)
+	if !hasAny || !ok {
+		return ok && text == ""
+	}
+	parts := strings.Split(rest, "*")
+	last := parts[len(parts)-1]
+	for _, part := range parts[:len(parts)-1] {
+		if _, text, ok = strings.Cut(text, part); !ok {
+			return false
+		}
+	}
+	return strings.HasSuffix(text, last)
 }
 
 // wait is how long a response asks to wait by the rule, 0 if it names no time. Absolute times are of the clock of the response.
