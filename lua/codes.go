@@ -89,13 +89,15 @@ const (
 	BreakerClosed  = 3
 )
 
-// What claim.lua tells behind the jobs: what became of a job that is dead, that jobs are a batch, and what a job charges to budgets.
+// What claim.lua tells behind the jobs: what became of a job that is dead, that jobs are a batch, what a job charges to budgets, and that
+// an earlier attempt of a job may have taken effect.
 const (
 	ClaimExpired    = 0
 	ClaimTooOld     = -1
 	ClaimBatch      = -2
 	ClaimCharged    = -3
 	ClaimOverBudget = -4
+	ClaimInDoubt    = -5
 )
 
 // Why control_flow.lua changes nothing.

@@ -43,7 +43,7 @@
 -- ARGV[6...]  the flows, in the order of their places, 256 at most; then the outcomes in groups that have all but the job in common: how
 --          many jobs, as a number below 0 where they charged or used something; epoch, claim (of a batch with "#" and its number), result
 --          (1 done, 2 retry, 3 dead, 4 returned, 5 held, 6 held alone, 7 dead after the last attempt, 8 dead, and its flow is disabled for
---          the reason, 9 dropped), delay in microseconds (retry, held; of done, how long the downstream is to be left alone), last
+--          the reason, 9 dropped), delay in microseconds (retry, held; of done, how long the downstream asks to be left alone), last
 --          response (JSON, "" none), signal (see downstream.note; 4: failed, and another job of the batch tells it), a word for its
 --          reason, when they were claimed, microseconds, the attempt (a line of outcomes.lua; "" of done and returned); where the job may
 --          have ended with a result its head ("" none), its body, 1 if the bucket is to keep it (else 0), the channel of the process that
@@ -160,7 +160,7 @@ while at <= last_arg do
   -- The meta of a job that was claimed once is known.
   local expected = epoch == '1' and codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '') or ''
   -- The usual outcome: the first attempt of a job that came without a delay is accepted.
-  local usual = (has_result or number or width > WIDTH or result ~= DONE or signal ~= ACCEPTED) and '' or expected --#slow local usual = ''
+  local usual = (has_result or number or width > WIDTH or result ~= DONE or signal ~= ACCEPTED or delay > 0) and '' or expected --#slow local usual = ''
   for from = at + HEAD, ends - 1, width do
     i = i + 1
     local id, text, mark, of = ids[i], stored[i], args[from + 1], args[from + 2]
@@ -195,6 +195,10 @@ while at <= last_arg do
         if box and not part.tells then part.tells = not outbox.is_own(id) end
         if signal == ACCEPTED then
           more.accepted, part.accepted_at = more.accepted + 1, math.max(part.accepted_at, claimed_at)
+          if result == DONE and delay > 0 then
+            part.heard, some_heard = part.heard or downstream.listen(), true
+            part.heard.wait, part.heard.reason = math.max(part.heard.wait, delay), reason
+          end
         elseif signal ~= FAILED_TOO then
           part.heard, some_heard = part.heard or downstream.listen(), true
           downstream.note(part.heard, signal, claimed_at, (result == HELD or result == DONE) and delay or 0, reason)

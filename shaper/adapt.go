@@ -41,14 +41,20 @@ const (
 // that names its own URL says nothing of the others: if its receiver asks to wait, it waits alone.
 type Adapt struct {
 	Scope   Scope         `setting:"scope"`
-	Hold    bool          `setting:"hold"`          // whether a time that the downstream names holds for the whole scope
-	MaxHold time.Duration `setting:"max_hold"`      // the longest hold
-	Floor   int           `setting:"floor,percent"` // percent of the configured rate below which the adaptive rate does not go, 1 to 100; 100 switches it off
+	Hold    bool          `setting:"hold"`     // whether a time that the downstream names holds for the whole scope
+	MaxHold time.Duration `setting:"max_hold"` // the longest hold
+	// HoldAtZero says whether a 2xx that says that nothing of a rate limit remains, and when it is reset, holds the scope until then.
+	HoldAtZero bool `setting:"hold_at_zero"`
+
+	Floor int `setting:"floor,percent"` // percent of the configured rate below which the adaptive rate does not go, 1 to 100; 100 switches it off
 }
+
+// ReasonNoneRemain is why a scope is held whose downstream accepts jobs, and says that nothing of its rate limit remains.
+const ReasonNoneRemain = "none_remaining"
 
 // DefaultAdapt returns holds of an hour at most, a floor of 10 %, and the scope flow.
 func DefaultAdapt() Adapt {
-	return Adapt{Scope: ScopeFlow, Hold: true, MaxHold: time.Hour, Floor: 10}
+	return Adapt{Scope: ScopeFlow, Hold: true, MaxHold: time.Hour, HoldAtZero: true, Floor: 10}
 }
 
 // Validate reports every fault, joined, or nil. Each begins with the key of the configuration.

@@ -68,6 +68,10 @@ type Attempt struct {
 	// that crashed included, so that it grows with each.
 	Number int
 
+	// InDoubt says that an earlier attempt may have taken effect: it ended without a response, or with a 408 or a 5xx, or its dispatcher
+	// crashed.
+	InDoubt bool
+
 	// Epoch is the number of the claim. Of two attempts at a job, the later one has the higher epoch.
 	Epoch int64
 
@@ -173,7 +177,7 @@ type Outcome struct {
 	// Answer is the whole answer, where [Attempt.AnswerBytes] asks for it.
 	Answer *Answer
 
-	// RetryAfter is how long the downstream asked to wait, 0 if it did not. With [ResultHeld] it holds for all
+	// RetryAfter is how long the downstream asked to wait, 0 if it did not. With [ResultHeld], and with [ResultDone], it holds for all
 	// jobs of the scope: none of them leaves before.
 	RetryAfter time.Duration
 

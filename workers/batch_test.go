@@ -83,7 +83,7 @@ func TestItemsOfABatch(t *testing.T) {
 
 // answered is the outcome of a request with that answer.
 func answered(policy Policy, status int, contentType, body string) shaper.Outcome {
-	outcome := policy.Classify(status, http.Header{}, time.Now())
+	outcome := policy.Judge(&Response{Status: status, Header: http.Header{}, At: time.Now(), OfBatch: true})
 	outcome.Answer = &shaper.Answer{Status: status, Headers: http.Header{"Content-Type": {contentType}}, Body: []byte(body)}
 	return outcome
 }

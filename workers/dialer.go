@@ -13,14 +13,14 @@ import (
 // errResolved marks an [ErrBlockedAddress] of a name: its address may change.
 var errResolved = errors.New("the name resolved to it")
 
-// Dialer makes connections to where [Guard] lets them. Its errors are those of [net.Dialer], but for:
+// Dialer makes connections to where [Guard] lets them, and spreads them over the addresses of a name. Its errors are those of [net.Dialer], but for:
 //   - A [LocalError] says that this host could not connect to any address of the receiver.
 //   - An error that matches [ErrBlockedAddress] says that the guard refused every address that was tried.
 type Dialer struct {
-	Allowed []netip.Prefix // beyond the public internet
+	Allowed  []netip.Prefix // beyond the public internet
+	Resolver *net.Resolver  // nil: that of the process
 
-	resolver *net.Resolver // nil: that of the process
-	host     *host         // nil: that of the process
+	host *host // nil: that of the process
 }
 
 // DialContext connects to an address.
@@ -31,7 +31,7 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	}
 	name, _, _ := net.SplitHostPort(address)
 	attempt := dialAttempt{name: name}
-	plain := net.Dialer{Control: Guard(d.Allowed), Resolver: d.resolver}
+	plain := spreadDialer{net.Dialer{Control: Guard(d.Allowed), Resolver: d.Resolver}}
 	conn, err := plain.DialContext(httptrace.WithClientTrace(ctx, attempt.trace()), network, address)
 	attempt.mu.Lock()
 	defer attempt.mu.Unlock()

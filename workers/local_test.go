@@ -178,7 +178,7 @@ func TestDialer(t *testing.T) {
 		"good.example.": "127.0.0.1", "closed.example.": "127.0.0.1", "inner.example.": "10.0.0.1", "none.example.": "none", "broken.example.": "",
 		"mixed.example.": "127.0.0.1 ::1", "nat64.example.": "64:ff9b::a00:1",
 	}
-	d := &Dialer{Allowed: local, resolver: resolverFor(t, names), host: &host{}}
+	d := &Dialer{Allowed: local, Resolver: resolverFor(t, names), host: &host{}}
 	dial := func(address string) shaper.Outcome {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()

@@ -51,6 +51,11 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
+// waitIn is how long the header of a refusal asks to wait.
+func waitIn(h http.Header, now time.Time) time.Duration {
+	return (&Response{Status: 429, Header: h, At: now}).wait()
+}
+
 func FuzzRetryAfter(f *testing.F) {
 	f.Add("120", "")
 	f.Add("1e309", "-1")
@@ -86,12 +91,12 @@ func TestNamedWaitOfLongHeaders(t *testing.T) {
 		"one limit":            {"RateLimit", `"` + strings.Repeat("b", long) + `";r=0;t=5`, 0},
 		"parameters":           {"RateLimit", `"a";r=0;t=5` + strings.Repeat(";a=0", long), 0},
 	} {
-		if got := namedWait(http.Header{http.CanonicalHeaderKey(tt.header): {tt.value}}, noon); got != tt.want {
+		if got := waitIn(http.Header{http.CanonicalHeaderKey(tt.header): {tt.value}}, noon); got != tt.want {
 			t.Errorf("%s: %s, want %s", name, got, tt.want)
 		}
 	}
 	lines := slices.Repeat([]string{`"padding";r=7;t=7`}, long/20)
-	if got := namedWait(http.Header{"Ratelimit": append([]string{`"a";r=0;t=5`}, lines...)}, noon); got != 5*time.Second {
+	if got := waitIn(http.Header{"Ratelimit": append([]string{`"a";r=0;t=5`}, lines...)}, noon); got != 5*time.Second {
 		t.Errorf("many lines: %s, want 5s", got)
 	}
 }
@@ -109,7 +114,7 @@ func FuzzRateLimit(f *testing.F) {
 			h.Set(limit.remaining, remaining)
 			h.Set(limit.reset, reset)
 		}
-		got := namedWait(h, noon)
+		got := waitIn(h, noon)
 		if got < 0 || got > shaper.MaxHold || got%time.Microsecond != 0 {
 			t.Errorf("%s is not from 0 to %s in whole microseconds", got, shaper.MaxHold)
 		}

@@ -15,20 +15,27 @@ import (
 // Any in [Policy.Statuses] is every status but 2xx and 410.
 const Any = "any"
 
-// Policy says what becomes of a job after each answer of its receiver. docs/webhooks.md has the whole table. Errors need
-// no policy: see [ClassifyError]. The zero value is not valid; see [DefaultPolicy].
+// Policy says what becomes of a job after each response of its receiver: [Policy.Judge] decides that for all workers. docs/webhooks.md and
+// docs/responses.md have the whole tables. Errors need no policy: see [ClassifyError]. The zero value is not valid; see [DefaultPolicy].
 type Policy struct {
+	// Rules judge the responses that they fit, in their order, before all else.
+	Rules Rules
+
 	// Statuses are the answers after which a job is tried again: statuses from 300 to 599 such as "408", classes
 	// such as "5xx", or [Any] alone. After any other answer but 2xx the job is dead. After 410 it always is.
 	Statuses []string
 
-	// Hold says whether a 429, 503 or 529 that names a time is a [shaper.ResultHeld], whatever Statuses are: the
-	// answer finds no fault with the job. Without Hold it is judged by Statuses, like any other.
+	// Hold says whether a response from 400 on that names a time is a [shaper.ResultHeld], whatever Statuses are: it finds no fault with
+	// the job. Without Hold it is judged by Statuses, like any other.
 	Hold bool
+
+	// HoldAtZero says whether a 2xx that says that nothing of a rate limit remains, and when it is reset, holds the scope until then: its
+	// job is done, with a RetryAfter.
+	HoldAtZero bool
 }
 
 // DefaultPolicy returns that of webhooks, as Standard Webhooks says: [Any], with holds.
-func DefaultPolicy() Policy { return Policy{Statuses: []string{Any}, Hold: true} }
+func DefaultPolicy() Policy { return Policy{Statuses: []string{Any}, Hold: true, HoldAtZero: true} }
 
 var statusOrClass = regexp.MustCompile(`^[345]([0-9][0-9]|xx)$`)
 
@@ -53,33 +60,93 @@ func (p Policy) Validate() error {
 			fail("%q: is in the list twice", text)
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, p.Rules.Validate())...)
 }
 
-// Classify decides by an answer, its status and header, how an attempt ended. A retry and a hold have the time that the
-// header names as their RetryAfter, from 0 to [shaper.MaxHold]. now is the time of the answer.
+// Judge decides by a response how an attempt ended: by the first rule that fits, else by what the response says of its parts, by the time
+// that it names, and by its status. A retry and a hold have the time that the response names as their RetryAfter, from 0 to
+// [shaper.MaxHold], and so has a job that is done whose response says that the scope is to wait.
 //
 // A status outside 200 to 599 counts as a 5xx: it is no final answer of HTTP (RFC 9110, 15). A redirect is not
 // followed: it would be a second request without a permit.
-func (p Policy) Classify(status int, header http.Header, now time.Time) shaper.Outcome {
-	if status/100 == 2 {
-		return shaper.Done(status)
+func (p Policy) Judge(response *Response) shaper.Outcome {
+	judged := *response
+	r := &judged
+	r.Body = r.Body[:min(len(r.Body), JudgedBytes)]
+	if rule := p.Rules.first(r); rule != nil {
+		return p.byRule(rule, r)
 	}
-	outcome := shaper.Dead(statusReason(status), statusDetail(status))
-	outcome.Status, outcome.Signal = status, statusSignal(status)
-	if status == http.StatusGone {
+	switch {
+	case r.Broke && p.Rules.wantBody(r): // what the rules point at may have been behind that
+		outcome := shaper.Retry(ReasonConnection, "the response broke off, and its rules want its body")
+		outcome.Status, outcome.Signal = r.Status, shaper.SignalFailed
+		return outcome
+	case !r.OfBatch && r.isPartial():
+		return p.partial(r, statusesIn(r.Body))
+	}
+	return p.byStatus(r)
+}
+
+// byStatus judges a response by its status and by the time that it names.
+func (p Policy) byStatus(r *Response) shaper.Outcome {
+	if r.Status/100 == 2 {
+		return p.accepted(r)
+	}
+	outcome := shaper.Dead(statusReason(r.Status), statusDetail(r.Status))
+	outcome.Status, outcome.Signal = r.Status, statusSignal(r.Status)
+	if r.Status == http.StatusGone {
 		outcome.Gone = true
 		return outcome
 	}
-	wait := namedWait(header, now)
+	wait := r.wait()
 	switch {
-	case p.Hold && wait > 0 && asksForLess(status):
-		outcome.Result, outcome.RetryAfter = shaper.ResultHeld, wait
-	case p.triesAgain(status):
+	case p.Hold && wait > 0 && r.Status >= 400 && r.Status <= 599:
+		outcome.Result, outcome.RetryAfter, outcome.Signal = shaper.ResultHeld, wait, shaper.SignalThrottled
+	case p.triesAgain(r.Status), r.Status == http.StatusConflict && r.InDoubt:
 		outcome.Result, outcome.RetryAfter = shaper.ResultRetry, wait
 	}
 	return outcome
 }
+
+// accepted is the outcome of a job whose receiver took it.
+func (p Policy) accepted(r *Response) shaper.Outcome {
+	outcome := shaper.Done(r.Status)
+	if p.HoldAtZero {
+		outcome.RetryAfter = exhaustedLimits(r.Header, r.clock(), windowHeaders)
+	}
+	return outcome
+}
+
+// wait is how long a response that is no 2xx asks to wait: by its header, else by google.rpc.RetryInfo in its body. That nothing remains
+// of a rate limit does not say why the request was refused. Where its status speaks of the request rather than of the sender, the
+// request is held for that once: else one that is always refused would never end.
+func (r *Response) wait() time.Duration {
+	now := r.clock()
+	if wait := retryAfter(r.Header, now); wait > 0 {
+		return wait
+	}
+	if r.Number <= 1 || !saysOfRequest(r.Status) {
+		if wait := exhaustedLimits(r.Header, now, limitHeaders); wait > 0 {
+			return wait
+		}
+	}
+	if r.Status >= 400 && r.hasJSON() {
+		return parseWait(retryInfo(r.Body), now)
+	}
+	return 0
+}
+
+// saysOfRequest reports whether a status finds fault with the request: any 4xx but 403, 420 and 429, by which APIs ask for less.
+func saysOfRequest(status int) bool {
+	switch status {
+	case http.StatusForbidden, statusCalm, http.StatusTooManyRequests:
+		return false
+	}
+	return status/100 == 4
+}
+
+// statusCalm is 420, "enhance your calm": no status of HTTP, but of APIs whose limits are older than 429.
+const statusCalm = 420
 
 func (p Policy) triesAgain(status int) bool {
 	number, class := strconv.Itoa(status), strconv.Itoa(statusClass(status))+"xx"

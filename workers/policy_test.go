@@ -40,6 +40,7 @@ var answers = []struct {
 	signal      shaper.Signal
 }{
 	{"2xx", []int{200, 202, 204, 299}, 0, done, done, "", accepted},
+	{"207, or JSON with `\"errors\": true`: see [parts](responses.md#parts-of-a-request)", []int{207}, 0, dead, dead, "partial", accepted},
 	{"3xx", []int{300, 301, 304, 307, 399}, 0, retry, dead, "redirect", accepted},
 	{"400, 401, 403, 404, 409, 413, 415, 422", []int{400, 401, 403, 404, 409, 413, 415, 422}, 0, retry, dead, "http_%d", accepted},
 	{"408, 425", []int{408, 425}, 0, retry, retry, "http_%d", accepted},
@@ -50,6 +51,9 @@ var answers = []struct {
 	{"any other 4xx", []int{402, 405, 418, 451, 499}, 0, retry, dead, "http_4xx", accepted},
 	{"503, 529", []int{503, 529}, 0, retry, retry, "http_%d", throttled},
 	{"503 or 529 that names a time", []int{503, 529}, time.Minute, held, held, "http_%d", throttled},
+	{"400, 401, 403, 404, 409, 413, 415, 422, 500, 502, 504 that names a time", []int{400, 401, 403, 404, 409, 413, 415, 422, 500, 502, 504}, time.Minute, held, held, "http_%d", throttled},
+	{"any other 4xx that names a time", []int{402, 405, 418, 420, 451, 499}, time.Minute, held, held, "http_4xx", throttled},
+	{"any other 5xx that names a time", []int{501, 509, 520, 599}, time.Minute, held, held, "http_5xx", throttled},
 	{"500, 502, 504", []int{500, 502, 504}, 0, retry, retry, "http_%d", failed},
 	{"any other 5xx", []int{501, 505, 520, 599}, 0, retry, retry, "http_5xx", failed},
 	{"any status outside 200 to 599: it counts as 5xx", []int{0, 101, 199, 600, 999}, 0, retry, retry, "http_other", failed},
@@ -58,7 +62,7 @@ var answers = []struct {
 // aboveTheBound begins the rows of namedWaits that docs/webhooks.md does not show.
 const aboveTheBound = "above the bound"
 
-// namedWaits are the forms in which a 429, 503 or 529 names a time, at noon. docs/webhooks.md shows those that name one within the bound.
+// namedWaits are the forms in which a response from 400 on names a time, at noon. docs/webhooks.md shows those that name one within the bound.
 var namedWaits = []struct {
 	group, header string
 	want          time.Duration
@@ -166,8 +170,9 @@ func TestClassify(t *testing.T) {
 				policy Policy
 				want   shaper.Result
 			}{{DefaultPolicy(), row.any}, {listed, row.listed}} {
-				got := by.policy.Classify(status, names(row.wait), noon)
+				got := by.policy.Judge(&Response{Status: status, Header: names(row.wait), At: noon})
 				want := shaper.Outcome{Result: by.want, Reason: row.reason, Status: status, Signal: row.signal, Detail: got.Detail, Gone: status == 410}
+				got.Body = ""
 				if strings.Contains(row.reason, "%d") {
 					want.Reason = fmt.Sprintf(row.reason, status)
 				}
@@ -192,18 +197,24 @@ func TestClassifyNamedWaits(t *testing.T) {
 			if row.want == 0 {
 				want, wantStrict = retry, dead
 			}
-			if got := patient.Classify(status, header(row.header), noon); got.Result != want || got.RetryAfter != row.want {
+			if got := patient.Judge(&Response{Status: status, Header: header(row.header), At: noon}); got.Result != want || got.RetryAfter != row.want {
 				t.Errorf("%d %q: %+v, want %s for %s", status, row.header, got, want, row.want)
 			}
-			if got := strict.Classify(status, header(row.header), noon); got.Result != wantStrict || got.RetryAfter != row.want {
+			if got := strict.Judge(&Response{Status: status, Header: header(row.header), At: noon}); got.Result != wantStrict || got.RetryAfter != row.want {
 				t.Errorf("%d %q, not in the list: %+v, want %s for %s", status, row.header, got, wantStrict, row.want)
 			}
-			if got := eager.Classify(status, header(row.header), noon); got.Result != retry || got.RetryAfter != row.want {
+			if got := eager.Judge(&Response{Status: status, Header: header(row.header), At: noon}); got.Result != retry || got.RetryAfter != row.want {
 				t.Errorf("%d %q without holds: %+v, want a retry after %s", status, row.header, got, row.want)
 			}
 		}
-		if got := patient.Classify(404, header(row.header), noon); got.Result != retry || got.RetryAfter != row.want {
-			t.Errorf("404 %q: %+v, want a retry after %s", row.header, got, row.want)
+		want := held
+		if row.want == 0 {
+			want = retry
+		}
+		for _, status := range []int{400, 403, 404, 420, 500, 509} {
+			if got := patient.Judge(&Response{Status: status, Header: header(row.header), At: noon}); got.Result != want || got.RetryAfter != row.want {
+				t.Errorf("%d %q: %+v, want %s for %s", status, row.header, got, want, row.want)
+			}
 		}
 	}
 }
@@ -226,16 +237,18 @@ func TestClassifyEveryStatus(t *testing.T) {
 	t.Parallel()
 	for status := range 1000 {
 		for _, policy := range []Policy{DefaultPolicy(), listed} {
-			got := policy.Classify(status, header("Retry-After: 60"), noon)
+			got := policy.Judge(&Response{Status: status, Header: header("Retry-After: 60"), At: noon})
 			want := retry
 			switch {
+			case status == 207:
+				want = dead // it has no parts that can be read
 			case status >= 200 && status <= 299:
 				want = done
 			case status == 410:
 				want = dead
-			case status == 429, status == 503, status == 529:
+			case status >= 400 && status <= 599:
 				want = held
-			case policy.Statuses[0] == Any, status == 408, status == 425, status < 200, status > 499:
+			case policy.Statuses[0] == Any, status < 200, status > 499:
 			default:
 				want = dead
 			}
@@ -299,7 +312,7 @@ func FuzzPolicy(f *testing.F) {
 		}
 		for status := 300; status < 600; status++ {
 			named := text == Any || text == fmt.Sprint(status) || text == fmt.Sprint(status)[:1]+"xx"
-			if got := policy.Classify(status, nil, noon).Result; (got == retry) != (named && status != 410) {
+			if got := policy.Judge(&Response{Status: status, Header: nil, At: noon}).Result; (got == retry) != (named && status != 410) {
 				t.Errorf("%q: %d is %s", text, status, got)
 			}
 		}

@@ -2,6 +2,7 @@ package workers
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -9,11 +10,10 @@ import (
 )
 
 // limitHeaders are the pairs of headers that tell of one rate limit: how much of it remains, and when it is
-// reset. The first pair is of draft-ietf-httpapi-ratelimit-headers up to draft 6, the second is an older custom.
-// The others are of OpenAI and Anthropic.
-var limitHeaders = []struct{ remaining, reset string }{
-	{"RateLimit-Remaining", "RateLimit-Reset"},
-	{"X-RateLimit-Remaining", "X-RateLimit-Reset"},
+// reset. The first pair of windowHeaders is of draft-ietf-httpapi-ratelimit-headers up to draft 6, the second is an older custom.
+// The others are of OpenAI and Anthropic. Their reset is when the limit is whole again. Some of it is there long before, so only a
+// refusal is to wait for that.
+var limitHeaders = append(slices.Clone(windowHeaders), []limitHeader{
 	{"X-RateLimit-Remaining-Requests", "X-RateLimit-Reset-Requests"},
 	{"X-RateLimit-Remaining-Tokens", "X-RateLimit-Reset-Tokens"},
 	{"X-RateLimit-Remaining-Project-Tokens", "X-RateLimit-Reset-Project-Tokens"},
@@ -21,13 +21,21 @@ var limitHeaders = []struct{ remaining, reset string }{
 	{"Anthropic-RateLimit-Tokens-Remaining", "Anthropic-RateLimit-Tokens-Reset"},
 	{"Anthropic-RateLimit-Input-Tokens-Remaining", "Anthropic-RateLimit-Input-Tokens-Reset"},
 	{"Anthropic-RateLimit-Output-Tokens-Remaining", "Anthropic-RateLimit-Output-Tokens-Reset"},
+}...)
+
+type limitHeader struct{ remaining, reset string }
+
+// windowHeaders are those of limits that count in windows: nothing more is accepted before the reset.
+var windowHeaders = []limitHeader{
+	{"RateLimit-Remaining", "RateLimit-Reset"},
+	{"X-RateLimit-Remaining", "X-RateLimit-Reset"},
 }
 
-// exhaustedLimits returns the wait until all exhausted rate limits are reset, within the bounds of
-// namedWait. It is 0 if none is exhausted, or if no exhausted limit names its reset.
-func exhaustedLimits(h http.Header, now time.Time) time.Duration {
+// exhaustedLimits returns the wait until all exhausted rate limits of these headers, and of RateLimit, are reset, from 0 to
+// [shaper.MaxHold], in whole microseconds. It is 0 if none is exhausted, or if no exhausted limit names its reset.
+func exhaustedLimits(h http.Header, now time.Time, headers []limitHeader) time.Duration {
 	longest := structuredLimits(h.Values("RateLimit"))
-	for _, limit := range limitHeaders {
+	for _, limit := range headers {
 		if left, ok := parseNumber(headerValue(h, limit.remaining)); ok && left == 0 {
 			longest = max(longest, parseWait(headerValue(h, limit.reset), now))
 		}

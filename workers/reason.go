@@ -23,6 +23,8 @@ const (
 	ReasonToken          = "token"           // the OAuth server gave no token, so nothing was sent
 	ReasonBilling        = "billing"         // the account at the receiver is out of credit, or over its spend limit
 	ReasonBatchAnswer    = "batch_answer"    // the answer to a batch says nothing of the job, or cannot be read
+	ReasonPartial        = "partial"         // the response accepts parts of the request, and refuses others
+	ReasonRule           = "response_rule"   // a rule of [[buckets.responses]] decided so
 
 	ReasonEnhanceYourCalm = "enhance_your_calm" // HTTP/2: the receiver ended the request or the connection, and asks for less
 
@@ -65,8 +67,8 @@ func statusReason(status int) string {
 func Reasons() []string {
 	reasons := []string{
 		ReasonTimeout, ReasonConnection, ReasonDNS, ReasonTLS, ReasonInterrupted,
-		ReasonBlockedAddress, ReasonInvalid, ReasonRedirect, ReasonGone, ReasonToken, ReasonBilling, ReasonBatchAnswer, ReasonEnhanceYourCalm,
-		ReasonLate, ReasonShutdown, ReasonStaleConnection, ReasonUnprocessed, shaper.ReasonFlowSettings,
+		ReasonBlockedAddress, ReasonInvalid, ReasonRedirect, ReasonGone, ReasonToken, ReasonBilling, ReasonBatchAnswer, ReasonPartial, ReasonRule,
+		ReasonEnhanceYourCalm, ReasonLate, ReasonShutdown, ReasonStaleConnection, ReasonUnprocessed, shaper.ReasonFlowSettings,
 		ReasonLocalResolver, ReasonLocalDescriptors, ReasonLocalPorts, ReasonLocalRoute, ReasonLocalMemory, ReasonLocalProxy,
 		"http_4xx", "http_5xx", "http_other",
 	}

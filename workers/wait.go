@@ -52,7 +52,7 @@ func parseNumber(s string) (float64, bool) {
 	return n, true
 }
 
-// waitOf returns n units within the bounds of namedWait. It cuts the number as a float, before that
+// waitOf returns n units from 0 to [shaper.MaxHold], in whole microseconds. It cuts the number as a float, before that
 // becomes a duration.
 func waitOf(n float64, unit time.Duration) time.Duration {
 	n = min(max(n*float64(unit), 0), float64(shaper.MaxHold))

@@ -5,13 +5,12 @@ import (
 
 	"github.com/tundish-io/tundish/internal/config"
 	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/workers"
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
 func llmConfig(cfg *config.Config, b config.Bucket) llm.Config {
 	worker := b.LLM.Worker(min(cfg.Dispatcher.Workers(), int(b.EffectiveMaxInFlight())))
-	worker.HTTP.Policy = workers.Policy{Statuses: b.Statuses, Hold: b.Adapt.Hold}
+	worker.HTTP.Policy = b.Policy()
 	return worker
 }
 

@@ -6,7 +6,6 @@ import (
 
 	"github.com/tundish-io/tundish/internal/config"
 	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/workers"
 	"github.com/tundish-io/tundish/workers/httpworker"
 	"github.com/tundish-io/tundish/workers/webhook"
 )
@@ -117,12 +116,12 @@ func settingsOf(cfg *config.Config, b config.Bucket) checker {
 
 func webhookConfig(cfg *config.Config, b config.Bucket) webhook.Config {
 	worker := b.Webhook.Worker(min(cfg.Dispatcher.Workers(), int(b.EffectiveMaxInFlight())))
-	worker.Policy, worker.Batch = workers.Policy{Statuses: b.Statuses, Hold: b.Adapt.Hold}, b.BatchFormat
+	worker.Policy, worker.Batch = b.Policy(), b.BatchFormat
 	return worker
 }
 
 func httpConfig(cfg *config.Config, b config.Bucket) httpworker.Config {
 	worker := b.HTTP.Worker(min(cfg.Dispatcher.Workers(), int(b.EffectiveMaxInFlight())))
-	worker.Policy, worker.Batch = workers.Policy{Statuses: b.Statuses, Hold: b.Adapt.Hold}, b.BatchFormat
+	worker.Policy, worker.Batch = b.Policy(), b.BatchFormat
 	return worker
 }

@@ -152,12 +152,18 @@ type Bucket struct {
 
 	Statuses    []string            `setting:"retry.statuses"` // the answers after which a job is tried again, see workers.Policy
 	BatchFormat workers.BatchFormat `setting:"batch.format"`   // how a request carries the jobs of a batch
+	Responses   workers.Rules       `setting:"responses"`      // what the responses of the downstream mean, before all else
 
 	Webhook    WebhookSettings   `setting:"webhook"`
 	HTTP       *HTTPSettings     `setting:"http"`  // of the worker http, else nil
 	LLM        *LLMSettings      `setting:"llm"`   // of the worker llm, else nil
 	Asynq      *AsynqSettings    `setting:"asynq"` // of the worker asynq, else nil
 	CallbackTo *callbackSettings `setting:"callbacks"`
+}
+
+// Policy is what becomes of a job after each response.
+func (b *Bucket) Policy() workers.Policy {
+	return workers.Policy{Rules: b.Responses, Statuses: b.Statuses, Hold: b.Adapt.Hold, HoldAtZero: b.Adapt.Hold && b.Adapt.HoldAtZero}
 }
 
 // ByProgram reports whether a program of the user's works the bucket, so that `dispatcher run` does not.

@@ -57,7 +57,7 @@ var defaults = byType(
 	admission.Limit{}.WithDefaults(), shaper.Pool{Burst: 1, BudgetBurst: shaper.DefaultBudgetBurst}, defaultBucket(),
 	shaper.Shed{Low: 70, Normal: 80, High: 90}, shaper.DefaultFlowSettings(), shaper.DefaultGroupSettings(),
 	schedule.Drain{Timezone: "UTC", Until: schedule.UntilWindow}, shaper.CalendarLine{Timezone: "UTC"},
-	shaper.BatchSettings{MaxSize: 100, MaxBytes: shaper.MaxBatchBytes},
+	workers.DefaultRule(), shaper.BatchSettings{MaxSize: 100, MaxBytes: shaper.MaxBatchBytes},
 	scheduleSettings{
 		Timezone: "UTC", CatchUp: string(schedule.CatchUpLast), Overlap: string(schedule.OverlapQueue), Priority: string(shaper.PriorityNormal),
 	},

@@ -118,7 +118,7 @@ func (l *loader) http(p place, b Bucket, d Dispatcher) {
 	}
 	inRange(l, p.key("http").key("proxy_timeout"), b.HTTP.ProxyTimeout, time.Second, httpbound.MaxWait)
 	worker := b.HTTP.Worker(1)
-	worker.Policy = workers.Policy{Statuses: b.Statuses}
+	worker.Policy = b.Policy()
 	l.failAll(p, worker.Validate())
 	l.failAll(p, worker.TLS.Check("http", l.readFile))
 }

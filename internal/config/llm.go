@@ -9,7 +9,6 @@ import (
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/httpbound"
 	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/workers"
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
@@ -62,7 +61,7 @@ func (l *loader) llm(p place, b Bucket) {
 		return
 	}
 	worker := b.LLM.Worker(1)
-	worker.HTTP.Policy = workers.Policy{Statuses: b.Statuses}
+	worker.HTTP.Policy = b.Policy()
 	l.failAll(p, worker.Validate())
 	l.failAll(p, worker.HTTP.TLS.Check("llm", l.readFile))
 	inRange(l, p.key("llm").key("proxy_timeout"), b.LLM.ProxyTimeout, time.Second, httpbound.MaxWait)

@@ -59,6 +59,7 @@ func TestReference(t *testing.T) {
 	}
 	s := defaultSettings()
 	s.Keys, s.Limits, s.Buckets = []keySettings{{}}, []admission.Limit{standard[admission.Limit]()}, []Bucket{defaultBucket()}
+	s.Buckets[0].Responses = workers.Rules{workers.DefaultRule()}
 	s.Pools = []shaper.Pool{standard[shaper.Pool]()}
 	flow, group := shaper.DefaultFlowSettings(), shaper.DefaultGroupSettings()
 	s.Buckets[0].Flow, s.Buckets[0].Group = &flow, &group

@@ -6,7 +6,6 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/shaper"
-	"github.com/tundish-io/tundish/workers"
 	"github.com/tundish-io/tundish/workers/webhook"
 )
 
@@ -69,6 +68,9 @@ func (l *loader) buckets(s *settings) {
 		l.sharing(p, written, pools)
 		l.otherWorker(p, written)
 		l.batch(p, written)
+		if (written.Worker == workerAsynq || written.Worker == workerProgram) && len(written.Responses) > 0 {
+			l.fail(p.key("responses"), "", "is for the workers webhook, http and llm: the bucket has the worker %s", written.Worker)
+		}
 		switch written.Worker {
 		case workerHTTP:
 			l.http(p, written, s.Dispatcher)
@@ -111,7 +113,7 @@ func (l *loader) webhook(p place, b Bucket, d Dispatcher) {
 	}
 	l.oneOf(of.key("format"), w.Format, formats...)
 	worker := w.Worker(1)
-	worker.Policy = workers.Policy{Statuses: b.Statuses}
+	worker.Policy = b.Policy()
 	l.failAll(p, worker.Validate())
 	l.failAll(p, worker.TLS.Check("webhook", l.readFile))
 }

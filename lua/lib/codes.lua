@@ -31,8 +31,10 @@ local codes = {
   -- What became of a flow, or of a breaker, as settle.lua tells it.
   BECAME_DISABLED = 1, BREAKER_OPENED = 2, BREAKER_CLOSED = 3,
 
-  -- What claim.lua tells behind the jobs: what became of a job that is dead, that jobs are a batch, and what a job charges.
+  -- What claim.lua tells behind the jobs: what became of a job that is dead, that jobs are a batch, what a job charges, and that an
+  -- earlier attempt of a job may have taken effect.
   CLAIM_EXPIRED = 0, CLAIM_TOO_OLD = -1, CLAIM_BATCH = -2, CLAIM_CHARGED = -3, CLAIM_OVER_BUDGET = -4,
+  CLAIM_IN_DOUBT = -5,
 
   -- Why control_flow.lua changes nothing: a list would hold more than it may; or the bucket has batches.
   LIST_TOO_LONG = 1, BUDGETS_OF_BATCH = 2,

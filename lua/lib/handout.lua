@@ -17,7 +17,7 @@ local handout = {}
 function handout.open(head, claim, offset, has_flows, last_chance)
   return { answer = head, head = #head + 1, size = #head + 1, claim = claim, offset = offset, has_flows = has_flows,
     last_chance = last_chance, count = 0, bytes = 0, again = {}, metas = {}, metas_size = 0, ids = {}, record = {}, died = {},
-    first = 0, latest = 0, batches = {}, charges = {}, riders = {}, owner = claim,
+    first = 0, latest = 0, batches = {}, charges = {}, doubts = {}, riders = {}, owner = claim,
     fresh = codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '') }
 end
 
@@ -63,6 +63,18 @@ function handout.tell_charges(out, nth, times, reserved)
   told[n + 1], told[n + 2], told[n + 3], told[n + 4] = codes.CLAIM_CHARGED, nth, times, reserved
 end
 
+-- Tells that an earlier attempt of the last job may have taken effect: a dispatcher crashed with it, or its last attempt ended without a
+-- response, or with one that leaves that open. last is what is known of that attempt.
+local function tell_doubt(out, crashes, last)
+  if crashes == 0 then
+    if last == '' then return end
+    local status = tonumber(string.match(last, '^{"status":(%d+)'))
+    if status and status < 500 and status ~= 408 and status ~= 409 then return end
+  end
+  local doubts, n = out.doubts, #out.doubts
+  doubts[n + 1], doubts[n + 2] = codes.CLAIM_IN_DOUBT, out.count
+end
+
 -- Hands out a job with its slot; stored is its meta, or false.
 function handout.add(out, id, at, job, stored, name, own)
   local slot = at - out.offset
@@ -82,6 +94,7 @@ function handout.add(out, id, at, job, stored, name, own)
   handout.note(out, id, codec.meta(codec.IN_FLIGHT, epoch, attempts, lost, crashes, out.owner, last))
   out.record[count] = entry .. string.format(' %d', epoch)
   tell_again(out, epoch, attempts + lost + 1, attempts)
+  tell_doubt(out, crashes, last)
 end
 
 -- Hands out a batch of that number: a job as for handout.add, and its riders (see batch.gather). What the settings of the flow say
@@ -122,7 +135,7 @@ function handout.replay(out, record, body, meta, flow_settings, parted)
     local id, slot, epoch = leased.id, leased.slot, leased.epoch
     local stored, job = redis.call('HGET', meta, id), redis.call('HGET', body, id)
     if stored and job then
-      local state, now_epoch, attempts, lost, _, owner = string.match(stored, codec.META)
+      local state, now_epoch, attempts, lost, crashes, owner, last = string.match(stored, codec.META)
       local maker, number = string.match(owner or '', '^([^#]*)#?(.*)$')
       if state == codec.IN_FLIGHT and now_epoch == epoch and maker == out.claim then
         local name, rides = parted and flow.of(job, parted == codes.GROUPS), number ~= '' and number == before
@@ -134,6 +147,7 @@ function handout.replay(out, record, body, meta, flow_settings, parted)
         end
         before = number
         tell_again(out, tonumber(epoch), tonumber(attempts) + tonumber(lost) + 1, tonumber(attempts))
+        tell_doubt(out, tonumber(crashes), last)
         if codec.on_last_chance(stored, out.last_chance) then lone = out.count end
       end
     end
@@ -155,9 +169,10 @@ function handout.write(out, leases, leased, riders, meta, claims, dispatcher, no
 end
 
 -- The answer: its head, the number of jobs, the jobs, what is told of those that were claimed before, the dead letters, the batches, and
--- what was charged.
+-- what was charged, and which jobs are in doubt.
 function handout.reply(out)
   local answer, again, died, batches, charged, n = out.answer, out.again, out.died, out.batches, out.charges, out.size
+  local doubts = out.doubts
   answer[out.head] = out.count
   for i = 1, #again do answer[n + i] = again[i] end
   for i = 1, #died do answer[n + #again + i] = died[i] end
@@ -165,6 +180,8 @@ function handout.reply(out)
   for i = 1, #batches do answer[n + i] = batches[i] end
   n = n + #batches
   for i = 1, #charged do answer[n + i] = charged[i] end
+  n = n + #charged
+  for i = 1, #doubts do answer[n + i] = doubts[i] end
   return answer
 end
 

@@ -39,7 +39,7 @@ func (c *claimer) readMore(r *lua.Reader, jobs []*leased) error {
 		return nil
 	}
 	first, size := kind, int64(1) // of a job that was claimed before
-	if kind == lua.ClaimBatch || kind == lua.ClaimCharged {
+	if kind == lua.ClaimBatch || kind == lua.ClaimCharged || kind == lua.ClaimInDoubt {
 		first = r.Int()
 	}
 	if kind == lua.ClaimBatch {
@@ -60,6 +60,8 @@ func (c *claimer) readMore(r *lua.Reader, jobs []*leased) error {
 		job.charged, job.Reserved = times+" "+reserved, shaper.ParseUnits(reserved)
 		job.counted = c.budgeted(job.Reserved)
 		c.store.Metrics.CountReserved(c.Name, job.counted)
+	case lua.ClaimInDoubt:
+		job.InDoubt = true
 	default:
 		epoch, number, attempts := r.Int(), r.Int(), r.Int()
 		job.epoch, job.Number, job.attempts = epoch, int(number), int(attempts)

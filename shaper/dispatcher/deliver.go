@@ -134,6 +134,9 @@ func (v *deliverer) deliver(jobs request) []shaper.Outcome {
 	if ctx.Err() != nil {
 		return jobs.returned("stopped")
 	}
+	if v.settler.gate.keeps(func() string { return v.scopeOf(first) }, first.claimedAt) {
+		return jobs.returned(reasonHeld)
+	}
 	unsent := jobs.unsent(time.Since(first.slot) > min(first.wakeLimit, first.validFor()))
 	if unsent == nil {
 		return v.attempt(ctx, jobs)

@@ -37,6 +37,7 @@ type settler struct {
 	callbacks *callbackMover // nil: this process moves none on
 	queue     coalesce.Queue[*settlement]
 	failures  failureLog
+	gate      gate
 }
 
 func newSettler(held *leaseHolder, deaths *deaths, callbacks *callbackMover) *settler {
@@ -144,6 +145,9 @@ func (s *settler) settled(batch []*settlement, r *lua.Reader, resent bool) {
 	lost := 0
 	for _, one := range batch {
 		code := r.Int()
+		if one.holds {
+			s.gate.taken(s.scopeOf(one.job), s.clock.redis(time.Now()).UnixMicro())
+		}
 		if one.answered.callback != "" {
 			s.callbacks.wake()
 		}

@@ -23,6 +23,7 @@ type settlement struct {
 	alone  bool   // the job is held, and nothing else
 	spent  bool   // it was the last attempt
 	gone   bool   // dead, and its flow is to be disabled
+	holds  bool   // its scope waits
 
 	outcome  shaper.Outcome
 	took     time.Duration
@@ -54,15 +55,20 @@ const localWait = time.Second
 // settlementOf is what becomes of a job after an outcome.
 func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement {
 	var hold time.Duration // that a job leaves behind which is done
+	if outcome.Result == shaper.ResultDone && outcome.RetryAfter > 0 {
+		hold = holdFor(s.Settings.Load(), outcome.RetryAfter)
+	}
 	if job.once {
-		hold = s.endOnce(job, &outcome)
+		hold = max(hold, s.endOnce(job, &outcome))
 	}
 	one := &settlement{job: job, result: outcome.Result, signal: outcome.Signal, reason: "-"}
 	switch {
 	case !s.HasFlows() && shaper.NamesReceiver(job.URL): // what its receiver says is no word on the others
-		one.signal, one.alone = shaper.SignalNone, outcome.Result == shaper.ResultHeld
+		one.signal, one.alone, hold = shaper.SignalNone, outcome.Result == shaper.ResultHeld, 0
 	case one.signal != shaper.SignalAccepted:
 		one.reason = codec.ReasonWord(outcome.Reason)
+	case hold > 0:
+		one.reason = shaper.ReasonNoneRemain
 	}
 	last := shaper.LastResponse{Status: outcome.Status, Reason: outcome.Reason, Detail: outcome.Detail, Body: outcome.Body}
 	switch outcome.Result {
@@ -95,9 +101,15 @@ func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement 
 			last = shaper.LastResponse{} // what the attempt before it saw stays
 		}
 	}
+	if job.InDoubt && (outcome.Result == shaper.ResultHeld || one.result == shaper.ResultRetry) && !leavesDoubt(outcome.Status) {
+		last = shaper.LastResponse{} // what left the doubt stays
+	}
 	one.last, one.charged = last.String(), chargedText(job, &outcome)
 	if outcome.Result != shaper.ResultReturned {
 		one.use = codec.UseText(outcome.Use)
+	}
+	if one.holds = one.delay > 0 && !one.alone && (one.result == shaper.ResultHeld || one.result == shaper.ResultDone); one.holds {
+		s.gate.close(s.scopeOf(job), time.Now().Add(one.delay))
 	}
 	one.outcome = outcome
 	if !job.departed.IsZero() {
@@ -109,6 +121,11 @@ func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement 
 	}
 	one.answered = s.resultOf(one, last.Cause)
 	return one
+}
+
+// leavesDoubt reports whether a failed attempt with that status, 0 for no response, may have taken effect: see lua/lib/handout.lua.
+func leavesDoubt(status int) bool {
+	return status < 200 || status == 408 || status == 409 || status >= 500
 }
 
 // chargedText is what a job charged to budgets, and what it has used of that; "" of one that charged nothing.

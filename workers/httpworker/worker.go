@@ -54,10 +54,15 @@ func (w *Worker) Close() {
 
 // Deliver makes one attempt: see [outgoing.Sender.Send]. Where a token is needed, it is there before the permit is used.
 func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Outcome {
+	return w.deliver(ctx, attempt, false)
+}
+
+func (w *Worker) deliver(ctx context.Context, attempt *shaper.Attempt, ofBatch bool) shaper.Outcome {
 	req, token, outcome := w.prepare(ctx, attempt)
 	if req == nil {
 		return outcome
 	}
+	req.Batch = ofBatch
 	outcome = w.sender.Send(ctx, attempt, req)
 	if w.rejects(token, outcome.Status) {
 		outcome.Result = shaper.ResultRetry
@@ -119,7 +124,7 @@ func (w *Worker) prepare(ctx context.Context, attempt *shaper.Attempt) (*outgoin
 // DeliverBatch makes one attempt at several jobs: one request, whose Idempotency-Key is the batch's id. Its items are as
 // [workers.BatchFormat] says, and what becomes of each job as [workers.Policy.Outcomes] says.
 func (w *Worker) DeliverBatch(ctx context.Context, batch *shaper.Batch) []shaper.Outcome {
-	return w.config.Policy.Outcomes(batch, w.Deliver(ctx, w.config.Batch.Attempt(batch)), time.Now())
+	return w.config.Policy.Outcomes(batch, w.deliver(ctx, w.config.Batch.Attempt(batch), true), time.Now())
 }
 
 // own are the checked settings of a flow for deliveries.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -79,7 +78,7 @@ func (w *Worker) Open(ctx context.Context, attempt *shaper.Attempt, ask *Ask) (*
 	if c.unread = c.whole; err != nil || len(c.whole) < maxAnswer {
 		c.broken = cmp.Or(err, io.EOF)
 	}
-	c.verdict = judge(w.config.HTTP.Policy, w.config.HTTP.Policy.Classify(c.Status, c.Header, time.Now()), c.whole, time.Now())
+	c.verdict = judge(w.config.HTTP.Policy, w.config.HTTP.Policy.Judge(c.response()), c.whole)
 	c.verdict.Body = workers.Snippet(c.whole)
 	if w.config.API == Anthropic {
 		c.verdict.Used = shaper.Units{}
@@ -141,13 +140,11 @@ func (c *Call) Close() shaper.Outcome {
 	}
 	outcome, by := shaper.Done(c.Status), byProvider
 	switch isWhole := errors.Is(c.broken, io.EOF); {
-	case isWhole && c.stream != nil && c.stream.fault != "":
-		outcome = shaper.Retry(ReasonStreamError, "the answer told an error once it had begun: "+workers.Snippet([]byte(c.stream.fault)))
-		outcome.Status, outcome.Signal = c.Status, shaper.SignalFailed
-		if slices.Contains(asksForLess, c.stream.fault) {
-			outcome.Signal = shaper.SignalThrottled
-		}
+	case isWhole && c.stream != nil && c.stream.fault != nil:
+		outcome = judgeAs(c.worker.config.HTTP.Policy, c.response(), c.stream.fault.named(), "the error "+c.stream.fault.said()+" once it had begun")
+		outcome.Reason = ReasonStreamError
 	case isWhole:
+		outcome = c.judge()
 	case errors.Is(cause, ErrClientGone):
 		by = byClient
 	case cause != nil && !errors.Is(cause, errIdle), c.broken == nil: // the lease was lost, or the process stops
@@ -160,6 +157,9 @@ func (c *Call) Close() shaper.Outcome {
 	if c.stream != nil {
 		c.worker.metrics.streams(c.attempt.Bucket, -1)
 	}
+	if outcome.Used != nil && (c.stream == nil || c.stream.text == 0 && !c.stream.isTold) { // a fault, and nothing came before it
+		return outcome
+	}
 	outcome.Used, outcome.Use = c.worker.account(c.attempt, c.ask.request, c.spent())
 	return outcome
 }
@@ -170,8 +170,25 @@ const (
 	ReasonStreamError = "stream_error" // it told an error once it had begun
 )
 
-// asksForLess are the types of errors by which a provider asks for less once an answer has begun.
-var asksForLess = []string{"overloaded_error", "rate_limit_error", "rate_limit_exceeded"}
+// judge is the outcome of a whole answer that its status calls a success. One that is none has used nothing.
+func (c *Call) judge() shaper.Outcome {
+	r := c.response()
+	outcome := c.worker.config.HTTP.Policy.Judge(r)
+	if outcome.Result == shaper.ResultDone && c.stream == nil && c.ask.request.model != "" {
+		if fault, ok := c.worker.judged(r); ok {
+			outcome = fault
+		}
+	}
+	if outcome.Result != shaper.ResultDone {
+		outcome.Used = shaper.Units{}
+	}
+	return outcome
+}
+
+// response is the answer as far as it was read, for a policy to judge.
+func (c *Call) response() *workers.Response {
+	return &workers.Response{Status: c.Status, Header: c.Header, Body: c.whole, At: time.Now(), Number: c.attempt.Number}
+}
 
 // spent is what the call has used.
 func (c *Call) spent() spent {

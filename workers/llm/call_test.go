@@ -106,7 +106,7 @@ func TestCallsThatGoWrong(t *testing.T) {
 		"HTML": {OpenAI, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html")
 			_, _ = io.WriteString(w, "<p>Hello</p>")
-		}, "<p>Hello</p>", shaper.ResultDone, shaper.SignalAccepted, "", "input:7,output:4"},
+		}, "<p>Hello</p>", shaper.ResultRetry, shaper.SignalFailed, "http_500", "-"},
 		"no stream": {OpenAI, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, chatAnswer)
@@ -117,7 +117,7 @@ func TestCallsThatGoWrong(t *testing.T) {
 		}, messagesStream[:len(messagesStream)-120], shaper.ResultRetry, shaper.SignalFailed, ReasonCut, "input:209,output:200"},
 		"an error in the stream": {Anthropic, func(w http.ResponseWriter, _ *http.Request) {
 			stream(w, messagesStream[:len(messagesStream)-400]+"\n\n"+error529)
-		}, messagesStream[:len(messagesStream)-400] + "\n\n" + error529, shaper.ResultRetry, shaper.SignalThrottled, ReasonStreamError, "input:209,output:1"},
+		}, messagesStream[:len(messagesStream)-400] + "\n\n" + error529, shaper.ResultHeld, shaper.SignalThrottled, ReasonStreamError, "input:209,output:1"},
 		"stands still": {OpenAI, func(w http.ResponseWriter, r *http.Request) {
 			stream(w, "data: {}\n\n")
 			<-r.Context().Done()

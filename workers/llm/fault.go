@@ -3,9 +3,7 @@ package llm
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tundish-io/tundish/shaper"
@@ -26,66 +24,37 @@ const (
 	overloadedHold   = time.Second
 )
 
-// fault is what the body of an error says.
-type fault struct {
-	noMoney    string // the word for it, "" if it is another error
-	retryDelay string // as Google's APIs name a time: "45.8s"
-}
-
-// faultOf reads {"error": {…}}, alone or, as Gemini answers in the form of OpenAI, as the first of a list.
-func faultOf(body []byte) (f fault) {
-	var answer any
-	if json.Unmarshal(body, &answer) != nil {
-		return f
+// noMoneyIn returns the word in the body of an error by which a provider says that the account is out of credit, "" if none is there. The body is
+// {"error": {…}}, alone or, as Gemini answers in the form of OpenAI, as the first of a list.
+func noMoneyIn(body []byte) string {
+	said := errorIn(body)
+	if said == nil {
+		return ""
 	}
-	if list, ok := answer.([]any); ok && len(list) > 0 {
-		answer = list[0]
+	var details struct {
+		Code json.RawMessage `json:"error_code"`
 	}
-	object, _ := answer.(map[string]any)
-	said, _ := object["error"].(map[string]any)
-	words := []any{said["type"], said["code"]}
-	switch details := said["details"].(type) {
-	case map[string]any:
-		words = append(words, details["error_code"])
-	case []any:
-		f.retryDelay = retryDelay(details)
-	}
-	for _, word := range words {
-		if word, ok := word.(string); ok && slices.Contains(noMoney, word) {
-			f.noMoney = word
-		}
-	}
-	return f
-}
-
-// retryDelay reads google.rpc.RetryInfo.
-func retryDelay(details []any) string {
-	for _, detail := range details {
-		info, _ := detail.(map[string]any)
-		kind, _ := info["@type"].(string)
-		if delay, ok := info["retryDelay"].(string); ok && strings.HasSuffix(kind, "google.rpc.RetryInfo") {
-			return delay
+	_ = json.Unmarshal(said.Details, &details) // a list, with Google
+	for _, word := range []string{word(said.Type), word(said.Code), word(details.Code)} {
+		if slices.Contains(noMoney, word) {
+			return word
 		}
 	}
 	return ""
 }
 
-// judge changes the outcome of an error answer by what its body says. now is the time of the answer.
+// judge changes the outcome of an error answer by what its body says beyond [workers.Policy.Judge].
 //
 // Without money the scope is held for as long as its bucket permits, whatever the policy says of holds: each job would fail, and spend its
-// attempts. A time in the body holds as Retry-After does, unless a header names another one. An overload that names none holds for a short time.
-func judge(policy workers.Policy, outcome shaper.Outcome, body []byte, now time.Time) shaper.Outcome {
-	f := faultOf(body)
-	if f.noMoney != "" {
-		outcome.Result, outcome.Reason, outcome.RetryAfter, outcome.Signal = shaper.ResultHeld, workers.ReasonBilling, shaper.MaxHold, shaper.SignalThrottled
-		outcome.Detail = fmt.Sprintf("the provider answered %d %s: the account is out of credit or over its spend limit: pay or raise the limit, then release the hold", outcome.Status, f.noMoney)
+// attempts. An overload that names no time holds for a short time. A rule of the bucket has decided already.
+func judge(policy workers.Policy, outcome shaper.Outcome, body []byte) shaper.Outcome {
+	if outcome.Reason == workers.ReasonRule {
 		return outcome
 	}
-	if outcome.RetryAfter == 0 && f.retryDelay != "" {
-		named := policy.Classify(outcome.Status, http.Header{"Retry-After": {f.retryDelay}}, now)
-		if named.RetryAfter > 0 {
-			outcome.Result, outcome.RetryAfter = named.Result, named.RetryAfter
-		}
+	if word := noMoneyIn(body); word != "" {
+		outcome.Result, outcome.Reason, outcome.RetryAfter, outcome.Signal = shaper.ResultHeld, workers.ReasonBilling, shaper.MaxHold, shaper.SignalThrottled
+		outcome.Detail = fmt.Sprintf("the provider answered %d %s: the account is out of credit or over its spend limit: pay or raise the limit, then release the hold", outcome.Status, word)
+		return outcome
 	}
 	if outcome.Status == statusOverloaded && outcome.RetryAfter == 0 {
 		outcome.RetryAfter = overloadedHold

@@ -58,8 +58,8 @@ func TestJudge(t *testing.T) {
 		{"Gemini, in a list", 429, "", "[" + gemini("45.837906927s") + "]", held, 45837907 * time.Microsecond, "http_429", less},
 		{"Gemini, and a header", 429, "3", gemini("45.8s"), held, 3 * time.Second, "http_429", less},
 		{"Gemini unavailable", 503, "", gemini("2s"), held, 2 * time.Second, "http_503", less},
-		{"Gemini failing", 500, "", gemini("2s"), retry, 2 * time.Second, "http_500", any5xx},
-		{"Gemini refusing", 400, "", gemini("2s"), dead, 0, "http_400", works},
+		{"Gemini failing, with a time", 500, "", gemini("2s"), held, 2 * time.Second, "http_500", less},
+		{"Gemini refusing, with a time", 400, "", gemini("2s"), held, 2 * time.Second, "http_400", less},
 		{"Gemini without a time", 429, "", gemini("0s"), retry, 0, "http_429", less},
 		{"Gemini with no duration", 429, "", gemini("soon"), retry, 0, "http_429", less},
 		{"a long time", 429, "", gemini("99999999s"), held, shaper.MaxHold, "http_429", less},
@@ -70,12 +70,16 @@ func TestJudge(t *testing.T) {
 	} {
 		for _, hold := range []bool{true, false} {
 			policy := workers.Policy{Statuses: httpworker.DefaultStatuses(), Hold: hold}
-			outcome := policy.Classify(c.status, http.Header{"Retry-After": {c.header}}, noon)
-			got, want := judge(policy, outcome, []byte(c.body), noon), c.result
+			response := workers.Response{Status: c.status, Header: http.Header{"Retry-After": {c.header}, "Content-Type": {"application/json"}}, Body: []byte(c.body), At: noon}
+			got, want := judge(policy, policy.Judge(&response), []byte(c.body)), c.result
+			signal := c.signal
 			if !hold && want == held && c.reason != "billing" {
-				want = retry
+				if want = retry; c.status == 400 {
+					want, c.wait = dead, 0
+				}
+				signal = policy.Judge(&workers.Response{Status: c.status, At: noon}).Signal
 			}
-			if got.Result != want || got.RetryAfter != c.wait || got.Reason != c.reason || got.Signal != c.signal || got.Status != c.status || got.Detail == "" {
+			if got.Result != want || got.RetryAfter != c.wait || got.Reason != c.reason || got.Signal != signal || got.Status != c.status || got.Detail == "" {
 				t.Errorf("%s, holds %t: %+v, want %s after %s", c.name, hold, got, want, c.wait)
 			}
 			if strings.Contains(got.Detail, "insufficient_quota") != (c.body == noQuota || c.body == quotaCode) {
@@ -92,8 +96,8 @@ func FuzzFault(f *testing.F) {
 	policy := workers.Policy{Statuses: httpworker.DefaultStatuses(), Hold: true}
 	f.Fuzz(func(t *testing.T, status int, body []byte) {
 		status = 300 + (status%300+300)%300
-		before := policy.Classify(status, nil, noon)
-		got := judge(policy, before, body, noon)
+		before := policy.Judge(&workers.Response{Status: status, Body: body, At: noon})
+		got := judge(policy, before, body)
 		if got.RetryAfter < 0 || got.RetryAfter > shaper.MaxHold || got.Status != status || (got.Result == shaper.ResultHeld) != (got.Result != before.Result) {
 			t.Fatalf("%d %q: %+v", status, body, got)
 		}

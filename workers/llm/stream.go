@@ -2,7 +2,6 @@ package llm
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"strings"
 
@@ -30,9 +29,9 @@ type stream struct {
 	told    told   // what the first event with an id says of the answer
 	usage   counts // what was told so far: later words replace earlier ones
 	isTold  bool
-	text    int64  // bytes of the output so far
-	isEnded bool   // the last event of an answer came
-	fault   string // the type of the error that an event told; "" none did
+	text    int64     // bytes of the output so far
+	isEnded bool      // the last event of an answer came
+	fault   *apiError // that an event told; nil: none did
 }
 
 // pass takes in what came, and returns what is to be passed on at once. Where the usage is hidden, that is whole events.
@@ -104,13 +103,12 @@ type chunk struct {
 	Delta    json.RawMessage `json:"delta"`
 	Message  *report         `json:"message"`
 	Response *report         `json:"response"`
-	Error    *struct {
-		Type string `json:"type"`
-	} `json:"error"`
+	Code     json.RawMessage `json:"code"` // of an error of a response
 }
 
 type choice struct {
-	Text  string `json:"text"`
+	Text  string          `json:"text"`
+	Error json.RawMessage `json:"error"`
 	Delta struct {
 		Content   string `json:"content"`
 		Refusal   string `json:"refusal"`
@@ -144,11 +142,9 @@ func (s *stream) read(data []byte) (onlyUsage bool) {
 	switch c.Type {
 	case "message_stop", "response.completed", "response.incomplete", "response.failed":
 		s.isEnded = true
-	case "error": // of a message, of a response
-		s.fault = "error"
 	}
-	if c.Error != nil && (c.Type == "error" || c.Type == "") { // of a message, of a chat
-		s.fault = cmp.Or(c.Error.Type, "error")
+	if fault := c.fault(); fault != nil {
+		s.fault = fault
 	}
 	for _, said := range []*report{&c.report, c.Message, c.Response} {
 		if said != nil {
@@ -157,6 +153,34 @@ func (s *stream) read(data []byte) (onlyUsage bool) {
 	}
 	s.text += c.output()
 	return c.Usage != nil && len(c.Choices) == 0 && c.Type == ""
+}
+
+// fault is the error that an event tells, nil if it tells none.
+func (c *chunk) fault() *apiError {
+	switch c.Type {
+	case "response.failed":
+		if c.Response != nil {
+			if e := readError(c.Response.Error); e != nil {
+				return e
+			}
+		}
+		return &apiError{}
+	case "error": // of a message, of a response
+		if e := readError(c.Error); e != nil {
+			return e
+		}
+		return &apiError{Code: c.Code}
+	case "": // of a chat
+		if e := readError(c.Error); e != nil {
+			return e
+		}
+		for _, one := range c.Choices {
+			if e := readError(one.Error); e != nil {
+				return e
+			}
+		}
+	}
+	return nil
 }
 
 // output is how many bytes of output an event has.

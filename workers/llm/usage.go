@@ -59,6 +59,7 @@ type report struct {
 	Object json.RawMessage `json:"object"`
 	Model  json.RawMessage `json:"model"`
 	Status json.RawMessage `json:"status"`
+	Error  json.RawMessage `json:"error"`
 }
 
 func readReport(response []byte) (r report) {

@@ -74,10 +74,19 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 		return outcome
 	}
 	if answer.Status/100 == 2 {
-		s := w.config.charge(r, answer, w.learned)
-		outcome.Used, outcome.Use = w.account(attempt, r, s)
+		if outcome.Result == shaper.ResultDone {
+			response := workers.Response{Status: answer.Status, Header: answer.Headers, Body: answer.Body, At: time.Now(), Number: attempt.Number}
+			if fault, ok := w.judged(&response); ok {
+				outcome = fault
+			}
+		}
+		if outcome.Result == shaper.ResultDone {
+			outcome.Used, outcome.Use = w.account(attempt, r, w.config.charge(r, answer, w.learned))
+		} else {
+			outcome.Used = shaper.Units{}
+		}
 	} else {
-		outcome = judge(w.config.HTTP.Policy, outcome, answer.Body, time.Now())
+		outcome = judge(w.config.HTTP.Policy, outcome, answer.Body)
 		if w.config.API == Anthropic {
 			outcome.Used = shaper.Units{}
 		}

@@ -3,16 +3,13 @@ package outgoing
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -71,6 +68,9 @@ func (n *nameServer) answer(message dnsmessage.Message) ([]byte, error) {
 	defer n.mu.Unlock()
 	question := message.Questions[0]
 	message.Response, message.Additionals = true, nil
+	if len(n.addrs) == 0 {
+		message.RCode = dnsmessage.RCodeNameError
+	}
 	header := dnsmessage.ResourceHeader{Name: question.Name, Class: question.Class, TTL: 5}
 	for _, addr := range n.addrs {
 		switch {
@@ -148,68 +148,14 @@ func TestErrorsOfAddresses(t *testing.T) {
 		result shaper.Result
 		reason string
 	}{
-		{[]string{"10.1.2.3", "169.254.169.254", "fd00::1"}, shaper.ResultDead, workers.ReasonBlockedAddress},
-		{[]string{"10.1.2.3"}, shaper.ResultDead, workers.ReasonBlockedAddress},
+		{[]string{"10.1.2.3", "169.254.169.254", "fd00::1"}, shaper.ResultRetry, workers.ReasonBlockedAddress},
+		{[]string{"10.1.2.3"}, shaper.ResultRetry, workers.ReasonBlockedAddress},
 		{[]string{"10.1.2.3", "127.0.0.4"}, shaper.ResultRetry, workers.ReasonConnection}, // the second may listen later
 		{[]string{"127.0.0.4", "127.0.0.5"}, shaper.ResultRetry, workers.ReasonConnection},
 		{nil, shaper.ResultRetry, workers.ReasonDNS},
 	} {
 		names.point(c.addrs...)
 		want(t, send(t, s, "http://receiver.example:9/"), c.result, c.reason)
-	}
-}
-
-// The next address is tried while one does not respond, in the other family first.
-func TestConnectDoesNotWaitForDeadAddress(t *testing.T) {
-	t.Parallel()
-	port, _ := listenOn(t, "127.0.0.1")
-	var names nameServer
-	names.point("::1", "127.0.0.1")
-	d := &spreadDialer{net.Dialer{Resolver: names.resolver(), ControlContext: func(ctx context.Context, network, _ string, _ syscall.RawConn) error {
-		if network == "tcp6" {
-			<-ctx.Done() // swallows every packet
-			return ctx.Err()
-		}
-		return nil
-	}}}
-	for range 4 {
-		conn, err := d.DialContext(t.Context(), "tcp", net.JoinHostPort("receiver.example", port))
-		if err != nil {
-			t.Fatal(err)
-		}
-		conn.Close()
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	names.point("::1", "::2")
-	if _, err := d.DialContext(ctx, "tcp", net.JoinHostPort("receiver.example", port)); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a connect without an end: %v", err)
-	}
-}
-
-func TestSpread(t *testing.T) {
-	t.Parallel()
-	var addrs []netip.Addr
-	for _, addr := range strings.Fields("2001:db8::1 2001:db8::2 192.0.2.1 192.0.2.2 192.0.2.3") {
-		addrs = append(addrs, netip.MustParseAddr(addr))
-	}
-	first := map[netip.Addr]int{}
-	for range 200 {
-		order := spread(addrs)
-		first[order[0]]++
-		if len(order) != 5 || !order[0].Is6() || !order[1].Is4() || !order[2].Is6() || !order[3].Is4() || !order[4].Is4() {
-			t.Fatalf("order %v: want the families in turn", order)
-		}
-	}
-	if len(first) != 2 {
-		t.Errorf("%v are tried first, want both of the preferred family", first)
-	}
-	many := make([]netip.Addr, 1000)
-	for i := range many {
-		many[i] = netip.AddrFrom4([4]byte{192, 0, byte(i >> 8), byte(i)})
-	}
-	if n := len(spread(many)); n != maxAddresses {
-		t.Errorf("%d addresses are tried, want %d", n, maxAddresses)
 	}
 }
 

@@ -17,20 +17,11 @@ import (
 
 // dialer makes the connections of a transport: directly or through the egress proxy, plain or over TLS.
 type dialer struct {
-<<<<<<< HEAD
-	net     spreadDialer
-	allowed []netip.Prefix
-	proxy   *url.URL    // nil for none
-	files   TLS         // read for each connection
-	home    Target      // only its origin is shown the client certificate
-	tls     *tls.Config // the transport writes the protocols of HTTP into it
-=======
 	net   workers.Dialer // with the guard
 	proxy *url.URL       // nil for none
 	files TLS            // read for each connection
 	home  Target         // only its origin is shown the client certificate
 	tls   *tls.Config    // the transport writes the protocols of HTTP into it
->>>>>>> p19-fault
 }
 
 // proxyOf has the transport speak plain HTTP to the proxy. For TLS, dialTLS asks the proxy for a tunnel: the

@@ -14,6 +14,12 @@ type Request struct {
 	To     Target
 	Header http.Header
 	Body   []byte // none if it is empty
+	Batch  bool   // it carries the jobs of a batch: see [workers.Policy.Outcomes]
+}
+
+// isKeyed reports whether the receiver can tell that a request is one that it has had before.
+func (r *Request) isKeyed() bool {
+	return r.Header.Get("Idempotency-Key") != "" || r.Header.Get("Webhook-Id") != ""
 }
 
 // http returns the request as net/http has it. Its GetBody is nil, so that net/http cannot send it again: it would do so

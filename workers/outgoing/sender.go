@@ -3,9 +3,7 @@ package outgoing
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
-	"time"
 
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
@@ -44,8 +42,8 @@ func (s *Sender) Transport() *http.Transport { return s.conns.transport() }
 // Kept returns how many connections are kept, and to how many origins.
 func (s *Sender) Kept() (connections, origins int) { return s.conns.kept() }
 
-// Send makes one attempt: the receiver processes one request at most, and none if Send returns [shaper.ResultReturned]. The status of an answer
-// decides as soon as it is there, even if its body never ends.
+// Send makes one attempt: the receiver processes one request at most, and none if Send returns [shaper.ResultReturned]. The policy judges the
+// response by its head and by as much of its body as came in time, even if that never ends: see [workers.Policy.Judge].
 func (s *Sender) Send(ctx context.Context, attempt *shaper.Attempt, req *Request) shaper.Outcome {
 	attemptCtx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
@@ -53,7 +51,7 @@ func (s *Sender) Send(ctx context.Context, attempt *shaper.Attempt, req *Request
 	if resp == nil {
 		return outcome
 	}
-	outcome = s.answered(resp, attempt.AnswerBytes)
+	outcome = s.answered(resp, attempt, req)
 	s.conns.put(conn)
 	return outcome
 }
@@ -124,35 +122,4 @@ func notConnected(err error) shaper.Outcome {
 		return shaper.Retry(workers.ReasonTLS, workers.Snippet([]byte(err.Error())))
 	}
 	return workers.ClassifyError(err)
-}
-
-// answered is the outcome of an answer, with the wanted bytes of its body.
-func (s *Sender) answered(resp *http.Response, wanted int64) shaper.Outcome {
-	outcome := s.config.Policy.Classify(resp.StatusCode, resp.Header, time.Now())
-	body, cut := readAnswer(resp, wanted)
-	outcome.Body = workers.Snippet(body)
-	if wanted > 0 {
-		if int64(len(body)) > wanted {
-			body, cut = body[:wanted], true
-		}
-		outcome.Answer = &shaper.Answer{Status: resp.StatusCode, Headers: resp.Header, Body: body, Cut: cut}
-	}
-	return outcome
-}
-
-// readAnswer returns the beginning of the answer's body: as much as is wanted of it, but enough for people. It reads a little more so
-// that the connection can be used again, and closes it. cut says that the body did not end within what is returned.
-func readAnswer(resp *http.Response, wanted int64) (beginning []byte, cut bool) {
-	defer resp.Body.Close()
-	if resp.StatusCode == http.StatusSwitchingProtocols || resp.Body == http.NoBody {
-		return nil, false // the body of the former is the bare connection, which heeds no context
-	}
-	most := max(wanted, workers.MaxSnippet+1) // one more than a snippet has: Snippet sees the cut
-	body := io.LimitReader(resp.Body, max(most, maxAnswer)+1)
-	beginning, err := io.ReadAll(io.LimitReader(body, most))
-	var rest int64
-	if err == nil {
-		rest, err = io.Copy(io.Discard, body) // the status is known: an error costs the connection only
-	}
-	return beginning, rest > 0 || err != nil
 }

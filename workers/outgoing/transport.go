@@ -34,20 +34,11 @@ func newTransport(config Config) (func() *http.Transport, error) {
 	}
 	return sync.OnceValue(func() *http.Transport {
 		return transportOf(&dialer{
-<<<<<<< HEAD
-			net:     spreadDialer{net.Dialer{Control: workers.Guard(config.AllowNetworks), Resolver: config.Resolver}},
-			allowed: config.AllowNetworks,
-			proxy:   proxy,
-			files:   config.TLS,
-			home:    home,
-			tls:     &tls.Config{MinVersion: tls.VersionTLS12},
-=======
-			net:   workers.Dialer{Allowed: config.AllowNetworks},
+			net:   workers.Dialer{Allowed: config.AllowNetworks, Resolver: config.Resolver},
 			proxy: proxy,
 			files: config.TLS,
 			home:  home,
 			tls:   &tls.Config{MinVersion: tls.VersionTLS12},
->>>>>>> p19-fault
 		})
 	}), nil
 }
@@ -68,25 +59,18 @@ func transportOf(d *dialer) *http.Transport {
 	}
 }
 
-<<<<<<< HEAD
 // healthChecks has a connection of HTTP/2 send a PING when it is silent. A receiver that is slow answers that, and one that is gone does not.
 func healthChecks() *http.HTTP2Config {
 	return &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
 }
-=======
+
 // guardedDialTimeout bounds how long a [GuardedTransport] needs for a connection. It is shorter than the time of the requests, so that their
 // errors tell a resolver that does not answer from a server that does not.
 const guardedDialTimeout = 5 * time.Second
->>>>>>> p19-fault
 
 // GuardedTransport returns a transport that connects only where [workers.Guard] lets it, without a proxy: for requests that are no
 // job's, such as those for tokens.
 func GuardedTransport(allowed []netip.Prefix) *http.Transport {
-<<<<<<< HEAD
-	dial := &spreadDialer{net.Dialer{Control: workers.Guard(allowed)}}
-	return &http.Transport{
-		DialContext:            dial.DialContext,
-=======
 	dialer := workers.Dialer{Allowed: allowed}
 	return &http.Transport{
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -94,7 +78,6 @@ func GuardedTransport(allowed []netip.Prefix) *http.Transport {
 			defer cancel()
 			return dialer.DialContext(ctx, network, address)
 		},
->>>>>>> p19-fault
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true,

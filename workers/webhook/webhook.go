@@ -81,6 +81,7 @@ func (w *Worker) DeliverBatch(ctx context.Context, batch *shaper.Batch) []shaper
 	if req, err := w.config.request(whole, time.Now(), body); err != nil {
 		outcome = noRequest(err)
 	} else {
+		req.Batch = true
 		outcome = w.sender.Send(ctx, whole, req)
 	}
 	return w.config.Policy.Outcomes(batch, outcome, time.Now())

@@ -1,4 +1,4 @@
-package outgoing
+package workers
 
 import (
 	"context"
@@ -7,8 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"time"
-
-	"github.com/tundish-io/tundish/workers"
 )
 
 // Bounds of one connect to a name.
@@ -127,10 +125,10 @@ func closeOthers(results <-chan connected, n int) {
 	}
 }
 
-// worse returns the error that a failed race reports: the first one, and [workers.ErrBlockedAddress] only if every address is blocked. That
+// worse returns the error that a failed race reports: the first one, and [ErrBlockedAddress] only if every address is blocked. That
 // error is final for a job, and another address may work later.
 func worse(failed, err error) error {
-	if failed == nil || errors.Is(failed, workers.ErrBlockedAddress) && !errors.Is(err, workers.ErrBlockedAddress) {
+	if failed == nil || errors.Is(failed, ErrBlockedAddress) && !errors.Is(err, ErrBlockedAddress) {
 		return err
 	}
 	return failed

@@ -1,0 +1,121 @@
+package workers
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// isPartial reports whether a 2xx response says of itself that it may not hold for all of the request: 207 (RFC 4918), or JSON with
+// "errors": true, as bulk APIs have it.
+func (r *Response) isPartial() bool {
+	if r.Status/100 != 2 {
+		return false
+	}
+	if r.Status == http.StatusMultiStatus {
+		return true
+	}
+	if !r.hasJSON() || !bytes.Contains(r.Body, []byte(`"errors"`)) {
+		return false
+	}
+	_, failed := find(r.Body, pointer{"errors"}, func(text string) bool { return text == "true" })
+	return failed
+}
+
+// partial is the outcome of a job whose response has parts with statuses of their own. Where each part was accepted, the job is done.
+// Where none was, the job is judged as if the least final of the statuses was that of the response. Where some were, to send the request
+// again would repeat these: the job is dead, for people to look at. So it is where the statuses cannot be read.
+func (p Policy) partial(r *Response, statuses []int) shaper.Outcome {
+	accepted, refused := 0, shaper.Outcome{}
+	for _, status := range statuses {
+		if status/100 == 2 {
+			accepted++
+			continue
+		}
+		part := *r
+		part.Status = status
+		outcome := p.byStatus(&part)
+		if refused.Result == 0 || rankOf(outcome) > rankOf(refused) {
+			refused = outcome
+		}
+	}
+	switch {
+	case refused.Result == 0 && accepted > 0:
+		return p.accepted(r)
+	case accepted == 0 && refused.Result != 0:
+		refused.Detail = fmt.Sprintf("the receiver answered %d, and refused each of %d parts of the request, at best with %d", r.Status, len(statuses), refused.Status)
+		refused.Status, refused.Gone = r.Status, false
+		return refused
+	}
+	outcome := shaper.Dead(ReasonPartial, fmt.Sprintf("the receiver answered %d, and refused %d of %d parts of the request: to send it again would repeat the others", r.Status, len(statuses)-accepted, len(statuses)))
+	if len(statuses) == 0 {
+		outcome.Detail = fmt.Sprintf("the receiver answered %d, so it may have refused parts of the request, and their statuses cannot be read: a rule in [[buckets.responses]] can judge it", r.Status)
+	}
+	outcome.Status, outcome.Signal = r.Status, shaper.SignalAccepted
+	if refused.Signal == shaper.SignalThrottled {
+		outcome.Signal = refused.Signal
+	}
+	return outcome
+}
+
+// rankOf orders outcomes: the least final is the highest.
+func rankOf(outcome shaper.Outcome) int {
+	switch outcome.Result {
+	case shaper.ResultHeld:
+		return 3
+	case shaper.ResultRetry:
+		return 2
+	default:
+		return 1
+	}
+}
+
+// statusesIn returns the statuses of parts that a JSON body tells: the numbers of HTTP statuses in members that are called status. It is
+// empty where the body is not whole.
+func statusesIn(body []byte) (statuses []int) {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	var isObject []bool
+	isName, isStatus := false, false
+	for {
+		token, err := d.Token()
+		if err != nil {
+			if err != io.EOF || len(isObject) > 0 {
+				return nil
+			}
+			return statuses
+		}
+		delim, isDelim := token.(json.Delim)
+		switch {
+		case isDelim && (delim == '{' || delim == '['):
+			isObject = append(isObject, delim == '{')
+			isName, isStatus = delim == '{', false
+			continue
+		case isDelim:
+			isObject = isObject[:len(isObject)-1]
+		case isName:
+			name, _ := token.(string)
+			isName, isStatus = false, isStatusName(name)
+			continue
+		case isStatus:
+			if status, err := strconv.Atoi(fmt.Sprint(token)); err == nil && status >= 200 && status <= 599 && status != http.StatusMultiStatus {
+				statuses = append(statuses, status)
+			}
+		}
+		isName, isStatus = len(isObject) > 0 && isObject[len(isObject)-1], false
+	}
+}
+
+func isStatusName(name string) bool {
+	switch strings.ToLower(strings.ReplaceAll(name, "_", "")) {
+	case "status", "statuscode", "httpstatus":
+		return true
+	}
+	return false
+}
