@@ -231,7 +231,13 @@ func (d *daemon) proxy(bucket string) (httpapi.ProxySettings, bool) {
 		return httpapi.ProxySettings{}, false
 	}
 	http := b.HTTP
-	return httpapi.ProxySettings{Timeout: http.ProxyTimeout, Credentials: http.Worker(1).Auth.Headers()}, true
+	settings := httpapi.ProxySettings{
+		Timeout: http.ProxyTimeout, Credentials: http.Worker(1).Auth.Headers(), Priority: shaper.Priority(http.ProxyPriority), BaseURL: http.BaseURL.Reveal(),
+	}
+	if http.ProxyPriority == config.ProxyFirst {
+		settings.Priority, settings.First = shaper.PriorityCritical, true
+	}
+	return settings, true
 }
 
 // greet looks at Redis once. It brings buckets into their pools and warns of settings of Redis that would

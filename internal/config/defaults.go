@@ -60,7 +60,7 @@ var defaults = byType(
 	scheduleSettings{
 		Timezone: "UTC", CatchUp: string(schedule.CatchUpLast), Overlap: string(schedule.OverlapQueue), Priority: string(shaper.PriorityNormal),
 	},
-	HTTPSettings{Timeout: httpworker.DefaultConfig().Timeout, ProxyTimeout: time.Minute},
+	HTTPSettings{Timeout: httpworker.DefaultConfig().Timeout, ProxyTimeout: time.Minute, ProxyPriority: ProxyFirst},
 	LLMSettings{ExpectedOutput: llm.DefaultExpectedOutput, CountMaxTokens: true, Timeout: llm.DefaultTimeout, IdleTimeout: llm.DefaultIdleTimeout, ProxyTimeout: time.Minute, ProxyPriority: string(shaper.PriorityHigh), FallbackAfter: 10 * time.Second},
 	AsynqSettings{Timeout: asynq.DefaultConfig().Timeout, Settle: string(asynq.DefaultConfig().Settle)},
 )

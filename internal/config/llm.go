@@ -8,7 +8,6 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/httpbound"
-	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 	"github.com/tundish-io/tundish/workers/llm"
 )
@@ -61,11 +60,7 @@ func (l *loader) llm(p place, b Bucket) {
 	l.failAll(p, worker.Validate())
 	l.failAll(p, worker.HTTP.TLS.Check("llm", l.readFile))
 	inRange(l, p.key("llm").key("proxy_timeout"), b.LLM.ProxyTimeout, time.Second, httpbound.MaxWait)
-	var priorities []string
-	for _, priority := range shaper.Priorities() {
-		priorities = append(priorities, string(priority))
-	}
-	l.oneOf(p.key("llm").key("proxy_priority"), b.LLM.ProxyPriority, priorities...)
+	l.oneOf(p.key("llm").key("proxy_priority"), b.LLM.ProxyPriority, priorities()...)
 	inRange(l, p.key("llm").key("fallback_after"), b.LLM.FallbackAfter, time.Millisecond, httpbound.MaxWait)
 }
 

@@ -23,6 +23,7 @@ type settlement struct {
 	alone  bool   // the job is held, and nothing else
 	spent  bool   // it was the last attempt
 	gone   bool   // dead, and its flow is to be disabled
+	undone bool   // sent once, and the attempt failed
 
 	outcome  shaper.Outcome
 	took     time.Duration
@@ -44,6 +45,8 @@ func (s *settlement) code() int {
 		return lua.Gone
 	case s.result == shaper.ResultDropped:
 		return lua.Dropped
+	case s.undone:
+		return lua.Undone
 	}
 	return int(s.result)
 }
@@ -51,10 +54,14 @@ func (s *settlement) code() int {
 // settlementOf is what becomes of a job after an outcome.
 func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement {
 	var hold time.Duration // that a job leaves behind which is done
+	isDone := outcome.Result == shaper.ResultDone
 	if job.once {
 		hold = s.endOnce(job, &outcome)
 	}
-	one := &settlement{job: job, result: outcome.Result, signal: outcome.Signal, reason: "-"}
+	one := &settlement{
+		job: job, result: outcome.Result, signal: outcome.Signal, reason: "-",
+		undone: job.once && !job.isLent() && !isDone && outcome.Result == shaper.ResultDone,
+	}
 	switch {
 	case !s.HasFlows() && shaper.NamesReceiver(job.URL): // what its receiver says is no word on the others
 		one.signal, one.alone = shaper.SignalNone, outcome.Result == shaper.ResultHeld
@@ -211,6 +218,9 @@ func (s *settler) resultOf(one *settlement, cause string) result {
 	state := shaper.StateDone
 	switch one.result {
 	case shaper.ResultDone:
+		if one.undone {
+			state = shaper.StateDropped
+		}
 	case shaper.ResultDead:
 		state = shaper.StateDead
 	case shaper.ResultDropped:
