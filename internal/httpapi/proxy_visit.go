@@ -180,8 +180,11 @@ func (v *proxyVisit) answer(result *shaper.JobResult) {
 	case a == nil:
 		newFault(codeNoAnswer, "the API did not answer job %q: %s: %s", result.ID, result.Reason, result.Detail).write(v.w, v.r)
 		return
+	case a.Broken:
+		newFault(codeNoAnswer, "the API has answered job %q with %d, and its answer broke off after %d bytes", result.ID, a.Status, len(a.Body)).write(v.w, v.r)
+		return
 	case a.Cut:
-		newFault(codeResultTooLarge, "the API has answered job %q with %d, and its answer has more than %d bytes, or broke off: raise max_result of bucket %q",
+		newFault(codeResultTooLarge, "the API has answered job %q with %d, and its answer has more than %d bytes: raise max_result of bucket %q",
 			result.ID, a.Status, len(a.Body), result.Bucket).write(v.w, v.r)
 		return
 	}

@@ -54,7 +54,7 @@ func (s *settlement) code() int {
 // settlementOf is what becomes of a job after an outcome.
 func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement {
 	var hold time.Duration // that a job leaves behind which is done
-	isDone := outcome.Result == shaper.ResultDone
+	isDone := outcome.Result == shaper.ResultDone && (outcome.Answer == nil || !outcome.Answer.Broken)
 	if job.once {
 		hold = s.endOnce(job, &outcome)
 	}

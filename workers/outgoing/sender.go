@@ -159,30 +159,31 @@ func notAnswered(ctx context.Context, isStale bool, err error) shaper.Outcome {
 // answered is the outcome of an answer, with the wanted bytes of its body.
 func (s *Sender) answered(resp *http.Response, wanted int64) shaper.Outcome {
 	outcome := s.config.Policy.Classify(resp.StatusCode, resp.Header, time.Now())
-	body, cut := readAnswer(resp, wanted)
+	body, cut, broken := readAnswer(resp, wanted)
 	outcome.Body = workers.Snippet(body)
 	if wanted > 0 {
 		if int64(len(body)) > wanted {
-			body, cut = body[:wanted], true
+			body, cut, broken = body[:wanted], true, false
 		}
-		outcome.Answer = &shaper.Answer{Status: resp.StatusCode, Headers: resp.Header, Body: body, Cut: cut}
+		outcome.Answer = &shaper.Answer{Status: resp.StatusCode, Headers: resp.Header, Body: body, Cut: cut, Broken: broken}
 	}
 	return outcome
 }
 
 // readAnswer returns the beginning of the answer's body: as much as is wanted of it, but enough for people. It reads a little more so
-// that the connection can be used again, and closes it. cut says that the body did not end within what is returned.
-func readAnswer(resp *http.Response, wanted int64) (beginning []byte, cut bool) {
+// that the connection can be used again, and closes it. cut says that the body did not end within what is returned, broken
+// that it broke off there.
+func readAnswer(resp *http.Response, wanted int64) (beginning []byte, cut, broken bool) {
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusSwitchingProtocols || resp.Body == http.NoBody {
-		return nil, false // the body of the former is the bare connection, which heeds no context
+		return nil, false, false // the body of the former is the bare connection, which heeds no context
 	}
 	most := max(wanted, workers.MaxSnippet+1) // one more than a snippet has: Snippet sees the cut
 	body := io.LimitReader(resp.Body, max(most, maxAnswer)+1)
 	beginning, err := io.ReadAll(io.LimitReader(body, most))
-	var rest int64
-	if err == nil {
-		rest, err = io.Copy(io.Discard, body) // the status is known: an error costs the connection only
+	if err != nil {
+		return beginning, true, true
 	}
-	return beginning, rest > 0 || err != nil
+	rest, err := io.Copy(io.Discard, body) // the status is known: an error costs the connection only
+	return beginning, rest > 0 || err != nil, false
 }
