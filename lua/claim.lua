@@ -332,7 +332,7 @@ local function hand_out()
     if due_id or queue.left(q) then answer[NEXT], more = at - offset, true end
     return false
   end
-  if due_id and due_time <= at - offset then return decide(f, nil, due_id, at, full) end
+  if due_id and due_time <= at - offset and not queue.peek_first(reader, q) then return decide(f, nil, due_id, at, full) end
   local list = queue.peek(reader, q)
   if list then return decide(f, list, list.ids[list.at], at, full) end
   if due_id then drr.waits(f, due_time + offset) end

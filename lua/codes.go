@@ -64,6 +64,7 @@ const (
 	Exhausted = 7 // dead after the last attempt, but not by the probe of a breaker, which is no attempt
 	Gone      = 8 // dead, and its flow is disabled
 	Dropped   = 9
+	Undone    = 10 // of a job that is sent once: its attempt failed, and its id is free again if the proxy made it
 )
 
 // What an attempt says of the downstream, as settle.lua is told.

@@ -35,7 +35,8 @@
 -- ARGV[4]  limit_count: number of limits, L
 -- ARGV[5]  job_count: number of jobs
 -- ARGV[6]  alike: 1 if the jobs are alike: no due, cost 1, the same priority and limit keys, all ids different; 2 if their ids were also
---          made for this batch, which was not sent before; 3 if they are not alike, and their former ids follow; else 0
+--          made for this batch, which was not sent before; 3 if they are not alike, and their former ids follow; 4 and 5 as 0 and 3, of a
+--          batch that was sent before; else 0
 -- ARGV[7]  levels: 1 if the bucket has flows, 2 if they are in groups; else 0, and the only flow is ""; then q if the keys are there that
 --          buckets with quotas, budgets or a timetable need, then p if those of the pool are there
 -- ARGV[8]  flow_count: number of flows, each in KEYS once
@@ -70,6 +71,7 @@
 --#include lib/batch.lua
 --#include lib/callers.lua
 --#include lib/codes.lua
+--#include lib/dedupe.lua
 --#include lib/dlq.lua
 --#include lib/estimate.lua
 --#include lib/flow.lua
@@ -89,7 +91,8 @@ local outbox_key, outbox_texts, callback_texts, callback_counts, expiries_key = 
 local makers_key, FIRST_LIMIT_KEY = KEYS[17], 17
 local channel, bucket_name, known_rev = ARGV[1], ARGV[2], ARGV[3]
 local limit_count, job_count, alike = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1' or ARGV[6] == '2'
-local levels, flow_count, has_former, more, pooled = ARGV[7], tonumber(ARGV[8]), ARGV[6] == '3', string.sub(ARGV[7], 2), nil
+local levels, flow_count, has_former, more, pooled = ARGV[7], tonumber(ARGV[8]), ARGV[6] == '3' or ARGV[6] == '5', string.sub(ARGV[7], 2), nil
+local sent_again = ARGV[6] == '4' or ARGV[6] == '5'
 if more ~= '' then levels, pooled = string.sub(levels, 1, 1), string.find(more, 'p', 1, true) end
 local FIRST_ARG = 8
 
@@ -247,6 +250,7 @@ end
 
 -- Answers a job whose id is known, and returns whether it is; see callers.known.
 local function there_already(part, id, sealed, fingerprint, existing, ended, by_former)
+  if not existing and dedupe.is_free(id, ended) and not (sent_again and string.sub(ended, 1, 11) == fingerprint) then return false end
   local code, state = callers.known(existing, ended, sealed, fingerprint, conf, now)
   if not code then return false end
   if code == codes.DUPLICATE then state = state or fresh[id] and (fresh_state[id] or 1) or state_of(part, id) end
@@ -286,7 +290,7 @@ local function admit(j, part, priority, due_at)
     places.delay(bucket, part, id, due_at)
     answer(codes.SCHEDULED, 0, estimate.held(bucket, part) and 0 or due_at, 0)
   else
-    local ahead = places.ahead(bucket, part, priority)
+    local ahead = places.ahead(bucket, part, priority, sealed)
     answer(codes.QUEUED, ahead, estimate.of_job(bucket, part, ahead, id, reservation.of_new(sealed)), 0)
     seq = seq + 1
     number = seq

@@ -195,10 +195,11 @@ if state == QUEUED then
   local list = flow.list_of(codec.mark(job))
   position = place_in(KEYS[PLACES + list])
   local came, aging = codec.came(job) or now, tonumber(redis.call('HGET', conf, 'aging') or 0)
-  for other = 1, flow.PLACES - 1 do
+  local is_first = codec.goes_first(job)
+  for other = is_first and flow.PLACES or 1, flow.PLACES - 1 do
     if other ~= list then position = position + precedence.in_list(KEYS[PLACES + other], other, list, came, aging, body) end
   end
-  position = position + precedence.due(later, now)
+  if not is_first then position = position + precedence.due(later, now) end
   if rate_count then instant = math.floor(estimate.of_job(bucket, own_flow, position, id, reservation.of(job))) end
 elseif state == SCHEDULED or state == RETRYING then
   instant = tonumber(due or now)

@@ -43,7 +43,7 @@
 -- ARGV[6...]  the flows, in the order of their places, 256 at most; then the outcomes in groups that have all but the job in common: how
 --          many jobs, as a number below 0 where they charged or used something; epoch, claim (of a batch with "#" and its number), result
 --          (1 done, 2 retry, 3 dead, 4 returned, 5 held, 6 held alone, 7 dead after the last attempt, 8 dead, and its flow is disabled for
---          the reason, 9 dropped), delay in microseconds (retry, held; of done, how long the downstream asks to be left alone), last
+--          the reason, 9 dropped, 10 sent once, and not done), delay in microseconds (retry, held; of done, how long the downstream asks to be left alone), last
 --          response (JSON, "" none), signal (see downstream.note; 4: failed, and another job of the batch tells it), a word for its
 --          reason, when they were claimed, microseconds, the attempt (a line of outcomes.lua; "" of done and returned); where the job may
 --          have ended with a result its head ("" none), its body, 1 if the bucket is to keep it (else 0), the channel of the process that
@@ -89,7 +89,7 @@ local callbacks_key, callback_texts, riders_key, callback_counts, expiries_key, 
 local channel, bucket, levels, member, flow_count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local FIRST_PLACE, FIRST_FLOW, HEAD, WIDTH = 26, 5, 15, 3
 local DONE, RETRY, DEAD_NOW, RETURNED, HELD = codes.DONE, codes.RETRY, codes.DEAD, codes.RETURNED, codes.HELD
-local HELD_ALONE, EXHAUSTED, GONE, DROPPED = codes.HELD_ALONE, codes.EXHAUSTED, codes.GONE, codes.DROPPED
+local HELD_ALONE, EXHAUSTED, GONE, DROPPED, UNDONE = codes.HELD_ALONE, codes.EXHAUSTED, codes.GONE, codes.DROPPED, codes.UNDONE
 local SETTLED, ACCEPTED, FAILED, FAILED_TOO = codes.SETTLED, codes.SIGNAL_ACCEPTED, codes.SIGNAL_FAILED, codes.SIGNAL_FAILED_TOO
 local SMALL_LETTERS = 97 -- a kind in capitals is that of a job that came with a delay
 
@@ -201,10 +201,10 @@ while at <= last_arg do
           end
         elseif signal ~= FAILED_TOO then
           part.heard, some_heard = part.heard or downstream.listen(), true
-          downstream.note(part.heard, signal, claimed_at, (result == HELD or result == DONE) and delay or 0, reason)
+          downstream.note(part.heard, signal, claimed_at, (result == HELD or result == DONE or result == UNDONE) and delay or 0, reason)
         end
         if result == GONE then part.disabled, some_disabled = reason, true end
-        if result == DONE or result == DROPPED then
+        if result == DONE or result == DROPPED or result == UNDONE then
           gone_count = gone_count + 1
           gone[gone_count] = id
           dedupe.add(memory, id, mark, result == DONE and codec.DONE or codec.DROPPED)

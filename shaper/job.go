@@ -77,6 +77,10 @@ type Job struct {
 	// waited for. After a crash of a dispatcher the job is delivered again, as any other.
 	Once bool
 
+	// First has the job leave before all others of its flow, also before those that came earlier or are due, but not before others of this kind
+	// and critical ones that wait already. Its Priority is critical. It is for jobs that a client waits for.
+	First bool
+
 	// CallbackURL and FailureURL are where the outcome of the job is told, if its bucket has [Callbacks]; empty means the bucket's.
 	// CallbackURL hears that it is done, FailureURL that it is dead. Without any FailureURL the CallbackURL hears of both. A job
 	// that is cancelled, purged or dropped has no outcome.
@@ -150,6 +154,9 @@ func (j *Job) Validate(maxPayload int64) error {
 	}
 	if j.Priority != "" && !slices.Contains(Priorities(), j.Priority) {
 		fail("priority", "%q: want critical, high, normal or low", j.Priority)
+	}
+	if j.First && j.Priority != PriorityCritical {
+		fail("priority", "%q: a job that leaves before all others is critical", j.Priority)
 	}
 	if j.Cost < 0 || j.Cost > MaxCost {
 		fail("cost", "%d: want 1 to %d", j.Cost, MaxCost)

@@ -50,6 +50,10 @@ type Answer struct {
 	Headers map[string][]string
 	Body    []byte
 	Cut     bool // the body has more than was read: it was too long, or it broke off
+	Broken  bool // it broke off before what was to be read of it
+
+	// Base is the URL below which the request went, where its flow has one of its own; else "".
+	Base string
 }
 
 // JobResult is how a job ended, done, dead or dropped, and what was answered to its last attempt.

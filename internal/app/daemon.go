@@ -214,7 +214,9 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 
 // servesAlone reports whether a limit of a configuration is served while Redis fails.
 func servesAlone(cfg *config.Config) bool {
-	return slices.ContainsFunc(cfg.Limits, func(l admission.Limit) bool { return l.OnStoreFailure != admission.Closed || l.Mode == admission.Shadow })
+	return slices.ContainsFunc(cfg.Limits, func(l admission.Limit) bool {
+		return l.OnStoreFailure != admission.Closed || l.Mode == admission.Shadow
+	})
 }
 
 // checkJob has the bucket's worker check a job before it is enqueued.
@@ -238,7 +240,13 @@ func (d *daemon) proxy(bucket string) (httpapi.ProxySettings, bool) {
 		return httpapi.ProxySettings{}, false
 	}
 	http := b.HTTP
-	return httpapi.ProxySettings{Timeout: http.ProxyTimeout, Credentials: http.Worker(1).Auth.Headers()}, true
+	settings := httpapi.ProxySettings{
+		Timeout: http.ProxyTimeout, Credentials: http.Worker(1).Auth.Headers(), Priority: shaper.Priority(http.ProxyPriority), BaseURL: http.BaseURL.Reveal(),
+	}
+	if http.ProxyPriority == config.ProxyFirst {
+		settings.Priority, settings.First = shaper.PriorityCritical, true
+	}
+	return settings, true
 }
 
 // greet looks at Redis once. It brings buckets into their pools and warns of settings of Redis that would

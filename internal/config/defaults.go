@@ -61,7 +61,7 @@ var defaults = byType(
 	scheduleSettings{
 		Timezone: "UTC", CatchUp: string(schedule.CatchUpLast), Overlap: string(schedule.OverlapQueue), Priority: string(shaper.PriorityNormal),
 	},
-	HTTPSettings{Timeout: httpworker.DefaultConfig().Timeout, ProxyTimeout: time.Minute, ConnectionMaxAge: outgoing.DefaultConnectionMaxAge},
+	HTTPSettings{Timeout: httpworker.DefaultConfig().Timeout, ProxyTimeout: time.Minute, ProxyPriority: ProxyFirst, ConnectionMaxAge: outgoing.DefaultConnectionMaxAge},
 	LLMSettings{
 		ExpectedOutput: llm.DefaultExpectedOutput, ExpectedInput: llm.DefaultExpectedInput, CountMaxTokens: true, IncludeUsage: true, Timeout: llm.DefaultTimeout,
 		IdleTimeout: llm.DefaultIdleTimeout, ProxyTimeout: time.Minute, ProxyPriority: string(shaper.PriorityHigh), FallbackAfter: 10 * time.Second,

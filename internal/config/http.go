@@ -21,6 +21,8 @@ type HTTPSettings struct {
 	EgressProxy   Secret            `setting:"egress_proxy"`
 	ServeProxy    bool              `setting:"serve_proxy"`
 	ProxyTimeout  time.Duration     `setting:"proxy_timeout"` // how long a client of the proxy waits
+	ProxyPriority string            `setting:"proxy_priority"`
+	AllowInPath   []string          `setting:"allow_in_path"` // what paths may hold beyond the rules: see httpworker.Config
 	Headers       map[string]Secret `setting:"headers"`       // of each request
 	Auth          HTTPAuth          `setting:"auth"`
 	TLS           WebhookTLS        `setting:"tls"`
@@ -61,7 +63,7 @@ type HTTPOAuth2 struct {
 func (h HTTPSettings) Worker(concurrency int) httpworker.Config {
 	c := httpworker.Config{
 		BaseURL: h.BaseURL.Reveal(), Timeout: h.Timeout, AllowNetworks: h.AllowNetworks, Concurrency: concurrency, EgressProxy: h.EgressProxy.Reveal(),
-		TLS: outgoing.TLS(h.TLS), ConnectionMaxAge: h.ConnectionMaxAge, Headers: make(map[string]string, len(h.Headers)),
+		TLS: outgoing.TLS(h.TLS), ConnectionMaxAge: h.ConnectionMaxAge, AllowInPath: h.AllowInPath, Headers: make(map[string]string, len(h.Headers)),
 		Auth: httpworker.Auth{
 			Bearer: h.Auth.Bearer.Reveal(),
 			Basic:  httpworker.Basic{User: h.Auth.Basic.User.Reveal(), Password: h.Auth.Basic.Password.Reveal()},
@@ -117,10 +119,22 @@ func (l *loader) http(p place, b Bucket, d Dispatcher) {
 		l.fail(timeout, literal(b.HTTP.Timeout), "want at most dispatcher.lease, which is %s", brief(d.Lease))
 	}
 	inRange(l, p.key("http").key("proxy_timeout"), b.HTTP.ProxyTimeout, time.Second, httpbound.MaxWait)
+	l.oneOf(p.key("http").key("proxy_priority"), b.HTTP.ProxyPriority, priorities(ProxyFirst)...)
 	worker := b.HTTP.Worker(1)
 	worker.Policy = b.Policy()
 	l.failAll(p, worker.Validate())
 	l.failAll(p, worker.TLS.Check("http", l.readFile))
+}
+
+// ProxyFirst is the priority of requests of clients that leave before all queued jobs of their flow, for as long as they wait.
+const ProxyFirst = "first"
+
+// priorities are the words for the priorities of requests of clients: some, then those of jobs.
+func priorities(some ...string) []string {
+	for _, priority := range shaper.Priorities() {
+		some = append(some, string(priority))
+	}
+	return some
 }
 
 // otherWorker wants no settings of another kind of worker than the bucket has.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/httpbound"
-	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
@@ -21,7 +20,7 @@ type LLMSettings struct {
 	ExpectedInput  int64             `setting:"expected_input"` // tokens that are not in the body of a request
 	CountMaxTokens bool              `setting:"count_max_tokens"`
 	IncludeUsage   bool              `setting:"include_usage"` // adds stream_options to streams of clients
-	Timeout        time.Duration     `setting:"timeout"` // of one attempt; the heartbeat keeps its lease
+	Timeout        time.Duration     `setting:"timeout"`       // of one attempt; the heartbeat keeps its lease
 	IdleTimeout    time.Duration     `setting:"idle_timeout"`
 	ServeProxy     bool              `setting:"serve_proxy"`
 	Door           string            `setting:"door"`          // "": the name of the bucket
@@ -65,11 +64,7 @@ func (l *loader) llm(p place, b Bucket) {
 	l.failAll(p, worker.Validate())
 	l.failAll(p, worker.HTTP.TLS.Check("llm", l.readFile))
 	inRange(l, p.key("llm").key("proxy_timeout"), b.LLM.ProxyTimeout, time.Second, httpbound.MaxWait)
-	var priorities []string
-	for _, priority := range shaper.Priorities() {
-		priorities = append(priorities, string(priority))
-	}
-	l.oneOf(p.key("llm").key("proxy_priority"), b.LLM.ProxyPriority, priorities...)
+	l.oneOf(p.key("llm").key("proxy_priority"), b.LLM.ProxyPriority, priorities()...)
 	inRange(l, p.key("llm").key("fallback_after"), b.LLM.FallbackAfter, time.Millisecond, httpbound.MaxWait)
 }
 

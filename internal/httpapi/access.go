@@ -104,42 +104,65 @@ func authenticate(ring apikey.Ring, w http.ResponseWriter, r *http.Request) (*ap
 // keyHeaders are where the client of an API puts its key.
 var keyHeaders = []string{"Tundish-Key", "Authorization", "X-Api-Key", "Api-Key"}
 
-// authenticateClient finds the key of a client of the proxy: in Tundish-Key, or where an unchanged client of an API puts the key that it
-// was given, which is one of this server then.
+// authenticateClient finds the key of a client of the proxy: in Tundish-Key, or in any header in which an unchanged client of an API sends the key
+// that it was given, which is one of this server then.
 func authenticateClient(ring apikey.Ring, w http.ResponseWriter, r *http.Request) (*apikey.Key, *fault) {
 	for _, name := range keyHeaders {
 		for _, value := range r.Header.Values(name) {
-			for _, secret := range secretsIn(name, value) {
-				if key := ring.Find(secret); key != nil {
-					return key, nil
-				}
+			if key := keyIn(ring, value); key != nil {
+				return key, nil
+			}
+		}
+	}
+	for _, values := range r.Header {
+		for _, value := range values {
+			if key := keyIn(ring, value); key != nil {
+				return key, nil
 			}
 		}
 	}
 	w.Header().Set("WWW-Authenticate", "Bearer")
 	return nil, newFault(codeUnauthorized, "the request has no API key that this server knows: "+
-		"send one as Tundish-Key, or give the client one instead of the API's (Authorization, x-api-key or api-key)")
+		"send one as Tundish-Key, or give the client one instead of the API's (in Authorization, x-api-key or any other header)")
 }
 
-// secretsIn are what may be a key in the value of a header.
-func secretsIn(name, value string) []string {
-	if name != "Authorization" {
-		return []string{strings.TrimSpace(value)}
+// keyIn returns the key of this server that the value of a header is, or holds: alone, behind a scheme, or as the user or the password of Basic.
+func keyIn(ring apikey.Ring, value string) *apikey.Key {
+	if len(ring) == 0 {
+		return nil
 	}
-	scheme, rest, _ := strings.Cut(value, " ")
-	rest = strings.TrimSpace(rest)
-	switch strings.ToLower(scheme) {
-	case "bearer", "token":
-		return []string{rest}
-	case "basic":
-		decoded, err := base64.StdEncoding.DecodeString(rest)
-		if err != nil {
-			return nil
+	for _, secret := range secretsIn(value) {
+		if key := ring.Find(secret); key != nil {
+			return key
 		}
-		user, password, _ := strings.Cut(string(decoded), ":")
-		return []string{password, user}
 	}
 	return nil
+}
+
+// maxKey bounds what may be a key: longer values are other things, and are not hashed.
+const maxKey = 1024
+
+// secretsIn are what may be a key in the value of a header.
+func secretsIn(value string) []string {
+	value = strings.TrimSpace(value)
+	if value == "" || len(value) > maxKey {
+		return nil
+	}
+	scheme, rest, hasScheme := strings.Cut(value, " ")
+	if !hasScheme {
+		return []string{value}
+	}
+	rest = strings.TrimSpace(rest)
+	if !strings.EqualFold(scheme, "basic") {
+		token, _ := strings.CutPrefix(rest, "token=") // Authorization: Token token="…"
+		return []string{rest, strings.Trim(token, `"`)}
+	}
+	decoded, err := base64.StdEncoding.DecodeString(rest)
+	if err != nil {
+		return nil
+	}
+	user, password, _ := strings.Cut(string(decoded), ":")
+	return []string{password, user}
 }
 
 // authorize returns the right that a key lacks. It refuses a bucket outside the key's buckets

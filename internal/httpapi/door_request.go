@@ -60,7 +60,7 @@ func (v *visit) job(body []byte) (shaper.Job, *fault) {
 		return shaper.Job{}, newFault(codeUnknownBucket, "there is no bucket %q", v.API.Bucket)
 	}
 	sender := v.sender(v.r, v.API.Bucket)
-	headers := forwarded(v.r.Header, v.API.Worker.Credentials())
+	headers := v.access.forwarded(v.r.Header, v.API.Worker.Credentials())
 	job := shaper.Job{
 		Bucket: v.API.Bucket, Method: v.r.Method, URL: addressOf(v.r), Headers: headers, Payload: v.ask.Body, Units: v.ask.Units, Priority: v.Priority,
 		Caller: sender.caller, Identity: sender.Identity,

@@ -2,11 +2,13 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/admission/httplimit"
@@ -192,6 +194,17 @@ type problem struct {
 	Dropped   int          `json:"dropped,omitempty"` // of dead letters, when that failed half way
 	IDs       []string     `json:"ids,omitempty"`     // of jobs whose outcome is unknown: send them again under these ids
 	*tally                 // of a batch without an admitted job
+
+	// For clients of the proxy: those of many APIs look for one of the two, and take an error without them for a success.
+	Message   string      `json:"message,omitempty"`
+	ForClient *proxyFault `json:"error,omitempty"`
+}
+
+// proxyFault is a fault in the form that most APIs have.
+type proxyFault struct {
+	Type    string `json:"type"`
+	Code    code   `json:"code"`
+	Message string `json:"message"`
 }
 
 func (f *fault) problem(r *http.Request) *problem {
@@ -201,6 +214,10 @@ func (f *fault) problem(r *http.Request) *problem {
 	}
 	if f.Code == codeLimitExceeded {
 		p.Type = httplimit.TypeQuotaExceeded
+	}
+	if strings.HasPrefix(p.Instance, proxyPath) {
+		p.Message = cmp.Or(f.Detail, p.Title)
+		p.ForClient = &proxyFault{Type: faultType, Code: f.Code, Message: p.Message}
 	}
 	return p
 }

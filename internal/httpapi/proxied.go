@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -73,8 +75,8 @@ func endToEnd(h http.Header) http.Header {
 // keptHere are headers that are for this server, or that name its client.
 var keptHere = append([]string{"Cookie", "Forwarded", "Via", "X-Real-Ip", "Prefer", "Traceparent", "Tracestate"}, keyHeaders...)
 
-// forwarded are the headers that go to the API.
-func forwarded(h http.Header, credentials []string) map[string][]string {
+// forwarded are the headers that go to the API. A key of this server is in none of them, whatever header it came in.
+func (a *access) forwarded(h http.Header, credentials []string) map[string][]string {
 	kept := endToEnd(h)
 	for _, name := range keptHere {
 		kept.Del(name)
@@ -82,10 +84,32 @@ func forwarded(h http.Header, credentials []string) map[string][]string {
 	for _, name := range credentials {
 		kept.Del(name)
 	}
-	for name := range kept {
-		if strings.HasPrefix(name, "Tundish-") || strings.HasPrefix(name, "X-Forwarded-") || strings.HasPrefix(name, "Sec-Fetch-") {
+	for name, values := range kept {
+		if strings.HasPrefix(name, "Tundish-") || strings.HasPrefix(name, "X-Forwarded-") || strings.HasPrefix(name, "Sec-Fetch-") ||
+			slices.ContainsFunc(values, func(value string) bool { return keyIn(a.ring(), value) != nil }) {
 			delete(kept, name)
 		}
 	}
 	return kept
+}
+
+// withoutKeys is what the API is asked, without the parameters of the query that are keys of this server.
+func (a *access) withoutKeys(address string) string {
+	path, query, hasQuery := strings.Cut(address, "?")
+	if !hasQuery || len(a.ring()) == 0 {
+		return address
+	}
+	pairs := strings.Split(query, "&")
+	kept := slices.DeleteFunc(slices.Clone(pairs), func(pair string) bool {
+		_, value, _ := strings.Cut(pair, "=")
+		decoded, err := url.QueryUnescape(value)
+		return err == nil && keyIn(a.ring(), decoded) != nil
+	})
+	if len(kept) == len(pairs) {
+		return address
+	}
+	if len(kept) == 0 {
+		return path
+	}
+	return path + "?" + strings.Join(kept, "&")
 }

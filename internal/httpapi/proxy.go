@@ -4,18 +4,15 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/shaper"
-	client "github.com/tundish-io/tundish/shaper/producer"
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
@@ -23,6 +20,13 @@ import (
 type ProxySettings struct {
 	// Timeout is how long a client waits for its answer.
 	Timeout time.Duration
+
+	// Priority is that of requests of clients. First has them leave before all other jobs of their flow, whatever these are and since when they wait.
+	Priority shaper.Priority
+	First    bool
+
+	// BaseURL is that of the API. What its answers name below it is below the proxy for the client.
+	BaseURL string
 
 	// Credentials are the headers, in small letters, that the bucket's own credentials take: what a client sends there is a
 	// key of this server, or nothing.
@@ -110,64 +114,16 @@ func (p *producer) proxy(w http.ResponseWriter, r *http.Request) {
 		f.write(w, r)
 		return
 	}
-	p.serveProxied(w, r, job, began, settings.Timeout)
-}
-
-// serveProxied has the job of a request done, and answers what the API answers. The job of an Idempotency-Key may be taken back, or expire,
-// because of another client under that key: then it is enqueued once more, for as long as this client waits.
-func (p *producer) serveProxied(w http.ResponseWriter, r *http.Request, job shaper.Job, began time.Time, timeout time.Duration) {
-	left := func() time.Duration { return timeout - time.Since(began) }
-	for n := 1; ; n++ {
-		receipt, awaited, err := p.awaitProxied(r, job)
-		if err != nil {
-			p.unknownOutcome(r, []shaper.Receipt{receipt}, err).write(w)
-			return
-		}
-		w.Header().Set(llm.HeaderJob, receipt.ID)
-		if receipt.Refusal != nil {
-			awaited.Stop()
-			p.refuseProxied(w, r, &receipt, timeout)
-			return
-		}
-		result, err := p.waitFor(w, r, awaited, left())
-		if err == nil {
-			awaited.Stop()
-			p.answerProxied(w, r, &result)
-			return
-		}
-		if errors.Is(err, shaper.ErrNoResult) && result.State == shaper.StateDone {
-			awaited.Stop()
-			newFault(codeAnswerNotKept, "a request with this Idempotency-Key was made before as job %q, and its answer is not kept any more: "+
-				"use another key, or raise result_retention", receipt.ID).write(w, r)
-			return
-		}
-		if job.ID == "" || n == proxyTries || left() < time.Millisecond || p.draining.begun() || !p.unsent(r, &receipt, err, result.State) {
-			p.giveUpProxied(w, r, &receipt, awaited, left())
-			return
-		}
-		awaited.Stop()
-		job.MaxWait = left().Truncate(time.Microsecond)
-	}
-}
-
-// unsent reports whether the job of a request ended without being sent: it was taken back, or it expired.
-func (p *producer) unsent(r *http.Request, receipt *shaper.Receipt, err error, state shaper.State) bool {
-	if !errors.Is(err, shaper.ErrNoResult) || r.Context().Err() != nil {
-		return false
-	}
-	if state != shaper.StateDead {
-		return state == shaper.StateCancelled
-	}
-	info, err := p.jobs.Job(context.WithoutCancel(r.Context()), receipt.Bucket, receipt.ID)
-	return err == nil && info.Last.Cause == shaper.CauseExpired && info.Attempts == 0
+	visit := &proxyVisit{producer: p, w: w, r: r, began: began, settings: settings}
+	visit.serve(job)
 }
 
 // proxiedJob makes the job of a request. What the client sent as credentials, and what is of its connection only, stays here.
 func (p *producer) proxiedJob(r *http.Request, bucket *shaper.Bucket, settings ProxySettings, body []byte) (shaper.Job, *fault) {
 	key, keyErr := idempotencyKeyOfClient(r.Header)
 	job := shaper.Job{
-		Method: r.Method, URL: addressOf(r), Headers: forwarded(r.Header, settings.Credentials), Payload: body,
-		Once: true, MaxWait: settings.Timeout, ExpiresIn: settings.Timeout + llm.ExpiryMargin,
+		Method: r.Method, URL: p.access.withoutKeys(addressOf(r)), Headers: p.access.forwarded(r.Header, settings.Credentials), Payload: body,
+		Priority: settings.Priority, First: settings.First, Once: true, MaxWait: settings.Timeout, ExpiresIn: settings.Timeout + llm.ExpiryMargin,
 	}
 	sender := p.sender(r, bucket.Name)
 	if f := p.complete(&job, nil, sender, bucket, "", keyErr); f != nil {
@@ -199,92 +155,4 @@ func idempotencyKeyOfClient(h http.Header) (string, error) {
 func proxiedID(bucket, caller, key string) string {
 	sum := sha256.Sum256([]byte(bucket + "\n" + caller + "\n" + key))
 	return shaper.ProxyID + hex.EncodeToString(sum[:16])
-}
-
-// awaitProxied enqueues a job and waits. The job of an Idempotency-Key may have been taken back unsent, because a client gave up: then the
-// next one has another name.
-func (p *producer) awaitProxied(r *http.Request, job shaper.Job) (shaper.Receipt, *client.Awaited, error) {
-	name := job.ID
-	for n := 1; ; n++ {
-		receipt, awaited, err := p.jobs.Await(context.WithoutCancel(r.Context()), job)
-		if err != nil || receipt.Refusal == nil || receipt.Refusal.Reason != shaper.ReasonIDEnded || n == proxyTries {
-			return receipt, awaited, err
-		}
-		awaited.Stop()
-		job.ID = name + "-" + strconv.Itoa(n)
-	}
-}
-
-func (p *producer) refuseProxied(w http.ResponseWriter, r *http.Request, receipt *shaper.Receipt, timeout time.Duration) {
-	nameWait(receipt.Refusal, timeout)
-	p.tellReceipt(w, r, receipt)
-}
-
-// answerProxied answers what the API has answered.
-func (p *producer) answerProxied(w http.ResponseWriter, r *http.Request, result *shaper.JobResult) {
-	a := result.Answer
-	switch {
-	case a == nil && result.Reason == "":
-		newFault(codeNoAnswer, "the API was called by job %q, and its answer is not known", result.ID).write(w, r)
-		return
-	case a == nil:
-		newFault(codeNoAnswer, "the API did not answer job %q: %s: %s", result.ID, result.Reason, result.Detail).write(w, r)
-		return
-	case a.Cut:
-		newFault(codeResultTooLarge, "the API has answered job %q with %d, and its answer has more than %d bytes, or broke off: raise max_result of bucket %q",
-			result.ID, a.Status, len(a.Body), result.Bucket).write(w, r)
-		return
-	}
-	h := w.Header()
-	passHeaders(h, a.Headers)
-	switch length := http.Header(a.Headers).Get("Content-Length"); {
-	case len(a.Body) > 0:
-		h.Set("Content-Length", strconv.Itoa(len(a.Body)))
-	case r.Method == http.MethodHead && length != "":
-		h.Set("Content-Length", length) // that of the body which HEAD leaves out
-	}
-	w.WriteHeader(max(a.Status, http.StatusOK))
-	_, _ = w.Write(a.Body) // fails only when the client is gone
-}
-
-// giveUpProxied takes back the job of a client that waits no longer, unless another client waits for it here. One that was sent is not
-// taken back: if only the server stops, the client gets the answer that is on its way.
-func (p *producer) giveUpProxied(w http.ResponseWriter, r *http.Request, receipt *shaper.Receipt, awaited *client.Awaited, left time.Duration) {
-	stops := p.draining.begun() && left > 0
-	var state shaper.State
-	var err error
-	shared := !awaited.Stop()
-	if !shared {
-		state, err = p.jobs.Cancel(context.WithoutCancel(r.Context()), receipt.Bucket, receipt.ID)
-	}
-	switch {
-	case r.Context().Err() != nil:
-		return // no client reads an answer
-	case shared && stops:
-		f := newFault(codeOverloaded, "this server stops: send the request again, under the same Idempotency-Key")
-		f.RetryAfter = retryStore
-		f.write(w, r)
-	case shared:
-		newFault(codeNotInTime, "the request waits as job %q of bucket %q for another client under its Idempotency-Key: send it again under that key",
-			receipt.ID, receipt.Bucket).write(w, r)
-	case err == nil && state == shaper.StateCancelled && stops:
-		f := newFault(codeOverloaded, "this server stops: the request was not sent to the API, send it again")
-		f.RetryAfter = retryStore
-		f.write(w, r)
-	case err == nil && state != shaper.StateInFlight && state != shaper.StateDone:
-		newFault(codeNotInTime, "the request waited for too long in bucket %q and was not sent to the API: it was job %q", receipt.Bucket, receipt.ID).write(w, r)
-	case stops:
-		awaited.Resume()
-		defer awaited.Stop()
-		ctx, cancel := context.WithTimeout(r.Context(), left)
-		defer cancel()
-		if result, err := awaited.Result(ctx); err == nil {
-			p.answerProxied(w, r, &result)
-			return
-		}
-		fallthrough
-	default:
-		newFault(codeNotInTime, "the request is under way as job %q of bucket %q, and the API has not answered in time: "+
-			"GET /v1/buckets/%s/jobs/%s/result may show the answer", receipt.ID, receipt.Bucket, receipt.Bucket, receipt.ID).write(w, r)
-	}
 }

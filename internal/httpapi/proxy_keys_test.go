@@ -19,10 +19,15 @@ func TestProxyKeys(t *testing.T) {
 		{"Tundish-Key", "ours"},
 		{"Authorization", "Bearer ours"}, {"Authorization", "token ours"}, {"Authorization", basic("ours:")}, {"Authorization", basic("me:ours")},
 		{"X-Api-Key", "ours"}, {"Api-Key", "ours"},
+		{"Authorization", "ours"}, {"Authorization", "ApiKey ours"}, {"Authorization", `Token token="ours"`}, {"X-Goog-Api-Key", "ours"}, {"Private-Token", "ours"},
+		{"Tundish-Key", "ours", "X-Algolia-Api-Key", "ours", "X-Second", "Bearer ours"},
 		{"Tundish-Key", "ours", "Authorization", "Bearer leaked-secret", "X-Api-Key", "leaked-secret", "X-Shop-Token", "leaked-secret", "Cookie", "leaked-secret"},
 	} {
-		p.do("GET", "/v1/proxy/api/x", "", headers...).want(200, "")
+		p.do("GET", "/v1/proxy/api/x?a=%2B&key=ours&b=", "", headers...).want(200, "")
 		call := p.called()[0]
+		if call.URL.RawQuery != "fixed=1&a=%2B&b=" {
+			t.Errorf("%v: the API is asked for %q", headers, call.URL.RawQuery)
+		}
 		if got := call.Header.Get("Authorization"); got != "Bearer "+vendorKey {
 			t.Errorf("%v: the API sees %q", headers, got)
 		}
@@ -32,7 +37,7 @@ func TestProxyKeys(t *testing.T) {
 			}
 		}
 	}
-	for _, headers := range [][]string{nil, {"Authorization", "Bearer other"}, {"Authorization", "Basic ?"}, {"Authorization", "Digest ours"}, {"X-Api-Key", ""}} {
+	for _, headers := range [][]string{nil, {"Authorization", "Bearer other"}, {"Authorization", "Basic ?"}, {"Authorization", "Digest other"}, {"X-Api-Key", ""}} {
 		p.do("GET", "/v1/proxy/api/x", "", headers...).want(401, "unauthorized")
 	}
 	p.do("GET", "/v1/proxy/api/x", "", "X-Api-Key", "reader").want(403, "forbidden")

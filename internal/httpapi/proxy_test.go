@@ -36,6 +36,10 @@ type proxyRig struct {
 	client  *producer.Client
 	op      *operator.Operator
 	other   *proxyRig // the same of another process
+	apiURL  string
+	buckets []shaper.Bucket
+	keys    []apikey.Key
+	trusted []netip.Prefix
 
 	mu    sync.Mutex
 	calls []*http.Request // as the API got them
@@ -58,6 +62,7 @@ func newProxyRig(t *testing.T, keys ...apikey.Key) *proxyRig {
 		serve(w, r)
 	}))
 	t.Cleanup(api.Close)
+	p.apiURL = api.URL
 	store := redistest.Start(t)
 	p.redis = store.Client()
 	worker := func(base string) shaper.Worker {
@@ -92,10 +97,18 @@ func newProxyRig(t *testing.T, keys ...apikey.Key) *proxyRig {
 	}
 	dispatch(t, store, buckets, workers)
 	p.op = newOperator(t, connect(t, store.URL()), nil, buckets)
+	p.buckets, p.keys = buckets, keys
 	p.serveProxy(connect(t, store.URL()), buckets, keys)
-	p.other = &proxyRig{server: &server{t: t}, redis: p.redis}
+	p.other = &proxyRig{server: &server{t: t}, redis: p.redis, apiURL: p.apiURL}
 	p.other.serveProxy(connect(t, store.URL()), buckets, keys)
 	return p
+}
+
+// trusting is the same of a process that trusts proxies of this machine.
+func (p *proxyRig) trusting() *proxyRig {
+	other := &proxyRig{server: &server{t: p.t}, redis: p.redis, apiURL: p.apiURL, trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	other.serveProxy(p.redis, p.buckets, p.keys)
+	return other
 }
 
 // serveProxy starts the API of one process.
@@ -107,14 +120,14 @@ func (p *proxyRig) serveProxy(r redis.UniversalClient, buckets []shaper.Bucket, 
 	}
 	p.client = client
 	p.handler = httpapi.NewProducer(httpapi.ProducerConfig{
-		Jobs: client, Logger: logTo(t.Output()), Keys: keys,
+		Jobs: client, Logger: logTo(t.Output()), Keys: keys, TrustedProxies: p.trusted,
 		CheckJob: func(_ string, job *shaper.Job) error { return httpworker.DefaultConfig().CheckJob(job) },
 		Proxy: func(bucket string) (httpapi.ProxySettings, bool) {
 			timeout := 30 * time.Second
 			if bucket == "slow" {
 				timeout = 2 * time.Hour
 			}
-			return httpapi.ProxySettings{Timeout: timeout, Credentials: []string{"x-shop-token"}}, bucket != "plain"
+			return httpapi.ProxySettings{Timeout: timeout, Credentials: []string{"x-shop-token"}, BaseURL: p.apiURL + "/base?fixed=1"}, bucket != "plain"
 		},
 	})
 	p.server = serve(t, p.handler)
@@ -234,7 +247,7 @@ func TestProxyPassesAnswersBack(t *testing.T) {
 		w.(http.Flusher).Flush()
 		panic(http.ErrAbortHandler)
 	})
-	p.do("GET", "/v1/proxy/api/x", "").want(502, "result-too-large")
+	p.do("GET", "/v1/proxy/api/x", "").want(502, "no-answer")
 	p.do("GET", "/v1/proxy/gone/x", "").want(502, "no-answer")
 }
 

@@ -116,7 +116,7 @@ end
 local function next_rider(reader, q, at, latest)
   local due_id, due_time
   if q.due then due_id, due_time = queue.peek_due(q, latest) end
-  if due_id and due_time <= at then
+  if due_id and due_time <= at and not queue.peek_first(reader, q) then
     local job, stored = queue.read_job(reader, nil, due_id, true)
     return due_id, stored, job, nil
   end

@@ -2,7 +2,7 @@
 --
 --   body   "base time mark index header LF payload"
 --          base + index is its number. Time is that of its enqueue, in microseconds. The mark is 11 characters of fingerprint,
---          one of kind and one of priority (k, h, n, l). The kind is c if the caller chose the id and g if our client made it; in
+--          one of kind and one of priority (k, h, n, l; f: critical, and before all others). The kind is c if the caller chose the id and g if our client made it; in
 --          capitals if the job came with a delay. Behind the three digits of the index "~N": it expires after N microseconds, and "^": it
 --          has a callback (see callbacks.lua). Between the two, first seven letters: whose the job is (see callers.lua), then "=M": jobs
 --          of the same M agree in all that a batch needs (see batch.lua). A job with "=!" leaves alone. Behind that "$" and what the
@@ -45,6 +45,12 @@ function codec.has_callback(body) return string.match(body, '^%-?%d+ %d+ %S+%^ '
 
 -- Whether a job is in a bundle, by its body. It has a callback then.
 function codec.in_bundle(body) return string.match(body, '^%-?%d+ %d+ %S+&%^ ') ~= nil end
+
+-- Whether a job leaves before all others of its flow that are not critical, by its body: a client waits for it.
+function codec.goes_first(body) return string.match(body, '^%-?%d+ %d+ ............(.)') == 'f' end
+
+-- The same of a job as it comes.
+function codec.comes_first(sealed) return string.byte(sealed, 13) == 102 end
 
 -- Whether a job is lent, by its body: another process than a dispatcher sends it.
 function codec.is_lent(body) return string.match(body, '^%-?%d+ %d+ [^ >]+>') ~= nil end

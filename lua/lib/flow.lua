@@ -35,7 +35,7 @@
 
 local flow = {
   PLACES = 5, -- keys of a flow: its lists, then later
-  PRIORITY_OF = { k = 1, h = 2, n = 3, l = 4 },
+  PRIORITY_OF = { f = 1, k = 1, h = 2, n = 3, l = 4 }, -- f: see codec.goes_first
   PLACE_OF = { k = 1, h = 2, n = 3, l = 4, d = 5 },
   LETTERS = { 'k', 'h', 'n', 'l', 'd' },
 }

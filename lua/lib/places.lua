@@ -13,6 +13,7 @@
 -- also has state and obeys (see flow.lua), known (the flow is there), and what estimate.lua wants.
 
 --#include lib/callbacks.lua
+--#include lib/codec.lua
 --#include lib/codes.lua
 --#include lib/estimate.lua
 --#include lib/flow.lua
@@ -333,9 +334,11 @@ function places.elsewhere(bucket, part, priority)
   return n
 end
 
--- The number of waiting jobs that leave before one that comes now, with those of the batch.
-function places.ahead(bucket, part, priority)
-  local n = length_of(part, priority) + older(bucket, part, priority)
+-- The number of waiting jobs that leave before one that comes now, with those of the batch. sealed: the job as it comes.
+function places.ahead(bucket, part, priority, sealed)
+  local n = length_of(part, priority)
+  if codec.comes_first(sealed) then return n end
+  n = n + older(bucket, part, priority)
   local lengths = part.lengths
   for i = 1, priority - 1 do n = n + (lengths[i] or length_of(part, i)) end
   return n
@@ -344,7 +347,7 @@ end
 -- Whether a job that would be queued now is expected to wait for more than so many microseconds, at the earliest. Also returns when it
 -- would leave, 0 where that is not known, how many are ahead of it, and how long until that is soon enough. sealed: the job as it comes.
 function places.too_late(bucket, part, priority, most, sealed)
-  local ahead = places.ahead(bucket, part, priority)
+  local ahead = places.ahead(bucket, part, priority, sealed)
   local at = estimate.of_job(estimate.earliest(bucket), part, ahead, '', reservation.of_new(sealed))
   if at == 0 then return true, 0, ahead, 0 end
   local excess = at - bucket.now - tonumber(most)

@@ -4,7 +4,8 @@
 -- Within a list jobs leave in their order. Of two lists, the one goes first whose
 -- head came first. Each step down in priority counts as having come `aging`
 -- later. So important jobs leave first and none starves. Due jobs of later
--- go before the lists.
+-- go before the lists. A job for which a client waits (see codec.goes_first) goes
+-- before all of them, once it is the head of its list.
 --
 -- Bodies may be large. A run reads as many at once as fit into most_bytes if all are as large as `largest`: the largest
 -- body since the bucket was empty, which enqueue.lua keeps in …:pace. It reads no further once it has read more.
@@ -224,6 +225,14 @@ local function peek(reader, q, list)
   end
 end
 
+-- Returns the list of critical jobs, if its head goes before all others; else nil.
+function queue.peek_first(reader, q)
+  local list = q[1]
+  if not list or list.class ~= 1 or not peek(reader, q, list) then return nil end
+  local job = queue.head(list)
+  return job and codec.goes_first(job) and list or nil
+end
+
 -- Returns the list whose head leaves next, or nil.
 function queue.peek(reader, q)
   if #q < 2 then return q[1] and peek(reader, q, q[1]) and q[1] or nil end
@@ -231,6 +240,7 @@ function queue.peek(reader, q)
   for _, list in ipairs(q) do
     if peek(reader, q, list) then
       local job = queue.head(list)
+      if list.class == 1 and job and codec.goes_first(job) then return list end
       local counts_as = (job and codec.told(job) or 0) + (list.class - 1) * reader.aging
       if not first or counts_as < earliest then first, earliest = list, counts_as end
     end

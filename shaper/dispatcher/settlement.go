@@ -24,6 +24,7 @@ type settlement struct {
 	spent  bool   // it was the last attempt
 	gone   bool   // dead, and its flow is to be disabled
 	holds  bool   // its scope waits
+	undone bool   // sent once, and the attempt failed
 
 	outcome  shaper.Outcome
 	took     time.Duration
@@ -45,6 +46,8 @@ func (s *settlement) code() int {
 		return lua.Gone
 	case s.result == shaper.ResultDropped:
 		return lua.Dropped
+	case s.undone:
+		return lua.Undone
 	}
 	return int(s.result)
 }
@@ -58,10 +61,14 @@ func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement 
 	if outcome.Result == shaper.ResultDone && outcome.RetryAfter > 0 {
 		hold = holdFor(s.Settings.Load(), outcome.RetryAfter)
 	}
+	isDone := outcome.Result == shaper.ResultDone && (outcome.Answer == nil || !outcome.Answer.Broken)
 	if job.once {
 		hold = max(hold, s.endOnce(job, &outcome))
 	}
-	one := &settlement{job: job, result: outcome.Result, signal: outcome.Signal, reason: "-"}
+	one := &settlement{
+		job: job, result: outcome.Result, signal: outcome.Signal, reason: "-",
+		undone: job.once && !job.isLent() && !isDone && outcome.Result == shaper.ResultDone,
+	}
 	switch {
 	case !s.HasFlows() && shaper.NamesReceiver(job.URL): // what its receiver says is no word on the others
 		one.signal, one.alone, hold = shaper.SignalNone, outcome.Result == shaper.ResultHeld, 0
@@ -235,6 +242,9 @@ func (s *settler) resultOf(one *settlement, cause string) result {
 	state := shaper.StateDone
 	switch one.result {
 	case shaper.ResultDone:
+		if one.undone {
+			state = shaper.StateDropped
+		}
 	case shaper.ResultDead:
 		state = shaper.StateDead
 	case shaper.ResultDropped:

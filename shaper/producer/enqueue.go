@@ -183,8 +183,8 @@ func newScriptCall(b *producerBucket, set *limitSet, batch []*entry, again bool)
 		return q
 	}
 	alike := likeness(q.entries, q.traits, set.named(q.start))
-	if again && alike == alikeAndNew {
-		alike = alikeOnly
+	if again {
+		alike = sentAgain[alike]
 	}
 	q.flows = len(flows.names)
 	q.args = append(q.args, store.WakeChannel, b.Name, set.rev, len(set.limits), len(q.entries), alike, levels, len(flows.names))
@@ -195,7 +195,7 @@ func newScriptCall(b *producerBucket, set *limitSet, batch []*entry, again bool)
 	if q.keys, told = b.Keys.ForEstimates(b.Keys.More(q.keys, lua.Enqueue, flows.names, nil), flows.names, b.quotas.Load()); told != "" {
 		q.args[levelsArg] = strconv.Itoa(levels) + told
 	}
-	if alike == unlikeNamed {
+	if alike == unlikeNamed || alike == unlikeNamedAgain {
 		q.keys = append(q.keys, b.Keys.SeenWindow())
 	}
 	q.args = append(q.args, k.rules...)
@@ -219,7 +219,7 @@ func (q *scriptCall) appendJobs(alike int) {
 		case !isAlike:
 			q.args = append(q.args, q.traits[i].priority, q.traits[i].flow)
 			q.args = append(q.traits[i].appendKeys(q.args), dueArg(&t.job), max(t.job.Cost, 1), maxWaitArg(&t.job))
-			if alike == unlikeNamed {
+			if alike == unlikeNamed || alike == unlikeNamedAgain {
 				q.args = append(q.args, t.job.FormerID)
 			}
 		case q.flows > 1:
@@ -332,7 +332,13 @@ const (
 	alikeOnly   = 1
 	alikeAndNew = 2 // and their ids were made here
 	unlikeNamed = 3 // unlike, and some have a former id
+
+	unlikeAgain      = 4 // unlike, of a batch that was sent before
+	unlikeNamedAgain = 5 // the same of unlikeNamed
 )
+
+// sentAgain is how jobs are alike that were sent before: they may be in.
+var sentAgain = [...]int{unlike: unlikeAgain, alikeOnly: alikeOnly, alikeAndNew: alikeOnly, unlikeNamed: unlikeNamedAgain}
 
 // likeness tells whether no job of the batch needs a decision of its own:
 // none is delayed or costs more than 1, all have the same priority and keys,

@@ -26,8 +26,11 @@ func readReceipts(b *producerBucket, q *scriptCall, r *lua.Reader) error {
 	if how == lua.OneByOne {
 		for i, t := range batch {
 			*t.receipt = readReceipt(b, limits, t, now, r)
-			if t.receipt.Duplicate && !q.again {
+			switch {
+			case t.receipt.Duplicate && !q.again:
 				refuseEnded(b, t.receipt)
+			case strings.HasPrefix(t.job.ID, shaper.ProxyID): // sent again: it is there because of the send whose reply was lost
+				t.receipt.Duplicate = false
 			}
 			switch refusal := t.receipt.Refusal; {
 			case r.Err() != nil:

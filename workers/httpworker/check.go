@@ -18,7 +18,7 @@ var methods = []string{
 func (c Config) CheckJob(job *shaper.Job) error {
 	var errs []error
 	// Which base URL it goes below does not matter here.
-	if _, err := below(outgoing.Target{URL: new(url.URL)}, job.URL); err != nil {
+	if _, err := below(outgoing.Target{URL: new(url.URL)}, job.URL, c.AllowInPath); err != nil {
 		errs = append(errs, &shaper.FieldError{Field: "path", Reason: err.Error()})
 	}
 	return errors.Join(append(errs, checkRequest(job.Method, job.Headers, job.Payload, c.Auth.Headers()))...)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,9 @@ type Config struct {
 	BaseURL string            // that the paths of jobs go below
 	Auth    Auth              // what requests to its origin carry
 	Headers map[string]string // the same
+
+	// AllowInPath is what the paths of jobs may hold though some servers read a way out of the base URL in it: see [PathParts].
+	AllowInPath []string
 
 	// Timeout is for all of an attempt: to get a token, resolve, connect, send, and read the answer. The lease must
 	// be at least as long.
@@ -81,6 +85,11 @@ func (c Config) Validate() error {
 	}
 	errs = append(errs, c.sending().Validate(c.table(), "base_url"))
 	errs = append(errs, c.Batch.Validate())
+	for _, part := range c.AllowInPath {
+		if !slices.Contains(PathParts(), part) {
+			fail("allow_in_path", "%q: want %s", part, strings.Join(PathParts(), " or "))
+		}
+	}
 	c.Auth.validate(c.table(), c.sending(), fail)
 	for name := range c.Headers {
 		if err := outgoing.CheckHeaders(map[string][]string{name: {c.Headers[name]}}, c.Auth.Headers()...); err != nil {

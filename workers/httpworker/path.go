@@ -1,9 +1,11 @@
 package httpworker
 
 import (
+	"encoding/hex"
 	"errors"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/tundish-io/tundish/workers/outgoing"
@@ -11,7 +13,7 @@ import (
 
 // below returns the address of a path and a query below a base URL, as text such as "/charges/7?expand=customer", or "" for the base
 // URL itself. The path is taken as it is spelled. An error does not repeat it.
-func below(base outgoing.Target, text string) (*url.URL, error) {
+func below(base outgoing.Target, text string, allowed []string) (*url.URL, error) {
 	path, query, hasQuery := strings.Cut(text, "?")
 	if len(text) > outgoing.MaxURLBytes {
 		return nil, errors.New("is too long")
@@ -23,7 +25,7 @@ func below(base outgoing.Target, text string) (*url.URL, error) {
 	if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' || r == '\\' }) {
 		return nil, errors.New(`holds a space, a #, a \ or a character beyond ASCII: percent-encode it`)
 	}
-	if err := staysBelow(path); err != nil {
+	if err := staysBelow(path, allowed); err != nil {
 		return nil, err
 	}
 	u := *base.URL
@@ -39,30 +41,66 @@ func below(base outgoing.Target, text string) (*url.URL, error) {
 	return &u, nil
 }
 
-// staysBelow wants that no reading of a path leaves the base URL. Servers differ: some decode a path twice, cut its parts at a ";", or trim
-// them. So no part may be "." or ".." after that, none may be empty between two slashes, and nothing may be percent-encoded twice.
-func staysBelow(path string) error {
+// What paths may hold where [Config.AllowInPath] names it.
+const (
+	EmptyParts  = "//"  // parts between two slashes that are empty
+	Backslashes = "%5C" // percent-encoded: some servers read slashes
+)
+
+// PathParts are what [Config.AllowInPath] may name.
+func PathParts() []string { return []string{EmptyParts, Backslashes} }
+
+// staysBelow wants that no reading of a path leaves the base URL. Servers differ: some decode a path twice, cut its parts at a ";", trim them, or read
+// a backslash as a slash. So no part may be "." or ".." in any reading. Else a part may hold whatever encodeURIComponent of JavaScript makes, a URL
+// too, but for backslashes.
+func staysBelow(path string, allowed []string) error {
+	if strings.Contains(path, "//") && !slices.Contains(allowed, EmptyParts) {
+		return errors.New("has an empty part between two slashes: where the API wants that, set allow_in_path = [\"//\"]")
+	}
 	decoded, err := url.PathUnescape(path)
 	if err != nil {
 		return errors.New("holds a % that begins no percent-encoding")
 	}
-	decoded = strings.ReplaceAll(decoded, `\`, "/")
-	switch {
-	case encoded.MatchString(decoded):
-		return errors.New("is percent-encoded twice")
-	case strings.ContainsFunc(decoded, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return errors.New("holds a control character")
-	case strings.Contains(decoded, "//"):
-		return errors.New("has an empty part between two slashes")
+	if strings.Contains(decoded, `\`) && !slices.Contains(allowed, Backslashes) {
+		return errors.New("holds a backslash: where the API wants that, set allow_in_path = [\"%5C\"]")
 	}
-	for part := range strings.SplitSeq(decoded, "/") {
-		part, _, _ = strings.Cut(part, ";")
-		if part = strings.TrimSpace(part); part == "." || part == ".." {
-			return errors.New(`has a part that climbs, "." or ".."`)
+	reading := path
+	for range mostReadings {
+		if slices.ContainsFunc(strings.FieldsFunc(reading, isSeparator), climbs) {
+			return errors.New(`has a part that climbs, "." or "..", also where it is percent-encoded`)
 		}
+		next := overlong.Replace(encoded.ReplaceAllStringFunc(reading, func(code string) string {
+			b, _ := hex.DecodeString(code[1:]) // two digits
+			return string(b)
+		}))
+		if next == reading {
+			return nil
+		}
+		reading = next
 	}
-	return nil
+	return errors.New("is percent-encoded too often")
+}
+
+// mostReadings is how often a path is decoded. Each time takes one level of percent-encoding off.
+const mostReadings = 8
+
+func isSeparator(r rune) bool { return r == '/' || r == '\\' }
+
+// climbs reports whether a server may read "." or ".." in a part.
+func climbs(part string) bool {
+	part, _, _ = strings.Cut(part, ";")
+	part, _, _ = strings.Cut(part, "\x00")
+	part = strings.TrimSpace(strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return -1
+		}
+		return r
+	}, part))
+	return part == "." || part == ".."
 }
 
 // encoded is what a decoder makes another character of.
 var encoded = regexp.MustCompile("%[0-9A-Fa-f]{2}")
+
+// overlong makes of characters in more bytes than UTF-8 has for them what lax decoders make of them.
+var overlong = strings.NewReplacer("\xc0\xae", ".", "\xe0\x80\xae", ".", "\xc0\xaf", "/", "\xe0\x80\xaf", "/", "\xc1\x9c", `\`)

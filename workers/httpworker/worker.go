@@ -64,6 +64,9 @@ func (w *Worker) deliver(ctx context.Context, attempt *shaper.Attempt, ofBatch b
 	}
 	req.Batch = ofBatch
 	outcome = w.sender.Send(ctx, attempt, req)
+	if outcome.Answer != nil && attempt.Own != nil {
+		outcome.Answer.Base = attempt.Own.URL
+	}
 	if w.rejects(token, outcome.Status) {
 		outcome.Result = shaper.ResultRetry
 	}
@@ -156,7 +159,7 @@ func (c *Config) request(attempt *shaper.Attempt, own *own, token *oauth2.Token)
 	if err := checkRequest(attempt.Method, attempt.Headers, attempt.Payload, c.reserved); err != nil {
 		return nil, err
 	}
-	address, err := below(own.base, attempt.URL)
+	address, err := below(own.base, attempt.URL, c.AllowInPath)
 	if err != nil {
 		return nil, &shaper.FieldError{Field: "path", Reason: err.Error()}
 	}

@@ -22,13 +22,13 @@ func (s *Sender) answered(resp *http.Response, attempt *shaper.Attempt, req *Req
 	response, wanted := ResponseOf(resp, attempt, req), attempt.AnswerBytes
 	cut := s.read(resp, &response, wanted)
 	outcome := s.config.Policy.Judge(&response)
-	body := response.Body
+	body, broken := response.Body, response.Broke
 	outcome.Body = workers.Snippet(body)
 	if wanted > 0 {
 		if int64(len(body)) > wanted {
-			body, cut = body[:wanted], true
+			body, cut, broken = body[:wanted], true, false
 		}
-		outcome.Answer = &shaper.Answer{Status: resp.StatusCode, Headers: resp.Header, Body: body, Cut: cut}
+		outcome.Answer = &shaper.Answer{Status: resp.StatusCode, Headers: resp.Header, Body: body, Cut: cut, Broken: broken}
 	}
 	return outcome
 }

@@ -22,7 +22,7 @@ import (
 //	base SP time SP mark index SP header LF payload
 //
 // Base plus index is the job's sequence number. Time is that of its enqueue, by the clock of Redis. The mark has 13 characters:
-// 11 of the fingerprint, one of the kind and one of the priority (k, h, n or l). The kind is c if the caller chose the id and
+// 11 of the fingerprint, one of the kind and one of the priority (k, h, n or l; f: critical, and before all others). The kind is c if the caller chose the id and
 // g if the client made it, in capitals if the job came with a delay. "~N" behind the index says that the job expires N
 // microseconds after its enqueue. Letters behind that name the caller (see shaper.CallerMark). "=M" says which jobs it can be in a
 // batch with (see lua/lib/codec.lua). Behind that, or behind "=" alone, "$" and units say what the job reserves of budgets, ">" that another
@@ -60,6 +60,9 @@ const (
 
 // priorityLetters are the priorities in a mark, in the order of Priorities.
 const priorityLetters = "khnl"
+
+// letterFirst stands in the mark of a critical job instead of its priority, if it leaves before all others: see [shaper.Job].
+const letterFirst = 'f'
 
 // PriorityCode is a priority as the scripts have it, from 1 on; 0 for an unknown one.
 func PriorityCode(p shaper.Priority) int {
@@ -132,16 +135,9 @@ func Seal(before Sealed, job *shaper.Job, how Sealing) (Sealed, error) {
 	packed = append(packed, '\n')
 	packed = append(packed, job.Payload...)
 
-	sum := sha256.Sum256(packed[headerStart:])
-	if headers := untraced(job.Headers); len(headers) < len(job.Headers) || how.Waiter != "" || how.Sender != "" {
-		header.Headers, header.Waiter, header.Sender = headers, "", ""
-		if text, err = header.text(); err != nil {
-			return nil, fmt.Errorf("pack job %q: %w", job.ID, err)
-		}
-		hash := sha256.New()
-		hash.Write(append(text, '\n'))
-		hash.Write(job.Payload)
-		hash.Sum(sum[:0])
+	sum, err := fingerprint(job, header, packed[headerStart:])
+	if err != nil {
+		return nil, err
 	}
 	base64.RawURLEncoding.Encode(packed, sum[:8])
 	packed[MarkLength-2] = kindCaller
@@ -149,7 +145,37 @@ func Seal(before Sealed, job *shaper.Job, how Sealing) (Sealed, error) {
 		packed[MarkLength-2] = kindGenerated
 	}
 	packed[MarkLength-1] = priorityLetters[PriorityCode(job.Priority)-1]
+	if job.First {
+		packed[MarkLength-1] = letterFirst
+	}
 	return packed, nil
+}
+
+// fingerprint is the hash of what of a job is content. packed is its header and payload as they travel, with all else. Of a job of the proxy the
+// headers, but for Content-Type, and the time that the client waits are none: clients of APIs say in headers which of their tries it is, and how
+// the last one went.
+func fingerprint(job *shaper.Job, header envelope, packed []byte) (sum [sha256.Size]byte, err error) {
+	isOfProxy := strings.HasPrefix(job.ID, shaper.ProxyID)
+	headers := untraced(job.Headers)
+	if !isOfProxy && len(headers) == len(job.Headers) && header.Waiter == "" && header.Sender == "" {
+		return sha256.Sum256(packed), nil
+	}
+	header.Headers, header.Waiter, header.Sender = headers, "", ""
+	if isOfProxy {
+		header.Headers, header.ExpiresIn, header.Priority = nil, 0, ""
+		if kind := headers["Content-Type"]; len(kind) > 0 {
+			header.Headers = map[string][]string{"Content-Type": kind}
+		}
+	}
+	text, err := header.text()
+	if err != nil {
+		return sum, fmt.Errorf("pack job %q: %w", job.ID, err)
+	}
+	hash := sha256.New()
+	hash.Write(append(text, '\n'))
+	hash.Write(job.Payload)
+	hash.Sum(sum[:0])
+	return sum, nil
 }
 
 func envelopeOf(job *shaper.Job) envelope {

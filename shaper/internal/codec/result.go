@@ -18,6 +18,8 @@ type resultHead struct {
 	Status   int                 `json:"status,omitempty"` // of the answer; 0: there was none
 	Headers  map[string][]string `json:"headers,omitempty"`
 	Cut      bool                `json:"cut,omitempty"`
+	Broken   bool                `json:"broken,omitempty"`
+	Base     string              `json:"base,omitempty"`
 	Cause    string              `json:"cause,omitempty"`
 	Reason   string              `json:"reason,omitempty"`
 	Detail   string              `json:"detail,omitempty"`
@@ -34,7 +36,7 @@ func SealResult(r *shaper.JobResult) (head string, body []byte) {
 		Enqueued: microsOf(r.Enqueued), Departed: microsOf(r.Departed), Took: r.Took.Microseconds(),
 	}
 	if a := r.Answer; a != nil {
-		h.Status, h.Headers, h.Cut, body = a.Status, a.Headers, a.Cut, a.Body
+		h.Status, h.Headers, h.Cut, h.Broken, h.Base, body = a.Status, a.Headers, a.Cut, a.Broken, a.Base, a.Body
 	}
 	text, err := json.Marshal(h)
 	if err != nil {
@@ -55,7 +57,7 @@ func OpenResult(bucket, id, text string) (shaper.JobResult, error) {
 		Enqueued: InstantOf(h.Enqueued), Departed: InstantOf(h.Departed), Took: time.Duration(h.Took) * time.Microsecond,
 	}
 	if h.Status != 0 {
-		r.Answer = &shaper.Answer{Status: h.Status, Headers: h.Headers, Body: []byte(body), Cut: h.Cut}
+		r.Answer = &shaper.Answer{Status: h.Status, Headers: h.Headers, Body: []byte(body), Cut: h.Cut, Broken: h.Broken, Base: h.Base}
 	}
 	return r, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tundish-io/tundish/lua"
@@ -105,6 +106,15 @@ func (s *Store) result(ctx context.Context, bucket, id string, waited bool) (sha
 		return none, fmt.Errorf("bucket %q: script inspect_result: %w", bucket, r.Err())
 	}
 	result, err := codec.OpenResult(bucket, id, text)
+	if err == nil && isOfEarlier(&result, none.State) {
+		return none, fmt.Errorf("%w: %q in bucket %q is %s", shaper.ErrNoResult, id, bucket, none.State)
+	}
 	result.Owner.Before = from == 0 || !result.Enqueued.IsZero() && result.Enqueued.Before(time.UnixMicro(from))
 	return result, err
+}
+
+// isOfEarlier reports whether a result is that of an earlier job of the same id, which only ids of the proxy can have: the last one has ended in a
+// state without a result of its own.
+func isOfEarlier(result *shaper.JobResult, state shaper.State) bool {
+	return strings.HasPrefix(result.ID, shaper.ProxyID) && result.State != state && (state == shaper.StateDead || state == shaper.StateCancelled)
 }

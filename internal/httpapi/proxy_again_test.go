@@ -1,0 +1,174 @@
+package httpapi_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/internal/apikey"
+)
+
+// What was not done may be asked again: after any answer but a 2xx, and after none, the next request with the key reaches the API.
+func TestProxySendsAgainWhatWasNotDone(t *testing.T) {
+	t.Parallel()
+	p := newProxyRig(t, keyOf("a", []string{"*"}, apikey.RoleEnqueue))
+	cut := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(w, "broken off")
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	}
+	none := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+	status := func(code int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+	}
+	for name, tt := range map[string]struct {
+		fails  http.HandlerFunc
+		status int
+	}{
+		"302": {status(302), 302}, "400": {status(400), 400}, "401": {status(401), 401}, "404": {status(404), 404}, "409": {status(409), 409}, "422": {status(422), 422},
+		"429": {status(429), 429}, "500": {status(500), 500}, "502": {status(502), 502}, "503": {status(503), 503}, "cut": {cut, 502}, "no answer": {none, 502},
+	} {
+		p.answerWith(tt.fails)
+		p.http.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		post := func(body string) *answer {
+			return p.do("POST", "/v1/proxy/api/x", body, "Idempotency-Key", "key "+name, "Api-Key", "a", "X-Stainless-Retry-Count", fmt.Sprint(time.Now()))
+		}
+		for range 3 { // however often
+			if a := post("{}"); a.status != tt.status {
+				t.Errorf("%s: %d %s", name, a.status, a.text)
+			}
+		}
+		p.answerWith(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(201); _, _ = io.WriteString(w, "done") })
+		for range 2 {
+			if a := post(`{"other":1}`); a.status != 201 || a.text != "done" {
+				t.Errorf("%s: %d %s", name, a.status, a.text)
+			}
+		}
+		post("{}").want(422, "id-reused") // of what was done
+		calls := p.called()
+		if len(calls) != 4 {
+			t.Errorf("%s: %d calls", name, len(calls))
+		}
+		for _, call := range calls {
+			if key := call.Header.Get("Idempotency-Key"); key != "key "+name {
+				t.Errorf("%s: the API sees the key %q", name, key)
+			}
+		}
+		p.release("api")
+	}
+}
+
+// release forgets what answers have said of the API of a bucket.
+func (p *proxyRig) release(bucket string) {
+	p.t.Helper()
+	if err := p.redis.HDel(p.t.Context(), "tundish:{"+bucket+"}:b:"+bucket+":pace", "down").Err(); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// Clients that ask for the same while a request is under way share it if it is done. If it is not, each of them has its own request sent, one after the
+// other, until one is done. A client at another process takes part.
+func TestProxySharesWhatIsDone(t *testing.T) {
+	t.Parallel()
+	p := newProxyRig(t, keyOf("a", []string{"*"}, apikey.RoleEnqueue))
+	for name, tt := range map[string]struct {
+		failures, calls int
+		want            map[int]int
+	}{
+		"done at once":   {0, 1, map[int]int{200: 3}},
+		"done at second": {1, 2, map[int]int{500: 1, 200: 2}},
+		"never done":     {3, 3, map[int]int{500: 3}},
+	} {
+		var mu sync.Mutex
+		n, asked, goOn := 0, make(chan struct{}), make(chan struct{})
+		p.answerWith(func(w http.ResponseWriter, _ *http.Request) {
+			mu.Lock()
+			n++
+			first, fails := n == 1, n <= tt.failures
+			mu.Unlock()
+			if first {
+				close(asked)
+				<-goOn
+			}
+			if fails {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+		})
+		headers := []string{"Api-Key", "a", "Idempotency-Key", name}
+		answers := []<-chan int{p.start(t.Context(), "api", headers...)}
+		<-asked
+		answers = append(answers, p.start(t.Context(), "api", headers...), p.other.start(t.Context(), "api", headers...))
+		until(t, func() bool { return len(p.client.Waiting()) == 2 && len(p.other.client.Waiting()) == 1 })
+		untilDuplicates(t, p)
+		close(goOn)
+		got := map[int]int{}
+		for _, one := range answers {
+			got[<-one]++
+		}
+		if len(p.called()) != tt.calls || fmt.Sprint(got) != fmt.Sprint(tt.want) {
+			t.Errorf("%s: answers %v, want %v", name, got, tt.want)
+		}
+		p.release("api")
+	}
+}
+
+// untilDuplicates waits until both processes have had an answer to an enqueue since: another job of each is in.
+func untilDuplicates(t *testing.T, p *proxyRig) {
+	t.Helper()
+	for _, at := range []*proxyRig{p, p.other} {
+		ctx, leave := context.WithCancel(t.Context())
+		left := at.start(ctx, "slow", "Api-Key", "a")
+		p.untilJobs("slow", 1)
+		leave()
+		<-left
+		p.untilJobs("slow", 0)
+	}
+}
+
+// A process that dies while its client waits leaves no key behind: another one sends what was not done.
+func TestProxyAfterADeadProcess(t *testing.T) {
+	t.Parallel()
+	p := newProxyRig(t, keyOf("a", []string{"*"}, apikey.RoleEnqueue))
+	asked, goOn := make(chan struct{}, 3), make(chan int, 3)
+	p.answerWith(func(w http.ResponseWriter, _ *http.Request) {
+		asked <- struct{}{}
+		w.WriteHeader(<-goOn)
+	})
+	headers := []string{"Api-Key", "a", "Idempotency-Key", "one"}
+	ctx, die := context.WithCancel(t.Context())
+	first := p.other.start(ctx, "api", headers...)
+	<-asked
+	die()
+	<-first
+	second := p.start(t.Context(), "api", headers...) // joins what nobody waits for any more
+	until(t, func() bool { return len(p.client.Waiting()) == 1 })
+	untilDuplicates(t, p)
+	goOn <- 503
+	<-asked
+	goOn <- 200
+	if status := <-second; status != 200 {
+		t.Errorf("answered with %d", status)
+	}
+	if calls := p.called(); len(calls) != 2 {
+		t.Errorf("%d calls", len(calls))
+	}
+}
+
+// A key whose requests were given up often, and sent never, is as good as new.
+func TestProxyKeyThatIsGivenUp(t *testing.T) {
+	t.Parallel()
+	p := newProxyRig(t, keyOf("a", []string{"*"}, apikey.RoleEnqueue))
+	for range 20 {
+		ctx, leave := context.WithCancel(t.Context())
+		left := p.start(ctx, "slow", "Api-Key", "a", "Idempotency-Key", "again")
+		p.untilJobs("slow", 1)
+		leave()
+		<-left
+		p.untilJobs("slow", 0)
+	}
+}

@@ -1,0 +1,200 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+	client "github.com/tundish-io/tundish/shaper/producer"
+	"github.com/tundish-io/tundish/workers/llm"
+)
+
+// Headers of answers, beside [llm.HeaderJob]: the bucket and the flow of the request, the flow percent-encoded, and how many seconds it waited.
+const (
+	headerBucket = "Tundish-Bucket"
+	headerFlow   = "Tundish-Flow"
+	headerWait   = "Tundish-Wait"
+)
+
+// proxyVisit is a request to the proxy, from its arrival to its answer.
+type proxyVisit struct {
+	*producer
+
+	w        http.ResponseWriter
+	r        *http.Request
+	began    time.Time
+	settings ProxySettings
+}
+
+func (v *proxyVisit) left() time.Duration { return v.settings.Timeout - time.Since(v.began) }
+
+// serve has the job of a request done, and answers what the API answers.
+//
+// An Idempotency-Key names what the client wants done. Its requests share one that is under way, and one that was done (2xx). A request that joined
+// one which was not done is sent itself then: the job is enqueued again, for as long as this client waits. That is so, too, where the other client
+// took its request back, or it expired.
+func (v *proxyVisit) serve(job shaper.Job) {
+	for n := 1; ; n++ {
+		receipt, awaited, err := v.await(job)
+		if err != nil {
+			v.unknownOutcome(v.r, []shaper.Receipt{receipt}, err).write(v.w)
+			return
+		}
+		v.name(&receipt)
+		if receipt.Refusal != nil {
+			awaited.Stop()
+			nameWait(receipt.Refusal, v.settings.Timeout)
+			v.tellReceipt(v.w, v.r, &receipt)
+			return
+		}
+		result, err := v.waitFor(v.w, v.r, awaited, v.left())
+		again := job.ID != "" && n < proxyTries && v.left() >= time.Millisecond && !v.draining.begun()
+		switch {
+		case again && hasJoined(&receipt) && isUndone(&result, err):
+		case err == nil:
+			awaited.Stop()
+			v.answer(&result)
+			return
+		case errors.Is(err, shaper.ErrNoResult) && result.State == shaper.StateDone:
+			awaited.Stop()
+			newFault(codeAnswerNotKept, "a request with this Idempotency-Key was made before as job %q, and its answer is not kept any more: "+
+				"use another key, or raise result_retention", receipt.ID).write(v.w, v.r)
+			return
+		case errors.Is(err, shaper.ErrNoResult) && result.State == shaper.StateDropped:
+			awaited.Stop()
+			newFault(codeNoAnswer, "the API was called by job %q, and its answer is not kept: raise results_bytes of bucket %q", receipt.ID, receipt.Bucket).write(v.w, v.r)
+			return
+		case !again || !v.unsent(&receipt, err, result.State):
+			v.giveUp(&receipt, awaited, v.left())
+			return
+		}
+		awaited.Stop()
+		job.MaxWait = v.left().Truncate(time.Microsecond)
+	}
+}
+
+// hasJoined reports whether a job was under way for another client when this one asked for it.
+func hasJoined(receipt *shaper.Receipt) bool {
+	return receipt.Duplicate && slices.Contains([]shaper.State{shaper.StateQueued, shaper.StateScheduled, shaper.StateInFlight, shaper.StateRetrying}, receipt.State)
+}
+
+// isUndone reports whether a job of the proxy has ended with an answer that is no success, or without one.
+func isUndone(result *shaper.JobResult, err error) bool {
+	return (err == nil || errors.Is(err, shaper.ErrNoResult)) && result.State == shaper.StateDropped
+}
+
+// name says in headers which job is answered, and in which bucket and flow it is.
+func (v *proxyVisit) name(receipt *shaper.Receipt) {
+	h := v.w.Header()
+	h.Set(llm.HeaderJob, receipt.ID)
+	h.Set(headerBucket, receipt.Bucket)
+	if receipt.Flow != "" {
+		h.Set(headerFlow, url.PathEscape(receipt.Flow))
+	}
+}
+
+// unsent reports whether the job of a request ended without being sent: it was taken back, or it expired.
+func (v *proxyVisit) unsent(receipt *shaper.Receipt, err error, state shaper.State) bool {
+	if !errors.Is(err, shaper.ErrNoResult) || v.r.Context().Err() != nil {
+		return false
+	}
+	if state != shaper.StateDead {
+		return state == shaper.StateCancelled
+	}
+	info, err := v.jobs.Job(context.WithoutCancel(v.r.Context()), receipt.Bucket, receipt.ID)
+	return err == nil && info.Last.Cause == shaper.CauseExpired && info.Attempts == 0
+}
+
+// await enqueues a job and waits. The job of an Idempotency-Key may be a dead letter, as its client died while it waited: then the next one has
+// another name.
+func (v *proxyVisit) await(job shaper.Job) (shaper.Receipt, *client.Awaited, error) {
+	name := job.ID
+	for n := 1; ; n++ {
+		receipt, awaited, err := v.jobs.Await(context.WithoutCancel(v.r.Context()), job)
+		if err != nil || receipt.Refusal == nil || receipt.Refusal.Reason != shaper.ReasonIDEnded || n == proxyTries {
+			return receipt, awaited, err
+		}
+		awaited.Stop()
+		job.ID = name + "-" + strconv.Itoa(n)
+	}
+}
+
+// giveUp takes back the job of a client that waits no longer, unless another client waits for it here. One that was sent is not
+// taken back: if only the server stops, the client gets the answer that is on its way.
+func (v *proxyVisit) giveUp(receipt *shaper.Receipt, awaited *client.Awaited, left time.Duration) {
+	w, r := v.w, v.r
+	stops := v.draining.begun() && left > 0
+	var state shaper.State
+	var err error
+	shared := !awaited.Stop()
+	if !shared {
+		state, err = v.jobs.Cancel(context.WithoutCancel(r.Context()), receipt.Bucket, receipt.ID)
+	}
+	switch {
+	case r.Context().Err() != nil:
+		return // no client reads an answer
+	case shared && stops:
+		f := newFault(codeOverloaded, "this server stops: send the request again, under the same Idempotency-Key")
+		f.RetryAfter = retryStore
+		f.write(w, r)
+	case shared:
+		newFault(codeNotInTime, "the request waits as job %q of bucket %q for another client under its Idempotency-Key: send it again under that key",
+			receipt.ID, receipt.Bucket).write(w, r)
+	case err == nil && state == shaper.StateCancelled && stops:
+		f := newFault(codeOverloaded, "this server stops: the request was not sent to the API, send it again")
+		f.RetryAfter = retryStore
+		f.write(w, r)
+	case err == nil && state != shaper.StateInFlight && state != shaper.StateDone && state != shaper.StateDropped:
+		newFault(codeNotInTime, "the request waited for too long in bucket %q and was not sent to the API: it was job %q", receipt.Bucket, receipt.ID).write(w, r)
+	case stops:
+		awaited.Resume()
+		defer awaited.Stop()
+		ctx, cancel := context.WithTimeout(r.Context(), left)
+		defer cancel()
+		if result, err := awaited.Result(ctx); err == nil {
+			v.answer(&result)
+			return
+		}
+		fallthrough
+	default:
+		newFault(codeNotInTime, "the request is under way as job %q of bucket %q, and the API has not answered in time: "+
+			"GET /v1/buckets/%s/jobs/%s/result may show the answer", receipt.ID, receipt.Bucket, receipt.Bucket, receipt.ID).write(w, r)
+	}
+}
+
+// answer answers what the API has answered.
+func (v *proxyVisit) answer(result *shaper.JobResult) {
+	a, h := result.Answer, v.w.Header()
+	if !result.Departed.IsZero() && !result.Enqueued.IsZero() {
+		h.Set(headerWait, strconv.FormatFloat(max(result.Departed.Sub(result.Enqueued), 0).Seconds(), 'f', 3, 64))
+	}
+	switch {
+	case a == nil && result.Reason == "":
+		newFault(codeNoAnswer, "the API was called by job %q, and its answer is not known", result.ID).write(v.w, v.r)
+		return
+	case a == nil:
+		newFault(codeNoAnswer, "the API did not answer job %q: %s: %s", result.ID, result.Reason, result.Detail).write(v.w, v.r)
+		return
+	case a.Broken:
+		newFault(codeNoAnswer, "the API has answered job %q with %d, and its answer broke off after %d bytes", result.ID, a.Status, len(a.Body)).write(v.w, v.r)
+		return
+	case a.Cut:
+		newFault(codeResultTooLarge, "the API has answered job %q with %d, and its answer has more than %d bytes: raise max_result of bucket %q",
+			result.ID, a.Status, len(a.Body), result.Bucket).write(v.w, v.r)
+		return
+	}
+	passHeaders(h, v.wayBack(a.Base).headers(a.Headers))
+	switch length := http.Header(a.Headers).Get("Content-Length"); {
+	case len(a.Body) > 0:
+		h.Set("Content-Length", strconv.Itoa(len(a.Body)))
+	case v.r.Method == http.MethodHead && length != "":
+		h.Set("Content-Length", length) // that of the body which HEAD leaves out
+	}
+	v.w.WriteHeader(max(a.Status, http.StatusOK))
+	_, _ = v.w.Write(a.Body) // fails only when the client is gone
+}
