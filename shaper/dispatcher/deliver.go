@@ -117,7 +117,8 @@ func (v *deliverer) deliver(jobs request) []shaper.Outcome {
 	if ctx.Err() != nil {
 		return jobs.returned("stopped")
 	}
-	unsent := jobs.unsent(time.Since(first.slot) > min(first.wakeLimit, first.validFor()))
+	first.woken = time.Now()
+	unsent := jobs.unsent(first.lateness())
 	if unsent == nil {
 		return v.attempt(ctx, jobs)
 	}

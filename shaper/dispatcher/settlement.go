@@ -48,8 +48,14 @@ func (s *settlement) code() int {
 	return int(s.result)
 }
 
+// workerIsLate is what workers call [shaper.ErrLate].
+const workerIsLate = "late"
+
 // settlementOf is what becomes of a job after an outcome.
 func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement {
+	if outcome.Result == shaper.ResultReturned && outcome.Reason == workerIsLate {
+		outcome.Reason = shaper.ReasonLateConnect
+	}
 	var hold time.Duration // that a job leaves behind which is done
 	if job.once {
 		hold = s.endOnce(job, &outcome)
