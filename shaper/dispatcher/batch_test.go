@@ -88,7 +88,7 @@ func TestOutcomesOfARequest(t *testing.T) {
 			name: "late when it departs", batch: func(ctx context.Context, b *shaper.Batch) []shaper.Outcome {
 				<-time.After(251 * time.Millisecond)
 				return answer(done, done, done)(ctx, b)
-			}, want: "returned/late_process returned/late_process returned/late_process",
+			}, want: "returned/late returned/late returned/late",
 		},
 		{name: "a panic", batch: func(context.Context, *shaper.Batch) []shaper.Outcome { panic("x") }, want: "retry/panic retry/panic retry/panic", departures: 1},
 		{name: "handed over", batch: answer(shaper.HandedOver(nil), done, done), want: "retry/no_result done done", signals: []shaper.Signal{0, shaper.SignalAccepted, 0}, departures: 1},

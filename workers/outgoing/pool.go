@@ -39,6 +39,7 @@ type conn struct {
 	users   int // deliveries that hold it
 	listed  bool
 	retired bool        // takes no more of them
+	isUsed  bool        // it has carried a request
 	idle    *time.Timer // closes it; nil before the first rest
 }
 
@@ -98,9 +99,13 @@ func (p *pool) take(o shaper.Origin) *conn {
 }
 
 // put returns a connection whose request was answered.
-func (p *pool) put(c *conn) {
+func (p *pool) put(c *conn) { p.back(c, true) }
+
+// back returns a connection that carried a request, or did not.
+func (p *pool) back(c *conn, isUsed bool) {
 	alive := c.Err() == nil
 	p.mu.Lock()
+	c.isUsed = c.isUsed || isUsed
 	c.users--
 	if alive && !c.retired && !p.closed && c.Available() > 0 {
 		p.list(c)
@@ -124,7 +129,7 @@ func (p *pool) release(c *conn) {
 		return
 	}
 	c.Release()
-	p.put(c)
+	p.back(c, false)
 }
 
 // discard gives back a connection that failed. The other requests on it, if
@@ -164,10 +169,10 @@ func (p *pool) unlist(c *conn) {
 // rest needs p.mu. It closes c later, unless it is taken before.
 func (p *pool) rest(c *conn) {
 	if c.idle != nil {
-		c.idle.Reset(idleTimeout)
+		c.idle.Reset(c.keepFor())
 		return
 	}
-	c.idle = time.AfterFunc(idleTimeout, func() {
+	c.idle = time.AfterFunc(c.keepFor(), func() {
 		p.mu.Lock()
 		unused := c.users == 0
 		if unused {

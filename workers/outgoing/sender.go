@@ -67,9 +67,9 @@ func (r *Request) http(ctx context.Context) *http.Request {
 // Send makes one attempt: one request at most, and none if it returns [shaper.ResultReturned]. The status of an answer decides as
 // soon as it is there, even if its body never ends.
 func (s *Sender) Send(ctx context.Context, attempt *shaper.Attempt, req *Request) shaper.Outcome {
-	attemptCtx, cancel := context.WithTimeout(ctx, s.config.Timeout)
-	defer cancel()
-	conn, resp, outcome := s.roundTrip(ctx, attemptCtx, attempt, req) //nolint:bodyclose // answered closes it
+	limit := newTimeLimit(ctx, s.config.Timeout)
+	defer func() { limit.cancel() }()
+	conn, resp, outcome := s.roundTrip(ctx, limit, attempt, req) //nolint:bodyclose // answered closes it
 	if resp == nil {
 		return outcome
 	}
@@ -90,13 +90,13 @@ type Answer struct {
 // Open makes one attempt as Send does, and returns as soon as the header of the answer is there. Read its body and close it within the timeout. Where
 // the answer is nil, the outcome says why; else it is for the caller to say.
 func (s *Sender) Open(ctx context.Context, attempt *shaper.Attempt, req *Request) (*Answer, shaper.Outcome) {
-	attemptCtx, cancel := context.WithTimeout(ctx, s.config.Timeout)
-	conn, resp, outcome := s.roundTrip(ctx, attemptCtx, attempt, req) //nolint:bodyclose // Close closes it
+	limit := newTimeLimit(ctx, s.config.Timeout)
+	conn, resp, outcome := s.roundTrip(ctx, limit, attempt, req) //nolint:bodyclose // Close closes it
 	if resp == nil {
-		cancel()
+		limit.cancel()
 		return nil, outcome
 	}
-	return &Answer{Response: resp, sender: s, conn: conn, cancel: cancel}, outcome
+	return &Answer{Response: resp, sender: s, conn: conn, cancel: limit.cancel}, outcome
 }
 
 // Close ends the answer. The connection is used again if the body was read to its end.
@@ -106,31 +106,33 @@ func (a *Answer) Close() {
 	a.sender.conns.put(a.conn)
 }
 
-// roundTrip sends the request of an attempt and returns the answer with its connection; without an answer, the outcome. attempted is ctx with the
-// timeout of the attempt.
-func (s *Sender) roundTrip(ctx, attempted context.Context, attempt *shaper.Attempt, req *Request) (*conn, *http.Response, shaper.Outcome) {
-	conn, reused, err := s.conns.get(attempted, req.To.Origin)
+// roundTrip sends the request of an attempt and returns the answer with its connection; without an answer, the outcome. limit is the time that
+// the attempt has.
+func (s *Sender) roundTrip(ctx context.Context, limit *timeLimit, attempt *shaper.Attempt, req *Request) (*conn, *http.Response, shaper.Outcome) {
+	conn, reused, err := s.conns.get(limit.ctx, req.To.Origin)
 	if ctx.Err() != nil {
 		s.conns.release(conn)
 		return nil, nil, shaper.Returned(workers.ReasonShutdown)
 	}
 	if err == nil {
-		err = attempted.Err()
+		err = limit.ctx.Err()
 	}
 	if err != nil {
 		s.conns.release(conn)
 		return nil, nil, notConnected(err)
 	}
+	ready := time.Now()
 	if err := attempt.Depart(); err != nil {
 		s.conns.release(conn)
 		return nil, nil, shaper.Returned(workers.ReasonLate)
 	}
+	limit.extend(ctx, time.Since(ready))
 	written := conn.wire.written.Load()
-	resp, err := sendOn(conn, req.http(attempted))
+	resp, err := sendOn(conn, req.http(limit.ctx))
 	if err != nil {
 		s.conns.discard(conn)
 		// Only of a kept connection: a receiver that hangs up on each new one would be tried forever.
-		isStale := reused && attempted.Err() == nil && conn.wire.written.Load() == written
+		isStale := reused && limit.ctx.Err() == nil && conn.wire.written.Load() == written
 		return nil, nil, notAnswered(ctx, isStale, err)
 	}
 	return conn, resp, shaper.Outcome{}
