@@ -26,6 +26,7 @@ const (
 	BlockNotBefore    BlockReason = "not-before"    // the job is delayed
 	BlockBackoff      BlockReason = "backoff"       // an attempt failed, and the next one is not due
 	BlockLastChance   BlockReason = "last-chance"   // the job goes alone, and another such job is in flight
+	BlockReturned     BlockReason = "returned"      // the job was claimed again and again, and its permits came back unused
 	BlockMaxInFlight  BlockReason = "max-in-flight" // the scope has as many requests in flight as it may
 	BlockQuota        BlockReason = "quota"         // as many jobs left the scope in a window as a quota allows
 	BlockBudget       BlockReason = "budget"        // what the job reserves does not fit into a budget of the scope yet
@@ -39,7 +40,7 @@ var blockers = []struct {
 	scope   Scope
 	reasons []BlockReason
 }{
-	{ScopeBucket, []BlockReason{BlockPaused, BlockClosed, BlockAhead, BlockPace, BlockNotBefore, BlockBackoff, BlockLastChance, BlockMaxInFlight, BlockQuota, BlockBudget, BlockHeld, BlockBreakerOpen, BlockAdaptivePace}},
+	{ScopeBucket, []BlockReason{BlockPaused, BlockClosed, BlockAhead, BlockPace, BlockNotBefore, BlockBackoff, BlockLastChance, BlockReturned, BlockMaxInFlight, BlockQuota, BlockBudget, BlockHeld, BlockBreakerOpen, BlockAdaptivePace}},
 	{ScopeGroup, []BlockReason{BlockPaused, BlockMaxInFlight, BlockPace, BlockQuota, BlockBudget}},
 	{ScopeFlow, []BlockReason{BlockPaused, BlockDisabled, BlockMissing, BlockMaxInFlight, BlockPace, BlockQuota, BlockBudget, BlockHeld, BlockBreakerOpen, BlockAdaptivePace}},
 	{ScopePool, []BlockReason{BlockMaxInFlight, BlockPace, BlockQuota, BlockBudget, BlockHeld, BlockBreakerOpen, BlockAdaptivePace}},

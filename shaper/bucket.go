@@ -15,9 +15,9 @@ const (
 	MaxConcurrency  = 100_000
 	MaxBurst        = 1_000_000
 	MaxPermitTTL    = 10 * time.Second
-	defaultInFlight = 256                    // where the bucket does not know how long a delivery takes
-	leastInFlight   = 16                     // where it does
-	minPermitTTL    = 250 * time.Millisecond // of the automatic one
+	defaultInFlight = 256             // where the bucket does not know how long a delivery takes
+	leastInFlight   = 16              // where it does
+	minPermitTTL    = 5 * time.Second // of the automatic one
 	MaxDedupeWindow = 31 * 24 * time.Hour
 	MaxPayloadLimit = 8 << 20
 
@@ -176,10 +176,9 @@ func DefaultBucket() Bucket {
 }
 
 // EffectivePermitTTL is PermitTTL, or, where that is 0, half an interval, at
-// least 250 ms and at most 10 s. A slow bucket can afford to wait for a
-// receiver that takes a second to connect to, and must: its next slot is far.
+// least 5 s and at most 10 s: time to connect to a far receiver, once more after a lost packet.
 // A delivery that does not even begin within 12 ms of its slot, or half an interval where that
-// is more, gives its permit back earlier: after a stall, late permits would leave in a bunch.
+// is more, gives its permit back earlier.
 func (b Bucket) EffectivePermitTTL() time.Duration {
 	if b.PermitTTL != 0 {
 		return b.PermitTTL

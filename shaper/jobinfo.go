@@ -55,6 +55,7 @@ type JobInfo struct {
 	Attempts int // deliveries that ended
 	Lost     int // further ones: held, or their dispatcher died or lost its lease, or they came before a redrive
 	Crashes  int // of those the last ones in a row, with no outcome between
+	Returned int // claims after which nothing was sent: most of their permits were void
 
 	// Position is how many jobs that are there now leave its flow first; -1 if it waits in no list.
 	// It is exact among the first thousand of its priority, and an estimate behind them.

@@ -17,6 +17,9 @@ func (j *JobInfo) BlockedBy() []Blocker {
 		by = append(by, scopes[i].stopped()...)
 	}
 	by = append(by, Blocker{ScopeBucket, j.turn()})
+	if j.State == StateQueued && j.Returned >= returnedOften {
+		by = append(by, Blocker{ScopeBucket, BlockReturned})
+	}
 	for i := range scopes {
 		by = append(by, scopes[i].used()...)
 	}
@@ -25,6 +28,9 @@ func (j *JobInfo) BlockedBy() []Blocker {
 	}
 	return by
 }
+
+// returnedOften is how many permits of a job come back before that is a reason: a stop of a dispatcher returns one.
+const returnedOften = 3
 
 // turn is what the job waits for in its own queue.
 func (j *JobInfo) turn() BlockReason {
@@ -268,6 +274,8 @@ func (j *JobInfo) whyTurn(reason BlockReason) string {
 			return fmt.Sprintf("it is the next of flow %q, which waits for its turn in bucket %q", j.Flow, j.Bucket)
 		}
 		return fmt.Sprintf("it is the next to leave bucket %q, at its pace", j.Bucket)
+	case BlockReturned:
+		return fmt.Sprintf("%d of its permits came back unused, as it was not ready to depart in time: `dispatcher bucket why %s` names the cause", j.Returned, j.Bucket)
 	case BlockNotBefore:
 		return "its time has not come"
 	case BlockBackoff:

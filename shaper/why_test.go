@@ -14,7 +14,7 @@ import (
 // The words that clients read, as version 1 of the API wrote them down. Each word is read again as the blocker that it was made of.
 func TestBlockerWords(t *testing.T) {
 	t.Parallel()
-	want := strings.Fields(`paused closed group-paused flow-paused ahead pace not-before backoff last-chance max-in-flight group-max-in-flight group-pace
+	want := strings.Fields(`paused closed group-paused flow-paused ahead pace not-before backoff last-chance returned max-in-flight group-max-in-flight group-pace
 		group-quota flow-max-in-flight flow-pace quota pool-max-in-flight pool-pace pool-quota held breaker-open adaptive-pace flow-held flow-disabled
 		flow-missing flow-breaker-open flow-adaptive-pace pool-held pool-breaker-open pool-adaptive-pace budget flow-budget group-budget pool-budget`)
 	got := shaper.BlockerWords()

@@ -12,7 +12,7 @@ type Worker interface {
 	// Deliver makes one attempt and says how it ended. It is called at the
 	// attempt's slot, and not at all if the process was late for that. A worker that needs time to get ready (to connect, say)
 	// calls [Attempt.Depart] right before the first byte leaves, and returns
-	// [Returned] if that fails: the slot went by. ctx ends with the lease and
+	// [Returned] if that fails: the slot went by. Depart may wait. ctx ends with the lease and
 	// when a stopping dispatcher waits no longer. A panic counts as a failed
 	// attempt.
 	Deliver(ctx context.Context, attempt *Attempt) Outcome
@@ -78,6 +78,7 @@ type Attempt struct {
 	ticket func() string
 	slot   time.Time     // when to depart, on this process's monotonic clock
 	ttl    time.Duration // how late it may be
+	space  func() bool   // waits for its turn among departures; nil: it waits for nothing
 	depart func(late time.Duration)
 }
 
@@ -93,6 +94,10 @@ func NewAttempt(slot time.Time, ttl time.Duration, depart func(late time.Duratio
 func (a *Attempt) Permit(slot time.Time, ttl time.Duration, depart func(late time.Duration)) {
 	a.slot, a.ttl, a.depart = slot, ttl, depart
 }
+
+// Space has [Attempt.Depart] wait as wait does, which reports whether the attempt may depart then. A dispatcher calls Space before the worker
+// gets the attempt.
+func (a *Attempt) Space(wait func() bool) { a.space = wait }
 
 // Lend lets [Attempt.Ticket] return what ticket makes. A dispatcher calls Lend before the worker gets the attempt.
 func (a *Attempt) Lend(ticket func() string) { a.ticket = ticket }
@@ -110,9 +115,13 @@ func (a *Attempt) Ticket() string {
 func (a *Attempt) Slot() time.Time { return a.slot }
 
 // Depart marks the departure: call it once, with the connection ready, right
-// before the first byte leaves. It returns [ErrLate] when the permit is void;
-// then nothing may be sent.
+// before the first byte leaves. It keeps departures even: if others that were late
+// depart just before, it waits for some intervals. It returns [ErrLate] when the permit
+// is void; then nothing may be sent.
 func (a *Attempt) Depart() error {
+	if time.Since(a.slot) > a.ttl || a.space != nil && !a.space() {
+		return ErrLate
+	}
 	late := time.Since(a.slot)
 	if late > a.ttl {
 		return ErrLate

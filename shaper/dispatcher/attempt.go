@@ -16,7 +16,7 @@ func (v *deliverer) callWorker(ctx context.Context, job *leased, outcome *shaper
 			*outcome = panicked(p)
 		}
 	}()
-	v.prepare(job)
+	v.prepare(ctx, job)
 	*outcome = (*v.worker.Load()).Deliver(ctx, &job.Attempt)
 	check(outcome)
 }
@@ -25,9 +25,10 @@ func panicked(p any) shaper.Outcome {
 	return shaper.Retry("panic", fmt.Sprint("the worker panicked: ", p))
 }
 
-// prepare gives a job what the worker may ask it for.
-func (v *deliverer) prepare(job *leased) {
+// prepare gives a job what the worker may ask it for. ctx is that of the delivery.
+func (v *deliverer) prepare(ctx context.Context, job *leased) {
 	job.Permit(job.slot, job.validFor(), job.depart)
+	job.Space(func() bool { return v.departures.wait(ctx, v.Settings.Load(), job) })
 	job.Epoch = job.epoch
 	job.Lend(func() string { return v.ticketOf(job) })
 }

@@ -30,9 +30,10 @@ func (v *deliverer) deliverBatch(ctx context.Context, jobs request) []shaper.Out
 			continue
 		}
 		job.Own = first.Own // the claim tells it once
-		v.prepare(job)
-		if i > 0 {
-			job.Permit(job.slot, job.validFor(), nil) // the batch departs once
+		v.prepare(ctx, job)
+		if i > 0 { // the batch departs once
+			job.Permit(job.slot, job.validFor(), nil)
+			job.Space(nil)
 		}
 		batch.Attempts, sent = append(batch.Attempts, &job.Attempt), append(sent, i)
 	}

@@ -83,7 +83,7 @@ func TestOutcomesOfARequest(t *testing.T) {
 		{name: "each", batch: answer(done, failed, done), want: "done retry/http_500 done", signals: []shaper.Signal{shaper.SignalAccepted, 0, 0}, departures: 1},
 		{name: "all failed", batch: answer(failed, failed, failed), want: "retry/http_500 retry/http_500 retry/http_500", signals: []shaper.Signal{shaper.SignalFailed, signalFailedToo, signalFailedToo}, departures: 1},
 		{name: "too few", batch: answer(done), want: "done retry/no_result retry/no_result", signals: []shaper.Signal{shaper.SignalAccepted, 0, 0}, departures: 1},
-		{name: "late", late: 20 * time.Millisecond, batch: answer(done, done, done), want: "returned/late returned/late returned/late"},
+		{name: "late", late: 20 * time.Millisecond, batch: answer(done, done, done), want: "returned/late_process returned/late_process returned/late_process"},
 		{
 			name: "late when it departs", batch: func(ctx context.Context, b *shaper.Batch) []shaper.Outcome {
 				<-time.After(251 * time.Millisecond)

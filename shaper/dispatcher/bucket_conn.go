@@ -24,6 +24,7 @@ type bucketConn struct {
 	life       context.Context //nolint:containedctx // ends when deliveries and settling must
 	clock      *clock
 	outage     *outage // shared by all buckets, unless Redis is a cluster
+	departures departureQueues
 }
 
 func newBucketConn(b *store.Bucket, s *store.Store, lease time.Duration, life context.Context, o *outage) *bucketConn {

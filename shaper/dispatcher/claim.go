@@ -111,6 +111,7 @@ func (c *claimer) readAnswer(r *lua.Reader, claimID string, a *answer) (err erro
 	steps := r.Int()
 	a.opening, a.closes = r.Int(), r.Int()
 	c.permitTTL, c.wakeLate = c.obeyed().EffectivePermitTTL(), c.wakeLimit()
+	c.departures.setInterval(c.interval())
 	c.clock.observe(a.start, a.end, a.now)
 	a.step = c.clock.takeJump()
 	c.stepped = a.step
@@ -142,7 +143,7 @@ func (c *claimer) startClaimed(a *answer, expectsLent bool) (requests int) {
 		case a.step > 0 || job.slot.After(a.end.Add(maxHorizon+stepSlack)):
 			c.giveBack(job, "clock_step")
 		case job.isLent() && !expectsLent && a.end.Add(handOver(shortest)).Sub(job.slot) > job.wakeLimit:
-			c.giveBack(job, "late")
+			c.giveBack(job, "late_start")
 		case job.lastChance && !c.held.guard.take(job):
 			c.giveBack(job, "last_chance")
 		default:
@@ -154,7 +155,7 @@ func (c *claimer) startClaimed(a *answer, expectsLent bool) (requests int) {
 	}
 	shift := c.link.answered(late, a.end.Sub(a.start), c.wakeLate, c.permitTTL)
 	for _, job := range jobs {
-		job.slot = job.slot.Add(shift)
+		job.slot, job.arrived = job.slot.Add(shift), a.end
 	}
 	return c.deliveries.start(jobs)
 }

@@ -117,10 +117,7 @@ func (c *claimer) readLease(r *lua.Reader, claimID string) (*leased, error) {
 	if l.maxAttempts == 0 {
 		l.maxAttempts = c.Settings.Load().Retry.MaxAttempts
 	}
-	l.depart = func(late time.Duration) {
-		l.departed = time.Now()
-		c.store.Metrics.CountDeparture(c.Name, late, l.traceID)
-	}
+	l.depart = func(time.Duration) { c.departs(l) }
 	return l, nil
 }
 

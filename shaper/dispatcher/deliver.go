@@ -137,7 +137,8 @@ func (v *deliverer) deliver(jobs request) []shaper.Outcome {
 	if v.settler.gate.keeps(func() string { return v.scopeOf(first) }, first.claimedAt) {
 		return jobs.returned(reasonHeld)
 	}
-	unsent := jobs.unsent(time.Since(first.slot) > min(first.wakeLimit, first.validFor()))
+	first.woken = time.Now()
+	unsent := jobs.unsent(first.lateness())
 	if unsent == nil {
 		return v.attempt(ctx, jobs)
 	}

@@ -26,6 +26,8 @@ type leased struct {
 	wakeLimit   time.Duration           // how late the delivery may wake for the slot
 	closes      time.Time               // the end of the window, when the permit is void; zero: it has none
 	cancel      context.CancelCauseFunc // of the delivery, once it runs
+	arrived     time.Time               // when the claim's answer did
+	woken       time.Time               // when the delivery began, at the slot or late
 	departed    time.Time
 	traceID     string        // of the attempt, if it is sampled
 	once        bool          // the first attempt ends the job
@@ -56,6 +58,24 @@ func (l *leased) validFor() time.Duration {
 		return l.permitTTL
 	}
 	return min(l.permitTTL, l.closes.Sub(l.slot)-time.Nanosecond)
+}
+
+// lateness is why the delivery began too late for its slot; "" if it did not.
+func (l *leased) lateness() string {
+	limit := min(l.wakeLimit, l.validFor())
+	switch {
+	case l.woken.Sub(l.slot) <= limit:
+		return ""
+	case l.arrived.Sub(l.slot) > limit:
+		return shaper.ReasonLateRedis
+	}
+	return shaper.ReasonLateProcess
+}
+
+// departs notes that a job departs. The lateness that is counted is the process's own: not what the worker took to connect.
+func (c *bucketConn) departs(job *leased) {
+	job.departed = time.Now()
+	c.store.Metrics.CountDeparture(c.Name, job.woken.Sub(job.slot), job.traceID)
 }
 
 // request is the jobs that one request carries: those of a batch, or one job.
@@ -105,8 +125,9 @@ func (jobs request) returned(reason string) []shaper.Outcome {
 	return outcomes
 }
 
-// unsent is the outcomes of jobs that are not sent, nil if all of them are. Those of the others have no result yet.
-func (jobs request) unsent(late bool) []shaper.Outcome {
+// unsent is the outcomes of jobs that are not sent, nil if all of them are. Those of the others have no result yet. late is why the request is
+// late, "" if it is not.
+func (jobs request) unsent(late string) []shaper.Outcome {
 	var outcomes []shaper.Outcome
 	note := func(i int, outcome shaper.Outcome) {
 		if outcomes == nil {
@@ -118,8 +139,8 @@ func (jobs request) unsent(late bool) []shaper.Outcome {
 		switch {
 		case job.unreadable != nil:
 			note(i, shaper.Dead("unreadable", job.unreadable.Error()))
-		case late:
-			note(i, shaper.Returned("late"))
+		case late != "":
+			note(i, shaper.Returned(late))
 		case jobs[0].unsettled != nil: // the settings of the flow, which stand with its first job
 			note(i, shaper.Retry(shaper.ReasonFlowSettings, jobs[0].unsettled.Error()))
 		}

@@ -134,7 +134,7 @@ func (l *Leases) start(ctx, within context.Context, t *ticket) (*Lease, error) {
 			within, cancel := context.WithCancelCause(within)
 			job.cancel = cancel
 			if job.isLent() {
-				s.permit(t, job)
+				s.permit(within, t, job)
 			} else {
 				job.departed = time.Now()
 			}

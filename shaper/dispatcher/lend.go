@@ -53,12 +53,11 @@ func (c *bucketConn) late(t *ticket) time.Duration {
 	return t.late(shortest)
 }
 
-// permit gives a lent job, which is started here, the permit of its ticket.
-func (c *bucketConn) permit(t *ticket, job *leased) {
-	job.slot, job.permitTTL, job.wakeLimit = c.clock.local(t.Slot), micros(t.Valid), c.late(t)
-	job.depart = func(late time.Duration) {
-		job.departed = time.Now()
-		c.store.Metrics.CountDeparture(c.Name, late, job.traceID)
-	}
+// permit gives a lent job, which is started here, the permit of its ticket. ctx ends with the lease.
+func (c *bucketConn) permit(ctx context.Context, t *ticket, job *leased) {
+	job.slot, job.permitTTL, job.wakeLimit = c.clock.local(t.Slot), micros(t.Lasts), c.late(t)
+	job.depart = func(time.Duration) { c.departs(job) }
+	c.departures.setInterval(micros(t.Every))
 	job.Permit(job.slot, job.validFor(), job.depart)
+	job.Space(func() bool { return c.departures.wait(ctx, c.Settings.Load(), job) })
 }

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -73,12 +74,26 @@ func (s *settler) logOutcome(one *settlement) {
 	switch one.result {
 	case shaper.ResultDead:
 		s.logDead(one.job.ID, path, one.cause, one.job.attempts+1, *one.attempt)
+	case shaper.ResultReturned:
+		s.logLate(one, path)
 	case shaper.ResultRetry, shaper.ResultHeld:
 		if logs, more := s.failures.note(path, time.Now()); logs {
 			s.log.Info("an attempt failed", append(s.namesOf(one.job.ID, path),
 				"number", one.attempt.Number, "result", one.result.String(), "reason", one.attempt.Reason, "status", one.attempt.Status,
 				"detail", one.attempt.Detail, "wait", one.delay.Round(time.Millisecond), "unlogged", more)...)
 		}
+	}
+}
+
+// logLate logs a sample of the permits that were returned late.
+func (s *settler) logLate(one *settlement, path string) {
+	reason := one.outcome.Reason
+	if !slices.Contains(shaper.LateReasons(), reason) {
+		return
+	}
+	if logs, more := s.failures.note("\x00"+reason, time.Now()); logs {
+		s.log.Warn("a permit came back unused: the job departed too late for its slot, and waits for another one",
+			append(s.namesOf(one.job.ID, path), "reason", reason, "unlogged", more)...)
 	}
 }
 

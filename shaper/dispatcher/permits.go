@@ -176,14 +176,17 @@ func (p *Permit) start(ctx context.Context, text string) error {
 		lease.Settle(shaper.Returned("clock_step"))
 		return ErrNotStarted
 	}
+	lease.job.arrived = time.Now()
 	isThere := sleep(ctx, time.Until(lease.job.slot))
+	lease.job.woken = time.Now()
+	late := lease.job.lateness()
 	switch {
 	case !isThere:
 		p.lease = lease
 		p.drop()
 		return fmt.Errorf("job %q of bucket %q: %w", lease.job.ID, lease.job.Bucket, context.Cause(ctx))
-	case time.Since(lease.job.slot) > lease.job.wakeLimit:
-		lease.Settle(shaper.Returned("late"))
+	case late != "":
+		lease.Settle(shaper.Returned(late))
 		return ErrNotStarted
 	}
 	p.lease = lease

@@ -54,9 +54,14 @@ func (s *settlement) code() int {
 
 // localWait is how long a job waits that the host of this process could not send, where its worker does not say it.
 const localWait = time.Second
+// workerIsLate is what workers call [shaper.ErrLate].
+const workerIsLate = "late"
 
 // settlementOf is what becomes of a job after an outcome.
 func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement {
+	if outcome.Result == shaper.ResultReturned && outcome.Reason == workerIsLate {
+		outcome.Reason = shaper.ReasonLateConnect
+	}
 	var hold time.Duration // that a job leaves behind which is done
 	if outcome.Result == shaper.ResultDone && outcome.RetryAfter > 0 {
 		hold = holdFor(s.Settings.Load(), outcome.RetryAfter)

@@ -35,11 +35,13 @@ type ticket struct {
 	Expires     int64           `json:"expires,omitempty"`
 	Once        bool            `json:"once,omitempty"`
 	Waiter      string          `json:"waiter,omitempty"`
-	Sender      string          `json:"sender,omitempty"`   // the channel of the process that sends the job; then the next four are there
+	Sender      string          `json:"sender,omitempty"`   // the channel of the process that sends the job; then the next six are there
 	Slot        int64           `json:"slot,omitempty"`     // by the clock of Redis
 	Ahead       int64           `json:"ahead,omitempty"`    // how far ahead the slot was when the ticket was sent
 	Wake        int64           `json:"wake,omitempty"`     // how late that process may wake for the slot
-	Valid       int64           `json:"valid,omitempty"`    // how late the job may depart
+	Valid       int64           `json:"valid,omitempty"`    // how late it may start the job
+	Lasts       int64           `json:"lasts,omitempty"`    // how late the job may depart
+	Every       int64           `json:"every,omitempty"`    // between two slots of the bucket
 	Callback    string          `json:"callback,omitempty"` // the first line of its body, if its end is to be told
 	LastChance  bool            `json:"last_chance,omitempty"`
 	Lease       int64           `json:"lease"`
@@ -65,6 +67,7 @@ func (c *bucketConn) ticketOf(job *leased) string {
 	if job.isLent() {
 		t.Sender, t.Slot, t.Ahead = job.sender, c.clock.redis(job.slot).UnixMicro(), time.Until(job.slot).Microseconds()
 		t.Wake, t.Valid = job.wakeLimit.Microseconds(), job.lentFor().Microseconds()
+		t.Lasts, t.Every = job.validFor().Microseconds(), c.departures.every().Microseconds()
 	}
 	text, err := json.Marshal(t)
 	if err != nil {
@@ -84,7 +87,7 @@ func readTicket(text string) (*ticket, error) {
 	}
 	lease := t.lease()
 	if !admission.ValidName(t.Bucket) || t.Pool != "" && !admission.ValidName(t.Pool) || !shaper.ValidID(t.ID) ||
-		t.Levels < codec.LevelsNone || t.Levels > codec.LevelsGroups || t.Epoch < 1 || (t.Sender == "") != (t.Slot == 0) || t.Wake < 0 || t.Valid < 0 || t.Claim == "" || lease < time.Second || lease > time.Hour {
+		t.Levels < codec.LevelsNone || t.Levels > codec.LevelsGroups || t.Epoch < 1 || (t.Sender == "") != (t.Slot == 0) || t.Wake < 0 || t.Valid < 0 || t.Lasts < 0 || t.Every < 0 || t.Claim == "" || lease < time.Second || lease > time.Hour {
 		return nil, fmt.Errorf("the lease of the task %w", errNoTicket)
 	}
 	return t, nil

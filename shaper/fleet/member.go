@@ -79,6 +79,7 @@ type counted struct {
 	again bool         // it is told again, moved or not: Redis may have lost it
 	slot  int64        // the newest
 	slots [Slots]int64 // departures in each, the newest first
+	lates [Slots]metrics.Late
 }
 
 // NewMember returns a member, which tells nothing yet.
@@ -209,25 +210,29 @@ func inHistory(bucket string) (part, short string) {
 
 // isAbove reports whether a counter was higher before.
 func (c *counted) isAbove(is metrics.Totals) bool {
-	return c.Arrived > is.Arrived || c.Refused > is.Refused || c.Departed > is.Departed || c.Failed > is.Failed
+	return c.Arrived > is.Arrived || c.Refused > is.Refused || c.Departed > is.Departed || c.Failed > is.Failed || isLess(is.Late, c.Late)
 }
 
 // add is the text of the counters of a bucket, when they are these. c has what they were before.
 func (c *counted) add(is metrics.Totals, slot int64) string {
 	for ; c.slot < slot; c.slot++ {
 		copy(c.slots[1:], c.slots[:])
-		c.slots[0] = 0
+		copy(c.lates[1:], c.lates[:])
+		c.slots[0], c.lates[0] = 0, metrics.Late{}
 		if slot-c.slot > Slots {
-			c.slots, c.slot = [Slots]int64{}, slot-1
+			c.slots, c.lates, c.slot = [Slots]int64{}, [Slots]metrics.Late{}, slot-1
 		}
 	}
 	c.slots[0] += is.Departed - c.Departed
+	for i := range is.Late {
+		c.lates[0][i] += is.Late[i] - c.Late[i]
+	}
 	text := fmt.Appendf(nil, "%d %d %d %d %d", is.Arrived, is.Refused, is.Departed, is.Failed, c.slot)
 	for _, n := range c.slots {
 		text = append(text, ' ')
 		text = strconv.AppendInt(text, n, 10)
 	}
-	return string(text)
+	return string(text) + lateText(c.lates)
 }
 
 // tell sends what was counted. An answer says what time it is, and what somebody looks at. What has no answer is sent again under the same

@@ -47,7 +47,7 @@ type told struct {
 	Counts
 
 	slot  int64
-	slots []int64 // departures, the newest first
+	slots []int64 // departures, the newest first; behind them late permits, see lateText
 }
 
 // Snapshot is what all processes have told by some instant.

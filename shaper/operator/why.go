@@ -24,6 +24,7 @@ const (
 	WhyInFlight     WhyCode = "in-flight"     // as many requests are in flight as may be
 	WhyFlows        WhyCode = "flows"         // none of its flows may send: they are paused, disabled or have as much in flight as may be
 	WhyLater        WhyCode = "later"         // all that waits is for later: delayed jobs, and those that wait for their next attempt
+	WhyLate         WhyCode = "late"          // many permits come back unused
 	WhySends        WhyCode = "sends"         // nothing holds it back
 )
 
@@ -34,14 +35,25 @@ type Why struct {
 	Until    time.Time // when that may end, by the clock of Redis; zero: not known, or not before somebody acts
 }
 
-// Why says why the bucket sends nothing. isServed is whether a process delivers its jobs: see [fleet.Snapshot.IsServed].
+// Why says why the bucket sends nothing, or less than its rate. isServed is whether a process delivers its jobs, and permits is what became of
+// its permits lately: see IsServed and Permits of [fleet.Snapshot].
 //
-// [fleet.Snapshot.IsServed]: https://pkg.go.dev/github.com/tundish-io/tundish/shaper/fleet#Snapshot
-func (b *BucketInfo) Why(isServed bool) Why {
+// [fleet.Snapshot]: https://pkg.go.dev/github.com/tundish-io/tundish/shaper/fleet#Snapshot
+func (b *BucketInfo) Why(isServed bool, permits shaper.LatePermits) Why {
 	for _, look := range []func(isServed bool) (Why, bool){b.ofWork, b.ofPeople, b.ofDownstream, b.ofCounts, b.ofFlows} {
 		if why, holds := look(isServed); holds {
+			if why.Code == WhyQuota && permits.HoldBack() { // a permit that came back counts for the quota
+				why.Sentence += "; " + permits.String()
+			}
 			return why
 		}
+	}
+	late := permits.String()
+	switch {
+	case permits.HoldBack():
+		return Why{Code: WhyLate, Sentence: late}
+	case late != "":
+		return Why{Code: WhySends, Sentence: "jobs leave about at its rate; " + late}
 	}
 	return Why{Code: WhySends, Sentence: "nothing holds it back: jobs leave at its rate"}
 }

@@ -151,7 +151,7 @@ func TestEachWhyIsToldSoon(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					return info.Why(s.IsServed("b"))
+					return info.Why(s.IsServed("b"), s.Permits("b"))
 				}
 				<-time.After(6 * time.Second) // the fleet knows the dispatcher
 				if c.act != nil {

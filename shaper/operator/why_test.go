@@ -59,18 +59,18 @@ func TestWhyWords(t *testing.T) {
 		"a group may send": {waits(func(b *operator.BucketInfo) { b.HasFlows, b.HasGroups, b.GroupsWait = true, true, 1 }), operator.WhySends, time.Time{}},
 		"later":            {waits(func(b *operator.BucketInfo) { b.Waiting, b.Later, b.NextDue = 0, 3, later }), operator.WhyLater, later},
 	} {
-		why := tt.info.Why(true)
+		why := tt.info.Why(true, shaper.LatePermits{})
 		if why.Code != tt.code || !why.Until.Equal(tt.until) || why.Sentence == "" {
 			t.Errorf("%s: %+v", name, why)
 		}
 	}
 	used := waits(func(b *operator.BucketInfo) {
 		b.InFlight, b.Budgets = 3, []shaper.BudgetUse{{Budget: rate, Charged: 5, Frees: later}}
-	}).Why(true)
+	}).Why(true, shaper.LatePermits{})
 	if want := "nothing waits; the budget of 5/h makes the next job wait (free in its window: 0), until " + later.UTC().Format(time.RFC3339); used.Code != operator.WhyEmpty || used.Sentence != want {
 		t.Errorf("with a budget that is used up: %+v, want %s", used, want)
 	}
-	if why := waits(func(*operator.BucketInfo) {}).Why(false); why.Code != operator.WhyNoDispatcher {
+	if why := waits(func(*operator.BucketInfo) {}).Why(false, shaper.LatePermits{}); why.Code != operator.WhyNoDispatcher {
 		t.Errorf("without a dispatcher: %+v", why)
 	}
 }
@@ -98,7 +98,7 @@ func TestWhy(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if why := info.Why(true); why.Code == code {
+			if why := info.Why(true, shaper.LatePermits{}); why.Code == code {
 				return
 			}
 			select {

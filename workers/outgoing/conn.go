@@ -35,6 +35,7 @@ type conn struct {
 	users   int // deliveries that hold it
 	listed  bool
 	retired bool        // takes no more of them
+	isUsed  bool        // it has carried a request
 	idle    *time.Timer // closes it; nil before the first rest
 }
 
@@ -58,10 +59,10 @@ func (c *conn) isAtFault(sent time.Duration) bool {
 	return c.isHTTP2 && (c.Err() != nil || c.wire.lastRead() < sent)
 }
 
-// restFor returns how long the connection is kept while it is unused.
+// restFor returns how long the connection is kept while it rests. pool.mu is held.
 func (c *conn) restFor() time.Duration {
 	if c.expires.IsZero() {
-		return idleTimeout
+		return c.keepFor()
 	}
-	return min(idleTimeout, max(0, time.Until(c.expires)))
+	return min(c.keepFor(), max(0, time.Until(c.expires)))
 }

@@ -86,9 +86,13 @@ func (p *pool) take(o shaper.Origin) *conn {
 }
 
 // put returns a connection whose request was answered.
-func (p *pool) put(c *conn) {
+func (p *pool) put(c *conn) { p.back(c, true) }
+
+// back returns a connection that carried a request, or did not.
+func (p *pool) back(c *conn, isUsed bool) {
 	alive := c.Err() == nil
 	p.mu.Lock()
+	c.isUsed = c.isUsed || isUsed
 	c.users--
 	if alive && !c.retired && !p.closed && !c.isOld() && c.Available() > 0 {
 		p.list(c)
@@ -112,7 +116,7 @@ func (p *pool) release(c *conn) {
 		return
 	}
 	c.Release()
-	p.put(c)
+	p.back(c, false)
 }
 
 // discard gives back a connection that failed. The other requests on it, if

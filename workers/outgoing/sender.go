@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
@@ -45,9 +46,9 @@ func (s *Sender) Kept() (connections, origins int) { return s.conns.kept() }
 // Send makes one attempt: the receiver processes one request at most, and none if Send returns [shaper.ResultReturned]. The policy judges the
 // response by its head and by as much of its body as came in time, even if that never ends: see [workers.Policy.Judge].
 func (s *Sender) Send(ctx context.Context, attempt *shaper.Attempt, req *Request) shaper.Outcome {
-	attemptCtx, cancel := context.WithTimeout(ctx, s.config.Timeout)
-	defer cancel()
-	conn, resp, outcome := s.roundTrip(ctx, attemptCtx, attempt, req) //nolint:bodyclose // answered closes it
+	limit := newTimeLimit(ctx, s.config.Timeout)
+	defer func() { limit.cancel() }()
+	conn, resp, outcome := s.roundTrip(ctx, limit, attempt, req) //nolint:bodyclose // answered closes it
 	if resp == nil {
 		return outcome
 	}
@@ -68,13 +69,13 @@ type Answer struct {
 // Open makes one attempt as Send does, and returns as soon as the header of the answer is there. Read its body and close it within the timeout. Where
 // the answer is nil, the outcome says why; else it is for the caller to say.
 func (s *Sender) Open(ctx context.Context, attempt *shaper.Attempt, req *Request) (*Answer, shaper.Outcome) {
-	attemptCtx, cancel := context.WithTimeout(ctx, s.config.Timeout)
-	conn, resp, outcome := s.roundTrip(ctx, attemptCtx, attempt, req) //nolint:bodyclose // Close closes it
+	limit := newTimeLimit(ctx, s.config.Timeout)
+	conn, resp, outcome := s.roundTrip(ctx, limit, attempt, req) //nolint:bodyclose // Close closes it
 	if resp == nil {
-		cancel()
+		limit.cancel()
 		return nil, outcome
 	}
-	return &Answer{Response: resp, sender: s, conn: conn, cancel: cancel}, outcome
+	return &Answer{Response: resp, sender: s, conn: conn, cancel: limit.cancel}, outcome
 }
 
 // Close ends the answer. The connection is used again if the body was read to its end.
@@ -84,30 +85,32 @@ func (a *Answer) Close() {
 	a.sender.conns.put(a.conn)
 }
 
-// roundTrip sends the request of an attempt and returns the answer with its connection; without an answer, the outcome. attempted is ctx with the
-// timeout of the attempt.
-func (s *Sender) roundTrip(ctx, attempted context.Context, attempt *shaper.Attempt, req *Request) (*conn, *http.Response, shaper.Outcome) {
-	conn, reused, err := s.conns.get(attempted, req.To.Origin)
+// roundTrip sends the request of an attempt and returns the answer with its connection; without an answer, the outcome. limit is the time that
+// the attempt has.
+func (s *Sender) roundTrip(ctx context.Context, limit *timeLimit, attempt *shaper.Attempt, req *Request) (*conn, *http.Response, shaper.Outcome) {
+	conn, reused, err := s.conns.get(limit.ctx, req.To.Origin)
 	if ctx.Err() != nil {
 		s.conns.release(conn)
 		return nil, nil, shaper.Returned(workers.ReasonShutdown)
 	}
 	if err == nil {
-		err = attempted.Err()
+		err = limit.ctx.Err()
 	}
 	if err != nil {
 		s.conns.release(conn)
 		return nil, nil, notConnected(err)
 	}
+	ready := time.Now()
 	if err := attempt.Depart(); err != nil {
 		s.conns.release(conn)
 		return nil, nil, shaper.Returned(workers.ReasonLate)
 	}
-	resp, failed := s.exchange(attempted, conn, reused, req)
+	limit.extend(ctx, time.Since(ready))
+	resp, failed := s.exchange(limit.ctx, conn, reused, req)
 	if failed.fate == fateUnprocessed && failed.wasGood {
-		if other := s.another(attempted, attempt, req.To.Origin); other != nil {
+		if other := s.another(limit.ctx, attempt, req.To.Origin); other != nil {
 			conn = other
-			resp, failed = s.exchange(attempted, conn, true, req)
+			resp, failed = s.exchange(limit.ctx, conn, true, req)
 		}
 	}
 	if resp == nil {

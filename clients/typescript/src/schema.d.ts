@@ -2467,7 +2467,7 @@ export interface components {
              * @description The first that holds, in this order; `sends` that nothing does.
              * @enum {string}
              */
-            code: "empty" | "paused" | "no-dispatcher" | "closed" | "breaker" | "held" | "quota" | "budget" | "pool" | "in-flight" | "flows" | "later" | "sends" | "empty" | "paused" | "no-dispatcher" | "closed" | "breaker" | "held" | "quota" | "budget" | "pool" | "in-flight" | "flows" | "later" | "sends";
+            code: "empty" | "paused" | "no-dispatcher" | "closed" | "breaker" | "held" | "quota" | "budget" | "pool" | "in-flight" | "flows" | "later" | "late" | "sends" | "empty" | "paused" | "no-dispatcher" | "closed" | "breaker" | "held" | "quota" | "budget" | "pool" | "in-flight" | "flows" | "later" | "late" | "sends";
             /** @description For people. */
             sentence: string;
             /**
@@ -2938,7 +2938,7 @@ export interface components {
             /** @description Why the job waits. */
             why?: string;
             /** @description The same in words for programs. Only of a waiting job. */
-            blocked_by?: ("paused" | "closed" | "ahead" | "pace" | "not-before" | "backoff" | "last-chance" | "max-in-flight" | "quota" | "budget" | "held" | "breaker-open" | "adaptive-pace" | "group-paused" | "group-max-in-flight" | "group-pace" | "group-quota" | "group-budget" | "flow-paused" | "flow-disabled" | "flow-missing" | "flow-max-in-flight" | "flow-pace" | "flow-budget" | "flow-held" | "flow-breaker-open" | "flow-adaptive-pace" | "pool-max-in-flight" | "pool-pace" | "pool-quota" | "pool-budget" | "pool-held" | "pool-breaker-open" | "pool-adaptive-pace")[];
+            blocked_by?: ("paused" | "closed" | "ahead" | "pace" | "not-before" | "backoff" | "last-chance" | "returned" | "max-in-flight" | "quota" | "budget" | "held" | "breaker-open" | "adaptive-pace" | "group-paused" | "group-max-in-flight" | "group-pace" | "group-quota" | "group-budget" | "flow-paused" | "flow-disabled" | "flow-missing" | "flow-max-in-flight" | "flow-pace" | "flow-budget" | "flow-held" | "flow-breaker-open" | "flow-adaptive-pace" | "pool-max-in-flight" | "pool-pace" | "pool-quota" | "pool-budget" | "pool-held" | "pool-breaker-open" | "pool-adaptive-pace")[];
             /** @description Deliveries that ended. */
             attempts?: number;
             /** @description Deliveries that spent no attempt: their dispatcher died or lost its lease, the downstream named a time to wait for, or they came before a redrive. */

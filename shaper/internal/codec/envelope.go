@@ -395,5 +395,6 @@ func FillJob(j *shaper.JobInfo, body, metaText string) error {
 		return err
 	}
 	j.Attempts, j.Lost, j.Crashes, j.Last = int(m.attempts), int(m.lost), int(m.crashes), m.last
+	j.Returned = int(max(m.epoch-m.attempts-m.lost, 0))
 	return nil
 }

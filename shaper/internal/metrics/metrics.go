@@ -80,7 +80,7 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 		overflow:   counter("admission_overflow_total", "Jobs of callers above a limit's max_keys, who share one key, by limit.", "limit"),
 		departures: counter("departures_total", "Requests that left, first tries and retries alike. A batch is one."),
 		batched:    counter("batched_jobs_total", "Jobs that left in batches."),
-		lateness:   ofBuckets(histogram("departure_lateness_seconds", "How long after its slot a delivery left.", fine)),
+		lateness:   ofBuckets(histogram("departure_lateness_seconds", "How late deliveries began after their slots; connecting does not count.", fine)),
 		attempts:   counter("attempts_total", "Attempts that ended, by outcome and by reason: a word of the worker, or the class of the status.", "outcome", "reason"),
 		duration:   ofBuckets(histogram("delivery_duration_seconds", "Time from departure to the end of a delivery.", prometheus.DefBuckets)),
 		retries:    counter("retries_total", "Deliveries that failed and will be tried again."),
@@ -91,7 +91,8 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 		repaired:   counter("repairs_total", "Jobs that the sweeper found in a wrong place and moved."),
 		settingsLost: counter("settings_lost_total",
 			"How often this process found that Redis had lost the settings of the bucket, with whatever else it lost then."),
-		returned: counter("permits_returned_total", "Jobs given back unsent, because their permit was void or the process stops."),
+		returned: counter("permits_returned_total",
+			"Jobs returned unsent, by reason: late_connect, late_process and late_redis are permits that were void before the job departed.", "reason"),
 		localFaults: counter("local_faults_total",
 			"Attempts that the host of this process could not make, by reason: no resolver, no file descriptor, no route. They spend no attempt of the job.", "reason"),
 		schedules: counter("schedule_fires_total",
@@ -131,8 +132,9 @@ var (
 	succeeded = [][]string{{shaper.ResultDone.String(), statusClass(200)}}
 	acted     = each(ActionPause, ActionResume, ActionDrain, ActionRelease, ActionEnable, ActionSet, ActionReset, ActionPurge, ActionRedrive, ActionDrop, ActionCancel,
 		ActionScheduleSet, ActionScheduleRemove, ActionSchedulePause, ActionScheduleResume, ActionScheduleFire)
-	fired = each(append(textsOf(shaper.ScheduleOutcomes()), ScheduleBlocked)...)
-	taken = each(reclaimExpired, reclaimPoison)
+	fired   = each(append(textsOf(shaper.ScheduleOutcomes()), ScheduleBlocked)...)
+	taken   = each(reclaimExpired, reclaimPoison)
+	tooLate = each(shaper.LateReasons()...)
 )
 
 func each(words ...string) [][]string {
@@ -158,9 +160,10 @@ func (m *Metrics) AddBucket(b string) {
 	}
 	m.decisions.know(b, decided...)
 	m.attempts.know(b, succeeded...)
-	for _, c := range []*counters{m.departures, m.batched, m.retries, m.dead, m.expired, m.lost, m.repaired, m.returned, m.settingsLost} {
+	for _, c := range []*counters{m.departures, m.batched, m.retries, m.dead, m.expired, m.lost, m.repaired, m.settingsLost} {
 		c.know(b, single...)
 	}
+	m.returned.know(b, tooLate...)
 	m.actions.know(b, acted...)
 	m.schedules.know(b, fired...)
 	m.reclaimed.know(b, taken...)
@@ -308,14 +311,15 @@ func (m *Metrics) CountOutcome(bucket string, result shaper.Result, outcome shap
 	if m == nil {
 		return
 	}
-	m.attempts.WithLabelValues(bucket, result.String(), m.reasons.label(outcome)).Inc()
+	reason := m.reasons.label(outcome)
+	m.attempts.WithLabelValues(bucket, result.String(), reason).Inc()
 	switch result {
 	case shaper.ResultRetry:
 		m.retries.WithLabelValues(bucket).Inc()
 	case shaper.ResultDead:
 		m.dead.WithLabelValues(bucket).Inc()
 	case shaper.ResultReturned:
-		m.returned.WithLabelValues(bucket).Inc()
+		m.returned.WithLabelValues(bucket, reason).Inc()
 		return
 	}
 	observe(m.duration.WithLabelValues(bucket), took, traceID)

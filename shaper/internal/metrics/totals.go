@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"math"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -15,7 +16,11 @@ type Totals struct {
 	Refused  int64
 	Departed int64 // requests: a batch is one
 	Failed   int64 // attempts whose job is tried again, or is dead
+	Late     Late  // permits that were returned unused
 }
+
+// Late are counts of permits, in the order of [shaper.LateReasons].
+type Late [3]int64
 
 // Totals are those of all buckets that have counted something.
 func (m *Metrics) Totals() map[string]Totals {
@@ -73,6 +78,12 @@ func (m *Metrics) totalled() []totalled {
 			return nil
 		}},
 		{m.departures, func(t *Totals, _ string) *int64 { return &t.Departed }},
+		{m.returned, func(t *Totals, reason string) *int64 {
+			if i := slices.Index(shaper.LateReasons(), reason); i >= 0 {
+				return &t.Late[i]
+			}
+			return nil
+		}},
 		{m.attempts, func(t *Totals, outcome string) *int64 {
 			if outcome == shaper.ResultRetry.String() || outcome == shaper.ResultDead.String() {
 				return &t.Failed
