@@ -59,7 +59,7 @@ func Start(t *testing.T, files redistest.Certificates, directives string) *Serve
 		}
 		t.Skip("this test needs nginx (apt-get install nginx)")
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,16 +70,13 @@ func Start(t *testing.T, files redistest.Certificates, directives string) *Serve
 	if err := os.WriteFile(path, fmt.Appendf(nil, config, s.dir, addr, files.Cert, files.Key, directives), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(program, "-p", s.dir, "-e", filepath.Join(s.dir, "error.log"), "-c", path) //nolint:gosec // the program is nginx
+	cmd := exec.CommandContext(t.Context(), program, "-p", s.dir, "-e", filepath.Join(s.dir, "error.log"), "-c", path) //nolint:gosec // the program is nginx
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(os.Interrupt)
-		_ = cmd.Wait()
-	})
+	t.Cleanup(func() { _ = cmd.Wait() }) // the context of the test has ended it
 	for until := time.Now().Add(patience); ; {
-		conn, err := net.Dial("tcp", addr)
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
 		if err == nil {
 			conn.Close()
 			return s

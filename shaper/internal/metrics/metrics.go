@@ -89,7 +89,7 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 		repaired:   counter("repairs_total", "Jobs that the sweeper found in a wrong place and moved."),
 		settingsLost: counter("settings_lost_total",
 			"How often this process found that Redis had lost the settings of the bucket, with whatever else it lost then."),
-		returned: counter("permits_returned_total", "Jobs given back unsent, because their permit was void or the process stops."),
+		returned: counter("permits_returned_total", "Jobs given back: their permit was void, the process stops, or the receiver did not process them."),
 		schedules: counter("schedule_fires_total",
 			"Fires of schedules, by what became of them, and attempts whose job did not get in (blocked).", "outcome"),
 		scheduleLateness: ofBuckets(histogram("schedule_lateness_seconds", "How long after its time the job of a fire got in.",
