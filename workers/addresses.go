@@ -53,7 +53,7 @@ func spread(addrs []netip.Addr) []netip.Addr {
 		}
 	}
 	for _, family := range [][]netip.Addr{first, other} {
-		rand.Shuffle(len(family), func(i, j int) { family[i], family[j] = family[j], family[i] })
+		rand.Shuffle(len(family), func(i, j int) { family[i], family[j] = family[j], family[i] }) //nolint:gosec // no secret
 	}
 	order := make([]netip.Addr, 0, len(addrs))
 	for i := range max(len(first), len(other)) {

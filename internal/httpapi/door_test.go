@@ -31,6 +31,12 @@ type doorRig struct {
 
 func newDoorRig(t *testing.T, keys ...apikey.Key) *doorRig {
 	t.Helper()
+	return newDoorRigOf(t, func(string, *llm.Config) {}, keys...)
+}
+
+// newDoorRigOf is newDoorRig with settings of its workers, by the name of the bucket.
+func newDoorRigOf(t *testing.T, change func(bucket string, c *llm.Config), keys ...apikey.Key) *doorRig {
+	t.Helper()
 	d := &doorRig{byDoor: map[string][]httpapi.DoorBucket{}}
 	d.answerWith(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -60,6 +66,7 @@ func newDoorRig(t *testing.T, keys ...apikey.Key) *doorRig {
 			config.HTTP.BaseURL = "http://127.0.0.1:1/"
 		}
 		config.HTTP.AllowNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+		change(name, &config)
 		w, err := llm.New(config, nil, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -35,7 +35,7 @@ func TestFrozenConnection(t *testing.T) {
 				r := newReceiver(t, s, func(p *peer, stream uint32) { p.respond(stream) })
 				var departures, done, lost, signals atomic.Int64
 				var senders sync.WaitGroup
-				const perSecond = 50
+				const perSecond = 20
 				for i := range 60 * perSecond {
 					if i == 10*perSecond {
 						r.conns()[0].frozen.Store(true)
@@ -166,8 +166,8 @@ func TestConnectionMaxAge(t *testing.T) {
 		want(t, attempt(t, s, time.Hour, &departures), shaper.ResultDone, "")
 		long := make(chan shaper.Outcome, 1)
 		go func() { long <- attempt(t, s, time.Hour, &departures) }()
-		for range 20 * 60 {
-			sleep(time.Second)
+		for range 20 * 20 {
+			sleep(3 * time.Second)
 			want(t, attempt(t, s, time.Hour, &departures), shaper.ResultDone, "")
 		}
 		want(t, <-long, shaper.ResultDone, "")
