@@ -100,6 +100,9 @@ func parse(api API, path endpoint, payload []byte) (*request, error) {
 	}
 	r.vectors = path.isEmbedding() || api == OpenAI && isListOfTexts(object["input"])
 	r.readInput(object)
+	if path.asksNoModel() {
+		r.asks = asksNothing
+	}
 	return r, errors.Join(p.errs...)
 }
 
