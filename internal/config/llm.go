@@ -22,7 +22,7 @@ type LLMSettings struct {
 	ExpectedInput  int64             `setting:"expected_input"` // tokens that are not in the body of a request
 	CountMaxTokens bool              `setting:"count_max_tokens"`
 	IncludeUsage   bool              `setting:"include_usage"` // adds stream_options to streams of clients
-	Timeout        time.Duration     `setting:"timeout"` // of one attempt; the heartbeat keeps its lease
+	Timeout        time.Duration     `setting:"timeout"`       // of one attempt; the heartbeat keeps its lease
 	IdleTimeout    time.Duration     `setting:"idle_timeout"`
 	ServeProxy     bool              `setting:"serve_proxy"`
 	Door           string            `setting:"door"`          // "": the name of the bucket
