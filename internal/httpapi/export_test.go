@@ -75,3 +75,6 @@ func ServeOperation[In, Out any](op *Operation[In, Out], do func(*http.Request, 
 func As(r *http.Request, key *apikey.Key) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), keyContext{}, key))
 }
+
+// ClientWait is how long the client of a proxy waits, by its headers.
+var ClientWait = clientWait

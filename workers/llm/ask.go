@@ -55,7 +55,7 @@ func (w *Worker) requestOf(address string, body []byte) *request {
 		r = &request{maximum: unbounded, choices: 1, model: cmp.Or(path.model, path.base), asks: asksUnknown}
 	}
 	switch {
-	case len(body) == 0 || path.asksNoModel(w.config.API):
+	case len(body) == 0 || path.asksNoModel():
 		r.asks = asksNothing
 	case r.asks == asksUnknown:
 		r.input = max(r.input, inputReferences) // of which nothing is seen

@@ -11,6 +11,8 @@ type endpoint struct {
 	model string // the deployment that the path names; "" none
 	base  string // the deployment that the base URL names, for a request that names no model; "" none
 	last  string // segment of the path
+
+	isOfThread bool // of OpenAI's assistants
 }
 
 // endpoint reads the path of a request, or its URL.
@@ -26,6 +28,7 @@ func endpointOf(address string) (e endpoint) {
 	address, _, _ = strings.Cut(address, "?")
 	segments := strings.Split(address, "/")
 	e.last = segments[len(segments)-1]
+	e.isOfThread = slices.Contains(segments, "threads")
 	for i, before := range segments[:len(segments)-1] {
 		name, err := url.PathUnescape(segments[i+1])
 		if err != nil {
@@ -63,7 +66,7 @@ var withoutModel = []string{
 	"parts", "threads", "uploads", "vector_stores",
 }
 
-// asksNoModel reports whether the path is of such a request. The messages of OpenAI are those of a thread.
-func (e endpoint) asksNoModel(api API) bool {
-	return slices.Contains(withoutModel, e.last) || api == OpenAI && e.last == "messages"
+// asksNoModel reports whether the path is of such a request. A message of a thread is stored, and a run asks a model.
+func (e endpoint) asksNoModel() bool {
+	return slices.Contains(withoutModel, e.last) || e.isOfThread && e.last == "messages"
 }

@@ -65,8 +65,6 @@ func hasSearchTool(tools json.RawMessage) bool {
 	return false
 }
 
-func isObject(value json.RawMessage) bool { return len(value) > 0 && value[0] == '{' }
-
 // unseen is how many parts of the input are not in the body.
 func (r *request) unseen() int64 {
 	switch r.input {

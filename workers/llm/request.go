@@ -1,7 +1,6 @@
 package llm
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -101,6 +100,9 @@ func parse(api API, path endpoint, payload []byte) (*request, error) {
 	}
 	r.vectors = path.isEmbedding() || api == OpenAI && isListOfTexts(object["input"])
 	r.readInput(object)
+	if path.asksNoModel() {
+		r.asks = asksNothing
+	}
 	return r, errors.Join(p.errs...)
 }
 
@@ -147,29 +149,6 @@ func (p *parsing) number(name string, least int64) (n int64, named bool) {
 	}
 	return n, true
 }
-
-// members returns the members of a JSON object, nil if the text is none, and the name of one that is there twice, "" if none is.
-func members(text []byte) (object map[string]json.RawMessage, twice string) {
-	d := json.NewDecoder(bytes.NewReader(text))
-	if open, err := d.Token(); err != nil || open != json.Delim('{') || !json.Valid(text) {
-		return nil, ""
-	}
-	object = map[string]json.RawMessage{}
-	for d.More() {
-		name, _ := d.Token() // the text is valid, so that there are no errors
-		var value json.RawMessage
-		_ = d.Decode(&value)
-		key, _ := name.(string)
-		if _, known := object[key]; known {
-			twice = key
-		}
-		object[key] = value
-	}
-	return object, twice
-}
-
-// isGiven reports whether a member is there and not null, which says as little to both APIs.
-func isGiven(value json.RawMessage) bool { return len(value) > 0 && string(value) != "null" }
 
 // amount reads a whole number. One that is too large for a budget is as large as any.
 func amount(value json.RawMessage) (int64, bool) {

@@ -102,15 +102,3 @@ func (c *content) walkObject(d *json.Decoder) (kind string) {
 	}
 	return kind
 }
-
-// each calls f with the elements of a list, which is valid JSON, until f returns false.
-func each(list json.RawMessage, f func(element json.RawMessage) bool) {
-	d := json.NewDecoder(bytes.NewReader(list))
-	_, _ = d.Token() // the begin of the list
-	for d.More() {
-		var element json.RawMessage
-		if d.Decode(&element) != nil || !f(element) {
-			return
-		}
-	}
-}

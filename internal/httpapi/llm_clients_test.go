@@ -1,0 +1,168 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/llmprovider"
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/dispatcher"
+	"github.com/tundish-io/tundish/shaper/operator"
+	"github.com/tundish-io/tundish/shaper/producer"
+	"github.com/tundish-io/tundish/workers/llm"
+)
+
+// unseen is how many tokens a search or a conversation adds.
+const unseen = 21_000
+
+// clientsRig is providers behind doors, each a bucket with a budget that is never reached.
+type clientsRig struct {
+	*server
+	providers map[string]*llmprovider.Provider
+	op        *operator.Operator
+}
+
+func newClientsRig(t *testing.T) *clientsRig {
+	t.Helper()
+	rig := &clientsRig{providers: map[string]*llmprovider.Provider{}}
+	store := redistest.Start(t)
+	var buckets []shaper.Bucket
+	workers, doors := map[string]shaper.Worker{}, map[string][]httpapi.DoorBucket{}
+	for _, name := range []string{"model", "azure", "strict", "claude", "slow"} {
+		settings := llmprovider.Settings{Unseen: unseen, IsStrict: name == "strict", ExpectedOutput: 9000, CallTime: 50 * time.Millisecond}
+		config := llm.DefaultConfig(llm.OpenAI)
+		if name == "claude" {
+			settings.API, config = llmprovider.Anthropic, llm.DefaultConfig(llm.Anthropic)
+		}
+		rig.providers[name] = llmprovider.New(settings)
+		api := httptest.NewServer(rig.providers[name])
+		t.Cleanup(api.Close)
+		config.HTTP.BaseURL, config.CountMaxTokens = api.URL, false
+		config.HTTP.AllowNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+		w, err := llm.New(config, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(w.Close)
+		budget, err := admission.ParseRate("100000000 tokens/h")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := shaper.DefaultBucket()
+		b.Name, b.Rate, b.Budgets, b.BudgetBurst = name, rateOf(t, "1000/s"), shaper.Budgets{budget}, 100
+		if name == "slow" {
+			b.Rate, b.Budgets = rateOf(t, "1/h"), nil
+		}
+		buckets, workers[name] = append(buckets, b), w
+		doors[name] = []httpapi.DoorBucket{{API: &llm.Transport{Worker: w, Bucket: name, Wait: 4 * time.Hour}, Priority: shaper.PriorityHigh}}
+	}
+	dispatch(t, store, buckets, workers)
+	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: buckets, Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	leases, err := dispatcher.NewLeases(dispatcher.LeasesConfig{Redis: connect(t, store.URL()), Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	permits := dispatcher.NewPermits(client, leases)
+	t.Cleanup(func() { permits.Close(); leases.Close(); client.Close() })
+	for _, door := range doors {
+		door[0].API.Permits = permits
+	}
+	rig.op = newOperator(t, connect(t, store.URL()), nil, buckets)
+	rig.server = serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: client, Logger: logTo(t.Output()), Doors: func(door string) []httpapi.DoorBucket { return doors[door] }}))
+	return rig
+}
+
+// used awaits what a bucket is charged, and returns it with the use of each model.
+func (r *clientsRig) used(t *testing.T, bucket string) (charged int64, models map[string]operator.UsageRow) {
+	t.Helper()
+	for began := time.Now(); time.Since(began) < patience; {
+		info, err := r.op.Bucket(bucket).Info(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if charged = info.Budgets[0].Charged; info.Unfinished == 0 {
+			break
+		}
+	}
+	usage, err := r.op.Bucket(bucket).Usage(t.Context(), operator.UsageQuery{By: []operator.UsageBy{operator.UsageByModel}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	models = map[string]operator.UsageRow{}
+	for _, row := range usage.Rows {
+		models[*row.Model] = row
+	}
+	return charged, models
+}
+
+// TestOfficialClients: what the clients of npm do, unchanged, is charged what the providers used, wherever the model, the input or the usage is.
+func TestOfficialClients(t *testing.T) {
+	t.Parallel()
+	node, err := exec.LookPath("node")
+	installed := filepath.Join("..", "..", ".tools", "npm")
+	if _, statErr := os.Stat(filepath.Join(installed, "node_modules", "openai")); err != nil || statErr != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("node or the clients are not installed: scripts/parsers installs them")
+		}
+		t.Skip("node or the clients are not installed: `make test` installs them where it can")
+	}
+	rig := newClientsRig(t)
+	script, err := os.Open(filepath.Join("testdata", "llm_clients.mjs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer script.Close()
+	cmd := exec.CommandContext(t.Context(), node, "--input-type=module", "-")
+	cmd.Dir, cmd.Stdin, cmd.Env = installed, script, append(os.Environ(), "PROXY="+rig.http.URL+"/v1/proxy")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, cmd.Stderr)
+	}
+	var got struct {
+		Azure, AzureStream, Polls, Background, Search, Prompts, Claude, Slow int64
+		First                                                                string
+		Strict                                                               []bool
+	}
+	if err := json.Unmarshal(out, &got); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Logf("%+v", got)
+	if got.First != "queued" || got.Polls < 1 || got.Background < 9000 || got.Slow != 429 || len(got.Strict) != 3 || got.Claude < unseen {
+		t.Errorf("the clients were answered %+v", got)
+	}
+	for bucket, want := range map[string]struct {
+		calls int64
+		model string
+	}{"model": {15, "m"}, "azure": {2, "prod"}, "claude": {1, "m"}, "strict": {3, "m"}} {
+		total := int64(0)
+		for _, call := range rig.providers[bucket].Log() {
+			total += call.Used()
+		}
+		charged, models := rig.used(t, bucket)
+		row := models[want.model]
+		t.Logf("%s: used %d, charged %d, by model %+v", bucket, total, charged, models)
+		// What a background request reserved beyond its input stays; a stream that a strict provider does not count is estimated; of its refusal what was
+		// reserved counts.
+		if slack := total/10 + 300; charged < total-slack || charged > total+slack {
+			t.Errorf("%s: charged %d of %d used", bucket, charged, total)
+		}
+		if len(models) != 1 || row.Calls != want.calls {
+			t.Errorf("%s: the use of models is %+v, want %d calls of %s", bucket, models, want.calls, want.model)
+		}
+	}
+	if calls := len(rig.providers["strict"].Log()); calls != 3 {
+		t.Errorf("the strict provider took %d calls, want 3", calls)
+	}
+}
