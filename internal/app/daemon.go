@@ -196,6 +196,7 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 		Keys: d.config.Keys, TrustedProxies: d.config.Producer.TrustedProxies,
 		ForwardedHeader: d.config.Producer.ForwardedHeader, IPv6Prefix: d.config.Producer.IPv6Prefix,
 		RateLimitHeaders: httplimit.RateLimitHeaders(d.config.Producer.RateLimitHeaders),
+		IdleTimeout:      d.config.Producer.IdleTimeout,
 		MaxConnections:   d.config.Producer.MaxConnections,
 		BodyMemory:       d.config.Producer.BodyMemory,
 		Metrics:          d.registry, Exemplars: d.tracing != nil, Logger: d.log.With("component", "producer_api"), Audit: d.operator.Audit(),
@@ -214,7 +215,9 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 
 // servesAlone reports whether a limit of a configuration is served while Redis fails.
 func servesAlone(cfg *config.Config) bool {
-	return slices.ContainsFunc(cfg.Limits, func(l admission.Limit) bool { return l.OnStoreFailure != admission.Closed || l.Mode == admission.Shadow })
+	return slices.ContainsFunc(cfg.Limits, func(l admission.Limit) bool {
+		return l.OnStoreFailure != admission.Closed || l.Mode == admission.Shadow
+	})
 }
 
 // checkJob has the bucket's worker check a job before it is enqueued.

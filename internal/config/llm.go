@@ -10,6 +10,7 @@ import (
 	"github.com/tundish-io/tundish/internal/httpbound"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
+	"github.com/tundish-io/tundish/workers/httpworker"
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
@@ -33,13 +34,15 @@ type LLMSettings struct {
 	Headers        map[string]Secret `setting:"headers"` // of each request
 	Auth           HTTPAuth          `setting:"auth"`
 	TLS            WebhookTLS        `setting:"tls"`
+
+	Files httpworker.Files `setting:"-"` // from which secrets come
 }
 
 // Worker returns the settings as the worker has them, for a number of deliveries at a time. The policy is still to be set.
 // It reveals the secrets.
 func (s LLMSettings) Worker(concurrency int) llm.Config {
 	http := HTTPSettings{
-		BaseURL: s.BaseURL, Timeout: s.Timeout, AllowNetworks: s.AllowNetworks, EgressProxy: s.EgressProxy, Headers: s.Headers, Auth: s.Auth, TLS: s.TLS,
+		BaseURL: s.BaseURL, Timeout: s.Timeout, AllowNetworks: s.AllowNetworks, EgressProxy: s.EgressProxy, Headers: s.Headers, Auth: s.Auth, TLS: s.TLS, Files: s.Files,
 	}
 	return llm.Config{
 		API: llm.API(s.API), HTTP: http.Worker(concurrency), Models: s.Models, ExpectedOutput: s.ExpectedOutput, CountMaxTokens: s.CountMaxTokens,

@@ -20,6 +20,7 @@ type Config struct {
 	BaseURL string            // that the paths of jobs go below
 	Auth    Auth              // what requests to its origin carry
 	Headers map[string]string // the same
+	Files   Files             // from which secrets in Auth and Headers come
 
 	// Timeout is for all of an attempt: to get a token, resolve, connect, send, and read the answer. The lease must
 	// be at least as long.

@@ -77,7 +77,7 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 		s := w.config.charge(r, answer, w.learned)
 		outcome.Used, outcome.Use = s.charged, s.use(w.config.API, r.model)
 		w.metrics.count(attempt.Bucket, w.learned.nameOf(r.model), s, attempt.Reserved)
-	} else {
+	} else if outcome.Reason != workers.ReasonCredentials {
 		outcome = judge(w.config.HTTP.Policy, outcome, answer.Body, time.Now())
 		if w.config.API == Anthropic {
 			outcome.Used = shaper.Units{}
