@@ -44,6 +44,7 @@ func (s *source) load(again bool) (*config.Config, error) {
 		return data, err
 	}
 	cfg, err := config.Load(options)
+	delete(secrets, s.file) // it is watched by other means
 	s.secrets = secrets
 	var sum [sha256.Size]byte
 	digest.Sum(sum[:0])
@@ -60,6 +61,7 @@ func (s *source) load(again bool) (*config.Config, error) {
 		return nil, config.Faults{{File: s.file, Reason: "is not there any more"}}
 	}
 	s.file = cfg.File
+	delete(s.secrets, s.file)
 	return cfg, nil
 }
 
