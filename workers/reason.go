@@ -21,6 +21,7 @@ const (
 	ReasonRedirect       = "redirect"        // 3xx: not followed
 	ReasonGone           = "gone"            // 410: the receiver wants no more
 	ReasonToken          = "token"           // the OAuth server gave no token, so nothing was sent
+	ReasonCredentials    = "credentials"     // 401 to credentials that have been replaced meanwhile
 	ReasonBilling        = "billing"         // the account at the receiver is out of credit, or over its spend limit
 	ReasonBatchAnswer    = "batch_answer"    // the answer to a batch says nothing of the job, or cannot be read
 	ReasonPartial        = "partial"         // the response accepts parts of the request, and refuses others
@@ -67,7 +68,7 @@ func statusReason(status int) string {
 func Reasons() []string {
 	reasons := []string{
 		ReasonTimeout, ReasonConnection, ReasonDNS, ReasonTLS, ReasonInterrupted,
-		ReasonBlockedAddress, ReasonInvalid, ReasonRedirect, ReasonGone, ReasonToken, ReasonBilling, ReasonBatchAnswer, ReasonPartial, ReasonRule,
+		ReasonBlockedAddress, ReasonInvalid, ReasonRedirect, ReasonGone, ReasonToken, ReasonCredentials, ReasonBilling, ReasonBatchAnswer, ReasonPartial, ReasonRule,
 		ReasonEnhanceYourCalm, ReasonLate, ReasonShutdown, ReasonStaleConnection, ReasonUnprocessed, shaper.ReasonFlowSettings,
 		ReasonLocalResolver, ReasonLocalDescriptors, ReasonLocalPorts, ReasonLocalRoute, ReasonLocalMemory, ReasonLocalProxy,
 		"http_4xx", "http_5xx", "http_other",

@@ -196,6 +196,7 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 		Keys: d.config.Keys, TrustedProxies: d.config.Producer.TrustedProxies,
 		ForwardedHeader: d.config.Producer.ForwardedHeader, IPv6Prefix: d.config.Producer.IPv6Prefix,
 		RateLimitHeaders: httplimit.RateLimitHeaders(d.config.Producer.RateLimitHeaders),
+		IdleTimeout:      d.config.Producer.IdleTimeout,
 		MaxConnections:   d.config.Producer.MaxConnections,
 		BodyMemory:       d.config.Producer.BodyMemory,
 		Metrics:          d.registry, Exemplars: d.tracing != nil, Logger: d.log.With("component", "producer_api"), Audit: d.operator.Audit(),

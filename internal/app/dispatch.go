@@ -105,7 +105,7 @@ func (d *daemon) dispatch(ctx context.Context) error {
 	}
 	handler := httpapi.NewOps(httpapi.OpsConfig{
 		Buckets: d.operator, CheckCallbacks: d.checkCallbacks, Pools: d.config.Pools, Keys: d.config.Keys, Metrics: d.registry, Exemplars: d.tracing != nil, Logger: d.log.With("component", "operator_api"), Sink: wantsSink(d.config),
-		Limits: d.limiter, BucketLimits: d.client, Pages: d.console(),
+		Limits: d.limiter, BucketLimits: d.client, Pages: d.console(), IdleTimeout: d.config.Dispatcher.IdleTimeout,
 	})
 	d.followKeys(handler)
 	// The first to stop: not ready from then on, and yet to be asked till the end.

@@ -51,7 +51,10 @@ func llmBuckets(cfg *config.Config) (names []string) {
 	return names
 }
 
-const exchangeEvery = 10 * time.Second
+const (
+	exchangeEvery = 10 * time.Second
+	lastExchange  = time.Second // a Redis that is silent must not delay the stop
+)
 
 // lessonExchange takes in what other processes have learned of models, and stores what this one has learned: when it starts, every 10 s, and
 // after the last delivery. It asks Redis only of buckets with the worker llm.
@@ -77,7 +80,9 @@ func (x *lessonExchange) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			if x.to != nil && !x.failed { // a Redis that is away would only delay the stop
-				x.exchange(context.WithoutCancel(ctx))
+				last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastExchange)
+				defer cancel()
+				x.exchange(last)
 			}
 			return nil
 		case <-ticks.C:

@@ -21,6 +21,7 @@ type source struct {
 	options config.Options
 	read    [sha256.Size]byte // digest of the files that were read the last time
 	file    string            // the configuration file; "" if there was none
+	secrets fileStamps        // of the other files that were read the last time
 }
 
 var errUnchanged = errors.New("the files have not changed")
@@ -31,7 +32,9 @@ func (s *source) load(again bool) (*config.Config, error) {
 	digest := sha256.New()
 	empty := ""
 	options := s.options
+	secrets := fileStamps{}
 	options.ReadFile = func(path string) ([]byte, error) {
+		secrets.note(path)
 		data, err := config.ReadFile(path)
 		sum := sha256.Sum256(data)
 		digest.Write(sum[:])
@@ -41,6 +44,8 @@ func (s *source) load(again bool) (*config.Config, error) {
 		return data, err
 	}
 	cfg, err := config.Load(options)
+	delete(secrets, s.file) // it is watched by other means
+	s.secrets = secrets
 	var sum [sha256.Size]byte
 	digest.Sum(sum[:0])
 	if sum == s.read && !again {
@@ -56,6 +61,7 @@ func (s *source) load(again bool) (*config.Config, error) {
 		return nil, config.Faults{{File: s.file, Reason: "is not there any more"}}
 	}
 	s.file = cfg.File
+	delete(s.secrets, s.file)
 	return cfg, nil
 }
 
@@ -204,6 +210,12 @@ func (r *reloader) tell(ctx context.Context, cfg *config.Config) {
 }
 
 func (r *reloader) follows(c config.Change) bool {
+	if r.started != nil { // each connection reads these
+		files := r.started.Redis.Files
+		if c.Path == "redis.password" && files.Password != "" || c.Path == "redis.sentinel_password" && files.SentinelPassword != "" {
+			return true
+		}
+	}
 	return slices.ContainsFunc(r.targets, func(t target) bool {
 		return slices.ContainsFunc(t.paths, func(path string) bool {
 			return c.Path == path || strings.HasPrefix(c.Path, path+".")

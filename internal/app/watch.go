@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -15,7 +16,7 @@ import (
 // settleTime is how long a file must be left alone to count as written.
 const settleTime = 250 * time.Millisecond
 
-// run reloads at SIGHUP and when the file was changed, until ctx ends.
+// run reloads at SIGHUP and when the file or a file of a secret was changed, until ctx ends.
 func (r *reloader) run(ctx context.Context) error {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGHUP)
@@ -34,6 +35,40 @@ func (r *reloader) run(ctx context.Context) error {
 	}
 	r.follow(ctx, asked, events, errs)
 	return nil
+}
+
+// pollEvery is how often the files of secrets are looked at. A change has been the same at two looks before it is read: it may be written in parts.
+const pollEvery = 500 * time.Millisecond
+
+// fileStamps are files as they were at an instant. A link stands for the file behind it: Kubernetes turns a link to another version of all files at once.
+type fileStamps map[string]os.FileInfo
+
+// note takes in how a file is now.
+func (s fileStamps) note(path string) {
+	info, err := os.Stat(path)
+	if err != nil {
+		info = nil
+	}
+	s[path] = info
+}
+
+// now returns the same files as they are now.
+func (s fileStamps) now() fileStamps {
+	found := make(fileStamps, len(s))
+	for path := range s {
+		found.note(path)
+	}
+	return found
+}
+
+// same reports whether no file differs.
+func (s fileStamps) same(as fileStamps) bool {
+	return maps.EqualFunc(s, as, func(a, b os.FileInfo) bool {
+		if a == nil || b == nil {
+			return a == nil && b == nil
+		}
+		return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
+	})
 }
 
 // watchFile watches the directory of a file: editors, and Kubernetes for a
@@ -56,6 +91,9 @@ func (r *reloader) follow(ctx context.Context, asked <-chan os.Signal, events <-
 	settled := time.NewTimer(settleTime)
 	settled.Stop()
 	defer settled.Stop()
+	poll := time.NewTicker(pollEvery)
+	defer poll.Stop()
+	last := r.source.secrets
 	for {
 		select {
 		case <-ctx.Done():
@@ -77,6 +115,12 @@ func (r *reloader) follow(ctx context.Context, asked <-chan os.Signal, events <-
 			settled.Reset(settleTime) // an event was missed, perhaps
 		case <-settled.C:
 			r.reload(ctx, false)
+		case <-poll.C:
+			now := r.source.secrets.now()
+			if now.same(last) && !now.same(r.source.secrets) {
+				r.reload(ctx, false)
+			}
+			last = now
 		}
 	}
 }

@@ -95,3 +95,54 @@ func TestRunSeesChanges(t *testing.T) {
 		})
 	}
 }
+
+// A secret that turns in its volume is followed without a signal. The configuration file is elsewhere, and stays.
+func TestFollowFilesOfSecrets(t *testing.T) {
+	t.Parallel()
+	volume, dir := t.TempDir(), t.TempDir()
+	turn := func(version, secret string) {
+		t.Helper()
+		for _, err := range []error{
+			os.Mkdir(filepath.Join(volume, version), 0o700),
+			os.WriteFile(filepath.Join(volume, version, "secret"), []byte(secret), 0o600),
+			os.Symlink(version, filepath.Join(volume, "..next")),
+			os.Rename(filepath.Join(volume, "..next"), filepath.Join(volume, "..data")),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	const first, second = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
+	turn("..v1", first)
+	if err := os.Symlink(filepath.Join("..data", "secret"), filepath.Join(volume, "secret")); err != nil {
+		t.Fatal(err)
+	}
+	text := reloadBefore + "[buckets.webhook]\nurl = \"https://example.com/\"\nsecrets = [\"file:" + filepath.Join(volume, "secret") + "\"]\n"
+	if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	src := &source{options: config.Options{Path: filepath.Join(dir, "config.toml")}}
+	cfg, err := src.load(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets := make(chan string, 10)
+	part := target{bucketPaths, func(_ context.Context, cfg *config.Config) error {
+		secrets <- cfg.Buckets[0].Webhook.Secrets[0].Reveal()
+		return nil
+	}}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- newReloader(cfg, src, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), part).run(ctx)
+	}()
+	turn("..v2", second)
+	if got := <-secrets; got != second {
+		t.Errorf("followed %s", got)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

@@ -54,6 +54,8 @@ type Redis struct {
 	Functions        bool          `setting:"functions"` // scripts run as functions of Redis, else by EVALSHA
 	PoolSize         int           `setting:"pool_size"` // 0 lets the client choose
 	Timeout          time.Duration `setting:"timeout"`
+
+	Files RedisFiles `setting:"-"`
 }
 
 // Address is where other programs reach it: of the embedded store, that of the running dispatcher. It reveals a password of the URL.
@@ -69,6 +71,7 @@ func (r Redis) Options(log *slog.Logger) redisconn.Options {
 	options := redisconn.Options{Timeout: r.commandTimeout(), PoolSize: r.PoolSize, NoFunctions: !r.Functions, Logger: log}
 	if !r.URL.Embedded() { // that one has no password
 		options.Password, options.SentinelPassword = r.Password.Reveal(), r.SentinelPassword.Reveal()
+		options.Credentials, options.SentinelCredentials = r.credentials(), r.sentinelCredentials()
 		options.TLS = redisconn.TLSOptions{CA: r.TLSCA, Cert: r.TLSCert, Key: r.TLSKey, ServerName: r.TLSServerName}
 	}
 	return options
@@ -90,6 +93,7 @@ func (r *Redis) commandTimeout() time.Duration {
 type Producer struct {
 	Listen           string        `setting:"listen"`
 	ShutdownTimeout  time.Duration `setting:"shutdown_timeout"`
+	IdleTimeout      time.Duration `setting:"idle_timeout"`       // how long a connection without a request is kept
 	StoreTimeout     time.Duration `setting:"store_timeout"`      // how long a request waits for Redis
 	TrustedProxies   Networks      `setting:"trusted_proxies"`    // proxies whose header names the client's address
 	ForwardedHeader  string        `setting:"forwarded_header"`   // where they put it: x-forwarded-for, forwarded
@@ -109,6 +113,7 @@ type Dispatcher struct {
 	Concurrency     int           `setting:"concurrency"` // workers per bucket in this process; 0: see Workers
 	Lease           time.Duration `setting:"lease"`
 	ShutdownTimeout time.Duration `setting:"shutdown_timeout"`
+	IdleTimeout     time.Duration `setting:"idle_timeout"` // of its API, as of the producer
 }
 
 // automaticConcurrency bounds the workers of a bucket where the configuration does not: the memory of the process, at some 20 KB each.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/tundish-io/tundish/internal/setting"
+	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
 const notYet = "is not supported in this version yet"
@@ -120,7 +121,7 @@ func (l *loader) value(k *setting.Key, raw any, p place) (any, bool) {
 		shown = "" // it may be the secret itself, by mistake
 	}
 	if isText && isSecret(t) {
-		resolved, err := l.resolve(text)
+		resolved, err := l.resolve(text, p)
 		switch {
 		case err == nil:
 		case l.secretsElsewhere:
@@ -179,7 +180,7 @@ func standIn(t reflect.Type) string {
 }
 
 // resolve follows "env:NAME", "file:/path", and "cred:NAME", a credential that systemd has passed.
-func (l *loader) resolve(text string) (string, error) {
+func (l *loader) resolve(text string, p place) (string, error) {
 	if name, ok := strings.CutPrefix(text, setting.EnvReference); ok {
 		if l.env[name] == "" {
 			return "", fmt.Errorf("the variable %s is not set", strconv.Quote(name))
@@ -187,7 +188,7 @@ func (l *loader) resolve(text string) (string, error) {
 		return l.env[name], nil
 	}
 	if path, ok := strings.CutPrefix(text, setting.FileReference); ok {
-		return l.secretFile(path)
+		return l.secretFile(path, p)
 	}
 	if name, ok := strings.CutPrefix(text, setting.CredReference); ok {
 		folder := l.env["CREDENTIALS_DIRECTORY"]
@@ -197,20 +198,16 @@ func (l *loader) resolve(text string) (string, error) {
 		case name == "" || name == "." || name == ".." || strings.Contains(name, "/"):
 			return "", fmt.Errorf("the credential %s is no file name", strconv.Quote(name))
 		}
-		return l.secretFile(filepath.Join(folder, name))
+		return l.secretFile(filepath.Join(folder, name), p)
 	}
 	return text, nil
 }
 
-// secretFile reads a secret, without the newline at its end.
-func (l *loader) secretFile(path string) (string, error) {
-	data, err := l.readFile(path)
-	if err != nil {
-		return "", fmt.Errorf("cannot be read: %w", err)
+// secretFile reads a secret, without the newline at its end, and notes from which file the key has it.
+func (l *loader) secretFile(path string, p place) (string, error) {
+	secret, err := outgoing.ReadSecret(path, l.readFile)
+	if err == nil {
+		l.secretFiles[p.path] = path
 	}
-	secret := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
-	if secret == "" {
-		return "", fmt.Errorf("the file %s is empty", strconv.Quote(path))
-	}
-	return secret, nil
+	return secret, err
 }

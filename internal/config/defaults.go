@@ -21,13 +21,13 @@ func defaultSettings() settings {
 	return settings{
 		Redis: Redis{URL: embedded, EmbeddedListen: "127.0.0.1:6399", Functions: true, Timeout: time.Second},
 		Producer: Producer{
-			Listen: "127.0.0.1:8080", ShutdownTimeout: 10 * time.Second, StoreTimeout: 450 * time.Millisecond,
+			Listen: "127.0.0.1:8080", ShutdownTimeout: 10 * time.Second, IdleTimeout: httpbound.DefaultIdleTimeout, StoreTimeout: 450 * time.Millisecond,
 			ForwardedHeader: httplimit.XForwardedFor, IPv6Prefix: httplimit.DefaultIPv6Prefix,
 			RateLimitHeaders: string(httplimit.BothHeaders),
 			BodyMemory:       httpbound.DefaultBodyMemory, MaxConnections: httpbound.DefaultConnections,
 		},
 		Dispatcher: Dispatcher{
-			Listen: "127.0.0.1:8081", Lease: 30 * time.Second, ShutdownTimeout: 30 * time.Second,
+			Listen: "127.0.0.1:8081", Lease: 30 * time.Second, ShutdownTimeout: 30 * time.Second, IdleTimeout: httpbound.DefaultIdleTimeout,
 		},
 		Console: Console{Enabled: true, Payloads: showPayloads},
 		Log:     Log{Level: "info", Format: "auto"},
@@ -53,6 +53,8 @@ func defaultOf(t reflect.Type) reflect.Value {
 	return reflect.Zero(t)
 }
 
+var defaultAuth = HTTPAuth{OAuth2: HTTPOAuth2{Style: string(httpworker.OAuth2Basic)}}
+
 var defaults = byType(
 	admission.Limit{}.WithDefaults(), shaper.Pool{Burst: 1, BudgetBurst: shaper.DefaultBudgetBurst}, defaultBucket(),
 	shaper.Shed{Low: 70, Normal: 80, High: 90}, shaper.DefaultFlowSettings(), shaper.DefaultGroupSettings(),
@@ -61,11 +63,11 @@ var defaults = byType(
 	scheduleSettings{
 		Timezone: "UTC", CatchUp: string(schedule.CatchUpLast), Overlap: string(schedule.OverlapQueue), Priority: string(shaper.PriorityNormal),
 	},
-	HTTPSettings{Timeout: httpworker.DefaultConfig().Timeout, ProxyTimeout: time.Minute, ProxyPriority: ProxyFirst, ConnectionMaxAge: outgoing.DefaultConnectionMaxAge},
+	HTTPSettings{Timeout: httpworker.DefaultConfig().Timeout, ProxyTimeout: time.Minute, ProxyPriority: ProxyFirst, ConnectionMaxAge: outgoing.DefaultConnectionMaxAge, Auth: defaultAuth},
 	LLMSettings{
 		ExpectedOutput: llm.DefaultExpectedOutput, ExpectedInput: llm.DefaultExpectedInput, CountMaxTokens: true, IncludeUsage: true, Timeout: llm.DefaultTimeout,
 		IdleTimeout: llm.DefaultIdleTimeout, ProxyTimeout: time.Minute, ProxyPriority: string(shaper.PriorityHigh), FallbackAfter: 10 * time.Second,
-		ConnectionMaxAge: outgoing.DefaultConnectionMaxAge,
+		ConnectionMaxAge: outgoing.DefaultConnectionMaxAge, Auth: defaultAuth,
 	},
 	AsynqSettings{Timeout: asynq.DefaultConfig().Timeout, Settle: string(asynq.DefaultConfig().Settle)},
 )

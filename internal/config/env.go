@@ -54,7 +54,7 @@ func (l *loader) environment() map[string]any {
 		case isFile:
 			name += "_FILE"
 			l.variables[key.path] = name
-			secret, err := l.secretFile(l.env[name])
+			secret, err := l.secretFile(l.env[name], key.place)
 			if err != nil {
 				l.fail(key.place, "", "%v", err)
 				continue

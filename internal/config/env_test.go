@@ -38,6 +38,8 @@ func TestVariables(t *testing.T) {
 		{"TUNDISH_DISPATCHER_LISTEN", "127.0.0.2:9", "dispatcher.listen", `"127.0.0.2:9"`},
 		{"TUNDISH_DISPATCHER_CONCURRENCY", "1", "dispatcher.concurrency", "1"},
 		{"TUNDISH_DISPATCHER_LEASE", "90s", "dispatcher.lease", `"1m30s"`},
+		{"TUNDISH_PRODUCER_IDLE_TIMEOUT", "5m", "producer.idle_timeout", `"5m"`},
+		{"TUNDISH_DISPATCHER_IDLE_TIMEOUT", "5m", "dispatcher.idle_timeout", `"5m"`},
 		{"TUNDISH_DISPATCHER_SHUTDOWN_TIMEOUT", "0s", "dispatcher.shutdown_timeout", `"0s"`},
 		{"TUNDISH_CONSOLE_ENABLED", "false", "console.enabled", "false"},
 		{"TUNDISH_CONSOLE_NAME", "staging", "console.name", `"staging"`},

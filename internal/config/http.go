@@ -28,6 +28,8 @@ type HTTPSettings struct {
 	TLS           WebhookTLS        `setting:"tls"`
 
 	ConnectionMaxAge time.Duration `setting:"connection_max_age"` // 0: no maximum
+
+	Files httpworker.Files `setting:"-"` // from which secrets come
 }
 
 // HTTPAuth are the credentials of requests: one of the four, or none.
@@ -56,6 +58,9 @@ type HTTPOAuth2 struct {
 	ClientID     string    `setting:"client_id"`
 	ClientSecret Secret    `setting:"client_secret"`
 	Scopes       []string  `setting:"scopes"`
+
+	Params map[string]Secret `setting:"params"` // further ones of a request for a token
+	Style  string            `setting:"style"`  // basic, body
 }
 
 // Worker returns the settings as the worker has them, for a number of deliveries at a time. The policy is still to be set.
@@ -70,9 +75,13 @@ func (h HTTPSettings) Worker(concurrency int) httpworker.Config {
 			Header: httpworker.Header{Name: h.Auth.Header.Name, Value: h.Auth.Header.Value.Reveal()},
 			OAuth2: httpworker.OAuth2{
 				TokenURL: h.Auth.OAuth2.TokenURL.Reveal(), ClientID: h.Auth.OAuth2.ClientID, ClientSecret: h.Auth.OAuth2.ClientSecret.Reveal(),
-				Scopes: h.Auth.OAuth2.Scopes,
+				Scopes: h.Auth.OAuth2.Scopes, Params: map[string]string{}, Style: httpworker.OAuth2Style(h.Auth.OAuth2.Style),
 			},
 		},
+		Files: h.Files,
+	}
+	for name, value := range h.Auth.OAuth2.Params {
+		c.Auth.OAuth2.Params[name] = value.Reveal()
 	}
 	for name, value := range h.Headers {
 		c.Headers[name] = value.Reveal()

@@ -210,7 +210,7 @@ func (l *loader) forwarding(p Producer) {
 // SecretValue returns the secret that a text of a command line stands for. "env:NAME" stands
 // for the value of a variable, "file:/path" for the contents of a file, as in every secret of a
 // configuration. Any other text is the secret itself.
-func SecretValue(o Options, text string) (string, error) { return newLoader(o).resolve(text) }
+func SecretValue(o Options, text string) (string, error) { return newLoader(o).resolve(text, place{}) }
 
 // ClientKey returns the API key that a client sends: flag, else TUNDISH_KEY, else
 // the contents of the file that TUNDISH_KEY_FILE names, else "". The flag and the
@@ -225,9 +225,9 @@ func ClientKey(o Options, flag string) (Secret, error) {
 	var err error
 	if file := l.env[envKey+"_FILE"]; text == "" && file != "" {
 		from = "env " + envKey + "_FILE"
-		secret, err = l.secretFile(file)
+		secret, err = l.secretFile(file, place{})
 	} else {
-		secret, err = l.resolve(text)
+		secret, err = l.resolve(text, place{})
 	}
 	if err != nil {
 		return "", Faults{{File: from, Reason: err.Error()}}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/httpbound"
+	"github.com/tundish-io/tundish/workers/httpworker"
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
@@ -35,6 +36,8 @@ type LLMSettings struct {
 	TLS            WebhookTLS        `setting:"tls"`
 
 	ConnectionMaxAge time.Duration `setting:"connection_max_age"` // 0: no maximum
+
+	Files httpworker.Files `setting:"-"` // from which secrets come
 }
 
 // Worker returns the settings as the worker has them, for a number of deliveries at a time. The policy is still to be set.
@@ -42,7 +45,7 @@ type LLMSettings struct {
 func (s LLMSettings) Worker(concurrency int) llm.Config {
 	http := HTTPSettings{
 		BaseURL: s.BaseURL, Timeout: s.Timeout, AllowNetworks: s.AllowNetworks, EgressProxy: s.EgressProxy, Headers: s.Headers, Auth: s.Auth, TLS: s.TLS,
-		ConnectionMaxAge: s.ConnectionMaxAge,
+		ConnectionMaxAge: s.ConnectionMaxAge, Files: s.Files,
 	}
 	return llm.Config{
 		API: llm.API(s.API), HTTP: http.Worker(concurrency), Models: s.Models, ExpectedOutput: s.ExpectedOutput, CountMaxTokens: s.CountMaxTokens,

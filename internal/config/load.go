@@ -116,6 +116,7 @@ func (l *loader) config(s *settings) *Config {
 		Revision: s.Revision, Redis: s.Redis, Producer: s.Producer, Dispatcher: s.Dispatcher, Console: s.Console, Log: s.Log, Tracing: s.Tracing,
 		File: l.doc.file,
 	}
+	c.Redis.Files = l.redisFiles()
 	for _, key := range s.Keys {
 		c.Keys = append(c.Keys, key.key())
 	}
@@ -128,6 +129,7 @@ func (l *loader) config(s *settings) *Config {
 	}
 	for i := range c.Buckets {
 		b := &c.Buckets[i]
+		l.bucketFiles(b, at("buckets").element(i, b.Name))
 		b.Limits, b.Events = limitsOf(b.LimitNames, c.Limits), eventsOf(s.Hooks)
 		for _, written := range s.Schedules {
 			if written.Bucket == b.Name {

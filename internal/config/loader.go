@@ -17,8 +17,11 @@ type loader struct {
 	secretsElsewhere bool
 
 	variables map[string]string // path of a key → the variable that sets it
-	faults    Faults
-	failed    map[string]bool // paths that have a fault, and each with its file
+
+	secretFiles map[string]string // path of a key → the file that its secret was read from
+
+	faults Faults
+	failed map[string]bool // paths that have a fault, and each with its file
 }
 
 // fail notes a fault of a key, and where the key was set. A second fault of the
@@ -43,8 +46,8 @@ func newLoader(o Options) *loader {
 
 		secretsElsewhere: o.SecretsElsewhere,
 
-		variables: map[string]string{},
-		failed:    map[string]bool{},
+		variables: map[string]string{}, secretFiles: map[string]string{},
+		failed: map[string]bool{},
 	}
 	if l.readFile == nil {
 		l.readFile = ReadFile

@@ -44,6 +44,8 @@ func (l *loader) validate(s *settings) {
 	inRange(l, at("dispatcher.concurrency"), s.Dispatcher.Concurrency, 0, shaper.MaxConcurrency)
 	inRange(l, at("dispatcher.lease"), s.Dispatcher.Lease, minLease, maxLease)
 	inRange(l, at("dispatcher.shutdown_timeout"), s.Dispatcher.ShutdownTimeout, 0, maxShutdownTimeout)
+	inRange(l, at("producer.idle_timeout"), s.Producer.IdleTimeout, time.Second, time.Hour)
+	inRange(l, at("dispatcher.idle_timeout"), s.Dispatcher.IdleTimeout, time.Second, time.Hour)
 	l.oneOf(at("producer.rate_limit_headers"), s.Producer.RateLimitHeaders,
 		string(httplimit.BothHeaders), string(httplimit.StandardHeaders), string(httplimit.LegacyHeaders))
 	l.oneOf(at("log.level"), s.Log.Level, "debug", "info", "warn", "error")

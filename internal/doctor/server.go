@@ -128,6 +128,9 @@ func (s *server) memory() Check {
 	case most == 0:
 		return Warn(name, "CONFIG SET maxmemory to the memory that the machine can spare",
 			"%s in use, and maxmemory is not set: instead of refusing jobs, a full Redis may be killed", size(used))
+	case used >= most:
+		return Bad(name, "raise maxmemory (CONFIG SET maxmemory), or purge jobs: jobs that are delivered free memory too",
+			"%s of %s in use: Redis is out of memory and stores no jobs", size(used), size(most))
 	case used > 0.8*most:
 		return Warn(name, "raise maxmemory, or lower the capacity of the buckets",
 			"%s of %s in use (%.0f %%): when it is full, jobs are refused", size(used), size(most), 100*used/most)

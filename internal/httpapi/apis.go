@@ -40,7 +40,7 @@ func NewProducer(cfg ProducerConfig) *Handler {
 		elsewhere = map[string][]route{operatorAPI: (&ops{}).routes()}
 	}
 	h := newHandler(routes, elsewhere, p.access, newBounds("producer.max_connections", cfg.MaxConnections, cfg.BodyMemory, p.access.address), draining, log)
-	h.ops = o
+	h.ops, h.idleTimeout = o, cfg.IdleTimeout
 	if cfg.Doors != nil {
 		h.Handler = inFormOfDoors(cfg.Doors, h.Handler)
 	}
@@ -65,7 +65,7 @@ func NewOps(cfg OpsConfig) *Handler {
 	pages, bindPages := cfg.Pages.routes(a)
 	routes = append(routes, pages...)
 	h := newHandler(routes, map[string][]route{producerAPI: (&producer{}).routes()}, a, newBounds("", 0, 0, a.address), draining, log)
-	h.ops = o
+	h.ops, h.idleTimeout = o, cfg.IdleTimeout
 	bindPages(h)
 	return h
 }

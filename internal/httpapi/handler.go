@@ -22,7 +22,8 @@ type Handler struct {
 	access   *access
 	ops      *ops // nil of a producer without the operator's API
 
-	connections int // with requests, at a time
+	connections int           // with requests, at a time
+	idleTimeout time.Duration // of a connection without a request
 }
 
 // SetPools replaces the pools of the configuration, for what operators see from now on. It is safe at any time.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -54,6 +55,8 @@ type OpsConfig struct {
 	CheckCallbacks func(bucket string, job *shaper.Job) error
 	Limits         Limits
 	BucketLimits   BucketLimits
+
+	IdleTimeout time.Duration // as of [ProducerConfig]
 
 	// Pages, if not nil, are served beside the API.
 	Pages *Pages

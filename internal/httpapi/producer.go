@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -81,6 +82,9 @@ type ProducerConfig struct {
 	// MaxConnections is how many requests are under way at a time, and half of them may wait for a result. A caller's share is what it
 	// leaves free for the others. 0 means DefaultMaxConnections. Idle connections are closed where new ones need their places.
 	MaxConnections int
+
+	// IdleTimeout is how long a connection without a request is kept; 0 means httpbound.DefaultIdleTimeout.
+	IdleTimeout time.Duration
 
 	// BodyMemory is how many bytes the bodies of all requests may take together; above it the
 	// answer is 503. 0 means DefaultBodyMemory.

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"net/http"
 	"syscall"
 	"time"
+
+	"github.com/tundish-io/tundish/internal/httpbound"
 )
 
 // Bounds of a connection. A request takes at most the store's timeout, so that
@@ -17,7 +20,6 @@ const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 20 * time.Second
 	writeTimeout      = 40 * time.Second // counts from the end of the header
-	idleTimeout       = 60 * time.Second
 	maxHeaderBytes    = 16 << 10
 )
 
@@ -47,7 +49,7 @@ func Serve(ctx context.Context, listener net.Listener, handler *Handler, shutdow
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
-		IdleTimeout:       idleTimeout,
+		IdleTimeout:       cmp.Or(handler.idleTimeout, httpbound.DefaultIdleTimeout),
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(orDiscard(log).Handler(), slog.LevelWarn),
 		BaseContext:       func(net.Listener) context.Context { return values },

@@ -12,6 +12,10 @@ const (
 	// MinBodyMemory is room for any one request.
 	MinBodyMemory = 16 << 20
 
+	// DefaultIdleTimeout is how long a connection without a request is kept. It is longer than what proxies in front keep one for (nginx 60 or
+	// 75 s, AWS 60 s), so that no proxy sends a request on a connection that is about to be closed.
+	DefaultIdleTimeout = 90 * time.Second
+
 	// MaxWait bounds how long a request waits for a result, a client of the proxy too. One that prefers more waits for so long.
 	MaxWait = 5 * time.Minute
 )

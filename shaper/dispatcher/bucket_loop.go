@@ -61,32 +61,37 @@ func (l *bucketLoop) run(ctx context.Context) error {
 }
 
 // finish waits for deliveries, cancels those that take too long, and sees
-// their outcomes into Redis.
+// their outcomes into Redis. With the last parts of a stop it takes the shutdown timeout and 5 seconds at most, also if Redis is silent.
 func (l *bucketLoop) finish() error {
-	idle := make(chan struct{})
+	ended, settled := make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(idle)
+		defer close(settled)
 		l.deliveries.underWay.Wait()
+		close(ended)
 		l.settler.queue.Wait()
 	}()
-	within := func(limit time.Duration) bool {
+	within := func(done <-chan struct{}, limit time.Duration) bool {
 		select {
-		case <-idle:
+		case <-done:
 			return true
 		case <-time.After(limit):
 			return false
 		}
 	}
-	if within(l.shutdown) {
-		return nil
+	began := time.Now()
+	patience := settleGrace
+	if within(ended, l.shutdown) { // only outcomes are left
+		patience = max(min(l.shutdown-time.Since(began), settlePatience), settleGrace)
+	} else {
+		l.log.Warn("deliveries did not end in time and were cut off", "count", l.held.interrupt(), "shutdown_timeout", l.shutdown)
 	}
-	l.log.Warn("deliveries did not end in time and were cut off", "count", l.held.interrupt(), "shutdown_timeout", l.shutdown)
-	if within(settleGrace) {
+	if within(settled, patience) {
 		return nil
 	}
 	l.kill(errStopped)
-	if within(killGrace) {
-		return fmt.Errorf("dispatcher: bucket %q: Redis did not take the last outcomes within %s: their jobs are delivered again when their leases end", l.Name, settleGrace)
+	if within(settled, killGrace) || within(ended, time.Millisecond) {
+		return fmt.Errorf("dispatcher: bucket %q: Redis did not take the last outcomes within %s: their jobs are delivered again when their leases end",
+			l.Name, patience.Round(time.Millisecond))
 	}
 	return fmt.Errorf("dispatcher: bucket %q: deliveries go on though they were told to end: a worker ignores its context", l.Name)
 }

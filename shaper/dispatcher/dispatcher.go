@@ -171,8 +171,11 @@ var (
 )
 
 const (
-	settleGrace = 5 * time.Second // how long a stop waits for Redis to take the last outcomes
-	killGrace   = time.Second     // and then for what was told to give up
+	// How long a stop waits for Redis to take the last outcomes: after the last delivery ended, within the shutdown timeout; and where that is over.
+	settlePatience = 10 * time.Second
+	settleGrace    = 1500 * time.Millisecond
+
+	killGrace = 500 * time.Millisecond // and then for what was told to give up
 )
 
 // listen turns wake-ups of Redis into those of loops, until ctx ends. What it

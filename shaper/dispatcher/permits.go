@@ -39,9 +39,11 @@ func (p *Permits) Close() {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(settleGrace):
+	case <-time.After(closeGrace):
 	}
 }
+
+const closeGrace = 5 * time.Second // see [Permits.Close]
 
 // giveUpWithin is how long this process goes on with a job whose caller has gone: its ticket may be on its way.
 const giveUpWithin = 2 * time.Second

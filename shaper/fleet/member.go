@@ -116,12 +116,17 @@ func (m *Member) Run(ctx context.Context) {
 		at := time.Now()
 		m.count(m.redis(at))
 		if !goesOn || !m.wait(ctx, rand.N(step/10)) { //nolint:gosec // jitter: all processes count at once, and tell it one after another
-			m.tell(context.WithoutCancel(ctx), at, true)
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTell)
+			defer cancel()
+			m.tell(last, at, true)
 			return
 		}
 		m.tell(ctx, at, false)
 	}
 }
+
+// lastTell bounds the last beat: a Redis that is silent must not delay the stop of the process.
+const lastTell = time.Second
 
 // redis is an instant by the clock of Redis.
 func (m *Member) redis(at time.Time) time.Time { return at.Add(m.offset) }

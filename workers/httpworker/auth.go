@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -41,7 +43,22 @@ type OAuth2 struct {
 	TokenURL, ClientID, ClientSecret string
 
 	Scopes []string
+	Params map[string]string // further parameters of a request for a token, such as audience or resource
+	Style  OAuth2Style       // how the client identifies itself; "" means OAuth2Basic
 }
+
+// OAuth2Style is where a request for a token has the client's id and secret (RFC 6749, 2.3.1). Only one style is tried: some servers lock a
+// client after a single request in the wrong style.
+type OAuth2Style string
+
+// The styles of a request for a token.
+const (
+	OAuth2Basic OAuth2Style = "basic" // in the header Authorization: every server has to take it
+	OAuth2Body  OAuth2Style = "body"  // as parameters of the body
+)
+
+// OAuth2Styles returns every style.
+func OAuth2Styles() []OAuth2Style { return []OAuth2Style{OAuth2Basic, OAuth2Body} }
 
 func (a Auth) kinds() (kinds []string) {
 	for _, one := range []struct {
@@ -98,6 +115,14 @@ func (a Auth) validate(table string, sending outgoing.Config, fail func(key, for
 		if o.ClientSecret == "" {
 			fail("auth.oauth2.client_secret", "is missing")
 		}
+		if o.Style != "" && !slices.Contains(OAuth2Styles(), o.Style) {
+			fail("auth.oauth2.style", "%q: want \"basic\" or \"body\"", o.Style)
+		}
+		for name := range o.Params {
+			if name == "" || slices.Contains([]string{"grant_type", "client_id", "client_secret", "scope"}, name) {
+				fail("auth.oauth2.params", "%q: is no further parameter: client_id, client_secret and scopes have keys of their own", name)
+			}
+		}
 	}
 }
 
@@ -131,6 +156,8 @@ type tokens struct {
 	fetching  *tokenRequest // that is under way; nil without one
 	fault     error         // of the last try, nil if it gave a token
 	failedAt  time.Time     // when that was
+	failures  int           // in a row
+	secret    func() string // the client's secret as it is now
 
 	rejectedAt time.Time // when the API last had a token replaced
 }
@@ -146,7 +173,8 @@ const (
 	tokenTimeout = 10 * time.Second // of a request for a token
 	tokenLeft    = 30 * time.Second // a token that ends sooner is not used any more, or a quarter of its life where that is shorter,
 	leastLeft    = 5 * time.Second  // but not a shorter time than this. The next one is asked for as long before that
-	tokenPause   = time.Second      // after a try that failed: its waiters do not try one after the other
+	tokenPause   = time.Second      // after a try that failed: its waiters do not try one after the other. Doubled with each further failure,
+	longestPause = time.Minute      // up to this
 	rejectPause  = 30 * time.Second // after a token was replaced: where the next one is not taken either, tokens are not the cause
 
 	// lateForToken is how long after its slot a request may leave that had to wait for a token. An API that counts strictly would see the
@@ -154,12 +182,21 @@ const (
 	lateForToken = 10 * time.Millisecond
 )
 
-func newTokens(o OAuth2, allowed []netip.Prefix) *tokens {
+// newTokens returns what fetches tokens, nil without OAuth. secret returns the client's secret as it is now.
+func newTokens(o OAuth2, allowed []netip.Prefix, secret func() string) *tokens {
 	if o.TokenURL == "" {
 		return nil
 	}
+	style, params := oauth2.AuthStyleInHeader, url.Values{}
+	if o.Style == OAuth2Body {
+		style = oauth2.AuthStyleInParams
+	}
+	for name, value := range o.Params {
+		params.Set(name, value)
+	}
 	t := &tokens{
-		config: clientcredentials.Config{ClientID: o.ClientID, ClientSecret: o.ClientSecret, TokenURL: o.TokenURL, Scopes: o.Scopes},
+		config: clientcredentials.Config{ClientID: o.ClientID, TokenURL: o.TokenURL, Scopes: o.Scopes, EndpointParams: params, AuthStyle: style},
+		secret: secret,
 		client: &http.Client{
 			Timeout:   tokenTimeout,
 			Transport: outgoing.GuardedTransport(allowed),
@@ -182,7 +219,7 @@ func (t *tokens) stop() {
 func (t *tokens) token(ctx context.Context) (token *oauth2.Token, waited bool, err error) {
 	t.mu.Lock()
 	now := time.Now()
-	paused := t.fault != nil && now.Sub(t.failedAt) < tokenPause
+	paused := t.fault != nil && now.Sub(t.failedAt) < t.pause()
 	if t.last != nil && (t.last.Expiry.IsZero() || now.Before(t.usedUntil)) {
 		if !t.last.Expiry.IsZero() && !now.Before(t.renewAt) && !paused {
 			t.fetch()
@@ -204,6 +241,27 @@ func (t *tokens) token(ctx context.Context) (token *oauth2.Token, waited bool, e
 	}
 }
 
+// pause is how long after a failure no token is asked for. The lock is held.
+func (t *tokens) pause() time.Duration {
+	pause := tokenPause
+	for range t.failures - 1 {
+		if pause *= 2; pause >= longestPause {
+			return longestPause
+		}
+	}
+	return pause
+}
+
+// nextTry returns how long it is until a token may be asked for again.
+func (t *tokens) nextTry() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.fault == nil {
+		return 0
+	}
+	return max(0, t.pause()-time.Since(t.failedAt))
+}
+
 // fetch asks for a token, if that is not under way. The lock is held.
 func (t *tokens) fetch() *tokenRequest {
 	if t.fetching != nil {
@@ -212,19 +270,21 @@ func (t *tokens) fetch() *tokenRequest {
 	request := &tokenRequest{done: make(chan struct{})}
 	t.fetching = request
 	t.wg.Go(func() {
-		asked := time.Now()
-		token, err := t.config.Token(context.WithValue(t.closed, oauth2.HTTPClient, t.client))
+		asked, config := time.Now(), t.config
+		config.ClientSecret = t.secret()
+		token, err := config.Token(context.WithValue(t.closed, oauth2.HTTPClient, t.client))
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		defer close(request.done)
 		t.fetching = nil
 		if err != nil {
 			t.fault, t.failedAt = tokenFault(err), time.Now()
+			t.failures++
 			request.fault = t.fault
 			return
 		}
 		left := min(tokenLeft, max(leastLeft, token.Expiry.Sub(asked)/4))
-		t.last, t.fault, request.token = token, nil, token
+		t.last, t.fault, t.failures, request.token = token, nil, 0, token
 		t.usedUntil, t.renewAt = token.Expiry.Add(-left), token.Expiry.Add(-2*left)
 	})
 	return request
@@ -240,28 +300,34 @@ func tokenFault(err error) error {
 		if refused.ErrorCode != "" {
 			text += " " + workers.Snippet([]byte(refused.ErrorCode))
 		}
+		if refused.ErrorCode == "invalid_client" || refused.Response.StatusCode == http.StatusUnauthorized {
+			text += " (if the id and the secret are right, try the other auth.oauth2.style)"
+		}
 		return fmt.Errorf("%w: %s", errToken, text)
 	}
 	return fmt.Errorf("%w: %s", errToken, workers.ClassifyError(err).Detail)
 }
 
-// noToken is the outcome of an attempt without a token.
-func noToken(err error) shaper.Outcome {
+// noToken is the outcome of an attempt without a token. Nothing was sent, and no other job would have a token: all wait for the next try.
+func (w *Worker) noToken(err error) shaper.Outcome {
 	if _, isLocal := errors.AsType[*workers.LocalError](err); isLocal {
 		return workers.ClassifyError(err)
 	}
-	return shaper.Retry(workers.ReasonToken, workers.Snippet([]byte(err.Error())))
+	return shaper.Outcome{
+		Result: shaper.ResultHeld, Reason: workers.ReasonToken, Detail: workers.Snippet([]byte(err.Error())), RetryAfter: w.tokens.nextTry(), Used: shaper.Units{},
+	}
 }
 
 // reject drops a token that the API does not take, and asks for another one. It keeps the token where
-// another one was dropped less than a rejectPause ago: a path may answer 401 to any token.
-func (t *tokens) reject(token *oauth2.Token) {
+// another one was dropped less than a rejectPause ago: a path may answer 401 to any token. It reports whether the next request has another token.
+func (t *tokens) reject(token *oauth2.Token) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.last == token && time.Since(t.rejectedAt) >= rejectPause {
 		t.last, t.rejectedAt = nil, time.Now()
 		t.fetch()
 	}
+	return t.last != token
 }
 
 // set writes the credentials into the headers of a request.

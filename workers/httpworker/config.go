@@ -21,6 +21,7 @@ type Config struct {
 	BaseURL string            // that the paths of jobs go below
 	Auth    Auth              // what requests to its origin carry
 	Headers map[string]string // the same
+	Files   Files             // from which secrets in Auth and Headers come
 
 	// AllowInPath is what the paths of jobs may hold though some servers read a way out of the base URL in it: see [PathParts].
 	AllowInPath []string

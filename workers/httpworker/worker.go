@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/oauth2"
-
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 	"github.com/tundish-io/tundish/workers/outgoing"
@@ -21,6 +19,8 @@ type Worker struct {
 	config Config
 	sender *outgoing.Sender
 	tokens *tokens // nil without OAuth
+
+	credentials *credentials
 }
 
 var _ shaper.BatchWorker = (*Worker)(nil)
@@ -41,7 +41,9 @@ func New(config Config) (*Worker, error) {
 		return nil, err
 	}
 	config.reserved = config.Auth.Headers()
-	return &Worker{config: config, sender: sender, tokens: newTokens(config.Auth.OAuth2, config.AllowNetworks)}, nil
+	w := &Worker{config: config, sender: sender, credentials: newCredentials(&config)}
+	w.tokens = newTokens(config.Auth.OAuth2, config.AllowNetworks, func() string { return w.credentials.now().auth.OAuth2.ClientSecret })
+	return w, nil
 }
 
 // Close closes the connections that are kept; those in use close when their delivery ends.
@@ -58,7 +60,7 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 }
 
 func (w *Worker) deliver(ctx context.Context, attempt *shaper.Attempt, ofBatch bool) shaper.Outcome {
-	req, token, outcome := w.prepare(ctx, attempt)
+	req, credentials, outcome := w.prepare(ctx, attempt)
 	if req == nil {
 		return outcome
 	}
@@ -67,61 +69,57 @@ func (w *Worker) deliver(ctx context.Context, attempt *shaper.Attempt, ofBatch b
 	if outcome.Answer != nil && attempt.Own != nil {
 		outcome.Answer.Base = attempt.Own.URL
 	}
-	if w.rejects(token, outcome.Status) {
-		outcome.Result = shaper.ResultRetry
+	if credentials == nil {
+		return outcome
 	}
-	return outcome
+	return w.judge(outcome, credentials)
 }
 
 // Open makes one attempt as Deliver does, and returns its answer as soon as that begins: see [outgoing.Sender.Open].
 func (w *Worker) Open(ctx context.Context, attempt *shaper.Attempt) (*outgoing.Answer, shaper.Outcome) {
-	req, token, outcome := w.prepare(ctx, attempt)
+	req, credentials, outcome := w.prepare(ctx, attempt)
 	if req == nil {
 		return nil, outcome
 	}
 	answer, outcome := w.sender.Open(ctx, attempt, req)
-	if answer != nil {
-		w.rejects(token, answer.StatusCode)
+	if answer != nil && answer.StatusCode == http.StatusUnauthorized && credentials != nil {
+		w.renewed(credentials)
 	}
 	return answer, outcome
 }
 
-// rejects gives up a token that the API does not take: it was taken back, or its time was cut. A later attempt has another one.
-func (w *Worker) rejects(token *oauth2.Token, status int) bool {
-	if token == nil || status != http.StatusUnauthorized {
-		return false
-	}
-	w.tokens.reject(token)
-	return true
-}
-
-// prepare makes the request of an attempt, and gets the token that it needs. Without a request, the outcome says why.
-func (w *Worker) prepare(ctx context.Context, attempt *shaper.Attempt) (*outgoing.Request, *oauth2.Token, shaper.Outcome) {
+// prepare makes the request of an attempt, and gets the token that it needs. It returns the credentials of the request, nil for a request that has
+// none. Without a request, the outcome says why.
+func (w *Worker) prepare(ctx context.Context, attempt *shaper.Attempt) (*outgoing.Request, *sent, shaper.Outcome) {
 	own, err := w.config.ownOf(attempt.Own)
 	if err != nil {
 		return nil, nil, shaper.Retry(shaper.ReasonFlowSettings, workers.Snippet([]byte(err.Error())))
 	}
-	var token *oauth2.Token
-	if w.tokens != nil && own.base.Is(w.config.home.base.Origin) {
+	var credentials *sent
+	if own.base.Is(w.config.home.base.Origin) {
+		now := w.credentials.now()
+		credentials = &now
+	}
+	if w.tokens != nil && credentials != nil {
 		var waited bool
 		within, cancel := context.WithTimeout(ctx, w.config.Timeout)
-		token, waited, err = w.tokens.token(within)
+		credentials.token, waited, err = w.tokens.token(within)
 		cancel()
 		if ctx.Err() != nil {
 			return nil, nil, shaper.Returned(workers.ReasonShutdown)
 		}
 		if err != nil {
-			return nil, nil, noToken(err)
+			return nil, nil, w.noToken(err)
 		}
 		if waited && time.Since(attempt.Slot()) > lateForToken {
 			return nil, nil, shaper.Returned(workers.ReasonLate)
 		}
 	}
-	req, err := w.config.request(attempt, own, token)
+	req, err := w.config.request(attempt, own, credentials)
 	if err != nil {
 		return nil, nil, workers.ClassifyError(fmt.Errorf("%w: %w", workers.ErrInvalid, err))
 	}
-	return req, token, shaper.Outcome{}
+	return req, credentials, shaper.Outcome{}
 }
 
 // DeliverBatch makes one attempt at several jobs: one request, whose Idempotency-Key is the batch's id. Its items are as
@@ -154,8 +152,8 @@ func (c *Config) ownOf(flow *shaper.OwnDelivery) (*own, error) {
 	return o, nil
 }
 
-// request makes the request of an attempt.
-func (c *Config) request(attempt *shaper.Attempt, own *own, token *oauth2.Token) (*outgoing.Request, error) {
+// request makes the request of an attempt. credentials is nil for one that goes to another origin than that of the base URL.
+func (c *Config) request(attempt *shaper.Attempt, own *own, credentials *sent) (*outgoing.Request, error) {
 	if err := checkRequest(attempt.Method, attempt.Headers, attempt.Payload, c.reserved); err != nil {
 		return nil, err
 	}
@@ -172,16 +170,16 @@ func (c *Config) request(attempt *shaper.Attempt, own *own, token *oauth2.Token)
 	for name, values := range attempt.Headers {
 		h[http.CanonicalHeaderKey(name)] = slices.Clone(values) // workers share the attempt's
 	}
-	if own.base.Is(c.home.base.Origin) {
-		for name, value := range c.Headers {
+	if credentials != nil {
+		for name, value := range credentials.headers {
 			h.Set(name, value)
 		}
 	}
 	for name, value := range own.headers {
 		h.Set(name, value)
 	}
-	if own.base.Is(c.home.base.Origin) {
-		c.Auth.set(h, token)
+	if credentials != nil {
+		credentials.auth.set(h, credentials.token)
 	}
 	to := outgoing.Target{URL: address, Origin: own.base.Origin}
 	return &outgoing.Request{Method: attempt.Method, To: to, Header: h, Body: attempt.Payload}, nil

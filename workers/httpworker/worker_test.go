@@ -317,7 +317,7 @@ func TestOAuth(t *testing.T) {
 		}
 		return http.StatusOK
 	}
-	if outcome := deliver(t, w, nil); outcome.Result != shaper.ResultRetry || outcome.Reason != "http_401" {
+	if outcome := deliver(t, w, nil); outcome.Result != shaper.ResultHeld || outcome.Reason != workers.ReasonCredentials {
 		t.Errorf("with a token that was taken back: %+v", outcome)
 	}
 	if outcome := deliver(t, w, nil); outcome.Result != shaper.ResultDone || server.count.Load() != 2 {
@@ -343,13 +343,13 @@ func TestNoToken(t *testing.T) {
 	config.Auth = server.auth()
 	w := workerOf(t, config)
 	outcome := deliver(t, w, nil)
-	if outcome.Result != shaper.ResultRetry || outcome.Reason != workers.ReasonToken || outcome.Signal != shaper.SignalNone ||
+	if outcome.Result != shaper.ResultHeld || outcome.Reason != workers.ReasonToken || outcome.Signal != shaper.SignalNone ||
 		strings.Contains(outcome.Detail, "hunter2") || !strings.Contains(outcome.Detail, "401 invalid_client") {
 		t.Errorf("%+v", outcome)
 	}
 	server.CloseClientConnections()
 	server.Close()
-	if outcome := deliver(t, w, nil); outcome.Result != shaper.ResultRetry || outcome.Reason != workers.ReasonToken {
+	if outcome := deliver(t, w, nil); outcome.Result != shaper.ResultHeld || outcome.Reason != workers.ReasonToken {
 		t.Errorf("with a server that is away: %+v", outcome)
 	}
 	if got := a.last(); got.method != "" {

@@ -85,7 +85,7 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 		} else {
 			outcome.Used = shaper.Units{}
 		}
-	} else {
+	} else if outcome.Reason != workers.ReasonCredentials {
 		outcome = judge(w.config.HTTP.Policy, outcome, answer.Body)
 		if w.config.API == Anthropic {
 			outcome.Used = shaper.Units{}

@@ -84,10 +84,16 @@ imagePullSecrets:
 {{- end }}
 securityContext:
   runAsNonRoot: true
-  runAsUser: 65532
-  runAsGroup: 65532
+  {{- with .Values.podSecurity.runAsUser }}
+  runAsUser: {{ int64 . }}
+  {{- end }}
+  {{- with .Values.podSecurity.runAsGroup }}
+  runAsGroup: {{ int64 . }}
+  {{- end }}
+  {{- with .Values.podSecurity.fsGroup }}
   # So that the user can read the files of Secrets, which are of root.
-  fsGroup: 65532
+  fsGroup: {{ int64 . }}
+  {{- end }}
   seccompProfile:
     type: RuntimeDefault
 {{- with .Values.nodeSelector }}
