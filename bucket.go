@@ -22,7 +22,7 @@ func (b Bucket[T]) Name() string { return b.name }
 // Option says more of a job than its payload: one of [ID], [Flow], [In], [At], [Priority], [InBundle], or any function that changes it.
 type Option func(*Job)
 
-// ID names the job, by letters, digits, - and _. The same id is the same job: enqueued twice, it is in the bucket once. Else a job gets
+// ID names the job, by 1 to 255 visible ASCII characters. The same id is the same job: enqueued twice, it is in the bucket once. Else a job gets
 // an id of its own.
 func ID(id string) Option { return func(j *Job) { j.ID = id } }
 

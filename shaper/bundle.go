@@ -42,7 +42,7 @@ var (
 // CheckBundle reports every fault of a bundle of this bucket: joined errors, each a [*FieldError]; or nil.
 func (b *Bucket) CheckBundle(bundle *Bundle) error {
 	var errs []error
-	if !ValidID(bundle.ID) {
+	if !ValidBundleID(bundle.ID) {
 		errs = append(errs, &FieldError{"bundle", "want 1 to 128 letters, digits, - and _"})
 	}
 	if bundle.Size < 0 || bundle.Size > MaxBundleSize {

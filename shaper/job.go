@@ -22,10 +22,23 @@ const (
 	MaxTries     = 1000
 )
 
-var idPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+// MaxIDBytes bounds the id of a job.
+const MaxIDBytes = 255
 
-// ValidID reports whether s may be a job's id.
-func ValidID(s string) bool { return idPattern.MatchString(s) }
+// WantID says what the id of a job may be.
+const WantID = "want 1 to 255 visible ASCII characters, such as order-17 or partition:1/offset:24, and neither . nor .."
+
+// ValidID reports whether s may be a job's id: visible ASCII, so that scripts can put ids side by side with blanks between them. A path
+// cannot name "." and "..", which clients of HTTP resolve.
+func ValidID(s string) bool {
+	invisible := func(r rune) bool { return r <= ' ' || r > '~' }
+	return s != "" && len(s) <= MaxIDBytes && !strings.ContainsFunc(s, invisible) && s != "." && s != ".."
+}
+
+var bundlePattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+
+// ValidBundleID reports whether s may be the id of a bundle.
+func ValidBundleID(s string) bool { return bundlePattern.MatchString(s) }
 
 // IsRelative reports whether the URL of a job is a path or a query below the URL of its bucket or flow, such as "/charges?limit=1". It
 // names no receiver.
@@ -39,8 +52,8 @@ func NamesReceiver(jobURL string) bool { return jobURL != "" && !IsRelative(jobU
 type Job struct {
 	Bucket string // where to
 
-	// ID names the job; the same ID is the same job. It matches
-	// ^[A-Za-z0-9_-]{1,128}$. Empty means that Enqueue makes a UUIDv7.
+	// ID names the job; the same ID is the same job. It has 1 to 255 visible ASCII characters: see ValidID. Empty means that Enqueue
+	// makes a UUIDv7.
 	ID string
 
 	Flow    string              // up to 256 bytes of UTF-8, never parsed; see [FlowSettings]
@@ -135,7 +148,7 @@ func (j *Job) Validate(maxPayload int64) error {
 		errs = append(errs, &FieldError{Field: field, Reason: fmt.Sprintf(format, args...)})
 	}
 	if j.ID != "" && !ValidID(j.ID) {
-		fail("id", "want 1 to 128 letters, digits, - and _")
+		fail("id", WantID)
 	}
 	if len(j.Flow) > MaxFlowBytes || !utf8.ValidString(j.Flow) {
 		fail("flow", "want at most %d bytes of UTF-8", MaxFlowBytes)
@@ -143,7 +156,7 @@ func (j *Job) Validate(maxPayload int64) error {
 	if len(j.Group) > MaxFlowBytes || !utf8.ValidString(j.Group) {
 		fail("group", "want at most %d bytes of UTF-8", MaxFlowBytes)
 	}
-	if j.Bundle != "" && !ValidID(j.Bundle) {
+	if j.Bundle != "" && !ValidBundleID(j.Bundle) {
 		fail("bundle", "want 1 to 128 letters, digits, - and _")
 	} else if j.Bundle != "" && j.Once {
 		fail("bundle", "a job that is sent once is in no bundle: wait for its result")

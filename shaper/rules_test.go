@@ -130,8 +130,9 @@ func TestJobValidate(t *testing.T) {
 	for field, change := range map[string]func(*shaper.Job){
 		"":              func(*shaper.Job) {},
 		"9":             func(j *shaper.Job) { j.NotBefore = time.Now().Add(shaper.MaxNotBefore - time.Hour) },
-		"id":            func(j *shaper.Job) { j.ID = "a.b" },
-		"id ":           func(j *shaper.Job) { j.ID = strings.Repeat("a", 129) },
+		"id":            func(j *shaper.Job) { j.ID = "a b" },
+		"id ":           func(j *shaper.Job) { j.ID = strings.Repeat("a", 256) },
+		"id   ":         func(j *shaper.Job) { j.ID = ".." },
 		"id  ":          func(j *shaper.Job) { j.ID = "a\n" },
 		"flow":          func(j *shaper.Job) { j.Flow = strings.Repeat("a", 257) },
 		"flow ":         func(j *shaper.Job) { j.Flow = "\xff" },
@@ -148,7 +149,7 @@ func TestJobValidate(t *testing.T) {
 		"max_attempts":  func(j *shaper.Job) { j.MaxAttempts = -1 },
 		"max_attempts ": func(j *shaper.Job) { j.MaxAttempts = shaper.MaxTries + 1 },
 	} {
-		job := shaper.Job{Bucket: "b", ID: strings.Repeat("a", 128), Flow: strings.Repeat("é", 128), Payload: make([]byte, 100), Cost: 1}
+		job := shaper.Job{Bucket: "b", ID: strings.Repeat("~", 255), Flow: strings.Repeat("é", 128), Payload: make([]byte, 100), Cost: 1}
 		change(&job)
 		err := job.Validate(100)
 		var fault *shaper.FieldError
@@ -160,7 +161,7 @@ func TestJobValidate(t *testing.T) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
-	all := shaper.Job{ID: "!", Flow: "\xff", Cost: -1, MaxAttempts: -1, Delay: -1, Payload: make([]byte, 2)}
+	all := shaper.Job{ID: "ü", Flow: "\xff", Cost: -1, MaxAttempts: -1, Delay: -1, Payload: make([]byte, 2)}
 	if err := all.Validate(1); strings.Count(err.Error(), "\n") != 5 {
 		t.Errorf("not every fault is told: %v", err)
 	}

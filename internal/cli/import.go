@@ -65,7 +65,7 @@ answered. FILE may be - for standard input, of which nothing is remembered to go
 			if flags.csv != (flags.template != "") {
 				return wrongUsage(cmd, "--csv and --template go together")
 			}
-			if _, known := separatorNames[flags.separator]; flags.separator != "" && !(flags.csv && known) {
+			if _, known := separatorNames[flags.separator]; flags.separator != "" && (!flags.csv || !known) {
 				return wrongUsage(cmd, "--separator %q: want comma, semicolon, tab or pipe, with --csv", flags.separator)
 			}
 			if flags.resume && args[1] == standardInput {

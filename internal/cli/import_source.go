@@ -118,7 +118,7 @@ func (s *jobSource) withID(text []byte) ([]byte, error) {
 	}
 	if job.ID != nil {
 		if !shaper.ValidID(*job.ID) {
-			return nil, fmt.Errorf("id %q: want 1 to 128 letters, digits, - and _", *job.ID)
+			return nil, fmt.Errorf("id %q: %s", *job.ID, shaper.WantID)
 		}
 		return bytes.TrimSpace(bytes.ReplaceAll(text, []byte("\n"), []byte(" "))), nil
 	}

@@ -184,6 +184,23 @@ func TestQuotasAreShown(t *testing.T) {
 	s.run(t, "dispatcher job show webhooks c").want(t, 0, `as many have left as its quota of 2/h allows bucket "webhooks"; it is free again at `)
 }
 
+// Commands take ids of any visible characters.
+func TestJobsOfVisibleIDs(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	ids := []string{"partition:1/offset:24", "100%", "a.b+c==", "a%2Fb?x#y"}
+	s.enqueue(t, "webhooks", ids...)
+	for _, id := range ids {
+		s.run(t, "dispatcher job show webhooks "+id).want(t, 0, "queued", id)
+		s.run(t, "dispatcher job cancel webhooks "+id).want(t, 0, "cancelled "+id)
+	}
+	s.enqueue(t, "webhooks", "dead:1/2")
+	s.deliver(t, 1, shaper.Dead("http_404", ""))
+	s.run(t, "dispatcher dead show webhooks dead:1/2").want(t, 0, "dead:1/2")
+	s.run(t, "dispatcher dead redrive webhooks dead:1/2").want(t, 0)
+	s.run(t, "dispatcher job find dead:1/2").want(t, 0, "queued")
+}
+
 func TestJobs(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

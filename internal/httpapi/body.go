@@ -104,8 +104,9 @@ func idempotencyKey(h http.Header) (string, error) {
 		}
 		key = text
 	}
-	if !shaper.ValidID(key) {
-		return "", &shaper.FieldError{Field: name, Reason: "is not an id: want 1 to 128 letters, digits, - and _"}
+	outside := func(r rune) bool { return r < ' ' || r > '~' }
+	if strings.TrimSpace(key) == "" || len(key) > shaper.MaxIDBytes || strings.ContainsFunc(key, outside) {
+		return "", &shaper.FieldError{Field: name, Reason: "want 1 to 255 characters of ASCII"}
 	}
 	return key, nil
 }

@@ -85,8 +85,10 @@ func (p *producer) complete(job *shaper.Job, err error, sender sender, bucket *s
 	}
 	if job.ID == "" && key != "" {
 		job.ID = key
-		if sender.caller != "" {
-			job.ID, job.FormerID = shaper.KeyedID(bucket.Name, sender.caller, key), key
+		if isID := shaper.ValidID(key); sender.caller != "" || !isID { // such as a key with a blank
+			if job.ID = shaper.KeyedID(bucket.Name, sender.caller, key); isID {
+				job.FormerID = key
+			}
 		}
 	}
 	job.Bucket, job.Caller = bucket.Name, sender.caller

@@ -58,7 +58,7 @@ func (p *producer) tellReceipt(w http.ResponseWriter, r *http.Request, receipt *
 		problem.write(w)
 		return false
 	}
-	w.Header().Set("Location", "/v1/buckets/"+url.PathEscape(receipt.Bucket)+"/jobs/"+receipt.ID)
+	w.Header().Set("Location", "/v1/buckets/"+url.PathEscape(receipt.Bucket)+"/jobs/"+url.PathEscape(receipt.ID))
 	return true
 }
 

@@ -26,14 +26,14 @@ func Separator(head []byte) (separator rune, above int) {
 
 // mostFrequent is the separator that is most often in the first row.
 func mostFrequent(head []byte) rune {
-	var counts [128]int
+	var counts [256]int
 	quoted := false
 count:
 	for _, c := range head {
 		switch {
 		case c == '"':
 			quoted = !quoted
-		case quoted || c >= 128:
+		case quoted:
 		case c == '\n' || c == '\r':
 			break count
 		default:

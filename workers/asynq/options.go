@@ -71,7 +71,7 @@ func readOptions(opts []asynq.Option) (*options, error) {
 			if o.id = value.(string); strings.TrimSpace(o.id) == "" {
 				err = errors.New("task ID cannot be empty")
 			} else if !shaper.ValidID(o.id) {
-				err = fmt.Errorf("%s: the id of a job has 1 to 128 letters, digits, - and _: choose another one", opt)
+				err = fmt.Errorf("%s: is no id of a job: %s", opt, shaper.WantID)
 			}
 		case asynq.RetentionOpt:
 			if value.(time.Duration) > 0 {

@@ -3,6 +3,7 @@ package webhook
 import (
 	"errors"
 	"fmt"
+	"net/http"
 
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
@@ -16,7 +17,7 @@ var ErrURLNotAllowed error = &shaper.FieldError{
 	Reason: "url-not-allowed: the bucket's own URL is used, and job_url = false lets no job name another",
 }
 
-var methods = []string{"POST", "PUT", "PATCH", "DELETE"}
+var methods = []string{"POST", "PUT", "PATCH", "DELETE", "GET", "HEAD"}
 
 // ours are the headers that the worker writes, so that neither a job nor a flow can, beside those of the connection.
 var ours = []string{"webhook-"}
@@ -40,15 +41,29 @@ func (c Config) CheckJob(job *shaper.Job) error {
 			}
 		}
 	}
-	return errors.Join(err, checkPayload(job), outgoing.CheckMethod(job.Method, methods...), c.checkHeaders(job.Headers))
+	return errors.Join(err, c.checkPayload(job), outgoing.CheckMethod(job.Method, methods...), c.checkHeaders(job.Headers))
 }
 
-// checkPayload wants a payload: a webhook without a body tells nothing.
-func checkPayload(job *shaper.Job) error {
-	if len(job.Payload) > 0 {
-		return nil
+// checkPayload wants a payload where the method has a body. A DELETE may have one. An event of CloudEvents is in the body.
+func (c *Config) checkPayload(job *shaper.Job) error {
+	bodyless, given := isBodyless(job.Method), len(job.Payload) > 0
+	switch {
+	case bodyless && c.Format.makesEvents():
+		return &shaper.FieldError{Field: "method", Reason: fmt.Sprintf("a %s has no body for an event, and the bucket sends CloudEvents: use another method", job.Method)}
+	case bodyless && given:
+		return errBody(job.Method)
+	case !bodyless && !given && (job.Method != http.MethodDelete || c.Format.makesEvents()):
+		return &shaper.FieldError{Field: "payload", Reason: "is missing or null: give any other JSON value"}
 	}
-	return &shaper.FieldError{Field: "payload", Reason: "is missing or null: give any other JSON value"}
+	return nil
+}
+
+// isBodyless reports whether requests with a method have no body.
+func isBodyless(method string) bool { return method == http.MethodGet || method == http.MethodHead }
+
+// errBody is the fault of a payload that a request cannot carry.
+func errBody(method string) error {
+	return &shaper.FieldError{Field: "payload", Reason: "a " + method + " has no body: send none, or use another method"}
 }
 
 func (c *Config) checkHeaders(headers map[string][]string) error {

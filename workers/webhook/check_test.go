@@ -147,7 +147,7 @@ func TestCheckJobURLNotAllowed(t *testing.T) {
 	if err := config.CheckJob(&shaper.Job{Payload: []byte("1")}); err != nil {
 		t.Errorf("a job without a URL: %v", err)
 	}
-	err := config.CheckJob(&shaper.Job{URL: "https://other.example/", Method: "GET", Payload: []byte("1")})
+	err := config.CheckJob(&shaper.Job{URL: "https://other.example/", Method: "OPTIONS", Payload: []byte("1")})
 	if !errors.Is(err, ErrURLNotAllowed) || !strings.Contains(err.Error(), "url-not-allowed") {
 		t.Errorf("a job with one: %v", err)
 	}
@@ -170,7 +170,7 @@ func TestCheckJobMethodAndHeaders(t *testing.T) {
 		"put":           {shaper.Job{Method: "PUT"}, nil},
 		"patch":         {shaper.Job{Method: "PATCH"}, nil},
 		"delete":        {shaper.Job{Method: "DELETE"}, nil},
-		"get":           {shaper.Job{Method: "GET"}, []string{"method"}},
+		"get":           {shaper.Job{Method: "GET"}, []string{"payload"}},
 		"lower case":    {shaper.Job{Method: "post"}, []string{"method"}},
 		"a job's own":   {shaper.Job{Headers: map[string][]string{"X-A": {"ü"}, "Authorization": {"Bearer x"}, "Idempotency-Key": {"1"}, "Content-Type": {"text/csv"}, "tea": {""}}}, nil},
 		"bad name":      {shaper.Job{Headers: map[string][]string{"X A": {""}}}, []string{"headers.X A"}},

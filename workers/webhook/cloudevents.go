@@ -224,11 +224,14 @@ func (e *event) structured(payload []byte, h http.Header) ([]byte, error) {
 	return e.with(payload)
 }
 
+// headerText percent-encodes what the HTTP binding does, of visible ASCII.
+var headerText = strings.NewReplacer("%", "%25", `"`, "%22")
+
 // setHeaders writes the attributes as headers. Those of the job stay as they are.
 func (e *event) setHeaders(h http.Header) {
 	h.Set("Ce-Specversion", e.SpecVersion)
-	h.Set("Ce-Id", e.ID)
-	h.Set("Ce-Source", strings.ReplaceAll(e.Source, "%", "%25")) // the binding percent-encodes percent signs too
+	h.Set("Ce-Id", headerText.Replace(e.ID))
+	h.Set("Ce-Source", headerText.Replace(e.Source))
 	if h.Get(headerType) == "" {
 		h.Set(headerType, e.Type)
 	}

@@ -26,7 +26,8 @@ func (c *Config) request(attempt *shaper.Attempt, now time.Time, bodyOf bodyMake
 	if err != nil {
 		return nil, invalid(err)
 	}
-	h := header(attempt, now)
+	id := messageID(attempt.ID)
+	h := header(attempt, id, len(attempt.Payload) > 0 || c.Format.makesEvents(), now)
 	if own.trusts(target.Origin) {
 		own.setHeaders(h)
 	}
@@ -34,8 +35,11 @@ func (c *Config) request(attempt *shaper.Attempt, now time.Time, bodyOf bodyMake
 	if err != nil {
 		return nil, invalid(err)
 	}
+	if isBodyless(attempt.Method) && len(body) > 0 {
+		return nil, invalid(errBody(attempt.Method))
+	}
 	if signers := c.signersFor(own, target.Origin); len(signers) > 0 {
-		signatures, err := signature(signers, attempt.ID, now, body)
+		signatures, err := signature(signers, id, now, body)
 		if err != nil {
 			return nil, invalid(err)
 		}
@@ -54,7 +58,7 @@ func invalid(err error) error { return fmt.Errorf("%w: %w", workers.ErrInvalid, 
 
 // header returns the headers of an attempt: the defaults, the job's over them,
 // ours over both. The caller writes those of its flow over the job's, see own.
-func header(attempt *shaper.Attempt, now time.Time) http.Header {
+func header(attempt *shaper.Attempt, id string, hasBody bool, now time.Time) http.Header {
 	const own = 5
 	h := make(http.Header, len(attempt.Headers)+own)
 	values := make([]string, 0, own)
@@ -62,12 +66,14 @@ func header(attempt *shaper.Attempt, now time.Time) http.Header {
 		values = append(values, value)
 		h[canonical] = values[len(values)-1 : len(values) : len(values)]
 	}
-	set("Content-Type", "application/json")
+	if hasBody {
+		set("Content-Type", "application/json")
+	}
 	set("User-Agent", outgoing.UserAgent)
 	for name, values := range attempt.Headers {
 		h[http.CanonicalHeaderKey(name)] = slices.Clone(values) // workers share the attempt's
 	}
-	set("Webhook-Id", attempt.ID)
+	set("Webhook-Id", id)
 	set("Webhook-Timestamp", strconv.FormatInt(now.Unix(), 10))
 	set("Tundish-Attempt", strconv.Itoa(attempt.Number))
 	return h

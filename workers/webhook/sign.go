@@ -57,6 +57,13 @@ func newSigners(secrets []string) ([]signer, error) {
 	return signers, errors.Join(errs...)
 }
 
+// dots writes an id without dots, so that two ids stay two.
+var dots = strings.NewReplacer(".", "%2E", "%", "%25")
+
+// messageID returns the webhook-id of a job. Standard Webhooks signs id, timestamp and body with dots between them: a dot in an id could
+// move the border between them.
+func messageID(id string) string { return dots.Replace(id) }
+
 // signature is the value of webhook-signature: one signature for each signer, in order. "" without signers.
 func signature(signers []signer, id string, at time.Time, body []byte) (string, error) {
 	list := make([]string, len(signers))

@@ -1873,7 +1873,7 @@ export interface components {
              */
             url?: string;
             /**
-             * @description Webhooks take POST, PUT, PATCH and DELETE
+             * @description Webhooks take all but OPTIONS; a GET and a HEAD have no payload, and a DELETE may have one
              * @default POST
              * @enum {string}
              */
@@ -3275,6 +3275,8 @@ export interface components {
             next: string[];
             /** @description Only of a paused schedule. */
             paused?: components["schemas"]["Pause"];
+            /** @description What the cron line or the time zone may mean otherwise than was meant: "either day fires", or a zone without summer time. */
+            warnings?: string[];
             /** @description Why the job of the fire that is due has not got in, such as bucket-full; absent if none waits. */
             blocked?: string;
             /**
