@@ -28,6 +28,7 @@ func panicked(p any) shaper.Outcome {
 // prepare gives a job what the worker may ask it for.
 func (v *deliverer) prepare(job *leased) {
 	job.Permit(job.slot, job.validFor(), job.depart)
+	job.Clock(v.redisNow)
 	job.Epoch = job.epoch
 	job.Lend(func() string { return v.ticketOf(job) })
 }

@@ -61,4 +61,5 @@ func (c *bucketConn) permit(t *ticket, job *leased) {
 		c.store.Metrics.CountDeparture(c.Name, late, job.traceID)
 	}
 	job.Permit(job.slot, job.validFor(), job.depart)
+	job.Clock(c.redisNow)
 }
