@@ -73,7 +73,7 @@ type BucketWhy struct {
 	Bucket string `json:"bucket"`
 
 	// The first that holds, in this order; `sends` that nothing does.
-	Code operator.WhyCode `json:"code" jsonschema:"enum=empty,enum=paused,enum=no-dispatcher,enum=closed,enum=breaker,enum=held,enum=quota,enum=budget,enum=pool,enum=in-flight,enum=flows,enum=later,enum=sends"`
+	Code operator.WhyCode `json:"code" jsonschema:"enum=empty,enum=paused,enum=no-dispatcher,enum=closed,enum=breaker,enum=held,enum=quota,enum=budget,enum=pool,enum=in-flight,enum=flows,enum=host-fault,enum=later,enum=sends"`
 
 	// For people.
 	Sentence string `json:"sentence"`
@@ -103,7 +103,7 @@ func (o *ops) showWhy(r *http.Request, in *BucketName) (*BucketWhy, error) {
 	if err != nil {
 		return nil, err
 	}
-	why := info.Why(s.IsServed(in.Bucket))
+	why := info.Why(s.IsServed(in.Bucket)).OnHost(s.HostFault(in.Bucket))
 	view := &BucketWhy{Bucket: in.Bucket, Code: why.Code, Sentence: why.Sentence}
 	if !why.Until.IsZero() {
 		view.Until = new(why.Until.UTC())

@@ -2463,7 +2463,7 @@ export interface components {
              * @description The first that holds, in this order; `sends` that nothing does.
              * @enum {string}
              */
-            code: "empty" | "paused" | "no-dispatcher" | "closed" | "breaker" | "held" | "quota" | "budget" | "pool" | "in-flight" | "flows" | "later" | "sends" | "empty" | "paused" | "no-dispatcher" | "closed" | "breaker" | "held" | "quota" | "budget" | "pool" | "in-flight" | "flows" | "later" | "sends";
+            code: "empty" | "paused" | "no-dispatcher" | "closed" | "breaker" | "held" | "quota" | "budget" | "pool" | "in-flight" | "flows" | "host-fault" | "later" | "sends" | "empty" | "paused" | "no-dispatcher" | "closed" | "breaker" | "held" | "quota" | "budget" | "pool" | "in-flight" | "flows" | "host-fault" | "later" | "sends";
             /** @description For people. */
             sentence: string;
             /**
