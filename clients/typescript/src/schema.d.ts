@@ -3168,6 +3168,12 @@ export interface components {
             busy: number;
             /** @description How late 99 of 100 of its departures were at most in the last minute, in seconds. 0: nothing departed. */
             p99_lateness_seconds: number;
+            /** @description By bucket: why its host cannot connect to receivers, so that it claims less. At most 20 buckets. */
+            host_faults?: {
+                [key: string]: string;
+            };
+            /** @description By how many seconds the clock of Redis is ahead of that of its host, below 0 if it is behind. Absent: the clocks agree. */
+            clock_skew_seconds?: number;
             /** @description How many it has. */
             buckets: number;
             /**
