@@ -76,6 +76,7 @@ type Attempt struct {
 	Epoch int64
 
 	ticket func() string
+	clock  func() time.Time
 	slot   time.Time     // when to depart, on this process's monotonic clock
 	ttl    time.Duration // how late it may be
 	space  func() bool   // waits for its turn among departures; nil: it waits for nothing
@@ -109,6 +110,18 @@ func (a *Attempt) Ticket() string {
 		return ""
 	}
 	return a.ticket()
+}
+
+// Clock gives the attempt the clock that [Attempt.Now] reads. A dispatcher calls Clock before the worker gets the attempt.
+func (a *Attempt) Clock(now func() time.Time) { a.clock = now }
+
+// Now returns the time by the clock of Redis, which all dispatchers have in common. A worker writes it where a receiver checks the time. Outside of a
+// dispatcher it is the time of this process.
+func (a *Attempt) Now() time.Time {
+	if a.clock == nil {
+		return time.Now()
+	}
+	return a.clock()
 }
 
 // Slot is the instant of the permit on this process's clock.

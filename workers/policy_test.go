@@ -140,7 +140,8 @@ var failures = []struct {
 		&net.OpError{Op: "remote error", Err: errors.New("tls: handshake failure")},
 	}, retry, ReasonTLS, failed},
 	{"the dispatcher stops before the answer", []error{fmt.Errorf("send: %w", context.Canceled)}, retry, ReasonInterrupted, nothing},
-	{"the address is not allowed", []error{dialError(fmt.Errorf("%w: 10.0.0.1:80", ErrBlockedAddress))}, dead, ReasonBlockedAddress, nothing},
+	{"the name resolves to an address that is not allowed", []error{fmt.Errorf("%w: %w: 10.0.0.1:80", errResolved, ErrBlockedAddress)}, retry, ReasonBlockedAddress, nothing},
+	{"the URL has an address that is not allowed", []error{dialError(fmt.Errorf("%w: 10.0.0.1:80", ErrBlockedAddress))}, dead, ReasonBlockedAddress, nothing},
 	{"no request can be made of the job", []error{fmt.Errorf("%w: url: is not a URL", ErrInvalid)}, dead, ReasonInvalid, nothing},
 }
 

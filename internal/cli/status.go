@@ -117,6 +117,9 @@ func (a *invocation) statusScreen(ctx context.Context, c *api, v *httpapi.Status
 		aligned(list, func(w io.Writer) { problems(w, v.Notes) })
 		fmt.Fprintf(b, "\n%s", a.highlighted(list.String()))
 	}
+	if faults := hostFaults(seen.Processes); faults != "" {
+		fmt.Fprintf(b, "\n%s", a.highlighted(faults))
+	}
 	if len(buckets) > 0 {
 		fmt.Fprintln(b)
 		aligned(b, func(w io.Writer) { statusTable(w, buckets, seen.Buckets) })

@@ -41,10 +41,10 @@ func ExamineClock(ctx context.Context, client redis.UniversalClient) Check {
 	}
 	text := fmt.Sprintf("the clock of Redis minus that of this machine is between %s and %s", opsview.Human(low), opsview.Human(high))
 	if low > skewToTell || high < -skewToTell {
-		return Warn(name, "run NTP on both machines", "%s: harmless for the pace, which goes by Redis alone, "+
-			"but a not_before is off by that, and so are the times shown here", text)
+		return Warn(name, "run NTP on both machines", "%s: the pace and the timestamps of signatures go by Redis, so receivers refuse signatures "+
+			"if the clock of Redis is wrong; a not_before and the times shown here are off by that", text)
 	}
-	return OK(name, "%s; the pace goes by Redis alone", text)
+	return OK(name, "%s; the pace and the timestamps of signatures go by Redis", text)
 }
 
 // ExamineLatency measures round trips, one at a time.

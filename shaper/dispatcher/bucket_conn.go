@@ -23,8 +23,13 @@ type bucketConn struct {
 	lease      time.Duration
 	life       context.Context //nolint:containedctx // ends when deliveries and settling must
 	clock      *clock
+<<<<<<< HEAD
 	outage     *outage // shared by all buckets, unless Redis is a cluster
 	departures departureQueues
+=======
+	redisNow   func() time.Time // the time by that clock
+	outage     *outage          // shared by all buckets, unless Redis is a cluster
+>>>>>>> p19-fault
 }
 
 func newBucketConn(b *store.Bucket, s *store.Store, lease time.Duration, life context.Context, o *outage) *bucketConn {
@@ -32,6 +37,7 @@ func newBucketConn(b *store.Bucket, s *store.Store, lease time.Duration, life co
 		Bucket: b, store: s, log: s.Log.With("bucket", b.Name), dispatcher: store.ShortID(rand.Uint64()), //nolint:gosec // a name, not a secret
 		lease: lease, life: life, clock: newClock(), outage: o,
 	}
+	c.redisNow = c.clock.now
 	if _, ok := s.Redis.(*redis.ClusterClient); ok { // one node may fail and others not
 		c.outage = &outage{log: c.log}
 	}

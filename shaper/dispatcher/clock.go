@@ -156,6 +156,37 @@ func (c *clock) redis(at time.Time) time.Time {
 	return time.UnixMicro((c.low + (c.high-c.low)/2 + at.Sub(c.base)).Microseconds())
 }
 
+// now returns the Redis time of this instant, and the time of this process where that of Redis is not known yet.
+func (c *clock) now() time.Time {
+	now := time.Now()
+	c.mu.Lock()
+	known := c.known
+	c.mu.Unlock()
+	if !known {
+		return now
+	}
+	return c.redis(now)
+}
+
+// skew returns by how much the clock of Redis is ahead of that of this machine at least, below 0 if it is behind; 0 while it is not known.
+func (c *clock) skew(now time.Time) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.known {
+		return 0
+	}
+	local := time.Duration(now.UnixMicro()) * time.Microsecond
+	low, high := c.low+now.Sub(c.base)-local, c.high+now.Sub(c.base)-local
+	switch {
+	case low > 0:
+		return low
+	case high < 0:
+		return high
+	default:
+		return 0
+	}
+}
+
 // latest is the latest time, in Unix microseconds, that Redis can have at the
 // instant now if its clock did not step; 0 if nothing is known yet.
 func (c *clock) latest(now time.Time) int64 {

@@ -97,6 +97,9 @@ func (v *deliverer) noteFault(outcome *shaper.Outcome) {
 	v.faults.note(v.faultLog, outcome, running, v.concurrency, now)
 }
 
+// hostFault describes why this host cannot connect to the receivers of the bucket; "" if it can.
+func (v *deliverer) hostFault() string { return v.faults.current(v.concurrency, time.Now()) }
+
 // delivered hands over the outcomes of a request.
 func (v *deliverer) delivered(jobs request, outcomes []shaper.Outcome) {
 	if outcomes[0].Result == shaper.ResultHandedOver {

@@ -89,6 +89,7 @@ type Dispatcher struct {
 	outage   outage       // of Redis, as its loops see it
 	stall    stall        // of this process
 	faultLog faultLog     // of faults of its host
+	skew     clockSkew    // as the patrol found it
 	guard    poisonGuard  // one for all buckets: it is the process that a job may kill
 	hooks    atomic.Pointer[[]Hook]
 	loops    atomic.Pointer[[]*bucketLoop] // of all buckets, while it runs

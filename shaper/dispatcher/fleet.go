@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"time"
 
 	"github.com/tundish-io/tundish/shaper/fleet"
 )
@@ -22,6 +23,15 @@ func (d *Dispatcher) about() fleet.About {
 	for _, l := range *d.loops.Load() {
 		about.Busy += l.held.count()
 		about.Revision = max(about.Revision, l.Settings.Load().Revision)
+		if fault := l.deliveries.hostFault(); fault != "" && len(about.HostFaults) < fleet.MaxHostFaults {
+			if about.HostFaults == nil {
+				about.HostFaults = map[string]string{}
+			}
+			about.HostFaults[l.Name] = fault
+		}
+	}
+	if skew := time.Duration(d.skew.last.Load()); skew.Abs() > maxSkew {
+		about.ClockSkew = skew.Seconds()
 	}
 	return about
 }

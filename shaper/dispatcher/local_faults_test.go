@@ -29,7 +29,7 @@ func (h *sickHost) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.
 	if h.isSick.Load() {
 		h.tries.Add(1)
 		sleep(ctx, 10*time.Second)
-		return shaper.LocalFault("local_resolver", "i/o timeout", time.Second)
+		return shaper.LocalFault("local_resolver", "i/o timeout", 20*time.Second)
 	}
 	if attempt.Depart() != nil {
 		return shaper.Returned("late")
@@ -57,7 +57,7 @@ func localFaultsIn(t *testing.T, withFlows, isAlone bool) {
 		b = rig.Flowing("b", shaper.FlowKeyJob)
 		b.Rate = rig.PerSecond(rate)
 	}
-	b.Retry.MaxAttempts = 1
+	b.Retry.MaxAttempts, b.Retry.MinBackoff, b.Retry.MaxBackoff = 1, time.Second, 3*time.Second
 	b.Breaker = shaper.Breaker{Failures: 3, OpenFor: time.Minute, MaxOpen: time.Minute}
 	mini := miniredis.NewMiniRedis()
 	t.Cleanup(mini.Close)
@@ -126,6 +126,9 @@ func localFaultsIn(t *testing.T, withFlows, isAlone bool) {
 		t.Errorf("sent: %d of %d; dead: %d, unfinished: %d", sent, jobs, info.Dead, info.Unfinished)
 	}
 	if lines := log.lines("a circuit breaker opened: its receiver does not work; only a probe leaves now and then"); len(lines) > 0 {
+		t.Errorf("%q", lines)
+	}
+	if lines := log.lines("swept: leases ended without an outcome, as a dispatcher died, hung or was cut off from Redis; their jobs wait again"); len(lines) > 0 {
 		t.Errorf("%q", lines)
 	}
 	if lines := log.lines("this host connects again"); isAlone && len(lines) != 1 {

@@ -33,6 +33,7 @@ func (d *Dispatcher) patrol(ctx context.Context) {
 	defer tending.Wait()
 	for round := 0; sleep(ctx, patrolInterval*9/10+rand.N(patrolInterval/5)); round++ { //nolint:gosec // jitter
 		d.forgetGone()
+		d.checkSkew(ctx, time.Now())
 		var patrols []*bucketPatrol
 		for _, l := range *d.loops.Load() {
 			patrols = append(patrols, l.patrol)

@@ -108,7 +108,7 @@ func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement 
 		last, one.delay = shaper.LastResponse{}, hold // Redis keeps nothing of a delivered job but its id
 	case shaper.ResultReturned:
 		if outcome.Local { // at the head it would be claimed again at once
-			one.alone, one.delay = true, cmp.Or(outcome.RetryIn, localWait)
+			one.alone, one.delay = true, min(cmp.Or(outcome.RetryIn, localWait), s.Settings.Load().Retry.MaxBackoff) // the sweeper knows no longer wait
 		} else {
 			last = shaper.LastResponse{} // what the attempt before it saw stays
 		}

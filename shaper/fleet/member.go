@@ -38,7 +38,16 @@ type About struct {
 
 	// How late 99 of 100 of its departures were at most in the last minute, in seconds. 0: nothing departed.
 	P99Lateness float64 `json:"p99_lateness_seconds"`
+
+	// By bucket: why its host cannot connect to receivers, so that it claims less. At most 20 buckets.
+	HostFaults map[string]string `json:"host_faults,omitempty"`
+
+	// By how many seconds the clock of Redis is ahead of that of its host, below 0 if it is behind. Absent: the clocks agree.
+	ClockSkew float64 `json:"clock_skew_seconds,omitempty"`
 }
+
+// MaxHostFaults is how many buckets [About.HostFaults] names at most.
+const MaxHostFaults = 20
 
 // Config is what a [Member] needs.
 type Config struct {

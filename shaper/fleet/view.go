@@ -176,6 +176,19 @@ func (s *Snapshot) Dispatchers(bucket string) int {
 	return n
 }
 
+// HostFault describes why dispatchers of a bucket cannot connect to its receivers; "" if all can. isAll says that none can.
+func (s *Snapshot) HostFault(bucket string) (text string, isAll bool) {
+	sick := 0
+	for i := range s.Processes {
+		p := &s.Processes[i]
+		if fault := p.HostFaults[bucket]; p.Works && fault != "" {
+			sick++
+			text = fmt.Sprintf("dispatcher on %s: %s", cmp.Or(p.Host, "a host without a name"), fault)
+		}
+	}
+	return text, sick > 0 && sick == s.Dispatchers(bucket)
+}
+
 // Minute are the departures of a bucket in the last minute, in each [Beat] of it, the oldest first. The last beat may be under way.
 func (s *Snapshot) Minute(bucket string) [Slots]int64 {
 	newest := s.lastSlot()

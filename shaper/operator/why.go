@@ -23,6 +23,7 @@ const (
 	WhyPool         WhyCode = "pool"          // its pool is held, or a quota, a budget or the bound of requests in flight of that is used up
 	WhyInFlight     WhyCode = "in-flight"     // as many requests are in flight as may be
 	WhyFlows        WhyCode = "flows"         // none of its flows may send: they are paused, disabled or have as much in flight as may be
+	WhyHostFault    WhyCode = "host-fault"    // no host of its dispatchers can connect to receivers
 	WhyLater        WhyCode = "later"         // all that waits is for later: delayed jobs, and those that wait for their next attempt
 	WhyLate         WhyCode = "late"          // many permits come back unused
 	WhySends        WhyCode = "sends"         // nothing holds it back
@@ -56,6 +57,20 @@ func (b *BucketInfo) Why(isServed bool, permits shaper.LatePermits) Why {
 		return Why{Code: WhySends, Sentence: "jobs leave about at its rate; " + late}
 	}
 	return Why{Code: WhySends, Sentence: "nothing holds it back: jobs leave at its rate"}
+}
+
+// OnHost adds a fault of the hosts of dispatchers: see [fleet.Snapshot.HostFault]. It is told where nothing else holds the bucket back.
+//
+// [fleet.Snapshot.HostFault]: https://pkg.go.dev/github.com/tundish-io/tundish/shaper/fleet#Snapshot
+func (w Why) OnHost(fault string, isAll bool) Why {
+	switch {
+	case fault == "" || w.Code != WhySends && w.Code != WhyLater && w.Code != WhyFlows:
+		return w
+	case isAll:
+		return Why{Code: WhyHostFault, Sentence: "no dispatcher can connect to its receivers, so jobs wait and spend no attempt: " + fault}
+	}
+	w.Sentence += "; not all dispatchers can connect to its receivers: " + fault
+	return w
 }
 
 func (b *BucketInfo) ofWork(bool) (Why, bool) {

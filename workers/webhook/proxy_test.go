@@ -185,9 +185,9 @@ func TestProxyFails(t *testing.T) {
 		}
 	})
 	for name, tt := range map[string]struct{ proxy, to, reason, detail string }{
-		"refuses":      {strings.Replace(refuses.URL, "//", "//u:hunter2@", 1), "https", workers.ReasonConnection, "the proxy answers 407 Proxy Authentication Required"},
-		"is not there": {"http://u:hunter2@127.0.0.1:1", "https", workers.ReasonConnection, "127.0.0.1:1"},
-		"plain":        {"http://u:hunter2@127.0.0.1:1", "http", workers.ReasonConnection, "127.0.0.1:1"},
+		"refuses":      {strings.Replace(refuses.URL, "//", "//u:hunter2@", 1), "https", workers.ReasonLocalProxy, "the proxy answers 407 Proxy Authentication Required"},
+		"is not there": {"http://u:hunter2@127.0.0.1:1", "https", workers.ReasonLocalProxy, "127.0.0.1:1"},
+		"plain":        {"http://u:hunter2@127.0.0.1:1", "http", workers.ReasonLocalProxy, "127.0.0.1:1"},
 		"hangs":        {hangs, "https", workers.ReasonTimeout, "ask the egress proxy for a tunnel"},
 		"never ends":   {endless, "https", workers.ReasonConnection, "ask the egress proxy for a tunnel"},
 	} {
@@ -201,7 +201,11 @@ func TestProxyFails(t *testing.T) {
 			departed := false
 			attempt := withJob(shaper.NewAttempt(time.Now(), time.Hour, func(time.Duration) { departed = true }), tt.to+"://receiver.example/")
 			outcome := w.Deliver(t.Context(), attempt)
-			want(t, outcome, shaper.ResultRetry, tt.reason)
+			result := shaper.ResultRetry
+			if tt.reason == workers.ReasonLocalProxy { // the proxy is ours
+				result = shaper.ResultReturned
+			}
+			want(t, outcome, result, tt.reason)
 			if departed || !strings.Contains(outcome.Detail, tt.detail) || strings.Contains(outcome.Detail, "hunter2") {
 				t.Errorf("departed: %t, detail %q", departed, outcome.Detail)
 			}
@@ -220,7 +224,7 @@ func TestGuardAndProxy(t *testing.T) {
 	w := newWorker(t, func(c *Config) { c.AllowNetworks, c.EgressProxy = nil, byName })
 	for _, to := range []string{"http://receiver.example/", "https://receiver.example/"} {
 		outcome := w.Deliver(t.Context(), newAttempt(to))
-		want(t, outcome, shaper.ResultRetry, workers.ReasonConnection)
+		want(t, outcome, shaper.ResultReturned, workers.ReasonLocalProxy)
 		if !strings.Contains(outcome.Detail, "the egress proxy is not called") {
 			t.Errorf("%s: %+v", to, outcome)
 		}

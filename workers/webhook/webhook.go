@@ -1,6 +1,10 @@
 // Package webhook delivers jobs as HTTP requests, in the manner of Standard
 // Webhooks: the payload is the body, webhook-id the job's id on every attempt,
+<<<<<<< HEAD
 // webhook-timestamp the time of this one. A GET and a HEAD have no payload, and are signed over an empty body.
+=======
+// webhook-timestamp the time of this one, by the clock of Redis.
+>>>>>>> p19-fault
 //
 // One permit is one request: see package outgoing, which also says where connections may go.
 //
@@ -60,7 +64,7 @@ func (w *Worker) Close() { w.sender.Close() }
 
 // Deliver makes one attempt: see [outgoing.Sender.Send].
 func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Outcome {
-	req, err := w.config.request(attempt, time.Now(), w.config.body)
+	req, err := w.config.request(attempt, attempt.Now(), w.config.body)
 	if err != nil {
 		return noRequest(err)
 	}
@@ -78,7 +82,7 @@ func (w *Worker) DeliverBatch(ctx context.Context, batch *shaper.Batch) []shaper
 		whole, body = &events, w.config.eventsOf(batch)
 	}
 	var outcome shaper.Outcome
-	if req, err := w.config.request(whole, time.Now(), body); err != nil {
+	if req, err := w.config.request(whole, batch.Attempts[0].Now(), body); err != nil {
 		outcome = noRequest(err)
 	} else {
 		req.Batch = true

@@ -2467,7 +2467,11 @@ export interface components {
              * @description The first that holds, in this order; `sends` that nothing does.
              * @enum {string}
              */
+<<<<<<< HEAD
             code: "empty" | "paused" | "no-dispatcher" | "closed" | "breaker" | "held" | "quota" | "budget" | "pool" | "in-flight" | "flows" | "later" | "late" | "sends" | "empty" | "paused" | "no-dispatcher" | "closed" | "breaker" | "held" | "quota" | "budget" | "pool" | "in-flight" | "flows" | "later" | "late" | "sends";
+=======
+            code: "empty" | "paused" | "no-dispatcher" | "closed" | "breaker" | "held" | "quota" | "budget" | "pool" | "in-flight" | "flows" | "host-fault" | "later" | "sends" | "empty" | "paused" | "no-dispatcher" | "closed" | "breaker" | "held" | "quota" | "budget" | "pool" | "in-flight" | "flows" | "host-fault" | "later" | "sends";
+>>>>>>> p19-fault
             /** @description For people. */
             sentence: string;
             /**
@@ -3172,6 +3176,12 @@ export interface components {
             busy: number;
             /** @description How late 99 of 100 of its departures were at most in the last minute, in seconds. 0: nothing departed. */
             p99_lateness_seconds: number;
+            /** @description By bucket: why its host cannot connect to receivers, so that it claims less. At most 20 buckets. */
+            host_faults?: {
+                [key: string]: string;
+            };
+            /** @description By how many seconds the clock of Redis is ahead of that of its host, below 0 if it is behind. Absent: the clocks agree. */
+            clock_skew_seconds?: number;
             /** @description How many it has. */
             buckets: number;
             /**

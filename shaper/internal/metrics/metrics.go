@@ -41,6 +41,7 @@ type Metrics struct {
 	schedules        *counters
 	scheduleLateness *histograms
 	steps            prometheus.Counter
+	skew             prometheus.Gauge
 	scripts          *prometheus.HistogramVec
 	errors           *prometheus.CounterVec
 	up               prometheus.Gauge
@@ -104,6 +105,8 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 		actions: counter("control_actions_total", "What operators changed of a bucket through this process.", "action"),
 		steps: registered(reg, &errs, prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tundish_clock_steps_total", Help: "Forward steps of the clock of Redis that were seen."})),
+		skew: registered(reg, &errs, prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "tundish_clock_skew_seconds", Help: "By how much the clock of Redis is ahead of that of this machine; below 0 if it is behind."})),
 		scripts: registered(reg, &errs, prometheus.NewHistogramVec(histogram("redis_script_duration_seconds", "Time from sending a script to its reply.", fine), []string{"script"})),
 		errors: registered(reg, &errs, prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tundish_redis_errors_total", Help: "Scripts that failed."}, []string{"script"})),
@@ -366,54 +369,15 @@ func (m *Metrics) CountSettingsLost(bucket string) {
 	}
 }
 
-func (m *Metrics) CountAction(bucket, action string) {
-	if m != nil {
-		m.actions.WithLabelValues(bucket, action).Inc()
-	}
-}
-
 func (m *Metrics) CountStep() {
 	if m != nil {
 		m.steps.Inc()
 	}
 }
 
-// Actions of an operator, for metrics.
-const (
-	ActionPause  = "pause"
-	ActionResume = "resume"
-	ActionSet    = "set"
-	ActionReset  = "reset"
-	ActionPurge  = "purge"
-
-	ActionDrain   = "drain"   // started or stopped
-	ActionRelease = "release" // of a hold, a breaker and an adaptive rate
-	ActionEnable  = "enable"  // of a disabled flow
-
-	ActionRedrive = "redrive"
-	ActionDrop    = "drop" // of dead letters
-	ActionCancel  = "cancel"
-
-	ActionScheduleSet    = "schedule_set"
-	ActionScheduleRemove = "schedule_remove"
-	ActionSchedulePause  = "schedule_pause"
-	ActionScheduleResume = "schedule_resume"
-	ActionScheduleFire   = "schedule_fire"
-)
-
-// ScheduleBlocked is the label of an attempt to fire whose job did not get in.
-const ScheduleBlocked = "blocked"
-
-// CountSchedule counts fires of a schedule.
-func (m *Metrics) CountSchedule(bucket, outcome string, n int) {
+// SetClockSkew notes by how much the clock of Redis is ahead.
+func (m *Metrics) SetClockSkew(skew time.Duration) {
 	if m != nil {
-		m.schedules.WithLabelValues(bucket, outcome).Add(float64(n))
-	}
-}
-
-// ObserveScheduleLateness notes how long after its time the job of a fire got in.
-func (m *Metrics) ObserveScheduleLateness(bucket string, late time.Duration) {
-	if m != nil {
-		m.scheduleLateness.WithLabelValues(bucket).Observe(late.Seconds())
+		m.skew.Set(skew.Seconds())
 	}
 }

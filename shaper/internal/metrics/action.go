@@ -1,0 +1,49 @@
+package metrics
+
+import "time"
+
+func (m *Metrics) CountAction(bucket, action string) {
+	if m != nil {
+		m.actions.WithLabelValues(bucket, action).Inc()
+	}
+}
+
+// Actions of an operator, for metrics.
+const (
+	ActionPause  = "pause"
+	ActionResume = "resume"
+	ActionSet    = "set"
+	ActionReset  = "reset"
+	ActionPurge  = "purge"
+
+	ActionDrain   = "drain"   // started or stopped
+	ActionRelease = "release" // of a hold, a breaker and an adaptive rate
+	ActionEnable  = "enable"  // of a disabled flow
+
+	ActionRedrive = "redrive"
+	ActionDrop    = "drop" // of dead letters
+	ActionCancel  = "cancel"
+
+	ActionScheduleSet    = "schedule_set"
+	ActionScheduleRemove = "schedule_remove"
+	ActionSchedulePause  = "schedule_pause"
+	ActionScheduleResume = "schedule_resume"
+	ActionScheduleFire   = "schedule_fire"
+)
+
+// ScheduleBlocked is the label of an attempt to fire whose job did not get in.
+const ScheduleBlocked = "blocked"
+
+// CountSchedule counts fires of a schedule.
+func (m *Metrics) CountSchedule(bucket, outcome string, n int) {
+	if m != nil {
+		m.schedules.WithLabelValues(bucket, outcome).Add(float64(n))
+	}
+}
+
+// ObserveScheduleLateness notes how long after its time the job of a fire got in.
+func (m *Metrics) ObserveScheduleLateness(bucket string, late time.Duration) {
+	if m != nil {
+		m.scheduleLateness.WithLabelValues(bucket).Observe(late.Seconds())
+	}
+}
