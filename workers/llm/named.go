@@ -192,8 +192,7 @@ func judgeAs(policy workers.Policy, r *workers.Response, named int, said string)
 }
 
 // judged is the outcome of an answer that its status calls a success; ok is false of a real one. A rule of the bucket that fits has the last word.
-func (w *Worker) judged(r *workers.Response) (outcome shaper.Outcome, ok bool) {
-	policy := w.config.HTTP.Policy
+func judged(policy workers.Policy, r *workers.Response) (outcome shaper.Outcome, ok bool) {
 	if nth, _ := policy.Rules.Fitting(r); nth > 0 {
 		return outcome, false
 	}
@@ -202,4 +201,16 @@ func (w *Worker) judged(r *workers.Response) (outcome shaper.Outcome, ok bool) {
 		return outcome, false
 	}
 	return judgeAs(policy, r, named, said), true
+}
+
+// Judge is the outcome of a response to a request to a model, apart from what that has used: see [workers.Policy.Judge].
+func Judge(policy workers.Policy, r *workers.Response) shaper.Outcome {
+	outcome := policy.Judge(r)
+	if outcome.Result != shaper.ResultDone {
+		return judge(policy, outcome, r.Body)
+	}
+	if fault, ok := judged(policy, r); ok {
+		return fault
+	}
+	return outcome
 }
