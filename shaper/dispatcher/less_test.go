@@ -112,7 +112,7 @@ func listedPolicy(rules ...workers.Rule) workers.Policy {
 // TestLessAndWhen: an API says "less, and when" in another way than by 429. One attempt is all that a job has, so that none may be spent.
 func TestLessAndWhen(t *testing.T) {
 	t.Parallel()
-	const limitedFrom, limitedTo = 5 * time.Second, 25 * time.Second
+	const limitedFrom, limitedTo = 3 * time.Second, 13 * time.Second
 	// limited refuses everything for a while, with a status and a header.
 	limited := func(status int, offset time.Duration, name func(h http.Header, end, now time.Time)) func(*vendor, *shaper.Attempt, time.Duration) (bool, int, http.Header, string) {
 		return func(v *vendor, _ *shaper.Attempt, since time.Duration) (bool, int, http.Header, string) {
@@ -143,30 +143,28 @@ func TestLessAndWhen(t *testing.T) {
 		flows      bool
 		jobs, most int // requests that may be refused
 	}{
-		"403 with Retry-After":            {limited(403, 0, seconds), listedPolicy(), false, 300, 2},
-		"403 with 0 remaining":            {limited(403, 0, zero), listedPolicy(), false, 300, 2},
-		"420":                             {limited(420, 0, seconds), listedPolicy(), false, 300, 2},
-		"400":                             {limited(400, 0, seconds), listedPolicy(), false, 300, 2},
-		"509":                             {limited(509, 0, seconds), listedPolicy(), false, 300, 2},
-		"a clock that is 5m behind":       {limited(429, -5*time.Minute, date), listedPolicy(), false, 300, 2},
-		"a clock that is 5m ahead":        {limited(429, 5*time.Minute, date), listedPolicy(), false, 300, 2},
-		"a clock that is 20s behind":      {limited(429, -20*time.Second, zero), listedPolicy(), false, 300, 2},
-		"a clock that is 20s ahead":       {limited(403, 20*time.Second, zero), listedPolicy(), false, 300, 2},
-		"windows of 5 in 5s, in each 200": {windows, listedPolicy(), false, 60, 0},
+		"403 with Retry-After":            {limited(403, 0, seconds), listedPolicy(), false, 60, 2},
+		"403 with 0 remaining":            {limited(403, 0, zero), listedPolicy(), false, 60, 2},
+		"509":                             {limited(509, 0, seconds), listedPolicy(), false, 60, 2},
+		"a clock that is 5m behind":       {limited(429, -5*time.Minute, date), listedPolicy(), false, 60, 2},
+		"a clock that is 5m ahead":        {limited(429, 5*time.Minute, date), listedPolicy(), false, 60, 2},
+		"a clock that is 20s behind":      {limited(429, -20*time.Second, zero), listedPolicy(), false, 60, 2},
+		"a clock that is 20s ahead":       {limited(403, 20*time.Second, zero), listedPolicy(), false, 60, 2},
+		"windows of 5 in 5s, in each 200": {windows, listedPolicy(), false, 30, 0},
 		"a query cost, in a 200": {func(v *vendor, _ *shaper.Attempt, since time.Duration) (bool, int, http.Header, string) {
 			if float64(v.counts["cost"]) >= 10+5*since.Seconds() {
 				return true, 200, nil, `{"errors":[{"message":"Throttled","extensions":{"code":"THROTTLED"}}]}`
 			}
 			v.counts["cost"]++
 			return false, 200, nil, `{"data":{}}`
-		}, listedPolicy(throttled), false, 200, 60},
+		}, listedPolicy(throttled), false, 80, 30},
 		"a ban of each chat, in the body": {func(v *vendor, a *shaper.Attempt, since time.Duration) (bool, int, http.Header, string) {
 			if since < limitedTo && v.counts[a.Flow] >= 5 {
 				return true, 429, nil, fmt.Sprintf(`{"ok":false,"error_code":429,"parameters":{"retry_after":%d}}`, int((limitedTo-since).Seconds())+1)
 			}
 			v.counts[a.Flow]++
 			return false, 200, nil, `{"ok":true}`
-		}, listedPolicy(telegram), true, 120, 8},
+		}, listedPolicy(telegram), true, 60, 8},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
