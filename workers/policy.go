@@ -111,7 +111,7 @@ func (p Policy) byStatus(r *Response) shaper.Outcome {
 // accepted is the outcome of a job whose receiver took it.
 func (p Policy) accepted(r *Response) shaper.Outcome {
 	outcome := shaper.Done(r.Status)
-	if p.HoldAtZero {
+	if p.HoldAtZero && namesWindow(r.Header) { // most responses: there is nothing to parse
 		outcome.RetryAfter = exhaustedLimits(r.Header, r.clock(), windowHeaders)
 	}
 	return outcome
