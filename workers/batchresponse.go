@@ -97,14 +97,6 @@ func answerTo(a *shaper.Attempt, whole *shaper.Answer, said *itemResult, status 
 	return &own
 }
 
-// itemResult is what an answer says of a job.
-type itemResult struct {
-	nth    int // in the answer, from 1 on
-	status int
-	text   []byte
-	fault  error
-}
-
 // resultsOf reads what a response says of each job, by the ids of jobs. has is false where it says nothing of that, and err is what is
 // wrong with it. isOfAPI says that the form is not our own.
 func (p Policy) resultsOf(batch *shaper.Batch, request shaper.Outcome) (results map[string]*itemResult, has, isOfAPI bool, err error) {
@@ -178,14 +170,6 @@ func ownResults(answer *shaper.Answer) (results map[string]*itemResult, has bool
 }
 
 var errNoArray = errors.New(`the answer to the batch has "results" that are no array, so all its jobs are tried again: want [{"id":"…","status":200}]`)
-
-// firstOf keeps the message short where many items have a fault.
-func firstOf(before, next error) error {
-	if before != nil {
-		return before
-	}
-	return next
-}
 
 func readItem(nth int, text []byte) (id string, result *itemResult) {
 	var form struct {
