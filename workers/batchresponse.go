@@ -14,7 +14,7 @@ import (
 
 // Outcomes says how a batch ended for each of its jobs, by the outcome of its request. The answer is for all jobs, unless it is a 2xx with
 // a status for each: JSON of the form {"results":[{"id":…,"status":…}]}, the items that a rule points at, or those of a 207 or of
-// "errors": true (see [Policy.positioned]). Then each status is judged by the policy, as if it were the answer to the job
+// "errors": true. Then each status is judged by the policy, as if it were the answer to the job
 // alone, but says nothing of the downstream: the request was accepted. Only items that ask for less slow it, where the form of the response
 // is the API's. A job that the results do not name, or name twice, is tried
 // again, and so are all if the answer says that it is JSON and cannot be parsed. Faults of the answer become the batch's.
