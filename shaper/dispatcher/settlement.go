@@ -51,13 +51,7 @@ func (s *settlement) code() int {
 
 // settlementOf is what becomes of a job after an outcome.
 func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement {
-	var hold time.Duration // that a job leaves behind which is done
-	if outcome.Result == shaper.ResultDone && outcome.RetryAfter > 0 {
-		hold = holdFor(s.Settings.Load(), outcome.RetryAfter)
-	}
-	if job.once {
-		hold = max(hold, s.endOnce(job, &outcome))
-	}
+	hold := s.holdOfDone(job, &outcome)
 	one := &settlement{job: job, result: outcome.Result, signal: outcome.Signal, reason: "-"}
 	switch {
 	case !s.HasFlows() && shaper.NamesReceiver(job.URL): // what its receiver says is no word on the others
@@ -101,9 +95,7 @@ func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement 
 	if outcome.Result != shaper.ResultReturned {
 		one.use = codec.UseText(outcome.Use)
 	}
-	if one.holds = one.delay > 0 && !one.alone && (one.result == shaper.ResultHeld || one.result == shaper.ResultDone); one.holds {
-		s.gate.close(s.scopeOf(job), time.Now().Add(one.delay))
-	}
+	s.closeGate(one)
 	one.outcome = outcome
 	if !job.departed.IsZero() {
 		one.took = time.Since(job.departed)
@@ -114,6 +106,25 @@ func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement 
 	}
 	one.answered = s.resultOf(one, last.Cause)
 	return one
+}
+
+// holdOfDone is the hold that a job leaves behind which is done. It ends the outcome of a job that is sent once.
+func (s *settler) holdOfDone(job *leased, outcome *shaper.Outcome) (hold time.Duration) {
+	if outcome.Result == shaper.ResultDone && outcome.RetryAfter > 0 {
+		hold = holdFor(s.Settings.Load(), outcome.RetryAfter)
+	}
+	if job.once {
+		hold = max(hold, s.endOnce(job, outcome))
+	}
+	return hold
+}
+
+// closeGate keeps back the jobs of the scope that were claimed before the outcome holds it.
+func (s *settler) closeGate(one *settlement) {
+	one.holds = one.delay > 0 && !one.alone && (one.result == shaper.ResultHeld || one.result == shaper.ResultDone)
+	if one.holds {
+		s.gate.close(s.scopeOf(one.job), time.Now().Add(one.delay))
+	}
 }
 
 // leavesDoubt reports whether a failed attempt with that status, 0 for no response, may have taken effect: see lua/lib/handout.lua.
