@@ -4,65 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 
 	"github.com/tundish-io/tundish/shaper"
 )
-
-// responseItem is one item of a response, as its API has it.
-type responseItem struct {
-	id     string // "": the API tells none
-	status int    // 0: it tells none
-	text   []byte
-}
-
-// itemsIn reads the items that a rule points at. The error says that the list is not there, or not whole.
-func (rule *Rule) itemsIn(body []byte) (items []responseItem, err error) {
-	list, err := parsePointer(rule.Items)
-	if err != nil {
-		return nil, err
-	}
-	status, err := parsePointer(rule.ItemStatus)
-	if err != nil {
-		return nil, err
-	}
-	var id pointer
-	if rule.ItemID != "" {
-		if id, err = parsePointer(rule.ItemID); err != nil {
-			return nil, err
-		}
-	}
-	items, err = itemsAt(body, list)
-	for i := range items {
-		text, _ := find(items[i].text, status, nil)
-		items[i].status, _ = strconv.Atoi(text)
-		if id != nil {
-			items[i].id, _ = find(items[i].text, id, nil)
-		}
-	}
-	return items, err
-}
-
-// itemsAt reads the elements of the list at a pointer, without what they say.
-func itemsAt(body []byte, list pointer) (items []responseItem, err error) {
-	r, isThere := readJSON(body), false
-	err = r.each(append(slices.Clone(list), anyStep), func() error {
-		isThere = true
-		if err := r.read(); err != nil {
-			return err
-		}
-		items = append(items, responseItem{text: slices.Clone(r.value)})
-		return nil
-	})
-	switch {
-	case err != nil:
-		return items, fmt.Errorf("the answer to the batch cannot be read to its end: %w", err)
-	case !isThere:
-		return nil, errors.New("the answer to the batch has no list of items")
-	}
-	return items, nil
-}
 
 // positioned reads the items of a response that says of itself that it is partial, and that no rule reads: the elements of its list
 // "items" (of Elasticsearch's _bulk), "responses", "value" or "data", or of the list that it is. Each has one status, wherever.
@@ -107,4 +51,20 @@ func byJob(batch *shaper.Batch, items []responseItem, byID bool, err error) (map
 		results[id] = result
 	}
 	return results, err
+}
+
+// itemResult is what an answer says of a job.
+type itemResult struct {
+	nth    int // in the answer, from 1 on
+	status int
+	text   []byte
+	fault  error
+}
+
+// firstOf keeps the message short where many items have a fault.
+func firstOf(before, next error) error {
+	if before != nil {
+		return before
+	}
+	return next
 }

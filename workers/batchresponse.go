@@ -14,7 +14,7 @@ import (
 
 // Outcomes says how a batch ended for each of its jobs, by the outcome of its request. The answer is for all jobs, unless it is a 2xx with
 // a status for each: JSON of the form {"results":[{"id":…,"status":…}]}, the items that a rule points at, or those of a 207 or of
-// "errors": true (see [Policy.positioned]). Then each status is judged by the policy, as if it were the answer to the job
+// "errors": true. Then each status is judged by the policy, as if it were the answer to the job
 // alone, but says nothing of the downstream: the request was accepted. Only items that ask for less slow it, where the form of the response
 // is the API's. A job that the results do not name, or name twice, is tried
 // again, and so are all if the answer says that it is JSON and cannot be parsed. Faults of the answer become the batch's.
@@ -97,14 +97,6 @@ func answerTo(a *shaper.Attempt, whole *shaper.Answer, said *itemResult, status 
 	return &own
 }
 
-// itemResult is what an answer says of a job.
-type itemResult struct {
-	nth    int // in the answer, from 1 on
-	status int
-	text   []byte
-	fault  error
-}
-
 // resultsOf reads what a response says of each job, by the ids of jobs. has is false where it says nothing of that, and err is what is
 // wrong with it. isOfAPI says that the form is not our own.
 func (p Policy) resultsOf(batch *shaper.Batch, request shaper.Outcome) (results map[string]*itemResult, has, isOfAPI bool, err error) {
@@ -178,14 +170,6 @@ func ownResults(answer *shaper.Answer) (results map[string]*itemResult, has bool
 }
 
 var errNoArray = errors.New(`the answer to the batch has "results" that are no array, so all its jobs are tried again: want [{"id":"…","status":200}]`)
-
-// firstOf keeps the message short where many items have a fault.
-func firstOf(before, next error) error {
-	if before != nil {
-		return before
-	}
-	return next
-}
 
 func readItem(nth int, text []byte) (id string, result *itemResult) {
 	var form struct {

@@ -21,7 +21,7 @@ func (r *Response) isPartial() bool {
 	if r.Status == http.StatusMultiStatus {
 		return true
 	}
-	if !r.hasJSON() || !bytes.Contains(r.Body, []byte(`"errors"`)) {
+	if !bytes.Contains(r.Body, []byte(`"errors"`)) || !r.hasJSON() { // the former is the cheap one
 		return false
 	}
 	_, failed := find(r.Body, pointer{"errors"}, func(text string) bool { return text == "true" })

@@ -12,3 +12,34 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	}
 	return parseWait(headerValue(h, "Retry-After"), now)
 }
+
+// wait is how long a response that is no 2xx asks to wait: by its header, else by google.rpc.RetryInfo in its body. That nothing remains
+// of a rate limit does not say why the request was refused. Where its status speaks of the request rather than of the sender, the
+// request is held for that once: else one that is always refused would never end.
+func (r *Response) wait() time.Duration {
+	now := r.clock()
+	if wait := retryAfter(r.Header, now); wait > 0 {
+		return wait
+	}
+	if r.Number <= 1 || !saysOfRequest(r.Status) {
+		if wait := exhaustedLimits(r.Header, now, limitHeaders); wait > 0 {
+			return wait
+		}
+	}
+	if r.Status >= 400 && r.hasJSON() {
+		return parseWait(retryInfo(r.Body), now)
+	}
+	return 0
+}
+
+// saysOfRequest reports whether a status finds fault with the request: any 4xx but 403, 420 and 429, by which APIs ask for less.
+func saysOfRequest(status int) bool {
+	switch status {
+	case http.StatusForbidden, statusCalm, http.StatusTooManyRequests:
+		return false
+	}
+	return status/100 == 4
+}
+
+// statusCalm is 420, "enhance your calm": no status of HTTP, but of APIs whose limits are older than 429.
+const statusCalm = 420

@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/tundish-io/tundish/shaper"
 )
@@ -63,30 +62,6 @@ func (p Policy) Validate() error {
 	return errors.Join(append(errs, p.Rules.Validate())...)
 }
 
-// Judge decides by a response how an attempt ended: by the first rule that fits, else by what the response says of its parts, by the time
-// that it names, and by its status. A retry and a hold have the time that the response names as their RetryAfter, from 0 to
-// [shaper.MaxHold], and so has a job that is done whose response says that the scope is to wait.
-//
-// A status outside 200 to 599 counts as a 5xx: it is no final answer of HTTP (RFC 9110, 15). A redirect is not
-// followed: it would be a second request without a permit.
-func (p Policy) Judge(response *Response) shaper.Outcome {
-	judged := *response
-	r := &judged
-	r.Body = r.Body[:min(len(r.Body), JudgedBytes)]
-	if rule := p.Rules.first(r); rule != nil {
-		return p.byRule(rule, r)
-	}
-	switch {
-	case r.Broke && p.Rules.wantBody(r): // what the rules point at may have been behind that
-		outcome := shaper.Retry(ReasonConnection, "the response broke off, and its rules want its body")
-		outcome.Status, outcome.Signal = r.Status, shaper.SignalFailed
-		return outcome
-	case !r.OfBatch && r.isPartial():
-		return p.partial(r, statusesIn(r.Body))
-	}
-	return p.byStatus(r)
-}
-
 // byStatus judges a response by its status and by the time that it names.
 func (p Policy) byStatus(r *Response) shaper.Outcome {
 	if r.Status/100 == 2 {
@@ -111,42 +86,11 @@ func (p Policy) byStatus(r *Response) shaper.Outcome {
 // accepted is the outcome of a job whose receiver took it.
 func (p Policy) accepted(r *Response) shaper.Outcome {
 	outcome := shaper.Done(r.Status)
-	if p.HoldAtZero {
+	if p.HoldAtZero && namesWindow(r.Header) { // most responses: there is nothing to parse
 		outcome.RetryAfter = exhaustedLimits(r.Header, r.clock(), windowHeaders)
 	}
 	return outcome
 }
-
-// wait is how long a response that is no 2xx asks to wait: by its header, else by google.rpc.RetryInfo in its body. That nothing remains
-// of a rate limit does not say why the request was refused. Where its status speaks of the request rather than of the sender, the
-// request is held for that once: else one that is always refused would never end.
-func (r *Response) wait() time.Duration {
-	now := r.clock()
-	if wait := retryAfter(r.Header, now); wait > 0 {
-		return wait
-	}
-	if r.Number <= 1 || !saysOfRequest(r.Status) {
-		if wait := exhaustedLimits(r.Header, now, limitHeaders); wait > 0 {
-			return wait
-		}
-	}
-	if r.Status >= 400 && r.hasJSON() {
-		return parseWait(retryInfo(r.Body), now)
-	}
-	return 0
-}
-
-// saysOfRequest reports whether a status finds fault with the request: any 4xx but 403, 420 and 429, by which APIs ask for less.
-func saysOfRequest(status int) bool {
-	switch status {
-	case http.StatusForbidden, statusCalm, http.StatusTooManyRequests:
-		return false
-	}
-	return status/100 == 4
-}
-
-// statusCalm is 420, "enhance your calm": no status of HTTP, but of APIs whose limits are older than 429.
-const statusCalm = 420
 
 func (p Policy) triesAgain(status int) bool {
 	number, class := strconv.Itoa(status), strconv.Itoa(statusClass(status))+"xx"

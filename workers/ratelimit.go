@@ -31,6 +31,16 @@ var windowHeaders = []limitHeader{
 	{"X-RateLimit-Remaining", "X-RateLimit-Reset"},
 }
 
+// namesWindow reports whether a header has one of windowHeaders, or RateLimit. Names are spelled as net/http spells them.
+func namesWindow(h http.Header) bool {
+	for _, name := range []string{"Ratelimit", "Ratelimit-Remaining", "X-Ratelimit-Remaining"} {
+		if len(h[name]) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // exhaustedLimits returns the wait until all exhausted rate limits of these headers, and of RateLimit, are reset, from 0 to
 // [shaper.MaxHold], in whole microseconds. It is 0 if none is exhausted, or if no exhausted limit names its reset.
 func exhaustedLimits(h http.Header, now time.Time, headers []limitHeader) time.Duration {

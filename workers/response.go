@@ -10,9 +10,6 @@ import (
 // JudgedBytes is how much of the body of a response a [Policy] looks at. What follows says nothing.
 const JudgedBytes = 64 << 10
 
-// errorBytes is how much of the body of an error response is read for a time, where no rule reads the body.
-const errorBytes = 16 << 10
-
 // Response is the response to an attempt, as far as a [Policy] judges it. The body is foreign: nothing is decoded but the values that
 // rules point at.
 type Response struct {
@@ -56,15 +53,4 @@ func (r *Response) hasJSON() bool {
 	}
 	text := bytes.TrimSpace(r.Body)
 	return len(text) > 0 && (text[0] == '{' || text[0] == '[')
-}
-
-// BodyBytes returns how many bytes of the body of a response the policy looks at, by its head and the beginning of its body.
-func (p Policy) BodyBytes(r *Response) int64 {
-	switch {
-	case p.Rules.wantBody(r), r.isPartial():
-		return JudgedBytes
-	case r.Status >= 400 && r.hasJSON():
-		return errorBytes
-	}
-	return 0
 }

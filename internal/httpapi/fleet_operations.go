@@ -73,11 +73,7 @@ type BucketWhy struct {
 	Bucket string `json:"bucket"`
 
 	// The first that holds, in this order; `sends` that nothing does.
-<<<<<<< HEAD
-	Code operator.WhyCode `json:"code" jsonschema:"enum=empty,enum=paused,enum=no-dispatcher,enum=closed,enum=breaker,enum=held,enum=quota,enum=budget,enum=pool,enum=in-flight,enum=flows,enum=later,enum=late,enum=sends"`
-=======
-	Code operator.WhyCode `json:"code" jsonschema:"enum=empty,enum=paused,enum=no-dispatcher,enum=closed,enum=breaker,enum=held,enum=quota,enum=budget,enum=pool,enum=in-flight,enum=flows,enum=host-fault,enum=later,enum=sends"`
->>>>>>> p19-fault
+	Code operator.WhyCode `json:"code" jsonschema:"enum=empty,enum=paused,enum=no-dispatcher,enum=closed,enum=breaker,enum=held,enum=quota,enum=budget,enum=pool,enum=in-flight,enum=flows,enum=host-fault,enum=later,enum=late,enum=sends"`
 
 	// For people.
 	Sentence string `json:"sentence"`
@@ -107,11 +103,7 @@ func (o *ops) showWhy(r *http.Request, in *BucketName) (*BucketWhy, error) {
 	if err != nil {
 		return nil, err
 	}
-<<<<<<< HEAD
-	why := info.Why(s.IsServed(in.Bucket), s.Permits(in.Bucket))
-=======
-	why := info.Why(s.IsServed(in.Bucket)).OnHost(s.HostFault(in.Bucket))
->>>>>>> p19-fault
+	why := info.Why(s.IsServed(in.Bucket), s.Permits(in.Bucket)).OnHost(s.HostFault(in.Bucket))
 	view := &BucketWhy{Bucket: in.Bucket, Code: why.Code, Sentence: why.Sentence}
 	if !why.Until.IsZero() {
 		view.Until = new(why.Until.UTC())

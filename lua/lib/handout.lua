@@ -68,8 +68,8 @@ end
 local function tell_doubt(out, crashes, last)
   if crashes == 0 then
     if last == '' then return end
-    local status = tonumber(string.match(last, '^{"status":(%d+)'))
-    if status and status < 500 and status ~= 408 and status ~= 409 then return end
+    local status = string.match(last, '^{"status":(%d+)')
+    if status and status + 0 < 500 and status ~= '408' and status ~= '409' then return end
   end
   local doubts, n = out.doubts, #out.doubts
   doubts[n + 1], doubts[n + 2] = codes.CLAIM_IN_DOUBT, out.count

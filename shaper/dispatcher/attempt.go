@@ -28,11 +28,8 @@ func panicked(p any) shaper.Outcome {
 // prepare gives a job what the worker may ask it for. ctx is that of the delivery.
 func (v *deliverer) prepare(ctx context.Context, job *leased) {
 	job.Permit(job.slot, job.validFor(), job.depart)
-<<<<<<< HEAD
 	job.Space(func() bool { return v.departures.wait(ctx, v.Settings.Load(), job) })
-=======
 	job.Clock(v.redisNow)
->>>>>>> p19-fault
 	job.Epoch = job.epoch
 	job.Lend(func() string { return v.ticketOf(job) })
 }

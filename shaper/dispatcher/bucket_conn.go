@@ -23,13 +23,9 @@ type bucketConn struct {
 	lease      time.Duration
 	life       context.Context //nolint:containedctx // ends when deliveries and settling must
 	clock      *clock
-<<<<<<< HEAD
-	outage     *outage // shared by all buckets, unless Redis is a cluster
-	departures departureQueues
-=======
 	redisNow   func() time.Time // the time by that clock
 	outage     *outage          // shared by all buckets, unless Redis is a cluster
->>>>>>> p19-fault
+	departures departureQueues
 }
 
 func newBucketConn(b *store.Bucket, s *store.Store, lease time.Duration, life context.Context, o *outage) *bucketConn {

@@ -44,7 +44,7 @@ func (g *gate) close(scope string, until time.Time) {
 		until = before
 	}
 	g.scopes[scope] = closing{until, math.MaxInt64}
-	g.shut.Store(int32(len(g.scopes))) //nolint:gosec // maxClosings at most
+	g.shut.Store(int32(len(g.scopes)))
 }
 
 // taken notes that Redis has taken the hold of a scope, or will not: at is now by its clock.

@@ -59,9 +59,6 @@ func (c *bucketConn) permit(ctx context.Context, t *ticket, job *leased) {
 	job.depart = func(time.Duration) { c.departs(job) }
 	c.departures.setInterval(micros(t.Every))
 	job.Permit(job.slot, job.validFor(), job.depart)
-<<<<<<< HEAD
 	job.Space(func() bool { return c.departures.wait(ctx, c.Settings.Load(), job) })
-=======
 	job.Clock(c.redisNow)
->>>>>>> p19-fault
 }

@@ -54,6 +54,7 @@ func (s *settlement) code() int {
 
 // localWait is how long a job waits that the host of this process could not send, where its worker does not say it.
 const localWait = time.Second
+
 // workerIsLate is what workers call [shaper.ErrLate].
 const workerIsLate = "late"
 
@@ -62,14 +63,8 @@ func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement 
 	if outcome.Result == shaper.ResultReturned && outcome.Reason == workerIsLate {
 		outcome.Reason = shaper.ReasonLateConnect
 	}
-	var hold time.Duration // that a job leaves behind which is done
-	if outcome.Result == shaper.ResultDone && outcome.RetryAfter > 0 {
-		hold = holdFor(s.Settings.Load(), outcome.RetryAfter)
-	}
 	isDone := outcome.Result == shaper.ResultDone && (outcome.Answer == nil || !outcome.Answer.Broken)
-	if job.once {
-		hold = max(hold, s.endOnce(job, &outcome))
-	}
+	hold := s.holdOfDone(job, &outcome)
 	one := &settlement{
 		job: job, result: outcome.Result, signal: outcome.Signal, reason: "-",
 		undone: job.once && !job.isLent() && !isDone && outcome.Result == shaper.ResultDone,
@@ -120,9 +115,7 @@ func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement 
 	if outcome.Result != shaper.ResultReturned {
 		one.use = codec.UseText(outcome.Use)
 	}
-	if one.holds = one.delay > 0 && !one.alone && (one.result == shaper.ResultHeld || one.result == shaper.ResultDone); one.holds {
-		s.gate.close(s.scopeOf(job), time.Now().Add(one.delay))
-	}
+	s.closeGate(one)
 	one.outcome = outcome
 	if !job.departed.IsZero() {
 		one.took = time.Since(job.departed)
@@ -133,6 +126,25 @@ func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement 
 	}
 	one.answered = s.resultOf(one, last.Cause)
 	return one
+}
+
+// holdOfDone is the hold that a job leaves behind which is done. It ends the outcome of a job that is sent once.
+func (s *settler) holdOfDone(job *leased, outcome *shaper.Outcome) (hold time.Duration) {
+	if outcome.Result == shaper.ResultDone && outcome.RetryAfter > 0 {
+		hold = holdFor(s.Settings.Load(), outcome.RetryAfter)
+	}
+	if job.once {
+		hold = max(hold, s.endOnce(job, outcome))
+	}
+	return hold
+}
+
+// closeGate keeps back the jobs of the scope that were claimed before the outcome holds it.
+func (s *settler) closeGate(one *settlement) {
+	one.holds = one.delay > 0 && !one.alone && (one.result == shaper.ResultHeld || one.result == shaper.ResultDone)
+	if one.holds {
+		s.gate.close(s.scopeOf(one.job), time.Now().Add(one.delay))
+	}
 }
 
 // leavesDoubt reports whether a failed attempt with that status, 0 for no response, may have taken effect: see lua/lib/handout.lua.

@@ -175,7 +175,7 @@ func (c *Call) judge() shaper.Outcome {
 	r := c.response()
 	outcome := c.worker.config.HTTP.Policy.Judge(r)
 	if outcome.Result == shaper.ResultDone && c.stream == nil && c.ask.request.model != "" {
-		if fault, ok := c.worker.judged(r); ok {
+		if fault, ok := judged(c.worker.config.HTTP.Policy, r); ok {
 			outcome = fault
 		}
 	}

@@ -19,10 +19,7 @@ var noMoney = []string{
 
 // A provider that is overloaded answers 529, finds no fault with the request, and often names no time. The scope then waits for overloadedHold:
 // an hour of that would spend the attempts of a whole backlog.
-const (
-	statusOverloaded = 529
-	overloadedHold   = time.Second
-)
+const overloadedHold = time.Second
 
 // noMoneyIn returns the word in the body of an error by which a provider says that the account is out of credit, "" if none is there. The body is
 // {"error": {…}}, alone or, as Gemini answers in the form of OpenAI, as the first of a list.

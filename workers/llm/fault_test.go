@@ -98,7 +98,7 @@ func FuzzFault(f *testing.F) {
 		status = 300 + (status%300+300)%300
 		before := policy.Judge(&workers.Response{Status: status, Body: body, At: noon})
 		got := judge(policy, before, body)
-		if got.RetryAfter < 0 || got.RetryAfter > shaper.MaxHold || got.Status != status || (got.Result == shaper.ResultHeld) != (got.Result != before.Result) {
+		if got.RetryAfter < 0 || got.RetryAfter > shaper.MaxHold || got.Status != status || got.Result != before.Result && got.Result != shaper.ResultHeld {
 			t.Fatalf("%d %q: %+v", status, body, got)
 		}
 	})

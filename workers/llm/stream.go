@@ -3,6 +3,7 @@ package llm
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"strings"
 
 	"github.com/tundish-io/tundish/shaper"
@@ -136,8 +137,10 @@ func (s *stream) read(data []byte) (onlyUsage bool) {
 		return false
 	}
 	var c chunk
-	if json.Unmarshal(data, &c) != nil {
-		return false
+	if err := json.Unmarshal(data, &c); err != nil {
+		if _, other := errors.AsType[*json.UnmarshalTypeError](err); !other { // a member of another kind, such as a message in words, hides no other
+			return false
+		}
 	}
 	switch c.Type {
 	case "message_stop", "response.completed", "response.incomplete", "response.failed":

@@ -76,7 +76,7 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 	if answer.Status/100 == 2 {
 		if outcome.Result == shaper.ResultDone {
 			response := workers.Response{Status: answer.Status, Header: answer.Headers, Body: answer.Body, At: time.Now(), Number: attempt.Number}
-			if fault, ok := w.judged(&response); ok {
+			if fault, ok := judged(w.config.HTTP.Policy, &response); ok {
 				outcome = fault
 			}
 		}

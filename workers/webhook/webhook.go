@@ -1,10 +1,6 @@
 // Package webhook delivers jobs as HTTP requests, in the manner of Standard
 // Webhooks: the payload is the body, webhook-id the job's id on every attempt,
-<<<<<<< HEAD
-// webhook-timestamp the time of this one. A GET and a HEAD have no payload, and are signed over an empty body.
-=======
-// webhook-timestamp the time of this one, by the clock of Redis.
->>>>>>> p19-fault
+// webhook-timestamp the time of this one, by the clock of Redis. A GET and a HEAD have no payload, and are signed over an empty body.
 //
 // One permit is one request: see package outgoing, which also says where connections may go.
 //

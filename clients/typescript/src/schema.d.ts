@@ -2203,11 +2203,7 @@ export interface components {
             budgets?: string | null;
         };
         /** @enum {string} */
-<<<<<<< HEAD
-        Code: "invalid" | "identity-missing" | "unauthorized" | "forbidden" | "unknown-route" | "unknown-bucket" | "unknown-job" | "unknown-limit" | "unknown-pool" | "unknown-schedule" | "schedule-conflict" | "unknown-flow" | "unknown-group" | "unknown-bundle" | "too-many-bundles" | "method-not-allowed" | "conflicting-state" | "no-flows" | "no-groups" | "too-large" | "too-slow" | "unsupported-media-type" | "url-not-allowed" | "id-reused" | "id-taken" | "id-ended" | "flow-disabled" | "not-ended" | "no-result" | "wait-too-long" | "no-proxy" | "unknown-model" | "answer-not-kept" | "no-answer" | "result-too-large" | "not-in-time" | "cost-impossible" | "limit-exceeded" | "bucket-full" | "scheduled-full" | "flow-full" | "group-full" | "too-many-flows" | "dead-full" | "shed" | "internal" | "overloaded" | "store-unavailable" | "store-full" | "store-forbidden";
-=======
-        Code: "invalid" | "identity-missing" | "unauthorized" | "forbidden" | "unknown-route" | "unknown-bucket" | "unknown-job" | "unknown-limit" | "unknown-pool" | "unknown-schedule" | "schedule-conflict" | "unknown-flow" | "unknown-group" | "unknown-bundle" | "too-many-bundles" | "method-not-allowed" | "conflicting-state" | "no-flows" | "no-groups" | "too-large" | "too-slow" | "unsupported-media-type" | "url-not-allowed" | "id-reused" | "id-taken" | "id-ended" | "flow-disabled" | "not-ended" | "no-result" | "wait-too-long" | "no-proxy" | "unknown-model" | "answer-not-kept" | "no-answer" | "result-too-large" | "not-in-time" | "cost-impossible" | "limit-exceeded" | "bucket-full" | "scheduled-full" | "flow-full" | "group-full" | "too-many-flows" | "dead-full" | "shed" | "internal" | "overloaded" | "local-fault" | "store-unavailable";
->>>>>>> p19-fault
+        Code: "invalid" | "identity-missing" | "unauthorized" | "forbidden" | "unknown-route" | "unknown-bucket" | "unknown-job" | "unknown-limit" | "unknown-pool" | "unknown-schedule" | "schedule-conflict" | "unknown-flow" | "unknown-group" | "unknown-bundle" | "too-many-bundles" | "method-not-allowed" | "conflicting-state" | "no-flows" | "no-groups" | "too-large" | "too-slow" | "unsupported-media-type" | "url-not-allowed" | "id-reused" | "id-taken" | "id-ended" | "flow-disabled" | "not-ended" | "no-result" | "wait-too-long" | "no-proxy" | "unknown-model" | "answer-not-kept" | "no-answer" | "result-too-large" | "not-in-time" | "cost-impossible" | "limit-exceeded" | "bucket-full" | "scheduled-full" | "flow-full" | "group-full" | "too-many-flows" | "dead-full" | "shed" | "internal" | "overloaded" | "local-fault" | "store-unavailable" | "store-full" | "store-forbidden";
         Errors: {
             field: string;
             reason: string;
@@ -2467,11 +2463,7 @@ export interface components {
              * @description The first that holds, in this order; `sends` that nothing does.
              * @enum {string}
              */
-<<<<<<< HEAD
-            code: "empty" | "paused" | "no-dispatcher" | "closed" | "breaker" | "held" | "quota" | "budget" | "pool" | "in-flight" | "flows" | "later" | "late" | "sends" | "empty" | "paused" | "no-dispatcher" | "closed" | "breaker" | "held" | "quota" | "budget" | "pool" | "in-flight" | "flows" | "later" | "late" | "sends";
-=======
-            code: "empty" | "paused" | "no-dispatcher" | "closed" | "breaker" | "held" | "quota" | "budget" | "pool" | "in-flight" | "flows" | "host-fault" | "later" | "sends" | "empty" | "paused" | "no-dispatcher" | "closed" | "breaker" | "held" | "quota" | "budget" | "pool" | "in-flight" | "flows" | "host-fault" | "later" | "sends";
->>>>>>> p19-fault
+            code: "empty" | "paused" | "no-dispatcher" | "closed" | "breaker" | "held" | "quota" | "budget" | "pool" | "in-flight" | "flows" | "host-fault" | "later" | "late" | "sends" | "empty" | "paused" | "no-dispatcher" | "closed" | "breaker" | "held" | "quota" | "budget" | "pool" | "in-flight" | "flows" | "host-fault" | "later" | "late" | "sends";
             /** @description For people. */
             sentence: string;
             /**

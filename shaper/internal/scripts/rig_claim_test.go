@@ -16,6 +16,7 @@ type lease struct {
 	flow, own                     string // with flows only
 	batch                         int64  // its number, 0 none
 	charged                       string // of budgets, as the claim told it
+	inDoubt                       bool   // an earlier attempt may have taken effect
 }
 
 // sameClaim reports whether two leases of a job are of one claim. A model repeats claims that were answered; a dispatcher repeats one
@@ -117,6 +118,10 @@ func (r *rig) readClaim(in *lua.Reader, claim string) claimed {
 		if nth == lua.ClaimCharged {
 			job := &c.jobs[in.Int()-1]
 			job.charged = in.Text() + " " + in.Text()
+			continue
+		}
+		if nth == lua.ClaimInDoubt {
+			c.jobs[in.Int()-1].inDoubt = true
 			continue
 		}
 		if nth <= 0 {

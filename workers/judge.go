@@ -1,0 +1,41 @@
+package workers
+
+import "github.com/tundish-io/tundish/shaper"
+
+// errorBytes is how much of the body of an error response is read for a time, where no rule reads the body.
+const errorBytes = 16 << 10
+
+// Judge decides by a response how an attempt ended: by the first rule that fits, else by what the response says of its parts, by the time
+// that it names, and by its status. A retry and a hold have the time that the response names as their RetryAfter, from 0 to
+// [shaper.MaxHold], and so has a job that is done whose response says that the scope is to wait.
+//
+// A status outside 200 to 599 counts as a 5xx: it is no final answer of HTTP (RFC 9110, 15). A redirect is not
+// followed: it would be a second request without a permit.
+func (p Policy) Judge(response *Response) shaper.Outcome {
+	judged := *response
+	r := &judged
+	r.Body = r.Body[:min(len(r.Body), JudgedBytes)]
+	if rule := p.Rules.first(r); rule != nil {
+		return p.byRule(rule, r)
+	}
+	switch {
+	case r.Broke && p.Rules.wantBody(r): // what the rules point at may have been behind that
+		outcome := shaper.Retry(ReasonConnection, "the response broke off, and its rules want its body")
+		outcome.Status, outcome.Signal = r.Status, shaper.SignalFailed
+		return outcome
+	case !r.OfBatch && r.isPartial():
+		return p.partial(r, statusesIn(r.Body))
+	}
+	return p.byStatus(r)
+}
+
+// BodyBytes returns how many bytes of the body of a response the policy looks at, by its head and the beginning of its body.
+func (p Policy) BodyBytes(r *Response) int64 {
+	switch {
+	case p.Rules.wantBody(r), r.isPartial():
+		return JudgedBytes
+	case r.Status >= 400 && r.hasJSON():
+		return errorBytes
+	}
+	return 0
+}
