@@ -59,6 +59,7 @@ func newProxyRig(t *testing.T, keys ...apikey.Key) *proxyRig {
 		p.calls = append(p.calls, call)
 		serve := p.serve
 		p.mu.Unlock()
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		serve(w, r)
 	}))
 	t.Cleanup(api.Close)
