@@ -128,7 +128,7 @@ func (p *proxyRig) serveProxy(r redis.UniversalClient, buckets []shaper.Bucket, 
 			if bucket == "slow" {
 				timeout = 2 * time.Hour
 			}
-			return httpapi.ProxySettings{Timeout: timeout, Credentials: []string{"x-shop-token"}, BaseURL: p.apiURL + "/base?fixed=1"}, bucket != "plain"
+			return httpapi.ProxySettings{Timeout: timeout, Priority: shaper.PriorityCritical, First: bucket != "api", Credentials: []string{"x-shop-token"}, BaseURL: p.apiURL + "/base?fixed=1"}, bucket != "plain"
 		},
 	})
 	p.server = serve(t, p.handler)
