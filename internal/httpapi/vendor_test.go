@@ -46,7 +46,7 @@ func (v *vendor) serve(w http.ResponseWriter, r *http.Request) {
 		h.Set("Content-Type", "application/vnd.elasticsearch+json;compatible-with=9")
 		h.Set("X-Elastic-Product", "Elasticsearch")
 	}
-	text := string(body) + path
+	text := string(body) + " " + path
 	fault := faultPattern.FindStringSubmatch(text)
 	v.mu.Lock()
 	v.calls = append(v.calls, fmt.Sprint(r.Method, " ", api, "/", path, "?", query.Encode(), " ", len(body)))
@@ -102,10 +102,7 @@ func errorOf(api string, status int, message string) object {
 
 // fail fails a call as its fault is named.
 func (v *vendor) fail(w http.ResponseWriter, api, fault string) {
-	if fault == "cut" {
-		w.Header().Set("Content-Length", "100")
-		_, _ = io.WriteString(w, `{"id":`)
-		w.(http.Flusher).Flush()
+	if fault == "cut" { // the connection, before the response
 		panic(http.ErrAbortHandler)
 	}
 	status, _ := strconv.Atoi(fault)
