@@ -86,7 +86,7 @@ type Job struct {
 	MaxWait time.Duration
 
 	// Once says that the first attempt ends the job, and that it leaves no dead letter: whatever is answered, or goes wrong, is its
-	// result. It is for a caller that waits for the result and decides itself what to do. A hold that ends before the job expires is
+	// result: one that failed ends the job as [StateDropped]. It is for a caller that waits for the result and decides itself what to do. A hold that ends before the job expires is
 	// waited for. After a crash of a dispatcher the job is delivered again, as any other.
 	Once bool
 

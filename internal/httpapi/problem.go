@@ -226,7 +226,11 @@ func (p *problem) write(w http.ResponseWriter) {
 	if p.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(p.RetryAfter, 10))
 	}
-	write(w, p.Status, "application/problem+json", p)
+	contentType := "application/problem+json"
+	if p.ForClient != nil {
+		contentType = "application/json" // the clients of many APIs read no other
+	}
+	write(w, p.Status, contentType, p)
 }
 
 func writeJSON(w http.ResponseWriter, status int, body any) {

@@ -171,4 +171,7 @@ func TestProxyKeyThatIsGivenUp(t *testing.T) {
 		<-left
 		p.untilJobs("slow", 0)
 	}
+	if n := p.redis.LLen(t.Context(), "tundish:{slow}:b:slow:seen_minute").Val(); n != 1 {
+		t.Errorf("the bucket has %d entries of the key, want one", n)
+	}
 }

@@ -59,6 +59,7 @@ func newProxyRig(t *testing.T, keys ...apikey.Key) *proxyRig {
 		p.calls = append(p.calls, call)
 		serve := p.serve
 		p.mu.Unlock()
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		serve(w, r)
 	}))
 	t.Cleanup(api.Close)
@@ -127,7 +128,7 @@ func (p *proxyRig) serveProxy(r redis.UniversalClient, buckets []shaper.Bucket, 
 			if bucket == "slow" {
 				timeout = 2 * time.Hour
 			}
-			return httpapi.ProxySettings{Timeout: timeout, Credentials: []string{"x-shop-token"}, BaseURL: p.apiURL + "/base?fixed=1"}, bucket != "plain"
+			return httpapi.ProxySettings{Timeout: timeout, Priority: shaper.PriorityCritical, First: bucket != "api", Credentials: []string{"x-shop-token"}, BaseURL: p.apiURL + "/base?fixed=1"}, bucket != "plain"
 		},
 	})
 	p.server = serve(t, p.handler)

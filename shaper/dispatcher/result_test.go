@@ -123,9 +123,9 @@ func TestDo(t *testing.T) {
 		"not reached":             {shaper.Job{Payload: []byte("unreachable")}, "dead attempts-exhausted connect"},
 		"a worker without answer": {shaper.Job{Payload: []byte("silent")}, "done"},
 		"held":                    {shaper.Job{Payload: []byte("held for 50ms")}, `done 200 [2] "held for 50ms"`},
-		"once, dead":              {shaper.Job{Once: true, Payload: []byte("dead")}, `done http_404 404 [1] "dead"`},
-		"once, fails":             {shaper.Job{Once: true, Payload: []byte("retry")}, `done http_500 500 [1] "retry"`},
-		"once, not reached":       {shaper.Job{Once: true, Payload: []byte("unreachable")}, "done connect"},
+		"once, dead":              {shaper.Job{Once: true, Payload: []byte("dead")}, `dropped http_404 404 [1] "dead"`},
+		"once, fails":             {shaper.Job{Once: true, Payload: []byte("retry")}, `dropped http_500 500 [1] "retry"`},
+		"once, not reached":       {shaper.Job{Once: true, Payload: []byte("unreachable")}, "dropped connect"},
 		"once, held":              {shaper.Job{Once: true, ExpiresIn: time.Hour, Payload: []byte("held for 50ms")}, `done 200 [2] "held for 50ms"`},
 	} {
 		job := tt.job
@@ -145,7 +145,7 @@ func TestDo(t *testing.T) {
 	}
 	// A hold that the job does not live to see the end of is its result.
 	result, err := a.here.Do(t.Context(), shaper.Job{Bucket: "b", Once: true, ExpiresIn: time.Minute, Payload: []byte("held for 10m")})
-	if err != nil || describe(result) != `done http_429 429 [1] "held for 10m"` {
+	if err != nil || describe(result) != `dropped http_429 429 [1] "held for 10m"` {
 		t.Errorf("%s, %v", describe(result), err)
 	}
 }

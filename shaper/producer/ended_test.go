@@ -5,6 +5,7 @@ import (
 	"io"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -127,5 +128,35 @@ func TestResendOfAnEndedJobIsNoRefusal(t *testing.T) {
 	receipts, err = client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: "mine", Payload: []byte("x")})
 	if err != nil || receipts[0].Refusal == nil || receipts[0].Refusal.Reason != shaper.ReasonIDEnded {
 		t.Errorf("%+v, %v", receipts, err)
+	}
+}
+
+// An id of the proxy whose job was not done is free, but not for a batch that is sent again: what that let in has ended since, and is not sent twice.
+func TestResendOfAnIDOfTheProxy(t *testing.T) {
+	t.Parallel()
+	other, conn := newEnding(t)
+	lost, id := false, shaper.ProxyID+"mine"
+	conn2 := redis.NewClient(conn.Options())
+	t.Cleanup(func() { _ = conn2.Close() })
+	conn2.AddHook(&losesReply{then: func() {
+		lost = true
+		if state, err := other.Cancel(context.Background(), "b", id); err != nil || state != shaper.StateCancelled {
+			t.Error(state, err)
+		}
+	}})
+	client, err := rig.NewActors(producer.Config{Redis: conn2, Buckets: []shaper.Bucket{rig.Bucket("b", 1)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := shaper.Job{Bucket: "b", ID: id, Payload: []byte("x"), Once: true, MaxWait: time.Hour}
+	receipts, err := client.Enqueue(t.Context(), job)
+	if err != nil || !lost || receipts[0].Refusal != nil || receipts[0].State != shaper.StateCancelled {
+		t.Errorf("lost %t: %+v, %v", lost, receipts, err)
+	}
+	for _, isThere := range []bool{false, true} {
+		receipts, err = client.Enqueue(t.Context(), job)
+		if err != nil || receipts[0].Refusal != nil || receipts[0].State != shaper.StateQueued || receipts[0].Duplicate != isThere {
+			t.Errorf("%+v, %v", receipts, err)
+		}
 	}
 }

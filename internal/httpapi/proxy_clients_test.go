@@ -1,0 +1,115 @@
+package httpapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tundish-io/tundish/internal/apikey"
+)
+
+// did is what a client of an API got for a call.
+type did struct {
+	Name string
+	Got  any
+}
+
+// runClients has the official clients of six APIs make their calls. `make test` installs them (scripts/parsers).
+func runClients(t *testing.T, env ...string) map[string][]did {
+	t.Helper()
+	node, err := exec.LookPath("node")
+	installed := filepath.Join("..", "..", ".tools", "npm")
+	if _, statErr := os.Stat(filepath.Join(installed, "node_modules", "stripe")); err != nil || statErr != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("node or the clients are not installed: scripts/parsers installs them")
+		}
+		t.Skip("node or the clients are not installed: `make test` installs them where it can")
+	}
+	script, err := os.ReadFile(filepath.Join("testdata", "clients.mjs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, node, "--input-type=module", "-")
+	cmd.Dir, cmd.Stdin, cmd.Env = installed, strings.NewReader(string(script)), append(os.Environ(), env...)
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, said.String())
+	}
+	var all map[string][]did
+	if err := json.Unmarshal(out, &all); err != nil || len(all) != 6 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return all
+}
+
+// The official clients of six APIs, unchanged, get through the proxy what they get from the API: also page by page, after errors, and when they try
+// again. The API sees no key of this server, and every call has passed the bucket.
+func TestProxyWithOfficialClients(t *testing.T) {
+	t.Parallel()
+	p := newProxyRig(t, keyOf("ours", []string{"*"}, apikey.RoleEnqueue))
+	vendor := newVendor()
+	p.answerWith(vendor.serve)
+	direct := runClients(t, "BASE="+p.apiURL+"/base", "KEY="+vendorKey)
+	want := vendor.reset()
+	proxied := runClients(t, "BASE="+p.http.URL+"/v1/proxy/api", "KEY=ours")
+	got := vendor.reset()
+	if diff := cmp.Diff(direct, proxied); diff != "" {
+		t.Errorf("directly (-) and by the proxy (+): %s", diff)
+	}
+	for _, call := range proxied["stripe"] {
+		if slices.Contains([]string{"409", "500", "503", "cut"}, call.Name) && call.Got != 2.0 {
+			t.Errorf("stripe after %s: %v, want the answer to its second try", call.Name, call.Got)
+		}
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" || len(want) < 60 {
+		t.Errorf("calls of the API, directly (-) and by the proxy (+): %s", diff)
+	}
+	for _, call := range p.called()[len(want):] {
+		if call.Header.Get("Authorization") != "Bearer "+vendorKey || call.URL.Query().Get("fixed") != "1" {
+			t.Errorf("%s %s does not come from here: %v", call.Method, call.RequestURI, call.Header)
+		}
+		for name, values := range call.Header {
+			if strings.Contains(strings.Join(values, " "), "ours") {
+				t.Errorf("%s %s has our key in %s", call.Method, call.RequestURI, name)
+			}
+		}
+	}
+}
+
+// What this server refuses is an error for each of them, with its status, never a success.
+func TestOfficialClientsKnowOurRefusals(t *testing.T) {
+	t.Parallel()
+	p := newProxyRig(t, keyOf("ours", []string{"*"}, apikey.RoleEnqueue))
+	for name, tt := range map[string]struct {
+		path, key string
+		status    float64
+		message   string
+	}{
+		"unknown bucket": {"/v1/proxy/none", "ours", 404, "bucket"},
+		"no answer":      {"/v1/proxy/gone", "ours", 502, "did not answer"},
+		"unknown key":    {"/v1/proxy/api", "other", 401, "key"},
+		"refused":        {"/v1/proxy/api/a%2F..%2F", "ours", 400, "climb"},
+	} {
+		for client, calls := range runClients(t, "REFUSED="+p.http.URL+tt.path, "KEY="+tt.key) {
+			got, _ := calls[0].Got.(map[string]any)
+			message, _ := got["message"].(string)
+			if got["threw"] == nil || client != "slack" && got["status"] != tt.status || client != "slack" && client != "elastic" && !strings.Contains(message, tt.message) {
+				t.Errorf("%s: %s got %v", name, client, calls[0].Got)
+			}
+		}
+	}
+}
