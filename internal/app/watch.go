@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -39,37 +38,6 @@ func (r *reloader) run(ctx context.Context) error {
 
 // pollEvery is how often the files of secrets are looked at. A change has been the same at two looks before it is read: it may be written in parts.
 const pollEvery = 500 * time.Millisecond
-
-// fileStamps are files as they were at an instant. A link stands for the file behind it: Kubernetes turns a link to another version of all files at once.
-type fileStamps map[string]os.FileInfo
-
-// note takes in how a file is now.
-func (s fileStamps) note(path string) {
-	info, err := os.Stat(path)
-	if err != nil {
-		info = nil
-	}
-	s[path] = info
-}
-
-// now returns the same files as they are now.
-func (s fileStamps) now() fileStamps {
-	found := make(fileStamps, len(s))
-	for path := range s {
-		found.note(path)
-	}
-	return found
-}
-
-// same reports whether no file differs.
-func (s fileStamps) same(as fileStamps) bool {
-	return maps.EqualFunc(s, as, func(a, b os.FileInfo) bool {
-		if a == nil || b == nil {
-			return a == nil && b == nil
-		}
-		return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
-	})
-}
 
 // watchFile watches the directory of a file: editors, and Kubernetes for a
 // ConfigMap, put another file in its place.

@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tundish-io/tundish/admission"
-	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -42,10 +41,7 @@ type Metrics struct {
 	scheduleLateness *histograms
 	steps            prometheus.Counter
 	skew             prometheus.Gauge
-	scripts          *prometheus.HistogramVec
-	errors           *prometheus.CounterVec
-	up               prometheus.Gauge
-	failures         *prometheus.CounterVec
+	scriptMetrics
 }
 
 // Outcomes of enqueue that are no refusal.
@@ -107,18 +103,7 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 			Name: "tundish_clock_steps_total", Help: "Forward steps of the clock of Redis that were seen."})),
 		skew: registered(reg, &errs, prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "tundish_clock_skew_seconds", Help: "By how much the clock of Redis is ahead of that of this machine; below 0 if it is behind."})),
-		scripts: registered(reg, &errs, prometheus.NewHistogramVec(histogram("redis_script_duration_seconds", "Time from sending a script to its reply.", fine), []string{"script"})),
-		errors: registered(reg, &errs, prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tundish_redis_errors_total", Help: "Scripts that failed."}, []string{"script"})),
-		up: registered(reg, &errs, prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "tundish_store_up", Help: "1 if Redis responded to the last script and did not refuse the user, 0 if not."})),
-		failures: registered(reg, &errs, prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tundish_store_failures_total",
-			Help: "Scripts that failed because of Redis: it was unreachable, refused the script for now, was full (out of memory), or refused the user (forbidden).",
-		}, []string{"failure"})),
-	}
-	for _, failure := range redisconn.Failures() {
-		m.failures.WithLabelValues(failure.String())
+		scriptMetrics: newScriptMetrics(reg, &errs, histogram("redis_script_duration_seconds", "Time from sending a script to its reply.", fine)),
 	}
 	var err error
 	m.callers, err = admission.RefusedCallersOf(reg)
@@ -200,25 +185,6 @@ func registered[C prometheus.Collector](reg prometheus.Registerer, errs *[]error
 		*errs = append(*errs, err)
 	}
 	return c
-}
-
-func (m *Metrics) ObserveScript(script string, took time.Duration, err error) {
-	if m == nil {
-		return
-	}
-	m.scripts.WithLabelValues(script).Observe(took.Seconds())
-	failed := m.errors.WithLabelValues(script) // shown at 0 too, so that the rate of the first error has a beginning
-	if err != nil {
-		failed.Inc()
-	}
-	failure, up := redisconn.FailureOf(err), 1.0
-	if failure == redisconn.Unreachable || failure == redisconn.Forbidden {
-		up = 0
-	}
-	if failure != redisconn.NoFailure {
-		m.failures.WithLabelValues(failure.String()).Inc()
-	}
-	m.up.Set(up)
 }
 
 func (m *Metrics) CountReceipt(r *shaper.Receipt) {
