@@ -27,7 +27,7 @@ func ClassifyError(err error) shaper.Outcome {
 	local, isLocal := errors.AsType[*LocalError](err)
 	switch {
 	case isLocal:
-		return local.outcome(detail)
+		return shaper.LocalFault(local.Reason, detail, local.Wait)
 	case errors.Is(err, ErrInvalid):
 		return shaper.Dead(ReasonInvalid, detail)
 	case errors.Is(err, ErrBlockedAddress) && errors.Is(err, errResolved):

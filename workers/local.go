@@ -7,8 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/tundish-io/tundish/shaper"
 )
 
 // LocalError is the error of a connection that this host could not make: no packet reached the receiver, which is not to blame.
@@ -42,11 +40,6 @@ const (
 func newLocalError(reason string, err error, since time.Duration) *LocalError {
 	wait := min(max(since/2, minLocalWait), maxLocalWait)                     //nolint:mnd // half
 	return &LocalError{Reason: reason, Wait: wait + rand.N(wait/2), Err: err} //nolint:gosec,mnd // jitter
-}
-
-// outcome is that of an attempt which this host could not make.
-func (e *LocalError) outcome(detail string) shaper.Outcome {
-	return shaper.LocalFault(e.Reason, detail, e.Wait)
 }
 
 // exhausted are the errors that always are of this host.

@@ -3968,6 +3968,12 @@ export interface operations {
                 headers: {
                     /** @description The id of the job */
                     "Tundish-Job"?: string;
+                    /** @description Its bucket */
+                    "Tundish-Bucket"?: string;
+                    /** @description Its flow, percent-encoded, in a bucket with flows */
+                    "Tundish-Flow"?: string;
+                    /** @description How many seconds the request waited for its slot */
+                    "Tundish-Wait"?: string;
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -3997,6 +4003,12 @@ export interface operations {
                 headers: {
                     /** @description The id of the job */
                     "Tundish-Job"?: string;
+                    /** @description Its bucket */
+                    "Tundish-Bucket"?: string;
+                    /** @description Its flow, percent-encoded, in a bucket with flows */
+                    "Tundish-Flow"?: string;
+                    /** @description How many seconds the request waited for its slot */
+                    "Tundish-Wait"?: string;
                     [name: string]: unknown;
                 };
                 content?: never;

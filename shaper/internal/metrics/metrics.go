@@ -173,20 +173,7 @@ func (m *Metrics) RemoveBucket(b string) {
 	m.duration.forget(b)
 }
 
-// registered returns the collector, or an equal one that is registered already. Else it adds to errs.
-func registered[C prometheus.Collector](reg prometheus.Registerer, errs *[]error, c C) C {
-	err := reg.Register(c)
-	if already, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
-		if known, ok := already.ExistingCollector.(C); ok {
-			return known
-		}
-	}
-	if err != nil {
-		*errs = append(*errs, err)
-	}
-	return c
-}
-
+// CountReceipt counts how a job was admitted, or why it was refused.
 func (m *Metrics) CountReceipt(r *shaper.Receipt) {
 	if m == nil {
 		return
