@@ -91,8 +91,8 @@ local outbox_key, outbox_texts, callback_texts, callback_counts, expiries_key = 
 local makers_key, FIRST_LIMIT_KEY = KEYS[17], 17
 local channel, bucket_name, known_rev = ARGV[1], ARGV[2], ARGV[3]
 local limit_count, job_count, alike = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1' or ARGV[6] == '2'
-local levels, flow_count, has_former, more, pooled = ARGV[7], tonumber(ARGV[8]), ARGV[6] == '3' or ARGV[6] == '5', string.sub(ARGV[7], 2), nil
-local sent_again = ARGV[6] == '4' or ARGV[6] == '5'
+local has_former, sent_again = ARGV[6] == '3' or ARGV[6] == '5', ARGV[6] == '4' or ARGV[6] == '5'
+local levels, flow_count, more, pooled = ARGV[7], tonumber(ARGV[8]), string.sub(ARGV[7], 2), nil
 if more ~= '' then levels, pooled = string.sub(levels, 1, 1), string.find(more, 'p', 1, true) end
 local FIRST_ARG = 8
 

@@ -1,10 +1,9 @@
 -- settle.lua: ends leases, each with its outcome: done, dropped, retry, dead, returned unused, held, or dead because its receiver is gone.
 -- An outcome counts only with the epoch and the claim of the lease; a late writer changes nothing. Sent twice, it answers 0 for all.
 --
--- What the answers say of the downstream changes the pace of their scope: the flow, the bucket or the pool (see downstream.lua). A
--- held job goes back to the head of its list and spends no attempt: it leaves when the hold of its scope is over. A job that is
--- held alone waits without one. The probe of a breaker is held too if it fails: it is no attempt of the job. A flow whose receiver is
--- gone, or whose breaker has been open for too long, is disabled: empty_disabled.lua makes dead letters of what waits in it.
+-- Responses change the pace of their scope: the flow, the bucket or the pool (see downstream.lua). A held job goes back to the head of
+-- its list and spends no attempt: it departs when the hold of its scope is over. A job held alone waits without one. The probe of a breaker
+-- is held too if it fails. A flow whose receiver is gone, or whose breaker was open for too long, is disabled (see empty_disabled.lua).
 --
 -- KEYS[1]  …:body    hash  id -> see codec.lua
 -- KEYS[2]  …:meta    hash  id -> see codec.lua
@@ -43,20 +42,19 @@
 -- ARGV[6...]  the flows, in the order of their places, 256 at most; then the outcomes in groups that have all but the job in common: how
 --          many jobs, as a number below 0 where they charged or used something; epoch, claim (of a batch with "#" and its number), result
 --          (1 done, 2 retry, 3 dead, 4 returned, 5 held, 6 held alone, 7 dead after the last attempt, 8 dead, and its flow is disabled for
---          the reason, 9 dropped, 10 sent once, and not done), delay in microseconds (retry, held; of done, how long the downstream asks to be left alone), last
---          response (JSON, "" none), signal (see downstream.note; 4: failed, and another job of the batch tells it), a word for its
+--          the reason, 9 dropped, 10 sent once and not done), delay in microseconds (retry, held; of done: how long its scope waits), last
+--          response (JSON, "" none), signal (see downstream.note; 4: failed, and another job of the batch reports it), a word for its
 --          reason, when they were claimed, microseconds, the attempt (a line of outcomes.lua; "" of done and returned); where the job may
---          have ended with a result its head ("" none), its body, 1 if the bucket is to keep it (else 0), the channel of the process that
---          waits for it ("" none), and of a job with a callback the first line of its body (else ""); then for each job: id, its mark,
---          which of the flows it is of, counted from 1, and where it charged or used something "at pool_at reserved used" of budgets (see
---          charges.lua and reservation.lua; '' nothing), then "@day model input output" of one that used a model (see use.lua)
+--          have ended with a result its head ("" none), its body, 1 if the bucket keeps it (else 0), the channel of the process that waits
+--          for it ("" none), and with a callback the first line of its body (else ""); then for each job: id, its mark, the number of its
+--          flow, from 1, and where it charged or used something "at pool_at reserved used" of budgets (see charges.lua, reservation.lua;
+--          "" nothing), then "@day model input output" of one that used a model (see use.lua)
 -- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, and for each job, in the order in
 --          which they came, 1 settled, 2 held because it was the probe of a breaker, or 0 stale; then what became of scopes, for each: 1
 --          a flow was disabled, 2 a breaker opened, 3 one closed; which flow, counted from 1, 0 the bucket or the pool; the word for the
 --          reason}
--- Stores   ids of settled jobs until their dedupe window ends, dead letters until dropped, attempts until their job is gone;
---          callbacks until they are moved on; results until their retention ends, or for 30 s where a process waits;
---          what is kept of a flow until it is idle; the use of models for 32 days
+-- Stores   ids of settled jobs until their dedupe window ends, dead letters until dropped, attempts until their job is gone; callbacks
+--          until moved on; results until their retention ends, or for 30 s where a process waits; flows until idle; use of models 32 days
 -- Needs    Redis 7.0
 
 --#include lib/answers.lua
@@ -160,7 +158,8 @@ while at <= last_arg do
   -- The meta of a job that was claimed once is known.
   local expected = epoch == '1' and codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '') or ''
   -- The usual outcome: the first attempt of a job that came without a delay is accepted.
-  local usual = (has_result or number or width > WIDTH or result ~= DONE or signal ~= ACCEPTED or delay > 0) and '' or expected --#slow local usual = ''
+  local is_other = has_result or number or width > WIDTH or result ~= DONE or signal ~= ACCEPTED or delay > 0
+  local usual = is_other and '' or expected --#slow local usual = ''
   for from = at + HEAD, ends - 1, width do
     i = i + 1
     local id, text, mark, of = ids[i], stored[i], args[from + 1], args[from + 2]
@@ -195,10 +194,7 @@ while at <= last_arg do
         if box and not part.tells then part.tells = not outbox.is_own(id) end
         if signal == ACCEPTED then
           more.accepted, part.accepted_at = more.accepted + 1, math.max(part.accepted_at, claimed_at)
-          if result == DONE and delay > 0 then
-            part.heard, some_heard = part.heard or downstream.listen(), true
-            part.heard.wait, part.heard.reason = math.max(part.heard.wait, delay), reason
-          end
+          if result == DONE and delay > 0 then part.heard, some_heard = downstream.rest(part.heard, delay, reason), true end
         elseif signal ~= FAILED_TOO then
           part.heard, some_heard = part.heard or downstream.listen(), true
           downstream.note(part.heard, signal, claimed_at, (result == HELD or result == DONE or result == UNDONE) and delay or 0, reason)

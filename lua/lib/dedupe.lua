@@ -6,8 +6,8 @@
 -- lists, seen_window and seen_minute, oldest first, name the ids to forget. After the window was shortened, older ids end
 -- later than those behind them. They keep those in memory a little longer, and enqueue.lua reads the end itself.
 --
--- An id of the proxy names what a client wants done, by its Idempotency-Key. Once that is done, the id is remembered as any other. If the
--- job ended otherwise, its id is free: a minute long it is remembered only for an enqueue that is sent again, as its reply was lost. Such an
+-- An id of the proxy names what a client wants done, by its Idempotency-Key. Once that is done, the id is remembered as any other. If
+-- the job ended otherwise, its id is free: for a minute it is remembered only for an enqueue that is sent again after a lost reply. Such an
 -- id may come again before that, and has one entry in seen_minute all the same: where its end is later than its place says, the entry
 -- moves to the end of the list.
 

@@ -105,6 +105,13 @@ function downstream.listen(accepted, accepted_at)
     unsent_at = 0, wait = 0 }
 end
 
+-- Adds that an accepted response asks to be left alone for a time; heard may be nil.
+function downstream.rest(heard, wait, reason)
+  heard = heard or downstream.listen()
+  heard.wait, heard.reason = math.max(heard.wait, wait), reason
+  return heard
+end
+
 -- The answers of two; the first may be nil.
 function downstream.add(heard, more)
   if not heard then return more end
