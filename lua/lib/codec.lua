@@ -4,7 +4,8 @@
 --          base + index is its number. Time is that of its enqueue, in microseconds. The mark is 11 characters of fingerprint,
 --          one of kind and one of priority (k, h, n, l; f: critical, and before all others). The kind is c if the caller chose the id and
 --          g if our client made it; in capitals if the job came with a delay. Behind the three digits of the index "~N": it expires
---          after N microseconds, and "^": it has a callback (see callbacks.lua). Between the two, first seven letters: whose the job is (see callers.lua), then "=M": jobs
+--          after N microseconds, and "^": it has a callback (see callbacks.lua). Between the two, first seven letters: whose the job
+--          is (see callers.lua), then "=M": jobs
 --          of the same M agree in all that a batch needs (see batch.lua). A job with "=!" leaves alone. Behind that "$" and what the
 --          job reserves of budgets (see reservation.lua), ">" if another process than a dispatcher sends it, and "&" if it is in a bundle
 --          (see bundle.lua), "&&" if it was redriven since, with "." before that if no URL is told of its end: then = is there in any
