@@ -96,7 +96,7 @@ func TestBreakerNamesTheFailure(t *testing.T) {
 			if !errors.Is(got, ErrBreakerOpen) || FailureOf(got) != want || ReplyLost(got) {
 				t.Errorf("%v: %v is %v, want %v", err, got, FailureOf(got), want)
 			}
-			time.Sleep(DefaultBreakerPause + time.Millisecond)
+			time.Sleep(DefaultBreakerPause + time.Millisecond) //nolint:forbidigo // in a bubble: no time passes
 		}
 		fail(answerOf("OOM command not allowed"), Full)
 		if !strings.Contains(log.String(), "OOM command not allowed") {

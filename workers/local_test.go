@@ -88,13 +88,13 @@ func TestEvidence(t *testing.T) {
 		var e evidence
 		judge := func(name string, want bool) {
 			t.Helper()
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) //nolint:forbidigo // in a bubble: no time passes
 			if got, _ := e.failed(name); got != want {
 				t.Errorf("%s fails at %s: of this host %t, want %t", name, time.Now().Format(time.TimeOnly), got, want)
 			}
 		}
 		worked := func(name string) {
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) //nolint:forbidigo // in a bubble: no time passes
 			e.worked(name)
 		}
 		worked("a")
@@ -111,7 +111,7 @@ func TestEvidence(t *testing.T) {
 			for _, name := range []string{"a", "b", "c", "d", "e"} {
 				judge(name, true)
 			}
-			time.Sleep(time.Minute)
+			time.Sleep(time.Minute) //nolint:forbidigo // in a bubble: no time passes
 		}
 		worked("a")
 		judge("b", true) // most still fail
@@ -134,7 +134,7 @@ func TestEvidenceOfOneNameAlone(t *testing.T) {
 				t.Errorf("%s: not of this host at first", name)
 			}
 		}
-		time.Sleep(unprovenFor)
+		time.Sleep(unprovenFor) //nolint:forbidigo // in a bubble: no time passes
 		for _, name := range []string{"one", "two"} {
 			if isLocal, lasts := e.failed(name); isLocal || lasts != unprovenFor {
 				t.Errorf("%s: of this host %t after %s", name, isLocal, lasts)

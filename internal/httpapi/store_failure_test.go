@@ -38,7 +38,7 @@ func gatewayOn(t *testing.T, store *redistest.Server, servesAlone bool) (*server
 func TestEveryFailureOfRedis(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		break_      []any
+		fault       []any
 		kill        bool // the connections: they have signed in
 		code, words string
 		ready       int // with limits that serve alone
@@ -60,7 +60,7 @@ func TestEveryFailureOfRedis(t *testing.T) {
 				s, admin := gatewayOn(t, store, servesAlone)
 				s.do("POST", jobs, job("")).want(202, "")
 				s.do("GET", "/readyz", "").want(200, "")
-				if err := admin.Do(t.Context(), test.break_...).Err(); err != nil {
+				if err := admin.Do(t.Context(), test.fault...).Err(); err != nil {
 					t.Fatal(err)
 				}
 				if test.kill {

@@ -77,6 +77,28 @@ func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement 
 	case hold > 0:
 		one.reason = shaper.ReasonNoneRemain
 	}
+	last := s.settles(one, &outcome, hold)
+	one.last, one.charged = last.String(), chargedText(job, &outcome)
+	if outcome.Result != shaper.ResultReturned {
+		one.use = codec.UseText(outcome.Use)
+	}
+	s.closeGate(one)
+	one.outcome = outcome
+	if !job.departed.IsZero() {
+		one.took = time.Since(job.departed)
+	}
+	if one.result == shaper.ResultRetry || one.result == shaper.ResultDead || one.result == shaper.ResultHeld || outcome.Local {
+		attempt := s.attemptOf(one)
+		one.attempt, one.cause, one.line = &attempt, last.Cause, codec.AttemptLine(attempt)
+	}
+	one.answered = s.resultOf(one, last.Cause)
+	return one
+}
+
+// settles decides how the lease of a job ends after an outcome, and returns what is kept of the response. hold is how long its scope waits if
+// the job is done.
+func (s *settler) settles(one *settlement, outcome *shaper.Outcome, hold time.Duration) shaper.LastResponse {
+	job := one.job
 	last := shaper.LastResponse{Status: outcome.Status, Reason: outcome.Reason, Detail: outcome.Detail, Body: outcome.Body}
 	switch outcome.Result {
 	case shaper.ResultRetry:
@@ -94,7 +116,7 @@ func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement 
 		one.delay = holdFor(s.Settings.Load(), outcome.RetryAfter)
 	case shaper.ResultDead:
 		last.Cause = shaper.CausePermanent
-		if one.gone = s.isGone(job, &outcome); one.gone {
+		if one.gone = s.isGone(job, outcome); one.gone {
 			one.reason = codec.ReasonWord(outcome.Reason)
 		}
 	case shaper.ResultDropped:
@@ -111,21 +133,7 @@ func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement 
 	if job.InDoubt && (outcome.Result == shaper.ResultHeld || one.result == shaper.ResultRetry) && !leavesDoubt(outcome.Status) {
 		last = shaper.LastResponse{} // what left the doubt stays
 	}
-	one.last, one.charged = last.String(), chargedText(job, &outcome)
-	if outcome.Result != shaper.ResultReturned {
-		one.use = codec.UseText(outcome.Use)
-	}
-	s.closeGate(one)
-	one.outcome = outcome
-	if !job.departed.IsZero() {
-		one.took = time.Since(job.departed)
-	}
-	if one.result == shaper.ResultRetry || one.result == shaper.ResultDead || one.result == shaper.ResultHeld || outcome.Local {
-		attempt := s.attemptOf(one)
-		one.attempt, one.cause, one.line = &attempt, last.Cause, codec.AttemptLine(attempt)
-	}
-	one.answered = s.resultOf(one, last.Cause)
-	return one
+	return last
 }
 
 // holdOfDone is the hold that a job leaves behind which is done. It ends the outcome of a job that is sent once.
