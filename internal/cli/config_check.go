@@ -12,18 +12,25 @@ import (
 )
 
 func (a *invocation) configCheckCommand() *cobra.Command {
+	var responses string
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check the configuration: every fault at once",
 		Long: `Check the configuration and list every fault, each with its file, line, key and
 value. A valid configuration may have warnings: settings that are probably not meant.
-The exit code is 2 where there are faults, and 0 where there are only warnings.`,
+The exit code is 2 where there are faults, and 0 where there are only warnings.
+
+--responses names a file of recorded responses, one on each line:
+{"bucket":"shop","status":200,"headers":{},"body":{…},"outcome":"held"}. The command
+prints what each means for its job. It exits with 1 if an outcome is not the given one.`,
 		Example: `  dispatcher config check
-  dispatcher config check --config staging.toml --json`,
+  dispatcher config check --config staging.toml --json
+  dispatcher config check --responses responses.ndjson`,
 		Args: positional(),
-		RunE: func(*cobra.Command, []string) error { return a.configCheck() },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.configCheck(cmd, responses) },
 	}
 	a.jsonFlag(cmd)
+	cmd.Flags().StringVar(&responses, "responses", "", "`file` of recorded responses to judge")
 	return cmd
 }
 
@@ -47,9 +54,11 @@ type checkView struct {
 	Faults   []faultView `json:"faults"`
 	Warnings []string    `json:"warnings"`
 	Advice   []string    `json:"advice"`
+
+	Responses []recordedView `json:"responses,omitempty"` // of the file of --responses
 }
 
-func (a *invocation) configCheck() error {
+func (a *invocation) configCheck(cmd *cobra.Command, responses string) error {
 	cfg, err := a.load()
 	if err != nil {
 		var faults config.Faults
@@ -78,18 +87,32 @@ func (a *invocation) configCheck() error {
 		Valid: true, File: cfg.File, Keys: len(cfg.Keys), Buckets: len(cfg.Buckets), Limits: len(cfg.Limits), Pools: len(cfg.Pools),
 		Faults: []faultView{}, Warnings: append([]string{}, warnings...), Advice: append([]string{}, advice...),
 	}
-	return a.print(view, func(w io.Writer) {
-		file := cfg.File
-		if file == "" {
-			file = "the default configuration (there is no file)"
+	differ := 0
+	if responses != "" {
+		if view.Responses, differ, err = recordedResponses(cfg, responses); err != nil {
+			return wrongUsage(cmd, "%v", err)
 		}
-		rest := ""
-		if view.Pools > 0 {
-			rest = ", " + opsview.Count(view.Pools, "pool")
-		}
-		if view.Keys > 0 {
-			rest += ", " + opsview.Count(view.Keys, "API key")
-		}
-		fmt.Fprintf(w, "%s is valid: %s, %s%s\n", file, opsview.Count(view.Buckets, "bucket"), opsview.Count(view.Limits, "limit"), rest)
-	})
+	}
+	if err := a.print(view, func(w io.Writer) { view.write(w) }); err != nil || differ == 0 {
+		return err
+	}
+	return fail(exitFailed, "%d of %d responses in %s have another outcome than they name", differ, len(view.Responses), responses)
+}
+
+func (v *checkView) write(w io.Writer) {
+	file := v.File
+	if file == "" {
+		file = "the default configuration (there is no file)"
+	}
+	rest := ""
+	if v.Pools > 0 {
+		rest = ", " + opsview.Count(v.Pools, "pool")
+	}
+	if v.Keys > 0 {
+		rest += ", " + opsview.Count(v.Keys, "API key")
+	}
+	fmt.Fprintf(w, "%s is valid: %s, %s%s\n", file, opsview.Count(v.Buckets, "bucket"), opsview.Count(v.Limits, "limit"), rest)
+	for i := range v.Responses {
+		v.Responses[i].write(w)
+	}
 }

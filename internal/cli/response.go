@@ -72,6 +72,9 @@ type tryView struct {
 	Receiver     string `json:"receiver"`
 	Reason       string `json:"reason,omitempty"`
 	Detail       string `json:"detail,omitempty"`
+
+	wait  time.Duration
+	scope string
 }
 
 func (a *invocation) responseTry(cmd *cobra.Command, bucket string, flags tryFlags) error {
@@ -83,17 +86,26 @@ func (a *invocation) responseTry(cmd *cobra.Command, bucket string, flags tryFla
 	if err != nil {
 		return err
 	}
+	view, err := judgedBy(cfg, bucket, response)
+	if err != nil {
+		return wrongUsage(cmd, "%v", err)
+	}
+	return a.print(view, view.write)
+}
+
+// judgedBy returns what a response to a job of a bucket means. The error says why the configuration has no judgement.
+func judgedBy(cfg *config.Config, bucket string, response *workers.Response) (*tryView, error) {
 	at := slices.IndexFunc(cfg.Buckets, func(b config.Bucket) bool { return b.Name == bucket })
 	if at < 0 {
 		var names []string
 		for _, b := range cfg.Buckets {
 			names = append(names, b.Name)
 		}
-		return wrongUsage(cmd, "no [[buckets]] has the name %q%s", bucket, config.DidYouMean(bucket, names))
+		return nil, fmt.Errorf("no [[buckets]] has the name %q%s", bucket, config.DidYouMean(bucket, names))
 	}
 	b := &cfg.Buckets[at]
 	if b.Asynq != nil || b.ByProgram() {
-		return wrongUsage(cmd, "bucket %q has the worker %s, which gets no HTTP responses", bucket, b.Worker)
+		return nil, fmt.Errorf("bucket %q has the worker %s, which gets no HTTP responses", bucket, b.Worker)
 	}
 	policy := b.Policy()
 	outcome := policy.Judge(response)
@@ -101,20 +113,20 @@ func (a *invocation) responseTry(cmd *cobra.Command, bucket string, flags tryFla
 		outcome = llm.Judge(policy, response)
 	}
 	wait := min(outcome.RetryAfter, b.Adapt.MaxHold)
-	view := tryView{
+	view := &tryView{
 		Bucket: bucket, Outcome: outcome.Result.String(), SpendsTry: outcome.Result == shaper.ResultRetry || outcome.Result == shaper.ResultDead,
 		RetryAfterMs: wait.Milliseconds(), Holds: wait > 0 && (outcome.Result == shaper.ResultHeld || outcome.Result == shaper.ResultDone),
-		Receiver: receiverWords[outcome.Signal], Reason: outcome.Reason, Detail: outcome.Detail,
+		Receiver: receiverWords[outcome.Signal], Reason: outcome.Reason, Detail: outcome.Detail, wait: wait, scope: string(b.Adapt.Scope),
 	}
 	view.Rule, view.Fits = policy.Rules.Fitting(response)
-	return a.print(view, func(w io.Writer) { view.write(w, wait, string(b.Adapt.Scope)) })
+	return view, nil
 }
 
 var receiverWords = map[shaper.Signal]string{
 	shaper.SignalNone: "unknown", shaper.SignalAccepted: "works", shaper.SignalThrottled: "asks for less", shaper.SignalFailed: "fails",
 }
 
-func (v *tryView) write(w io.Writer, wait time.Duration, scope string) {
+func (v *tryView) write(w io.Writer) {
 	if v.Rule == 0 {
 		fmt.Fprintln(w, "rule       none fits: the built-in ones judge")
 	} else {
@@ -126,7 +138,7 @@ func (v *tryView) write(w io.Writer, wait time.Duration, scope string) {
 	}
 	fmt.Fprintf(w, "job        %s%s\n", v.Outcome, spent)
 	if v.Holds {
-		fmt.Fprintf(w, "scope      the %s sends nothing for %s\n", scope, opsview.Human(wait))
+		fmt.Fprintf(w, "scope      the %s sends nothing for %s\n", v.scope, opsview.Human(v.wait))
 	} else {
 		fmt.Fprintln(w, "scope      is not held")
 	}

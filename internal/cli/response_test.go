@@ -50,3 +50,28 @@ func TestResponseTry(t *testing.T) {
 	try("", "--status", "7").want(t, 2, "--status 7: want a status of HTTP")
 	runArgs(t.Context(), nil, "", "dispatcher", "response", "try", "shops", "--config", file).want(t, 2, `no [[buckets]] has the name "shops"`, `did you mean "shop"`)
 }
+
+func TestConfigCheckJudgesRecordedResponses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.toml")
+	if err := os.WriteFile(file, []byte(responseConfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check := func(lines string, args ...string) result {
+		path := filepath.Join(dir, "responses.ndjson")
+		if err := os.WriteFile(path, []byte(lines), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return runArgs(t.Context(), nil, "", append([]string{"dispatcher", "config", "check", "--config", file, "--responses", path}, args...)...)
+	}
+	const throttled = `{"bucket":"shop","status":200,"body":{"errors":[{"extensions":{"code":"THROTTLED"}}]},"outcome":"held"}`
+	check(throttled+"\n\n"+`{"bucket":"shop","status":403,"headers":{"Retry-After":"5"},"outcome":"held"}`).want(t, 0,
+		"is valid", `line 1: bucket "shop", by rule 1 (status 200, /errors/*/extensions/code = "THROTTLED"): held`+"\n", `line 3: bucket "shop", by the built-in rules: held`)
+	check(throttled+"\n"+`{"bucket":"shop","status":200,"body":"<html>","outcome":"retry"}`).want(t, 1,
+		`line 2: bucket "shop", by the built-in rules: done: WRONG, want retry`, "1 of 2 responses in")
+	check(throttled, "--json").want(t, 0, `"outcome": "held"`, `"rule": 1`)
+	check(`{"bucket":"shops","status":200}`).want(t, 2, "line 1 of", `did you mean "shop"`)
+	check(`{"bucket":"shop","status":20}`).want(t, 2, "status 20: want a status of HTTP")
+	check(`{"bucket":"shop","code":200}`).want(t, 2, `unknown field "code"`)
+}
