@@ -120,6 +120,30 @@ func TestIdleConnections(t *testing.T) {
 	}
 }
 
+// A connection without a request is kept for longer than the 75 s for which nginx keeps it: a request that nginx sends at the end of that time
+// finds it open. With idle_timeout it is kept for that long.
+func TestIdleTimeout(t *testing.T) {
+	t.Parallel()
+	for timeout, kept := range map[time.Duration]time.Duration{0: 90 * time.Second, 10 * time.Minute: 10 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			open := piped(t, httpapi.ProducerConfig{Jobs: &fake{bucket: buckets(t)[0]}, IdleTimeout: timeout})
+			it := open(livez)
+			for range 3 {
+				if got := <-it.answers; got != http.StatusOK {
+					t.Fatalf("idle_timeout %s: %d", timeout, got)
+				}
+				time.Sleep(max(75*time.Second, timeout-time.Second)) //nolint:forbidigo // in a bubble: no time passes
+				_, _ = io.WriteString(it, livez)
+			}
+			<-it.answers
+			began := time.Now()
+			if _, isOpen := <-it.answers; isOpen || time.Since(began) != kept {
+				t.Errorf("idle_timeout %s: closed after %s, want %s", timeout, time.Since(began), kept)
+			}
+		})
+	}
+}
+
 // A connection keeps its place while a request is under way, and a new one waits for a place. A body that nobody reads ends soon.
 func TestMaxConnections(t *testing.T) {
 	t.Parallel()
