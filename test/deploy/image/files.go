@@ -27,11 +27,12 @@ type file struct {
 	name string // without the first slash
 	mode int64
 	data []byte
+	link string // of a symbolic link: the file beside it
 }
 
 const built = "github.com/tundish-io/tundish/internal/build."
 
-// build compiles both programs.
+// build compiles the dispatcher, which is the producer too where it is called so.
 func (s source) build(ctx context.Context, arch string) ([]file, error) {
 	folder, err := os.MkdirTemp("", "image")
 	if err != nil {
@@ -40,21 +41,17 @@ func (s source) build(ctx context.Context, arch string) ([]file, error) {
 	defer os.RemoveAll(folder)
 	flags := fmt.Sprintf("-s -w -buildid= -X %sversion=%s -X %scommit=%s -X %sdate=%s", built, s.version, built, s.commit, built, s.at.Format(time.RFC3339))
 	// The exporter of traces brings gRPC, which is never called; without its own tracing, an image is 160 kB smaller.
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags", flags, "-o", folder+"/", "./cmd/...")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags", flags, "-o", folder+"/", "./cmd/dispatcher")
 	build.Dir, build.Stderr = s.root, os.Stderr
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOFLAGS=-mod=readonly")
 	if err := build.Run(); err != nil {
 		return nil, fmt.Errorf("go build: %w", err)
 	}
-	var files []file
-	for _, name := range []string{"dispatcher", "producer"} {
-		data, err := os.ReadFile(filepath.Join(folder, name))
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, file{"usr/local/bin/" + name, 0o755, data})
+	data, err := os.ReadFile(filepath.Join(folder, "dispatcher"))
+	if err != nil {
+		return nil, err
 	}
-	return files, nil
+	return []file{{name: "usr/local/bin/dispatcher", mode: 0o755, data: data}, {name: "usr/local/bin/producer", mode: 0o777, link: "dispatcher"}}, nil
 }
 
 const licencesIn = "usr/share/licenses"
@@ -119,7 +116,7 @@ func (s source) licences(ctx context.Context, arch string) ([]file, error) {
 				return nil, err
 			}
 			found++
-			files = append(files, file{path.Join(licencesIn, module, e.Name()), 0o644, data})
+			files = append(files, file{name: path.Join(licencesIn, module, e.Name()), mode: 0o644, data: data})
 		}
 		if found == 0 {
 			return nil, fmt.Errorf("module %s has no licence in %s", module, folder)
@@ -153,6 +150,12 @@ func layerOf(files []file, at time.Time) (v1.Layer, error) {
 			if err := add(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755}, nil); err != nil {
 				return nil, err
 			}
+		}
+		if f.link != "" {
+			if err := add(&tar.Header{Typeflag: tar.TypeSymlink, Name: f.name, Linkname: f.link, Mode: f.mode}, nil); err != nil {
+				return nil, err
+			}
+			continue
 		}
 		if err := add(&tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.data))}, f.data); err != nil {
 			return nil, err

@@ -58,6 +58,9 @@ func (f file) write(to string, at time.Time) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
+	if f.link != "" {
+		return os.Symlink(f.link, path)
+	}
 	if err := os.WriteFile(path, f.data, 0o600); err != nil {
 		return err
 	}
