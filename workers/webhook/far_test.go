@@ -171,6 +171,26 @@ func farRow(t *testing.T, trip time.Duration, http2, closes bool, rate int, leng
 	return r.Rate
 }
 
+// TestFarQuota: a far receiver that closes each connection gets its whole quota in one window: no permit comes back unused.
+func TestFarQuota(t *testing.T) {
+	t.Parallel()
+	const quota, trip, window = 20, 160 * time.Millisecond, 10 * time.Second
+	f := newFarReceiver(t, trip, true, false, true, quota)
+	w := newWorker(t, nil)
+	f.reachedBy(w, trip)
+	b := shaper.DefaultBucket()
+	b.Name, b.Burst, b.Rate = "quota", 1, admission.Rate{Count: 50, Per: time.Second, Unit: admission.UnitRequests}
+	b.Quotas = []admission.Rate{{Count: quota, Per: window, Unit: admission.UnitRequests}}
+	jobs := make([]shaper.Job, quota)
+	for i := range jobs {
+		jobs[i] = shaper.Job{Bucket: b.Name, ID: fmt.Sprint("j", i), URL: f.URL, Payload: []byte("{}")}
+	}
+	f.delivers(t, b, w, jobs, 3*window)
+	if got := f.arrivals.Check().MostIn(window); got != quota {
+		t.Errorf("%d of %d in one window", got, quota)
+	}
+}
+
 // TestFarHosts: each of many far hosts gets its job in its flow's first turn, however long it is until the second one.
 func TestFarHosts(t *testing.T) {
 	t.Parallel()
