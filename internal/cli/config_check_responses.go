@@ -37,7 +37,7 @@ const maxRecorded = 1 << 20
 // recordedResponses judges the responses in a file by a configuration. differ counts those whose outcome is not the wanted one. An error names
 // its line.
 func recordedResponses(cfg *config.Config, name string) (views []recordedView, differ int, err error) {
-	file, err := os.Open(name)
+	file, err := os.Open(name) //nolint:gosec // the user names it
 	if err != nil {
 		return nil, 0, fmt.Errorf("--responses: %w", err)
 	}
