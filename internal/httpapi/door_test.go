@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -122,6 +123,9 @@ func TestDoorPassesOn(t *testing.T) {
 	a := d.do("POST", "/v1/proxy/openai/v1/chat/completions?a=b", chatOf("gpt-5"), "Content-Type", "application/json", "Authorization", "Bearer theirs", "Accept-Encoding", "br", "X-Custom", "7")
 	if a.status != http.StatusCreated || a.text != chatOf("gpt-5") || a.header.Get("Tundish-Job") == "" || a.header.Get("X-Request-Id") == "theirs" {
 		t.Errorf("%d %s, %v", a.status, a.text, a.header)
+	}
+	if wait, err := strconv.ParseFloat(a.header.Get("Tundish-Wait"), 64); err != nil || wait < 0 || a.header.Get("Tundish-Bucket") == "" {
+		t.Errorf("the way of the request: %v", a.header)
 	}
 	if seen := a.header.Get("X-Seen"); seen != "POST|/v1/chat/completions?a=b|Bearer "+vendorKey+"||7|" {
 		t.Errorf("the API has seen %q", seen)

@@ -90,12 +90,21 @@ func isUndone(result *shaper.JobResult, err error) bool {
 
 // name says in headers which job is answered, and in which bucket and flow it is.
 func (v *proxyVisit) name(receipt *shaper.Receipt) {
-	h := v.w.Header()
-	h.Set(llm.HeaderJob, receipt.ID)
-	h.Set(headerBucket, receipt.Bucket)
-	if receipt.Flow != "" {
-		h.Set(headerFlow, url.PathEscape(receipt.Flow))
+	v.w.Header().Set(llm.HeaderJob, receipt.ID)
+	nameWay(v.w.Header(), receipt.Bucket, receipt.Flow)
+}
+
+// nameWay says in headers by which bucket and flow a request went.
+func nameWay(h http.Header, bucket, flow string) {
+	h.Set(headerBucket, bucket)
+	if flow != "" {
+		h.Set(headerFlow, url.PathEscape(flow))
 	}
+}
+
+// setWait says in a header how long a request waited.
+func setWait(h http.Header, wait time.Duration) {
+	h.Set(headerWait, strconv.FormatFloat(max(wait, 0).Seconds(), 'f', 3, 64))
 }
 
 // unsent reports whether the job of a request ended without being sent: it was taken back, or it expired.
@@ -171,7 +180,7 @@ func (v *proxyVisit) giveUp(receipt *shaper.Receipt, awaited *client.Awaited, le
 func (v *proxyVisit) answer(result *shaper.JobResult) {
 	a, h := result.Answer, v.w.Header()
 	if !result.Departed.IsZero() && !result.Enqueued.IsZero() {
-		h.Set(headerWait, strconv.FormatFloat(max(result.Departed.Sub(result.Enqueued), 0).Seconds(), 'f', 3, 64))
+		setWait(h, result.Departed.Sub(result.Enqueued))
 	}
 	switch {
 	case a == nil && result.Reason == "":

@@ -16,7 +16,7 @@ import (
 // serve has the request sent at its slot, and passes on the answer.
 func (v *visit) serve(job shaper.Job, body []byte) {
 	v.patience(v.left())
-	ctx := v.r.Context()
+	ctx, began := v.r.Context(), time.Now()
 	waits, cancel := context.WithTimeout(ctx, v.left())
 	defer cancel()
 	defer context.AfterFunc(v.draining.ends, cancel)()
@@ -30,7 +30,7 @@ func (v *visit) serve(job shaper.Job, body []byte) {
 		v.giveUp(err)
 		return
 	}
-	v.relay(answer)
+	v.relay(answer, began)
 }
 
 // isTooLong reports whether a job was refused because it would wait for too long, or has no place to wait in.
@@ -39,10 +39,10 @@ func isTooLong(err error) bool {
 	return ok && (refused.Receipt.Refusal.Reason == shaper.ReasonWaitTooLong || refused.Receipt.Refusal.Reason == shaper.ReasonBucketFull)
 }
 
-// relay passes an answer on as it comes. One that breaks off breaks off for the client, too.
-func (v *visit) relay(answer *llm.Answer) {
+// relay passes an answer on as it comes. One that breaks off breaks off for the client, too. The request came when the visit began.
+func (v *visit) relay(answer *llm.Answer, began time.Time) {
 	usageOf(v.r).releaseBody()
-	err := v.pass(answer)
+	err := v.pass(answer, began)
 	_ = answer.Close() // it returns nil
 	if !errors.Is(err, io.EOF) {
 		panic(http.ErrAbortHandler)
@@ -50,10 +50,13 @@ func (v *visit) relay(answer *llm.Answer) {
 }
 
 // pass passes an answer on, and returns why it has ended: [io.EOF] at its end.
-func (v *visit) pass(answer *llm.Answer) error {
+func (v *visit) pass(answer *llm.Answer, began time.Time) error {
 	control := http.NewResponseController(v.w)
 	passHeaders(v.w.Header(), answer.Header)
+	attempt := answer.Attempt()
 	v.w.Header().Set(llm.HeaderJob, answer.JobID)
+	nameWay(v.w.Header(), attempt.Bucket, attempt.Flow)
+	setWait(v.w.Header(), attempt.Slot().Sub(began))
 	v.w.WriteHeader(max(answer.Status, http.StatusOK))
 	_ = control.Flush()
 	for {

@@ -86,6 +86,9 @@ func (w *Worker) Open(ctx context.Context, attempt *shaper.Attempt, ask *Ask) (*
 	return c, c.verdict
 }
 
+// Attempt returns the attempt to which the call is the answer.
+func (c *Call) Attempt() *shaper.Attempt { return c.attempt }
+
 // Next returns what is to be passed on to the client, as soon as it has come; [io.EOF] behind the last of it. Another error says why the answer
 // broke off. What it returns is good until the next call of it.
 func (c *Call) Next() ([]byte, error) {
