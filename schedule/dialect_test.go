@@ -148,7 +148,11 @@ func TestNamedDaysOfManyMonths(t *testing.T) {
 				onWeekday = append(onWeekday, day)
 			}
 		}
-		nth := rapid.IntRange(1, len(onWeekday)).Draw(t, "nth")
+		most := len(onWeekday)
+		if month == time.February { // a fifth weekday comes every 28 years, and a line that fires so seldom is refused
+			most = 4
+		}
+		nth := rapid.IntRange(1, most).Draw(t, "nth")
 		for fields, want := range map[string]int{
 			fmt.Sprintf("%dW %d *", n, month): near, fmt.Sprintf("LW %d *", month): lastWorking, fmt.Sprintf("L %d *", month): days,
 			fmt.Sprintf("* %d %sL", month, weekdays[weekday]): onWeekday[len(onWeekday)-1],
