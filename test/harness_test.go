@@ -74,6 +74,7 @@ type plan struct {
 	timeout     time.Duration // of a delivery; 0 means nine tenths of the lease, and at most 10 s
 	redisURL    string        // what the programs use, if not the server itself
 	revision    int           // of the configuration
+	patient     bool          // the producer waits 10 s for Redis, so that a busy machine is no failure of the store
 
 	// respond answers instead of a 200 after hold.
 	respond func(w http.ResponseWriter, r *http.Request, id string, attempt int)
@@ -133,14 +134,20 @@ func start(t *testing.T, server *redistest.Server, p plan) *system {
 	if p.asynq != "" {
 		worker, p.bucket = "[buckets.asynq]\n"+p.asynq, "worker = \"asynq\"\n"+p.bucket
 	}
+	var redisTimeout, storeTimeout string
+	if p.patient {
+		redisTimeout, storeTimeout = `timeout = "10s"`, `store_timeout = "10s"`
+	}
 	write := func(name, opsAddr string) string {
 		path := filepath.Join(dir, name)
 		text := fmt.Sprintf(`
 revision = %d
 [redis]
 url = %q
+%s
 [producer]
 listen = %q
+%s
 [dispatcher]
 listen = %q
 concurrency = %d
@@ -156,7 +163,7 @@ min_backoff = "100ms"
 max_backoff = "1s"
 %s
 %s
-`, p.revision, p.redisURL, producerAddr, opsAddr, cmp.Or(p.concurrency, 512), p.lease, bucketName, p.rate, p.capacity, cmp.Or(p.maxInFlight, 4000), p.bucket, worker, p.more)
+`, p.revision, p.redisURL, redisTimeout, producerAddr, storeTimeout, opsAddr, cmp.Or(p.concurrency, 512), p.lease, bucketName, p.rate, p.capacity, cmp.Or(p.maxInFlight, 4000), p.bucket, worker, p.more)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
