@@ -48,6 +48,13 @@ func TestBadValues(t *testing.T) {
 		"a Secret without a key":        {"redis: {secret: {name: a}}", `redis.secret has the name "a" and no key`},
 		"two authorities":               {"redis: {ca: {configMap: a, secret: b}}", "redis.ca.configMap and redis.ca.secret are both set"},
 		"a port that is closed":         {"redis: {url: 'redis+sentinel://h1:26379,h2:26379/m'}", "redis.url has the port 26379, to which networkPolicy.redisPorts lets no pod connect"},
+		"a secret of webhooks":          {config(keys + "[[buckets]]\nname = \"a\"\nwebhook.secrets = [\"env:OLD\", \"hunter2\"]"), "config has a secret written out at buckets[0].webhook.secrets[1]"},
+		"a bearer":                      {config(keys + "[[buckets]]\nhttp = { base_url = \"https://a\", auth.bearer = \"hunter2\" }"), "written out at buckets[0].http.auth.bearer,"},
+		"a header of credentials":       {config(keys + "[[buckets]]\nllm.auth.header = { name = \"x-api-key\", value = \"hunter2\" }"), "written out at buckets[0].llm.auth.header.value,"},
+		"a client's secret":             {config(keys + "[buckets.http.auth.oauth2]\nclient_secret = \"hunter2\""), "written out at buckets.http.auth.oauth2.client_secret,"},
+		"a password of basic":           {config(keys + "[[buckets]]\nhttp.auth.basic = { user = \"u\", password = \"hunter2\" }"), "written out at buckets[0].http.auth.basic.password,"},
+		"a header that has a key":       {config(keys + "[[buckets]]\nhttp.headers = { Accept = \"a/b\", X-Api-Key = \"hunter2\" }"), "written out at buckets[0].http.headers.X-Api-Key,"},
+		"an egress proxy's password":    {config(keys + "[[buckets]]\nwebhook.egress_proxy = \"http://u:hunter2@proxy:3128\""), "written out at buckets[0].webhook.egress_proxy,"},
 		"no key for a scrape":           {"serviceMonitor: {enabled: true}", "serviceMonitor.keySecret.name is empty: /metrics wants an API key with the role read"},
 		"fewest above most":             {"producer: {autoscaling: {enabled: true, minReplicas: 11}}", "producer.autoscaling.minReplicas is 11, more than the maxReplicas 10"},
 	} {

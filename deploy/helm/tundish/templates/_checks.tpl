@@ -45,6 +45,31 @@
 {{- if not (get $config "keys") -}}
 {{- fail "config has no [[keys]]: pods listen beyond loopback, and every program that reaches one could use it. `producer key new ops --role admin --bucket '*'` prints the table. Set the configuration with --set-file config=tundish.toml" -}}
 {{- end -}}
+{{- include "tundish.checkSecrets" (list "" "" $config) -}}
+{{- end -}}
+
+{{/* Refuses a secret that is written out. Arguments: the path of a value in the configuration, its key, and the value. */}}
+{{- define "tundish.checkSecrets" -}}
+{{- $path := index . 0 -}}
+{{- $key := index . 1 -}}
+{{- $value := index . 2 -}}
+{{- if kindIs "map" $value -}}
+{{- range $name, $inner := $value -}}
+{{- if ne $name "payload" -}}
+{{- include "tundish.checkSecrets" (list (ternary $name (printf "%s.%s" $path $name) (eq $path "")) $name $inner) -}}
+{{- end -}}
+{{- end -}}
+{{- else if kindIs "slice" $value -}}
+{{- range $i, $inner := $value -}}
+{{- include "tundish.checkSecrets" (list (printf "%s[%d]" $path $i) $key $inner) -}}
+{{- end -}}
+{{- else if and (kindIs "string" $value) $value (not (regexMatch "^(env|file):" $value)) -}}
+{{- $isSecret := or (regexMatch "^(secrets|bearer|password|client_secret)$" $key) (hasSuffix "auth.header.value" $path) -}}
+{{- $isSecret = or $isSecret (and (regexMatch "(^|\\.)headers\\.[^.]*$" $path) (regexMatch "(?i)^((proxy-)?authorization|cookie)$|key|token|secret|password" $key)) -}}
+{{- if or $isSecret (regexMatch "://[^/@]*:[^/@]*@" $value) -}}
+{{- fail (printf "config has a secret written out at %s, and everybody who may read the ConfigMap would see it: put it into a Secret, write \"env:NAME\" or \"file:/path\" there, and set extraEnv, or extraVolumes and extraVolumeMounts" $path) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "tundish.checkRedis" -}}
