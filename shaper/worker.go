@@ -188,8 +188,11 @@ type Outcome struct {
 	// or "http_500"; it becomes the reason of a dead letter.
 	Reason string
 
-	// Detail is a sentence for people: an error's text, without secrets.
+	// Detail is a sentence for people: an error's text, without secrets. Who enqueued the job reads it.
 	Detail string
+
+	// Private is Detail as only the log of the dispatcher has it: with addresses of this network, say. "": Detail has it all.
+	Private string
 
 	// Status is the downstream's HTTP status, 0 if there was none, and Body
 	// the beginning of its answer.
