@@ -16,6 +16,7 @@ import (
 
 func (a *invocation) jobListCommand() *cobra.Command {
 	var limit int
+	var anyState bool
 	var state, flow, group, since, until, after string
 	cmd := &cobra.Command{
 		Use:   "list BUCKET",
@@ -23,10 +24,12 @@ func (a *invocation) jobListCommand() *cobra.Command {
 		Long: `List jobs: first those in flight, then flow by flow those that wait. Jobs that come, go or
 move meanwhile may be missing, and some may be listed twice. Dead letters have a list of
 their own: "dispatcher dead list". With --state done, those are listed whose results the
-bucket keeps (result_retention), the newest first: the log of deliveries.`,
+bucket keeps (result_retention), the newest first: the log of deliveries. With --state any
+all of these are listed: with --flow it is the story of one customer.`,
 		Example: `  dispatcher job list webhooks
   dispatcher job list webhooks --state retrying --flow acme
   dispatcher job list webhooks --state done --flow acme
+  dispatcher job list webhooks --state any --flow acme
   dispatcher job list webhooks --since 10m --json`,
 		Args: positional("BUCKET"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -41,6 +44,13 @@ bucket keeps (result_retention), the newest first: the log of deliveries.`,
 			if err != nil {
 				return wrongUsage(cmd, "--until %q: %v", until, err)
 			}
+			if state == stateAny {
+				if after != "" {
+					return wrongUsage(cmd, "--after goes with one --state: %s lists three, each from its beginning", stateAny)
+				}
+				state = ""
+				anyState = true
+			}
 			filter := operator.JobFilter{State: shaper.State(state)}
 			if err := filter.Validate(); err != nil {
 				return wrongUsage(cmd, "%v", err)
@@ -52,12 +62,17 @@ bucket keeps (result_retention), the newest first: the log of deliveries.`,
 			if cmd.Flags().Changed("group") {
 				query.Group = &group
 			}
-			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error { return a.jobList(ctx, c, query, limit) })
+			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
+				if anyState {
+					return a.jobStory(ctx, c, query, limit)
+				}
+				return a.jobList(ctx, c, query, limit)
+			})
 		},
 	}
 	a.jsonFlag(cmd)
 	f := cmd.Flags()
-	f.StringVar(&state, "state", "", "those in this `state`: queued, scheduled, retrying, in_flight, waiting (the first three), later (scheduled or retrying) or done")
+	f.StringVar(&state, "state", "", "those in this `state`: queued, scheduled, retrying, in_flight, waiting (the first three), later (scheduled or retrying), done, or any")
 	f.StringVar(&flow, "flow", "", "those of the flow of this `name`")
 	f.StringVar(&group, "group", "", "those of the group of this `name`")
 	f.StringVar(&since, "since", "", "those that were enqueued at this `time` or later: RFC 3339, or how long ago, such as 2h")
@@ -67,19 +82,28 @@ bucket keeps (result_retention), the newest first: the log of deliveries.`,
 	return cmd
 }
 
-func (a *invocation) jobList(ctx context.Context, c *api, query httpapi.JobQuery, limit int) error {
-	jobs := []*opsview.Job{}
+// jobsOf lists at most so many jobs that a query means, and returns the cursor behind them.
+func (a *invocation) jobsOf(ctx context.Context, c *api, query httpapi.JobQuery, limit int) (jobs []*opsview.Job, next string, err error) {
+	jobs = []*opsview.Job{}
 	for {
 		query.Limit = min(limit-len(jobs), pageOfJobs)
 		page, err := call(ctx, c, httpapi.ListJobs, query)
 		if err != nil {
-			return named(err, "bucket", query.Bucket)
+			return nil, "", named(err, "bucket", query.Bucket)
 		}
 		jobs, query.Cursor = append(jobs, page.Jobs...), page.Next
 		if query.Cursor == "" || len(jobs) >= limit {
-			break
+			return jobs, query.Cursor, nil
 		}
 	}
+}
+
+func (a *invocation) jobList(ctx context.Context, c *api, query httpapi.JobQuery, limit int) error {
+	jobs, next, err := a.jobsOf(ctx, c, query, limit)
+	if err != nil {
+		return err
+	}
+	query.Cursor = next
 	if len(jobs) == 0 && !a.json {
 		if query.State == shaper.StateDone {
 			a.note("bucket %q keeps no such job: result_retention says for how long it keeps done ones, and without that it keeps none", query.Bucket)
@@ -89,16 +113,12 @@ func (a *invocation) jobList(ctx context.Context, c *api, query httpapi.JobQuery
 		return nil
 	}
 	now := time.Now()
-	err := a.print(jobs, func(w io.Writer) {
+	err = a.print(jobs, func(w io.Writer) {
 		if query.State == shaper.StateDone {
 			deliveries(w, jobs, now)
 			return
 		}
-		fmt.Fprintln(w, "ID\tSTATE\tGROUP\tFLOW\tENQUEUED\tATTEMPTS\tDUE\tREASON")
-		for _, j := range jobs {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", j.ID, j.State, dash(line(j.Group, 40)), dash(line(deref(j.Flow), 40)),
-				since(j.EnqueuedAt, now), deref(j.Attempts), since(j.Due, now), dash(deref(j.LastResponse).Reason))
-		}
+		waitingJobs(w, jobs, now)
 	})
 	switch {
 	case err != nil || a.json:
@@ -108,6 +128,15 @@ func (a *invocation) jobList(ctx context.Context, c *api, query httpapi.JobQuery
 		a.note("that is all that the bucket keeps: done jobs for its result_retention, and without one those alone whose answer a client waited for")
 	}
 	return err
+}
+
+// waitingJobs lists jobs that wait or are in flight.
+func waitingJobs(w io.Writer, jobs []*opsview.Job, now time.Time) {
+	fmt.Fprintln(w, "ID\tSTATE\tGROUP\tFLOW\tENQUEUED\tATTEMPTS\tDUE\tREASON")
+	for _, j := range jobs {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", j.ID, j.State, dash(line(j.Group, 40)), dash(line(deref(j.Flow), 40)),
+			since(j.EnqueuedAt, now), deref(j.Attempts), since(j.Due, now), dash(deref(j.LastResponse).Reason))
+	}
 }
 
 // deliveries lists jobs that are done.
