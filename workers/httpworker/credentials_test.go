@@ -23,6 +23,9 @@ type volume struct {
 	version int
 }
 
+// stampOfFiles is when all versions were written, as far as their files tell.
+var stampOfFiles = time.Unix(1_700_000_000, 0)
+
 // put turns all files at once.
 func (v *volume) put(files map[string]string) {
 	v.t.Helper()
@@ -30,7 +33,8 @@ func (v *volume) put(files map[string]string) {
 	version := "..v" + strconv.Itoa(v.version)
 	errs := []error{os.Mkdir(filepath.Join(v.dir, version), 0o700)}
 	for name, text := range files {
-		errs = append(errs, os.WriteFile(filepath.Join(v.dir, version, name), []byte(text+"\n"), 0o600))
+		path := filepath.Join(v.dir, version, name)
+		errs = append(errs, os.WriteFile(path, []byte(text+"\n"), 0o600), os.Chtimes(path, stampOfFiles, stampOfFiles))
 		if v.version == 1 {
 			errs = append(errs, os.Symlink(filepath.Join("..data", name), v.file(name)))
 		}
@@ -79,7 +83,7 @@ func TestSecretsTurn(t *testing.T) {
 				return http.StatusUnauthorized
 			}
 			w := workerOf(t, config)
-			for _, next := range []string{"s2", "s3-longer", "s4"} {
+			for _, next := range []string{"s2", "s3-longer", "s4-as-long"} {
 				if outcome := deliver(t, w, nil); outcome.Result != shaper.ResultDone {
 					t.Fatalf("before %s: %+v", next, outcome)
 				}
@@ -203,6 +207,12 @@ func TestOAuthStyleAndParams(t *testing.T) {
 		all.Wait()
 		if got := s.requests(); len(got) != 1 || got[0].Encode() != want.Encode() {
 			t.Errorf("style %q: %v, want one request %v", style, got, want)
+		}
+		refused := newTokenRequests(t)
+		refused.status, config.Auth.OAuth2.TokenURL = http.StatusUnauthorized, refused.URL
+		deliver(t, workerOf(t, config), nil)
+		if got := refused.requests(); len(got) != 1 {
+			t.Errorf("style %q: a server that refuses it got %v, want one request: another style may lock the client", style, got)
 		}
 	}
 }
