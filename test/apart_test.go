@@ -160,7 +160,7 @@ func resolvedBy(t *testing.T, server string, answer func(reply *dnsmessage.Messa
 	t.Cleanup(func() { conn.Close() })
 	go serveNames(conn, answer)
 	path := filepath.Join(t.TempDir(), "resolv.conf")
-	if err := os.WriteFile(path, []byte("nameserver "+server+"\noptions timeout:1 attempts:1\n"), 0o644); err != nil { //nolint:gosec // for all to read
+	if err := os.WriteFile(path, []byte("nameserver "+server+"\noptions timeout:1 attempts:1\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return append([]string{

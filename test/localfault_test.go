@@ -118,7 +118,7 @@ func testLocalFault(t *testing.T, fault hostFault) {
 		case <-r.Context().Done():
 		}
 	}
-	receivers := http.Server{Handler: &checker.Receiver{History: s.history, Respond: respond}} //nolint:gosec // its clients are ours
+	receivers := http.Server{Handler: &checker.Receiver{History: s.history, Respond: respond}}
 	go func() { _ = receivers.Serve(listener) }()
 	t.Cleanup(func() { receivers.Close() })
 

@@ -78,7 +78,7 @@ func TestBearerFileSwapped(t *testing.T) {
 		},
 	})
 	s.postAs("bearer", jobs, `,"path":"x"`)
-	await(t, 2*jobs/rate*time.Second, "all jobs are done", func() bool { return s.unfinished() == 0 })
+	s.awaitDone(2 * jobs / rate * time.Second)
 	report(t, rate, s.history.Check())
 	mu.Lock()
 	defer mu.Unlock()
