@@ -195,10 +195,9 @@ while at <= last_arg do
         local more = part.more
         more.ended = more.ended + 1
         if number then batch.ends(ending, number, id, part) end
-        local of_response = width > WIDTH and use.note(part, args[from + 3], mark, spent, uses)
-        if of_response then
-          of_response.time, of_response.nth, of_response.flow = claimed_at, i + 1, levels ~= codes.NO_FLOWS and args[FIRST_FLOW + of] or ''
-          named[#named + 1] = of_response
+        if width > WIDTH then
+          local its_flow = levels ~= codes.NO_FLOWS and args[FIRST_FLOW + of] or ''
+          use.note(part, args[from + 3], mark, spent, uses, named, claimed_at, i + 1, its_flow)
         end
         if box and not part.tells then part.tells = not outbox.is_own(id) end
         if signal == ACCEPTED then

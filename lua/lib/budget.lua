@@ -306,7 +306,7 @@ end
 -- What earlier departures have charged to the nth budget is `used` now, all in all. requests: for each its amounts, and when it was charged
 -- as its field `clock`. What they have charged too much is given back where they charged it, as far as that still counts. What they have
 -- charged too little, or where it counts no more, is charged at a time. Returns whether something is free now.
-function budget.settle_earlier(all, n, requests, clock, used, at)
+local function settle_earlier(all, n, requests, clock, used, at)
   local b = all[n]
   local rule, charged, counts, newest = b.rule, 0, {}, b.newest
   for i, q in ipairs(requests) do
@@ -331,6 +331,16 @@ function budget.settle_earlier(all, n, requests, clock, used, at)
   return true
 end
 
+-- The same for each budget, of what an outcome says: its requests, and what they have used.
+function budget.settle_earlier(all, outcome, clock, at)
+  local is_free = false
+  for i = 1, all and #all or 0 do
+    local used = outcome.used[all[i].rule.unit]
+    if used then is_free = settle_earlier(all, i, outcome.requests, clock, used, at) or is_free end
+  end
+  return is_free
+end
+
 -- What the last departures have reserved of each budget, at least 1.
 function budget.means(all)
   local means = {}
@@ -338,7 +348,7 @@ function budget.means(all)
   return means
 end
 
--- The text to store, '' of budgets of which nothing is charged and nothing open. One that was charged 0 is stored too, as long as that counts:
+-- The text to store, '' of budgets of which nothing is charged and nothing open. One that was charged 0 is stored too while that counts:
 -- its departure may use more than it reserved.
 function budget.text(all)
   local parts, says_something = {}, false

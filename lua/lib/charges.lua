@@ -326,9 +326,9 @@ function charges.write(c)
 end
 
 -- Corrects what departures have charged, and returns whether something that a job of the bucket waits first for is free now. If one of
--- another bucket does, that is woken. outcomes: for each { text, part, requests, used }, what settle.lua was told, and the part of the flow,
--- which gets `refunded` if something of its flow or group is free; of one that settles earlier requests of a response these, and what they
--- used (see responses.lua). Each budget stays as it was charged: a claim finds out that it is another one now.
+-- another bucket does, that is woken. outcomes: for each { text, part, requests, used }, what settle.lua was told, and the part of the
+-- flow, which gets `refunded` if something of its flow or group is free; of one that settles earlier requests of a response these, and
+-- what they used (see responses.lua). Each budget stays as it was charged: a claim finds out that it is another one now.
 -- Flows are in ARGV behind first_flow, where levels says that there are some;
 -- conf: the key of the bucket's settings; offset and of_claim: of its clock, and its time at the last claim.
 function charges.settle(key, conf, offset, of_claim, outcomes, levels, first_flow, pool_keys, now, channel)
@@ -378,25 +378,14 @@ function charges.settle(key, conf, offset, of_claim, outcomes, levels, first_flo
     return is_free
   end
 
-  -- The same for the earlier requests of an outcome. clock: the field of their time.
-  local function correct_earlier(all, outcome, clock, at)
-    if not all then return false end
-    local is_free = false
-    for i = 1, #all do
-      local used = outcome.used[all[i].rule.unit]
-      if used then is_free = budget.settle_earlier(all, i, outcome.requests, clock, used, at) or is_free end
-    end
-    return is_free
-  end
-
   -- A flow that is not among the parts learns of what is free at its next turn.
   local function settle_earlier(outcome, at, pool_at)
     local part, first_of = outcome.part, of[outcome.requests[1].flow] or NONE
-    local is_free = correct_earlier(first_of.budgets, outcome, 'at', at)
-    if first_of.group then is_free = correct_earlier(first_of.group.budgets, outcome, 'at', at) or is_free end
+    local is_free = budget.settle_earlier(first_of.budgets, outcome, 'at', at)
+    if first_of.group then is_free = budget.settle_earlier(first_of.group.budgets, outcome, 'at', at) or is_free end
     if is_free and first_of.name == ARGV[first_flow + part.n] then part.refunded = true end
-    freed = correct_earlier(own, outcome, 'at', at) or freed
-    if p and pool_at > 0 then pool_freed = correct_earlier(p.all, outcome, 'pool_at', pool_at) or pool_freed end
+    freed = budget.settle_earlier(own, outcome, 'at', at) or freed
+    if p and pool_at > 0 then pool_freed = budget.settle_earlier(p.all, outcome, 'pool_at', pool_at) or pool_freed end
   end
 
   for _, outcome in ipairs(outcomes) do

@@ -21,9 +21,9 @@ local use = {
   OTHER = '*', -- no escaped model and no caller is written so
 }
 
--- Takes apart what settle.lua is told of a job: notes what it charged to budgets, and what it used of a model. Returns what
--- responses.settle wants of it: nil of one that names no response.
-function use.note(part, text, mark, spent, uses)
+-- Takes apart what settle.lua is told of a job: notes what it charged to budgets, what it used of a model, and the response that it names.
+-- time, nth and flow: see responses.settle.
+function use.note(part, text, mark, spent, uses, named, time, nth, flow)
   local at = string.find(text, '@', 1, true)
   local charged, of_budgets, of_model = at and string.sub(text, 1, at - 1) or text, nil, nil
   local kind, id, model = string.match(charged, '!(%l) (%S+) (%S*)$')
@@ -36,7 +36,8 @@ function use.note(part, text, mark, spent, uses)
     of_model = { part = part, text = string.sub(text, at + 1), mark = mark }
     uses[#uses + 1] = of_model
   end
-  return kind and { kind = kind, id = id, model = model, spent = of_budgets, use = of_model } or nil
+  if not kind then return end
+  named[#named + 1] = { kind = kind, id = id, model = model, time = time, nth = nth, flow = flow, spent = of_budgets, use = of_model }
 end
 
 -- Adds a call, or the sum of several, to the sums of a hash.
