@@ -100,7 +100,8 @@ func (w *Worker) judgeRefused(outcome shaper.Outcome, job string) shaper.Outcome
 	result, hold := w.refused.refuses(job, time.Now())
 	outcome.Result = result
 	if result == shaper.ResultHeld {
-		outcome.Reason, outcome.RetryAfter, outcome.Used = workers.ReasonCredentials, hold, shaper.Units{}
+		// The API neither took the request nor asks for less, so the rate stays: an accepted outcome would not hold the scope.
+		outcome.Reason, outcome.RetryAfter, outcome.Signal, outcome.Used = workers.ReasonCredentials, hold, shaper.SignalNone, shaper.Units{}
 		outcome.Detail = "the receiver answers 401 to each job: replace the credentials of the bucket"
 	}
 	return outcome
