@@ -21,7 +21,7 @@ const (
 	ReasonRedirect       = "redirect"        // 3xx: not followed
 	ReasonGone           = "gone"            // 410: the receiver wants no more
 	ReasonToken          = "token"           // the OAuth server gave no token, so nothing was sent
-	ReasonCredentials    = "credentials"     // 401 to credentials that have been replaced meanwhile
+	ReasonCredentials    = "credentials"     // 401 to credentials that have been replaced meanwhile, or that the receiver refuses to each job
 	ReasonBilling        = "billing"         // the account at the receiver is out of credit, or over its spend limit
 	ReasonBatchAnswer    = "batch_answer"    // the answer to a batch says nothing of the job, or cannot be read
 	ReasonPartial        = "partial"         // the response accepts parts of the request, and refuses others

@@ -56,7 +56,7 @@ func (s *settler) weigh(one *settlement) int {
 	default:
 		weight += chargedWeight
 	}
-	if one.use != "" {
+	if one.use != "" || one.response != "" {
 		weight += usedWeight
 	}
 	return weight
@@ -165,6 +165,9 @@ func (s *settler) settled(batch []*settlement, r *lua.Reader, resent bool) {
 				lost++
 			}
 			continue
+		}
+		if code == lua.SettledBefore {
+			one.outcome.Used = shaper.Units{}
 		}
 		if len(one.job.counted) > 0 {
 			s.store.Metrics.CountUsed(s.Name, one.job.counted, one.used())

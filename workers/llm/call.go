@@ -163,7 +163,7 @@ func (c *Call) Close() shaper.Outcome {
 	if outcome.Used != nil && (c.stream == nil || c.stream.text == 0 && !c.stream.isTold) { // a fault, and nothing came before it
 		return outcome
 	}
-	outcome.Used, outcome.Use = c.worker.account(c.attempt, c.ask.request, c.spent())
+	c.worker.account(c.attempt, c.ask.request, c.spent(), &outcome)
 	return outcome
 }
 

@@ -60,6 +60,8 @@ type report struct {
 	Model  json.RawMessage `json:"model"`
 	Status json.RawMessage `json:"status"`
 	Error  json.RawMessage `json:"error"`
+
+	Background json.RawMessage `json:"background"`
 }
 
 func readReport(response []byte) (r report) {
@@ -81,9 +83,22 @@ func (r report) usage(api API) (t tokens, ok bool) {
 type told struct {
 	id     string // "" none
 	model  string // "" none
-	batch  bool   // it is a batch of OpenAI, which has limits of its own
+	object string // what it is; "" it does not say
 	isOpen bool   // the model still works, and the usage comes later
+	isSync bool   // it says that its request waited for it
 }
+
+// isBatch reports whether it is a batch of OpenAI, which has limits of its own.
+func (t told) isBatch() bool { return t.object == "batch" }
+
+// isPolled reports whether another request than the first may be the one that reports the usage. Others, such as a stored chat, have reported it
+// before they are read.
+func (t told) isPolled() bool {
+	return !t.isSync && (t.object == "" || t.isOfItself())
+}
+
+// isOfItself reports whether it is of a kind that may be made in the background.
+func (t told) isOfItself() bool { return t.object == "response" || t.object == "thread.run" }
 
 // pending are the statuses of responses and runs whose model still works.
 var pending = []string{"queued", "in_progress", "requires_action", "cancelling"}
@@ -93,7 +108,10 @@ func (r report) told() told {
 		_ = json.Unmarshal(value, &text) // what is no text says nothing
 		return text
 	}
-	return told{id: word(r.ID), model: short(word(r.Model)), batch: word(r.Object) == "batch", isOpen: slices.Contains(pending, word(r.Status))}
+	return told{
+		id: word(r.ID), model: short(word(r.Model)), object: word(r.Object), isOpen: slices.Contains(pending, word(r.Status)),
+		isSync: string(r.Background) == "false",
+	}
 }
 
 // read reads the numbers as an API means them; ok is false where the input is not told.
@@ -167,7 +185,7 @@ func (c Config) charge(r *request, answer *shaper.Answer, learned *Learned) (s s
 
 // teach has learned take in the usage, unless it is of a batch: that is of many requests.
 func (s *spent) teach(r *request, learned *Learned) {
-	if !s.batch {
+	if !s.isBatch() {
 		learned.note(r, s.charged)
 	}
 }

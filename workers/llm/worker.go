@@ -81,7 +81,7 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 			}
 		}
 		if outcome.Result == shaper.ResultDone {
-			outcome.Used, outcome.Use = w.account(attempt, r, w.config.charge(r, answer, w.learned))
+			w.account(attempt, r, w.config.charge(r, answer, w.learned), &outcome)
 		} else {
 			outcome.Used = shaper.Units{}
 		}
