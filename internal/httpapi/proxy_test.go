@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,6 +42,8 @@ type proxyRig struct {
 	buckets []shaper.Bucket
 	keys    []apikey.Key
 	trusted []netip.Prefix
+
+	hostFault atomic.Bool // what is said of the hosts of all dispatchers
 
 	mu    sync.Mutex
 	calls []*http.Request // as the API got them
@@ -129,7 +132,8 @@ func (p *proxyRig) serveProxy(r redis.UniversalClient, buckets []shaper.Bucket, 
 	p.client = client
 	p.handler = httpapi.NewProducer(httpapi.ProducerConfig{
 		Jobs: client, Logger: logTo(t.Output()), Keys: keys, TrustedProxies: p.trusted,
-		CheckJob: func(_ string, job *shaper.Job) error { return httpworker.DefaultConfig().CheckJob(job) },
+		HostFault: func(context.Context, string) bool { return p.hostFault.Load() },
+		CheckJob:  func(_ string, job *shaper.Job) error { return httpworker.DefaultConfig().CheckJob(job) },
 		Proxy: func(bucket string) (httpapi.ProxySettings, bool) {
 			timeout := 30 * time.Second
 			switch bucket {
@@ -137,6 +141,8 @@ func (p *proxyRig) serveProxy(r redis.UniversalClient, buckets []shaper.Bucket, 
 				timeout = 2 * time.Hour
 			case "stuck":
 				timeout = time.Second
+			case "gone":
+				timeout = 2 * time.Second
 			}
 			return httpapi.ProxySettings{Timeout: timeout, Priority: shaper.PriorityCritical, First: bucket != "api", Credentials: []string{"x-shop-token"}, BaseURL: p.apiURL + "/base?fixed=1"}, bucket != "plain"
 		},
