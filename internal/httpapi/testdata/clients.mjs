@@ -19,7 +19,7 @@ async function call(client, name, run) {
       threw: error.constructor.name,
       status: error.status ?? error.statusCode ?? error.raw?.statusCode,
       code: error.code ?? error.data?.error,
-      message: REFUSED ? error.message + JSON.stringify(error.body ?? "") : error.message?.split("\n")[0],
+      message: REFUSED ? error.message + (client === "slack" ? JSON.stringify(error.body ?? "") : "") : error.message?.split("\n")[0],
     };
   }
   (seen[client] ??= []).push({ name, got });
