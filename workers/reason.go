@@ -70,11 +70,15 @@ func Reasons() []string {
 		ReasonTimeout, ReasonConnection, ReasonDNS, ReasonTLS, ReasonInterrupted,
 		ReasonBlockedAddress, ReasonInvalid, ReasonRedirect, ReasonGone, ReasonToken, ReasonCredentials, ReasonBilling, ReasonBatchAnswer, ReasonPartial, ReasonRule,
 		ReasonEnhanceYourCalm, ReasonLate, ReasonShutdown, ReasonStaleConnection, ReasonUnprocessed, shaper.ReasonFlowSettings,
-		ReasonLocalResolver, ReasonLocalDescriptors, ReasonLocalPorts, ReasonLocalRoute, ReasonLocalMemory, ReasonLocalProxy,
 		"http_4xx", "http_5xx", "http_other",
 	}
 	for _, status := range ownReason {
 		reasons = append(reasons, statusReason(status))
 	}
-	return reasons
+	return append(reasons, localReasons...)
 }
+
+var localReasons = []string{ReasonLocalResolver, ReasonLocalDescriptors, ReasonLocalPorts, ReasonLocalRoute, ReasonLocalMemory, ReasonLocalProxy}
+
+// IsLocal reports whether a reason is a fault of the host that made the attempt: see [LocalError].
+func IsLocal(reason string) bool { return slices.Contains(localReasons, reason) }

@@ -201,6 +201,7 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 		BodyMemory:       d.config.Producer.BodyMemory,
 		Metrics:          d.registry, Exemplars: d.tracing != nil, Logger: d.log.With("component", "producer_api"), Audit: d.operator.Audit(),
 	}
+	api.HostFault = d.hostFault
 	api.ServesAlone = func() bool { return servesAlone(d.inForce.Load().Config) }
 	if d.config.Producer.OperatorAPI {
 		api.Operator, api.Pools = d.operator, d.config.Pools
@@ -232,6 +233,16 @@ func (d *daemon) checkJob(bucket string, job *shaper.Job) error {
 // checkCallbacks has the worker of the bucket that delivers callbacks check the URLs that a job or a bundle names for them.
 func (d *daemon) checkCallbacks(bucket string, job *shaper.Job) error {
 	return d.inForce.Load().checkCallbacks(bucket, job)
+}
+
+// hostFault reports whether no dispatcher of a bucket can connect to its receivers. One round trip.
+func (d *daemon) hostFault(ctx context.Context, bucket string) bool {
+	seen, err := d.operator.Fleet().Look(ctx)
+	if err != nil {
+		return false
+	}
+	_, isAll := seen.HostFault(bucket)
+	return isAll
 }
 
 // proxy says how the shaping proxy serves a bucket.

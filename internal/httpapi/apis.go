@@ -14,7 +14,7 @@ func NewProducer(cfg ProducerConfig) *Handler {
 	log := orDiscard(cfg.Logger)
 	p := &producer{
 		jobs: cfg.Jobs, checkJob: cfg.CheckJob, callbacks: cfg.CheckCallbacks, estimate: cfg.Estimate, store: newStoreFaults(log), log: log, limits: cfg.Limits, overrides: cfg.BucketLimits,
-		headers: cfg.RateLimitHeaders, proxies: cfg.Proxy, doors: cfg.Doors,
+		headers: cfg.RateLimitHeaders, proxies: cfg.Proxy, hostFault: cfg.HostFault, doors: cfg.Doors,
 		access: newAccess(cfg.Keys, httplimit.Proxies{
 			Trusted: cfg.TrustedProxies, Header: cfg.ForwardedHeader, IPv6Prefix: cfg.IPv6Prefix,
 		}),

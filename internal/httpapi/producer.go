@@ -46,6 +46,10 @@ type ProducerConfig struct {
 	// Proxy returns how the shaping proxy serves a bucket, and whether it does. nil serves none.
 	Proxy func(bucket string) (ProxySettings, bool)
 
+	// HostFault reports whether no dispatcher of a bucket can connect to its API, as the hosts of all have a fault. It is asked where a client of the
+	// proxy waited in vain. nil means no.
+	HostFault func(ctx context.Context, bucket string) bool
+
 	// Doors are those to the APIs of language models. nil serves none.
 	Doors Doors
 
@@ -111,5 +115,6 @@ type producer struct {
 	headers   httplimit.RateLimitHeaders
 	draining  *draining
 	proxies   func(bucket string) (ProxySettings, bool)
+	hostFault func(ctx context.Context, bucket string) bool
 	doors     Doors
 }

@@ -41,7 +41,7 @@ func New(config Config) (*Worker, error) {
 	if config.home.base, err = outgoing.ParseURL(config.BaseURL); err != nil {
 		return nil, err
 	}
-	config.reserved = config.Auth.Headers()
+	config.reserved = config.notOfJobs()
 	w := &Worker{config: config, sender: sender, credentials: newCredentials(&config)}
 	w.tokens = newTokens(config.Auth.OAuth2, config.AllowNetworks, func() string { return w.credentials.now().auth.OAuth2.ClientSecret })
 	return w, nil
