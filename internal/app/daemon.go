@@ -18,6 +18,7 @@ import (
 	"github.com/tundish-io/tundish/internal/config"
 	"github.com/tundish-io/tundish/internal/doctor"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/session"
 	"github.com/tundish-io/tundish/internal/telemetry"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
@@ -40,6 +41,8 @@ type daemon struct {
 	lessons  lessons
 	models   *llm.Metrics // see llmMetrics
 	tracing  *telemetry.Tracing
+
+	wrongKeys prometheus.Counter
 
 	version string
 	notify  *notifier
@@ -64,6 +67,11 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 		return nil, errors.Join(err, conn.Close())
 	}
 	d := &daemon{tracing: tracing, config: cfg, source: src, log: log, redis: conn, registry: telemetry.NewRegistry(), notify: newNotifier(src.options.Env, log)}
+	d.wrongKeys = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "tundish_http_wrong_keys_total",
+		Help: "Requests and logins that showed an API key which the server does not know.",
+	})
+	d.registry.MustRegister(d.wrongKeys)
 	d.inForce.Store(newApplied(cfg))
 	client := producer.Config{
 		Redis: conn, Buckets: Buckets(cfg), Timeout: cfg.CallTimeout(), Logger: log, Registerer: d.registry, DispatcherHere: dispatches, Tracer: tracing.Provider(),
@@ -200,6 +208,7 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 		MaxConnections:   d.config.Producer.MaxConnections,
 		BodyMemory:       d.config.Producer.BodyMemory,
 		Metrics:          d.registry, Exemplars: d.tracing != nil, Logger: d.log.With("component", "producer_api"), Audit: d.operator.Audit(),
+		WrongKeys: d.wrongKeys, Sessions: session.New(d.redis),
 	}
 	api.HostFault = d.hostFault
 	api.ServesAlone = func() bool { return servesAlone(d.inForce.Load().Config) }

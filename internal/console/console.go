@@ -10,6 +10,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/session"
 	"github.com/tundish-io/tundish/shaper/audit"
 )
 
@@ -44,14 +45,15 @@ type Config struct {
 type console struct {
 	cfg      Config
 	host     httpapi.PagesHost
-	sessions sessions
-	attempts attempts
+	sessions *session.Store
+	attempts attempts // of wrong keys, by address
+	logins   attempts // by key
 }
 
 // Pages returns the pages for [httpapi.OpsConfig].
 func Pages(cfg Config) *httpapi.Pages {
 	return &httpapi.Pages{Path: Path, Origins: origins(&cfg), Serve: func(host httpapi.PagesHost) http.Handler {
-		c := &console{cfg: cfg, host: host, sessions: sessions{cfg.Redis}}
+		c := &console{cfg: cfg, host: host, sessions: session.New(cfg.Redis)}
 		return c.routes()
 	}}
 }
@@ -98,6 +100,8 @@ var forVisitors = []struct {
 	{"GET /console/limits", limitsPage},
 	{"GET /console/fleet", fleetPage},
 	{"GET /console/audit", auditPage},
+	{"GET /console/sessions", sessionsPage},
+	{"POST /console/sessions/{id}/end", endSession},
 	{"GET /console/stream", stream},
 	{"POST /console/logout", logout},
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/internal/session"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/audit"
 	client "github.com/tundish-io/tundish/shaper/producer"
@@ -71,6 +72,10 @@ type ProducerConfig struct {
 	// Keys are the API keys. Without any, only programs of this machine are
 	// served.
 	Keys []apikey.Key
+
+	// WrongKeys and Sessions are as of [OpsConfig].
+	WrongKeys prometheus.Counter
+	Sessions  *session.Store
 
 	// TrustedProxies are the proxies that are believed on their client's address, and
 	// ForwardedHeader is the header in which they report it. IPv6Prefix is the

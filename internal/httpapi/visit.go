@@ -18,6 +18,9 @@ import (
 // serve has the request sent at its slot, and passes on the answer.
 func (v *visit) serve(job shaper.Job, body []byte) {
 	v.patience(v.left())
+	var ended func()
+	v.r, ended = v.access.lasts(v.r)
+	defer ended()
 	ctx, began := v.r.Context(), time.Now()
 	waits, cancel := context.WithTimeout(ctx, v.left())
 	defer cancel()
@@ -113,6 +116,8 @@ func (v *visit) giveUp(err error) {
 	var unanswered *llm.NoAnswerError
 	var local *llm.LocalFaultError
 	switch {
+	case isRevoked(v.r):
+		newFault(codeUnauthorized, "the key of the request was removed, or lost a right, while the request waited").write(v.w, v.r)
 	case v.r.Context().Err() != nil: // no client reads an answer
 	case errors.As(err, &refusal):
 		nameWait(refusal.Receipt.Refusal, v.timeout)
