@@ -134,8 +134,12 @@ func (c *console) routes() http.Handler {
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
 	"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 
+// maxForm bounds a form, in bytes. The longest has a filter and a reason.
+const maxForm = 64 << 10
+
 func secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
 		h.Set("Referrer-Policy", "same-origin") // without a referrer a form would have the origin null

@@ -16,7 +16,7 @@ import (
 )
 
 // serve has the request sent at its slot, and passes on the answer.
-func (v *visit) serve(job shaper.Job, body []byte) {
+func (v *visit) serve(job shaper.Job) {
 	v.patience(v.left())
 	var ended func()
 	v.r, ended = v.access.lasts(v.r)
@@ -27,7 +27,7 @@ func (v *visit) serve(job shaper.Job, body []byte) {
 	defer context.AfterFunc(v.draining.ends, cancel)()
 	answer, err := v.API.Send(ctx, waits, job, v.ask)
 	if isTooLong(err) {
-		if job, isThere := v.fallBack(body); isThere {
+		if job, isThere := v.fallBack(); isThere {
 			answer, err = v.API.Send(ctx, waits, job, v.ask)
 		}
 	}
@@ -46,7 +46,8 @@ func isTooLong(err error) bool {
 
 // relay passes an answer on as it comes. One that breaks off breaks off for the client, too. The request came when the visit began.
 func (v *visit) relay(answer *llm.Answer, began time.Time) {
-	usageOf(v.r).releaseBody()
+	v.body = nil
+	usageOf(v.r).keepOneBody() // that which was sent: net/http keeps it until the answer has ended
 	err := v.pass(answer, began)
 	_ = answer.Close() // it returns nil
 	if !errors.Is(err, io.EOF) {

@@ -144,7 +144,7 @@ func (c Config) read(method, address string, payload []byte) (*request, error) {
 	if method != "" && method != http.MethodPost {
 		errs = append(errs, &shaper.FieldError{Field: "method", Reason: "want POST: jobs of this bucket are requests to a model"})
 	}
-	r, err := parse(c.API, c.endpoint(address), payload)
+	r, err := parse(c.API, c.endpoint(address), ReadBody(payload))
 	errs = append(errs, err)
 	if r != nil && r.streams {
 		errs = append(errs, &shaper.FieldError{Field: "payload.stream", Reason: "queued jobs cannot stream: leave it out, or make it false"})
