@@ -167,7 +167,7 @@ func endAtOnce(t *testing.T, sizes *callSizes, jobs int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "all have ended", func() bool {
+	until(t, func() bool { // all have ended
 		infos, err := op.BucketInfos(t.Context(), "b")
 		return err == nil && infos[0].Unfinished == 0 && infos[0].InFlight == 0 && infos[0].Dead == int64(jobs/2)
 	})
@@ -178,19 +178,5 @@ func endAtOnce(t *testing.T, sizes *callSizes, jobs int) {
 	sum, err := op.As("test").Bucket("b").Dead().RedriveAll(t.Context(), jobs)
 	if err != nil || sum.Moved != jobs/2 {
 		t.Errorf("redriven: %+v, %v", sum, err)
-	}
-}
-
-// eventually waits until something holds, a minute at most.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for late := time.After(time.Minute); !holds(); {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("waited too long until %s", what)
-		}
 	}
 }
