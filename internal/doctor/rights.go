@@ -28,14 +28,14 @@ func Commands() []string {
 	return strings.Fields(strings.Join([]string{keyCommands, channelCommands, plainCommands, clusterCommands, scriptCommands}, " "))
 }
 
-// rightsScript returns those of the commands in ARGV that the user may not send. It sends none of them. A command has the key twice, or a channel,
-// and as many arguments as Redis needs to find these.
+// rightsScript returns those of the commands in ARGV that the user may not send. It sends none of them, so each argument is the key: some commands take
+// all of theirs as keys or channels.
 const rightsScript = `
 local missing = {}
 for i = 1, #ARGV do
   local words = { string.match(ARGV[i], '^([^|]+)|?(.*)$') }
   if words[2] == '' then words[2] = KEYS[1] end
-  words[#words + 1], words[#words + 2], words[#words + 3] = KEYS[1], '1', '1'
+  words[3], words[4], words[5] = KEYS[1], KEYS[1], KEYS[1]
   if not redis.acl_check_cmd(unpack(words)) then missing[#missing + 1] = ARGV[i] end
 end
 return missing`
