@@ -80,7 +80,7 @@ type aofSize struct {
 
 func newCampaign(t *testing.T, seed uint64) *campaign {
 	t.Helper()
-	c := &campaign{random: rand.New(rand.NewPCG(seed, 1)), seed: seed, acked: map[string]time.Time{}, excused: map[string]bool{}, faults: map[string]int{}} //nolint:gosec // a seed gives it again
+	c := &campaign{random: rand.New(rand.NewPCG(seed, 1)), seed: seed, acked: map[string]time.Time{}, excused: map[string]bool{}, faults: map[string]int{}}
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0", "--save", "")
 	c.aof = filepath.Join(server.Dir(), "appendonlydir", "appendonly.aof.1.incr.aof")
 	c.system = start(t, server, plan{
@@ -132,7 +132,7 @@ func pass(ctx context.Context, d time.Duration) {
 
 // load enqueues jobs as long as ctx goes on. What was not answered is sent again under the same id, as a client does.
 func (c *campaign) load(ctx context.Context) {
-	random, n := rand.New(rand.NewPCG(c.seed, 2)), 0 //nolint:gosec // as above
+	random, n := rand.New(rand.NewPCG(c.seed, 2)), 0
 	for ctx.Err() == nil {
 		var lines []string
 		for range 1 + random.IntN(30) {
