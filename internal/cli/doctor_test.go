@@ -178,7 +178,7 @@ func TestDoctorNamesMissingRights(t *testing.T) {
 	if err := server.Client().Do(t.Context(), "ACL", "SETUSER", "less", "on", ">secret", "~*", "&*", "+@all", "-publish", "-zrange").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if found, code, text := examined(t, url); code != 1 || found["rights"] != "fail" || !strings.Contains(text, "may not use publish, zrange on keys") || !strings.Contains(text, "+publish +zrange") {
+	if found, code, text := examined(t, url); code != 1 || found["rights"] != "fail" || !strings.Contains(text, "may not use zrange, publish on keys") || !strings.Contains(text, "+zrange +publish") {
 		t.Errorf("exit code %d, rights are %q\n%s", code, found["rights"], text)
 	}
 	if err := server.Client().Do(t.Context(), "ACL", "SETUSER", "less", "resetchannels", "+@all").Err(); err != nil {
