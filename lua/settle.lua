@@ -347,7 +347,7 @@ if #with_results > 0 then
     local id, from = one.id, one.at
     local head, text, waiter, callback = args[from], args[from + 1], args[from + 3], args[from + 4]
     results.keep(kept, id, head, text, args[from + 2] == '1', waiter ~= '')
-    if waiter ~= '' then redis.call('PUBLISH', waiter, bucket .. ' ' .. id) end
+    if waiter ~= '' then redis.pcall('PUBLISH', waiter, bucket .. ' ' .. id) end
     if callback ~= '' then callbacks.note(told, id, one.epoch, callback, head, text) end
   end
   callbacks.write(told)
@@ -358,7 +358,7 @@ if said then
 elseif before then
   redis.call('HDEL', said_key, 'down')
 end
-if sooner and said_key ~= pace then redis.call('PUBLISH', channel, 'pool:' .. string.match(said_key, '{(.-)}')) end
+if sooner and said_key ~= pace then redis.pcall('PUBLISH', channel, 'pool:' .. string.match(said_key, '{(.-)}')) end
 if #spent > 0 and charges.settle(charges_key, conf, offset, of_claim, spent, levels, FIRST_FLOW, of_pool, now, channel) then wake = true end
 if #uses > 0 then use.count(uses, levels, FIRST_FLOW, of_pool) end
 if of_responses then responses.write(responses_key, of_responses) end
@@ -406,5 +406,5 @@ if unscheduled > 0 then flow.unschedule(count, unscheduled) end
 dedupe.write(memory, count)
 
 if member ~= '' then pool.note(member, KEYS, batch.in_flight(leases, riders_key), now, channel) end
-if wake or (turn_queue and turn_queue.sooner) then redis.call('PUBLISH', channel, bucket) end
+if wake or (turn_queue and turn_queue.sooner) then redis.pcall('PUBLISH', channel, bucket) end
 return reply

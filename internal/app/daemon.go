@@ -36,8 +36,9 @@ type daemon struct {
 	registry *prometheus.Registry
 	client   *producer.Client
 	operator *operator.Operator
-	limiter  *admission.Limiter // of a process that takes no jobs in, to look at limits and to change them
-	doors    *doors             // nil where no jobs are taken in
+	limiter  *admission.Limiter     // of a process that takes no jobs in, to look at limits and to change them
+	doors    *doors                 // nil where no jobs are taken in
+	refused  atomic.Pointer[string] // see reloader
 	lessons  lessons
 	models   *llm.Metrics // see llmMetrics
 	tracing  *telemetry.Tracing
@@ -159,8 +160,16 @@ func (d *daemon) followKeys(api *httpapi.Handler) {
 // reloadStage follows the configuration as long as the daemon runs.
 func (d *daemon) reloadStage() stage {
 	r := newReloader(d.config, d.source, d.log, d.registry, d.targets...)
-	r.records, r.notify = d.operator.Audit(), d.notify
+	r.records, r.notify, r.refused = d.operator.Audit(), d.notify, &d.refused
 	return r.run
+}
+
+// reloadRefused returns why the changed configuration was refused, "" if it was not.
+func (d *daemon) reloadRefused() string {
+	if why := d.refused.Load(); why != nil {
+		return *why
+	}
+	return ""
 }
 
 // watchStage logs what changes of the settings in force.

@@ -404,7 +404,7 @@ function charges.settle(key, conf, offset, of_claim, outcomes, levels, first_flo
   write(key, own, flows, groups)
   if not p then return freed and reservation.first(first, now) ~= nil end
   write_pool(p, now)
-  if pool_freed and p.first then redis.call('PUBLISH', channel, string.match(p.first.id, '^([^/]+)/')) end
+  if pool_freed and p.first then redis.pcall('PUBLISH', channel, string.match(p.first.id, '^([^/]+)/')) end
   return freed and reservation.first(first, now) ~= nil
 end
 

@@ -2589,6 +2589,14 @@ export interface components {
             /** @description Attempts whose job is tried again, or is dead */
             failed: number;
         };
+        DataLoss: {
+            /** Format: date-time */
+            at: string;
+            /** @description At most 20 */
+            buckets: string[];
+            /** @description Of all */
+            count: number;
+        };
         DeadChange: {
             /** @description That the filter means, of those that were looked at. */
             matched: number;
@@ -3222,6 +3230,10 @@ export interface components {
             };
             /** @description By how many seconds the clock of Redis is ahead of that of its host, below 0 if it is behind. Absent: the clocks agree. */
             clock_skew_seconds?: number;
+            /** @description The last loss of data of Redis that it found, for a day. */
+            data_lost?: components["schemas"]["DataLoss"];
+            /** @description Why its changed configuration was refused, so that it keeps to the previous one: the first fault. Absent: it was not. */
+            reload_refused?: string;
             /** @description How many it has. */
             buckets: number;
             /**
