@@ -118,12 +118,12 @@ func (c *campaign) run(length time.Duration) {
 	for ctx.Err() == nil {
 		c.fault(ctx)
 		c.check("after a fault")
-		pass(ctx, time.Duration(c.random.IntN(2000))*time.Millisecond)
+		letPass(ctx, time.Duration(c.random.IntN(2000))*time.Millisecond)
 	}
 	all.Wait()
 }
 
-func pass(ctx context.Context, d time.Duration) {
+func letPass(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-ctx.Done():
@@ -149,9 +149,9 @@ func (c *campaign) load(ctx context.Context) {
 			lines = append(lines, line+"}")
 		}
 		for ctx.Err() == nil && !c.enqueue(lines) {
-			pass(ctx, 200*time.Millisecond)
+			letPass(ctx, 200*time.Millisecond)
 		}
-		pass(ctx, time.Duration(random.IntN(80))*time.Millisecond)
+		letPass(ctx, time.Duration(random.IntN(80))*time.Millisecond)
 	}
 }
 
@@ -186,7 +186,7 @@ func (c *campaign) enqueue(lines []string) bool {
 
 // watchFile notes how long the append-only file is.
 func (c *campaign) watchFile(ctx context.Context) {
-	for ; ctx.Err() == nil; pass(ctx, 50*time.Millisecond) {
+	for ; ctx.Err() == nil; letPass(ctx, 50*time.Millisecond) {
 		if info, err := os.Stat(c.aof); err == nil {
 			c.mu.Lock()
 			c.sizes = append(c.sizes, aofSize{time.Now(), info.Size()})
@@ -203,12 +203,12 @@ func (c *campaign) fault(ctx context.Context) {
 	case n < 5:
 		c.count("dispatcher killed")
 		c.dispatchers[i].kill()
-		pass(ctx, some/4)
+		letPass(ctx, some/4)
 		c.dispatchers[i] = c.restart[i]()
 	case n < 8:
 		c.count("dispatcher stopped")
 		c.dispatchers[i].signal(c.t, syscall.SIGSTOP)
-		pass(ctx, some)
+		letPass(ctx, some)
 		c.dispatchers[i].signal(c.t, syscall.SIGCONT)
 	case n < 10:
 		c.count("producer killed")
@@ -217,7 +217,7 @@ func (c *campaign) fault(ctx context.Context) {
 	case n < 12:
 		c.count("redis stopped")
 		c.redis.Stop()
-		pass(ctx, some/2)
+		letPass(ctx, some/2)
 		c.redis.Cont()
 	case n < 13:
 		c.count("redis killed")
