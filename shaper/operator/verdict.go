@@ -203,7 +203,7 @@ func decide(b *BucketInfo, seen *waiting, s *fleet.Snapshot) Verdict {
 		v.Waits = sum
 	}
 	v.Due = int64(math.Round(float64(v.Due) * float64(v.Waits) / float64(sum)))
-	v.Blocked = scaled(merged(j.causes), v.Waits, sum, float64(max(seen.known, 1))/float64(max(seen.looked, 1)))
+	v.Blocked = scaled(merged(j.causes, seen.isSample()), v.Waits, sum, float64(max(seen.known, 1))/float64(max(seen.looked, 1)))
 	for i := range v.Blocked {
 		v.Blocked[i].Action = j.action(&v.Blocked[i])
 	}
@@ -347,27 +347,28 @@ func (c *Blocked) take(o *Blocked) {
 // mostBlocked is how many causes a verdict names one by one.
 const mostBlocked = 20
 
-// merged returns causes, the most jobs first. Those behind the first ones are one for each code and scope.
-func merged(causes []Blocked) []Blocked {
+// merged returns causes, the most jobs first. Flows behind the first causes are one cause for each code; of a sample, all flows are.
+func merged(causes []Blocked, isSample bool) []Blocked {
 	byJobs := func(a, b Blocked) int {
 		return cmp.Or(cmp.Compare(b.Jobs, a.Jobs), cmp.Compare(slices.Index(WhyCodes(), a.Code), slices.Index(WhyCodes(), b.Code)), cmp.Compare(a.Name, b.Name))
 	}
 	slices.SortFunc(causes, byJobs)
-	if len(causes) <= mostBlocked {
-		return causes
-	}
-	list := causes[:mostBlocked:mostBlocked]
-	for _, c := range causes[mostBlocked:] {
-		i := slices.IndexFunc(list, func(k Blocked) bool { return k.Code == c.Code && k.Scope == c.Scope && k.Name == "" && k.Flows != 1 })
-		if i < 0 || c.Scope != shaper.ScopeFlow {
-			if c.Scope == shaper.ScopeFlow {
-				c.Name, c.Group, c.Reason, c.detail = "", "", "", ""
-			}
+	var list []Blocked
+	others := map[WhyCode]int{} // where the cause of other flows is in the list
+	for i := range causes {
+		c := causes[i]
+		if c.Scope != shaper.ScopeFlow || i < mostBlocked && !isSample {
 			list = append(list, c)
 			continue
 		}
-		list[i].take(&c)
-		list[i].Flows++
+		if at, known := others[c.Code]; known {
+			list[at].take(&c)
+			list[at].Flows++
+			list[at].Name, list[at].Group, list[at].Reason, list[at].detail = "", "", "", ""
+			continue
+		}
+		others[c.Code] = len(list)
+		list = append(list, c)
 	}
 	slices.SortFunc(list, byJobs)
 	return list

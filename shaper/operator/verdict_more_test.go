@@ -21,7 +21,7 @@ func TestSendsOnlyWhatSucceeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := judge(t, func(b *shaper.Bucket) { b.Breaker.Failures = 0 })
 		must(t, j.op.As("anna").Bucket("b").Group("g").Flow("held").Pause(t.Context(), ""))
-		j.enqueue(200)
+		j.enqueue(500)
 		j.enqueue(3, func(job *shaper.Job) { job.Flow = "held" })
 		pass(45 * time.Second)
 		v := j.verdict()

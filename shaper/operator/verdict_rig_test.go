@@ -29,6 +29,8 @@ type judged struct {
 	stop   func() // the dispatcher; nil while none runs
 	sent   int
 
+	registry *prometheus.Registry // of the producer and the dispatcher, which are one process
+
 	answer atomic.Pointer[shaper.Outcome] // of the receiver; nil: it accepts
 	hangs  atomic.Pointer[chan struct{}]  // the receiver answers when it is closed
 	late   atomic.Bool                    // the worker is not ready in time
@@ -36,7 +38,7 @@ type judged struct {
 
 func judge(t *testing.T, change ...func(*shaper.Bucket)) *judged {
 	t.Helper()
-	j := &judged{t: t, conn: tundishtest.Open(t).Redis(), b: rig.Grouped("b", 2)}
+	j := &judged{t: t, conn: tundishtest.Open(t).Redis(), b: rig.Grouped("b", 2), registry: prometheus.NewRegistry()}
 	j.b.Retry.MaxAttempts = 100
 	for _, f := range change {
 		if f != nil {
@@ -47,7 +49,7 @@ func judge(t *testing.T, change ...func(*shaper.Bucket)) *judged {
 	if j.op, err = operator.New(operator.Config{Timeout: rig.Patience, Redis: j.conn, Buckets: []shaper.Bucket{j.b}}); err != nil {
 		t.Fatal(err)
 	}
-	if j.client, err = producer.New(producer.Config{Timeout: rig.Patience, Redis: j.conn, Buckets: []shaper.Bucket{j.b}}); err != nil {
+	if j.client, err = producer.New(producer.Config{Timeout: rig.Patience, Redis: j.conn, Buckets: []shaper.Bucket{j.b}, Registerer: j.registry}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(j.client.Close)
@@ -84,7 +86,7 @@ func (j *judged) run() {
 	})
 	buckets := []shaper.Bucket{j.b}
 	d, err := dispatcher.New(dispatcher.Config{
-		Redis: j.conn, Timeout: rig.Patience, Buckets: buckets, Workers: rig.Workers(buckets, worker), Program: "dispatcher", Registerer: prometheus.NewRegistry(),
+		Redis: j.conn, Timeout: rig.Patience, Buckets: buckets, Workers: rig.Workers(buckets, worker), Program: "dispatcher", Registerer: j.registry,
 	})
 	if err != nil {
 		j.t.Fatal(err)
@@ -209,7 +211,7 @@ func (j *judged) carryOut(c *operator.Blocked) {
 // cure carries out what verdicts say that helps, until the bucket sends or is empty.
 func (j *judged) cure() {
 	j.t.Helper()
-	for range 12 {
+	for range 80 { // 53 minutes at least
 		v := j.verdict()
 		if v.Code == operator.WhySends || v.Code == operator.WhyEmpty {
 			return

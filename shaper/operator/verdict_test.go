@@ -85,7 +85,7 @@ func causes() map[string]cause {
 		"failing": {code: operator.WhyFailing, scope: shaper.ScopeFlow, bucket: func(b *shaper.Bucket) { b.Breaker.Failures = 0 }, before: func(j *judged) {
 			j.answers(shaper.Retry("http_401", ""))
 		}},
-		"late":  {code: operator.WhyLate, scope: shaper.ScopeBucket, before: func(j *judged) { j.late.Store(true) }},
+		"late":  {code: operator.WhyLate, scope: shaper.ScopeBucket, before: func(j *judged) { j.late.Store(true) }, jobs: func(j *judged) { j.enqueue(40) }},
 		"later": {code: operator.WhyLater, scope: shaper.ScopeFlow, jobs: func(j *judged) { j.enqueue(6, func(job *shaper.Job) { job.Delay = time.Hour }) }},
 		"adaptive rate": {code: operator.WhyAdaptiveRate, scope: shaper.ScopeBucket, bucket: func(b *shaper.Bucket) { b.Adapt.Scope = shaper.ScopeBucket }, before: func(j *judged) {
 			j.answers(shaper.Outcome{Result: shaper.ResultHeld, Reason: "http_429", Signal: shaper.SignalThrottled})

@@ -18,10 +18,9 @@ import (
 
 // Bounds of one look at what waits.
 const (
-	flowsSampled   = 2000 // states of flows of one bucket
-	flowsExplained = 1000 // flows of one bucket that are asked what holds them back
-	flowsInLists   = 200  // the same where several buckets are asked about
-	flowsInRun     = 40   // of one run of the script: 3 ms
+	flowsSampled = 1000 // states of flows of one bucket
+	flowsInLists = 200  // of these asked what holds them back, where several buckets are asked about
+	flowsInRun   = 40   // of one run of the script: 3 ms
 )
 
 // waiting is what was seen of a bucket's jobs that wait.
@@ -52,7 +51,7 @@ type waitingScope struct {
 	downstream                         *shaper.Downstream
 }
 
-// lookAtWaiting reads what waits in buckets, in two round trips: of a bucket with flows, of 2000 flows at most, by chance.
+// lookAtWaiting reads what waits in buckets, in two round trips: of a bucket with flows, of 1000 flows at most, by chance.
 // A run of the script looks at 40 flows.
 func (o *Operator) lookAtWaiting(ctx context.Context, infos []BucketInfo) ([]waiting, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.store.Timeout)
@@ -103,7 +102,7 @@ func (o *Operator) sampleFlows(ctx context.Context, infos []BucketInfo, all []wa
 			_, _ = pipe.Exec(ctx) // the commands hold the errors
 		}
 	})
-	most := flowsExplained
+	most := flowsSampled
 	if len(infos) > 1 {
 		most = flowsInLists
 	}
