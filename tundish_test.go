@@ -375,3 +375,86 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		}
 	})
 }
+
+// Each flow leaves at its own rate, and a job without a flow is refused.
+func TestPerFlow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		letters, c := tundish.Define[Letter]("letters"), tundishtest.Open(t)
+		var mu sync.Mutex
+		times := map[string][]time.Time{}
+		c.Handle(letters.Work(tundish.Settings{Rate: "100/s", PerFlow: "5/s"}, func(ctx context.Context, _ Letter) error {
+			mu.Lock()
+			defer mu.Unlock()
+			flow := tundish.AttemptOf(ctx).Flow
+			times[flow] = append(times[flow], time.Now())
+			return nil
+		}))
+		tundishtest.Run(t, c)
+		const jobs = 30
+		for range jobs {
+			for _, flow := range []string{"acme", "beta"} {
+				if _, err := letters.Enqueue(t.Context(), c, Letter{}, tundish.Flow(flow)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if _, err := letters.Enqueue(t.Context(), c, Letter{}); err == nil || !strings.Contains(err.Error(), "flow") {
+			t.Errorf("a job without a flow: %v", err)
+		}
+		tundishtest.Drain(t, c, letters.Name())
+		for flow, seen := range times {
+			slices.SortFunc(seen, time.Time.Compare)
+			for i := 5; i < len(seen); i++ {
+				if gap := seen[i].Sub(seen[i-5]); gap < 990*time.Millisecond {
+					t.Errorf("%s: six jobs in %s", flow, gap)
+				}
+			}
+		}
+		if len(times["acme"]) != jobs || len(times["beta"]) != jobs {
+			t.Errorf("worked: %d and %d, want %d each", len(times["acme"]), len(times["beta"]), jobs)
+		}
+	})
+}
+
+// Two programs have a schedule, and each fire gives one job with the payload.
+func TestSchedules(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		letters := tundish.Define[Letter]("letters")
+		first := tundishtest.Open(t)
+		var got atomic.Int64
+		for _, c := range []*tundish.Client{first, beside(t, first)} {
+			every := letters.Schedule("hourly", "0 * * * *", Letter{To: "all"})
+			every.Timezone = "Europe/Paris"
+			c.Handle(letters.Work(tundish.Settings{Rate: "10/s", Schedules: []tundish.Schedule{every}}, func(_ context.Context, l Letter) error {
+				if l.To != "all" {
+					t.Errorf("the payload is %+v", l)
+				}
+				got.Add(1)
+				return nil
+			}))
+			tundishtest.Run(t, c)
+		}
+		time.Sleep(5*time.Hour + 30*time.Minute)
+		if got.Load() != 5 {
+			t.Errorf("%d jobs in five and a half hours, want 5", got.Load())
+		}
+	})
+}
+
+func TestFaultsOfSchedules(t *testing.T) {
+	t.Parallel()
+	letters := tundish.Define[Letter]("letters")
+	for want, one := range map[string]tundish.Schedule{
+		"ID, In, At and InBundle": letters.Schedule("a", "0 * * * *", Letter{}, tundish.ID("x")),
+		`"a b c"`:                 letters.Schedule("a", "a b c", Letter{}),
+		"cannot be written":       tundish.Define[any]("letters").Schedule("a", "0 * * * *", func() {}),
+	} {
+		c := tundishtest.Open(t)
+		c.Handle(letters.Work(tundish.Settings{Rate: "1/s", Schedules: []tundish.Schedule{one}}, func(context.Context, Letter) error { return nil }))
+		if err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Run: %v: want %q in it", err, want)
+		}
+	}
+}

@@ -20,11 +20,15 @@ const DefaultTimeout = time.Minute
 type Settings struct {
 	Rate        string        // departures over all programs: "20/s", "500/m" or "1/h"
 	Burst       int64         // of them that may leave at once after a quiet time; 0: 1
+	PerFlow     string        // departures of each flow: see [Flow]. With it flows take turns, and every job names one. "": the bucket has no flows
 	Quotas      []string      // what departures obey beside the rate, in any window: "2000/d"
 	Capacity    int64         // unfinished jobs at most; 0: 10,000
 	MaxInFlight int64         // calls at a time, over all programs; 0: as many as the rate starts within Timeout
 	MaxAttempts int           // calls for a job, until it is a dead letter; 0: 16
 	Timeout     time.Duration // of a call, by its context; 0: DefaultTimeout
+
+	// Schedules enqueue jobs at the times of cron lines, once over all programs: see [Bucket.Schedule].
+	Schedules []Schedule
 
 	// Change changes any setting of the bucket, last.
 	Change func(*shaper.Bucket)
@@ -80,6 +84,15 @@ func (s *Settings) bucket(name string) (shaper.Bucket, error) {
 	for _, text := range s.Quotas {
 		b.Quotas = append(b.Quotas, rate(text))
 	}
+	if s.PerFlow != "" {
+		flows := shaper.DefaultFlowSettings()
+		flows.Key, flows.Rate = shaper.FlowKeyJob, rate(s.PerFlow)
+		b.Flow = &flows
+	}
+	for _, one := range s.Schedules {
+		b.Schedules = append(b.Schedules, one.Schedule)
+		faults = append(faults, one.err)
+	}
 	b.Burst = cmp.Or(s.Burst, b.Burst)
 	b.Capacity = cmp.Or(s.Capacity, b.Capacity)
 	b.MaxInFlight = cmp.Or(s.MaxInFlight, b.MaxInFlight)
@@ -89,7 +102,7 @@ func (s *Settings) bucket(name string) (shaper.Bucket, error) {
 		b.Name = name
 	}
 	b.DeliveryTimeout = cmp.Or(b.DeliveryTimeout, s.Timeout, DefaultTimeout)
-	if b.Rate.Count == 0 && len(faults) == 0 {
+	if b.Rate.Count == 0 && errors.Join(faults...) == nil {
 		faults = append(faults, errors.New(`Settings.Rate is missing: say how many jobs leave in which time, such as "20/s"`))
 	}
 	return b, errors.Join(faults...)

@@ -123,5 +123,5 @@ else
   flow.recall(turn_queue, f, KEYS, FIRST_PLACE, now, flow.next(KEYS, FIRST_PLACE, now))
   group.close(groups, now, turn_queue)
 end
-if turn_queue.sooner or action == 'resume' or action == 'enable' then redis.call('PUBLISH', channel, bucket) end
+if turn_queue.sooner or action == 'resume' or action == 'enable' then redis.pcall('PUBLISH', channel, bucket) end
 return { 0, now, tonumber(parted), text, after, said, 0, turn_queue.offset }

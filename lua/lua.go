@@ -70,6 +70,7 @@ var (
 
 	Beat            = newScript("beat")
 	RecordOperation = newScript("record_operation")
+	BeginSession    = newScript("begin_session")
 
 	Probe = newScript("probe")
 )
@@ -77,7 +78,7 @@ var (
 // All lists the scripts in alphabetical order.
 func All() []*Script {
 	return []*Script{
-		AdvanceSchedule, Allow, Assign, Beat, Cancel, Claim, Configure, Control, ControlDrain, ControlFlow, ControlSchedule, DefineSchedules, DisabledDeaths, DueSchedules, EmptyDisabled, Ended, Enqueue, Expire, Extend, FlowsOf, InspectBucket,
+		AdvanceSchedule, Allow, Assign, Beat, BeginSession, Cancel, Claim, Configure, Control, ControlDrain, ControlFlow, ControlSchedule, DefineSchedules, DisabledDeaths, DueSchedules, EmptyDisabled, Ended, Enqueue, Expire, Extend, FlowsOf, InspectBucket,
 		InspectJob, InspectJobs, InspectPool, InspectResult, InspectResults, InspectWaiting, Instances, Learn, MoveCallbacks, MoveEvents, NoteDifferences, OldestWaiting, OpenBundle, OutsideTurnQueue, Override, Probe, Purge, RecordOperation, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows, ScheduleRuns, Settle, Sift, Start, Sweep, TakeBack, TrimDead, TrimResults,
 	}
 }

@@ -139,7 +139,7 @@ http {
     }
   }
 }
-`, gateway, sso, strings.ReplaceAll(nginxOfDocs(t), "127.0.0.1:8081", ops)), "http://"+sso+"/ready")
+`, gateway, sso, strings.ReplaceAll(nginxOfDocs(t), "10.0.3.8:8081", ops)), "http://"+sso+"/ready")
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +166,7 @@ func nginxOfDocs(t *testing.T) string {
 	}
 	_, rest, _ := strings.Cut(string(page), "```nginx\n")
 	lines, _, found := strings.Cut(rest, "```")
-	if !found || !strings.Contains(lines, "127.0.0.1:8081") {
+	if !found || !strings.Contains(lines, "10.0.3.8:8081") {
 		t.Fatal("docs/operating.md has no lines for nginx")
 	}
 	return lines

@@ -21,9 +21,18 @@ var ErrInvalid = errors.New("workers: the job cannot be sent")
 //   - An [ErrInvalid] is dead, and so is an address that [Guard] refused, if the URL has it. If a name resolved to it, that is a retry: DNS may change.
 //   - A canceled context means that the dispatcher stopped.
 //
-// err must not be nil. Its text becomes the detail, with the secret parts of URLs masked.
+// err must not be nil. Its text becomes the detail, with the secret parts of URLs and all IP addresses masked. Logs have the addresses.
 func ClassifyError(err error) shaper.Outcome {
-	detail := errorDetail(err)
+	private := errorDetail(err)
+	detail := withoutAddresses(private, err)
+	outcome := classify(err, detail)
+	if detail != private {
+		outcome.Private = private
+	}
+	return outcome
+}
+
+func classify(err error, detail string) shaper.Outcome {
 	local, isLocal := errors.AsType[*LocalError](err)
 	switch {
 	case isLocal:

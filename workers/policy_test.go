@@ -225,7 +225,7 @@ func TestClassifyError(t *testing.T) {
 	for _, row := range failures {
 		for _, err := range row.errs {
 			got := ClassifyError(err)
-			want := shaper.Outcome{Result: row.result, Reason: row.reason, Signal: row.signal, Detail: got.Detail}
+			want := shaper.Outcome{Result: row.result, Reason: row.reason, Signal: row.signal, Detail: got.Detail, Private: got.Private}
 			if !reflect.DeepEqual(got, want) || got.Detail == "" || !slices.Contains(Reasons(), got.Reason) {
 				t.Errorf("%s: %v: %+v, want %+v", row.name, err, got, want)
 			}

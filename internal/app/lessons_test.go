@@ -120,6 +120,43 @@ func TestExchangeOfLessons(t *testing.T) {
 	})
 }
 
+// silentLessons answers the first question, and then none: Redis is stopped.
+type silentLessons struct {
+	keptLessons
+
+	isSilent bool
+}
+
+func (k *silentLessons) Lessons(ctx context.Context, buckets ...string) (map[string]shaper.Lessons, error) {
+	if k.isSilent {
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Minute): // in a bubble: no time passes
+		}
+		return nil, context.DeadlineExceeded
+	}
+	k.isSilent = true
+	return k.keptLessons.Lessons(ctx, buckets...)
+}
+
+// A stop while Redis is silent does not wait for the patience of its client.
+func TestStopWithoutALastExchange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		kept := &silentLessons{keptLessons: keptLessons{byBucket: map[string]shaper.Lessons{}}}
+		x := &lessonExchange{known: &lessons{}, buckets: func() []string { return []string{"model"} }, from: kept, to: kept, log: slog.New(slog.DiscardHandler)}
+		running, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- x.run(running) }()
+		synctest.Wait()
+		began := time.Now()
+		stop()
+		if err, took := <-ended, time.Since(began); err != nil || took != lastExchange {
+			t.Errorf("the stop took %s, want %s: %v", took, lastExchange, err)
+		}
+	})
+}
+
 // Buckets with other workers are not asked about, and what is known of a bucket that left is forgotten.
 func TestExchangeOnlyOfLLMs(t *testing.T) {
 	t.Parallel()

@@ -49,7 +49,7 @@ bucket's name has to be typed to confirm; without a terminal, give --yes instead
 		},
 	}
 	a.jsonFlag(cmd)
-	cmd.Flags().BoolVar(&all, "all", false, "all of the bucket")
+	cmd.Flags().BoolVar(&all, "all", false, "all of the bucket, or all that the filter means")
 	cmd.Flags().BoolVar(&yes, "yes", false, "with --all or a filter: do not ask")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "with a filter: only count what it means")
 	filter.flags(cmd)

@@ -37,7 +37,7 @@ func TestDeadLettersByFilter(t *testing.T) {
 	}
 	for args, said := range map[string]string{
 		"list webhooks --status 42": "want a status of HTTP", "list webhooks --cause bad": "want one of", "list webhooks --since soon": "want a time",
-		"list webhooks --status 401 --offset 3": "--after", "redrive webhooks --all --status 401": "choose one", "redrive webhooks j1 --status 401": "choose one",
+		"list webhooks --status 401 --offset 3": "--after", "redrive webhooks --all --limit 1 --status 401": "--limit is 1 or more", "redrive webhooks j1 --status 401": "choose one",
 		"redrive webhooks --all --dry-run": "goes with a filter", "drop webhooks --status 401": "--yes", "list webhooks --after x --status 401": "none of ours", "reasons webhooks --status 42": "want a status of HTTP",
 	} {
 		s.run(t, "dispatcher dead "+args).want(t, 2, said)
@@ -50,7 +50,7 @@ func TestDeadLettersByFilter(t *testing.T) {
 	s.run(t, "dispatcher dead reasons webhooks --status 401 --json").want(t, 0, `"letters": 3`, `"newest": "2026-07-05T05:20:00.000005Z"`)
 	s.run(t, "dispatcher dead reasons webhooks --since 1m").want(t, 0, "has no such dead letters")
 	s.run(t, "dispatcher dead redrive webhooks --status 401 --dry-run").want(t, 0, "the filter means: 3 dead letters; nothing is changed")
-	s.run(t, "dispatcher dead redrive webhooks --status 401").want(t, 0, "redriven: 3 jobs")
+	s.run(t, "dispatcher dead redrive webhooks --status 401 --all").want(t, 0, "redriven: 3 jobs")
 	s.run(t, "dispatcher dead drop webhooks --status 400 --dry-run").want(t, 0, "the filter means: 3 dead letters")
 	s.run(t, "dispatcher dead drop webhooks --status 400 --yes --json").want(t, 0, `"dropped": 3`)
 	s.run(t, "dispatcher dead list webhooks").want(t, 0, "0 dead letters")

@@ -9,13 +9,13 @@ import (
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
-// idsOrAll wants ids, --all, or a filter, and --dry-run with a filter only.
+// idsOrAll wants ids, --all, or a filter, and --dry-run with a filter only. --all beside a filter means all that the filter means.
 func idsOrAll(cmd *cobra.Command, ids []string, all, filtered, dryRun bool) error {
 	switch {
 	case all && len(ids) > 0:
 		return wrongUsage(cmd, "ids and --all are both given: choose one")
-	case filtered && (all || len(ids) > 0):
-		return wrongUsage(cmd, "a filter is given beside ids or --all: choose one")
+	case filtered && len(ids) > 0:
+		return wrongUsage(cmd, "ids and a filter are both given: choose one")
 	case dryRun && !filtered:
 		return wrongUsage(cmd, "--dry-run goes with a filter, such as --cause")
 	case !all && !filtered && len(ids) == 0:

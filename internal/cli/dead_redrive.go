@@ -34,6 +34,7 @@ On a terminal, what a filter means is counted first, and the bucket's name has t
 to confirm, unless --yes is given.`,
 		Example: `  dispatcher dead redrive webhooks order-17 order-18
   dispatcher dead redrive webhooks --all --limit 100
+  dispatcher dead redrive webhooks --flow acme --all
   dispatcher dead redrive webhooks --reason http_500 --since 2h --dry-run
   dispatcher dead redrive webhooks --reason http_500 --since 2h --no-wait`,
 		Args: positional("BUCKET", "[ID...]"),
@@ -45,8 +46,8 @@ to confirm, unless --yes is given.`,
 			if err := idsOrAll(cmd, args[1:], all, filtered, dryRun); err != nil {
 				return err
 			}
-			if cmd.Flags().Changed("limit") && (!all || limit < 1) {
-				return wrongUsage(cmd, "--limit is 1 or more, and goes with --all")
+			if cmd.Flags().Changed("limit") && (!all || filtered || limit < 1) {
+				return wrongUsage(cmd, "--limit is 1 or more, and goes with --all and no filter")
 			}
 			if noWait && len(args) > 1 {
 				return wrongUsage(cmd, "--no-wait goes with --all or a filter: ids never wait")
@@ -61,7 +62,7 @@ to confirm, unless --yes is given.`,
 		},
 	}
 	a.jsonFlag(cmd)
-	cmd.Flags().BoolVar(&all, "all", false, "all of the bucket, the oldest first")
+	cmd.Flags().BoolVar(&all, "all", false, "all of the bucket, or all that the filter means, the oldest first")
 	cmd.Flags().IntVar(&limit, "limit", math.MaxInt, "with --all: move at most this `number`, as far as there are places")
 	cmd.Flags().Lookup("limit").DefValue = "0" // shows as no default
 	cmd.Flags().BoolVar(&noWait, "no-wait", false, "do not wait for places: what finds none stays dead")

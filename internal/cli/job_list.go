@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,7 @@ import (
 
 func (a *invocation) jobListCommand() *cobra.Command {
 	var limit int
+	var anyState bool
 	var state, flow, group, since, until, after string
 	cmd := &cobra.Command{
 		Use:   "list BUCKET",
@@ -23,10 +25,12 @@ func (a *invocation) jobListCommand() *cobra.Command {
 		Long: `List jobs: first those in flight, then flow by flow those that wait. Jobs that come, go or
 move meanwhile may be missing, and some may be listed twice. Dead letters have a list of
 their own: "dispatcher dead list". With --state done, those are listed whose results the
-bucket keeps (result_retention), the newest first: the log of deliveries.`,
+bucket keeps (result_retention), the newest first: the log of deliveries. With --state any
+all of these are listed: with --flow it is the story of one customer.`,
 		Example: `  dispatcher job list webhooks
   dispatcher job list webhooks --state retrying --flow acme
   dispatcher job list webhooks --state done --flow acme
+  dispatcher job list webhooks --state any --flow acme
   dispatcher job list webhooks --since 10m --json`,
 		Args: positional("BUCKET"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -41,6 +45,13 @@ bucket keeps (result_retention), the newest first: the log of deliveries.`,
 			if err != nil {
 				return wrongUsage(cmd, "--until %q: %v", until, err)
 			}
+			if state == stateAny {
+				if after != "" {
+					return wrongUsage(cmd, "--after goes with one --state: %s lists three, each from its beginning", stateAny)
+				}
+				state = ""
+				anyState = true
+			}
 			filter := operator.JobFilter{State: shaper.State(state)}
 			if err := filter.Validate(); err != nil {
 				return wrongUsage(cmd, "%v", err)
@@ -52,12 +63,17 @@ bucket keeps (result_retention), the newest first: the log of deliveries.`,
 			if cmd.Flags().Changed("group") {
 				query.Group = &group
 			}
-			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error { return a.jobList(ctx, c, query, limit) })
+			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
+				if anyState {
+					return a.jobStory(ctx, c, query, limit)
+				}
+				return a.jobList(ctx, c, query, limit)
+			})
 		},
 	}
 	a.jsonFlag(cmd)
 	f := cmd.Flags()
-	f.StringVar(&state, "state", "", "those in this `state`: queued, scheduled, retrying, in_flight, waiting (the first three), later (scheduled or retrying) or done")
+	f.StringVar(&state, "state", "", "those in this `state`: queued, scheduled, retrying, in_flight, waiting (the first three), later (scheduled or retrying), done, or any")
 	f.StringVar(&flow, "flow", "", "those of the flow of this `name`")
 	f.StringVar(&group, "group", "", "those of the group of this `name`")
 	f.StringVar(&since, "since", "", "those that were enqueued at this `time` or later: RFC 3339, or how long ago, such as 2h")
@@ -67,19 +83,28 @@ bucket keeps (result_retention), the newest first: the log of deliveries.`,
 	return cmd
 }
 
-func (a *invocation) jobList(ctx context.Context, c *api, query httpapi.JobQuery, limit int) error {
-	jobs := []*opsview.Job{}
+// jobsOf lists at most so many jobs that a query means, and returns the cursor behind them.
+func (a *invocation) jobsOf(ctx context.Context, c *api, query httpapi.JobQuery, limit int) (jobs []*opsview.Job, next string, err error) {
+	jobs = []*opsview.Job{}
 	for {
 		query.Limit = min(limit-len(jobs), pageOfJobs)
 		page, err := call(ctx, c, httpapi.ListJobs, query)
 		if err != nil {
-			return named(err, "bucket", query.Bucket)
+			return nil, "", named(err, "bucket", query.Bucket)
 		}
 		jobs, query.Cursor = append(jobs, page.Jobs...), page.Next
 		if query.Cursor == "" || len(jobs) >= limit {
-			break
+			return jobs, query.Cursor, nil
 		}
 	}
+}
+
+func (a *invocation) jobList(ctx context.Context, c *api, query httpapi.JobQuery, limit int) error {
+	jobs, next, err := a.jobsOf(ctx, c, query, limit)
+	if err != nil {
+		return err
+	}
+	query.Cursor = next
 	if len(jobs) == 0 && !a.json {
 		if query.State == shaper.StateDone {
 			a.note("bucket %q keeps no such job: result_retention says for how long it keeps done ones, and without that it keeps none", query.Bucket)
@@ -89,16 +114,12 @@ func (a *invocation) jobList(ctx context.Context, c *api, query httpapi.JobQuery
 		return nil
 	}
 	now := time.Now()
-	err := a.print(jobs, func(w io.Writer) {
+	err = a.print(jobs, func(w io.Writer) {
 		if query.State == shaper.StateDone {
 			deliveries(w, jobs, now)
 			return
 		}
-		fmt.Fprintln(w, "ID\tSTATE\tGROUP\tFLOW\tENQUEUED\tATTEMPTS\tDUE\tREASON")
-		for _, j := range jobs {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", j.ID, j.State, dash(line(j.Group, 40)), dash(line(deref(j.Flow), 40)),
-				since(j.EnqueuedAt, now), deref(j.Attempts), since(j.Due, now), dash(deref(j.LastResponse).Reason))
-		}
+		waitingJobs(w, jobs, now)
 	})
 	switch {
 	case err != nil || a.json:
@@ -110,6 +131,15 @@ func (a *invocation) jobList(ctx context.Context, c *api, query httpapi.JobQuery
 	return err
 }
 
+// waitingJobs lists jobs that wait or are in flight.
+func waitingJobs(w io.Writer, jobs []*opsview.Job, now time.Time) {
+	fmt.Fprintln(w, "ID\tSTATE\tGROUP\tFLOW\tENQUEUED\tATTEMPTS\tDUE\tREASON")
+	for _, j := range jobs {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", j.ID, j.State, dash(line(j.Group, 40)), dash(line(deref(j.Flow), 40)),
+			since(j.EnqueuedAt, now), deref(j.Attempts), since(j.Due, now), dash(deref(j.LastResponse).Reason))
+	}
+}
+
 // deliveries lists jobs that are done.
 func deliveries(w io.Writer, jobs []*opsview.Job, now time.Time) {
 	fmt.Fprintln(w, "ID\tGROUP\tFLOW\tSENT\tTOOK\tSTATUS\tATTEMPTS")
@@ -118,4 +148,54 @@ func deliveries(w io.Writer, jobs []*opsview.Job, now time.Time) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", j.ID, dash(line(j.Group, 40)), dash(line(deref(j.Flow), 40)), since(j.DepartedAt, now), took,
 			dash(status(deref(j.LastResponse).Status)), deref(j.Attempts))
 	}
+}
+
+// stateAny is the --state of all lists of jobs together.
+const stateAny = "any"
+
+// jobStory lists the jobs of all states that a query means, at most limit of each list: those that wait or are in flight, then dead letters, then
+// those that are done and kept, the newest first.
+func (a *invocation) jobStory(ctx context.Context, c *api, query httpapi.JobQuery, limit int) error {
+	waiting, moreWait, err := a.jobsOf(ctx, c, query, limit)
+	if err != nil {
+		return err
+	}
+	dead, err := c.dead(ctx, httpapi.DeadQuery{
+		BucketName: query.BucketName, Page: httpapi.Page{Limit: min(limit, pageOfJobs)},
+		DeadFilter: operator.DeadFilter{Flow: query.Flow, Group: query.Group, Since: query.Since, Until: query.Until},
+	})
+	if err != nil {
+		return err
+	}
+	query.State = shaper.StateDone
+	done, moreDone, err := a.jobsOf(ctx, c, query, limit)
+	if err != nil {
+		return err
+	}
+	all := slices.Concat(waiting, dead.Dead, done)
+	if len(all) == 0 && !a.json {
+		a.note("bucket %q has no such job: none waits, is in flight, dead, or done and kept (result_retention)", query.Bucket)
+		return nil
+	}
+	now := time.Now()
+	err = a.print(all, func(w io.Writer) {
+		fmt.Fprintln(w, "ID\tSTATE\tGROUP\tFLOW\tENQUEUED\tENDED\tATTEMPTS\tSTATUS\tREASON")
+		for _, j := range all {
+			ended := j.DiedAt
+			if j.State == shaper.StateDone {
+				ended = j.DepartedAt
+			}
+			last := deref(j.LastResponse)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", j.ID, j.State, dash(line(j.Group, 40)), dash(line(deref(j.Flow), 40)),
+				since(j.EnqueuedAt, now), since(ended, now), deref(j.Attempts), dash(status(last.Status)), dash(last.Reason))
+		}
+	})
+	if more := map[string]bool{"--state waiting": moreWait != "", "dead list": dead.Next != "", "--state done": moreDone != ""}; err == nil && !a.json {
+		for _, list := range []string{"--state waiting", "dead list", "--state done"} {
+			if more[list] {
+				a.note("there are more than %d: raise --limit, or use %s", limit, list)
+			}
+		}
+	}
+	return err
 }

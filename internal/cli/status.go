@@ -117,8 +117,8 @@ func (a *invocation) statusScreen(ctx context.Context, c *api, v *httpapi.Status
 		aligned(list, func(w io.Writer) { problems(w, v.Notes) })
 		fmt.Fprintf(b, "\n%s", a.highlighted(list.String()))
 	}
-	if faults := hostFaults(seen.Processes); faults != "" {
-		fmt.Fprintf(b, "\n%s", a.highlighted(faults))
+	if notices := fleet.Notices(seen.Processes); len(notices) > 0 {
+		fmt.Fprintf(b, "\n%s\n", a.highlighted(strings.Join(notices, "\n")))
 	}
 	if len(buckets) > 0 {
 		fmt.Fprintln(b)

@@ -171,6 +171,11 @@ func TestResultsAreExplained(t *testing.T) {
 	s.run(t, "dispatcher job result webhooks b").want(t, 4, `job "b" is cancelled: it has no result`)
 	s.run(t, "dispatcher job show webhooks b").lacks(t, "result")
 	s.deliver(t, 1, shaper.Dead("gone", "410 Gone"))
+	s.enqueue(t, "webhooks", "d")
+	s.run(t, "dispatcher job list webhooks --state any").want(t, 0, "ID  STATE   ", "d   queued  ", "c   dead    ", "a   done    ", "200  ", "gone")
+	s.run(t, "dispatcher job list webhooks --state any --limit 1 --json").want(t, 0, `"id": "d"`, `"id": "c"`, `"id": "a"`)
+	s.run(t, "dispatcher job list webhooks --state any --until 1h").want(t, 0, "has no such job: none waits")
+	s.run(t, "dispatcher job list webhooks --state any --after x").want(t, 2, "--after goes with one --state")
 	s.redis.Del(t.Context(), "tundish:{webhooks}:b:webhooks:results")
 	s.run(t, "dispatcher job result webhooks c").want(t, 4, `job "c" is dead (permanent), and no result is kept: the bucket keeps results for result_retention`,
 		"The job itself has its last response")

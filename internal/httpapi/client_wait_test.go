@@ -44,6 +44,9 @@ func TestClientWait(t *testing.T) {
 func TestClientsThatWaitForLess(t *testing.T) {
 	t.Parallel()
 	p, d := newProxyRig(t), newDoorRig(t)
+	for _, client := range []*http.Client{p.http.Client(), d.http.Client()} {
+		client.Timeout = 30 * time.Second // of one that is not refused
+	}
 	p.start(t.Context(), "slow") // is allowed to wait for two hours
 	p.untilJobs("slow", 1)
 	d.byDoor["slow"][0].API.Wait = 4 * time.Hour

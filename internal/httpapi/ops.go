@@ -13,6 +13,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/internal/session"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/audit"
 	"github.com/tundish-io/tundish/shaper/fleet"
@@ -59,6 +60,10 @@ type OpsConfig struct {
 
 	IdleTimeout time.Duration // as of [ProducerConfig]
 
+	// WrongKeys counts requests with a key that the server does not know; nil counts none. Sessions are the logins of the console.
+	WrongKeys prometheus.Counter
+	Sessions  *session.Store
+
 	// Pages, if not nil, are served beside the API.
 	Pages *Pages
 
@@ -79,6 +84,10 @@ type ops struct {
 	lists   *lists
 	limits  limitOps
 	records *audit.Log
+
+	access   *access
+	sessions *session.Store
+	keys     apikey.Ring // of the configuration, where access asks for none
 
 	callbacks func(bucket string, job *shaper.Job) error // checks their URLs; nil: nothing
 

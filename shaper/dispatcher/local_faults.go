@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -123,7 +124,7 @@ func (l *faultLog) failed(bucket string, outcome *shaper.Outcome, now time.Time)
 		return
 	}
 	l.log.Error("this host could not connect: no attempt is spent, and the dispatcher claims less while most attempts end so",
-		"bucket", bucket, "reason", outcome.Reason, "detail", outcome.Detail, "unlogged", l.unlogged)
+		"bucket", bucket, "reason", outcome.Reason, "detail", cmp.Or(outcome.Private, outcome.Detail), "unlogged", l.unlogged)
 	l.reason, l.logged, l.unlogged = outcome.Reason, now, 0
 }
 

@@ -22,12 +22,14 @@ import (
 type sickHost struct {
 	isSick atomic.Bool
 	tries  atomic.Int64 // while it was sick
+	first  atomic.Value // the id of the first job that it tried
 	sent   atomic.Int64
 }
 
 func (h *sickHost) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Outcome {
 	if h.isSick.Load() {
 		h.tries.Add(1)
+		h.first.CompareAndSwap(nil, attempt.ID)
 		sleep(ctx, 10*time.Second)
 		return shaper.LocalFault("local_resolver", "i/o timeout", 20*time.Second)
 	}
@@ -106,9 +108,14 @@ func localFaultsIn(t *testing.T, withFlows, isAlone bool) {
 	if lines := log.lines("this host could not connect: no attempt is spent, and the dispatcher claims less while most attempts end so"); len(lines) < 1 || len(lines) > 3 || !strings.Contains(lines[0], "i/o timeout") {
 		t.Errorf("logged: %q", lines)
 	}
+	if id, _ := sick.first.Load().(string); isAlone { // it has ended, and waits by itself for a while
+		if info, err := client.Job(t.Context(), "b", id); err != nil || info.Attempts != 0 || info.Last.Reason != "local_resolver" {
+			t.Errorf("job %q has spent %d attempts, the last one ended by %+v: %v", id, info.Attempts, info.Last, err)
+		}
+	}
 	tries := sick.tries.Load()
 	<-time.After(5 * time.Minute)
-	if more := sick.tries.Load() - tries; isAlone && (more < 5 || more > 40) {
+	if more := sick.tries.Load() - tries; isAlone && (more < 5 || more > 20) { // each takes 10 s, and a pause of 7.5 s or more follows it
 		t.Errorf("in five minutes the sick dispatcher tried %d jobs, want a probe now and then", more)
 	}
 	sick.isSick.Store(false)

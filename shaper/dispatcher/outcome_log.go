@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -73,14 +74,16 @@ func (s *settler) logOutcome(one *settlement) {
 	path := s.pathOf(one.job)
 	switch one.result {
 	case shaper.ResultDead:
-		s.logDead(one.job.ID, path, one.cause, one.job.attempts+1, *one.attempt)
+		attempt := *one.attempt
+		attempt.Detail = cmp.Or(one.outcome.Private, attempt.Detail)
+		s.logDead(one.job.ID, path, one.cause, one.job.attempts+1, attempt)
 	case shaper.ResultReturned:
 		s.logLate(one, path)
 	case shaper.ResultRetry, shaper.ResultHeld:
 		if logs, more := s.failures.note(path, time.Now()); logs {
 			s.log.Info("an attempt failed", append(s.namesOf(one.job.ID, path),
 				"number", one.attempt.Number, "result", one.result.String(), "reason", one.attempt.Reason, "status", one.attempt.Status,
-				"detail", one.attempt.Detail, "wait", one.delay.Round(time.Millisecond), "unlogged", more)...)
+				"detail", cmp.Or(one.outcome.Private, one.attempt.Detail), "wait", one.delay.Round(time.Millisecond), "unlogged", more)...)
 		}
 	}
 }

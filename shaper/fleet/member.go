@@ -44,6 +44,12 @@ type About struct {
 
 	// By how many seconds the clock of Redis is ahead of that of its host, below 0 if it is behind. Absent: the clocks agree.
 	ClockSkew float64 `json:"clock_skew_seconds,omitempty"`
+
+	// The last loss of data of Redis that it found, for a day.
+	DataLost *DataLoss `json:"data_lost,omitempty"`
+
+	// Why its changed configuration was refused, so that it keeps to the previous one: the first fault. Absent: it was not.
+	ReloadRefused string `json:"reload_refused,omitempty"`
 }
 
 // MaxHostFaults is how many buckets [About.HostFaults] names at most.

@@ -16,9 +16,12 @@ import (
 
 // Client enqueues asynq tasks into buckets. It has the methods of *asynq.Client, with the same arguments and results, so a program that uses
 // those changes one line. It is safe for concurrent use. The page "Coming from asynq" of the documentation lists every option and difference.
-type Client struct{ jobs *producer.Client }
+type Client struct {
+	jobs   *producer.Client
+	dialed *dialed // nil: the connection is the caller's
+}
 
-// NewClient returns a client that enqueues by jobs.
+// NewClient returns a client that enqueues by jobs. [Dial] makes all that a client needs.
 func NewClient(jobs *producer.Client) *Client { return &Client{jobs: jobs} }
 
 // RefusedError says that Tundish does not let a task in: the bucket is full, or a limit is exceeded. asynq has no such error. With
@@ -94,10 +97,13 @@ func (c *Client) EnqueueContext(ctx context.Context, task *asynq.Task, opts ...a
 // Ping asks Redis for a sign of life. One round trip.
 func (c *Client) Ping() error { return c.jobs.Ping(context.Background()) }
 
-// Close closes the producer.Client. The Redis connections stay open: they belong to the caller.
+// Close closes the producer.Client, and what [Dial] has made. Other connections to Redis stay open: they belong to the caller.
 func (c *Client) Close() error {
 	c.jobs.Close()
-	return nil
+	if c.dialed == nil {
+		return nil
+	}
+	return c.dialed.close()
 }
 
 // info is what asynq would answer.

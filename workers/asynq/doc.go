@@ -9,6 +9,6 @@
 //   - With [SettleHandover] the job is done as soon as asynq has its task. Handlers stay unchanged. Retries are those of asynq, and
 //     nothing paces them.
 //
-// [NewClient] enqueues *asynq.Task values into buckets, with the options of asynq. [FromHandler] runs an asynq.Handler in the
+// [Dial] makes a client that enqueues *asynq.Task values into buckets, with the options of asynq. [FromHandler] runs an asynq.Handler in the
 // dispatcher's own process, without any asynq queue.
 package asynq

@@ -35,6 +35,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(redistest.Main(m)) }
 // world is a bucket with the worker asynq, the queue, and what runs on both.
 type world struct {
 	t         *testing.T
+	url       string                // of redis
 	redis     redis.UniversalClient // of Tundish and, unless a test says otherwise, of asynq
 	buckets   []shaper.Bucket
 	config    asynq.Config
@@ -50,7 +51,8 @@ type world struct {
 func newWorld(t *testing.T, change ...func(*shaper.Bucket, *asynq.Config)) *world {
 	t.Helper()
 	w := &world{t: t, log: &lockedBuffer{}, registry: prometheus.NewRegistry()}
-	w.redis = connect(t, redistest.Start(t).URL())
+	w.url = redistest.Start(t).URL()
+	w.redis = connect(t, w.url)
 	b := shaper.DefaultBucket()
 	b.Name = bucket
 	b.Rate, _ = admission.ParseRate("500/s")

@@ -1,6 +1,7 @@
 package httpworker
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -23,6 +24,9 @@ type volume struct {
 	version int
 }
 
+// stampOfFiles is when all versions were written, as far as their files tell.
+var stampOfFiles = time.Unix(1_700_000_000, 0)
+
 // put turns all files at once.
 func (v *volume) put(files map[string]string) {
 	v.t.Helper()
@@ -30,7 +34,8 @@ func (v *volume) put(files map[string]string) {
 	version := "..v" + strconv.Itoa(v.version)
 	errs := []error{os.Mkdir(filepath.Join(v.dir, version), 0o700)}
 	for name, text := range files {
-		errs = append(errs, os.WriteFile(filepath.Join(v.dir, version, name), []byte(text+"\n"), 0o600))
+		path := filepath.Join(v.dir, version, name)
+		errs = append(errs, os.WriteFile(path, []byte(text+"\n"), 0o600), os.Chtimes(path, stampOfFiles, stampOfFiles))
 		if v.version == 1 {
 			errs = append(errs, os.Symlink(filepath.Join("..data", name), v.file(name)))
 		}
@@ -79,7 +84,7 @@ func TestSecretsTurn(t *testing.T) {
 				return http.StatusUnauthorized
 			}
 			w := workerOf(t, config)
-			for _, next := range []string{"s2", "s3-longer", "s4"} {
+			for _, next := range []string{"s2", "s3-longer", "s4-as-long"} {
 				if outcome := deliver(t, w, nil); outcome.Result != shaper.ResultDone {
 					t.Fatalf("before %s: %+v", next, outcome)
 				}
@@ -94,9 +99,19 @@ func TestSecretsTurn(t *testing.T) {
 			if old > 0 {
 				t.Errorf("%d requests had an old secret, want none", old)
 			}
-			valid.Store("not known here") // a 401 that no file explains
-			if outcome := deliver(t, w, nil); outcome.Result != shaper.ResultDead || outcome.Reason != "http_401" {
+			valid.Store("not known here") // a 401 that no file explains yet
+			if outcome := deliver(t, w, nil); outcome.Result != shaper.ResultRetry || outcome.Reason != "http_401" {
 				t.Errorf("401 to the secret in the file: %+v", outcome)
+			}
+			for i := range 20 {
+				outcome := deliver(t, w, func(a *shaper.Attempt) { a.ID = fmt.Sprint("other-", i) })
+				if outcome.Result != shaper.ResultHeld || outcome.Reason != workers.ReasonCredentials || outcome.RetryAfter <= 0 || outcome.RetryAfter > refusedPause {
+					t.Errorf("the same for other jobs: %+v", outcome)
+				}
+			}
+			v.put(map[string]string{"secret": "not known here"})
+			if outcome := deliver(t, w, nil); outcome.Result != shaper.ResultDone {
+				t.Errorf("after the file has changed: %+v", outcome)
 			}
 		})
 	}
@@ -203,6 +218,12 @@ func TestOAuthStyleAndParams(t *testing.T) {
 		all.Wait()
 		if got := s.requests(); len(got) != 1 || got[0].Encode() != want.Encode() {
 			t.Errorf("style %q: %v, want one request %v", style, got, want)
+		}
+		refused := newTokenRequests(t)
+		refused.status, config.Auth.OAuth2.TokenURL = http.StatusUnauthorized, refused.URL
+		deliver(t, workerOf(t, config), nil)
+		if got := refused.requests(); len(got) != 1 {
+			t.Errorf("style %q: a server that refuses it got %v, want one request: another style may lock the client", style, got)
 		}
 	}
 }

@@ -1,79 +1,78 @@
 package llm
 
-import (
-	"time"
+import "github.com/tundish-io/tundish/shaper"
 
-	"github.com/tundish-io/tundish/shaper"
-)
+// rememberedIDs bounds the responses that are remembered: the oldest one goes first.
+const rememberedIDs = 10_000
 
-// Bounds of what is remembered of responses.
-const (
-	rememberedIDs = 10_000 // the oldest one goes first
-	idBytes       = 200    // of an id; a longer one is not remembered
-)
-
-// chargeCounts is how long a charge is taken to be in the windows of budgets: a minute, as providers limit tokens. A later response is charged in
-// full, because the charge of the request that began it has left such a window.
-const chargeCounts = time.Minute
-
-// charges remembers what has been charged to responses, by their id. The zero value is ready. It is not safe for concurrent use.
-type charges struct {
-	byID map[string]owed
-	ids  []string // of byID, as a ring
-	next int      // where the oldest one is, once the ring is full
+// begun remembers the requests that this process has sent and whose usage comes later, by the id of their response: what a poll reports teaches of
+// them. What they are charged is in Redis: see [shaper.Response]. The zero value is ready. It is not safe for concurrent use.
+type begun struct {
+	byID map[string]*request // nil: the usage was reported
+	ids  []string            // of byID, as a ring
+	next int                 // where the oldest one is, once the ring is full
 }
 
-// owed is what has been charged to a response.
-type owed struct {
-	request   *request     // that began it; nil: another process sent it, or nothing is known
-	charged   shaper.Units // so far
-	used      shaper.Use   // as far as it was counted
-	at        time.Time    // of the last charge
-	isSettled bool         // the usage was reported, and charged
-}
+// maxID bounds the bytes of an id that is remembered.
+const maxID = 200
 
-func (c *charges) set(id string, o owed) {
-	if id == "" || len(id) > idBytes {
+func (b *begun) set(id string, r *request) {
+	if id == "" || len(id) > maxID {
 		return
 	}
-	if _, known := c.byID[id]; !known {
+	if _, known := b.byID[id]; !known {
 		switch {
-		case c.byID == nil:
-			c.byID = map[string]owed{}
+		case b.byID == nil:
+			b.byID = map[string]*request{}
 			fallthrough
-		case len(c.ids) < rememberedIDs:
-			c.ids = append(c.ids, id)
+		case len(b.ids) < rememberedIDs:
+			b.ids = append(b.ids, id)
 		default:
-			delete(c.byID, c.ids[c.next])
-			c.ids[c.next] = id
-			c.next = (c.next + 1) % rememberedIDs
+			delete(b.byID, b.ids[b.next])
+			b.ids[b.next] = id
+			b.next = (b.next + 1) % rememberedIDs
 		}
 	}
-	c.byID[id] = o
+	b.byID[id] = r
 }
 
-// owes remembers the charge of a response. Several requests of one response, such as those of a run, add up until its usage is reported.
-func (l *Learned) owes(id string, o owed) {
+// begins remembers the request of a response whose usage comes later. Of a run, which has several, the first one counts.
+func (l *Learned) begins(id string, r *request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if before, known := l.charges.byID[id]; known && !before.isSettled && !o.isSettled && o.at.Sub(before.at) < chargeCounts {
-		for unit, n := range before.charged {
-			o.charged[unit] += n
+	if l.begun.byID[id] == nil {
+		l.begun.set(id, r)
+	}
+}
+
+// ends returns the request of a response, nil if it is not known, and whether this process sees its usage for the first time.
+func (l *Learned) ends(id string) (r *request, isFirst bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r, known := l.begun.byID[id]
+	l.begun.set(id, nil)
+	return r, !known || r != nil
+}
+
+// roleOf is what a request has to do with the response that reports its usage, or is open: nil if the usage is of that request alone.
+func (w *Worker) roleOf(r *request, s *spent, model string) *shaper.Response {
+	of := &shaper.Response{ID: s.id}
+	switch {
+	case s.id == "":
+		return nil
+	case !s.reported:
+		of.Role, of.Model = shaper.ResponseBegins, model
+		if s.object != "" && !s.isOfItself() { // a stream of a chat that broke off
+			return nil
 		}
-		o.request = before.request
-		o.used.Input, o.used.Output = o.used.Input+before.used.Input, o.used.Output+before.used.Output
+	case r.asks == asksNothing && s.isPolled():
+		of.Role = shaper.ResponsePolled
+	case r.asks == asksNothing:
+		of.Role = shaper.ResponseReread
+	case w.config.API == OpenAI && s.isOfItself() && !s.isSync:
+		of.Role, of.Model = shaper.ResponseReported, model
+	default:
+		return nil
 	}
-	l.charges.set(id, o)
-}
-
-// settles returns what was charged to a response before, as far as that counts still, and remembers that its usage is charged now.
-func (l *Learned) settles(id string, now time.Time) owed {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	before := l.charges.byID[id]
-	l.charges.set(id, owed{isSettled: true, at: now})
-	if now.Sub(before.at) >= chargeCounts {
-		before.charged = nil
-	}
-	return before
+	return of
 }

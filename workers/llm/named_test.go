@@ -80,6 +80,7 @@ func TestFaultsInStreams(t *testing.T) {
 		"response.failed":         {OpenAI, "event: response.failed\n" + `data: {"type":"response.failed","response":{"status":"failed","error":{"code":"rate_limit_exceeded"}}}` + "\n\n", shaper.SignalThrottled},
 		"response.failed, plain":  {OpenAI, `data: {"type":"response.failed","response":{"status":"failed","error":null}}` + "\n\n", shaper.SignalFailed},
 		"error of a response":     {OpenAI, `data: {"type":"error","code":"server_error","message":"x"}` + "\n\n", shaper.SignalFailed},
+		"429 of a response":       {OpenAI, `data: {"type":"error","code":"rate_limit_exceeded","message":"x"}` + "\n\n", shaper.SignalThrottled},
 		"error in a choice":       {OpenAI, `data: {"choices":[{"delta":{"content":""},"error":{"code":503},"finish_reason":"error"}]}` + "\n\n", shaper.SignalThrottled},
 		"a bad request":           {Anthropic, `data: {"type":"error","error":{"type":"invalid_request_error"}}` + "\n\n", shaper.SignalAccepted},
 	} {

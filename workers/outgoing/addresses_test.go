@@ -159,14 +159,20 @@ func TestErrorsOfAddresses(t *testing.T) {
 	}
 }
 
-// After a switch of its name a receiver is reached at the new address once its connections are old.
+// After a switch of its name a receiver is reached at the new address once its connections are old, also where these are never idle.
 func TestConnectionsFollowTheName(t *testing.T) {
 	t.Parallel()
 	var old, current atomic.Int64
+	started, respond := make(chan struct{}), make(chan struct{})
 	receivers := make([]*httptest.Server, 2)
 	port := "0"
 	for i, count := range []*atomic.Int64{&old, &current} {
-		server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { count.Add(1) }))
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if count.Add(1); r.URL.Path == "/slow" {
+				close(started)
+				<-respond
+			}
+		}))
 		server.Listener.Close()
 		listener, err := net.Listen("tcp", net.JoinHostPort([]string{"127.0.0.1", "127.0.0.2"}[i], port))
 		if err != nil {
@@ -180,12 +186,20 @@ func TestConnectionsFollowTheName(t *testing.T) {
 	}
 	var names nameServer
 	names.point("127.0.0.1")
-	s := named(t, &names, MinConnectionMaxAge)
+	s := patient(t, named(t, &names, MinConnectionMaxAge))
 	s.conns.transport().TLSClientConfig.RootCAs = receivers[0].Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 	to := "https://example.com:" + port + "/" // a name of the certificate
 	want(t, send(t, s, to), shaper.ResultDone, "")
+	// The connection of that request carries a slow one too, so it never rests.
+	slow := make(chan shaper.Outcome, 1)
+	go func() { slow <- send(t, s, to+"slow") }()
+	select {
+	case <-started:
+	case got := <-slow:
+		t.Fatalf("the slow request: %+v", got)
+	}
 	names.point("127.0.0.2")
-	until := time.Now().Add(time.Minute)
+	until := time.Now().Add(20 * time.Second)
 	for current.Load() == 0 && time.Now().Before(until) {
 		want(t, send(t, s, to), shaper.ResultDone, "")
 	}
@@ -194,4 +208,6 @@ func TestConnectionsFollowTheName(t *testing.T) {
 	if current.Load() < 2 || old.Load() != before {
 		t.Errorf("the new address got %d requests, and the old one %d more", current.Load(), old.Load()-before)
 	}
+	close(respond)
+	want(t, <-slow, shaper.ResultDone, "")
 }

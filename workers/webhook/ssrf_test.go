@@ -89,8 +89,8 @@ func TestBlockedReceiverIsNotReached(t *testing.T) {
 	attempt := withJob(shaper.NewAttempt(time.Now(), time.Hour, func(time.Duration) { departed = true }), server.URL)
 	outcome := newWorker(t, func(c *Config) { c.AllowNetworks = nil }).Deliver(t.Context(), attempt)
 	want(t, outcome, shaper.ResultDead, workers.ReasonBlockedAddress)
-	if departed || !strings.Contains(outcome.Detail, "127.0.0.1") {
-		t.Errorf("departed: %t, detail %q", departed, outcome.Detail)
+	if departed || strings.Contains(outcome.Detail, "127.0.0.1") || !strings.Contains(outcome.Private, "127.0.0.1") {
+		t.Errorf("departed: %t, detail %q, and in the log %q", departed, outcome.Detail, outcome.Private)
 	}
 
 	// Allowed to the address, and to no other.

@@ -490,12 +490,60 @@ export interface paths {
          * Who changed what
          * @description Each operation of the API and of the command line that changes something has one record, and so has each reload of a configuration. It is written
          *     before the first change, and again at the end: without it nothing is changed, and one that says `begun` may have changed something before its process died.
-         *     Records are kept for 90 days, of a bucket the newest 1000, of all 100,000. They have names of settings that may be secret, and never their values.
+         *     Records have names of settings that may be secret, and never their values. Operations that changed nothing are counted in one record per hour:
+         *     `times` says how many, and `last` when the last one began.
+         *
+         *     Records are kept for 90 days, those of one author up to 8 MiB, all of them up to 64 MiB. A record counts with its text, usually 300 to 500 bytes, and with 512 bytes more.
+         *     Above its share an author's own oldest record is removed. Above the bound of all, the author that holds the most loses its oldest one. Logins have bounds of
+         *     their own: 256 KiB of one key, 8 MiB of all.
+         *
+         *     An operation that a client makes in several requests, such as a redrive of all dead letters, has one record if each request repeats the header
+         *     `Tundish-Audit-Part` of the response before, within ten minutes, with the same `X-Request-Id` and the same input except the cursor.
          */
         get: operations["showAudit"];
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List who is logged in to the console
+         * @description A key that is admin for all buckets has the sessions of every key, any other key has its own. A session lasts 12 hours, and a key has 20 at most: one more ends its oldest.
+         */
+        get: operations["listSessions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sessions/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * End a session of the console
+         * @description A key that is admin for all buckets has the sessions of every key, any other key has its own. Open pages of the session end within five seconds. Safe to repeat.
+         */
+        delete: operations["endSession"];
         options?: never;
         head?: never;
         patch?: never;
@@ -2203,7 +2251,7 @@ export interface components {
             budgets?: string | null;
         };
         /** @enum {string} */
-        Code: "invalid" | "identity-missing" | "unauthorized" | "forbidden" | "unknown-route" | "unknown-bucket" | "unknown-job" | "unknown-limit" | "unknown-pool" | "unknown-schedule" | "schedule-conflict" | "unknown-flow" | "unknown-group" | "unknown-bundle" | "too-many-bundles" | "method-not-allowed" | "conflicting-state" | "no-flows" | "no-groups" | "too-large" | "too-slow" | "unsupported-media-type" | "url-not-allowed" | "id-reused" | "id-taken" | "id-ended" | "flow-disabled" | "not-ended" | "no-result" | "wait-too-long" | "no-proxy" | "unknown-model" | "answer-not-kept" | "no-answer" | "result-too-large" | "not-in-time" | "cost-impossible" | "limit-exceeded" | "bucket-full" | "scheduled-full" | "flow-full" | "group-full" | "too-many-flows" | "dead-full" | "shed" | "internal" | "overloaded" | "local-fault" | "store-unavailable" | "store-full" | "store-forbidden";
+        Code: "invalid" | "identity-missing" | "unauthorized" | "forbidden" | "unknown-route" | "unknown-bucket" | "unknown-job" | "unknown-limit" | "unknown-pool" | "unknown-schedule" | "schedule-conflict" | "unknown-flow" | "unknown-group" | "unknown-bundle" | "too-many-bundles" | "method-not-allowed" | "conflicting-state" | "no-flows" | "no-groups" | "too-large" | "too-slow" | "unsupported-media-type" | "url-not-allowed" | "id-reused" | "id-taken" | "id-ended" | "flow-disabled" | "not-ended" | "no-result" | "wait-too-long" | "no-proxy" | "unknown-model" | "answer-not-kept" | "no-answer" | "api-throttled" | "result-too-large" | "not-in-time" | "cost-impossible" | "limit-exceeded" | "bucket-full" | "scheduled-full" | "flow-full" | "group-full" | "too-many-flows" | "dead-full" | "shed" | "internal" | "overloaded" | "local-fault" | "store-unavailable" | "store-full" | "store-forbidden";
         Errors: {
             field: string;
             reason: string;
@@ -2540,6 +2588,14 @@ export interface components {
             departed: number;
             /** @description Attempts whose job is tried again, or is dead */
             failed: number;
+        };
+        DataLoss: {
+            /** Format: date-time */
+            at: string;
+            /** @description At most 20 */
+            buckets: string[];
+            /** @description Of all */
+            count: number;
         };
         DeadChange: {
             /** @description That the filter means, of those that were looked at. */
@@ -3174,6 +3230,10 @@ export interface components {
             };
             /** @description By how many seconds the clock of Redis is ahead of that of its host, below 0 if it is behind. Absent: the clocks agree. */
             clock_skew_seconds?: number;
+            /** @description The last loss of data of Redis that it found, for a day. */
+            data_lost?: components["schemas"]["DataLoss"];
+            /** @description Why its changed configuration was refused, so that it keeps to the previous one: the first fault. Absent: it was not. */
+            reload_refused?: string;
             /** @description How many it has. */
             buckets: number;
             /**
@@ -3241,6 +3301,10 @@ export interface components {
             detail?: string;
             /** @description Jobs or flows that it has changed, with all its requests. */
             count?: number;
+            /** @description How many equal operations of one hour the record stands for, all of which changed nothing, and when the last of them began. Absent: one. */
+            times?: number;
+            /** Format: date-time */
+            last?: string;
         };
         Refusals: {
             caller: string;
@@ -3360,6 +3424,23 @@ export interface components {
             };
             /** @description Of 100 ms each, of the bucket that is looked at, the oldest first. */
             bins?: components["schemas"]["BinCounts"][];
+        };
+        Session: {
+            id: string;
+            key: string;
+            address: string;
+            /** Format: date-time */
+            began: string;
+            /** Format: date-time */
+            ends: string;
+        };
+        SessionEnd: {
+            id: string;
+            /** @description False if there was no such session, or none that the key may end. */
+            changed: boolean;
+        };
+        SessionList: {
+            sessions: components["schemas"]["Session"][];
         };
         /** @enum {string} */
         Setting: "rate" | "burst" | "capacity" | "scheduled_capacity" | "max_in_flight" | "dead_warn" | "budgets" | "shed.low" | "shed.normal" | "shed.high";
@@ -4668,6 +4749,8 @@ export interface operations {
             query?: {
                 /** @description Only operations on this bucket. Required of a key that is not for all buckets. */
                 bucket?: string;
+                /** @description `true` lists logins of the console instead of changes. It needs a key for all buckets. */
+                logins?: boolean;
                 /** @description How many at most. */
                 limit?: number;
                 /** @description The next of the answer before. */
@@ -4702,6 +4785,64 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            500: components["responses"]["Problem"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listSessions: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Echoed, and written to the log. */
+                "X-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionList"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Problem"];
+            500: components["responses"]["Problem"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    endSession: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Echoed, and written to the log. */
+                "X-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                id: components["parameters"]["id"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As it is now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionEnd"];
+                };
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Problem"];
+            404: components["responses"]["Problem"];
             500: components["responses"]["Problem"];
             503: components["responses"]["Unavailable"];
         };

@@ -160,8 +160,15 @@ func asUser(t *testing.T, spec *core.PodSpec, clusterChooses bool) {
 	t.Helper()
 	c := spec.SecurityContext
 	for name, id := range map[string]*int64{"runAsUser": c.RunAsUser, "runAsGroup": c.RunAsGroup, "fsGroup": c.FSGroup} {
-		if clusterChooses != (id == nil) || id != nil && *id != 65532 {
-			t.Errorf("%s: %s is %v", spec.Containers[0].Name, name, id)
+		want, got := "65532", "left out"
+		if clusterChooses {
+			want = got
+		}
+		if id != nil {
+			got = fmt.Sprint(*id)
+		}
+		if got != want {
+			t.Errorf("%s: %s is %s, want %s", spec.Containers[0].Name, name, got, want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 {{/* Refuses values that the schema cannot judge. Each sentence names the value and what to do. */}}
 {{- define "tundish.checks" -}}
 {{- include "tundish.checkConfig" . -}}
+{{- include "tundish.checkMemory" . -}}
 {{- include "tundish.checkRedis" . -}}
 {{- range .Values.extraEnv -}}
 {{- if regexMatch "^(GOMEMLIMIT|TUNDISH_(CONFIG|REDIS_(URL|PASSWORD|SENTINEL_PASSWORD)(_FILE)?|REDIS_TLS_CA|(PRODUCER|DISPATCHER)_(LISTEN|SHUTDOWN_TIMEOUT)))$" .name -}}
@@ -14,6 +15,27 @@
 {{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) -}}
 {{- fail (printf "producer.autoscaling.minReplicas is %d, more than the maxReplicas %d: lower it or raise maxReplicas" (int .minReplicas) (int .maxReplicas)) -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A quantity of bytes as the configuration has it, such as "128MiB" or 134217728, in MiB. */}}
+{{- define "tundish.mebibytes" -}}
+{{- $text := toString . -}}
+{{- $number := regexFind "^[0-9.]+" $text | float64 -}}
+{{- if hasSuffix "GiB" $text -}}{{- mulf $number 1024 | ceil | int64 -}}
+{{- else if hasSuffix "MiB" $text -}}{{- $number | ceil | int64 -}}
+{{- else if hasSuffix "KiB" $text -}}{{- divf $number 1024 | ceil | int64 -}}
+{{- else -}}{{- divf $number 1048576 | ceil | int64 -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Bodies of requests may fill producer.body_memory. Beside them a producer needs 64 MiB: GOMEMLIMIT has to leave room for both, or one request kills the pod. */}}
+{{- define "tundish.checkMemory" -}}
+{{- $producer := get (fromToml .Values.config) "producer" | default dict -}}
+{{- $bodies := include "tundish.mebibytes" (get $producer "body_memory" | default "128MiB") | int -}}
+{{- $limit := include "tundish.goMemLimit" .Values.producer.resources.limits.memory | trimSuffix "MiB" | int -}}
+{{- if gt (add $bodies 64) $limit -}}
+{{- fail (printf "producer.resources.limits.memory is %s, of which Go uses %d MiB: producer.body_memory is %d MiB, and a producer needs 64 MiB more. Lower body_memory in the configuration, or raise the limit" .Values.producer.resources.limits.memory $limit $bodies) -}}
 {{- end -}}
 {{- end -}}
 
@@ -44,6 +66,31 @@
 {{- end -}}
 {{- if not (get $config "keys") -}}
 {{- fail "config has no [[keys]]: pods listen beyond loopback, and every program that reaches one could use it. `producer key new ops --role admin --bucket '*'` prints the table. Set the configuration with --set-file config=tundish.toml" -}}
+{{- end -}}
+{{- include "tundish.checkSecrets" (list "" "" $config) -}}
+{{- end -}}
+
+{{/* Refuses a secret that is written out. Arguments: the path of a value in the configuration, its key, and the value. */}}
+{{- define "tundish.checkSecrets" -}}
+{{- $path := index . 0 -}}
+{{- $key := index . 1 -}}
+{{- $value := index . 2 -}}
+{{- if kindIs "map" $value -}}
+{{- range $name, $inner := $value -}}
+{{- if ne $name "payload" -}}
+{{- include "tundish.checkSecrets" (list (ternary $name (printf "%s.%s" $path $name) (eq $path "")) $name $inner) -}}
+{{- end -}}
+{{- end -}}
+{{- else if kindIs "slice" $value -}}
+{{- range $i, $inner := $value -}}
+{{- include "tundish.checkSecrets" (list (printf "%s[%d]" $path $i) $key $inner) -}}
+{{- end -}}
+{{- else if and (kindIs "string" $value) $value (not (regexMatch "^(env|file):" $value)) -}}
+{{- $isSecret := or (regexMatch "^(secrets|bearer|password|client_secret)$" $key) (hasSuffix "auth.header.value" $path) -}}
+{{- $isSecret = or $isSecret (and (regexMatch "(^|\\.)headers\\.[^.]*$" $path) (regexMatch "(?i)^((proxy-)?authorization|cookie)$|key|token|secret|password" $key)) -}}
+{{- if or $isSecret (regexMatch "://[^/@]*:[^/@]*@" $value) -}}
+{{- fail (printf "config has a secret written out at %s, and everybody who may read the ConfigMap would see it: put it into a Secret, write \"env:NAME\" or \"file:/path\" there, and set extraEnv, or extraVolumes and extraVolumeMounts" $path) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 

@@ -1,0 +1,37 @@
+package tundish
+
+import (
+	"fmt"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// Schedule is a schedule of a bucket, for [Settings]. Its Timezone is UTC until it is set; CatchUp and Overlap say what becomes of fires that were
+// missed, and of those that come while the last job is still there.
+type Schedule struct {
+	shaper.Schedule
+	err error
+}
+
+// Schedule enqueues a payload at the times of a cron line, such as "0 2 * * *" or "@every 10m". Any number of programs that work the bucket have the
+// schedule, and one of them enqueues the job of each fire, also after a crash. A name is of one schedule over all buckets. What is wrong with
+// it is the error of [Client.Run].
+//
+//	night := letters.Schedule("nightly", "0 2 * * *", Letter{To: "all"})
+//	night.Timezone = "Europe/Paris"
+//	t.Handle(letters.Work(tundish.Settings{Rate: "20/s", Schedules: []tundish.Schedule{night}}, send))
+//
+// Of the options [Flow] and [Priority] hold for each job. [ID], [In], [At] and [InBundle] are of one job, and an error here.
+func (b Bucket[T]) Schedule(name, cron string, payload T, options ...Option) Schedule {
+	job, err := b.Job(payload, options...)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("schedule %q: %w", name, err)
+	case job.ID != "" || job.Delay != 0 || !job.NotBefore.IsZero() || job.Bundle != "":
+		err = fmt.Errorf("schedule %q: ID, In, At and InBundle are options of one job: a schedule makes the ids and times of its jobs itself", name)
+	}
+	return Schedule{err: err, Schedule: shaper.Schedule{Name: name, Cron: cron, Job: shaper.ScheduledJob{
+		Flow: job.Flow, Group: job.Group, URL: job.URL, Method: job.Method, Headers: job.Headers, Payload: job.Payload,
+		Priority: job.Priority, MaxAttempts: job.MaxAttempts, ExpiresIn: job.ExpiresIn,
+	}}}
+}
