@@ -55,6 +55,7 @@ var moreKeys = map[string][]Keys{
 	"expire":             {PurgedPlaces, PlacesOfFlows, GroupsOfFlows},
 	"inspect_bucket":     {PurgedPlaces, PlacesOfFlows, KeysOfPool},
 	"inspect_job":        {PurgedPlaces, PlacesOfFlows, GroupsOfFlows, GroupDepartures, KeysOfPool},
+	"inspect_waiting":    {PlacesAndDepartures, GroupsOfFlows, GroupDepartures},
 	"outside_turn_queue": {TurnQueuesOfFlows},
 	"oldest_waiting":     {PlacesOfFlows},
 	"purge":              {PurgedPlaces, PlacesOfFlows, GroupsOfFlows},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/internal/shellword"
 )
 
 //go:embed templates/*.html
@@ -49,13 +50,13 @@ var functions = template.FuncMap{
 	"seconds": func(s float64) string { return opsview.Human(time.Duration(s * float64(time.Second))) },
 	"rate":    func(r float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", r), ".0") },
 	"path":    url.PathEscape,
-	"shell":   shellWord,
+	"shell":   shellword.Quote,
 	"own":     ownSettings,
 	"shown":   shownName,
 	"deref":   deref,
 	"counted": counted,
 	"payload": payloadText,
-	"command": commandLine,
+	"command": shellword.Join,
 	"sorts":   func() map[string]string { return orders },
 }
 

@@ -26,6 +26,7 @@ type Buckets interface {
 	Buckets() []string
 	KnownBuckets(ctx context.Context) ([]string, error)
 	BucketInfos(ctx context.Context, names ...string) ([]operator.BucketInfo, error)
+	Verdicts(ctx context.Context, infos []operator.BucketInfo) ([]operator.Verdict, error)
 	Authorships(ctx context.Context, withChanges bool, names ...string) map[string]shaper.Authorship
 	Pools() []string
 	KnownPools(ctx context.Context) ([]string, error)
@@ -122,6 +123,10 @@ func (o *ops) bucketViews(ctx context.Context, names ...string) ([]*opsview.Buck
 	if err != nil {
 		return nil, err
 	}
+	verdicts, err := o.buckets.Verdicts(ctx, infos)
+	if err != nil {
+		return nil, err
+	}
 	pools, err := o.poolsOf(ctx, infos)
 	if err != nil {
 		return nil, err
@@ -133,7 +138,7 @@ func (o *ops) bucketViews(ctx context.Context, names ...string) ([]*opsview.Buck
 		if info.Pool != nil {
 			pool = pools[info.Pool.Name]
 		}
-		views[i] = opsview.BucketOf(info, o.configured(info.Name), len(o.buckets.Buckets()) > 0, pool, authors[info.Name])
+		views[i] = opsview.BucketOf(info, &verdicts[i], o.configured(info.Name), len(o.buckets.Buckets()) > 0, pool, authors[info.Name])
 	}
 	return views, nil
 }

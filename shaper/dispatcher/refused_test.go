@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -73,8 +72,8 @@ func TestRevokedTokenHolds(t *testing.T) {
 		}
 	}
 	until("held for its credentials", func() bool {
-		info := w.Info()
-		return strings.Contains(info.Why(true, shaper.LatePermits{}).Sentence, workers.ReasonCredentials)
+		down := w.Info().Downstream
+		return down != nil && down.Reason == workers.ReasonCredentials
 	})
 	before := refused.Load()
 	until("probed", func() bool { return refused.Load() > before })

@@ -197,8 +197,14 @@ func (s *settler) settled(batch []*settlement, r *lua.Reader, resent bool) {
 
 // forget counts attempts, and lets go of their jobs. Whether an attempt failed or was held is known when Redis has taken its outcome.
 func (s *settler) forget(batch []*settlement) {
+	succeeded, last := 0, ""
 	for _, one := range batch {
 		s.store.Metrics.CountOutcome(s.Name, one.result, one.outcome, one.took, one.job.traceID)
+		// The jobs of a batch are one request. They have one owner, and stand together: see compareOutcomes.
+		if owner := one.job.owner(); one.result == shaper.ResultDone && (one.job.batch == 0 || owner != last) {
+			succeeded, last = succeeded+1, owner
+		}
 		s.held.forget(one.job)
 	}
+	s.store.Metrics.CountSucceeded(s.Name, succeeded)
 }

@@ -624,8 +624,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Why a bucket sends nothing
-         * @description It is looked at when it is asked. That no process delivers its jobs is known 15 seconds after the last one was killed.
+         * Whether a bucket delivers, and what keeps the jobs that wait
+         * @description It is the `verdict` of the bucket, with up to 1000 of its flows looked at, by chance where there are more; lists of buckets look at 200. Deliveries
+         *     count within about ten seconds. That no process delivers its jobs is known 15 seconds after the last one was killed.
          */
         get: operations["showWhy"];
         put?: never;
@@ -2332,12 +2333,49 @@ export interface components {
             /** @description Attempts whose job is tried again, or is dead */
             failed: number;
         };
+        Blocked: {
+            /** @enum {string} */
+            code: "paused" | "no-dispatcher" | "disabled" | "missing" | "closed" | "breaker" | "held" | "quota" | "budget" | "in-flight" | "adaptive-rate" | "host-fault" | "failing" | "late" | "rate" | "starting" | "slow" | "later" | "empty" | "sends";
+            /** @enum {string} */
+            scope: "flow" | "group" | "bucket" | "pool" | "bucket" | "pool" | "group" | "flow";
+            /** @description Of the scope. Absent where `flows` is above 1. */
+            name?: string;
+            /** @description Only of a flow in a group. */
+            group?: string;
+            /** @description How many flows share the entry. Absent of another scope. */
+            flows?: number;
+            jobs: number;
+            /** @description Of the oldest of them that was seen. Absent: not known. */
+            oldest_age_seconds?: number;
+            /**
+             * Format: date-time
+             * @description Absent: not known.
+             */
+            since?: string;
+            /**
+             * Format: date-time
+             * @description When it ends at the earliest. Absent: not known, or not before somebody acts.
+             */
+            until?: string;
+            /**
+             * @description Of a receiver's response.
+             * @example http_500
+             */
+            reason?: string;
+            /**
+             * @description The command that ends the cause, or shows what has to be repaired, without the name of the program. Absent: it ends by itself.
+             * @example flow release webhooks endpoint-2
+             */
+            action?: string;
+        };
         Bucket: {
             name: string;
             /** @description Redis knows it, the configuration does not. */
             orphaned: boolean;
             /** @description Of an orphaned bucket: its jobs leave, as a program with another configuration delivers them. Absent otherwise. */
             delivered_elsewhere?: boolean;
+            /** @description Whether its jobs are delivered, and what keeps those that wait. */
+            verdict: components["schemas"]["Verdict"];
             revision: number;
             burst?: number;
             capacity?: number;
@@ -2389,7 +2427,7 @@ export interface components {
             last_slot?: string;
             /**
              * Format: date-time
-             * @description When the last job leaves that waits now, at the earliest: as `eta` of a receipt, without the bounds of single flows and groups. Absent: none waits, or the time is not known.
+             * @description When the last job leaves that waits now, at the earliest: as `eta` of a receipt, without the bounds of single flows and groups. Absent: none waits, or the time is not known, as while flows are blocked: `empty_unknown` of the verdict says why.
              */
             empty?: string;
             /** @description Callbacks that wait for the bucket that delivers them. They count against the capacity, beside unfinished jobs. Absent if there are none. */
@@ -2508,17 +2546,57 @@ export interface components {
         BucketWhy: {
             bucket: string;
             /**
-             * @description The first that holds, in this order; `sends` that nothing does.
+             * @description `sends` only if the deliveries that succeeded in the last 30 seconds are at least 90 % of the rate, `empty` if nothing waits, else the code of the cause that keeps most jobs.
              * @enum {string}
              */
-            code: "empty" | "paused" | "no-dispatcher" | "closed" | "breaker" | "held" | "quota" | "budget" | "pool" | "in-flight" | "flows" | "host-fault" | "later" | "late" | "sends" | "empty" | "paused" | "no-dispatcher" | "closed" | "breaker" | "held" | "quota" | "budget" | "pool" | "in-flight" | "flows" | "host-fault" | "later" | "late" | "sends";
-            /** @description For people. */
+            code: "paused" | "no-dispatcher" | "disabled" | "missing" | "closed" | "breaker" | "held" | "quota" | "budget" | "in-flight" | "adaptive-rate" | "host-fault" | "failing" | "late" | "rate" | "starting" | "slow" | "later" | "empty" | "sends" | "empty" | "sends" | "paused" | "no-dispatcher" | "disabled" | "missing" | "closed" | "breaker" | "held" | "quota" | "budget" | "in-flight" | "adaptive-rate" | "host-fault" | "failing" | "late" | "rate" | "starting" | "slow" | "later";
+            /**
+             * @description For people, in one line.
+             * @example Sends 0 of 60/s. 1,018 wait, the oldest 31 min: 1,018 of endpoint-2 (breaker, http_500, since 21:12, next probe 21:44)
+             */
             sentence: string;
             /**
              * Format: date-time
-             * @description When that may end, by the clock of Redis. Absent: not known, or not before somebody acts.
+             * @description When what keeps most jobs may end, by the clock of Redis. Absent: not known, or not before somebody acts.
              */
             until?: string;
+            /** @description People should look at the bucket: jobs are due and not delivered as its rate says, and the cause is neither its timetable nor a rate that is kept. */
+            problem: boolean;
+            /** @description Deliveries a second that succeeded in the last 30 seconds. */
+            succeeded_per_second: number;
+            /** @description Jobs that wait, also for a later time. */
+            waits: number;
+            /** @description Of these, the jobs whose time has come. */
+            due: number;
+            /** @description Of the oldest job that was seen. Absent: not known. */
+            oldest_age_seconds?: number;
+            /** @description What keeps the jobs that wait, the most jobs first. The sum of their jobs is `waits`. */
+            blocked: components["schemas"]["Blocked"][];
+            /** @description Only where flows were left out: `blocked` is an estimate from a sample. */
+            sample?: components["schemas"]["Sample"];
+            /** @description Attempts that ended in the last minute. */
+            attempts: number;
+            /** @description Of these, the attempts that did not succeed. */
+            failed: number;
+            /**
+             * @description Reason of the last one that did not succeed.
+             * @example http_401
+             */
+            reason?: string;
+            /**
+             * @description Why it is not known when the last of the waiting jobs leaves. Absent where `empty` of the bucket is known, and where nothing waits.
+             * @example 4 flows are blocked
+             */
+            empty_unknown?: string;
+            /** @description By how many jobs a second the backlog grows. Absent if it does not. */
+            grows_per_second?: number;
+            /**
+             * Format: date-time
+             * @description When the bucket is full at that pace.
+             */
+            full?: string;
+            /** @description Jobs that will be left at the `finish` of the delivery window as it goes now. Absent if none will. */
+            left_at_finish?: number;
         };
         Budget: {
             /** @example 90000 tokens/m */
@@ -3315,6 +3393,10 @@ export interface components {
             /** @description False of a dry run. */
             removed: boolean;
         };
+        Sample: {
+            looked_at: number;
+            flows: number;
+        };
         Schedule: {
             name: string;
             bucket: string;
@@ -3537,6 +3619,60 @@ export interface components {
             input: number;
             /** @description Tokens */
             output: number;
+        };
+        Verdict: {
+            /**
+             * @description `sends` only if the deliveries that succeeded in the last 30 seconds are at least 90 % of the rate, `empty` if nothing waits, else the code of the cause that keeps most jobs.
+             * @enum {string}
+             */
+            code: "paused" | "no-dispatcher" | "disabled" | "missing" | "closed" | "breaker" | "held" | "quota" | "budget" | "in-flight" | "adaptive-rate" | "host-fault" | "failing" | "late" | "rate" | "starting" | "slow" | "later" | "empty" | "sends" | "empty" | "sends" | "paused" | "no-dispatcher" | "disabled" | "missing" | "closed" | "breaker" | "held" | "quota" | "budget" | "in-flight" | "adaptive-rate" | "host-fault" | "failing" | "late" | "rate" | "starting" | "slow" | "later";
+            /**
+             * @description For people, in one line.
+             * @example Sends 0 of 60/s. 1,018 wait, the oldest 31 min: 1,018 of endpoint-2 (breaker, http_500, since 21:12, next probe 21:44)
+             */
+            sentence: string;
+            /**
+             * Format: date-time
+             * @description When what keeps most jobs may end, by the clock of Redis. Absent: not known, or not before somebody acts.
+             */
+            until?: string;
+            /** @description People should look at the bucket: jobs are due and not delivered as its rate says, and the cause is neither its timetable nor a rate that is kept. */
+            problem: boolean;
+            /** @description Deliveries a second that succeeded in the last 30 seconds. */
+            succeeded_per_second: number;
+            /** @description Jobs that wait, also for a later time. */
+            waits: number;
+            /** @description Of these, the jobs whose time has come. */
+            due: number;
+            /** @description Of the oldest job that was seen. Absent: not known. */
+            oldest_age_seconds?: number;
+            /** @description What keeps the jobs that wait, the most jobs first. The sum of their jobs is `waits`. */
+            blocked: components["schemas"]["Blocked"][];
+            /** @description Only where flows were left out: `blocked` is an estimate from a sample. */
+            sample?: components["schemas"]["Sample"];
+            /** @description Attempts that ended in the last minute. */
+            attempts: number;
+            /** @description Of these, the attempts that did not succeed. */
+            failed: number;
+            /**
+             * @description Reason of the last one that did not succeed.
+             * @example http_401
+             */
+            reason?: string;
+            /**
+             * @description Why it is not known when the last of the waiting jobs leaves. Absent where `empty` of the bucket is known, and where nothing waits.
+             * @example 4 flows are blocked
+             */
+            empty_unknown?: string;
+            /** @description By how many jobs a second the backlog grows. Absent if it does not. */
+            grows_per_second?: number;
+            /**
+             * Format: date-time
+             * @description When the bucket is full at that pace.
+             */
+            full?: string;
+            /** @description Jobs that will be left at the `finish` of the delivery window as it goes now. Absent if none will. */
+            left_at_finish?: number;
         };
         Written: {
             /**
@@ -5015,7 +5151,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Why, or that it sends. */
+            /** @description The verdict. */
             200: {
                 headers: {
                     [name: string]: unknown;
