@@ -57,6 +57,7 @@ var (
 	ScheduleRuns    = newScript("schedule_runs")
 
 	RenewTimetable = newScript("renew_timetable")
+	CloseWindow    = newScript("close_window")
 	ControlDrain   = newScript("control_drain")
 
 	NoteDifferences = newScript("note_differences")
@@ -76,7 +77,7 @@ var (
 // All lists the scripts in alphabetical order.
 func All() []*Script {
 	return []*Script{
-		AdvanceSchedule, Allow, Assign, Beat, Cancel, Claim, Configure, Control, ControlDrain, ControlFlow, ControlSchedule, DefineSchedules, DisabledDeaths, DueSchedules, EmptyDisabled, Ended, Enqueue, Expire, Extend, FlowsOf, InspectBucket,
+		AdvanceSchedule, Allow, Assign, Beat, Cancel, Claim, CloseWindow, Configure, Control, ControlDrain, ControlFlow, ControlSchedule, DefineSchedules, DisabledDeaths, DueSchedules, EmptyDisabled, Ended, Enqueue, Expire, Extend, FlowsOf, InspectBucket,
 		InspectJob, InspectJobs, InspectPool, InspectResult, InspectResults, Instances, Learn, MoveCallbacks, MoveEvents, NoteDifferences, OldestWaiting, OpenBundle, OutsideTurnQueue, Override, Probe, Purge, RecordOperation, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows, ScheduleRuns, Settle, Sift, Start, Sweep, TakeBack, TrimDead, TrimResults,
 	}
 }
