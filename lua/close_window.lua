@@ -126,7 +126,7 @@ if #causes == 0 and rate_count then
   because(is_busy and 'rate' or 'behind', true)
 end
 
-outbox.note(box, outbox.CLOSED, text(w.opened), 1, { opened = text(w.opened), closed = text(closed), sent = text(w.sent), dead = text(w.dead),
-  dropped = text(w.dropped), left = text(left), delayed = text(delayed), why = table.concat(causes, ' ') })
+outbox.note(box, outbox.CLOSED, text(w.opened), 1, { opened = text(w.opened), closed = text(closed), sent = text(w.sent),
+  dead = text(w.dead), dropped = text(w.dropped), left = text(left), delayed = text(delayed), why = table.concat(causes, ' ') })
 outbox.write(box)
 return begin_next()

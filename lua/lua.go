@@ -23,6 +23,7 @@ var (
 	TakeBack         = newScript("take_back")
 	TrimDead         = newScript("trim_dead")
 	TrimResults      = newScript("trim_results")
+	DropResults      = newScript("drop_results")
 	EmptyDisabled    = newScript("empty_disabled")
 	Expire           = newScript("expire")
 	Sift             = newScript("sift")
@@ -77,7 +78,7 @@ var (
 // All lists the scripts in alphabetical order.
 func All() []*Script {
 	return []*Script{
-		AdvanceSchedule, Allow, Assign, Beat, Cancel, Claim, CloseWindow, Configure, Control, ControlDrain, ControlFlow, ControlSchedule, DefineSchedules, DisabledDeaths, DueSchedules, EmptyDisabled, Ended, Enqueue, Expire, Extend, FlowsOf, InspectBucket,
+		AdvanceSchedule, Allow, Assign, Beat, Cancel, Claim, CloseWindow, Configure, Control, ControlDrain, ControlFlow, ControlSchedule, DefineSchedules, DisabledDeaths, DropResults, DueSchedules, EmptyDisabled, Ended, Enqueue, Expire, Extend, FlowsOf, InspectBucket,
 		InspectJob, InspectJobs, InspectPool, InspectResult, InspectResults, Instances, Learn, MoveCallbacks, MoveEvents, NoteDifferences, OldestWaiting, OpenBundle, OutsideTurnQueue, Override, Probe, Purge, RecordOperation, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows, ScheduleRuns, Settle, Sift, Start, Sweep, TakeBack, TrimDead, TrimResults,
 	}
 }
