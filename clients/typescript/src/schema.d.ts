@@ -2774,6 +2774,8 @@ export interface components {
             changed?: boolean;
             /** @description Only of a disabled flow: it sends nothing and takes no jobs until it is enabled. */
             disabled?: components["schemas"]["Disabled"];
+            /** @description Only of a disabled flow in a bucket with `flow.when_disabled = "keep"`: its jobs wait, up to its capacity, until it is enabled. */
+            keeps_jobs?: boolean;
             /** @description Only in a bucket with `flow.must_exist`, of a flow without settings of its own: its jobs are refused (404 unknown-flow), and those that wait stay until it has a setting. */
             missing?: boolean;
             /** @description What it has of its own. Absent settings are those of all flows of its bucket. */
@@ -2818,6 +2820,8 @@ export interface components {
             changed?: boolean;
             /** @description Only of a disabled flow: it sends nothing and takes no jobs until it is enabled. */
             disabled?: components["schemas"]["Disabled"];
+            /** @description Only of a disabled flow in a bucket with `flow.when_disabled = "keep"`: its jobs wait, up to its capacity, until it is enabled. */
+            keeps_jobs?: boolean;
             /** @description Only in a bucket with `flow.must_exist`, of a flow without settings of its own: its jobs are refused (404 unknown-flow), and those that wait stay until it has a setting. */
             missing?: boolean;
             /** @description What it has of its own. Absent settings are those of all flows of its bucket. */
