@@ -20,5 +20,5 @@ read_globals = { "redis", "KEYS", "ARGV", "cjson",
   "schedule", "server_time", "sliding_window_counter", "sliding_window_log", "slots", "standby",
   "text", "timetable", "token_bucket", "told_flows",
   "use",
-  "waiting" }
+  "waiting", "window_tally" }
 max_line_length = 140

@@ -49,6 +49,7 @@ var moreKeys = map[string][]Keys{
 	"allow":              {KeysOfLimits},
 	"cancel":             {PlacesOfFlows, GroupsOfFlows},
 	"claim":              {PlacesAndDepartures, GroupsAndDepartures, KeysOfPool},
+	"close_window":       {PlacesOfFlows, KeysOfPool},
 	"control_flow":       {PlacesOfFlows, GroupsOfFlows}, // or TurnQueuesOfGroups, of a group
 	"enqueue":            {KeysOfLimits, PlacesOfFlows, GroupsOfFlows, KeysOfQuotas, PaceOfPool, KeysOfFire, KeyOfNames},
 	"empty_disabled":     {PlacesOfFlows, GroupsOfFlows},

@@ -9,7 +9,7 @@
 -- KEYS[2]  …:meta    hash  id -> see codec.lua
 -- KEYS[3]  …:settings    hash  what the bucket obeys
 -- KEYS[4]  …:pace    hash  offset, clock: of the engine's clock; down: see downstream.lua; drain: see timetable.lua
--- KEYS[5]  …:count   hash  jobs that came as scheduled, ids forgotten early, bytes of dead letters
+-- KEYS[5]  …:count   hash  jobs that came as scheduled, ids forgotten early, bytes of dead letters; window: see window_tally.lua
 -- KEYS[6]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[7]  …:dead    zset  id -> time of death
 -- KEYS[8]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
@@ -165,6 +165,7 @@ while at <= last_arg do
   -- The usual outcome: the first attempt of a job that came without a delay is accepted.
   local is_other = has_result or number or width > WIDTH or result ~= DONE or signal ~= ACCEPTED or delay > 0
   local usual = is_other and '' or expected --#slow local usual = ''
+  local gone_before = gone_count
   for from = at + HEAD, ends - 1, width do
     i = i + 1
     local id, text, mark, of = ids[i], stored[i], args[from + 1], args[from + 2]
@@ -223,6 +224,7 @@ while at <= last_arg do
       end
     end
   end
+  if box then outbox.ends(box, result == DONE and 'sent' or 'dropped', gone_count - gone_before) end
   at = ends
 end
 if #touched == 0 then return reply end

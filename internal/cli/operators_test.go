@@ -180,6 +180,7 @@ var operatorRuns = map[string][]string{
 	"flow list": {"flowing", "flowing --sort waiting --look 2000 --limit 1"}, "flow show": {"flowing acme"}, "flow pause": {"flowing acme"}, "flow resume": {"flowing acme"}, "flow release": {"flowing acme"},
 	"flow enable": {"flowing acme --redrive"}, "flow set": {"flowing acme --weight 2 --url https://a.example/hook"}, "flow reset": {"flowing acme weight", "flowing acme"},
 	"flow import":  {"flowing testdata/flows.ndjson"},
+	"flow remove":  {"flowing acme --dry-run", "flowing acme --yes"},
 	"flow purge":   {"flowing acme --dry-run", "flowing acme --yes"},
 	"bucket drain": {"plain --max 1000 --rate 1/s", "plain --stop"},
 	"job list":     {"plain"}, "job show": {"plain waits"}, "job find": {"waits"}, "job result": {"plain dead0"}, "job cancel": {"plain goes"},

@@ -1327,6 +1327,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/buckets/{bucket}/flow/all": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Drop all that is kept of one flow, for good
+         * @description Its waiting jobs, its dead letters, its kept results, and then its settings, its pause, its hold or open circuit breaker, and that it is
+         *     disabled. Jobs in flight are not touched, and jobs that come meanwhile may stay. A request works for about two seconds: repeat it with `cursor`
+         *     until the answer has no `next`. A removal that was interrupted may be begun again without a cursor.
+         */
+        delete: operations["removeFlow"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/buckets/{bucket}/flows/{flow}": {
         parameters: {
             query?: never;
@@ -1465,6 +1487,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/buckets/{bucket}/flows/{flow}/all": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Drop all that is kept of one flow, for good
+         * @description Its waiting jobs, its dead letters, its kept results, and then its settings, its pause, its hold or open circuit breaker, and that it is
+         *     disabled. Jobs in flight are not touched, and jobs that come meanwhile may stay. A request works for about two seconds: repeat it with `cursor`
+         *     until the answer has no `next`. A removal that was interrupted may be begun again without a cursor.
+         */
+        delete: operations["removeFlowByName"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/buckets/{bucket}/groups/{group}/flows/{flow}": {
         parameters: {
             query?: never;
@@ -1598,6 +1642,28 @@ export interface paths {
          */
         post: operations["enableFlowInGroup"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/buckets/{bucket}/groups/{group}/flows/{flow}/all": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Drop all that is kept of one flow, for good
+         * @description Its waiting jobs, its dead letters, its kept results, and then its settings, its pause, its hold or open circuit breaker, and that it is
+         *     disabled. Jobs in flight are not touched, and jobs that come meanwhile may stay. A request works for about two seconds: repeat it with `cursor`
+         *     until the answer has no `next`. A removal that was interrupted may be begun again without a cursor.
+         */
+        delete: operations["removeFlowInGroup"];
         options?: never;
         head?: never;
         patch?: never;
@@ -2842,6 +2908,8 @@ export interface components {
             changed?: boolean;
             /** @description Only of a disabled flow: it sends nothing and takes no jobs until it is enabled. */
             disabled?: components["schemas"]["Disabled"];
+            /** @description Only of a disabled flow in a bucket with `flow.when_disabled = "keep"`: its jobs wait, up to its capacity, until it is enabled. */
+            keeps_jobs?: boolean;
             /** @description Only in a bucket with `flow.must_exist`, of a flow without settings of its own: its jobs are refused (404 unknown-flow), and those that wait stay until it has a setting. */
             missing?: boolean;
             /** @description What it has of its own. Absent settings are those of all flows of its bucket. */
@@ -2886,6 +2954,8 @@ export interface components {
             changed?: boolean;
             /** @description Only of a disabled flow: it sends nothing and takes no jobs until it is enabled. */
             disabled?: components["schemas"]["Disabled"];
+            /** @description Only of a disabled flow in a bucket with `flow.when_disabled = "keep"`: its jobs wait, up to its capacity, until it is enabled. */
+            keeps_jobs?: boolean;
             /** @description Only in a bucket with `flow.must_exist`, of a flow without settings of its own: its jobs are refused (404 unknown-flow), and those that wait stay until it has a setting. */
             missing?: boolean;
             /** @description What it has of its own. Absent settings are those of all flows of its bucket. */
@@ -3387,6 +3457,23 @@ export interface components {
         Refusals: {
             caller: string;
             refused: number;
+        };
+        RemovedFlow: {
+            bucket: string;
+            group?: string;
+            flow: string;
+            /** @description Jobs that waited, also delayed ones and retries. */
+            waiting: number;
+            /** @description Dead letters. */
+            dead: number;
+            /** @description Kept results. */
+            results: number;
+            /** @description What the flow had of its own: `settings`, `pause`, `disabled`, `hold` (also an open circuit breaker and an adaptive rate). In the last answer. */
+            own: string[];
+            /** @description Jobs in flight, which are left: they end as they would have. In the last answer. */
+            in_flight: number;
+            /** @description The cursor to go on with. Absent at the end. */
+            next?: string;
         };
         RemovedSchedule: {
             schedule: components["schemas"]["Schedule"];
@@ -6867,6 +6954,57 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    removeFlow: {
+        parameters: {
+            query: {
+                /** @description The name of the flow, any text of at most 256 bytes. */
+                flow: string;
+                /** @description The group of the flow. Required in a bucket with groups, 409 (no-groups) in any other. */
+                group?: string;
+                /** @description The name of the flow. Required unless dry_run is true. */
+                confirm?: string;
+                /** @description `true` only counts. */
+                dry_run?: boolean;
+                /** @description The next of the answer before. */
+                cursor?: string;
+            };
+            header?: {
+                /** @description Echoed, and written to the log. */
+                "X-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                bucket: components["parameters"]["bucket"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What this request dropped, or counted. With `next` there is more. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RemovedFlow"];
+                };
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Problem"];
+            404: components["responses"]["Problem"];
+            /** @description A problem with the code `no-flows` or `no-groups` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            500: components["responses"]["Problem"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     showFlowByName: {
         parameters: {
             query?: {
@@ -7326,6 +7464,57 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    removeFlowByName: {
+        parameters: {
+            query?: {
+                /** @description The group of the flow. Required in a bucket with groups, 409 (no-groups) in any other. */
+                group?: string;
+                /** @description The name of the flow. Required unless dry_run is true. */
+                confirm?: string;
+                /** @description `true` only counts. */
+                dry_run?: boolean;
+                /** @description The next of the answer before. */
+                cursor?: string;
+            };
+            header?: {
+                /** @description Echoed, and written to the log. */
+                "X-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                bucket: components["parameters"]["bucket"];
+                /** @description The name of the flow, any text of at most 256 bytes. */
+                flow: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What this request dropped, or counted. With `next` there is more. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RemovedFlow"];
+                };
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Problem"];
+            404: components["responses"]["Problem"];
+            /** @description A problem with the code `no-flows` or `no-groups` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            500: components["responses"]["Problem"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     showFlowInGroup: {
         parameters: {
             query?: never;
@@ -7759,6 +7948,57 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EnabledFlow"];
+                };
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Problem"];
+            404: components["responses"]["Problem"];
+            /** @description A problem with the code `no-flows` or `no-groups` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            500: components["responses"]["Problem"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    removeFlowInGroup: {
+        parameters: {
+            query?: {
+                /** @description The name of the flow. Required unless dry_run is true. */
+                confirm?: string;
+                /** @description `true` only counts. */
+                dry_run?: boolean;
+                /** @description The next of the answer before. */
+                cursor?: string;
+            };
+            header?: {
+                /** @description Echoed, and written to the log. */
+                "X-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                bucket: components["parameters"]["bucket"];
+                /** @description The name of the flow, any text of at most 256 bytes. */
+                flow: string;
+                /** @description The group of the flow. Required in a bucket with groups, 409 (no-groups) in any other. */
+                group: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What this request dropped, or counted. With `next` there is more. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RemovedFlow"];
                 };
             };
             400: components["responses"]["Problem"];
