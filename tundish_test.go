@@ -436,7 +436,7 @@ func TestSchedules(t *testing.T) {
 			}))
 			tundishtest.Run(t, c)
 		}
-		time.Sleep(5*time.Hour + 30*time.Minute)
+		time.Sleep(5*time.Hour + 30*time.Minute) //nolint:forbidigo // of the bubble's clock
 		if got.Load() != 5 {
 			t.Errorf("%d jobs in five and a half hours, want 5", got.Load())
 		}

@@ -41,7 +41,7 @@ func (r *batchResults) add(id string, item itemResult) {
 	switch {
 	case !isOurs:
 		if r.foreign++; r.foreign == 1 {
-			r.firstForeign, r.nthForeign = string(Snippet([]byte(id))), item.nth
+			r.firstForeign, r.nthForeign = Snippet([]byte(id)), item.nth
 		}
 		return
 	case before != nil:

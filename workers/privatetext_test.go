@@ -44,7 +44,7 @@ func TestErrorsKeepAddressesPrivate(t *testing.T) {
 			"Post https://192.0.2.7:8443: dial tcp 192.0.2.7:8443: connect: connection refused",
 		},
 		"a zone":       {errors.New("dial tcp [fe80::1%eth0]:80: timeout"), "dial tcp (address): timeout"},
-		"no addresses": {errors.New("std::bad at 10:20:30, version 1.2: stream error: stream ID 5; deadbeef."), "std::bad at 10:20:30, version 1.2: stream error: stream ID 5; deadbeef."},
+		"no addresses": {errors.New("std::bad at 10:20:30, version 1.2: stream error: stream ID 5; deadbeef"), "std::bad at 10:20:30, version 1.2: stream error: stream ID 5; deadbeef"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			outcome := ClassifyError(test.err)

@@ -17,7 +17,6 @@ import (
 
 func (a *invocation) jobListCommand() *cobra.Command {
 	var limit int
-	var anyState bool
 	var state, flow, group, since, until, after string
 	cmd := &cobra.Command{
 		Use:   "list BUCKET",
@@ -45,29 +44,25 @@ all of these are listed: with --flow it is the story of one customer.`,
 			if err != nil {
 				return wrongUsage(cmd, "--until %q: %v", until, err)
 			}
-			if state == stateAny {
-				if after != "" {
-					return wrongUsage(cmd, "--after goes with one --state: %s lists three, each from its beginning", stateAny)
-				}
+			anyState := state == stateAny
+			if anyState {
 				state = ""
-				anyState = true
+			}
+			if anyState && after != "" {
+				return wrongUsage(cmd, "--after goes with one --state: %s lists three, each from its beginning", stateAny)
 			}
 			filter := operator.JobFilter{State: shaper.State(state)}
 			if err := filter.Validate(); err != nil {
 				return wrongUsage(cmd, "%v", err)
 			}
 			query := httpapi.JobQuery{BucketName: theBucket(args), State: filter.State, Since: at, Until: before, Page: httpapi.Page{Cursor: after}}
-			if cmd.Flags().Changed("flow") {
-				query.Flow = &flow
-			}
-			if cmd.Flags().Changed("group") {
-				query.Group = &group
-			}
+			query.Flow, query.Group = textFlag(cmd, "flow", &flow), textFlag(cmd, "group", &group)
 			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
+				list := a.jobList
 				if anyState {
-					return a.jobStory(ctx, c, query, limit)
+					list = a.jobStory
 				}
-				return a.jobList(ctx, c, query, limit)
+				return list(ctx, c, query, limit)
 			})
 		},
 	}
@@ -81,6 +76,14 @@ all of these are listed: with --flow it is the story of one customer.`,
 	f.StringVar(&after, "after", "", "go on behind the `cursor` that an earlier list has told")
 	f.IntVar(&limit, "limit", 50, "show at most this `number`")
 	return cmd
+}
+
+// textFlag is the value of a flag, nil if the flag is not given.
+func textFlag(cmd *cobra.Command, flag string, value *string) *string {
+	if !cmd.Flags().Changed(flag) {
+		return nil
+	}
+	return value
 }
 
 // jobsOf lists at most so many jobs that a query means, and returns the cursor behind them.

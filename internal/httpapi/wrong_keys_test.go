@@ -27,7 +27,7 @@ func TestWrongKeysLeaveATrace(t *testing.T) {
 		}
 		request(producer, far, "GET", jobs+"/a", "")                                  // no key
 		request(producer, far, "GET", jobs+"/a", "", "Authorization", "Bearer check") // one that may not
-		time.Sleep(3 * time.Minute)                                                   // of the test's own clock
+		time.Sleep(3 * time.Minute)                                                   //nolint:forbidigo // of the bubble's clock
 		synctest.Wait()
 		var lines []string
 		for line := range strings.Lines(log.String()) {

@@ -75,7 +75,7 @@ func TestOthersRemoveNoRecord(t *testing.T) {
 		purge := by("key root", "a", "the truth")
 		purge.Operation, purge.Count = "purgeBucket", 7
 		write(t, l, purge, audit.Done)
-		random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a repeatable test
+		random := rand.New(rand.NewPCG(1, 2))
 		for i := range 800 {
 			author := fmt.Sprint("key ", random.IntN(12))
 			r := by(author, fmt.Sprint("b", random.IntN(3)), strings.Repeat("x", random.IntN(3000)))

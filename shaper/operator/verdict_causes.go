@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
-	"github.com/tundish-io/tundish/internal/shellword"
+	"github.com/tundish-io/tundish/internal/shellword" //nolint:depguard // quotes a word, and imports nothing
 	"github.com/tundish-io/tundish/shaper"
 )
 

@@ -2,7 +2,6 @@ package llm
 
 import (
 	"bytes"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -133,7 +132,7 @@ func TestEventsAreBoundedWithAllTheirLines(t *testing.T) { //nolint:paralleltest
 					kept = max(kept, keptBy(s))
 				}
 			})
-			t.Log(fmt.Sprintf("%s, hides %t: keeps %d bytes, takes %d of the heap, %s", name, hides, kept, cost.Heap, cost.Time))
+			t.Logf("%s, hides %t: keeps %d bytes, takes %d of the heap, %s", name, hides, kept, cost.Heap, cost.Time)
 			if kept > 2*maxEvent {
 				t.Errorf("%s, hides %t: keeps %d bytes", name, hides, kept)
 			}

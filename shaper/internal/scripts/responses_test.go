@@ -122,10 +122,10 @@ func TestResponsesAreSettledOnce(t *testing.T) {
 		sums := r.chargedNow(rt)
 		flows, groups := int64(0), int64(0)
 		for level, sum := range sums {
-			switch {
-			case level[0] == 'f':
+			switch level[0] {
+			case 'f':
 				flows += sum
-			case level[0] == 'g':
+			case 'g':
 				groups += sum
 			}
 		}
