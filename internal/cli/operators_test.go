@@ -167,7 +167,7 @@ func TestOperatorTable(t *testing.T) {
 var operatorRuns = map[string][]string{
 	"status":       {""},
 	"fleet":        {""},
-	"watch":        {"plain --for 1s"},
+	"watch":        {"plain --for 1s", "--for 1s"},
 	"audit":        {"", "plain --limit 1", "--logins"},
 	"session list": {""}, "session end": {"0000000000000000-0000000000000000"},
 	"usage":       {"plain", "plain --by caller --days 31 --json"},

@@ -1,23 +1,23 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"context"
-	"errors"
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/shaper"
-	"sync"
 )
 
 // access checks the API key of a request and its rights.

@@ -128,7 +128,7 @@ var (
 	ListBuckets = &Operation[BucketsQuery, *BucketList]{
 		ID: "listBuckets", Method: "GET", Path: "/v1/buckets", Roles: []apikey.Role{apikey.RoleRead},
 		Answer:   "First the configured ones in the order of the configuration, then the orphaned ones; or in the order of `sort`.",
-		Commands: []string{"status", "bucket list", "pool show"},
+		Commands: []string{"status", "bucket list", "pool show", "watch"},
 		Summary:  "List all buckets, also those that left the configuration",
 		Description: `With a limit the answer has a page of them, and sums of all that ` + "`q`" + ` leaves. Buckets that come or go between two pages may be missing, or be
 there twice.`,
@@ -136,7 +136,7 @@ there twice.`,
 
 	ShowBucket = &Operation[BucketName, *opsview.Bucket]{
 		ID: "showBucket", Method: "GET", Path: "/v1/buckets/{bucket}", Roles: []apikey.Role{apikey.RoleRead},
-		Commands: []string{"bucket show", "dead list"},
+		Commands: []string{"bucket show", "dead list", "watch"},
 		Summary:  "Show a bucket",
 	}
 

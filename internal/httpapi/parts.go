@@ -2,15 +2,15 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
-	"fmt"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
-	"time"
 )
 
 const partsAtOnce = 100 // flows or groups of a list that names no limit

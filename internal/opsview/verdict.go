@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/shellword"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
@@ -115,7 +116,7 @@ func VerdictOf(v *operator.Verdict) *Verdict {
 		c := &v.Blocked[i]
 		view.Blocked = append(view.Blocked, Blocked{
 			Code: c.Code, Scope: c.Scope, Name: c.Name, Group: c.Group, Flows: c.Flows, Jobs: c.Jobs, OldestAge: c.OldestAge.Seconds(),
-			Since: instant(c.Since), Until: instant(c.Until), Reason: c.Reason, Action: c.Action,
+			Since: instant(c.Since), Until: instant(c.Until), Reason: c.Reason, Action: shellword.Join(c.Action...),
 		})
 	}
 	if v.Code != operator.WhySends && len(view.Blocked) > 0 {

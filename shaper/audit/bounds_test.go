@@ -225,30 +225,3 @@ func TestBucketsThatDoNotExist(t *testing.T) {
 		}
 	}
 }
-
-// Records of the previous version are read with those of this one, in their order.
-func TestRecordsOfThePreviousVersion(t *testing.T) {
-	t.Parallel()
-	client := redistest.Start(t).Client()
-	l := audit.NewLog(client, 0)
-	write(t, l, by("key ops", "a", "new 0"), audit.Done)
-	now := time.Now().UnixMicro()
-	for i := range 5 {
-		id := fmt.Sprint("old-", i)
-		at := redis.Z{Score: float64(now + int64(i)*1000), Member: id}
-		client.ZAdd(t.Context(), "tundish:{fleet}:audit", at)
-		client.ZAdd(t.Context(), "tundish:{fleet}:audit:a", at)
-		client.HSet(t.Context(), "tundish:{fleet}:audit_records", id, fmt.Sprintf("p 1 %d\n"+`{"author":"key ops","operation":"purgeBucket","reason":"old %d","outcome":"done"}`, i, i))
-	}
-	for _, bucket := range []string{"", "a"} {
-		for _, limit := range []int{1, 2, 100} {
-			var reasons []string
-			for _, r := range records(t, l, bucket, limit) {
-				reasons = append(reasons, r.Reason)
-			}
-			if got := strings.Join(reasons, ", "); got != "old 4, old 3, old 2, old 1, old 0, new 0" {
-				t.Errorf("bucket %q, %d records a page: %s", bucket, limit, got)
-			}
-		}
-	}
-}

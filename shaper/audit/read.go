@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,9 +19,8 @@ var ErrCursor = errors.New("the cursor is none: use the next of the answer befor
 
 // entry is a record in a list.
 type entry struct {
-	at     int64 // when its operation began, microseconds
-	id     string
-	legacy bool // it is in the keys of the previous version
+	at int64 // when its operation began, microseconds
+	id string
 }
 
 // name is the cursor of the entries before an entry.
@@ -41,7 +39,7 @@ func cursorOf(text string) (after *entry, err error) {
 }
 
 // Records returns records, the newest first, and the cursor of those before them, "" if there are none. bucket "" is of all and of none. At most limit
-// of them, up to 1000. Three round trips.
+// of them, up to 1000. Two round trips.
 func (l *Log) Records(ctx context.Context, bucket, cursor string, limit int) (records []Record, next string, err error) {
 	after, err := cursorOf(cursor)
 	if err != nil {
@@ -74,7 +72,7 @@ func (l *Log) Records(ctx context.Context, bucket, cursor string, limit int) (re
 	return records, next, nil
 }
 
-// entries returns the entries of a list behind a cursor, and those of the previous version.
+// entries returns the entries of a list behind a cursor.
 func (l *Log) entries(ctx context.Context, bucket string, after *entry, most int) ([]entry, error) {
 	list := "all"
 	if bucket != "" {
@@ -94,51 +92,27 @@ func (l *Log) entries(ctx context.Context, bucket string, after *entry, most int
 		at, _ := strconv.ParseInt(parts[0], 10, 64)
 		entries = append(entries, entry{at: at, id: parts[1]})
 	}
-	if l.book.keys[0] != changes.keys[0] {
-		return entries, nil
-	}
-	legacy, err := l.legacyEntries(ctx, bucket, after, most)
-	if err != nil || len(legacy) == 0 {
-		return entries, err
-	}
-	entries = append(entries, legacy...)
-	slices.SortFunc(entries, older)
-	return entries[:min(len(entries), most)], nil
+	return entries, nil
 }
 
 // texts returns what is stored of entries, nil of records that were removed meanwhile.
 func (l *Log) texts(ctx context.Context, entries []entry) ([]any, error) {
-	all := make([]any, len(entries))
-	for _, from := range []struct {
-		key    string
-		legacy bool
-	}{{l.book.keys[1], false}, {legacyRecords, true}} {
-		var ids []string
-		var places []int
-		for i, e := range entries {
-			if e.legacy == from.legacy {
-				ids, places = append(ids, e.id), append(places, i)
-			}
-		}
-		if len(ids) == 0 {
-			continue
-		}
-		texts, err := l.redis.HMGet(ctx, from.key, ids...).Result()
-		if err != nil {
-			return nil, err
-		}
-		for i, text := range texts {
-			all[places[i]] = text
-		}
+	if len(entries) == 0 {
+		return nil, nil
 	}
-	return all, nil
+	ids := make([]string, len(entries))
+	for i, e := range entries {
+		ids[i] = e.id
+	}
+	return l.redis.HMGet(ctx, l.book.keys[1], ids...).Result()
 }
 
-// Fields of the head of a record, which ends with its count. The previous version had fewer.
+// Fields of the head of a record: see lua/record_operation.lua.
 const (
 	headFields  = 10
 	fieldTimes  = 7
 	fieldNewest = 8
+	fieldCount  = 9
 )
 
 // read reads a record; there is none where it was removed for the sake of newer ones.
@@ -149,12 +123,12 @@ func read(stored any) (r Record, isThere bool) {
 		return r, false
 	}
 	fields := strings.Fields(head)
-	r.Count, _ = strconv.ParseInt(fields[len(fields)-1], 10, 64)
+	if len(fields) != headFields {
+		return r, false
+	}
+	r.Count, _ = strconv.ParseInt(fields[fieldCount], 10, 64)
 	if r.Count > 0 && (r.Outcome == Nothing || r.Outcome == Refused) { // its last part changed nothing, and those before have
 		r.Outcome = Done
-	}
-	if len(fields) != headFields {
-		return r, true
 	}
 	if r.Times, _ = strconv.ParseInt(fields[fieldTimes], 10, 64); r.Times > 1 {
 		newest, _ := strconv.ParseInt(fields[fieldNewest], 10, 64)

@@ -92,8 +92,9 @@ type Blocked struct {
 	Until     time.Time     // when it ends at the earliest; zero: not known, or not before somebody acts
 	Reason    string        // of a receiver's response: one word such as http_500
 
-	// Action is the command that ends the cause, or that shows what has to be repaired, without the name of the program. "": it ends by itself.
-	Action string
+	// Action is the command that ends the cause, or that shows what has to be repaired: its words, without the name of the program. None: it ends by
+	// itself.
+	Action []string
 
 	detail string // for the sentence
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
-	"github.com/tundish-io/tundish/internal/shellword" //nolint:depguard // quotes a word, and imports nothing
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -202,15 +201,15 @@ func (j *judgement) restOf(f *waitingFlow) Blocked {
 }
 
 // action returns the command that ends a cause, or shows what is to be repaired.
-func (j *judgement) action(c *Blocked) string {
+func (j *judgement) action(c *Blocked) []string {
 	bucket := j.Name
-	one := func(verb string, more ...string) string { // on the scope of the cause
+	one := func(verb string, more ...string) []string { // on the scope of the cause
 		var words []string
 		switch {
 		case c.Scope == shaper.ScopeBucket || c.Scope == shaper.ScopePool:
 			words = []string{string(c.Scope), verb, c.Name}
 		case c.Name == "" && c.Flows > 1:
-			return "flow list " + shellword.Quote(bucket)
+			return []string{"flow", "list", bucket}
 		default:
 			words = append([]string{string(c.Scope), verb}, more...)
 			more = nil
@@ -222,41 +221,41 @@ func (j *judgement) action(c *Blocked) string {
 				words = slices.Delete(words, len(words)-2, len(words)-1)
 			}
 		}
-		return shellword.Join(append(words, more...)...)
+		return append(words, more...)
 	}
 	switch c.Code {
 	case WhyPaused:
 		return one("resume")
 	case WhyNoDispatcher:
-		return "run"
+		return []string{"run"}
 	case WhyDisabled:
 		return one("enable")
 	case WhyMissing:
 		return one("set", "--weight=1")
 	case WhyClosed:
 		if c.Until.IsZero() {
-			return shellword.Join("bucket", "drain", bucket, "--until-empty")
+			return []string{"bucket", "drain", bucket, "--until-empty"}
 		}
 	case WhyBreaker, WhyHeld, WhyAdaptiveRate:
 		if c.Scope == shaper.ScopeFlow && c.Flows > 1 {
-			return shellword.Join("bucket", "release", bucket, "--all-flows")
+			return []string{"bucket", "release", bucket, "--all-flows"}
 		}
 		return one("release")
 	case WhyInFlight:
 		return one("set", fmt.Sprintf("--max-in-flight=%d", 2*j.boundOf(c)))
 	case WhyHostFault, WhySlow:
-		return "fleet"
+		return []string{"fleet"}
 	case WhyLate:
-		return "doctor"
+		return []string{"doctor"}
 	case WhyFailing:
 		words := []string{"job", "list", bucket, "--state=later"}
 		if c.Scope == shaper.ScopeFlow && c.Flows == 1 {
 			words = append(words, "--flow="+c.Name)
 		}
-		return shellword.Join(words...)
+		return words
 	default:
 	}
-	return ""
+	return nil
 }
 
 // boundOf is the bound of requests in flight of the scope of a cause.

@@ -155,7 +155,7 @@ func (j *judged) verdict() operator.Verdict {
 func (j *judged) carryOut(c *operator.Blocked) {
 	j.t.Helper()
 	j.repair() // what is released while its receiver fails fails again
-	words := strings.Fields(c.Action)
+	words := c.Action
 	if len(words) == 0 {
 		return
 	}
@@ -220,7 +220,7 @@ func (j *judged) cure() {
 		for i := range v.Blocked {
 			c := &v.Blocked[i]
 			j.carryOut(c)
-			if until := time.Until(c.Until); c.Action == "" && until > wait {
+			if until := time.Until(c.Until); len(c.Action) == 0 && until > wait {
 				wait = until + 10*time.Second
 			}
 		}
