@@ -82,14 +82,14 @@ func (c *console) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	address := c.address(r)
-	if wait, may := c.attempts.mayTry(address, time.Now()); !may {
-		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
-		v.fail(&apiError{Status: http.StatusTooManyRequests, Detail: fmt.Sprintf("too many keys were wrong: try again in %d s", int(math.Ceil(wait.Seconds())))})
-		return
-	}
 	session, key, err := c.sessions.begin(r.Context(), c.host.Keys(), strings.TrimSpace(r.PostFormValue("key")))
 	switch {
 	case errors.Is(err, errNoSession):
+		if wait, may := c.attempts.mayTry(address, time.Now()); !may {
+			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+			v.fail(&apiError{Status: http.StatusTooManyRequests, Detail: fmt.Sprintf("too many keys were wrong: try again in %d s", int(math.Ceil(wait.Seconds())))})
+			return
+		}
 		c.attempts.fail(address, time.Now())
 		v.fail(&apiError{Status: http.StatusUnauthorized, Detail: "this server does not know the key: `producer key new` makes one, for [[keys]] in the configuration"})
 		return
