@@ -9,7 +9,7 @@ func TestLessonsValidate(t *testing.T) {
 	t.Parallel()
 	many := Lessons{}
 	for i := range MaxLessons {
-		many[strings.Repeat("m", i)] = Lesson{1, ""}
+		many[strings.Repeat("m", i)] = Lesson{Answers: 1}
 	}
 	for name, c := range map[string]struct {
 		lessons Lessons
@@ -26,7 +26,7 @@ func TestLessonsValidate(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
-	many["another"] = Lesson{1, ""}
+	many["another"] = Lesson{Answers: 1}
 	if err := many.Validate(); err == nil || !strings.Contains(err.Error(), "52 lessons") {
 		t.Errorf("one too many: %v", err)
 	}

@@ -17,17 +17,17 @@ import (
 // of its id is charged the rest: see [charges]. A request that asks no model, such as that GET, is charged for an id once.
 func (w *Worker) account(a *shaper.Attempt, r *request, s spent) (charged shaper.Units, used *shaper.Use) {
 	now := time.Now()
-	model := cmp.Or(r.model, s.model, unknownModel)
+	model := w.config.rowOf(r.model, s.model)
 	switch {
 	case s.batch, !s.reported && r.asks != asksModel && !s.isOpen, !s.reported && r.asks == asksNothing:
 		return shaper.Units{}, nil
 	case s.reported:
-		earlier := w.learned.settles(s.id, now)
+		earlier := w.learned.settles(s.id, a.Caller, now)
 		if earlier.isSettled && r.asks == asksNothing {
 			return shaper.Units{}, nil
 		}
 		if earlier.request != nil && r.asks == asksNothing {
-			model = cmp.Or(earlier.request.model, s.model, unknownModel)
+			model = w.config.rowOf(earlier.request.model, s.model)
 			w.learned.note(earlier.request, s.charged)
 		}
 		charged, used = beyond(s.charged, earlier.charged), s.use(w.config.API, model)
@@ -37,14 +37,14 @@ func (w *Worker) account(a *shaper.Attempt, r *request, s spent) (charged shaper
 			used = s.use(w.config.API, model)
 		}
 		reserved := cmp.Or(charged.String(), a.Reserved.String(), w.config.estimate(r, w.learned).String())
-		w.learned.owes(s.id, owed{request: r, charged: shaper.ParseUnits(reserved), used: deref(used), at: now})
+		w.learned.owes(s.id, owed{request: r, charged: shaper.ParseUnits(reserved), used: deref(used), at: now, caller: a.Caller})
 		if used == nil {
 			return nil, nil
 		}
 	default:
 		charged, used = s.charged, s.use(w.config.API, model)
 	}
-	w.metrics.count(a.Bucket, w.learned.nameOf(model), s, a.Reserved)
+	w.metrics.count(a.Bucket, w.learned.nameOf(model, a.Caller), s, a.Reserved)
 	return charged, used
 }
 

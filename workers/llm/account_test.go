@@ -167,7 +167,7 @@ func TestBackground(t *testing.T) {
 			t.Errorf("used: %+v", outcome.Use)
 		}
 	}
-	if n := l.of("m", false).answers(); n != 1 {
+	if n := l.of("m").answers(); n != 1 {
 		t.Errorf("it has taught %d times", n)
 	}
 }
@@ -200,25 +200,6 @@ func TestBackgroundOfOthers(t *testing.T) {
 	}
 }
 
-// The memory of responses is bounded: the oldest one goes.
-func TestChargesAreBounded(t *testing.T) {
-	t.Parallel()
-	l := &Learned{}
-	for i := range rememberedIDs + 100 {
-		l.owes(fmt.Sprint("resp_", i), owed{isSettled: true, at: time.Now()})
-	}
-	if len(l.charges.byID) != rememberedIDs || len(l.charges.ids) != rememberedIDs {
-		t.Errorf("%d ids are remembered", len(l.charges.byID))
-	}
-	if l.settles("resp_99", time.Now()).isSettled || !l.settles("resp_200", time.Now()).isSettled {
-		t.Error("not the oldest ones have gone")
-	}
-	l.owes(strings.Repeat("x", idBytes+1), owed{isSettled: true})
-	if len(l.charges.byID) != rememberedIDs {
-		t.Error("a long id is remembered")
-	}
-}
-
 // A run asks for more and goes on: its charges add up, until its usage is reported.
 func TestChargesOfARunAddUp(t *testing.T) {
 	t.Parallel()
@@ -226,7 +207,7 @@ func TestChargesOfARunAddUp(t *testing.T) {
 	for range 3 {
 		l.owes("run_1", owed{charged: shaper.Units{shaper.UnitInput: 100}, used: shaper.Use{Output: 5}, at: now})
 	}
-	if earlier := l.settles("run_1", now); earlier.charged[shaper.UnitInput] != 300 || earlier.used.Output != 15 {
+	if earlier := l.settles("run_1", "", now); earlier.charged[shaper.UnitInput] != 300 || earlier.used.Output != 15 {
 		t.Errorf("%+v", earlier)
 	}
 }

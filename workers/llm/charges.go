@@ -8,7 +8,7 @@ import (
 
 // Bounds of what is remembered of responses.
 const (
-	rememberedIDs = 10_000 // the oldest one goes first
+	rememberedIDs = 10_000 // of all callers
 	idBytes       = 200    // of an id; a longer one is not remembered
 )
 
@@ -16,11 +16,11 @@ const (
 // full, because the charge of the request that began it has left such a window.
 const chargeCounts = time.Minute
 
-// charges remembers what has been charged to responses, by their id. The zero value is ready. It is not safe for concurrent use.
+// charges remembers what has been charged to responses, by their id. A caller has no more than it leaves free: beyond that its own oldest goes. The
+// zero value is ready. It is not safe for concurrent use.
 type charges struct {
 	byID map[string]owed
-	ids  []string // of byID, as a ring
-	next int      // where the oldest one is, once the ring is full
+	ids  map[string][]string // of byID, by caller, the oldest first
 }
 
 // owed is what has been charged to a response.
@@ -29,6 +29,7 @@ type owed struct {
 	charged   shaper.Units // so far
 	used      shaper.Use   // as far as it was counted
 	at        time.Time    // of the last charge
+	caller    string       // who sent the first request of it, by its mark
 	isSettled bool         // the usage was reported, and charged
 }
 
@@ -36,20 +37,36 @@ func (c *charges) set(id string, o owed) {
 	if id == "" || len(id) > idBytes {
 		return
 	}
-	if _, known := c.byID[id]; !known {
-		switch {
-		case c.byID == nil:
-			c.byID = map[string]owed{}
-			fallthrough
-		case len(c.ids) < rememberedIDs:
-			c.ids = append(c.ids, id)
-		default:
-			delete(c.byID, c.ids[c.next])
-			c.ids[c.next] = id
-			c.next = (c.next + 1) % rememberedIDs
-		}
+	if c.byID == nil {
+		c.byID, c.ids = map[string]owed{}, map[string][]string{}
+	}
+	if before, known := c.byID[id]; known {
+		o.caller = before.caller
+	} else {
+		c.makeRoom(o.caller)
+		c.ids[o.caller] = append(c.ids[o.caller], id)
 	}
 	c.byID[id] = o
+}
+
+// makeRoom forgets the oldest id of a caller that has its share, and of the one that has most where none is free.
+func (c *charges) makeRoom(caller string) {
+	free, held := rememberedIDs-len(c.byID), len(c.ids[caller])
+	if free > held || free > 0 && held == 0 {
+		return
+	}
+	if held == 0 {
+		for other, ids := range c.ids {
+			if len(ids) > len(c.ids[caller]) {
+				caller = other
+			}
+		}
+	}
+	ids := c.ids[caller]
+	delete(c.byID, ids[0])
+	if c.ids[caller] = ids[1:]; len(ids) == 1 {
+		delete(c.ids, caller)
+	}
 }
 
 // owes remembers the charge of a response. Several requests of one response, such as those of a run, add up until its usage is reported.
@@ -66,12 +83,12 @@ func (l *Learned) owes(id string, o owed) {
 	l.charges.set(id, o)
 }
 
-// settles returns what was charged to a response before, as far as that counts still, and remembers that its usage is charged now.
-func (l *Learned) settles(id string, now time.Time) owed {
+// settles returns what was charged to a response before, as far as that counts still, and remembers that its usage is charged now. caller is who asked.
+func (l *Learned) settles(id, caller string, now time.Time) owed {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := l.charges.byID[id]
-	l.charges.set(id, owed{isSettled: true, at: now})
+	l.charges.set(id, owed{isSettled: true, at: now, caller: caller})
 	if now.Sub(before.at) >= chargeCounts {
 		before.charged = nil
 	}
