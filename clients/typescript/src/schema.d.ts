@@ -350,7 +350,7 @@ export interface paths {
          * Open a bundle of jobs, or say more of one
          * @description A bundle tells once that all of its jobs have ended: done, dead, dropped or cancelled. Open it before its first job, whose `bundle` names it, and
          *     say its size now or later. To say the same again is harmless. A bundle belongs to the caller of its key. It is kept for seven days after
-         *     its last change, and a bucket has 10,000 at most.
+         *     its last change, and a bucket has 10,000 at most. One caller alone has half of them, and two that want all have a third each.
          */
         put: operations["openBundle"];
         post?: never;
@@ -513,7 +513,7 @@ export interface paths {
          * @description Each event has the type `second`, and a `Second` as its data: the buckets of the caller's key of which something was counted in that
          *     second, by all processes. It begins after up to six seconds, as processes learn at their next beat that somebody looks. A reader that is two
          *     seconds late is cut off, and a server that stops ends the stream: ask again. A comment comes every 15 seconds. A server has 200 streams
-         *     at most.
+         *     at most. One caller alone has half of them, and two that want all have a third each.
          */
         get: operations["stream"];
         put?: never;
