@@ -30,7 +30,11 @@ func (l *Learned) refusesUsage(model string, now time.Time) bool {
 	if len(l.refusals) == 0 {
 		return false
 	}
-	if l.models[model] == nil {
+	switch {
+	case l.models[model] != nil:
+	case l.of(model) != &l.others: // nothing is known of it, and it may get a lesson of its own
+		return false
+	default:
 		model = otherModels
 	}
 	return now.Before(l.refusals[model])

@@ -75,6 +75,9 @@ func TestLearnedModelsAreShared(t *testing.T) {
 	if n := len(l.models); n != learnedModels/2 {
 		t.Errorf("one caller has %d of %d models", n, learnedModels)
 	}
+	if l.refusesUsage("gpt-4o", time.Now()) {
+		t.Error("one caller has a stream of a model that nobody has asked yet report no usage")
+	}
 	for range learnedLeast {
 		l.note(sent("quiet", "gpt-4o"), used)
 	}
