@@ -133,7 +133,7 @@ func redisKeys(t *testing.T) (names []string) {
 		if strings.HasSuffix(name, ".go") {
 			pattern = keyOfBucket
 		}
-		text, err := os.ReadFile(name) //nolint:gosec // a script
+		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
