@@ -16,9 +16,9 @@ read_globals = { "redis", "KEYS", "ARGV", "cjson",
   "outbox", "outcomes", "overrides", "own_settings",
   "pacer", "places", "plain_turns", "pool", "precedence",
   "questions", "queue", "quota",
-  "rates", "refusal", "reservation", "results",
+  "rates", "refusal", "reservation", "responses", "results",
   "schedule", "server_time", "sliding_window_counter", "sliding_window_log", "slots", "standby",
   "text", "timetable", "token_bucket", "told_flows",
   "use",
-  "waiting" }
+  "waiting", "window_tally" }
 max_line_length = 140

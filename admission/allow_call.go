@@ -137,7 +137,11 @@ func (c *allowCall) run(ctx context.Context) (err error) {
 	for _, f := range c.limits {
 		keys = append(keys, f.keys[:]...)
 	}
-	c.numbers, err = lua.Allow.Numbers(ctx, limiter.redis, keys, c.args()...)
+	args := c.args()
+	if err := lua.CheckSize(keys, args); err != nil && len(c.batch) > 1 {
+		return err
+	}
+	c.numbers, err = lua.Allow.Numbers(ctx, limiter.redis, keys, args...)
 	return err
 }
 

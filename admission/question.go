@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/lua/coalesce"
 	"github.com/tundish-io/tundish/redisconn"
 )
@@ -94,7 +95,10 @@ func (g *gate) send(batch []*question) (tell func()) {
 	defer cancel()
 	c := g.newAllowCall(batch)
 	err := c.exchange(ctx)
-	switch {
+	switch n := len(batch); {
+	case n > 1 && lua.IsTooLarge(err):
+		first, second := g.send(batch[:n/2:n/2]), g.send(batch[n/2:])
+		return func() { first(); second() }
 	case isolated(err) && len(c.keys) > 1:
 		g.askApart(ctx, batch)
 		return func() { tellAll(batch) }

@@ -78,9 +78,10 @@ const (
 
 // What settle.lua answers for a job.
 const (
-	NotLeased   = 0
-	Settled     = 1
-	SettledHeld = 2 // held although its attempt failed: that was the probe of a breaker
+	NotLeased     = 0
+	Settled       = 1
+	SettledHeld   = 2 // held although its attempt failed: that was the probe of a breaker
+	SettledBefore = 3 // what it used is charged to earlier requests of its response, or was charged before
 )
 
 // What became of a flow, or of a breaker, as settle.lua tells it.

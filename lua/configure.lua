@@ -151,5 +151,5 @@ local noted = was_there and changes.note(conf, now, by, nil, names, values, diff
 if of_then and not was_there then know_callers(false) end
 encoding.hash(conf, 0, #fields / 2)
 -- A dispatcher that sleeps until a slot of an older rate looks again. Of many processes with one configuration, one wakes them.
-if is_new and channel ~= '' then redis.call('PUBLISH', channel, bucket) end
+if is_new and channel ~= '' then redis.pcall('PUBLISH', channel, bucket) end
 return { codes.CONFIGURE_WRITTEN, schema, revision, started, noted }

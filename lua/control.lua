@@ -93,5 +93,5 @@ else
   changes.note(conf, now, by, action, names, values, differs)
   for i = FIRST, #ARGV, step do reply[#reply + 1] = differs[ARGV[i]] and 1 or 0 end
 end
-if action ~= 'pause' then redis.call('PUBLISH', channel, bucket) end
+if action ~= 'pause' then redis.pcall('PUBLISH', channel, bucket) end
 return reply

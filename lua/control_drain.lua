@@ -45,5 +45,5 @@ else
 end
 local text = timetable.write_drain(drain)
 redis.call('HSET', pace, 'drain', text)
-redis.call('PUBLISH', channel, bucket)
+redis.pcall('PUBLISH', channel, bucket)
 return { 0, now, 0, text }

@@ -1,6 +1,6 @@
 -- control_flow.lua: changes of one flow, or of one group, by an operator. It pauses or resumes
 -- the flow, gives it settings of its own over those of all flows, or removes them. A release ends a hold and an open breaker of a
--- flow, and forgets its adaptive rate. Enable lets a disabled flow run again. A group has none of these.
+-- flow, and forgets its adaptive rate. Enable lets a disabled flow run again. Remove does all of these. A group has none of them.
 -- All processes obey from the next script on. If the flow may go again after the change, it
 -- returns to the turn queue. May be sent twice.
 --
@@ -18,7 +18,7 @@
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: the message to publish
 -- ARGV[3]  name: of the flow, or of the group
--- ARGV[4]  action: pause, resume, release, enable, set or reset (which leaves a pause, and a disabled flow disabled)
+-- ARGV[4]  action: pause, resume, release, enable, remove, set or reset (which leaves a pause, and a disabled flow disabled)
 -- ARGV[5]  kind: 1 a flow, 2 a flow in a group, 3 a group
 -- ARGV[6...]  pause: a note of the author and the reason, one line; set: rate_count, rate_per, burst, capacity, max_in_flight,
 --          weight, then any number of lines that are kept for programs, of which the fourth has budgets (see flow.lua); each "" to
@@ -71,6 +71,9 @@ elseif action == 'enable' then
   outbox.write(box)
   fields[own_settings.DISABLED] = '-'
   redis.call('ZREM', disabled, name)
+elseif action == 'remove' then
+  fields, lines = own_settings.read('')
+  redis.call('ZREM', disabled, name)
 elseif action == 'reset' then
   for i = 1, NUMBERS do fields[i] = '-' end
   for i = #lines, 3, -1 do lines[i] = nil end
@@ -105,10 +108,10 @@ local turn_queue = flow.turn_queue(due_flows, pace)
 local loaded = flow.load(conf, flows, flow_settings, { name }, what == GROUP and group.OF_ALL or nil)
 local f = loaded[1]
 local said = f.state.down and downstream.write(f.state.down) or ''
-if action == 'release' and f.state.down then
+if (action == 'release' or action == 'remove') and f.state.down then
   if f.state.down.breaker ~= downstream.CLOSED and f.configured.disabled == 0 then
     local box = outbox.open(events, outbox_key, outbox_texts, count, now)
-    outbox.note(box, 'flow.recovered', name, 1, { reason = 'released' })
+    outbox.note(box, 'flow.recovered', name, 1, { reason = action .. 'd' })
     outbox.write(box)
   end
   f.state.down, f.settings = nil, f.configured
@@ -123,5 +126,5 @@ else
   flow.recall(turn_queue, f, KEYS, FIRST_PLACE, now, flow.next(KEYS, FIRST_PLACE, now))
   group.close(groups, now, turn_queue)
 end
-if turn_queue.sooner or action == 'resume' or action == 'enable' then redis.call('PUBLISH', channel, bucket) end
+if turn_queue.sooner or action == 'resume' or action == 'enable' or action == 'remove' then redis.pcall('PUBLISH', channel, bucket) end
 return { 0, now, tonumber(parted), text, after, said, 0, turn_queue.offset }

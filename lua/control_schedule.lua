@@ -59,5 +59,5 @@ else
   end
   if changed then schedule.write(key, due_key, name, state) end
 end
-if changed then redis.call('PUBLISH', channel, message) end
+if changed then redis.pcall('PUBLISH', channel, message) end
 return { 0, changed and 1 or 0, tonumber(state.manual or 0) }

@@ -79,6 +79,6 @@ if not stale then
     end
   end
 end
-if changed > 0 then redis.call('PUBLISH', channel, message) end
+if changed > 0 then redis.pcall('PUBLISH', channel, message) end
 reply[CHANGED] = changed
 return reply

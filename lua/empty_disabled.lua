@@ -1,6 +1,7 @@
 -- empty_disabled.lua: makes dead letters of the jobs that wait in a disabled flow, a chunk at a time, so that they take no place from
 -- others. It looks again while jobs of the flow are in flight: these may come back. New jobs do not get in (see enqueue.lua,
--- redrive.lua). May be sent twice.
+-- redrive.lua). In a bucket that keeps jobs of disabled flows it leaves them, and looks again in an hour: the setting may have changed.
+-- May be sent twice.
 --
 -- KEYS[1]  …:body    hash  id -> see codec.lua
 -- KEYS[2]  …:meta    hash  id -> see codec.lua
@@ -24,8 +25,8 @@
 -- ARGV[4]  most_bytes: of bodies to read in this call
 -- ARGV[5]  again: microseconds until the next look if jobs are in flight
 -- ARGV[6]  cause: of the dead letters, a word
--- Returns  {dead letters made by this call, entries left in the places}; zeros of a flow that is not disabled, or of a bucket that
---          is not configured, or not parted as levels says
+-- Returns  {dead letters made by this call, entries left in the places}; zeros of a flow that is not disabled or whose jobs are kept, or of
+--          a bucket that is not configured, or not parted as levels says
 -- Stores   the dead letters, until they are redriven or dropped; their callbacks, until they are moved on
 -- Needs    Redis 7.0
 
@@ -45,11 +46,12 @@ local flows, flow_settings, tried, disabled, outbox_key, outbox_texts = KEYS[6],
 local callbacks_key, callback_texts, callback_counts = KEYS[12], KEYS[13], KEYS[14]
 local levels, name, at_most, most_bytes, again, cause = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local PLACES = 14 -- the keys before those of the flow
+local KEPT = 3600000000 -- microseconds until the next look at a flow whose jobs are kept
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', dead, '')
 
-local stored_levels, events = unpack(redis.call('HMGET', conf, 'flows', 'events'))
+local stored_levels, events, keep = unpack(redis.call('HMGET', conf, 'flows', 'events', 'flow_keep'))
 if (stored_levels or codes.NO_FLOWS) ~= levels then return { 0, 0 } end
 local loaded = flow.load(conf, flows, flow_settings, { name })
 local f = loaded[1]
@@ -58,6 +60,10 @@ if f.configured.disabled == 0 then
   return { 0, 0 }
 end
 local now = server_time()
+if keep == '1' then
+  redis.call('ZADD', disabled, string.format('%d', now + KEPT), name)
+  return { 0, 0 }
+end
 
 local ids, from = waiting.look(KEYS, PLACES, at_most, body, most_bytes)
 local deaths, metas, delayed, handled = {}, {}, 0, {}

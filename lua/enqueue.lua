@@ -180,7 +180,7 @@ local function write()
   redis.call('HSET', count, 'seq', string.format('%d', seq), 'scheduled', string.format('%d', scheduled))
   local wake = arrivals.write(new, bucket, parts, idle_key)
   questions.write(asked)
-  if wake then redis.call('PUBLISH', channel, bucket_name) end
+  if wake then redis.pcall('PUBLISH', channel, bucket_name) end
 end
 
 -- The usual case: new jobs that are alike, room and tokens for all of them.

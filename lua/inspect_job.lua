@@ -32,7 +32,8 @@
 --   meta, body, attempts (the texts of it)
 --   now, paused (since when), paused_by, paused_reason, in_flight (requests), max_in_flight, next_slot, quota_frees (when the bucket's
 --     quotas let one leave), levels (1 if the bucket has flows, 2 if they are in groups)
---   flow_paused, flow_note (of its pause), flow_missing (1 if it is, see flow.lua), flow_in_flight, flow_max_in_flight, flow_ready and
+--   flow_paused, flow_note (of its pause), flow_missing (1 if it is, see flow.lua), flow_keeps (1 if its jobs are kept while it is
+--     disabled), flow_in_flight, flow_max_in_flight, flow_ready and
 --     flow_quota_frees (when its rate and when its quotas let it depart, none: at once), flow_disabled; the same of its group: group_…
 --   pool_in_flight, pool_max_in_flight, pool_ready, pool_quota_frees: of the bucket's pool
 --   offset (of the engine's clock); downstream (the text of the bucket's, see downstream.lua), and rate_count and rate_per without that;
@@ -145,6 +146,7 @@ local in_force = times and timetable.rate_at(times, bucket, now) or bucket
 local function bounds_of(f, windows, own_text)
   local ready, free = estimate.own(bucket, f, windows)
   return { paused = f.settings.paused > 1 and f.settings.paused, missing = f.settings.missing and 1,
+    keeps = (f.settings.disabled or 0) > 0 and redis.call('HGET', conf, 'flow_keep') == '1' and 1,
     note = string.match(own_text or '', '^[^\n]*\n([^\n]*)'),
     in_flight = f.state.in_flight - f.state.riders, max_in_flight = f.settings.max_in_flight, ready = ready, quota_frees = free,
     disabled = string.match(own_text or '', '^%S+ %S+ %S+ %S+ %S+ %S+ %S+ (%S+)') }

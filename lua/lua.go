@@ -23,6 +23,7 @@ var (
 	TakeBack         = newScript("take_back")
 	TrimDead         = newScript("trim_dead")
 	TrimResults      = newScript("trim_results")
+	DropResults      = newScript("drop_results")
 	EmptyDisabled    = newScript("empty_disabled")
 	Expire           = newScript("expire")
 	Sift             = newScript("sift")
@@ -48,6 +49,7 @@ var (
 	InspectResults = newScript("inspect_results")
 	InspectBucket  = newScript("inspect_bucket")
 	InspectPool    = newScript("inspect_pool")
+	InspectWaiting = newScript("inspect_waiting")
 	Instances      = newScript("instances")
 
 	DefineSchedules = newScript("define_schedules")
@@ -57,6 +59,7 @@ var (
 	ScheduleRuns    = newScript("schedule_runs")
 
 	RenewTimetable = newScript("renew_timetable")
+	CloseWindow    = newScript("close_window")
 	ControlDrain   = newScript("control_drain")
 
 	NoteDifferences = newScript("note_differences")
@@ -69,6 +72,7 @@ var (
 
 	Beat            = newScript("beat")
 	RecordOperation = newScript("record_operation")
+	BeginSession    = newScript("begin_session")
 
 	Probe = newScript("probe")
 )
@@ -76,8 +80,8 @@ var (
 // All lists the scripts in alphabetical order.
 func All() []*Script {
 	return []*Script{
-		AdvanceSchedule, Allow, Assign, Beat, Cancel, Claim, Configure, Control, ControlDrain, ControlFlow, ControlSchedule, DefineSchedules, DisabledDeaths, DueSchedules, EmptyDisabled, Ended, Enqueue, Expire, Extend, FlowsOf, InspectBucket,
-		InspectJob, InspectJobs, InspectPool, InspectResult, InspectResults, Instances, Learn, MoveCallbacks, MoveEvents, NoteDifferences, OldestWaiting, OpenBundle, OutsideTurnQueue, Override, Probe, Purge, RecordOperation, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows, ScheduleRuns, Settle, Sift, Start, Sweep, TakeBack, TrimDead, TrimResults,
+		AdvanceSchedule, Allow, Assign, Beat, BeginSession, Cancel, Claim, CloseWindow, Configure, Control, ControlDrain, ControlFlow, ControlSchedule, DefineSchedules, DisabledDeaths, DropResults, DueSchedules, EmptyDisabled, Ended, Enqueue, Expire, Extend, FlowsOf, InspectBucket,
+		InspectJob, InspectJobs, InspectPool, InspectResult, InspectResults, InspectWaiting, Instances, Learn, MoveCallbacks, MoveEvents, NoteDifferences, OldestWaiting, OpenBundle, OutsideTurnQueue, Override, Probe, Purge, RecordOperation, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows, ScheduleRuns, Settle, Sift, Start, Sweep, TakeBack, TrimDead, TrimResults,
 	}
 }
 

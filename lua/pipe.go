@@ -54,7 +54,7 @@ func runSome(ctx context.Context, client Client, calls []Call, results []Result,
 	for _, cmd := range cmds {
 		_ = pipe.Process(ctx, cmd) // queues; the error is the command's, below
 	}
-	_, _ = pipe.Exec(ctx) // the commands hold the errors
+	Exec(ctx, pipe)
 	for i, n := range pending {
 		err := cmds[i].Err()
 		switch {

@@ -1,49 +1,134 @@
--- record_operation.lua: writes the record of an operator's operation, before its first change and again at its end. May be sent twice.
+-- record_operation.lua: writes the record of an operation, before its first change and again at its end. An operation that changed
+-- nothing is counted in one record with equal ones. A record beyond its author's share removes the author's oldest one; above the
+-- bound of all records, the author that holds the most loses its oldest one. May be sent twice.
 --
--- KEYS[1]  tundish:{fleet}:audit  zset  record -> when its operation began, microseconds
--- KEYS[2]  tundish:{fleet}:audit:<bucket>  zset  the same, of those on a bucket; with no bucket behind the colon of all others
--- KEYS[3]  tundish:{fleet}:audit_records  hash  record -> "part ended count" and a line break, then its text
+-- KEYS[1]  tundish:{fleet}:<book>:lists  zset  all of score 0, "list began record": list is all, a:<author>, or b:<bucket>; began has
+--          16 digits
+-- KEYS[2]  tundish:{fleet}:<book>:texts  hash  record -> "began part ended author bucket seal token times newest count" and a line
+--          break, then its text; "" -> the bytes of all records
+-- KEYS[3]  tundish:{fleet}:<book>:shares  zset  author -> the bytes of its records
 -- ARGV[1]  record: its id
 -- ARGV[2]  text: JSON
--- ARGV[3]  part: of the operation, a name; it may come in several
+-- ARGV[3]  part: the id of this request; an operation may take several
 -- ARGV[4]  ends: 1 at the end of the part, 0 at its begin
 -- ARGV[5]  count: of the jobs or flows that this part has changed
--- Returns  {when the operation began}
--- Stores   records for 90 days, of a bucket the newest 1000, of all the newest 100,000
+-- ARGV[6]  author: a digest of it
+-- ARGV[7]  bucket: the record is in its list; "-" in none
+-- ARGV[8]  seal: a digest of all that the parts of one operation have in common; "-" there is one part
+-- ARGV[9]  token: that the next part shows; "-" none
+-- ARGV[10] joins: at the begin, the record whose token the client shows; "" none
+-- ARGV[11] shown: this token
+-- ARGV[12] into: at the end, the record that counts equal operations that changed nothing; "" this one stands alone
+-- ARGV[13] share: bytes of the records of one author
+-- ARGV[14] most: bytes of all records
+-- Returns  {when the operation began, 1 if this part has joined an earlier one, else 0}
+-- Stores   records for 90 days within these bounds
 -- Needs    Redis 7.0
 
 --#include lib/server_time.lua
 --#include lib/text.lua
 
-local all, own, records = KEYS[1], KEYS[2], KEYS[3]
+local lists, texts, shares = KEYS[1], KEYS[2], KEYS[3]
 local id, said, part, ends, count = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local author, bucket, seal, token = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+local joins, shown, into, share, most = ARGV[10], ARGV[11], ARGV[12], tonumber(ARGV[13]), tonumber(ARGV[14])
 local KEPT = 7776000000000 -- microseconds: 90 days
-local MOST_OWN, MOST = 1000, 100000
-local AT_ONCE = 100 -- records that a run removes of each kind
+local JOINABLE = 600000000 -- microseconds that may pass between two parts
+local ENTRIES = 512 -- bytes that count for the entries of a record in the lists
+local AT_ONCE = 100 -- records that a run removes for each reason
+local HEAD = '^(%d+) (%S+) (%d) (%S+) (%S+) (%S+) (%S+) (%d+) (%d+) (%d+)\n'
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
-redis.call('ZREM', all, '')
+redis.call('ZREM', lists, '')
 
 local now = server_time()
-local last, ended, sum = string.match(redis.call('HGET', records, id) or '', '^(%S+) (%d) (%d+)\n')
-if last ~= part or tonumber(ended) < ends then -- else it came before
-  sum = (tonumber(sum) or 0) + count
-  redis.call('HSET', records, id, string.format('%s %d %d\n', part, ends, sum) .. said)
-end
-redis.call('ZADD', all, 'NX', text(now), id)
-local began = redis.call('ZSCORE', all, id)
-redis.call('ZADD', own, began, id)
+if redis.call('EXISTS', lists) == 0 then redis.call('UNLINK', texts, shares) end -- Redis may have evicted it alone
 
-local function remove(ids)
-  if #ids == 0 then return end
-  redis.call('ZREM', all, unpack(ids))
-  redis.call('ZREM', own, unpack(ids))
-  redis.call('HDEL', records, unpack(ids))
+local function find(record)
+  local stored = redis.call('HGET', texts, record)
+  if not stored then return nil end
+  local r = { bytes = #stored + ENTRIES }
+  r.began, r.part, r.ended, r.author, r.bucket, r.seal, r.token, r.times, r.newest, r.count = string.match(stored, HEAD)
+  return r.began and r
 end
-remove(redis.call('ZRANGEBYSCORE', all, '-inf', text(now - KEPT), 'LIMIT', 0, AT_ONCE))
-local many = redis.call('ZCARD', own) - MOST_OWN
-if many > 0 then remove(redis.call('ZRANGE', own, 0, math.min(many, AT_ONCE) - 1)) end
-many = redis.call('ZCARD', all) - MOST
-if many > 0 then remove(redis.call('ZRANGE', all, 0, math.min(many, AT_ONCE) - 1)) end
+
+local function entries(record, r)
+  local behind = string.format(' %016d ', tonumber(r.began)) .. record
+  local list = { 'all' .. behind, 'a:' .. r.author .. behind }
+  if r.bucket ~= '-' then list[#list + 1] = 'b:' .. r.bucket .. behind end
+  return list
+end
+
+local function charge(owner, bytes)
+  redis.call('HINCRBY', texts, '', bytes)
+  local held = (tonumber(redis.call('ZSCORE', shares, owner)) or 0) + bytes
+  if held > 0 then redis.call('ZADD', shares, text(held), owner) else redis.call('ZREM', shares, owner) end
+end
+
+local function forget(record, r)
+  redis.call('ZREM', lists, unpack(entries(record, r)))
+  redis.call('HDEL', texts, record)
+  charge(r.author, -r.bytes)
+end
+
+local function put(record, r, old)
+  local head = string.format('%s %s %d %s %s ', r.began, r.part, r.ended, r.author, r.bucket)
+  local stored = head .. string.format('%s %s %d %d %d\n', r.seal, r.token, r.times, now, r.count) .. said
+  redis.call('HSET', texts, record, stored)
+  if not old then
+    for _, entry in ipairs(entries(record, r)) do redis.call('ZADD', lists, 0, entry) end
+  end
+  charge(r.author, #stored + ENTRIES - (old and old.bytes or 0))
+end
+
+-- oldest returns the oldest record of a list, up to a text that follows its name.
+local function oldest(list, up_to)
+  local entry = redis.call('ZRANGE', lists, '[' .. list .. ' ', '(' .. list .. up_to, 'BYLEX', 'LIMIT', 0, 1)[1]
+  if not entry then return nil end
+  local record = string.match(entry, '^%S+ %d+ (.*)$')
+  local r = find(record)
+  if not r then redis.call('ZREM', lists, entry) end
+  return record, r
+end
+
+-- trim removes the oldest records of lists while it is called for.
+local function trim(list, up_to, is_above)
+  for _ = 1, AT_ONCE do
+    if not is_above() then return end
+    local record, r = oldest(list(), up_to)
+    if not record then return end
+    if r then forget(record, r) end
+  end
+end
+
+local began, joined = text(now), 0
+if ends == 0 and joins ~= '' then
+  local r = find(joins)
+  local is_same = r and r.token ~= '-' and r.token == shown and r.seal == seal and r.author == author
+  if is_same and tonumber(r.newest) >= now - JOINABLE then id, token, joined = joins, r.token, 1 end
+end
+local mine = find(id)
+if into ~= '' and mine and tonumber(mine.count) == 0 then
+  local same = find(into)
+  began = same and same.began or mine.began
+  forget(id, mine)
+  put(into, { began = began, part = part, ended = 1, author = author, bucket = mine.bucket, seal = '-', token = '-',
+    times = (same and same.times or 0) + 1, count = 0 }, same)
+elseif into == '' or mine then
+  began = mine and mine.began or began
+  if not mine or mine.part ~= part or tonumber(mine.ended) < ends then -- else it came before
+    put(id, { began = began, part = part, ended = ends, author = author, bucket = mine and mine.bucket or bucket, seal = seal,
+      token = mine and mine.token or token, times = 1, count = (mine and mine.count or 0) + count }, mine)
+  end
+else -- it came before, and is counted
+  local same = find(into)
+  began = same and same.began or began
+end
+
+trim(function() return 'all' end, string.format(' %016d', now - KEPT), function() return true end)
+local function held() return tonumber(redis.call('ZSCORE', shares, author)) or 0 end
+trim(function() return 'a:' .. author end, '!', function() return held() > share end)
+local function greatest() return 'a:' .. (redis.call('ZRANGE', shares, 0, 0, 'REV')[1] or '') end
+trim(greatest, '!', function() return (tonumber(redis.call('HGET', texts, '')) or 0) > most end)
 for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, text(KEPT / 1000)) end
-return { tonumber(began) }
+return { tonumber(began), joined }

@@ -147,6 +147,6 @@ if moved > 0 then
     flow.recall(turn_queue, f, KEYS, before(n), micros, f.were_empty and micros or nil)
   end
   group.close(groups, micros, turn_queue)
-  if not turn_queue or turn_queue.sooner then redis.call('PUBLISH', channel, bucket) end
+  if not turn_queue or turn_queue.sooner then redis.pcall('PUBLISH', channel, bucket) end
 end
 return reply

@@ -18,5 +18,5 @@ redis.call('HDEL', settings, '')
 
 if redis.call('HGET', settings, 'plan') ~= plan then return 0 end
 redis.call('HSET', settings, 'timetable', timetable)
-redis.call('PUBLISH', channel, bucket)
+redis.pcall('PUBLISH', channel, bucket)
 return 1

@@ -9,7 +9,7 @@
 -- KEYS[2]  …:meta    hash  id -> see codec.lua
 -- KEYS[3]  …:settings    hash  what the bucket obeys
 -- KEYS[4]  …:pace    hash  offset, clock: of the engine's clock; down: see downstream.lua; drain: see timetable.lua
--- KEYS[5]  …:count   hash  jobs that came as scheduled, ids forgotten early, bytes of dead letters
+-- KEYS[5]  …:count   hash  jobs that came as scheduled, ids forgotten early, bytes of dead letters; window: see window_tally.lua
 -- KEYS[6]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[7]  …:dead    zset  id -> time of death
 -- KEYS[8]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
@@ -31,7 +31,8 @@
 -- KEYS[24] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
 -- KEYS[25] …:expiries  zset  id -> when the job expires (see expiries.lua)
 -- KEYS[26] …:charges  hash  what departures charge to budgets (see charges.lua)
--- KEYS[27...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset;
+-- KEYS[27] …:responses  hash  id -> what its requests charged, or that its usage is settled (see responses.lua)
+-- KEYS[28...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset;
 --          where flows are in groups then what group.load wants; of jobs that used a model then …:use:<day>, hashes, for each day on
 --          which these were claimed (see use.lua); in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  channel: to wake dispatchers on
@@ -48,13 +49,16 @@
 --          have ended with a result its head ("" none), its body, 1 if the bucket keeps it (else 0), the channel of the process that waits
 --          for it ("" none), and with a callback the first line of its body (else ""); then for each job: id, its mark, the number of its
 --          flow, from 1, and where it charged or used something "at pool_at reserved used" of budgets (see charges.lua, reservation.lua;
---          "" nothing), then "@day model input output" of one that used a model (see use.lua)
+--          "" nothing), then "!kind id model" of one that names a response (see responses.lua), then "@day model input output" of one that
+--          used a model (see use.lua)
 -- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, and for each job, in the order in
---          which they came, 1 settled, 2 held because it was the probe of a breaker, or 0 stale; then what became of scopes, for each: 1
+--          which they came, 1 settled, 2 held because it was the probe of a breaker, 3 settled, and what it used is charged to earlier
+--          requests of its response or was charged before, or 0 stale; then what became of scopes, for each: 1
 --          a flow was disabled, 2 a breaker opened, 3 one closed; which flow, counted from 1, 0 the bucket or the pool; the word for the
 --          reason}
 -- Stores   ids of settled jobs until their dedupe window ends, dead letters until dropped, attempts until their job is gone; callbacks
---          until moved on; results until their retention ends, or for 30 s where a process waits; flows until idle; use of models 32 days
+--          until moved on; results until their retention ends, or for 30 s where a process waits; flows until idle; use of models 32 days;
+--          10,000 responses, 31 days after the last one
 -- Needs    Redis 7.0
 
 --#include lib/answers.lua
@@ -75,6 +79,7 @@
 --#include lib/outcomes.lua
 --#include lib/own_settings.lua
 --#include lib/pool.lua
+--#include lib/responses.lua
 --#include lib/results.lua
 --#include lib/server_time.lua
 --#include lib/use.lua
@@ -83,9 +88,9 @@ local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5
 local leases, dead, seen, seen_window, seen_minute = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local flows, flow_settings, due_flows, idle_key, tried, disabled = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local outbox_key, outbox_texts, results_key, result_ends = KEYS[17], KEYS[18], KEYS[19], KEYS[20]
-local callbacks_key, callback_texts, riders_key, callback_counts, expiries_key, charges_key = unpack(KEYS, 21, 26)
+local callbacks_key, callback_texts, riders_key, callback_counts, expiries_key, charges_key, responses_key = unpack(KEYS, 21, 27)
 local channel, bucket, levels, member, flow_count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local FIRST_PLACE, FIRST_FLOW, HEAD, WIDTH = 26, 5, 15, 3
+local FIRST_PLACE, FIRST_FLOW, HEAD, WIDTH = 27, 5, 15, 3
 local DONE, RETRY, DEAD_NOW, RETURNED, HELD = codes.DONE, codes.RETRY, codes.DEAD, codes.RETURNED, codes.HELD
 local HELD_ALONE, EXHAUSTED, GONE, DROPPED, UNDONE = codes.HELD_ALONE, codes.EXHAUSTED, codes.GONE, codes.DROPPED, codes.UNDONE
 local SETTLED, ACCEPTED, FAILED, FAILED_TOO = codes.SETTLED, codes.SIGNAL_ACCEPTED, codes.SIGNAL_FAILED, codes.SIGNAL_FAILED_TOO
@@ -148,7 +153,7 @@ local function has_left(more, mark)
   end
 end
 
-local i, gone_count, others, spent, uses = 0, 0, {}, {}, {}
+local i, gone_count, others, spent, uses, named = 0, 0, {}, {}, {}, {}
 at = first_group
 while at <= last_arg do
   local ends, width = extent(at)
@@ -160,6 +165,7 @@ while at <= last_arg do
   -- The usual outcome: the first attempt of a job that came without a delay is accepted.
   local is_other = has_result or number or width > WIDTH or result ~= DONE or signal ~= ACCEPTED or delay > 0
   local usual = is_other and '' or expected --#slow local usual = ''
+  local gone_before = gone_count
   for from = at + HEAD, ends - 1, width do
     i = i + 1
     local id, text, mark, of = ids[i], stored[i], args[from + 1], args[from + 2]
@@ -190,7 +196,10 @@ while at <= last_arg do
         local more = part.more
         more.ended = more.ended + 1
         if number then batch.ends(ending, number, id, part) end
-        if width > WIDTH then use.note(part, args[from + 3], mark, spent, uses) end
+        if width > WIDTH then
+          local its_flow = levels ~= codes.NO_FLOWS and args[FIRST_FLOW + of] or ''
+          use.note(part, args[from + 3], mark, spent, uses, named, claimed_at, i + 1, its_flow)
+        end
         if box and not part.tells then part.tells = not outbox.is_own(id) end
         if signal == ACCEPTED then
           more.accepted, part.accepted_at = more.accepted + 1, math.max(part.accepted_at, claimed_at)
@@ -215,9 +224,11 @@ while at <= last_arg do
       end
     end
   end
+  if box then outbox.ends(box, result == DONE and 'sent' or 'dropped', gone_count - gone_before) end
   at = ends
 end
 if #touched == 0 then return reply end
+local of_responses = #named > 0 and responses.settle(responses_key, named, reply)
 
 -- What is kept of the flows and groups: loaded and groups of those that are not light, see light_flow.lua.
 local wake, turn_queue, loaded, light, groups, light_groups = was_full, nil, {}, nil, nil, nil
@@ -338,7 +349,7 @@ if #with_results > 0 then
     local id, from = one.id, one.at
     local head, text, waiter, callback = args[from], args[from + 1], args[from + 3], args[from + 4]
     results.keep(kept, id, head, text, args[from + 2] == '1', waiter ~= '')
-    if waiter ~= '' then redis.call('PUBLISH', waiter, bucket .. ' ' .. id) end
+    if waiter ~= '' then redis.pcall('PUBLISH', waiter, bucket .. ' ' .. id) end
     if callback ~= '' then callbacks.note(told, id, one.epoch, callback, head, text) end
   end
   callbacks.write(told)
@@ -349,9 +360,10 @@ if said then
 elseif before then
   redis.call('HDEL', said_key, 'down')
 end
-if sooner and said_key ~= pace then redis.call('PUBLISH', channel, 'pool:' .. string.match(said_key, '{(.-)}')) end
+if sooner and said_key ~= pace then redis.pcall('PUBLISH', channel, 'pool:' .. string.match(said_key, '{(.-)}')) end
 if #spent > 0 and charges.settle(charges_key, conf, offset, of_claim, spent, levels, FIRST_FLOW, of_pool, now, channel) then wake = true end
 if #uses > 0 then use.count(uses, levels, FIRST_FLOW, of_pool) end
+if of_responses then responses.write(responses_key, of_responses) end
 local gone_flows, idle_later, states = {}, {}, {}
 for _, part in ipairs(touched) do
   local f, returned, more = loaded[part.n], part.returned, part.more
@@ -396,5 +408,5 @@ if unscheduled > 0 then flow.unschedule(count, unscheduled) end
 dedupe.write(memory, count)
 
 if member ~= '' then pool.note(member, KEYS, batch.in_flight(leases, riders_key), now, channel) end
-if wake or (turn_queue and turn_queue.sooner) then redis.call('PUBLISH', channel, bucket) end
+if wake or (turn_queue and turn_queue.sooner) then redis.pcall('PUBLISH', channel, bucket) end
 return reply

@@ -195,5 +195,5 @@ if loaded then
 end
 pool.note(member, KEYS, batch.in_flight(leases, riders_key), now, channel)
 -- Also where others wait in the list: the lease may have held the last place in flight.
-if taken_back + poison > 0 or (turn_queue and turn_queue.sooner) then redis.call('PUBLISH', channel, bucket) end
+if taken_back + poison > 0 or (turn_queue and turn_queue.sooner) then redis.pcall('PUBLISH', channel, bucket) end
 return { taken_back, poison, repaired, missing, unpack(poisoned) }

@@ -147,6 +147,29 @@ func (w *window) ends(opened time.Time) (finish, end time.Time) {
 	return finish, end
 }
 
+// Window returns the opening and the end of the first drain window that ends after a time, in which it may lie. Both are zero if there is
+// none: the plan has no windows, or its cron line has no time in the next five years. A window that closes once the bucket is empty may
+// close before its end.
+func (t *Timetable) Window(after time.Time) (opened, end time.Time) {
+	w := t.window
+	if w == nil || t.manual {
+		return time.Time{}, time.Time{}
+	}
+	if s, _ := w.at(after); s.Open {
+		opened = s.Opened
+	} else {
+		opened = w.rule.Next(after)
+	}
+	if opened.IsZero() {
+		return time.Time{}, time.Time{}
+	}
+	_, end = w.ends(opened)
+	if next := w.rule.Next(opened); !next.IsZero() {
+		end = earlier(end, next)
+	}
+	return opened, end
+}
+
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b

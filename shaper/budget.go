@@ -23,7 +23,7 @@ const (
 	// DefaultBudgetBurst is the percentage of a budget that may leave at once after a quiet time.
 	DefaultBudgetBurst = 20
 
-	maxUnits     = 8  // that a job names
+	MaxUnits     = 8  // that a job names
 	maxUnitBytes = 32 // of a unit's name
 )
 
@@ -76,8 +76,8 @@ func ParseUnits(text string) Units {
 
 // Validate reports the first fault.
 func (u Units) Validate() error {
-	if len(u) > maxUnits {
-		return fmt.Errorf("%d units: want at most %d", len(u), maxUnits)
+	if len(u) > MaxUnits {
+		return fmt.Errorf("%d units: want at most %d", len(u), MaxUnits)
 	}
 	for _, unit := range slices.Sorted(maps.Keys(u)) {
 		if !admission.IsUnit(unit) || len(unit) > maxUnitBytes || unit == admission.UnitRequests {

@@ -14,10 +14,11 @@ const (
 	EventBucketPaused    Event = "bucket.paused"       // by an operator
 	EventDeadLetters     Event = "bucket.dead_letters" // there are more than Bucket.DeadWarn; told again once they were fewer
 	EventOperatorChanged Event = "operator.changed"    // an operation of the API or the command line changed something of the bucket: see package audit
+	EventWindowClosed    Event = "window.closed"       // a drain window has closed: how many jobs were sent in it, and why others are left. Once for each window
 	EventFinishLate      Event = "finish.late"         // jobs will be left at the time by which all are to have left: see schedule.Drain
 )
 
 // Events lists all kinds.
 func Events() []Event {
-	return []Event{EventJobDead, EventFlowDisabled, EventFlowRecovered, EventBreakerOpen, EventBucketFull, EventBucketPaused, EventDeadLetters, EventFinishLate, EventOperatorChanged}
+	return []Event{EventJobDead, EventFlowDisabled, EventFlowRecovered, EventBreakerOpen, EventBucketFull, EventBucketPaused, EventDeadLetters, EventFinishLate, EventWindowClosed, EventOperatorChanged}
 }

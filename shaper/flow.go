@@ -42,9 +42,21 @@ type FlowSettings struct {
 	// is no setting. Jobs that wait in a flow without any, because it was reset or they were redriven, stay there until it has one.
 	MustExist bool `setting:"must_exist,redis=flow_must_exist"`
 
+	// WhenDisabled says what happens to jobs of a disabled flow; "" is RefuseDisabled. KeepDisabled needs a Capacity.
+	WhenDisabled WhenDisabled `setting:"when_disabled"`
+
 	// NeedsURL, with MustExist, has a job name its URL unless its flow has one.
 	NeedsURL bool `setting:"-"`
 }
+
+// WhenDisabled says what happens to jobs of a disabled flow: see [Disabled].
+type WhenDisabled string
+
+// What WhenDisabled may be.
+const (
+	RefuseDisabled WhenDisabled = "refuse" // new ones are refused ([ReasonFlowDisabled]), and those that wait become dead letters
+	KeepDisabled   WhenDisabled = "keep"   // they wait, up to the capacity of the flow, and depart once an operator has enabled it
+)
 
 // EffectiveMaxPerCaller is MaxPerCaller, or its default.
 func (f *FlowSettings) EffectiveMaxPerCaller() int64 {
@@ -64,5 +76,11 @@ func (f *FlowSettings) validate() []error {
 	found := faults{prefix: "flow."}
 	found.inRange("max_flows", f.MaxFlows, 1, MaxFlows)
 	found.inRange("max_per_caller", f.MaxPerCaller, 0, MaxFlows)
+	switch w := f.WhenDisabled; {
+	case w != "" && w != RefuseDisabled && w != KeepDisabled:
+		found.add("when_disabled", "%q: want %s or %s", w, RefuseDisabled, KeepDisabled)
+	case w == KeepDisabled && f.Capacity == 0:
+		found.add("when_disabled", "%q: needs flow.capacity: without one a disabled flow could fill the bucket", w)
+	}
 	return append(f.validateAs("flow"), found.errs...)
 }

@@ -132,6 +132,7 @@ func (j *JobInfo) BeforeRedrive() (deliveries int, cause string, redriven bool) 
 type JobFlow struct {
 	Pause       *Pause    // nil if it is not paused
 	Disabled    *Disabled // of a flow: nil if it is not disabled
+	Keeps       bool      `lua:"keeps"`   // of a disabled flow: its jobs are kept, see [KeepDisabled]
 	Missing     bool      `lua:"missing"` // of a flow: it has to exist, and does not, see [FlowSettings.MustExist]
 	InFlight    int64     `lua:"in_flight"`
 	MaxInFlight int64     `lua:"max_in_flight"` // 0 if it has none of its own

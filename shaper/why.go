@@ -232,6 +232,9 @@ func (j *JobInfo) why(by Blocker) string {
 		}
 		return fmt.Sprintf("%s is closed: it opens at %s", s.text, j.Opens.UTC().Format(time.RFC3339))
 	case BlockDisabled:
+		if j.OfFlow.Keeps {
+			return fmt.Sprintf("%s is %s: the job is kept, and departs once `dispatcher flow enable` has enabled the flow", s.text, j.OfFlow.Disabled)
+		}
 		return fmt.Sprintf("%s is %s: the job becomes a dead letter, to be redriven once the flow is enabled", s.text, j.OfFlow.Disabled)
 	case BlockMissing:
 		return s.text + " has no settings of its own, which flow.must_exist asks for: the job waits until `dispatcher flow set` gives it one"

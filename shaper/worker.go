@@ -229,6 +229,10 @@ type Outcome struct {
 	// nothing has budgets. An attempt that was not sent has used none.
 	Use *Use
 
+	// Response is the response of the downstream to which the use belongs, where other requests report its use, too. nil: the use is of this
+	// attempt alone.
+	Response *Response
+
 	// Handover is that of a job that another process starts and settles. Only with [ResultHandedOver].
 	Handover *Handover
 
@@ -241,6 +245,27 @@ type Use struct {
 	Model         string // as the request names it; of a longer name 200 bytes are kept
 	Input, Output int64  // tokens
 }
+
+// Response is a response of the downstream whose use several requests may report, such as one that a language model makes in the background and a
+// client polls. Whichever process sends them, the first outcome that reports the use settles what the requests before it were charged to budgets:
+// what they have not used is given back as far as their charges still count, and what they used in addition is charged. Later outcomes are charged
+// and count nothing. Redis keeps the last 10,000 responses of a bucket.
+type Response struct {
+	ID    string // of the downstream; one of more than 200 bytes is not kept
+	Model string // that was asked; "" it is not known
+	Role  ResponseRole
+}
+
+// ResponseRole is what an attempt has to do with a response.
+type ResponseRole byte
+
+// All roles.
+const (
+	ResponseBegins   ResponseRole = 'o' // the use comes later; the attempt is charged what it reserved, or Used
+	ResponsePolled   ResponseRole = 'p' // it reports the use of an attempt before it, and has none itself
+	ResponseReread   ResponseRole = 'q' // the same, where the attempt before it has reported the use already, unless that broke off
+	ResponseReported ResponseRole = 'r' // it reports its own use, with that of all attempts before it
+)
 
 // Handover is how a dispatcher looks after a job that another process is to start.
 type Handover struct {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/doctor"
 	"github.com/tundish-io/tundish/internal/redistest"
 )
 
@@ -62,6 +63,14 @@ func TestACLHasWhatIsUsed(t *testing.T) {
 		for _, match := range call.FindAllSubmatch(text, -1) {
 			used[strings.ToLower(string(match[1]))] = true
 		}
+	}
+	for _, command := range doctor.Commands() {
+		if !used[command] {
+			t.Errorf("the doctor wants the right +%s, and it is not used", command)
+		}
+	}
+	if known := doctor.Commands(); len(known) != len(used) {
+		t.Errorf("the doctor looks at %d rights, and %d are used", len(known), len(used))
 	}
 	line, err := os.ReadFile(aclFile)
 	if err != nil {
@@ -161,6 +170,25 @@ func TestACLWithoutFunctions(t *testing.T) {
 	for _, command := range denied(t, server.Client()) {
 		if command != "function|list" && command != "function|load" && command != "config|get" {
 			t.Errorf("Redis forbade %s", command)
+		}
+	}
+}
+
+// TestACLWithoutPublish: jobs are admitted and delivered without the wake-up, and the start names the right that is missing.
+func TestACLWithoutPublish(t *testing.T) {
+	t.Parallel()
+	const rate, jobs = 200, 100
+	server, url := withUser(t)
+	if err := server.Client().Do(t.Context(), "ACL", "SETUSER", aclUser, "-publish").Err(); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, server, plan{rate: rate, dispatchers: 1, redisURL: url})
+	s.post("acl", jobs)
+	s.awaitDelivered(20 * time.Second)
+	await(t, 10*time.Second, "everything is settled", func() bool { return s.unfinished() == 0 })
+	for _, p := range []*process{s.producer, s.dispatchers[0]} {
+		if log := p.output.String(); !strings.Contains(log, "may not use publish on keys") || !strings.Contains(log, "+publish") {
+			t.Errorf("the start does not name the right that is missing:\n%s", log)
 		}
 	}
 }

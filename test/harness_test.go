@@ -73,8 +73,13 @@ type plan struct {
 	hold        time.Duration // how long the receiver takes to answer
 	timeout     time.Duration // of a delivery; 0 means nine tenths of the lease, and at most 10 s
 	redisURL    string        // what the programs use, if not the server itself
-	revision    int           // of the configuration
-	patient     bool          // the producer waits 10 s for Redis, so that a busy machine is no failure of the store
+	redis       string        // more keys of the table redis
+	retry       string        // more keys of the bucket's table retry
+
+	// around returns the command that runs a dispatcher, by its number, the address of its API and its own command; nil: its own.
+	around   func(i int, ops string, command []string) []string
+	revision int  // of the configuration
+	patient  bool // the producer waits 10 s for Redis, so that a busy machine is no failure of the store
 
 	// respond answers instead of a 200 after hold.
 	respond func(w http.ResponseWriter, r *http.Request, id string, attempt int)
@@ -145,6 +150,7 @@ revision = %d
 [redis]
 url = %q
 %s
+%s
 [producer]
 listen = %q
 %s
@@ -163,7 +169,8 @@ min_backoff = "100ms"
 max_backoff = "1s"
 %s
 %s
-`, p.revision, p.redisURL, redisTimeout, producerAddr, storeTimeout, opsAddr, cmp.Or(p.concurrency, 512), p.lease, bucketName, p.rate, p.capacity, cmp.Or(p.maxInFlight, 4000), p.bucket, worker, p.more)
+%s
+`, p.revision, p.redisURL, redisTimeout, p.redis, producerAddr, storeTimeout, opsAddr, cmp.Or(p.concurrency, 512), p.lease, bucketName, p.rate, p.capacity, cmp.Or(p.maxInFlight, 4000), p.bucket, p.retry, worker, p.more)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +185,11 @@ max_backoff = "1s"
 		s.opsOf = append(s.opsOf, "http://"+ops)
 		path := write(fmt.Sprintf("dispatcher%d.toml", i), ops)
 		s.restart = append(s.restart, func() *process {
-			return run(t, "http://"+ops, "dispatcher", "run", "--config", path)
+			command := []string{filepath.Join(programs, "dispatcher"), "run", "--config", path}
+			if p.around != nil {
+				command = p.around(i, ops, command)
+			}
+			return runCommand(t, "http://"+ops, exec.Command(command[0], command[1:]...))
 		})
 		s.dispatchers = append(s.dispatchers, s.restart[i]())
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -25,7 +26,14 @@ type process struct {
 // run starts a program and waits until it is ready.
 func run(t *testing.T, url, name string, args ...string) *process {
 	t.Helper()
-	p := &process{cmd: exec.Command(filepath.Join(programs, name), args...), output: &lockedBuffer{}, done: make(chan struct{})}
+	return runCommand(t, url, exec.Command(filepath.Join(programs, name), args...))
+}
+
+// runCommand starts a program as a command says, such as one that puts it into a namespace of its own, and waits until it is ready.
+func runCommand(t *testing.T, url string, cmd *exec.Cmd) *process {
+	t.Helper()
+	name := strings.Join(cmd.Args, " ")
+	p := &process{cmd: cmd, output: &lockedBuffer{}, done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -43,7 +51,7 @@ func run(t *testing.T, url, name string, args ...string) *process {
 			t.Errorf("%s did not stop within %s of SIGTERM", name, patience*10*time.Second)
 		}
 		if t.Failed() {
-			t.Logf("%s %v:\n%s", name, args, p.output)
+			t.Logf("%s:\n%s", name, p.output)
 		}
 	})
 	await(t, 10*time.Second, name+" is ready", func() bool {

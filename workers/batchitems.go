@@ -4,53 +4,19 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// positioned reads the items of a response that says of itself that it is partial, and that no rule reads: the elements of its list
-// "items" (of Elasticsearch's _bulk), "responses", "value" or "data", or of the list that it is. Each has one status, wherever.
-func positioned(body []byte) (items []responseItem, err error) {
-	lists := []pointer{{"items"}, {"responses"}, {"value"}, {"data"}}
-	if bytes.HasPrefix(bytes.TrimSpace(body), []byte("[")) {
-		lists = []pointer{{}}
-	}
-	for _, list := range lists {
-		if items, err = itemsAt(body, list); err != nil || len(items) == 0 {
-			continue
-		}
-		for i := range items {
-			if statuses := statusesIn(items[i].text); len(statuses) == 1 {
-				items[i].status = statuses[0]
-			}
-		}
-		return items, nil
-	}
-	return nil, errors.New("the answer to the batch says that parts of it were refused, and not which")
-}
+// batchResults are what an answer says of the jobs of a batch. What it says of other jobs is counted, and not kept.
+type batchResults struct {
+	ofJobs map[string]*itemResult // of each job of the batch; nil: the answer does not name it
+	err    error                  // the first fault of an item
 
-// byJob gives each job of a batch its item: by its id, or else in order, where there are as many items as jobs.
-func byJob(batch *shaper.Batch, items []responseItem, byID bool, err error) (map[string]*itemResult, error) {
-	results := make(map[string]*itemResult, len(items))
-	if !byID && len(items) != len(batch.Attempts) {
-		return results, firstOf(err, fmt.Errorf("the answer to the batch has %d items for %d jobs, so all of them are tried again", len(items), len(batch.Attempts)))
-	}
-	for i, item := range items {
-		result := &itemResult{nth: i + 1, status: item.status, text: item.text}
-		id := item.id
-		if !byID {
-			id = batch.Attempts[i].ID
-		}
-		switch before := results[id]; {
-		case before != nil:
-			result.fault = fmt.Errorf("the answer to the batch names job %q twice, as items %d and %d: it is tried again", Snippet([]byte(id)), before.nth, result.nth)
-		case item.status < 200 || item.status > 599:
-			result.fault = fmt.Errorf("item %d in the answer to the batch has no status of 200 to 599: its job is tried again", i+1)
-		}
-		err = firstOf(err, result.fault)
-		results[id] = result
-	}
-	return results, err
+	foreign      int    // how many items name other jobs
+	firstForeign string // the job that the first one names
+	nthForeign   int    // which item that is
 }
 
 // itemResult is what an answer says of a job.
@@ -61,10 +27,105 @@ type itemResult struct {
 	fault  error
 }
 
-// firstOf keeps the message short where many items have a fault.
-func firstOf(before, next error) error {
-	if before != nil {
-		return before
+func resultsFor(batch *shaper.Batch) *batchResults {
+	r := &batchResults{ofJobs: make(map[string]*itemResult, len(batch.Attempts))}
+	for _, a := range batch.Attempts {
+		r.ofJobs[a.ID] = nil
 	}
-	return next
+	return r
+}
+
+// add takes in the nth item of an answer, which names a job.
+func (r *batchResults) add(id string, item itemResult) {
+	before, isOurs := r.ofJobs[id]
+	switch {
+	case !isOurs:
+		if r.foreign++; r.foreign == 1 {
+			r.firstForeign, r.nthForeign = string(Snippet([]byte(id))), item.nth
+		}
+		return
+	case before != nil:
+		item.fault = fmt.Errorf("the answer to the batch names job %q twice, as items %d and %d: it is tried again", Snippet([]byte(id)), before.nth, item.nth)
+	case item.status < 200 || item.status > 599:
+		item.fault = fmt.Errorf("item %d of the results in the answer to the batch has status %d for job %q: want 200 to 599; the job is tried again", item.nth, item.status, Snippet([]byte(id)))
+	}
+	r.fail(item.fault)
+	r.ofJobs[id] = &item
+}
+
+// fail keeps the first fault: the message is short where many items have one.
+func (r *batchResults) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+// fault is the first fault of an item, else that of items whose ids are of no job of the batch.
+func (r *batchResults) fault() error {
+	if r.err != nil || r.foreign == 0 {
+		return r.err
+	}
+	return fmt.Errorf("item %d of the results in the answer to the batch names job %q, which is not in the batch; %d items do so", r.nthForeign, r.firstForeign, r.foreign)
+}
+
+// readRule takes in the items that a rule points at: by their ids, or in the order of the jobs.
+func (r *batchResults) readRule(batch *shaper.Batch, rule *Rule, body []byte) {
+	if rule.ItemID == "" {
+		status, _ := parsePointer(rule.ItemStatus) // Validate has seen both pointers
+		list, _ := parsePointer(rule.Items)
+		r.readInOrder(batch, func(add func(text []byte)) error { return eachItemAt(body, list, add) }, func(text []byte) int {
+			said, _ := find(text, status, nil)
+			n, _ := strconv.Atoi(said)
+			return n
+		})
+		return
+	}
+	nth := 0
+	r.fail(rule.eachItem(body, func(item responseItem) {
+		nth++
+		r.add(item.id, itemResult{nth: nth, status: item.status, text: item.text})
+	}))
+}
+
+// readInOrder takes in items that stand in the order of the jobs, where there are as many.
+func (r *batchResults) readInOrder(batch *shaper.Batch, each func(add func(text []byte)) error, status func(text []byte) int) {
+	nth := 0
+	err := each(func(text []byte) {
+		if nth++; nth <= len(batch.Attempts) {
+			r.add(batch.Attempts[nth-1].ID, itemResult{nth: nth, status: status(text), text: text})
+		}
+	})
+	if nth != len(batch.Attempts) {
+		*r = *resultsFor(batch)
+		r.fail(err)
+		r.fail(fmt.Errorf("the answer to the batch has %d items for %d jobs, so all of them are tried again", nth, len(batch.Attempts)))
+		return
+	}
+	if err != nil {
+		r.err = err
+	}
+}
+
+// onlyStatusIn is the status in an item that has one, 0 of any other.
+func onlyStatusIn(text []byte) int {
+	if statuses := statusesIn(text); len(statuses) == 1 {
+		return statuses[0]
+	}
+	return 0
+}
+
+// eachPositioned calls add with the items of a response that says of itself that it is partial, and that no rule reads: the elements of its list
+// "items" (of Elasticsearch's _bulk), "responses", "value" or "data", or of the list that it is. Each has one status, wherever.
+func eachPositioned(body []byte, add func(text []byte)) error {
+	lists := []pointer{{"items"}, {"responses"}, {"value"}, {"data"}}
+	if bytes.HasPrefix(bytes.TrimSpace(body), []byte("[")) {
+		lists = []pointer{{}}
+	}
+	for _, list := range lists {
+		if eachItemAt(body, list, func([]byte) {}) != nil { // it is not there, or not whole
+			continue
+		}
+		return eachItemAt(body, list, add)
+	}
+	return errors.New("the answer to the batch says that parts of it were refused, and not which")
 }

@@ -2,13 +2,14 @@ package workers
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/jsonscan"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -20,21 +21,22 @@ import (
 // again, and so are all if the answer says that it is JSON and cannot be parsed. Faults of the answer become the batch's.
 func (p Policy) Outcomes(batch *shaper.Batch, request shaper.Outcome, now time.Time) []shaper.Outcome {
 	outcomes := make([]shaper.Outcome, len(batch.Attempts))
-	results, hasResults, isOfAPI, err := p.resultsOf(batch, request)
+	results, isOfAPI, err := p.resultsOf(batch, request)
 	for i, a := range batch.Attempts {
 		outcomes[i] = request
+		var said *itemResult
 		switch {
-		case hasResults:
-			outcomes[i] = p.outcomeOf(a, results[a.ID], &request, now)
+		case results != nil:
+			said = results.ofJobs[a.ID]
+			outcomes[i] = p.outcomeOf(a, said, &request, now)
 		case err != nil:
 			outcomes[i] = unnamed(err.Error())
 			outcomes[i].Status = request.Status
 		}
-		outcomes[i].Answer = answerTo(a, request.Answer, results[a.ID], outcomes[i].Status)
-		delete(results, a.ID)
+		outcomes[i].Answer = answerTo(a, request.Answer, said, outcomes[i].Status)
 	}
-	if hasResults && len(results) > 0 {
-		err = firstOf(err, foreign(results))
+	if results != nil {
+		err = results.fault()
 	}
 	if isOfAPI && slices.ContainsFunc(outcomes, asksForLessOf) {
 		for i := range outcomes {
@@ -97,105 +99,89 @@ func answerTo(a *shaper.Attempt, whole *shaper.Answer, said *itemResult, status 
 	return &own
 }
 
-// resultsOf reads what a response says of each job, by the ids of jobs. has is false where it says nothing of that, and err is what is
-// wrong with it. isOfAPI says that the form is not our own.
-func (p Policy) resultsOf(batch *shaper.Batch, request shaper.Outcome) (results map[string]*itemResult, has, isOfAPI bool, err error) {
+// resultsOf reads what a response says of each job. The results are nil where it says nothing of that, and err is why it cannot be read. isOfAPI says
+// that the form is not our own.
+func (p Policy) resultsOf(batch *shaper.Batch, request shaper.Outcome) (results *batchResults, isOfAPI bool, err error) {
 	answer := request.Answer
 	if request.Result != shaper.ResultDone || answer == nil {
-		return nil, false, false, nil
+		return nil, false, nil
 	}
 	r := Response{Status: answer.Status, Header: answer.Headers, Body: answer.Body, OfBatch: true}
 	rule := p.Rules.first(&r)
 	switch {
 	case rule != nil && rule.Outcome == RuleDone:
-		return nil, false, false, nil
+		return nil, false, nil
 	case rule != nil && rule.Outcome == RuleItems:
-		items, err := rule.itemsIn(answer.Body)
-		results, err = byJob(batch, items, rule.ItemID != "", err)
-		return results, true, true, err
+		results = resultsFor(batch)
+		results.readRule(batch, rule, answer.Body)
+		return results, true, nil
 	}
-	results, has, err = ownResults(answer)
-	if !has && err == nil && r.isPartial() {
-		items, err := positioned(answer.Body)
-		results, err = byJob(batch, items, false, err)
-		return results, true, true, err
+	results, err = ownResults(batch, answer)
+	if results == nil && err == nil && r.isPartial() {
+		results = resultsFor(batch)
+		results.readInOrder(batch, func(add func(text []byte)) error { return eachPositioned(answer.Body, add) }, onlyStatusIn)
+		return results, true, nil
 	}
-	return results, has, false, err
+	return results, false, err
 }
 
 // ownResults reads {"results":[{"id":…,"status":…}]}.
-func ownResults(answer *shaper.Answer) (results map[string]*itemResult, has bool, err error) {
-	if len(bytes.TrimSpace(answer.Body)) == 0 {
-		return nil, false, nil
+func ownResults(batch *shaper.Batch, answer *shaper.Answer) (*batchResults, error) {
+	text := bytes.TrimSpace(answer.Body)
+	if len(text) == 0 {
+		return nil, nil //nolint:nilnil // it says nothing of the jobs
 	}
-	saysJSON := isJSONType(http.Header(answer.Headers).Get("Content-Type"))
-	var form struct {
-		Results *[]json.RawMessage `json:"results"`
-	}
-	if !json.Valid(answer.Body) {
-		if !saysJSON {
-			return nil, false, nil
+	if !jsonscan.Valid(text) {
+		if !isJSONType(http.Header(answer.Headers).Get("Content-Type")) {
+			return nil, nil //nolint:nilnil // as above
 		}
 		reason := "it is not valid JSON"
 		if answer.Cut {
 			reason = fmt.Sprintf("it is longer than %d bytes, or it broke off", len(answer.Body))
 		}
-		return nil, false, fmt.Errorf("the answer to the batch cannot be read, so all its jobs are tried again: %s", reason)
+		return nil, fmt.Errorf("the answer to the batch cannot be read, so all its jobs are tried again: %s", reason)
 	}
-	if bytes.TrimSpace(answer.Body)[0] != '{' {
-		return nil, false, nil // any other JSON is an answer to all
-	}
-	if err := json.Unmarshal(answer.Body, &form); err != nil {
-		return nil, false, errNoArray
-	}
-	if form.Results == nil {
-		return nil, false, nil
-	}
-	results = make(map[string]*itemResult, len(*form.Results))
-	for i, text := range *form.Results {
-		id, result := readItem(i+1, text)
-		if id == "" {
-			err = firstOf(err, result.fault)
-			continue
+	var list []byte
+	jsonscan.Members(text, func(name, value []byte) { // any other JSON is an answer to all
+		if jsonscan.Is(name, "results") {
+			list = value
 		}
-		if before := results[id]; before != nil {
-			result.fault = fmt.Errorf("the answer to the batch names job %q twice, as items %d and %d of its results: it is tried again", id, before.nth, result.nth)
-		}
-		if result.fault != nil {
-			err = firstOf(err, result.fault)
-		}
-		results[id] = result
+	})
+	switch {
+	case list == nil || list[0] == 'n':
+		return nil, nil //nolint:nilnil // as above
+	case list[0] != '[':
+		return nil, errNoArray
 	}
-	return results, true, err
+	results, nth := resultsFor(batch), 0
+	jsonscan.Elements(list, func(item []byte) bool {
+		nth++
+		id, status, ok := readItem(item)
+		if ok {
+			results.add(id, itemResult{nth: nth, status: status, text: item})
+		} else if results.err == nil {
+			results.fail(fmt.Errorf(`item %d of the results in the answer to the batch has no id and status: want {"id":"…","status":200}`, nth))
+		}
+		return true
+	})
+	return results, nil
 }
 
 var errNoArray = errors.New(`the answer to the batch has "results" that are no array, so all its jobs are tried again: want [{"id":"…","status":200}]`)
 
-func readItem(nth int, text []byte) (id string, result *itemResult) {
-	var form struct {
-		ID     string `json:"id"`
-		Status int    `json:"status"`
-	}
-	result = &itemResult{nth: nth, text: text}
-	err := json.Unmarshal(text, &form)
-	switch {
-	case err != nil || form.ID == "":
-		result.fault = fmt.Errorf(`item %d of the results in the answer to the batch has no id and status: want {"id":"…","status":200}`, nth)
-		return "", result
-	case form.Status < 200 || form.Status > 599:
-		result.fault = fmt.Errorf("item %d of the results in the answer to the batch has status %d for job %q: want 200 to 599; the job is tried again", nth, form.Status, Snippet([]byte(form.ID)))
-	}
-	result.status = form.Status
-	return form.ID, result
-}
-
-// foreign is the fault of results whose ids are of no job of the batch. It names the first one.
-func foreign(results map[string]*itemResult) error {
-	first, id := (*itemResult)(nil), ""
-	for name, result := range results {
-		if first == nil || result.nth < first.nth {
-			first, id = result, name
+// readItem reads what an item says of its job; ok is false where it names none, or its status is no whole number.
+func readItem(item []byte) (id string, status int, ok bool) {
+	ok = true
+	jsonscan.Members(item, func(name, value []byte) {
+		switch {
+		case value[0] == 'n': // as if it was not there
+		case jsonscan.Is(name, "id"):
+			id, _ = jsonscan.Text(value, shaper.MaxIDBytes+1)
+		case jsonscan.Is(name, "status"):
+			var err error
+			status, err = strconv.Atoi(string(value[:min(len(value), maxHeaderValue)]))
+			ok = ok && err == nil
 		}
-	}
-	return fmt.Errorf("item %d of the results in the answer to the batch names job %q, which is not in the batch; %d items do so", first.nth, Snippet([]byte(id)), len(results))
+	})
+	return id, status, ok && id != ""
 }

@@ -20,11 +20,8 @@ func (p Policy) byRule(rule *Rule, r *Response) shaper.Outcome {
 		if r.OfBatch {
 			return p.accepted(r) // Outcomes judges each item
 		}
-		items, _ := rule.itemsIn(r.Body)
-		statuses := make([]int, 0, len(items))
-		for _, item := range items {
-			statuses = append(statuses, item.status)
-		}
+		var statuses []int
+		_ = rule.eachItem(r.Body, func(item responseItem) { statuses = append(statuses, item.status) }) // what it can read counts
 		return p.partial(r, statuses)
 	case RuleDead:
 		outcome.Result = shaper.ResultDead

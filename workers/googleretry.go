@@ -2,9 +2,9 @@ package workers
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
 	"strings"
+
+	"github.com/tundish-io/tundish/internal/jsonscan"
 )
 
 // retryInfo returns the delay of the google.rpc.RetryInfo in the body of an error, such as "45.8s", "" none. Google's APIs answer
@@ -14,22 +14,23 @@ func retryInfo(body []byte) (delay string) {
 		return ""
 	}
 	for _, details := range []pointer{{"error", "details", anyStep}, {"0", "error", "details", anyStep}} {
-		r := readJSON(body)
-		err := r.each(details, func() error {
-			if err := r.read(); err != nil {
-				return err
+		at := jsonscan.New(body)
+		eachAt(at, details, func() bool {
+			var kind, named string
+			jsonscan.Members(at.Value(), func(name, value []byte) {
+				switch {
+				case jsonscan.Is(name, "@type"):
+					kind, _ = jsonscan.Text(value, maxHeaderValue)
+				case jsonscan.Is(name, "retryDelay"):
+					named, _ = jsonscan.Text(value, maxHeaderValue)
+				}
+			})
+			if strings.HasSuffix(kind, "google.rpc.RetryInfo") {
+				delay = named
 			}
-			var info struct {
-				Type  string `json:"@type"`
-				Delay string `json:"retryDelay"`
-			}
-			if json.Unmarshal(r.value, &info) == nil && info.Delay != "" && strings.HasSuffix(info.Type, "google.rpc.RetryInfo") {
-				delay = info.Delay
-				return errFound
-			}
-			return nil
+			return delay == "" && at.Err() == nil
 		})
-		if errors.Is(err, errFound) {
+		if delay != "" {
 			return delay
 		}
 	}

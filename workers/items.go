@@ -2,13 +2,12 @@ package workers
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
 
+	"github.com/tundish-io/tundish/internal/jsonscan"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -76,43 +75,45 @@ func rankOf(outcome shaper.Outcome) int {
 	}
 }
 
+// maxNesting is how deep in a body a status counts.
+const maxNesting = 128
+
 // statusesIn returns the statuses of parts that a JSON body tells: the numbers of HTTP statuses in members that are called status. It is
 // empty where the body is not whole.
 func statusesIn(body []byte) (statuses []int) {
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.UseNumber()
-	var isObject []bool
-	isName, isStatus := false, false
-	for {
-		token, err := d.Token()
-		if err != nil {
-			if err != io.EOF || len(isObject) > 0 {
-				return nil
+	at := jsonscan.New(body)
+	var walk func(depth int)
+	walk = func(depth int) {
+		at.Parts(func(name []byte) bool {
+			switch kind := at.Kind(); {
+			case kind == '{' || kind == '[':
+				if depth < maxNesting {
+					walk(depth + 1)
+				}
+			case name != nil && isStatusName(name):
+				said, _ := textOf(at.Value())
+				if status, err := strconv.Atoi(said); err == nil && status >= 200 && status <= 599 && status != http.StatusMultiStatus {
+					statuses = append(statuses, status)
+				}
 			}
-			return statuses
-		}
-		delim, isDelim := token.(json.Delim)
-		switch {
-		case isDelim && (delim == '{' || delim == '['):
-			isObject = append(isObject, delim == '{')
-			isName, isStatus = delim == '{', false
-			continue
-		case isDelim:
-			isObject = isObject[:len(isObject)-1]
-		case isName:
-			name, _ := token.(string)
-			isName, isStatus = false, isStatusName(name)
-			continue
-		case isStatus:
-			if status, err := strconv.Atoi(fmt.Sprint(token)); err == nil && status >= 200 && status <= 599 && status != http.StatusMultiStatus {
-				statuses = append(statuses, status)
-			}
-		}
-		isName, isStatus = len(isObject) > 0 && isObject[len(isObject)-1], false
+			return at.Err() == nil
+		})
 	}
+	walk(0)
+	if !at.End() {
+		return nil
+	}
+	return statuses
 }
 
-func isStatusName(name string) bool {
+// maxStatusName is room for the longest name of a status.
+const maxStatusName = 32
+
+func isStatusName(quoted []byte) bool {
+	if len(quoted) > maxStatusName {
+		return false
+	}
+	name, _ := jsonscan.Text(quoted, maxStatusName)
 	switch strings.ToLower(strings.ReplaceAll(name, "_", "")) {
 	case "status", "statuscode", "httpstatus":
 		return true

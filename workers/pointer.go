@@ -1,12 +1,12 @@
 package workers
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/tundish-io/tundish/internal/jsonscan"
 )
 
 // Bounds of a JSON pointer in a rule, in bytes and in steps.
@@ -40,86 +40,61 @@ func parsePointer(text string) (pointer, error) {
 	return steps, nil
 }
 
-// reader reads single values of a JSON text, which may end anywhere. It copies no more of it than one value at a time.
-type reader struct {
-	d     *json.Decoder
-	value json.RawMessage // the last one that was read
+// fits reports whether a step is the part of a value: a member of a name in its quotes, or the i-th element where that is nil.
+func fits(step string, name []byte, i int) bool {
+	if step == anyStep {
+		return true
+	}
+	if name != nil {
+		return jsonscan.Is(name, step)
+	}
+	var room [20]byte
+	return string(strconv.AppendInt(room[:0], int64(i), 10)) == step
 }
 
-func readJSON(text []byte) *reader { return &reader{d: json.NewDecoder(bytes.NewReader(text))} }
-
-// errFound ends a search.
-var errFound = errors.New("found")
-
-// each calls found for each value at a pointer, in their order, with the reader in front of it: found reads the value. It ends with the
-// first error, that of found or of the text.
-func (r *reader) each(at pointer, found func() error) error {
+// eachAt calls found for each value at a pointer, in their order, with the cursor in front of it, until found returns false. The text may end anywhere:
+// the error of the cursor says that it has.
+func eachAt(text *jsonscan.Cursor, at pointer, found func() bool) bool {
 	if len(at) == 0 {
 		return found()
 	}
-	open, err := r.d.Token()
-	if err != nil {
-		return err
-	}
-	delim, _ := open.(json.Delim)
-	if delim != '{' && delim != '[' {
-		return nil // a value without parts, or the null, which is no delimiter
-	}
-	for i := 0; r.d.More(); i++ {
-		step := strconv.Itoa(i)
-		if delim == '{' {
-			name, err := r.d.Token()
-			if err != nil {
-				return err
-			}
-			step, _ = name.(string)
-		}
-		if at[0] != anyStep && at[0] != step {
-			err = r.read()
-		} else {
-			err = r.each(at[1:], found)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	_, err = r.d.Token()
-	return err
+	i := -1
+	return text.Parts(func(name []byte) bool {
+		i++
+		return !fits(at[0], name, i) || eachAt(text, at[1:], found)
+	})
 }
 
-// read reads the next value into r.value.
-func (r *reader) read() error { return r.d.Decode(&r.value) }
-
-// text is the last value as a rule compares it: a string without its quotes and escapes, a number or a truth value as it is spelled. Of an
+// textOf is a value as a rule compares it: a string without its quotes and escapes, a number or a truth value as it is spelled. Of an
 // object and a list it is "". exists is false of null.
-func (r *reader) text() (text string, exists bool) {
-	switch r.value[0] {
+func textOf(value []byte) (text string, exists bool) {
+	if len(value) == 0 { // of a text that ends too early
+		return "", false
+	}
+	switch value[0] {
 	case 'n':
 		return "", false
 	case '{', '[':
 		return "", true
 	case '"':
-		if json.Unmarshal(r.value, &text) != nil {
-			return "", false
-		}
-		return text, true
+		return jsonscan.Text(value, len(value))
 	}
-	return string(r.value), true
+	return string(value), true
 }
 
 // find returns the first value at a pointer that fits, as a text. A nil fits takes any that is not null.
 func find(body []byte, at pointer, fits func(text string) bool) (text string, found bool) {
-	r := readJSON(body)
-	err := r.each(at, func() error {
-		if err := r.read(); err != nil {
-			return err
+	cursor := jsonscan.New(body)
+	eachAt(cursor, at, func() bool {
+		value := cursor.Value()
+		if value == nil {
+			return false
 		}
-		value, exists := r.text()
-		if exists && (fits == nil || fits(value)) {
-			text = value
-			return errFound
+		said, exists := textOf(value)
+		if found = exists && (fits == nil || fits(said)); found {
+			text = said
 		}
-		return nil
+		return !found
 	})
-	return text, errors.Is(err, errFound)
+	return text, found
 }

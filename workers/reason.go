@@ -21,7 +21,7 @@ const (
 	ReasonRedirect       = "redirect"        // 3xx: not followed
 	ReasonGone           = "gone"            // 410: the receiver wants no more
 	ReasonToken          = "token"           // the OAuth server gave no token, so nothing was sent
-	ReasonCredentials    = "credentials"     // 401 to credentials that have been replaced meanwhile
+	ReasonCredentials    = "credentials"     // 401 to credentials that have been replaced meanwhile, or that the receiver refuses to each job
 	ReasonBilling        = "billing"         // the account at the receiver is out of credit, or over its spend limit
 	ReasonBatchAnswer    = "batch_answer"    // the answer to a batch says nothing of the job, or cannot be read
 	ReasonPartial        = "partial"         // the response accepts parts of the request, and refuses others
@@ -70,11 +70,15 @@ func Reasons() []string {
 		ReasonTimeout, ReasonConnection, ReasonDNS, ReasonTLS, ReasonInterrupted,
 		ReasonBlockedAddress, ReasonInvalid, ReasonRedirect, ReasonGone, ReasonToken, ReasonCredentials, ReasonBilling, ReasonBatchAnswer, ReasonPartial, ReasonRule,
 		ReasonEnhanceYourCalm, ReasonLate, ReasonShutdown, ReasonStaleConnection, ReasonUnprocessed, shaper.ReasonFlowSettings,
-		ReasonLocalResolver, ReasonLocalDescriptors, ReasonLocalPorts, ReasonLocalRoute, ReasonLocalMemory, ReasonLocalProxy,
 		"http_4xx", "http_5xx", "http_other",
 	}
 	for _, status := range ownReason {
 		reasons = append(reasons, statusReason(status))
 	}
-	return reasons
+	return append(reasons, localReasons...)
 }
+
+var localReasons = []string{ReasonLocalResolver, ReasonLocalDescriptors, ReasonLocalPorts, ReasonLocalRoute, ReasonLocalMemory, ReasonLocalProxy}
+
+// IsLocal reports whether a reason is a fault of the host that made the attempt: see [LocalError].
+func IsLocal(reason string) bool { return slices.Contains(localReasons, reason) }

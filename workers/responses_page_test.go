@@ -66,9 +66,16 @@ const (
 	telegramBan  = `{"ok":false,"error_code":429,"description":"Too Many Requests: retry after 14","parameters":{"retry_after":14}}`
 	googleLimit  = `{"error":{"errors":[{"domain":"usageLimits","reason":"userRateLimitExceeded","message":"User Rate Limit Exceeded"}],"code":403,"message":"User Rate Limit Exceeded"}}`
 	googleDenied = `{"error":{"errors":[{"domain":"global","reason":"forbidden","message":"Forbidden"}],"code":403,"message":"Forbidden"}}`
-	bulkRefused  = `{"took":30,"errors":true,"items":[{"index":{"_index":"a","_id":"1","status":201}},{"index":{"_index":"a","_id":"2","status":429,"error":{"type":"es_rejected_execution_exception","reason":"rejected execution"}}}]}`
-	bulkWrong    = `{"took":30,"errors":true,"items":[{"index":{"_index":"a","_id":"1","status":201}},{"create":{"_index":"a","_id":"2","status":400,"error":{"type":"mapper_parsing_exception","reason":"failed to parse"}}}]}`
-	bulkDone     = `{"took":30,"errors":false,"items":[{"index":{"_index":"a","_id":"1","status":201}}]}`
+	// As gmail.googleapis.com and sheets.googleapis.com sent them: no header or member names a time.
+	gmailLimit  = `{"error":{"code":429,"message":"Resource has been exhausted (e.g. check quota).","errors":[{"message":"Resource has been exhausted (e.g. check quota).","domain":"global","reason":"rateLimitExceeded"}],"status":"RESOURCE_EXHAUSTED"}}`
+	sheetsLimit = `{"error":{"code":429,"message":"Quota exceeded for quota metric 'Write requests' and limit 'Write requests per minute per user' of service 'sheets.googleapis.com'","status":"RESOURCE_EXHAUSTED",` +
+		`"details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"RATE_LIMIT_EXCEEDED","domain":"googleapis.com","metadata":{"quota_limit":"WriteRequestsPerMinutePerUser","service":"sheets.googleapis.com"}}]}}`
+	gmailQuota  = `{"error":{"code":403,"message":"Quota exceeded for quota metric 'Queries' and limit 'Queries per minute per user' of service 'gmail.googleapis.com'","errors":[{"message":"Quota exceeded","domain":"usageLimits","reason":"rateLimitExceeded"}],"status":"PERMISSION_DENIED"}}`
+	googleDaily = `{"error":{"errors":[{"domain":"usageLimits","reason":"dailyLimitExceeded","message":"Daily Limit Exceeded"}],"code":403,"message":"Daily Limit Exceeded"}}`
+	bulkMissing = `{"took":486,"errors":true,"items":[{"update":{"_index":"a","_id":"5","status":404,"error":{"type":"document_missing_exception","reason":"[5]: document missing"}}},{"create":{"_index":"a","_id":"7","_version":1,"result":"created","status":201}}]}`
+	bulkRefused = `{"took":30,"errors":true,"items":[{"index":{"_index":"a","_id":"1","status":201}},{"index":{"_index":"a","_id":"2","status":429,"error":{"type":"es_rejected_execution_exception","reason":"rejected execution"}}}]}`
+	bulkWrong   = `{"took":30,"errors":true,"items":[{"index":{"_index":"a","_id":"1","status":201}},{"create":{"_index":"a","_id":"2","status":400,"error":{"type":"mapper_parsing_exception","reason":"failed to parse"}}}]}`
+	bulkDone    = `{"took":30,"errors":false,"items":[{"index":{"_index":"a","_id":"1","status":201}}]}`
 )
 
 // TestRulesOfThePage judges responses of well-known APIs by the rules that docs/responses.md has for them.
@@ -92,16 +99,24 @@ func TestRulesOfThePage(t *testing.T) {
 		{"slack", "done", "", 200, `{"ok":true,"ts":"1503435956.000247"}`, done, 0, accepted},
 		{"slack", "limit", "Retry-After: 30", 429, `{"ok":false,"error":"ratelimited"}`, held, 30 * time.Second, throttled},
 		{"slack", "limit in a 200", "Retry-After: 2", 200, `{"ok":false,"error":"ratelimited"}`, held, 2 * time.Second, throttled},
+		{"slack", "limit of posts", "Retry-After: 1", 429, `{"ok":false,"error":"rate_limited"}`, held, time.Second, throttled},
+		{"slack", "limit of posts in a 200", "", 200, `{"ok":false,"error":"rate_limited"}`, held, 30 * time.Second, throttled},
+		{"slack", "away", "", 200, `{"ok":false,"error":"service_unavailable"}`, retry, 0, failed},
 		{"slack", "failing", "", 200, `{"ok":false,"error":"internal_error"}`, retry, 0, failed},
 		{"slack", "wrong", "", 200, `{"ok":false,"error":"channel_not_found"}`, dead, 0, accepted},
 		{"telegram", "limit", "", 429, telegramBan, held, 14 * time.Second, throttled},
 		{"telegram", "wrong", "", 400, `{"ok":false,"error_code":400,"description":"Bad Request: chat not found"}`, dead, 0, accepted},
 		{"telegram", "done", "", 200, `{"ok":true,"result":{"message_id":7}}`, done, 0, accepted},
 		{"google", "limit", "", 403, googleLimit, held, 10 * time.Second, throttled},
+		{"google", "Gmail, 429", "", 429, gmailLimit, held, time.Minute, throttled},
+		{"google", "Gmail, 403", "", 403, gmailQuota, held, 10 * time.Second, throttled},
+		{"google", "Sheets", "", 429, sheetsLimit, held, time.Minute, throttled},
+		{"google", "a day's quota", "", 403, googleDaily, held, time.Hour, throttled},
 		{"google", "no permission", "", 403, googleDenied, dead, 0, accepted},
 		{"google", "RetryInfo", "", 429, `{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"28s"}]}}`, held, 28 * time.Second, throttled},
 		{"elasticsearch", "done", "", 200, bulkDone, done, 0, accepted},
 		{"elasticsearch", "busy", "", 200, bulkRefused, retry, 0, failed},
+		{"elasticsearch", "missing", "", 200, bulkMissing, dead, 0, accepted},
 		{"elasticsearch", "wrong", "", 200, bulkWrong, dead, 0, accepted},
 	} {
 		policy := Policy{Rules: rulesOf(t, c.api), Statuses: listed.Statuses, Hold: true, HoldAtZero: true}

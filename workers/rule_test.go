@@ -112,10 +112,11 @@ func FuzzFind(f *testing.F) {
 		text, found := find([]byte(body), at, nil)
 		statusesIn([]byte(body))
 		retryInfo([]byte(body))
-		items, _ := itemsAt([]byte(body), at)
+		var items [][]byte
+		_ = eachItemAt([]byte(body), at, func(text []byte) { items = append(items, text) })
 		for _, item := range items {
-			if !json.Valid(item.text) {
-				t.Fatalf("an item is %q", item.text)
+			if !json.Valid(item) {
+				t.Fatalf("an item is %q", item)
 			}
 		}
 		policy := Policy{Rules: Rules{{Pointer: path, Outcome: RuleHold, Wait: path}}, Statuses: []string{Any}, Hold: true}

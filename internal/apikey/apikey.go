@@ -52,7 +52,8 @@ type Key struct {
 	// cancels no others. Empty means all. They say nothing of a bucket without flows or groups.
 	Flows, Groups []string
 
-	sameBounds bool // see SharesBounds
+	sameBounds bool              // see SharesBounds
+	shown      [sha256.Size]byte // the digest of the secret that was shown; zero: none was
 
 	Tier string // which of the limits' tiers applies to the caller; "" none
 }
@@ -142,5 +143,35 @@ func (ring Ring) Find(secret string) *Key {
 	if at < 0 {
 		return nil
 	}
-	return &ring[at]
+	key := ring[at]
+	key.shown = sum
+	return &key
+}
+
+// Shown returns the key of a name, as the holder of the secret with a digest has it, or nil.
+func (ring Ring) Shown(name string, digest [sha256.Size]byte) *Key {
+	if key := ring.Named(name); key != nil && slices.Contains(key.SHA256, digest) {
+		mine := *key
+		mine.shown = digest
+		return &mine
+	}
+	return nil
+}
+
+// Grants reports whether the ring still has a key, with the secret that was shown, and all rights that it had then.
+func (ring Ring) Grants(key *Key) bool {
+	return slices.ContainsFunc(ring, func(now Key) bool {
+		known := key.shown == [sha256.Size]byte{} || slices.Contains(now.SHA256, key.shown)
+		return known && now.Name == key.Name && now.Owner() == key.Owner() && now.covers(key)
+	})
+}
+
+// covers reports whether a key has all rights of another one.
+func (k *Key) covers(other *Key) bool {
+	bound := func(now, then []string) bool {
+		return len(now) == 0 || len(then) > 0 && !slices.ContainsFunc(then, func(name string) bool { return !slices.Contains(now, name) })
+	}
+	return !slices.ContainsFunc(other.Roles, func(role Role) bool { return !k.Has([]Role{role}) }) &&
+		!slices.ContainsFunc(other.Buckets, func(bucket string) bool { return !k.MayUse(bucket) }) &&
+		bound(k.Flows, other.Flows) && bound(k.Groups, other.Groups)
 }

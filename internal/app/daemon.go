@@ -18,6 +18,7 @@ import (
 	"github.com/tundish-io/tundish/internal/config"
 	"github.com/tundish-io/tundish/internal/doctor"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/session"
 	"github.com/tundish-io/tundish/internal/telemetry"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
@@ -35,11 +36,14 @@ type daemon struct {
 	registry *prometheus.Registry
 	client   *producer.Client
 	operator *operator.Operator
-	limiter  *admission.Limiter // of a process that takes no jobs in, to look at limits and to change them
-	doors    *doors             // nil where no jobs are taken in
+	limiter  *admission.Limiter     // of a process that takes no jobs in, to look at limits and to change them
+	doors    *doors                 // nil where no jobs are taken in
+	refused  atomic.Pointer[string] // see reloader
 	lessons  lessons
 	models   *llm.Metrics // see llmMetrics
 	tracing  *telemetry.Tracing
+
+	wrongKeys prometheus.Counter
 
 	version string
 	notify  *notifier
@@ -64,6 +68,11 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 		return nil, errors.Join(err, conn.Close())
 	}
 	d := &daemon{tracing: tracing, config: cfg, source: src, log: log, redis: conn, registry: telemetry.NewRegistry(), notify: newNotifier(src.options.Env, log)}
+	d.wrongKeys = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "tundish_http_wrong_keys_total",
+		Help: "Requests and logins that showed an API key which the server does not know.",
+	})
+	d.registry.MustRegister(d.wrongKeys)
 	d.inForce.Store(newApplied(cfg))
 	client := producer.Config{
 		Redis: conn, Buckets: Buckets(cfg), Timeout: cfg.CallTimeout(), Logger: log, Registerer: d.registry, DispatcherHere: dispatches, Tracer: tracing.Provider(),
@@ -151,8 +160,16 @@ func (d *daemon) followKeys(api *httpapi.Handler) {
 // reloadStage follows the configuration as long as the daemon runs.
 func (d *daemon) reloadStage() stage {
 	r := newReloader(d.config, d.source, d.log, d.registry, d.targets...)
-	r.records, r.notify = d.operator.Audit(), d.notify
+	r.records, r.notify, r.refused = d.operator.Audit(), d.notify, &d.refused
 	return r.run
+}
+
+// reloadRefused returns why the changed configuration was refused, "" if it was not.
+func (d *daemon) reloadRefused() string {
+	if why := d.refused.Load(); why != nil {
+		return *why
+	}
+	return ""
 }
 
 // watchStage logs what changes of the settings in force.
@@ -200,7 +217,9 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 		MaxConnections:   d.config.Producer.MaxConnections,
 		BodyMemory:       d.config.Producer.BodyMemory,
 		Metrics:          d.registry, Exemplars: d.tracing != nil, Logger: d.log.With("component", "producer_api"), Audit: d.operator.Audit(),
+		WrongKeys: d.wrongKeys, Sessions: session.New(d.redis),
 	}
+	api.HostFault = d.hostFault
 	api.ServesAlone = func() bool { return servesAlone(d.inForce.Load().Config) }
 	if d.config.Producer.OperatorAPI {
 		api.Operator, api.Pools = d.operator, d.config.Pools
@@ -232,6 +251,16 @@ func (d *daemon) checkJob(bucket string, job *shaper.Job) error {
 // checkCallbacks has the worker of the bucket that delivers callbacks check the URLs that a job or a bundle names for them.
 func (d *daemon) checkCallbacks(bucket string, job *shaper.Job) error {
 	return d.inForce.Load().checkCallbacks(bucket, job)
+}
+
+// hostFault reports whether no dispatcher of a bucket can connect to its receivers. One round trip.
+func (d *daemon) hostFault(ctx context.Context, bucket string) bool {
+	seen, err := d.operator.Fleet().Look(ctx)
+	if err != nil {
+		return false
+	}
+	_, isAll := seen.HostFault(bucket)
+	return isAll
 }
 
 // proxy says how the shaping proxy serves a bucket.

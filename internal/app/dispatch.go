@@ -16,6 +16,7 @@ import (
 	"github.com/tundish-io/tundish/internal/embedded"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/internal/session"
 	"github.com/tundish-io/tundish/internal/telemetry"
 )
 
@@ -104,7 +105,8 @@ func (d *daemon) dispatch(ctx context.Context) error {
 		return err
 	}
 	handler := httpapi.NewOps(httpapi.OpsConfig{
-		Buckets: d.operator, CheckCallbacks: d.checkCallbacks, Pools: d.config.Pools, Keys: d.config.Keys, Metrics: d.registry, Exemplars: d.tracing != nil, Logger: d.log.With("component", "operator_api"), Sink: wantsSink(d.config),
+		Buckets: d.operator, CheckCallbacks: d.checkCallbacks, Pools: d.config.Pools, Keys: d.config.Keys, Metrics: d.registry, Exemplars: d.tracing != nil, WrongKeys: d.wrongKeys, Sessions: session.New(d.redis),
+		Logger: d.log.With("component", "operator_api"), Sink: wantsSink(d.config),
 		Limits: d.limiter, BucketLimits: d.client, Pages: d.console(), IdleTimeout: d.config.Dispatcher.IdleTimeout,
 	})
 	d.followKeys(handler)

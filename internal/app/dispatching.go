@@ -57,7 +57,7 @@ func (d *daemon) dispatching() (*dispatching, error) {
 		Redis: d.redis, Buckets: dispatched(d.config), Workers: f.workers(),
 		Concurrency: d.config.Dispatcher.Workers(), Lease: d.config.Dispatcher.Lease,
 		ShutdownTimeout: max(d.config.Dispatcher.ShutdownTimeout, time.Nanosecond), // 0 would mean the default
-		Timeout:         d.config.CallTimeout(), Logger: d.log, Registerer: d.registry, Program: "dispatcher", Version: d.version,
+		Timeout:         d.config.CallTimeout(), Logger: d.log, Registerer: d.registry, Program: "dispatcher", Version: d.version, ReloadRefused: d.reloadRefused,
 		Tracer: d.tracing.Provider(), SendIsParent: d.config.Tracing.SendIsParent(),
 	})
 	if err != nil {

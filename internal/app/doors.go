@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -24,8 +25,8 @@ type doors struct {
 	metrics *llm.Metrics
 
 	mu     sync.Mutex
-	open   map[string]doorWorker // by the name of the bucket
-	byDoor map[string][]httpapi.DoorBucket
+	open   map[string]doorWorker           // by the name of the bucket
+	byDoor map[string][]httpapi.DoorBucket // a bucket of a door is one by its own name, too
 }
 
 type doorWorker struct {
@@ -76,7 +77,7 @@ func (s *doors) follow(cfg *config.Config) error {
 		closeDoors(open, s.open)
 		return err
 	}
-	byDoor := map[string][]httpapi.DoorBucket{}
+	byDoor, alone := map[string][]httpapi.DoorBucket{}, map[string][]httpapi.DoorBucket{}
 	for _, b := range cfg.Buckets {
 		if b.LLM == nil || !b.LLM.ServeProxy {
 			continue
@@ -86,9 +87,11 @@ func (s *doors) follow(cfg *config.Config) error {
 			bucket.Fallback = &to
 		}
 		byDoor[door] = append(byDoor[door], bucket)
+		alone[b.Name] = []httpapi.DoorBucket{bucket}
 	}
+	maps.Copy(alone, byDoor) // a door goes before a bucket of its name
 	closeDoors(s.open, open)
-	s.open, s.byDoor = open, byDoor
+	s.open, s.byDoor = open, alone
 	return nil
 }
 

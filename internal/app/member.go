@@ -12,7 +12,7 @@ func (d *daemon) memberStage(version string) (stage, error) {
 	m, err := fleet.NewMember(fleet.Config{
 		Redis: d.redis, Timeout: d.config.CallTimeout(), Logger: d.log, Registerer: d.registry, Buckets: d.client.Buckets,
 		About: func() fleet.About {
-			return fleet.About{Name: "producer", Version: version, Revision: d.inForce.Load().Revision}
+			return fleet.About{Name: "producer", Version: version, Revision: d.inForce.Load().Revision, ReloadRefused: d.reloadRefused()}
 		},
 	})
 	if err != nil {

@@ -8,10 +8,12 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper/audit"
 )
@@ -75,8 +77,9 @@ type reloader struct {
 	log     *slog.Logger
 	reloads *prometheus.CounterVec
 	stale   prometheus.Gauge
-	records *audit.Log // nil records nothing
-	notify  *notifier  // nil tells nobody
+	records *audit.Log              // nil records nothing
+	notify  *notifier               // nil tells nobody
+	refused *atomic.Pointer[string] // the first fault of the last reload, nil: it was applied
 }
 
 // target is a part of a daemon that can follow a configuration. apply gets valid
@@ -94,7 +97,8 @@ const (
 
 func newReloader(cfg *config.Config, src *source, log *slog.Logger, reg prometheus.Registerer, targets ...target) *reloader {
 	r := &reloader{
-		source: src, started: cfg, inForce: cfg, targets: targets, log: log.With("component", "reload"),
+		refused: &atomic.Pointer[string]{},
+		source:  src, started: cfg, inForce: cfg, targets: targets, log: log.With("component", "reload"),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tundish_config_reloads_total",
 			Help: "Reloads of the configuration: applied, or refused because of a fault.",
@@ -129,6 +133,7 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 	}
 	r.reloads.WithLabelValues(reloadApplied).Inc()
 	r.stale.Set(0)
+	r.refused.Store(nil)
 	r.tell(ctx, cfg)
 	r.inForce = cfg
 }
@@ -180,12 +185,19 @@ func (r *reloader) running(cfg *config.Config) *config.Config {
 	return &now
 }
 
+// maxRefusedText is how long a fault is that the fleet is told.
+const maxRefusedText = 300
+
 func (r *reloader) refuse(ctx context.Context, err error) {
 	r.reloads.WithLabelValues(reloadRefused).Inc()
 	r.stale.Set(1)
 	faults, ok := errors.AsType[config.Faults](err)
 	if !ok {
 		faults = config.Faults{{Reason: err.Error()}}
+	}
+	if len(faults) > 0 {
+		text := opsview.Line(faults[0].Error(), maxRefusedText)
+		r.refused.Store(&text)
 	}
 	r.log.ErrorContext(ctx, "the changed configuration is not applied: the old one stays in force", "faults", len(faults))
 	for _, fault := range faults {

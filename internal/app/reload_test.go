@@ -73,6 +73,9 @@ func (f *followed) wantStale(t *testing.T, want float64) {
 	if got := testutil.ToFloat64(f.stale); got != want {
 		t.Errorf("tundish_config_reload_refused is %v, want %v", got, want)
 	}
+	if why := f.refused.Load(); (why != nil && *why != "") != (want == 1) {
+		t.Errorf("the fleet is told that the reload was refused: %v, want %t", why, want == 1)
+	}
 }
 
 // want checks what the part was given, what was counted, and the log.

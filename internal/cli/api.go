@@ -21,6 +21,7 @@ import (
 	"github.com/tundish-io/tundish/internal/config"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/internal/session"
 )
 
 const (
@@ -38,7 +39,8 @@ type api struct {
 
 	config *config.Config // of a command that goes to Redis; nil with --server
 
-	requestID string // the id of all requests of a command: what it changes in several has one record in the audit
+	requestID string // the id of all requests of a command
+	part      string // the token of the last part of an operation: with it the next part joins its record in the audit
 }
 
 // serverFlags give the commands below cmd their --server and --key.
@@ -113,7 +115,7 @@ func (c *api) readNone() bool { return c.config != nil && c.config.File == "" }
 // api is the operator's API in this process, on the Redis of the station.
 func (s *station) api() *api {
 	local := httpapi.NewLocal(httpapi.OpsConfig{
-		Buckets: s.operator, CheckCallbacks: app.CheckCallbacks(s.config), Pools: s.config.Pools, Keys: s.config.Keys, Limits: s.limiter, BucketLimits: s.client,
+		Buckets: s.operator, CheckCallbacks: app.CheckCallbacks(s.config), Pools: s.config.Pools, Keys: s.config.Keys, Limits: s.limiter, BucketLimits: s.client, Sessions: session.New(s.redis),
 	}, author())
 	return &api{http: &http.Client{Transport: local}, server: "http://localhost", config: s.config, bound: maxView, requestID: newRequestID()}
 }
@@ -162,8 +164,26 @@ func call[In, Out any](ctx context.Context, c *api, op *httpapi.Operation[In, *O
 	return out, c.send(ctx, op.Method, target, op.ContentType(), body, out)
 }
 
-// send sends a request and reads the answer into view. body is nil where there is none.
+// Bounds of the requests that are sent again while the server's Redis is too slow for it.
+const (
+	retryWithin = 10 * time.Second
+	retryEvery  = time.Second
+)
+
+// send sends a request and reads the answer into view. body is nil where there is none. A server waits for Redis as long as a daemon does, which is
+// short on a busy machine: a request that it answers 503 for that is sent again, as its response says.
 func (c *api) send(ctx context.Context, method, target, contentType string, body []byte, view any) error {
+	for began := time.Now(); ; {
+		err := c.sendOnce(ctx, method, target, contentType, body, view)
+		p, isOne := errors.AsType[*problem](err)
+		again := isOne && c.config == nil && p.Code == "store-unavailable" && p.Moved+p.Dropped == 0 && p.Purged == 0 && !strings.HasSuffix(target, "/fire")
+		if !again || time.Since(began) > retryWithin || pause(ctx, retryEvery) != nil {
+			return err
+		}
+	}
+}
+
+func (c *api) sendOnce(ctx context.Context, method, target, contentType string, body []byte, view any) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -177,6 +197,9 @@ func (c *api) send(ctx context.Context, method, target, contentType string, body
 		return c.unreachable(ctx, method, err)
 	}
 	defer resp.Body.Close()
+	if part := resp.Header.Get(httpapi.HeaderPart); part != "" {
+		c.part = part
+	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, c.bound+1))
 	switch {
 	case err != nil:
@@ -204,6 +227,12 @@ func (c *api) request(ctx context.Context, method, target, contentType string, b
 		req.Header.Set("Content-Type", contentType)
 	}
 	req.Header.Set("X-Request-Id", c.requestID)
+	if c.config == nil {
+		req.Header.Set(httpapi.HeaderUser, strings.TrimPrefix(author(), "user "))
+	}
+	if c.part != "" {
+		req.Header.Set(httpapi.HeaderPart, c.part)
+	}
 	if c.key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.key.Reveal())
 	}

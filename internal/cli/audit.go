@@ -22,8 +22,10 @@ func (a *invocation) auditCommand() *cobra.Command {
 		Short: "Show who changed what",
 		Long: `Show who changed what, the newest first: one line for each operation of the API, of these commands, and for
 each reload of a configuration. OUTCOME is begun while an operation goes on, and stays so if its process
-died: it may have changed something. Records are kept for 90 days, of a bucket the newest 1000. With
---json they have all that is known, such as the address, the process and the id of the request.`,
+died: it may have changed something. Operations that changed nothing are counted in one line per hour.
+Records are kept for 90 days, those of one author up to 8 MiB (about 8000). --logins shows logins of the
+console instead. With --json they have all that is known, such as the address, the process and the id of
+the request.`,
 		Example: `  dispatcher audit webhooks
   dispatcher audit --limit 1000 --json | jq -r '.records[] | select(.author == "key deploy") | .operation'`,
 		Args: cobra.MaximumNArgs(1),
@@ -35,6 +37,7 @@ died: it may have changed something. Records are kept for 90 days, of a bucket t
 		return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error { return a.showAudit(ctx, c, query) })
 	}
 	const most = 100
+	cmd.Flags().BoolVar(&query.Logins, "logins", false, "show logins of the console instead of changes")
 	cmd.Flags().IntVar(&query.Limit, "limit", most, "show so `many` at most, up to 1000")
 	cmd.Flags().StringVar(&query.Cursor, "cursor", "", "go on behind the `text` that a list with --limit has named")
 	a.jsonFlag(cmd)
@@ -47,6 +50,10 @@ func (a *invocation) showAudit(ctx context.Context, c *api, query httpapi.AuditQ
 		return err
 	}
 	if len(page.Records) == 0 && !a.json {
+		if query.Logins {
+			a.note("nobody has logged in to the console in the last 90 days")
+			return nil
+		}
 		a.note("no operation has changed anything here in the last 90 days")
 		return nil
 	}
@@ -87,10 +94,13 @@ func countText(n int64) string {
 // whatText is from what to what settings were changed, else what was asked for, and why.
 func whatText(r *audit.Record) string {
 	texts := []string{}
+	if r.Times > 1 {
+		texts = append(texts, fmt.Sprintf("%d times, the last at %s", r.Times, stamp(r.Last)))
+	}
 	for _, change := range r.Changes {
 		texts = append(texts, fmt.Sprintf("%s %s → %s", change.Setting, cmp.Or(change.Before, "-"), cmp.Or(change.After, "-")))
 	}
-	if len(texts) == 0 {
+	if len(r.Changes) == 0 {
 		for _, name := range slices.Sorted(maps.Keys(r.Asked)) {
 			texts = append(texts, fmt.Sprintf("%s=%v", name, r.Asked[name]))
 		}

@@ -39,6 +39,7 @@ func (a *invocation) bucketShow(ctx context.Context, c *api, name string) error 
 	return a.print(v, func(w io.Writer) {
 		r := rows{w, time.Now()}
 		r.row("bucket", "%s", v.Name)
+		r.text("verdict", v.Verdict.Sentence)
 		r.row("rate", "%s, burst %d", v.Rate, v.Burst)
 		for i := range v.Quotas {
 			r.row("quota", "%s", v.Quotas[i].Text())
@@ -199,6 +200,8 @@ func drainTime(v *opsview.Bucket) string {
 	switch {
 	case v.Waiting == 0:
 		return "nothing waits"
+	case v.Verdict.EmptyUnknown != "":
+		return "empty: unknown: " + v.Verdict.EmptyUnknown
 	case v.Empty == nil:
 		return "it is not known when the last leaves"
 	}

@@ -2,21 +2,25 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/shaper"
 )
 
 func (a *invocation) bucketWhyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "why BUCKET",
-		Short: "Say why a bucket sends nothing",
-		Long: `Say why a bucket sends nothing, and until when: nothing waits, it is paused, no process delivers its
-jobs, it is outside of its hours, its receiver backs off, a quota or a budget is used up, its pool
-holds it, or as many requests are in flight as may be. Of one job, "dispatcher job show" says it.`,
+		Short: "Say whether a bucket delivers, and what keeps the jobs that wait",
+		Long: `Say whether a bucket delivers, and what keeps the jobs that wait: how many jobs each cause keeps, of
+which flow, group or pool, since and until when, and the command that helps. "sends" means that the
+deliveries that succeeded in the last 30 s are at least 90 % of the rate. Of a bucket with many flows
+a sample is looked at, and the answer says so. Of one job, "dispatcher job show" says why it waits.`,
 		Example: `  dispatcher bucket why webhooks
   dispatcher bucket why webhooks --json | jq -r .code`,
 		Args: positional("BUCKET"),
@@ -35,9 +39,40 @@ holds it, or as many requests are in flight as may be. Of one job, "dispatcher j
 				if v.Until != nil {
 					r.row("until", "%s (%s)", stamp(*v.Until), relative(*v.Until, r.now))
 				}
+				if v.EmptyUnknown != "" {
+					r.row("empty", "unknown: %s", v.EmptyUnknown)
+				}
+				r.blocked(&v.Verdict)
 			})
 		})
 	}
 	a.jsonFlag(cmd)
 	return cmd
+}
+
+// blocked writes what keeps jobs, a line for each cause, with the command that helps.
+func (r rows) blocked(v *opsview.Verdict) {
+	for i := range v.Blocked {
+		c := &v.Blocked[i]
+		text := fmt.Sprintf("%s: %s", opsview.Count(c.Jobs, "job"), c.Code)
+		switch {
+		case c.Name == "" && c.Flows > 1:
+			text += fmt.Sprintf(" of %d flows", c.Flows)
+		case c.Scope != shaper.ScopeBucket:
+			text += fmt.Sprintf(" of %s %s", c.Scope, quoted(c.Name))
+		}
+		if c.Reason != "" {
+			text += ", " + line(c.Reason, 40) //nolint:mnd // a word
+		}
+		if c.Since != nil {
+			text += ", since " + stamp(*c.Since)
+		}
+		if c.Until != nil {
+			text += ", until " + stamp(*c.Until)
+		}
+		if c.Action != "" {
+			text += "; dispatcher " + c.Action
+		}
+		r.text("blocked", text)
+	}
 }

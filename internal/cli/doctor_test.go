@@ -169,3 +169,33 @@ func TestDoctorOfFunctions(t *testing.T) {
 		}
 	}
 }
+
+// A right that the user lacks is found before it is missed, and named.
+func TestDoctorNamesMissingRights(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--appendonly", "yes", "--maxmemory", "100mb")
+	url := "redis://less:secret@" + server.Addr()
+	if err := server.Client().Do(t.Context(), "ACL", "SETUSER", "less", "on", ">secret", "~*", "&*", "+@all", "-publish", "-zrange").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if found, code, text := examined(t, url); code != 1 || found["rights"] != "fail" || !strings.Contains(text, "may not use zrange, publish on keys") || !strings.Contains(text, "+zrange +publish") {
+		t.Errorf("exit code %d, rights are %q\n%s", code, found["rights"], text)
+	}
+	if err := server.Client().Do(t.Context(), "ACL", "SETUSER", "less", "resetchannels", "+@all").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if found, _, text := examined(t, url); found["rights"] != "fail" || !strings.Contains(text, "may not use publish, subscribe on keys") {
+		t.Errorf("without channels rights are %q\n%s", found["rights"], text)
+	}
+}
+
+// What a full Redis deletes depends on its policy, and a server without CONFIG gets no advice to use it.
+func TestDoctorOnEviction(t *testing.T) {
+	t.Parallel()
+	for policy, want := range map[string]string{"allkeys-lru": "deletes jobs", "volatile-lru": "keeps jobs, and deletes what expires: the counts of limits, quotas and budgets"} {
+		_, _, text := examined(t, redistest.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", policy, "--rename-command", "CONFIG", "").URL())
+		if !strings.Contains(text, want) || strings.Contains(text, "CONFIG SET") || !strings.Contains(text, "set appendonly yes where the settings of this Redis are") {
+			t.Errorf("%s: want %q, and no CONFIG SET:\n%s", policy, want, text)
+		}
+	}
+}

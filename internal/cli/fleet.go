@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -48,26 +46,10 @@ func (a *invocation) fleet(ctx context.Context, c *api) error {
 			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s ago\t%s\n", p.Name, p.Host, p.Revision, p.Buckets, p.Busy, latenessText(p),
 				stamp(p.Since), opsview.Human(v.Now.Sub(p.LastBeat)), dash(p.Version))
 		}
-		if faults := hostFaults(v.Processes); faults != "" {
-			fmt.Fprintf(w, "\n%s", faults)
+		if notices := fleet.Notices(v.Processes); len(notices) > 0 {
+			fmt.Fprintf(w, "\n%s\n", strings.Join(notices, "\n"))
 		}
 	})
-}
-
-// hostFaults are lines on what is wrong with the hosts of processes; "" if nothing is.
-func hostFaults(list []fleet.Process) string {
-	var b strings.Builder
-	for i := range list {
-		p := &list[i]
-		for _, bucket := range slices.Sorted(maps.Keys(p.HostFaults)) {
-			fmt.Fprintf(&b, "%s on %s: cannot connect for bucket %q, and claims less: %s\n", p.Name, p.Host, bucket, p.HostFaults[bucket])
-		}
-		if p.ClockSkew != 0 {
-			skew := time.Duration(p.ClockSkew * float64(time.Second)).Round(time.Second)
-			fmt.Fprintf(&b, "%s on %s: the clocks of Redis and of this host differ by %s: run NTP on both\n", p.Name, p.Host, skew.Abs())
-		}
-	}
-	return b.String()
 }
 
 // latenessText is how late the departures of a process were.

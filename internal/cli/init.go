@@ -25,7 +25,7 @@ var starts = []struct {
 }{
 	{"webhooks", "webhooks to a receiver, with a limit for each caller", []string{"dispatcher run", `producer send webhooks '{"order":17}'`}},
 	{"api", "calls of an HTTP API at the rate that it allows, with their answers", []string{"dispatcher run", `producer send api '{"amount":5}' --path charges --result 10s`}},
-	{"nightly", "jobs that are collected by day, and sent at night", []string{"dispatcher run", `producer load nightly --jobs 1000`, "dispatcher bucket drain nightly"}},
+	{"nightly", "jobs that are collected by day and sent at night in batches, and a report of each night", []string{"dispatcher run", `producer load nightly --jobs 1000`, "dispatcher bundle open nightly night-1 --size 1 --callback-url http://127.0.0.1:8081/sink?bundle", `producer send nightly '{"row":1}' --bundle night-1`, "dispatcher bucket drain nightly"}},
 	{"asynq", "an even stream into the queue of your asynq servers", []string{"dispatcher run", "producer serve", `producer send emails '{"user":7}'`}},
 	{"llm", "calls of a language model, within its tokens a minute", []string{"export OPENAI_API_KEY=…", "dispatcher run", `producer send openai '{"model":"gpt-4o-mini","messages":[{"role":"user","content":"hello"}]}' --path v1/chat/completions --result 60s`}},
 }
@@ -38,7 +38,7 @@ func (a *invocation) initCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init [TEMPLATE]",
 		Short: "Write a small configuration that works",
-		Long: `Write config.toml, or the file that --config names: at most 12 lines that work as they are;
+		Long: `Write config.toml, or the file that --config names: at most 20 lines that work as they are;
 asynq wants a Redis, and llm an API key. The command asks nothing, and does not replace a file. The
 templates:
 

@@ -165,10 +165,11 @@ func TestOperatorTable(t *testing.T) {
 
 // operatorRuns are the arguments with which TestOperatorsNeedNoRedis runs each command.
 var operatorRuns = map[string][]string{
-	"status":      {""},
-	"fleet":       {""},
-	"watch":       {"plain --for 1s"},
-	"audit":       {"", "plain --limit 1"},
+	"status":       {""},
+	"fleet":        {""},
+	"watch":        {"plain --for 1s"},
+	"audit":        {"", "plain --limit 1", "--logins"},
+	"session list": {""}, "session end": {"0000000000000000-0000000000000000"},
 	"usage":       {"plain", "plain --by caller --days 31 --json"},
 	"bucket list": {"", "--diff", "--match a --sort waiting --limit 1"}, "bucket show": {"plain"}, "bucket history": {"plain"}, "bucket timetable": {"plain --for 48h"}, "bucket why": {"plain"}, "bucket pause": {"plain --reason leak"}, "bucket resume": {"plain"}, "bucket release": {"plain"},
 	"bucket set": {"plain --rate 20/s --shed-low 50"}, "bucket reset": {"plain rate", "plain"}, "bucket purge": {"plain --dry-run", "plain --yes"},
@@ -179,6 +180,7 @@ var operatorRuns = map[string][]string{
 	"flow list": {"flowing", "flowing --sort waiting --look 2000 --limit 1"}, "flow show": {"flowing acme"}, "flow pause": {"flowing acme"}, "flow resume": {"flowing acme"}, "flow release": {"flowing acme"},
 	"flow enable": {"flowing acme --redrive"}, "flow set": {"flowing acme --weight 2 --url https://a.example/hook"}, "flow reset": {"flowing acme weight", "flowing acme"},
 	"flow import":  {"flowing testdata/flows.ndjson"},
+	"flow remove":  {"flowing acme --dry-run", "flowing acme --yes"},
 	"flow purge":   {"flowing acme --dry-run", "flowing acme --yes"},
 	"bucket drain": {"plain --max 1000 --rate 1/s", "plain --stop"},
 	"job list":     {"plain"}, "job show": {"plain waits"}, "job find": {"waits"}, "job result": {"plain dead0"}, "job cancel": {"plain goes"},
@@ -360,12 +362,12 @@ func TestProducerServesOperators(t *testing.T) {
 	run := func(words string) result {
 		return command(t.Context(), nil, "", "dispatcher "+words+" --server "+p.api)
 	}
-	run("bucket pause webhooks --json").want(t, 0, `"by": "a program on the producer's machine"`)
+	run("bucket pause webhooks --json").want(t, 0, `, a program on the producer's machine"`)
 	run("pool list").want(t, 0, "there are no pools")
 	p.rewrite(t, func(text string) string { return text + "[[pools]]\nname = \"spare\"\nrate = \"1/h\"\n" })
 	eventually(t, "reloaded", func() bool { return daemon.said("configuration reloaded") })
 	run("pool list").want(t, 0, "spare  1/h   0          -        not used yet; no bucket of the configuration names it")
-	if code := daemon.end(); code != 0 || !daemon.said(`"by":"a program on the producer's machine"`) {
+	if code := daemon.end(); code != 0 || !daemon.said(`, a program on the producer's machine"`) {
 		t.Errorf("the exit code is %d, or the log does not say by whom the bucket was paused", code)
 	}
 }

@@ -111,17 +111,6 @@ func quoted(name string) string {
 	return line(name, 80)
 }
 
-// shellWord is a name as one word of a command.
-func shellWord(name string) string {
-	isPlain := func(r rune) bool {
-		return r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || strings.ContainsRune("._:@/+-", r)
-	}
-	if name != "" && !strings.ContainsFunc(name, func(r rune) bool { return !isPlain(r) }) {
-		return name
-	}
-	return "'" + strings.ReplaceAll(line(name, 300), "'", `'\''`) + "'"
-}
-
 // inZone is a fire in the time zone of its schedule, or in UTC where this machine does not know that.
 func inZone(v *opsview.Schedule, fire time.Time) string {
 	zone, err := time.LoadLocation(v.Timezone)

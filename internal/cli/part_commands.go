@@ -69,7 +69,7 @@ it is configured with [buckets.flow].`,
   dispatcher flow enable webhooks acme --redrive
   dispatcher flow import webhooks customers.ndjson
   dispatcher flow show webhooks hooks.acme.example --group acme`,
-	}, append(p.commands(flowReleaseCommand(p), flowEnableCommand(p)), a.flowImportCommand())...))
+	}, append(p.commands(flowReleaseCommand(p), flowEnableCommand(p), flowRemoveCommand(p)), a.flowImportCommand())...))
 }
 
 func (a *invocation) groupCommand() *cobra.Command {

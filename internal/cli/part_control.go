@@ -14,6 +14,7 @@ import (
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/internal/setting"
+	"github.com/tundish-io/tundish/internal/shellword"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
@@ -207,7 +208,7 @@ settings needs --create, because its name may be mistyped.`),
 
 // tellReset names the command that takes a change back. Secrets that were added or removed have none.
 func (p *parts[N, V, P, S]) tellReset(cmd *cobra.Command, args []string, patch map[string]any) error {
-	command := fmt.Sprintf("%s reset %s %s", p.kind, args[0], shellWord(args[1]))
+	command := fmt.Sprintf("%s reset %s %s", p.kind, args[0], shellword.Quote(args[1]))
 	resets := false
 	for _, name := range p.settings {
 		if _, given := patch[string(name)]; given {
@@ -218,7 +219,7 @@ func (p *parts[N, V, P, S]) tellReset(cmd *cobra.Command, args []string, patch m
 		return nil
 	}
 	if group := p.groupOf(cmd); group != nil {
-		command += " --group " + shellWord(*group)
+		command += " --group " + shellword.Quote(*group)
 	}
 	_, err := fmt.Fprintln(p.out, p.backText("settings of the bucket", command))
 	return err

@@ -25,9 +25,9 @@ func (a *invocation) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show all buckets on one screen, problems first",
-		Long: `Show what people should look at, each with the command that helps: buckets that are paused, that
-back off for their receiver, that are closed or full, dead letters above dead_warn. Then a line for
-each bucket. SEEN is how many requests left it a second in the last ten seconds. MINUTE is a picture
+		Long: `Show what people should look at, each with the command that helps: buckets that do not deliver as
+their rate says, and what keeps their jobs (see bucket why), that are paused or full, dead letters
+above dead_warn. Then a line for each bucket. SEEN is how many requests left it a second in the last ten seconds. MINUTE is a picture
 of the last minute: a bar at half height is its rate. LATER counts delayed jobs and retries that wait
 for their time; with flows they are among those WAITING. FAILING counts flows whose receivers keep them
 from sending; LEFT is what is left of the quota or the budget that is used up most.
@@ -117,8 +117,8 @@ func (a *invocation) statusScreen(ctx context.Context, c *api, v *httpapi.Status
 		aligned(list, func(w io.Writer) { problems(w, v.Notes) })
 		fmt.Fprintf(b, "\n%s", a.highlighted(list.String()))
 	}
-	if faults := hostFaults(seen.Processes); faults != "" {
-		fmt.Fprintf(b, "\n%s", a.highlighted(faults))
+	if notices := fleet.Notices(seen.Processes); len(notices) > 0 {
+		fmt.Fprintf(b, "\n%s\n", a.highlighted(strings.Join(notices, "\n")))
 	}
 	if len(buckets) > 0 {
 		fmt.Fprintln(b)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -26,6 +27,10 @@ type station struct {
 	limiter  *admission.Limiter // and where they are asked on their own
 }
 
+// commandPatience is how long a command waits for a reply of Redis at least. A daemon's redis.timeout is short, as its callers and its other work wait:
+// the user of a command prefers a late response to none.
+const commandPatience = 10 * time.Second
+
 // open loads the configuration and makes an operator for its Redis; of the
 // embedded store, for the one in the running dispatcher. It does not dial.
 func (a *invocation) open() (*station, error) {
@@ -33,6 +38,7 @@ func (a *invocation) open() (*station, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.Redis.Timeout = max(cfg.Redis.Timeout, commandPatience)
 	conn, err := app.Connect(cfg, cfg.Redis.Address(), nil)
 	if err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper/fleet"
 )
 
@@ -27,7 +28,8 @@ func (a *invocation) watchCommand() *cobra.Command {
 		Short: "Watch what comes in and what leaves, each second",
 		Long: `Watch what all processes count, each second, until Ctrl-C or for the time of --for: a line for each
 bucket in which something happened. Of one BUCKET the line has a picture of the second, too, a bar
-for each 100 ms: uneven in, even out. It begins after some seconds, as processes learn at their next
+for each 100 ms: uneven in, even out. Every ten seconds it says whether the bucket delivers, and what
+keeps its jobs; of all buckets it says so of each that has a problem. It begins after some seconds, as processes learn at their next
 beat that somebody looks.`,
 		Example: `  dispatcher watch
   dispatcher watch webhooks
@@ -66,6 +68,7 @@ func (a *invocation) watch(ctx context.Context, c *api, lasts time.Duration, buc
 		}
 	}
 	waits := false
+	var judged time.Time
 	for {
 		err := c.seconds(ctx, name, func(second *fleet.Second) error {
 			isEmpty := second.Telling < second.Processes && len(second.Buckets) == 0
@@ -82,6 +85,12 @@ func (a *invocation) watch(ctx context.Context, c *api, lasts time.Duration, buc
 				waits = true
 				return nil
 			}
+			if second.At.Sub(judged) >= judgeEvery {
+				judged = second.At
+				if err := a.writeVerdicts(ctx, c, judged, name); err != nil {
+					return err
+				}
+			}
 			return writeSecond(a.out, second, name)
 		})
 		if err == nil {
@@ -94,6 +103,34 @@ func (a *invocation) watch(ctx context.Context, c *api, lasts time.Duration, buc
 			return err
 		}
 	}
+}
+
+// judgeEvery is how often verdicts are shown between the seconds.
+const judgeEvery = 10 * time.Second
+
+// writeVerdicts writes the verdict on a bucket or, without a name, on each bucket that has a problem.
+func (a *invocation) writeVerdicts(ctx context.Context, c *api, at time.Time, name string) error {
+	var list []*opsview.Bucket
+	var err error
+	if name == "" {
+		list, err = c.buckets(ctx)
+	} else {
+		var v *opsview.Bucket
+		v, err = c.bucket(ctx, name)
+		list = []*opsview.Bucket{v}
+	}
+	if err != nil {
+		return err
+	}
+	for _, v := range list {
+		if name == "" && !v.Verdict.Problem {
+			continue
+		}
+		if _, err := fmt.Fprintf(a.out, "%s  %s  %s: %s\n", at.UTC().Format(time.TimeOnly), v.Name, v.Verdict.Code, v.Verdict.Sentence); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // writeSecond writes a line for each bucket, or the one of the bucket that is watched.

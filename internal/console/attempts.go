@@ -8,6 +8,7 @@ import (
 const (
 	maxAttempts  = 10     // failed logins of an address in a minute
 	maxAddresses = 10_000 // that are counted. A wrong key of another address is refused and not counted
+	maxLogins    = 30     // of a key in a minute
 )
 
 // attempts counts wrong keys, by address. An address that has shown too many has to wait before another wrong key of it is looked at. A right key
@@ -42,4 +43,16 @@ func (a *attempts) fail(address string, now time.Time) {
 	if _, known := a.failed[address]; known || len(a.failed) < maxAddresses {
 		a.failed[address]++
 	}
+}
+
+// mayLogIn counts a login of a key, and else reports when the next one may be.
+func (a *attempts) mayLogIn(key string, now time.Time) (wait time.Duration, may bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.turn(now)
+	if a.failed[key] >= maxLogins {
+		return a.minute.Add(time.Minute).Sub(now), false
+	}
+	a.failed[key]++
+	return 0, true
 }

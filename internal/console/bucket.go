@@ -16,7 +16,6 @@ import (
 type bucketContent struct {
 	*opsview.Bucket
 
-	Why     *httpapi.BucketWhy
 	Seen    *httpapi.Traffic
 	Late    float64 // of the process that is worst, how late 99 of 100 departures of the last minute were at most, in seconds
 	PerSec  float64 // its rate in departures a second, for the line in the picture
@@ -44,10 +43,6 @@ func bucketPage(v *visit) {
 	page := bucketContent{}
 	var err error
 	if page.Bucket, err = call(v, httpapi.ShowBucket, name); err != nil {
-		v.fail(err)
-		return
-	}
-	if page.Why, err = call(v, httpapi.ShowWhy, name); err != nil {
 		v.fail(err)
 		return
 	}

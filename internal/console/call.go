@@ -40,6 +40,7 @@ type visit struct {
 	visitor httpapi.Visitor
 	session string
 	request string // the id of the requests to the API; "": that of the page's own
+	part    string // the token of the last part of an operation that is made in several
 }
 
 // errNoAction is of a form that no page has.
@@ -93,5 +94,10 @@ func (v *visit) ask(ctx context.Context, method, target, contentType string, bod
 		id = v.w.Header().Get("X-Request-Id")
 	}
 	request.Header.Set("X-Request-Id", id)
-	return v.host.API.RoundTrip(request) //nolint:wrapcheck // it returns no error
+	request.Header.Set(httpapi.HeaderPart, v.part)
+	response, err := v.host.API.RoundTrip(request)
+	if err == nil {
+		v.part = response.Header.Get(httpapi.HeaderPart)
+	}
+	return response, err //nolint:wrapcheck // it returns no error
 }

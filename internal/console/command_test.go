@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/tundish-io/tundish/internal/shellword"
 )
 
 // A shell reads the words of a command as they were.
@@ -16,7 +18,7 @@ func FuzzCommandLine(f *testing.F) {
 		if strings.ContainsRune(word, 0) || !utf8.ValidString(word) {
 			return
 		}
-		out, err := exec.CommandContext(t.Context(), "bash", "-c", commandLine("printf", "%s", word)).Output()
+		out, err := exec.CommandContext(t.Context(), "bash", "-c", shellword.Join("printf", "%s", word)).Output()
 		if err != nil || string(out) != word {
 			t.Errorf("%q is read as %q: %v", word, out, err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/session"
 	"github.com/tundish-io/tundish/shaper/audit"
 )
 
@@ -44,14 +45,15 @@ type Config struct {
 type console struct {
 	cfg      Config
 	host     httpapi.PagesHost
-	sessions sessions
-	attempts attempts
+	sessions *session.Store
+	attempts attempts // of wrong keys, by address
+	logins   attempts // by key
 }
 
 // Pages returns the pages for [httpapi.OpsConfig].
 func Pages(cfg Config) *httpapi.Pages {
 	return &httpapi.Pages{Path: Path, Origins: origins(&cfg), Serve: func(host httpapi.PagesHost) http.Handler {
-		c := &console{cfg: cfg, host: host, sessions: sessions{cfg.Redis}}
+		c := &console{cfg: cfg, host: host, sessions: session.New(cfg.Redis)}
 		return c.routes()
 	}}
 }
@@ -98,6 +100,8 @@ var forVisitors = []struct {
 	{"GET /console/limits", limitsPage},
 	{"GET /console/fleet", fleetPage},
 	{"GET /console/audit", auditPage},
+	{"GET /console/sessions", sessionsPage},
+	{"POST /console/sessions/{id}/end", endSession},
 	{"GET /console/stream", stream},
 	{"POST /console/logout", logout},
 }
@@ -130,8 +134,12 @@ func (c *console) routes() http.Handler {
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
 	"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 
+// maxForm bounds a form, in bytes. The longest has a filter and a reason.
+const maxForm = 64 << 10
+
 func secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
 		h.Set("Referrer-Policy", "same-origin") // without a referrer a form would have the origin null

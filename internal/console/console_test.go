@@ -88,8 +88,8 @@ func TestLogin(t *testing.T) {
 	if len(cookies) != 1 || len(cookies[0].Value) < 40 {
 		t.Fatalf("cookies %v", cookies)
 	}
-	keys := s.redis.Keys(t.Context(), "tundish:{fleet}:session:*").Val()
-	if len(keys) != 1 || strings.Contains(keys[0], cookies[0].Value) || s.redis.TTL(t.Context(), keys[0]).Val() > 12*time.Hour || strings.Contains(s.redis.Get(t.Context(), keys[0]).Val(), cookies[0].Value) {
+	keys := s.redis.Keys(t.Context(), "tundish:{fleet}:sessions:*").Val()
+	if len(keys) != 1 || strings.Contains(keys[0], cookies[0].Value) || s.redis.TTL(t.Context(), keys[0]).Val() > 12*time.Hour || strings.Contains(fmt.Sprint(s.redis.HGetAll(t.Context(), keys[0]).Val()), cookies[0].Value) {
 		t.Errorf("sessions %q", keys)
 	}
 	if page := v.do(http.MethodGet, "/v1/buckets", nil, "Cookie", "tundish_session="+cookies[0].Value); page.status != http.StatusUnauthorized {
@@ -199,7 +199,8 @@ func TestRights(t *testing.T) {
 
 	v = s.visitor()
 	v.login("root")
-	v.get("/console/audit").want(t, http.StatusOK, "key oncall", "<td>login</td>", "pauseBucket", "of root", "rate 1/h → 2/h", "127.0.0.1")
+	v.get("/console/audit").want(t, http.StatusOK, "key oncall", "pauseBucket", "of root", "rate 1/h → 2/h", "127.0.0.1")
+	v.get("/console/audit?logins=true").want(t, http.StatusOK, "key oncall", "<td>login</td>", "127.0.0.1")
 }
 
 // Whatever stands in a field, a page shows it as text.

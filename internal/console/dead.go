@@ -8,6 +8,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/internal/shellword"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
@@ -93,7 +94,7 @@ func (d *deadChosen) Command(verb string) string {
 	if d.All() && verb != "reasons" {
 		words = append(words, "--all")
 	}
-	return commandLine(words...)
+	return shellword.Join(words...)
 }
 
 // choice is the choice of these dead letters for the API.

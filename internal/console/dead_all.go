@@ -19,7 +19,8 @@ type deadRun struct {
 
 	Action string // "redrive" or "drop"
 	Cursor string // from where the next step goes on; "" at the first and after the last
-	Run    string // the id of all its requests, so that the audit has one record of them
+	Run    string // the id of all its requests
+	Part   string // the token of the last step, so that the audit has one record of them
 	Done   int    // letters that were changed until now
 	Looked int
 	Step   *opsview.DeadChange // what the last step has done; nil: none yet
@@ -79,12 +80,12 @@ func stepDead(v *visit) {
 	}
 	choice := run.choice()
 	choice.Cursor = run.Cursor
-	v.request = run.Run
+	v.request, v.part = run.Run, v.r.PostFormValue("part")
 	if run.Step, err = run.change(v, choice); err != nil {
 		v.fail(err)
 		return
 	}
-	run.Cursor = run.Step.Next
+	run.Cursor, run.Part = run.Step.Next, v.part
 	run.Looked += run.Step.Looked
 	run.Done += count(run.Step.Moved) + count(run.Step.Dropped)
 	if v.r.Header.Get("Accept") != "application/json" {
@@ -95,10 +96,11 @@ func stepDead(v *visit) {
 	_ = json.NewEncoder(v.w).Encode(struct {             // a visitor that has gone needs no answer
 		Said    string `json:"said"`
 		Cursor  string `json:"cursor"`
+		Part    string `json:"part"`
 		Done    int    `json:"done"`
 		Looked  int    `json:"looked"`
 		Waiting bool   `json:"waiting"`
-	}{run.Said(), run.Cursor, run.Done, run.Looked, run.Step.Waiting})
+	}{run.Said(), run.Cursor, run.Part, run.Done, run.Looked, run.Step.Waiting})
 }
 
 func (d *deadRun) title() string {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/internal/shellword"
 )
 
 // flowsContent are flows of a bucket.
@@ -73,12 +74,12 @@ func (f flowContent) Command(words string) string {
 func partCommand(words, bucket, name, group string) string {
 	text := "dispatcher " + words + " " + bucket
 	if group != "" {
-		text += " --group=" + shellWord(group)
+		text += " --group=" + shellword.Quote(group)
 	}
 	if name != "" && name[0] == '-' {
 		text += " --"
 	}
-	return text + " " + shellWord(name)
+	return text + " " + shellword.Quote(name)
 }
 
 func flowPage(v *visit) {

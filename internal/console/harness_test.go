@@ -20,6 +20,7 @@ import (
 	"github.com/tundish-io/tundish/internal/console"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/internal/session"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
@@ -91,7 +92,7 @@ func newSiteWith(t *testing.T, cfg console.Config, keys ...apikey.Key) *site {
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	cfg.Redis, cfg.Name, cfg.Version, cfg.Logger, cfg.Audit = conn, "staging", "v1", log, op.Audit()
 	s.handler = httpapi.NewOps(httpapi.OpsConfig{
-		Buckets: op, Keys: keys, Logger: log, Limits: limits, BucketLimits: s.jobs, Pages: console.Pages(cfg),
+		Buckets: op, Keys: keys, Logger: log, Limits: limits, BucketLimits: s.jobs, Pages: console.Pages(cfg), Sessions: session.New(conn),
 	})
 	server := httptest.NewServer(s.handler)
 	t.Cleanup(server.Close)

@@ -48,15 +48,34 @@ func fleetPage(v *visit) {
 // auditContent are records.
 type auditContent struct {
 	Bucket, Next string
+	Logins       bool
 	Records      []audit.Record
 }
 
 func auditPage(v *visit) {
-	in := httpapi.AuditQuery{Bucket: v.r.FormValue("bucket"), Limit: linesOnPage, Cursor: v.r.FormValue("cursor")}
+	in := httpapi.AuditQuery{Bucket: v.r.FormValue("bucket"), Logins: v.r.FormValue("logins") == "true", Limit: linesOnPage, Cursor: v.r.FormValue("cursor")}
 	page, err := call(v, httpapi.ShowAudit, in)
 	if err != nil {
 		v.fail(err)
 		return
 	}
-	v.render(http.StatusOK, "audit", "Who changed what", &auditContent{in.Bucket, page.Next, page.Records})
+	title := "Who changed what"
+	if in.Logins {
+		title = "Logins"
+	}
+	v.render(http.StatusOK, "audit", title, &auditContent{in.Bucket, page.Next, in.Logins, page.Records})
+}
+
+func sessionsPage(v *visit) {
+	list, err := call(v, httpapi.ListSessions, struct{}{})
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	v.render(http.StatusOK, "sessions", "Who is logged in", list)
+}
+
+func endSession(v *visit) {
+	after, err := call(v, httpapi.EndSession, httpapi.SessionName{ID: v.r.PathValue("id")})
+	v.acted("../../sessions", "end-session", err, func() bool { return after.Changed })
 }

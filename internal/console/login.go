@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/session"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper/audit"
 )
@@ -28,7 +30,7 @@ func (c *console) visited(serve func(v *visit)) http.HandlerFunc {
 		switch {
 		case err == nil:
 			serve(v)
-		case errors.Is(err, errNoSession):
+		case errors.Is(err, session.ErrNone):
 			v.askForLogin()
 		case isRefused:
 			v.fail(err)
@@ -81,28 +83,41 @@ func (c *console) login(w http.ResponseWriter, r *http.Request) {
 	if v.needsNoLogin() {
 		return
 	}
-	address := c.address(r)
-	session, key, err := c.sessions.begin(r.Context(), c.host.Keys(), strings.TrimSpace(r.PostFormValue("key")))
-	switch {
-	case errors.Is(err, errNoSession):
-		if wait, may := c.attempts.mayTry(address, time.Now()); !may {
-			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
-			v.fail(&apiError{Status: http.StatusTooManyRequests, Detail: fmt.Sprintf("too many keys were wrong: try again in %d s", int(math.Ceil(wait.Seconds())))})
+	address, now := c.address(r), time.Now()
+	secret := strings.TrimSpace(r.PostFormValue("key"))
+	key := c.host.Keys().Find(secret)
+	if key == nil {
+		if wait, may := c.attempts.mayTry(address, now); !may {
+			v.tooMany("too many keys were wrong", wait)
 			return
 		}
-		c.attempts.fail(address, time.Now())
+		c.attempts.fail(address, now)
+		c.host.WrongKey(address)
 		v.fail(&apiError{Status: http.StatusUnauthorized, Detail: "this server does not know the key: `producer key new` makes one, for [[keys]] in the configuration"})
 		return
-	case err != nil:
+	}
+	if wait, may := c.logins.mayLogIn(key.Name, now); !may {
+		v.tooMany("this key has logged in too often", wait)
+		return
+	}
+	begun, err := c.sessions.Begin(r.Context(), key, secret, address)
+	if err != nil {
 		v.fail(&apiError{Status: http.StatusServiceUnavailable, Detail: "Redis is not reachable or too slow: try again"})
 		return
 	}
 	c.record(r.Context(), "key "+key.Name, address, w.Header().Get("X-Request-Id"))
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // programs of this machine have no TLS
-		Name: cookieName, Value: session, MaxAge: int(sessionLife.Seconds()), HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		Name: cookieName, Value: begun, MaxAge: int(session.Life.Seconds()), HttpOnly: true, SameSite: http.SameSiteLaxMode,
 		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" || strings.HasPrefix(c.cfg.Origin, "https:"),
 	})
 	v.redirect(v.root() + safePage(r.PostFormValue("next")))
+}
+
+// tooMany refuses a login for a time.
+func (v *visit) tooMany(why string, wait time.Duration) {
+	seconds := int(math.Ceil(wait.Seconds()))
+	v.w.Header().Set("Retry-After", strconv.Itoa(seconds))
+	v.fail(&apiError{Status: http.StatusTooManyRequests, Detail: fmt.Sprintf("%s: try again in %d s", why, seconds)})
 }
 
 // record writes that somebody has logged in. A login changes nothing, so it goes on without.
@@ -111,20 +126,50 @@ func (c *console) record(ctx context.Context, author, address, request string) {
 		return
 	}
 	record := &audit.Record{Author: author, Address: address, Process: redisconn.ProcessName(), Request: request, Operation: "login"}
-	err := c.cfg.Audit.Begin(ctx, record)
+	logins := c.cfg.Audit.Logins()
+	err := logins.Begin(ctx, record)
 	if record.Outcome = audit.Done; err == nil {
-		err = c.cfg.Audit.End(ctx, record)
+		err = logins.End(ctx, record)
 	}
 	if err != nil {
 		c.cfg.Logger.WarnContext(ctx, "the audit does not have this login", "author", author, "error", err)
 	}
 }
 
-// safePage is a page of the console, and never an address of somebody else.
-func safePage(page string) string {
-	name, _, _ := strings.Cut(page, "?")
-	if strings.ContainsAny(page, "\\\r\n") || strings.HasPrefix(page, "/") || strings.Contains(name, ":") || strings.Contains(name, "..") || strings.Contains(name, "//") {
+// nextPages are the pages to which a login may lead.
+var nextPages = func() *http.ServeMux {
+	mux := http.NewServeMux()
+	for _, route := range forVisitors {
+		if strings.HasPrefix(route.pattern, "GET ") && !strings.HasSuffix(route.pattern, "/stream") {
+			mux.Handle(route.pattern, http.NotFoundHandler())
+		}
+	}
+	return mux
+}()
+
+// safePage returns the page of the console that a text names, "" of any other text. It is made again from the parts of the text, so that no browser
+// reads another address in it than this function.
+func safePage(text string) string {
+	path, query, _ := strings.Cut(text, "?")
+	parts := strings.Split(path, "/")
+	for i, part := range parts {
+		name, err := url.PathUnescape(part)
+		if err != nil || name == "." || name == ".." || name == "" && len(parts) > 1 {
+			return "" // a browser, and a mux, would read another path
+		}
+		parts[i] = url.PathEscape(name)
+	}
+	page := strings.Join(parts, "/")
+	values, err := url.ParseQuery(query)
+	at, parseErr := url.Parse(Path + page)
+	if err != nil || parseErr != nil {
 		return ""
+	}
+	if _, pattern := nextPages.Handler(&http.Request{Method: http.MethodGet, URL: at}); pattern == "" {
+		return ""
+	}
+	if len(values) > 0 {
+		page += "?" + values.Encode()
 	}
 	return page
 }
@@ -132,7 +177,7 @@ func safePage(page string) string {
 // logout ends the session.
 func logout(v *visit) {
 	if v.session != "" {
-		if err := v.sessions.end(v.r.Context(), v.session); err != nil {
+		if err := v.sessions.End(v.r.Context(), v.session); err != nil {
 			v.fail(&apiError{Status: http.StatusServiceUnavailable, Detail: "Redis is not reachable or too slow: the login goes on; try again"})
 			return
 		}

@@ -1,6 +1,10 @@
 package console
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/tundish-io/tundish/internal/shellword"
+)
 
 func TestNames(t *testing.T) {
 	t.Parallel()
@@ -15,7 +19,7 @@ func TestNames(t *testing.T) {
 		"$(rm -rf /) `x`": {"'$(rm -rf /) `x`'", "$(rm -rf /) `x`"},
 		"ünï":             {"'ünï'", "ünï"},
 	} {
-		if word, shown := shellWord(name), shownName(name); word != want[0] || shown != want[1] {
+		if word, shown := shellword.Quote(name), shownName(name); word != want[0] || shown != want[1] {
 			t.Errorf("%q: %s and %s, want %s and %s", name, word, shown, want[0], want[1])
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/shaper/fleet"
 )
 
 // overviewPage are buckets, problems first.
@@ -16,6 +17,7 @@ type overviewPage struct {
 	Processes   int
 	Workers     int // processes that deliver
 	Busy        int
+	Notices     []string // of processes and of Redis
 }
 
 type bucketRow struct {
@@ -38,20 +40,21 @@ func overview(v *visit) {
 		v.fail(err)
 		return
 	}
-	fleet, err := call(v, httpapi.ShowFleet, httpapi.FleetQuery{Buckets: true})
+	seen, err := call(v, httpapi.ShowFleet, httpapi.FleetQuery{Buckets: true})
 	if err != nil {
 		v.fail(err)
 		return
 	}
-	page.Totals, page.Next, page.Processes = list.Totals, list.Next, len(fleet.Processes)
-	for i := range fleet.Processes {
-		p := &fleet.Processes[i]
+	page.Totals, page.Next, page.Processes = list.Totals, list.Next, len(seen.Processes)
+	page.Notices = fleet.Notices(seen.Processes)
+	for i := range seen.Processes {
+		p := &seen.Processes[i]
 		if page.Busy += p.Busy; p.Works {
 			page.Workers++
 		}
 	}
 	for _, b := range list.Buckets {
-		row := bucketRow{Bucket: b, Seen: fleet.Buckets[b.Name]}
+		row := bucketRow{Bucket: b, Seen: seen.Buckets[b.Name]}
 		if row.Seen != nil {
 			row.Minute = row.Seen.Minute
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/internal/shellword"
 )
 
 //go:embed templates/*.html
@@ -24,7 +25,7 @@ var templates embed.FS
 var pages = func() map[string]*template.Template {
 	all := map[string]*template.Template{}
 	for _, name := range []string{
-		"login", "error", "overview", "bucket", "dead", "deadall", "purge", "jobs", "joblist", "timetable", "flows", "flow", "groups", "schedules", "pools", "limits", "fleet", "audit",
+		"login", "error", "overview", "bucket", "dead", "deadall", "purge", "jobs", "joblist", "timetable", "flows", "flow", "groups", "schedules", "pools", "limits", "fleet", "audit", "sessions",
 	} {
 		all[name] = template.Must(template.New("layout.html").Funcs(functions).ParseFS(templates, "templates/layout.html", "templates/times.html", "templates/"+name+".html"))
 	}
@@ -49,13 +50,13 @@ var functions = template.FuncMap{
 	"seconds": func(s float64) string { return opsview.Human(time.Duration(s * float64(time.Second))) },
 	"rate":    func(r float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", r), ".0") },
 	"path":    url.PathEscape,
-	"shell":   shellWord,
+	"shell":   shellword.Quote,
 	"own":     ownSettings,
 	"shown":   shownName,
 	"deref":   deref,
 	"counted": counted,
 	"payload": payloadText,
-	"command": commandLine,
+	"command": shellword.Join,
 	"sorts":   func() map[string]string { return orders },
 }
 
@@ -205,7 +206,7 @@ func isChange(changed *bool) bool { return changed == nil || *changed }
 var said = map[string]string{
 	"pause": "It is paused.", "resume": "It runs again.", "release": "Holds and open breakers are ended.", "set": "The rate is changed, until it is reset.",
 	"reset": "The settings are those of the configuration again.", "drain": "It leaks now.", "stop-drain": "The drain is stopped.", "redrive": "Dead letters were put back.",
-	"drop": "Dead letters were dropped.", "purge": "The waiting jobs are dropped.", "fire": "It fires now.", "nothing": "There was nothing to change.",
+	"drop": "Dead letters were dropped.", "purge": "The waiting jobs are dropped.", "fire": "It fires now.", "end-session": "The session is ended.", "nothing": "There was nothing to change.",
 }
 
 func query(name, value string) string { return url.Values{name: {value}}.Encode() }

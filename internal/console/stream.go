@@ -1,11 +1,14 @@
 package console
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/session"
 )
 
 // stream passes on the stream of the API, for the script: the session of the console is none of the API's.
@@ -15,7 +18,9 @@ func stream(v *visit) {
 		v.fail(err)
 		return
 	}
-	response, err := v.ask(v.r.Context(), http.MethodGet, target, "", nil)
+	ctx, cancel := context.WithCancel(v.r.Context())
+	defer cancel()
+	response, err := v.ask(ctx, http.MethodGet, target, "", nil)
 	if err != nil {
 		v.fail(err)
 		return
@@ -29,6 +34,7 @@ func stream(v *visit) {
 	control := http.NewResponseController(v.w)
 	_ = control.SetReadDeadline(time.Time{}) // as the stream of the API; a connection without deadlines has no such method
 	v.w.WriteHeader(response.StatusCode)
+	go v.watchLogin(ctx, cancel)
 	const patience = 5 * time.Second // for one write
 	part := make([]byte, 16<<10)
 	for {
@@ -40,6 +46,30 @@ func stream(v *visit) {
 			}
 		}
 		if err != nil { // its end, or the visitor has gone
+			return
+		}
+	}
+}
+
+// loginEvery is how often a stream looks whether its login still holds.
+const loginEvery = 2 * time.Second
+
+// watchLogin calls ended when the login of the visitor has ended, or has fewer rights. While Redis does not answer, no session can be ended.
+func (v *visit) watchLogin(ctx context.Context, ended func()) {
+	every := time.NewTicker(loginEvery)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+		}
+		again := &visit{console: v.console, w: v.w, r: v.r.WithContext(ctx)}
+		err := again.identify()
+		_, isRefused := errors.AsType[*apiError](err)
+		ring := v.host.Keys()
+		if errors.Is(err, session.ErrNone) || isRefused || (v.visitor.Key == nil) != (len(ring) == 0) || v.visitor.Key != nil && !ring.Grants(v.visitor.Key) {
+			ended()
 			return
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tundish-io/tundish/admission/httplimit"
+	"github.com/tundish-io/tundish/internal/session"
 )
 
 // maxUser bounds the name of a user, in characters.
@@ -65,9 +66,9 @@ func (v *visit) identify() error {
 	}
 	cookie, err := v.r.Cookie(cookieName)
 	if err != nil {
-		return errNoSession
+		return session.ErrNone
 	}
 	v.session = cookie.Value
-	v.visitor.Key, err = v.sessions.find(v.r.Context(), ring, v.session)
+	v.visitor.Key, err = v.sessions.Find(v.r.Context(), ring, v.session)
 	return err
 }

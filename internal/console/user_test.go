@@ -45,7 +45,7 @@ func TestUserOfProxy(t *testing.T) {
 			t.Errorf("%s: the login leads to %s", method, page.at)
 		}
 	}
-	if n := len(s.redis.Keys(t.Context(), "tundish:{fleet}:session:*").Val()); n != 0 {
+	if n := len(s.redis.Keys(t.Context(), "tundish:{fleet}:session*").Val()); n != 0 {
 		t.Errorf("%d sessions", n)
 	}
 	if page := as(http.MethodPost, "/console/logout", url.Values{}); page.at != "/console/" {
@@ -177,7 +177,7 @@ func TestAddressInAudit(t *testing.T) {
 		s := newSiteWith(t, console.Config{Proxies: behind(proxy).Proxies}, onCall)
 		v := s.visitor()
 		v.do(http.MethodPost, "/console/login", url.Values{"key": {"on-call"}}, "X-Forwarded-For", "203.0.113.9, 198.51.100.1").want(t, http.StatusOK)
-		v.get("/console/audit").want(t, http.StatusOK, "<td>key on-call</td><td>"+want+"</td><td>login</td>")
+		v.get("/console/audit?logins=true").want(t, http.StatusOK, "<td>key on-call</td><td>"+want+"</td><td>login</td>")
 	}
 }
 

@@ -18,8 +18,7 @@ func examineMasters(ctx context.Context, client *redis.ClusterClient) []Check {
 	var mu sync.Mutex
 	servers := map[string]*server{}
 	err := client.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
-		s := askServer(ctx, master)
-		s.followed = true
+		s := askServer(ctx, master, true)
 		mu.Lock()
 		defer mu.Unlock()
 		servers[master.Options().Addr] = s
@@ -76,5 +75,5 @@ func Examine(ctx context.Context, client redis.UniversalClient) []Check {
 	if cluster, ok := client.(*redis.ClusterClient); ok {
 		return examineMasters(ctx, cluster)
 	}
-	return askServer(ctx, client).checks()
+	return askServer(ctx, client, false).checks()
 }

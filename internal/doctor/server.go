@@ -19,14 +19,15 @@ type server struct {
 	infoErr   error
 	configErr error
 	followed  bool // as a node of a cluster
+	rights    rights
 }
 
 func (s *server) checks() []Check {
-	return []Check{s.version(), s.mode(), s.persistence(), s.eviction(), s.memory(), s.replicas()}
+	return []Check{s.version(), s.mode(), s.persistence(), s.eviction(), s.memory(), s.replicas(), s.rightsOfUser()}
 }
 
-func askServer(ctx context.Context, client redis.UniversalClient) *server {
-	s := &server{config: map[string]string{}}
+func askServer(ctx context.Context, client redis.UniversalClient, inCluster bool) *server {
+	s := &server{config: map[string]string{}, followed: inCluster, rights: askRights(ctx, client, inCluster)}
 	text, err := client.Info(ctx).Result()
 	s.info, s.infoErr = fields(text), err
 	for _, key := range []string{"appendfsync", "min-replicas-to-write"} {
@@ -38,6 +39,14 @@ func askServer(ctx context.Context, client redis.UniversalClient) *server {
 		s.config[key] = values[key]
 	}
 	return s
+}
+
+// set returns how to change settings, given as CONFIG SET wants them. A managed server has no CONFIG.
+func (s *server) set(settings string) string {
+	if s.configErr != nil {
+		return "set " + settings + " where the settings of this Redis are, such as redis.conf or the parameters of the service: CONFIG is refused"
+	}
+	return "CONFIG SET " + settings + ", and the same in redis.conf"
 }
 
 // notTold is the finding where INFO lacks a field.
@@ -91,14 +100,14 @@ func (s *server) persistence() Check {
 	case s.info["aof_enabled"] == "":
 		return s.notTold(name, "aof_enabled")
 	case s.info["aof_enabled"] == "0":
-		return Bad(name, "CONFIG SET appendonly yes, and the same in redis.conf",
+		return Bad(name, s.set("appendonly yes"),
 			"appendonly is no: jobs that were admitted are lost when Redis restarts; snapshots alone do not help")
 	case s.info["aof_last_write_status"] == "err":
 		return Bad(name, "look at the disk and the log of Redis", "the last write of the append-only file failed")
 	case s.configErr != nil:
 		return OK(name, "appendonly is yes; appendfsync is unknown, because CONFIG is refused: %s", opsview.Line(s.configErr.Error(), 120))
 	case s.config["appendfsync"] == "no":
-		return Warn(name, "CONFIG SET appendfsync everysec", "appendonly is yes, appendfsync no: a power loss may lose half a minute")
+		return Warn(name, s.set("appendfsync everysec"), "appendonly is yes, appendfsync no: a power loss may lose half a minute")
 	case s.config["appendfsync"] == "always":
 		return OK(name, "appendonly is yes, appendfsync always: every acknowledged write is on disk")
 	}
@@ -107,14 +116,17 @@ func (s *server) persistence() Check {
 
 func (s *server) eviction() Check {
 	const name = "eviction"
-	switch policy := s.info["maxmemory_policy"]; policy {
-	case "":
+	switch policy := s.info["maxmemory_policy"]; {
+	case policy == "":
 		return s.notTold(name, "maxmemory_policy")
-	case "noeviction":
+	case policy == "noeviction":
 		return OK(name, "maxmemory-policy is noeviction")
+	case strings.HasPrefix(policy, "volatile-"): // jobs, dead letters and settings have no expiry
+		return Bad(name, s.set("maxmemory-policy noeviction"),
+			"maxmemory-policy is %s: a full Redis keeps jobs, and deletes what expires: the counts of limits, quotas and budgets, which are passed then, "+
+				"learned estimates, the use of models, and the audit", policy)
 	default:
-		return Bad(name, "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf",
-			"maxmemory-policy is %s: a full Redis deletes jobs", policy)
+		return Bad(name, s.set("maxmemory-policy noeviction"), "maxmemory-policy is %s: a full Redis deletes jobs, and all else", policy)
 	}
 }
 
@@ -126,10 +138,10 @@ func (s *server) memory() Check {
 	case err1 != nil || err2 != nil:
 		return s.notTold(name, "used_memory and maxmemory")
 	case most == 0:
-		return Warn(name, "CONFIG SET maxmemory to the memory that the machine can spare",
+		return Warn(name, s.set("maxmemory <bytes>")+", with the memory that the machine can spare",
 			"%s in use, and maxmemory is not set: instead of refusing jobs, a full Redis may be killed", size(used))
 	case used >= most:
-		return Bad(name, "raise maxmemory (CONFIG SET maxmemory), or purge jobs: jobs that are delivered free memory too",
+		return Bad(name, "raise maxmemory, or purge jobs: jobs that are delivered free memory too",
 			"%s of %s in use: Redis is out of memory and stores no jobs", size(used), size(most))
 	case used > 0.8*most:
 		return Warn(name, "raise maxmemory, or lower the capacity of the buckets",
@@ -151,7 +163,7 @@ func (s *server) replicas() Check {
 	case s.configErr != nil:
 		return OK(name, "%d; min-replicas-to-write is unknown, because CONFIG is refused: %s", n, opsview.Line(s.configErr.Error(), 120))
 	case s.config["min-replicas-to-write"] == "0":
-		return Warn(name, "CONFIG SET min-replicas-to-write 1 and min-replicas-max-lag 1",
+		return Warn(name, s.set("min-replicas-to-write 1 min-replicas-max-lag 1"),
 			"%d, and min-replicas-to-write is 0: a master that is cut off goes on admitting jobs, which a failover then loses", n)
 	}
 	return OK(name, "%d, of which %s must be near for a write", n, s.config["min-replicas-to-write"])

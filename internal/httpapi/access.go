@@ -3,10 +3,13 @@ package httpapi
 import (
 	"encoding/base64"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/admission/httplimit"
@@ -20,10 +23,12 @@ type access struct {
 	proxies httplimit.Proxies
 	origins *http.CrossOriginProtection
 	pages   *Pages // nil: there are none
+	lasting lasting
+	wrong   wrongKeys
 }
 
-func newAccess(keys []apikey.Key, proxies httplimit.Proxies) *access {
-	a := &access{proxies: proxies, origins: http.NewCrossOriginProtection()}
+func newAccess(keys []apikey.Key, proxies httplimit.Proxies, log *slog.Logger, wrong prometheus.Counter) *access {
+	a := &access{proxies: proxies, origins: http.NewCrossOriginProtection(), wrong: wrongKeys{log: log, counter: wrong}}
 	a.setKeys(keys)
 	return a
 }
@@ -31,6 +36,7 @@ func newAccess(keys []apikey.Key, proxies httplimit.Proxies) *access {
 func (a *access) setKeys(keys []apikey.Key) {
 	ring := apikey.NewRing(keys)
 	a.keys.Store(&ring)
+	a.endRevoked()
 }
 
 func (a *access) ring() apikey.Ring { return *a.keys.Load() }

@@ -387,6 +387,14 @@ func (*fakeBuckets) BucketInfos(_ context.Context, names ...string) ([]operator.
 	return infos, nil
 }
 
+func (*fakeBuckets) Verdicts(_ context.Context, infos []operator.BucketInfo) ([]operator.Verdict, error) {
+	verdicts := make([]operator.Verdict, len(infos))
+	for i := range verdicts {
+		verdicts[i].Code = operator.WhyEmpty
+	}
+	return verdicts, nil
+}
+
 func (f *fakeBuckets) HaveJob(ctx context.Context, id string, buckets ...string) ([]string, error) {
 	return f.op.HaveJob(ctx, id, buckets...)
 }

@@ -14,10 +14,10 @@ func NewProducer(cfg ProducerConfig) *Handler {
 	log := orDiscard(cfg.Logger)
 	p := &producer{
 		jobs: cfg.Jobs, checkJob: cfg.CheckJob, callbacks: cfg.CheckCallbacks, estimate: cfg.Estimate, store: newStoreFaults(log), log: log, limits: cfg.Limits, overrides: cfg.BucketLimits,
-		headers: cfg.RateLimitHeaders, proxies: cfg.Proxy, doors: cfg.Doors,
+		headers: cfg.RateLimitHeaders, proxies: cfg.Proxy, hostFault: cfg.HostFault, doors: cfg.Doors,
 		access: newAccess(cfg.Keys, httplimit.Proxies{
 			Trusted: cfg.TrustedProxies, Header: cfg.ForwardedHeader, IPv6Prefix: cfg.IPv6Prefix,
-		}),
+		}, log, cfg.WrongKeys),
 	}
 	draining := newDraining()
 	p.draining = draining
@@ -27,7 +27,7 @@ func NewProducer(cfg ProducerConfig) *Handler {
 	}
 	records := cfg.Audit
 	if o != nil {
-		records, o.limits = o.records, p.limitOps()
+		records, o.limits, o.access, o.sessions = o.records, p.limitOps(), p.access, cfg.Sessions
 	}
 	rec := newRecorder(o, records, fmt.Sprintf(byPrograms, "producer"), p.access.address, log)
 	probes := &probes{store: newPulse(cfg.Jobs), servesAlone: cfg.ServesAlone, draining: draining, gatherer: cfg.Metrics, exemplars: cfg.Exemplars, log: log}
@@ -56,7 +56,8 @@ func NewOps(cfg OpsConfig) *Handler {
 	o := newOps(cfg.Buckets, cfg.Pools, cfg.Keys, fmt.Sprintf(byPrograms, "dispatcher"), draining, log)
 	o.limits, o.callbacks = limitOps{cfg.Limits, cfg.BucketLimits, o.store, log}, cfg.CheckCallbacks
 	probes := &probes{store: o.pulse, draining: draining, gatherer: cfg.Metrics, exemplars: cfg.Exemplars, log: log}
-	a := newAccess(cfg.Keys, httplimit.Proxies{})
+	a := newAccess(cfg.Keys, httplimit.Proxies{}, log, cfg.WrongKeys)
+	o.access, o.sessions = a, cfg.Sessions
 	rec := newRecorder(o, o.records, o.author, a.address, log)
 	routes := rec.routes(slices.Concat(o.routes(), o.limits.routes(), o.oneJob().routes(), o.bundles().routes(), probes.routes()), true)
 	if cfg.Sink {

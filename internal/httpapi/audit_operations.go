@@ -14,6 +14,9 @@ type AuditQuery struct {
 	// Only operations on this bucket. Required of a key that is not for all buckets.
 	Bucket string `json:"bucket" in:"query"`
 
+	// `true` lists logins of the console instead of changes. It needs a key for all buckets.
+	Logins bool `json:"logins" in:"query"`
+
 	// How many at most.
 	Limit int `json:"limit" in:"query" jsonschema:"minimum=1,maximum=1000,default=100"`
 
@@ -37,12 +40,20 @@ var ShowAudit = &Operation[AuditQuery, *AuditPage]{
 	Summary:  "Who changed what",
 	Description: `Each operation of the API and of the command line that changes something has one record, and so has each reload of a configuration. It is written
 before the first change, and again at the end: without it nothing is changed, and one that says ` + "`begun`" + ` may have changed something before its process died.
-Records are kept for 90 days, of a bucket the newest 1000, of all 100,000. They have names of settings that may be secret, and never their values.`,
+Records have names of settings that may be secret, and never their values. Operations that changed nothing are counted in one record per hour:
+` + "`times`" + ` says how many, and ` + "`last`" + ` when the last one began.
+
+Records are kept for 90 days, those of one author up to 8 MiB, all of them up to 64 MiB. A record counts with its text, usually 300 to 500 bytes, and with 512 bytes more.
+Above its share an author's own oldest record is removed. Above the bound of all, the author that holds the most loses its oldest one. Logins have bounds of
+their own: 256 KiB of one key, 8 MiB of all.
+
+An operation that a client makes in several requests, such as a redrive of all dead letters, has one record if each request repeats the header
+` + "`Tundish-Audit-Part`" + ` of the response before, within ten minutes, with the same ` + "`X-Request-Id`" + ` and the same input except the cursor.`,
 }
 
 func (o *ops) showAudit(r *http.Request, in *AuditQuery) (*AuditPage, error) {
 	wanted := in.Bucket
-	if wanted == "" {
+	if wanted == "" || in.Logins {
 		wanted = apikey.AllBuckets
 	}
 	if isForeign(r, wanted) {
@@ -53,7 +64,11 @@ func (o *ops) showAudit(r *http.Request, in *AuditQuery) (*AuditPage, error) {
 	if limit == 0 {
 		limit = usual
 	}
-	records, next, err := o.records.Records(r.Context(), in.Bucket, in.Cursor, limit)
+	from, bucket := o.records, in.Bucket
+	if in.Logins {
+		from, bucket = from.Logins(), ""
+	}
+	records, next, err := from.Records(r.Context(), bucket, in.Cursor, limit)
 	if errors.Is(err, audit.ErrCursor) {
 		return nil, invalid([]*shaper.FieldError{{Field: "cursor", Reason: "want the next of an answer"}})
 	}

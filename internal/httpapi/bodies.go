@@ -12,6 +12,10 @@ import (
 const (
 	firstRead = 4 << 10
 
+	// bodyCost is how often a body counts: it is there as it was read, and as it goes on to Redis or to the API. While it grows, it is there as it was and
+	// as it will be.
+	bodyCost = 2
+
 	// A body has to bring paceBytes, or its end, within each paceTime.
 	paceBytes = 40 << 10
 	paceTime  = 5 * time.Second
@@ -21,7 +25,8 @@ const (
 var errBodyMemory = errors.New("the bodies of other requests take all memory, or those of this caller its share")
 
 // read reads a body, of size bytes or, where that is negative, to its end. It takes memory as
-// the bytes arrive: to announce a large body and send nothing takes none from the others. deadline bounds the time of further reads.
+// the bytes arrive, at most four times as much: to announce a large body and send nothing takes none from the others. A body counts bodyCost times.
+// deadline bounds the time of further reads.
 func (u *usage) read(from io.Reader, size int64, deadline func(time.Duration)) (body []byte, err error) {
 	if size == 0 {
 		return nil, nil
@@ -44,12 +49,11 @@ func (u *usage) read(from io.Reader, size int64, deadline func(time.Duration)) (
 			return body, nil
 		}
 		if len(body) == cap(body) {
-			room := max(firstRead, 2*int64(cap(body)))
+			room := max(firstRead, int64(cap(body))*3/2)
 			if size >= 0 {
-				room = min(room, size)
+				room = min(max(firstRead, 4*int64(cap(body))), size)
 			}
-			more := room - int64(cap(body))
-			if !u.takeBody(more) {
+			if !u.takeBody(bodyCost * (room - int64(cap(body)))) {
 				return nil, errBodyMemory
 			}
 			body = append(make([]byte, 0, room), body...)

@@ -117,7 +117,7 @@ func TestBodyMemory(t *testing.T) {
 		return []shaper.Receipt{{ID: "a", Bucket: "roomy", State: shaper.StateQueued}}, nil
 	}
 	keys := []apikey.Key{keyOf("a", []string{"*"}, apikey.RoleEnqueue), keyOf("b", []string{"*"}, apikey.RoleEnqueue)}
-	api := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: f, BodyMemory: 30 << 10, Keys: keys}))
+	api := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: f, BodyMemory: 60 << 10, Keys: keys}))
 	release := sync.OnceFunc(func() { close(proceed) })
 	t.Cleanup(release)
 	body := strings.Repeat(" ", 20<<10) + job("")
@@ -143,6 +143,19 @@ func TestBodyMemory(t *testing.T) {
 	release()
 	(<-first).want(http.StatusAccepted, "")
 	api.as("b", "POST", jobs, body).want(http.StatusAccepted, "")
+}
+
+// A body counts twice, so none may have more than half of the memory. One that may fits.
+func TestLargestBody(t *testing.T) {
+	t.Parallel()
+	f := &fake{bucket: buckets(t)[0], enqueue: func(context.Context) ([]shaper.Receipt, error) {
+		return []shaper.Receipt{{ID: "a", Bucket: "roomy", State: shaper.StateQueued}}, nil
+	}}
+	api := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: f, BodyMemory: 60 << 10}))
+	body := strings.Repeat(" ", 30<<10-len(job(""))) + job("")
+	api.do("POST", jobs, body).want(http.StatusAccepted, "")
+	api.do("POST", jobs, " "+body).want(http.StatusRequestEntityTooLarge, "too-large").
+		has("detail", "the body has more than 30720 bytes: no larger one fits into the memory of producer.body_memory, where a body counts twice")
 }
 
 // FuzzPieces holds pieces to what encoding/json makes of the same array or object.

@@ -44,6 +44,9 @@ func mediaType(r *http.Request, taken ...string) (string, *fault) {
 // readBody reads a body of at most limit bytes; explain says in a sentence
 // where the limit comes from.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64, explain string) ([]byte, *fault) {
+	if largest := usageOf(r).largestBody(); largest < limit {
+		limit, explain = largest, "no larger one fits into the memory of producer.body_memory, where a body counts twice"
+	}
 	body, err := []byte(nil), error(&http.MaxBytesError{Limit: limit})
 	if r.ContentLength <= limit {
 		body, err = usageOf(r).read(http.MaxBytesReader(w, r.Body, limit), r.ContentLength, func(within time.Duration) { setReadDeadline(w, within) })

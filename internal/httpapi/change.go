@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"regexp"
 	"time"
 
 	"github.com/tundish-io/tundish/internal/opsview"
@@ -14,17 +15,36 @@ func (o *ops) as(r *http.Request) operator.Author {
 	return o.buckets.As(authorOf(r, o.author))
 }
 
-// authorOf is the author of what a request changes: its key, or the user to whom the visitor of a page has the rights of the key; programs is
-// the author where there are no keys.
+// HeaderUser names the user of a command line. A server without keys believes it, as all programs of its machine may do everything there.
+const HeaderUser = "Tundish-User"
+
+var userPattern = regexp.MustCompile(`^[A-Za-z0-9_.@\\-]{1,64}$`)
+
+// authorOf is the author of what a request changes: its key and the key's caller, or the user to whom the visitor of a page has the rights of the key.
+// Where there are no keys it is programs, with the user of the command line if that is named.
 func authorOf(r *http.Request, programs string) string {
-	name := keyName(r)
-	if name == "" {
+	key := keyOf(r)
+	if key == nil {
+		if user := r.Header.Get(HeaderUser); userPattern.MatchString(user) {
+			return "user " + user + ", " + programs
+		}
 		return programs
 	}
 	if user := visitor(r).User; user != "" {
-		return name + " (" + user + ")"
+		return key.Name + " (" + user + ")"
 	}
-	return "key " + name
+	if key.Owner() != key.Name {
+		return "key " + key.Name + " of " + key.Owner()
+	}
+	return "key " + key.Name
+}
+
+// shareOf names whose share of the audit a request takes: that of its author, which nobody can choose.
+func shareOf(r *http.Request, programs string) string {
+	if keyOf(r) == nil {
+		return programs
+	}
+	return authorOf(r, programs)
 }
 
 // change makes the change of an operator, even if the client does not wait for it, and answers the object after it.

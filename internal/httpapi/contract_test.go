@@ -27,7 +27,8 @@ var contracts = map[string]func() (routers.Router, error){
 	"../../test/testdata/openapi.yaml": sync.OnceValues(func() (routers.Router, error) { return contractRoutes("../../test/testdata/openapi.yaml") }),
 }
 
-// contractRoutes finds the operation of a request in a description. Its objects have no members but those it names.
+// contractRoutes finds the operation of a request in a description. Objects of the one that is served have no members but those it names. Those of
+// the one before may have more: a new member breaks no client.
 func contractRoutes(name string) (routers.Router, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -38,7 +39,9 @@ func contractRoutes(name string) (routers.Router, error) {
 		return nil, err
 	}
 	delete(tree, "servers") // the tests' ports are others
-	closeObjects(tree, tree["components"].(map[string]any)["schemas"].(map[string]any), false)
+	if name == "openapi.yaml" {
+		closeObjects(tree, tree["components"].(map[string]any)["schemas"].(map[string]any), false)
+	}
 	if text, err = json.Marshal(tree); err != nil {
 		return nil, err
 	}

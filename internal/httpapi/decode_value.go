@@ -92,7 +92,7 @@ func (d *jobDecoder) units(field string, value []byte) {
 		default:
 			units[unit] = amount
 		}
-		return len(d.errs) < maxFieldFault
+		return len(d.errs) < maxFieldFault && len(units) <= shaper.MaxUnits
 	})
 	if len(units) > 0 {
 		d.job.Units = units

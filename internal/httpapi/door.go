@@ -20,11 +20,12 @@ func (p *producer) door(w http.ResponseWriter, r *http.Request, buckets []DoorBu
 	}
 	body, f := readBody(w, r, maxDoorRequest, "a door takes no larger ones")
 	if f == nil {
-		f = v.choose(buckets, llm.ModelOf(addressOf(r), body))
+		v.body = llm.ReadBody(body)
+		f = v.choose(buckets, v.body.Model(addressOf(r)))
 	}
 	var job shaper.Job
 	if f == nil {
-		job, f = v.job(body)
+		job, f = v.job()
 	}
 	if f == nil && !usageOf(r).mayWait() {
 		f = usageOf(r).of.tooMany("wait for answers")
@@ -33,5 +34,5 @@ func (p *producer) door(w http.ResponseWriter, r *http.Request, buckets []DoorBu
 		f.write(w, r)
 		return
 	}
-	v.serve(job, body)
+	v.serve(job)
 }

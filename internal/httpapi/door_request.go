@@ -19,6 +19,7 @@ type visit struct {
 	r       *http.Request
 	began   time.Time
 	timeout time.Duration // that the client waits until its request is sent
+	body    *llm.Body
 	ask     *llm.Ask
 }
 
@@ -53,8 +54,9 @@ func (v *visit) mayUse(bucket string) *fault {
 }
 
 // job makes the job of a request. Its payload stays here.
-func (v *visit) job(body []byte) (shaper.Job, *fault) {
-	v.ask = v.API.Worker.Ask(addressOf(v.r), body)
+func (v *visit) job() (shaper.Job, *fault) {
+	v.ask = v.API.Worker.AskOf(addressOf(v.r), v.body)
+	v.ask.Memory = func(n int) bool { return usageOf(v.r).takeBody(int64(n)) }
 	settings, err := v.jobs.Bucket(v.API.Bucket)
 	if err != nil {
 		return shaper.Job{}, newFault(codeUnknownBucket, "there is no bucket %q", v.API.Bucket)
@@ -82,13 +84,13 @@ func (v *visit) job(body []byte) (shaper.Job, *fault) {
 
 // fallBack makes the job of a request anew, for the bucket that takes it if the first one would have it wait for too long. It reports whether there is
 // one for this model and this client.
-func (v *visit) fallBack(body []byte) (job shaper.Job, isThere bool) {
+func (v *visit) fallBack() (job shaper.Job, isThere bool) {
 	to := v.Fallback
-	model := llm.ModelOf(addressOf(v.r), body)
+	model := v.body.Model(addressOf(v.r))
 	if to == nil || model != "" && !to.API.Worker.Takes(model) || v.mayUse(to.API.Bucket) != nil {
 		return job, false
 	}
 	v.DoorBucket = *to
-	job, f := v.job(body)
+	job, f := v.job()
 	return job, f == nil
 }

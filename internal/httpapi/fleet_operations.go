@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper/fleet"
-	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 // FleetQuery says what is told of the fleet.
@@ -68,47 +68,35 @@ missing.`,
 	}
 )
 
-// BucketWhy is why a bucket sends nothing.
+// BucketWhy is the verdict on a bucket.
 type BucketWhy struct {
 	Bucket string `json:"bucket"`
-
-	// The first that holds, in this order; `sends` that nothing does.
-	Code operator.WhyCode `json:"code" jsonschema:"enum=empty,enum=paused,enum=no-dispatcher,enum=closed,enum=breaker,enum=held,enum=quota,enum=budget,enum=pool,enum=in-flight,enum=flows,enum=host-fault,enum=later,enum=late,enum=sends"`
-
-	// For people.
-	Sentence string `json:"sentence"`
-
-	// When that may end, by the clock of Redis. Absent: not known, or not before somebody acts.
-	Until *time.Time `json:"until,omitempty"`
+	opsview.Verdict
 }
 
-// ShowWhy says why a bucket sends nothing.
+// ShowWhy shows the verdict on a bucket.
 var ShowWhy = &Operation[BucketName, *BucketWhy]{
 	ID: "showWhy", Method: "GET", Path: "/v1/buckets/{bucket}/why", Roles: []apikey.Role{apikey.RoleRead},
-	Answer:      "Why, or that it sends.",
-	Commands:    []string{"bucket why"},
-	Summary:     "Why a bucket sends nothing",
-	Description: "It is looked at when it is asked. That no process delivers its jobs is known 15 seconds after the last one was killed.",
+	Answer:   "The verdict.",
+	Commands: []string{"bucket why"},
+	Summary:  "Whether a bucket delivers, and what keeps the jobs that wait",
+	Description: `It is the ` + "`verdict`" + ` of the bucket, with up to 1000 of its flows looked at, by chance where there are more; lists of buckets look at 200. Deliveries
+count within about ten seconds. That no process delivers its jobs is known 15 seconds after the last one was killed.`,
 }
 
 func (o *ops) showWhy(r *http.Request, in *BucketName) (*BucketWhy, error) {
 	if err := o.knows(r.Context(), in.Bucket); err != nil {
 		return nil, err
 	}
-	info, err := o.buckets.Bucket(in.Bucket).Info(r.Context())
+	infos, err := o.buckets.BucketInfos(r.Context(), in.Bucket)
 	if err != nil {
 		return nil, err
 	}
-	s, err := o.buckets.Fleet().Look(r.Context())
+	verdicts, err := o.buckets.Verdicts(r.Context(), infos)
 	if err != nil {
 		return nil, err
 	}
-	why := info.Why(s.IsServed(in.Bucket), s.Permits(in.Bucket)).OnHost(s.HostFault(in.Bucket))
-	view := &BucketWhy{Bucket: in.Bucket, Code: why.Code, Sentence: why.Sentence}
-	if !why.Until.IsZero() {
-		view.Until = new(why.Until.UTC())
-	}
-	return view, nil
+	return &BucketWhy{in.Bucket, *opsview.VerdictOf(&verdicts[0])}, nil
 }
 
 func (o *ops) showFleet(r *http.Request, in *FleetQuery) (*Fleet, error) {

@@ -62,7 +62,9 @@ func (a *access) allow(needs rights, serve http.HandlerFunc) http.HandlerFunc {
 			}
 			key, f := visitor(r).Key, (*fault)(nil)
 			if key == nil {
-				key, f = find(ring, w, r)
+				if key, f = find(ring, w, r); key == nil && showsKey(r, needs) {
+					a.wrong.note(a.address(r))
+				}
 			}
 			bucket := r.PathValue("bucket")
 			if needs.anyBucket {
@@ -79,4 +81,13 @@ func (a *access) allow(needs rights, serve http.HandlerFunc) http.HandlerFunc {
 		}
 		serve(w, r)
 	}
+}
+
+// showsKey reports whether a request has what may be a key, for a route with these needs.
+func showsKey(r *http.Request, needs rights) bool {
+	names := keyHeaders
+	if !needs.clientKey {
+		names = []string{"Authorization"}
+	}
+	return slices.ContainsFunc(names, func(name string) bool { return r.Header.Get(name) != "" })
 }

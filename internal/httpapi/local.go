@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/tundish-io/tundish/admission/httplimit"
+	"github.com/tundish-io/tundish/internal/apikey"
 )
 
 // Local is an [http.RoundTripper] that has the operator's API answer in this process, whatever the address of a request. No
@@ -23,7 +24,8 @@ func NewLocal(cfg OpsConfig, author string) Local {
 	o := newOps(cfg.Buckets, cfg.Pools, cfg.Keys, author, draining, log)
 	o.local = true
 	o.limits, o.callbacks = limitOps{cfg.Limits, cfg.BucketLimits, o.store, log}, cfg.CheckCallbacks
-	a := newAccess(nil, httplimit.Proxies{})
+	a := newAccess(nil, httplimit.Proxies{}, log, nil)
+	o.access, o.sessions, o.keys = a, cfg.Sessions, apikey.NewRing(cfg.Keys)
 	rec := newRecorder(o, o.records, author, func(*http.Request) string { return "" }, log)
 	routes := rec.routes(slices.Concat(o.routes(), o.limits.routes(), o.oneJob().routes(), o.bundles().routes()), true)
 	return Local{newHandler(routes, nil, a, newBounds("", 0, 0, a.address), draining, log)}

@@ -77,7 +77,7 @@ func bind[In, Out any](of func(r *http.Request, err error) *fault, op *Operation
 			f.write(w, r)
 			return
 		}
-		out, err := recorded(of, d, r, in, do)
+		out, err := recorded(of, d, w, r, in, do)
 		if err != nil {
 			writeFault(w, r, err, of)
 			return

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/internal/session"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/audit"
 	"github.com/tundish-io/tundish/shaper/fleet"
@@ -25,6 +26,7 @@ type Buckets interface {
 	Buckets() []string
 	KnownBuckets(ctx context.Context) ([]string, error)
 	BucketInfos(ctx context.Context, names ...string) ([]operator.BucketInfo, error)
+	Verdicts(ctx context.Context, infos []operator.BucketInfo) ([]operator.Verdict, error)
 	Authorships(ctx context.Context, withChanges bool, names ...string) map[string]shaper.Authorship
 	Pools() []string
 	KnownPools(ctx context.Context) ([]string, error)
@@ -58,6 +60,10 @@ type OpsConfig struct {
 
 	IdleTimeout time.Duration // as of [ProducerConfig]
 
+	// WrongKeys counts requests with a key that the server does not know; nil counts none. Sessions are the logins of the console.
+	WrongKeys prometheus.Counter
+	Sessions  *session.Store
+
 	// Pages, if not nil, are served beside the API.
 	Pages *Pages
 
@@ -78,6 +84,10 @@ type ops struct {
 	lists   *lists
 	limits  limitOps
 	records *audit.Log
+
+	access   *access
+	sessions *session.Store
+	keys     apikey.Ring // of the configuration, where access asks for none
 
 	callbacks func(bucket string, job *shaper.Job) error // checks their URLs; nil: nothing
 
@@ -113,6 +123,10 @@ func (o *ops) bucketViews(ctx context.Context, names ...string) ([]*opsview.Buck
 	if err != nil {
 		return nil, err
 	}
+	verdicts, err := o.buckets.Verdicts(ctx, infos)
+	if err != nil {
+		return nil, err
+	}
 	pools, err := o.poolsOf(ctx, infos)
 	if err != nil {
 		return nil, err
@@ -124,7 +138,7 @@ func (o *ops) bucketViews(ctx context.Context, names ...string) ([]*opsview.Buck
 		if info.Pool != nil {
 			pool = pools[info.Pool.Name]
 		}
-		views[i] = opsview.BucketOf(info, o.configured(info.Name), len(o.buckets.Buckets()) > 0, pool, authors[info.Name])
+		views[i] = opsview.BucketOf(info, &verdicts[i], o.configured(info.Name), len(o.buckets.Buckets()) > 0, pool, authors[info.Name])
 	}
 	return views, nil
 }

@@ -8,6 +8,8 @@ func (o *ops) routes() []route {
 		bind(o.fault, ShowStatus, o.showStatus),
 		bind(o.fault, ShowFleet, o.showFleet),
 		bind(o.fault, ShowAudit, o.showAudit),
+		bind(o.fault, ListSessions, o.listSessions),
+		bind(o.fault, EndSession, o.endSession),
 		{Stream.Method, Stream.Path, o.stream, roles(Stream.Roles...), Stream.described()},
 		bind(o.fault, ListBuckets, o.listBuckets),
 		bind(o.fault, ShowBucket, o.showBucket),

@@ -24,6 +24,9 @@ type PagesHost struct {
 
 	// Keys are the keys of the server now; none: programs of this machine may do everything, and no others reach the pages.
 	Keys func() apikey.Ring
+
+	// WrongKey counts a key from an address that the server does not know.
+	WrongKey func(address string)
 }
 
 // Visitor is who looks at a page.
@@ -53,6 +56,6 @@ func (p *Pages) routes(a *access) (routes []route, bind func(h *Handler)) {
 	}
 	api := &Local{}
 	a.pages = p
-	pages := p.Serve(PagesHost{API: api, Keys: a.ring})
+	pages := p.Serve(PagesHost{API: api, Keys: a.ring, WrongKey: a.wrong.note})
 	return []route{{path: p.Path, serve: pages.ServeHTTP}}, func(h *Handler) { api.handler = h.Handler }
 }

@@ -134,6 +134,20 @@ type FlowEnable struct {
 	Redrive bool `json:"redrive" in:"query"`
 }
 
+// FlowRemove removes a flow.
+type FlowRemove struct {
+	FlowName
+
+	// The name of the flow. Required unless dry_run is true.
+	Confirm *string `json:"confirm" in:"query"`
+
+	// `true` only counts.
+	DryRun bool `json:"dry_run" in:"query"`
+
+	// The next of the answer before.
+	Cursor string `json:"cursor" in:"query"`
+}
+
 // PartOperations are the operations that flows and groups have both: N names one, V shows it, and S its own settings.
 type PartOperations[N PartName, V, S any] struct {
 	Show         *Operation[N, *V]
@@ -149,7 +163,7 @@ type PartOperations[N PartName, V, S any] struct {
 var (
 	partFaults = []code{codeNoFlows, codeNoGroups}
 
-	// FlowOperations are those of flows, beside ListFlows, ReleaseFlow and EnableFlow.
+	// FlowOperations are those of flows, beside ListFlows, ReleaseFlow, EnableFlow and RemoveFlow.
 	FlowOperations = partOperations[FlowName, opsview.Flow, opsview.Settings]("flow", "A flow without jobs has zeros: any name may be that of a flow.",
 		"As for a bucket: its jobs are admitted, and other flows are not delayed.", "As for a bucket.",
 		`Secrets are never shown, only their number and their fingerprints. Headers are shown by name only, and the URL by its origin only: `+"`/***`"+`
@@ -254,5 +268,16 @@ Answers that come later may slow or hold it again. Safe to repeat.`,
 		Description: `A flow is disabled when its receiver answers that it is gone (410), or has not worked for ` + "`breaker.disable_after`" + `.
 It then sends nothing, new jobs get 409 (flow-disabled), and those that waited are dead letters with the cause
 ` + "`flow-disabled`" + `. Safe to repeat.`,
+	}
+
+	RemoveFlow = &Operation[FlowRemove, *opsview.RemovedFlow]{
+		ID: "removeFlow", Method: "DELETE", Path: "/v1/buckets/{bucket}/flow/all", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
+		InParts:  true,
+		Answer:   "What this request dropped, or counted. With `next` there is more.",
+		Commands: []string{"flow remove"},
+		Summary:  "Drop all that is kept of one flow, for good",
+		Description: `Its waiting jobs, its dead letters, its kept results, and then its settings, its pause, its hold or open circuit breaker, and that it is
+disabled. Jobs in flight are not touched, and jobs that come meanwhile may stay. A request works for about two seconds: repeat it with ` + "`cursor`" + `
+until the answer has no ` + "`next`" + `. A removal that was interrupted may be begun again without a cursor.`,
 	}
 )

@@ -48,6 +48,7 @@ func (o *ops) flowRoutes() []route {
 	one := append(p.routes(FlowOperations),
 		bind(o.fault, ReleaseFlow, o.releaseFlow),
 		bind(o.fault, EnableFlow, o.enableFlow),
+		bind(o.fault, RemoveFlow, o.removeFlow),
 	)
 	return append(slices.Concat(one, named(one, "flow", "flows/{flow}", "ByName"), named(one, "flow", "groups/{group}/flows/{flow}", "InGroup"), p.formerRoutes(FlowOperations)),
 		few(o.lists, bind(o.fault, ListFlows, o.listFlows)),

@@ -31,6 +31,7 @@ const (
 	codeUnknownModel     code = "unknown-model"
 	codeAnswerNotKept    code = "answer-not-kept"
 	codeNoAnswer         code = "no-answer"
+	codeThrottled        code = "api-throttled"
 	codeResultTooLarge   code = "result-too-large"
 	codeNotInTime        code = "not-in-time"
 	codeUnknownLimit     code = "unknown-limit"
@@ -122,6 +123,7 @@ var kinds = map[code]struct {
 	codeDeadFull:         {http.StatusTooManyRequests, "The bucket has too many dead letters"},
 	codeShed:             {http.StatusTooManyRequests, "The bucket is too full for jobs of this priority"},
 	codeWaitTooLong:      {http.StatusTooManyRequests, "The job would have to wait too long"},
+	codeThrottled:        {http.StatusTooManyRequests, "The API asks for fewer requests"},
 	codeInternal:         {http.StatusInternalServerError, "Something went wrong here"},
 	codeOverloaded:       {http.StatusServiceUnavailable, "The server has too much to do"},
 	codeLocalFault:       {http.StatusServiceUnavailable, "The host of this server cannot connect"},
@@ -134,6 +136,8 @@ const (
 	typeBase      = "https://tundish.io/problems/"
 	retryStore    = 1  // seconds
 	retryFull     = 10 // seconds: people have to make room, or jobs have to leave
+	retryLocal    = 5  // seconds: a host that cannot connect tries again after 1 s to 15 s
+	retryCalm     = 1  // seconds: an API that asks for fewer requests names no time
 	maxFieldFault = 20 // faults shown at most
 )
 
@@ -205,6 +209,13 @@ type proxyFault struct {
 	Type    string `json:"type"`
 	Code    code   `json:"code"`
 	Message string `json:"message"`
+
+	CausedBy causedBy `json:"caused_by"` // the client of Elasticsearch shows no other text
+}
+
+type causedBy struct {
+	Type   code   `json:"type"`
+	Reason string `json:"reason"`
 }
 
 func (f *fault) problem(r *http.Request) *problem {
@@ -217,7 +228,7 @@ func (f *fault) problem(r *http.Request) *problem {
 	}
 	if strings.HasPrefix(p.Instance, proxyPath) {
 		p.Message = cmp.Or(f.Detail, p.Title)
-		p.ForClient = &proxyFault{Type: faultType, Code: f.Code, Message: p.Message}
+		p.ForClient = &proxyFault{Type: faultType, Code: f.Code, Message: p.Message, CausedBy: causedBy{f.Code, p.Message}}
 	}
 	return p
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/internal/session"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/audit"
 	client "github.com/tundish-io/tundish/shaper/producer"
@@ -46,6 +47,10 @@ type ProducerConfig struct {
 	// Proxy returns how the shaping proxy serves a bucket, and whether it does. nil serves none.
 	Proxy func(bucket string) (ProxySettings, bool)
 
+	// HostFault reports whether no dispatcher of a bucket can connect to its API, as the hosts of all have a fault. It is asked where a client of the
+	// proxy waited in vain. nil means no.
+	HostFault func(ctx context.Context, bucket string) bool
+
 	// Doors are those to the APIs of language models. nil serves none.
 	Doors Doors
 
@@ -67,6 +72,10 @@ type ProducerConfig struct {
 	// Keys are the API keys. Without any, only programs of this machine are
 	// served.
 	Keys []apikey.Key
+
+	// WrongKeys and Sessions are as of [OpsConfig].
+	WrongKeys prometheus.Counter
+	Sessions  *session.Store
 
 	// TrustedProxies are the proxies that are believed on their client's address, and
 	// ForwardedHeader is the header in which they report it. IPv6Prefix is the
@@ -111,5 +120,6 @@ type producer struct {
 	headers   httplimit.RateLimitHeaders
 	draining  *draining
 	proxies   func(bucket string) (ProxySettings, bool)
+	hostFault func(ctx context.Context, bucket string) bool
 	doors     Doors
 }

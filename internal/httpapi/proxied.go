@@ -43,9 +43,9 @@ func nameWait(refusal *shaper.Refusal, timeout time.Duration) {
 }
 
 // isOurs reports whether a header of an answer is this server's: what the API says in it would be taken for ours. An API that lets web
-// pages of any origin read its answers says so of itself, not of this server.
+// pages of any origin read its answers says so of itself, not of this server. A cookie of the API would be one of this host, and would never go back.
 func isOurs(name string) bool {
-	return name == "X-Request-Id" || name == "X-Content-Type-Options" || strings.HasPrefix(name, "Tundish-") || strings.HasPrefix(name, "Access-Control-")
+	return name == "X-Request-Id" || name == "X-Content-Type-Options" || name == "Set-Cookie" || strings.HasPrefix(name, "Tundish-") || strings.HasPrefix(name, "Access-Control-")
 }
 
 // ofConnection are headers of one connection only (RFC 9110, 7.6.1), or that each hop writes.

@@ -89,27 +89,3 @@ func TestProxyWithOfficialClients(t *testing.T) {
 		}
 	}
 }
-
-// What this server refuses is an error for each of them, with its status, never a success.
-func TestOfficialClientsKnowOurRefusals(t *testing.T) {
-	t.Parallel()
-	p := newProxyRig(t, keyOf("ours", []string{"*"}, apikey.RoleEnqueue))
-	for name, tt := range map[string]struct {
-		path, key string
-		status    float64
-		message   string
-	}{
-		"unknown bucket": {"/v1/proxy/none", "ours", 404, "bucket"},
-		"no answer":      {"/v1/proxy/gone", "ours", 502, "did not answer"},
-		"unknown key":    {"/v1/proxy/api", "other", 401, "key"},
-		"refused":        {"/v1/proxy/api/a%2F..%2F", "ours", 400, "climb"},
-	} {
-		for client, calls := range runClients(t, "REFUSED="+p.http.URL+tt.path, "KEY="+tt.key) {
-			got, _ := calls[0].Got.(map[string]any)
-			message, _ := got["message"].(string)
-			if got["threw"] == nil || client != "slack" && got["status"] != tt.status || client != "slack" && client != "elastic" && !strings.Contains(message, tt.message) {
-				t.Errorf("%s: %s got %v", name, client, calls[0].Got)
-			}
-		}
-	}
-}

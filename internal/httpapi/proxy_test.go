@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,9 +29,10 @@ import (
 )
 
 // proxyRig is an API behind the shaping proxy. Its bucket "api" is quick, "slow" sends one request an hour, "gone" leads nowhere,
-// "plain" is no proxy, and "pooled" is in the pool "vendor".
+// "plain" is no proxy, "pooled" is in the pool "vendor", and "stuck" has no dispatcher.
 type proxyRig struct {
 	*server
+	store   *redistest.Server
 	redis   *redis.Client
 	handler *httpapi.Handler
 	client  *producer.Client
@@ -41,6 +43,8 @@ type proxyRig struct {
 	keys    []apikey.Key
 	trusted []netip.Prefix
 
+	hostFault atomic.Bool // what is said of the hosts of all dispatchers
+
 	mu    sync.Mutex
 	calls []*http.Request // as the API got them
 	serve http.HandlerFunc
@@ -49,6 +53,12 @@ type proxyRig struct {
 const vendorKey = "vendor-secret"
 
 func newProxyRig(t *testing.T, keys ...apikey.Key) *proxyRig {
+	t.Helper()
+	return newProxyRigOf(t, func(*shaper.Bucket, *httpworker.Config) {}, keys...)
+}
+
+// newProxyRigOf is newProxyRig with other settings of its buckets and their workers.
+func newProxyRigOf(t *testing.T, change func(*shaper.Bucket, *httpworker.Config), keys ...apikey.Key) *proxyRig {
 	t.Helper()
 	p := &proxyRig{server: &server{t: t}, serve: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }}
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -66,37 +76,37 @@ func newProxyRig(t *testing.T, keys ...apikey.Key) *proxyRig {
 	p.apiURL = api.URL
 	store := redistest.Start(t)
 	p.redis = store.Client()
-	worker := func(base string) shaper.Worker {
-		config := httpworker.DefaultConfig()
-		config.BaseURL, config.Auth.Bearer = base, vendorKey
-		config.AllowNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-		w, err := httpworker.New(config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(w.Close)
-		return w
-	}
-	var buckets []shaper.Bucket
+	var buckets, dispatched []shaper.Bucket
 	workers := map[string]shaper.Worker{}
-	for _, name := range []string{"api", "slow", "gone", "plain", "pooled"} {
-		b := shaper.DefaultBucket()
+	for _, name := range []string{"api", "slow", "gone", "plain", "pooled", "stuck"} {
+		b, config := shaper.DefaultBucket(), httpworker.DefaultConfig()
 		b.Name, b.Rate, b.Adapt.Scope = name, rateOf(t, "1000/s"), shaper.ScopeBucket
 		b.MaxPayload, b.Results.MaxBody = 1000, 2000
 		b.Adapt.Floor = 100
-		workers[name] = worker(api.URL + "/base?fixed=1")
+		config.BaseURL, config.Auth.Bearer = api.URL+"/base?fixed=1", vendorKey
+		config.AllowNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 		switch name {
 		case "slow":
 			b.Rate = rateOf(t, "1/h")
 		case "pooled":
 			b.Pool, b.Adapt.Scope = &shaper.Pool{Name: "vendor", Rate: b.Rate}, shaper.ScopePool
 		case "gone":
-			workers[name] = worker("http://127.0.0.1:1/")
-			b.Breaker.Failures = 0
+			config.BaseURL, b.Breaker.Failures = "http://127.0.0.1:1/", 0
 		}
+		change(&b, &config)
 		buckets = append(buckets, b)
+		if name == "stuck" {
+			continue
+		}
+		w, err := httpworker.New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(w.Close)
+		dispatched, workers[name] = append(dispatched, b), w
 	}
-	dispatch(t, store, buckets, workers)
+	dispatch(t, store, dispatched, workers)
+	p.store = store
 	p.op = newOperator(t, connect(t, store.URL()), nil, buckets)
 	p.buckets, p.keys = buckets, keys
 	p.serveProxy(connect(t, store.URL()), buckets, keys)
@@ -122,11 +132,17 @@ func (p *proxyRig) serveProxy(r redis.UniversalClient, buckets []shaper.Bucket, 
 	p.client = client
 	p.handler = httpapi.NewProducer(httpapi.ProducerConfig{
 		Jobs: client, Logger: logTo(t.Output()), Keys: keys, TrustedProxies: p.trusted,
-		CheckJob: func(_ string, job *shaper.Job) error { return httpworker.DefaultConfig().CheckJob(job) },
+		HostFault: func(context.Context, string) bool { return p.hostFault.Load() },
+		CheckJob:  func(_ string, job *shaper.Job) error { return httpworker.DefaultConfig().CheckJob(job) },
 		Proxy: func(bucket string) (httpapi.ProxySettings, bool) {
 			timeout := 30 * time.Second
-			if bucket == "slow" {
+			switch bucket {
+			case "slow":
 				timeout = 2 * time.Hour
+			case "stuck":
+				timeout = time.Second
+			case "gone":
+				timeout = 2 * time.Second
 			}
 			return httpapi.ProxySettings{Timeout: timeout, Priority: shaper.PriorityCritical, First: bucket != "api", Credentials: []string{"x-shop-token"}, BaseURL: p.apiURL + "/base?fixed=1"}, bucket != "plain"
 		},
@@ -201,7 +217,7 @@ func TestProxyPassesAnswersBack(t *testing.T) {
 		body    string
 		headers http.Header
 	}{
-		"found":      {"GET", 200, `{"id":7}`, http.Header{"Content-Type": {"application/json"}, "Cache-Control": {"max-age=60"}, "Set-Cookie": {"a=1", "b=2"}}},
+		"found":      {"GET", 200, `{"id":7}`, http.Header{"Content-Type": {"application/json"}, "Cache-Control": {"max-age=60"}}},
 		"created":    {"POST", 201, "", http.Header{"Location": {"https://api.example.com/7"}}},
 		"no content": {"DELETE", 204, "", nil},
 		"moved":      {"GET", 302, "", http.Header{"Location": {"/elsewhere"}}},

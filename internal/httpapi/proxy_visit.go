@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/tundish-io/tundish/shaper"
 	client "github.com/tundish-io/tundish/shaper/producer"
+	"github.com/tundish-io/tundish/workers"
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
@@ -140,8 +142,10 @@ func (v *proxyVisit) giveUp(receipt *shaper.Receipt, awaited *client.Awaited, le
 	stops := v.draining.begun() && left > 0
 	var state shaper.State
 	var err error
+	hasHostFault := false
 	shared := !awaited.Stop()
 	if !shared {
+		hasHostFault = r.Context().Err() == nil && v.hasHostFault(receipt)
 		state, err = v.jobs.Cancel(context.WithoutCancel(r.Context()), receipt.Bucket, receipt.ID)
 	}
 	switch {
@@ -158,6 +162,8 @@ func (v *proxyVisit) giveUp(receipt *shaper.Receipt, awaited *client.Awaited, le
 		f := newFault(codeOverloaded, "this server stops: the request was not sent to the API, send it again")
 		f.RetryAfter = retryStore
 		f.write(w, r)
+	case err == nil && state == shaper.StateCancelled && hasHostFault:
+		localFault(receipt.ID, retryLocal).write(w, r)
 	case err == nil && state != shaper.StateInFlight && state != shaper.StateDone && state != shaper.StateDropped:
 		newFault(codeNotInTime, "the request waited for too long in bucket %q and was not sent to the API: it was job %q", receipt.Bucket, receipt.ID).write(w, r)
 	case stops:
@@ -176,6 +182,31 @@ func (v *proxyVisit) giveUp(receipt *shaper.Receipt, awaited *client.Awaited, le
 	}
 }
 
+// throttled makes the fault of a call that the API ended by ENHANCE_YOUR_CALM (RFC 9113, 7), the 429 of HTTP/2. The API may have processed the call:
+// whether it is sent again is for the client to say.
+func throttled(format string, args ...any) *fault {
+	f := newFault(codeThrottled, format, args...)
+	f.RetryAfter = retryCalm
+	return f
+}
+
+// hasHostFault reports whether the job of a request was not sent because the hosts of dispatchers could not connect. The last attempt says it of
+// its host. Where hosts that cannot connect claim less, a job may have had none. It takes one round trip or two.
+func (v *proxyVisit) hasHostFault(receipt *shaper.Receipt) bool {
+	ctx := context.WithoutCancel(v.r.Context())
+	info, err := v.jobs.Job(ctx, receipt.Bucket, receipt.ID)
+	return err == nil && workers.IsLocal(info.Last.Reason) || v.hostFault != nil && v.hostFault(ctx, receipt.Bucket)
+}
+
+// localFault makes the fault of a request that was not sent because hosts of this service could not connect. Its log says more: clients need no
+// addresses of resolvers.
+func localFault(job string, retryAfter int64) *fault {
+	f := newFault(codeLocalFault, "job %q was not sent to the API, because this service cannot connect: its DNS resolver, ports, routes or egress proxy "+
+		"have a fault that its log names; send the request again", job)
+	f.RetryAfter = retryAfter
+	return f
+}
+
 // answer answers what the API has answered.
 func (v *proxyVisit) answer(result *shaper.JobResult) {
 	a, h := result.Answer, v.w.Header()
@@ -185,6 +216,9 @@ func (v *proxyVisit) answer(result *shaper.JobResult) {
 	switch {
 	case a == nil && result.Reason == "":
 		newFault(codeNoAnswer, "the API was called by job %q, and its answer is not known", result.ID).write(v.w, v.r)
+		return
+	case a == nil && result.Reason == workers.ReasonEnhanceYourCalm:
+		throttled("the API did not answer job %q and asks for fewer requests: %s", result.ID, result.Detail).write(v.w, v.r)
 		return
 	case a == nil:
 		newFault(codeNoAnswer, "the API did not answer job %q: %s: %s", result.ID, result.Reason, result.Detail).write(v.w, v.r)
@@ -197,7 +231,7 @@ func (v *proxyVisit) answer(result *shaper.JobResult) {
 			result.ID, a.Status, len(a.Body), result.Bucket).write(v.w, v.r)
 		return
 	}
-	passHeaders(h, v.wayBack(a.Base).headers(a.Headers))
+	passHeaders(h, v.access.wayBack(v.r, cmp.Or(a.Base, v.settings.BaseURL), v.r.URL.Path).headers(a.Headers))
 	switch length := http.Header(a.Headers).Get("Content-Length"); {
 	case len(a.Body) > 0:
 		h.Set("Content-Length", strconv.Itoa(len(a.Body)))

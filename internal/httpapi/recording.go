@@ -26,19 +26,37 @@ type recorder struct {
 
 	// tell tells hooks that an operation has changed something of a bucket.
 	tell func(r *http.Request, bucket, operation string) error
+
+	// knows returns an error of a bucket that does not exist, which has no list of records.
+	knows func(ctx context.Context, bucket string) error
 }
+
+// HeaderPart has the token by which the next request of an operation that a client makes in parts joins the record of the first one: a response has it,
+// and the next request repeats it.
+const HeaderPart = "Tundish-Audit-Part"
 
 // newRecorder returns a recorder, or nil where nothing is to be recorded.
 func newRecorder(o *ops, records *audit.Log, author string, address func(r *http.Request) string, log *slog.Logger) *recorder {
 	if records == nil {
 		return nil
 	}
-	return &recorder{records, author, address, log, func(r *http.Request, bucket, operation string) error {
-		if o == nil || bucket == "" {
-			return nil
+	rec := &recorder{records: records, author: author, address: address, log: log, tell: func(*http.Request, string, string) error { return nil }}
+	rec.knows = func(context.Context, string) error { return shaper.ErrUnknownBucket }
+	if o != nil {
+		rec.knows = func(ctx context.Context, bucket string) error {
+			if slices.Contains(o.buckets.Buckets(), bucket) { // without a round trip
+				return nil
+			}
+			return o.knows(ctx, bucket)
 		}
-		return o.as(r).Bucket(bucket).TellChanged(context.WithoutCancel(r.Context()), operation)
-	}}
+		rec.tell = func(r *http.Request, bucket, operation string) error {
+			if bucket == "" {
+				return nil
+			}
+			return o.as(r).Bucket(bucket).TellChanged(context.WithoutCancel(r.Context()), operation)
+		}
+	}
+	return rec
 }
 
 type recorderKey struct{}
@@ -103,7 +121,7 @@ func plain(value json.RawMessage) string {
 func isRecorded(r *http.Request) bool { return r.Context().Value(recordKey{}) != nil }
 
 // recorded carries out an operation, and records it if it changes something. Without a record, which Redis has to take, nothing is changed.
-func recorded[In, Out any](of func(r *http.Request, err error) *fault, d *Described, r *http.Request, in *In, do func(r *http.Request, in *In) (Out, error)) (out Out, err error) {
+func recorded[In, Out any](of func(r *http.Request, err error) *fault, d *Described, w http.ResponseWriter, r *http.Request, in *In, do func(r *http.Request, in *In) (Out, error)) (out Out, err error) {
 	rec, _ := r.Context().Value(recorderKey{}).(*recorder)
 	if rec == nil {
 		return do(r, in)
@@ -114,6 +132,9 @@ func recorded[In, Out any](of func(r *http.Request, err error) *fault, d *Descri
 	}
 	if err = rec.records.Begin(r.Context(), record); err != nil {
 		return out, err
+	}
+	if token := record.Token(); token != "" {
+		w.Header().Set(HeaderPart, token)
 	}
 	out, err = do(r.WithContext(context.WithValue(r.Context(), recordKey{}, record)), in)
 	if err != nil {
@@ -190,6 +211,8 @@ func took(record *audit.Record, out any) {
 		nothing(out.Alike().Changed)
 	case *opsview.Schedule:
 		nothing(out.Changed)
+	case *SessionEnd:
+		nothing(&out.Changed)
 	case *opsview.Purge:
 		count(out.Purged + out.Left)
 	case *opsview.DeadChange:
@@ -211,7 +234,7 @@ var objects = []string{"bucket", "flow", "group", "pool", "schedule", "limit", "
 // recordOf is the record of an operation before it begins, or nil if it is only tried.
 func (rec *recorder) recordOf(r *http.Request, d *Described, in any) *audit.Record {
 	record := &audit.Record{
-		Author: authorOf(r, rec.author), Address: rec.address(r), Process: redisconn.ProcessName(), Request: requestID(r), Operation: d.ID,
+		Author: authorOf(r, rec.author), Share: shareOf(r, rec.author), Address: rec.address(r), Process: redisconn.ProcessName(), Request: requestID(r), Operation: d.ID,
 		Object: map[string]string{}, Asked: map[string]any{},
 	}
 	if at := visitor(r).Address; at != "" {
@@ -222,7 +245,10 @@ func (rec *recorder) recordOf(r *http.Request, d *Described, in any) *audit.Reco
 		return nil
 	}
 	if d.InParts {
-		record.Continued()
+		record.InParts(r.Header.Get(HeaderPart))
+	}
+	if bucket := record.Object["bucket"]; bucket != "" {
+		record.NoBucket = rec.knows(r.Context(), bucket) != nil
 	}
 	return record
 }

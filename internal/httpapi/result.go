@@ -44,8 +44,10 @@ func (p *producer) enqueueAndWait(w http.ResponseWriter, r *http.Request, job sh
 		return
 	}
 	w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(wait/time.Second)))
+	r, ended := p.access.lasts(r)
+	defer ended()
 	result, err := p.waitFor(w, r, awaited, wait)
-	if err != nil {
+	if err != nil && !isRevoked(r) {
 		result, err = p.asItIs(r, &receipt)
 	}
 	if err == nil {

@@ -21,6 +21,9 @@ var operated = []string{
 // enqueued are those of the role enqueue.
 var enqueued = []string{"showJob", "cancelJob", "showResult", "openBundle", "showBundle"}
 
+// ofOwnKey are those that a key with read or operate has for its own sessions.
+var ofOwnKey = []string{"listSessions", "endSession"}
+
 // Every operation × every role: a GET is for read, what changes something for admin, and for the roles of these lists.
 func TestEveryOperationAndEveryRole(t *testing.T) {
 	t.Parallel()
@@ -37,7 +40,8 @@ func TestEveryOperationAndEveryRole(t *testing.T) {
 		}
 		for _, role := range apikey.Roles() {
 			may := role == apikey.RoleAdmin || role == apikey.RoleRead && d.Method == http.MethodGet ||
-				role == apikey.RoleOperate && slices.Contains(operated, otherPath.ReplaceAllString(d.ID, "")) || role == apikey.RoleEnqueue && slices.Contains(enqueued, d.ID)
+				role == apikey.RoleOperate && slices.Contains(operated, otherPath.ReplaceAllString(d.ID, "")) || role == apikey.RoleEnqueue && slices.Contains(enqueued, d.ID) ||
+				(role == apikey.RoleRead || role == apikey.RoleOperate) && slices.Contains(ofOwnKey, d.ID)
 			w := request(handler, far, d.Method, name.ReplaceAllString(d.Path, "x"), "", "Authorization", "Bearer "+string(role))
 			if refused := w.Code == http.StatusForbidden && strings.Contains(w.Body.String(), " lacks the role "); refused == may {
 				t.Errorf("%s with the role %s: %d %s", d.ID, role, w.Code, w.Body)

@@ -11,12 +11,16 @@ import (
 // shares divides what all callers use at a time, such as bytes. No caller takes more than it leaves free for the others: one caller
 // alone gets half, and two that want all get a third each. It is safe for concurrent use.
 type shares struct {
+	total int64
+
 	mu   sync.Mutex
 	free int64
 	held map[string]int64 // by caller
 }
 
-func newShares(total int64) *shares { return &shares{free: total, held: map[string]int64{}} }
+func newShares(total int64) *shares {
+	return &shares{total: total, free: total, held: map[string]int64{}}
+}
 
 // take takes n more for a request of a caller, which has mine already. The caller's only request may take all that is free, so that
 // one large body always fits.
@@ -119,6 +123,9 @@ func usageOf(r *http.Request) *usage {
 	return u
 }
 
+// largestBody is how many bytes a body may have at most, as its memory is bounded.
+func (u *usage) largestBody() int64 { return u.of.bodies.total / bodyCost }
+
 // takeBody takes n more bytes for the body of the request.
 func (u *usage) takeBody(n int64) bool {
 	if !u.of.bodies.take(u.caller, u.body, n) {
@@ -132,6 +139,13 @@ func (u *usage) takeBody(n int64) bool {
 func (u *usage) releaseBody() {
 	u.of.bodies.give(u.caller, u.body)
 	u.body = 0
+}
+
+// keepOneBody gives back the memory of all copies of the body but one.
+func (u *usage) keepOneBody() {
+	rest := u.body - u.body/bodyCost
+	u.of.bodies.give(u.caller, rest)
+	u.body -= rest
 }
 
 // mayWait takes a place among the requests that wait for a result.

@@ -62,6 +62,8 @@ func (o *ops) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer o.streams.give(caller, 1)
+	r, ended := o.access.lasts(r)
+	defer ended()
 	seconds, end := o.watcher().Watch(bucket)
 	defer end()
 	h := w.Header()

@@ -6,23 +6,28 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/tundish-io/tundish/shaper"
 	client "github.com/tundish-io/tundish/shaper/producer"
+	"github.com/tundish-io/tundish/workers"
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
 // serve has the request sent at its slot, and passes on the answer.
-func (v *visit) serve(job shaper.Job, body []byte) {
+func (v *visit) serve(job shaper.Job) {
 	v.patience(v.left())
+	var ended func()
+	v.r, ended = v.access.lasts(v.r)
+	defer ended()
 	ctx, began := v.r.Context(), time.Now()
 	waits, cancel := context.WithTimeout(ctx, v.left())
 	defer cancel()
 	defer context.AfterFunc(v.draining.ends, cancel)()
 	answer, err := v.API.Send(ctx, waits, job, v.ask)
 	if isTooLong(err) {
-		if job, isThere := v.fallBack(body); isThere {
+		if job, isThere := v.fallBack(); isThere {
 			answer, err = v.API.Send(ctx, waits, job, v.ask)
 		}
 	}
@@ -41,7 +46,8 @@ func isTooLong(err error) bool {
 
 // relay passes an answer on as it comes. One that breaks off breaks off for the client, too. The request came when the visit began.
 func (v *visit) relay(answer *llm.Answer, began time.Time) {
-	usageOf(v.r).releaseBody()
+	v.body = nil
+	usageOf(v.r).keepOneBody() // that which was sent: net/http keeps it until the answer has ended
 	err := v.pass(answer, began)
 	_ = answer.Close() // it returns nil
 	if !errors.Is(err, io.EOF) {
@@ -52,8 +58,8 @@ func (v *visit) relay(answer *llm.Answer, began time.Time) {
 // pass passes an answer on, and returns why it has ended: [io.EOF] at its end.
 func (v *visit) pass(answer *llm.Answer, began time.Time) error {
 	control := http.NewResponseController(v.w)
-	passHeaders(v.w.Header(), answer.Header)
 	attempt := answer.Attempt()
+	passHeaders(v.w.Header(), v.wayBack(attempt.Own).headers(answer.Header))
 	v.w.Header().Set(llm.HeaderJob, answer.JobID)
 	nameWay(v.w.Header(), attempt.Bucket, attempt.Flow)
 	setWait(v.w.Header(), attempt.Slot().Sub(began))
@@ -72,6 +78,31 @@ func (v *visit) pass(answer *llm.Answer, began time.Time) error {
 	}
 }
 
+// wayBack returns the one for a response. own are the settings of the flow for deliveries, nil if it has none.
+func (v *visit) wayBack(own *shaper.OwnDelivery) *wayBack {
+	base := v.API.Worker.BaseURL()
+	if own != nil && own.URL != "" {
+		base = own.URL
+	}
+	return v.access.wayBack(v.r, base, v.pathBack())
+}
+
+// pathBack returns the path below which a request without a model reaches the API of this visit: that of the route, or that of its bucket where the
+// route has several APIs.
+func (v *visit) pathBack() string {
+	home, alone := DoorBucket{}, v.doors(v.API.Bucket)
+	for _, b := range v.doors(strings.TrimPrefix(v.r.URL.Path, proxyPath)) {
+		if v.mayUse(b.API.Bucket) == nil {
+			home = b
+			break
+		}
+	}
+	if len(alone) == 1 && alone[0].API.Bucket == v.API.Bucket && home.API != nil && home.API.Worker.BaseURL() != v.API.Worker.BaseURL() {
+		return proxyPath + v.API.Bucket
+	}
+	return v.r.URL.Path
+}
+
 // patience gives the connection the time that the client waits.
 func (v *visit) patience(wait time.Duration) {
 	control := http.NewResponseController(v.w)
@@ -86,17 +117,19 @@ func (v *visit) giveUp(err error) {
 	var unanswered *llm.NoAnswerError
 	var local *llm.LocalFaultError
 	switch {
+	case isRevoked(v.r):
+		newFault(codeUnauthorized, "the key of the request was removed, or lost a right, while the request waited").write(v.w, v.r)
 	case v.r.Context().Err() != nil: // no client reads an answer
 	case errors.As(err, &refusal):
 		nameWait(refusal.Receipt.Refusal, v.timeout)
 		v.headers.Set(v.w.Header(), refusal.Receipt.Decisions, time.Now())
 		refused(refusal.Receipt.Refusal).write(v.w, v.r)
+	case errors.As(err, &unanswered) && unanswered.Outcome.Reason == workers.ReasonEnhanceYourCalm:
+		throttled("%v", err).write(v.w, v.r)
 	case errors.As(err, &unanswered):
 		newFault(codeNoAnswer, "%v", err).writeAs(v.API.Worker.API(), true, v.w)
 	case errors.As(err, &local):
-		f := newFault(codeLocalFault, "%v: send the request again", err)
-		f.RetryAfter = int64(math.Ceil(local.Outcome.RetryIn.Seconds()))
-		f.write(v.w, v.r)
+		localFault(local.JobID, int64(math.Ceil(local.Outcome.RetryIn.Seconds()))).write(v.w, v.r)
 	case errors.As(err, &ended):
 		newFault(codeNotInTime, "%v: send the request again", err).write(v.w, v.r)
 	case v.draining.begun():

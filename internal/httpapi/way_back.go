@@ -11,7 +11,8 @@ import (
 	"github.com/tundish-io/tundish/admission/httplimit"
 )
 
-// wayBack leads the addresses of an API in the headers of its answers back to the proxy: a client that follows them is paced, and its key stays here.
+// wayBack leads the addresses of an API in the headers of its answers back to the proxy, or to an LLM route: a client that follows them is paced, and
+// its key stays here.
 // Addresses in bodies stay as they are.
 type wayBack struct {
 	base *url.URL // of the API; nil leads nothing back
@@ -19,13 +20,14 @@ type wayBack struct {
 	own  string   // the address of the proxy, as the client addressed it
 }
 
-// wayBack is that of an answer. base is the URL below which the request went, "" that of the bucket.
-func (v *proxyVisit) wayBack(base string) *wayBack {
-	u, err := url.Parse(cmp.Or(base, v.settings.BaseURL))
+// wayBack returns the one for a response to r. base is the URL below which the request went. path is that of this server below which the client
+// reaches the same URL.
+func (a *access) wayBack(r *http.Request, base, path string) *wayBack {
+	u, err := url.Parse(base)
 	if err != nil || u.Host == "" {
 		return &wayBack{}
 	}
-	return &wayBack{base: u, path: strings.TrimSuffix(u.EscapedPath(), "/"), own: v.access.origin(v.r) + v.r.URL.Path}
+	return &wayBack{base: u, path: strings.TrimSuffix(u.EscapedPath(), "/"), own: a.origin(r) + path}
 }
 
 var (

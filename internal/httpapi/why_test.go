@@ -18,7 +18,7 @@ func TestWhyByAPI(t *testing.T) {
 	api.do("GET", "/v1/buckets/none/why", "").want(404, "unknown-bucket")
 	a := api.do("GET", "/v1/buckets/roomy/why", "").want(200, "")
 	a.has("code", "empty")
-	a.has("sentence", "nothing waits")
+	a.has("sentence", "Nothing waits")
 	api.do("POST", "/v1/buckets/roomy/pause", "").want(200, "") // it is in Redis now
 	if err := conn.ZAdd(t.Context(), "tundish:{roomy}:b:roomy:dead", redis.Z{Member: "a", Score: 1783228800000000}).Err(); err != nil {
 		t.Fatal(err)

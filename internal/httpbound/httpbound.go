@@ -7,9 +7,9 @@ const (
 	// DefaultConnections is the default number of requests of a server at a time.
 	DefaultConnections = 4096
 
-	// DefaultBodyMemory is the default of the bytes of all bodies together.
-	DefaultBodyMemory = 64 << 20
-	// MinBodyMemory is room for any one request.
+	// DefaultBodyMemory is the default of the memory for all bodies together. Each counts twice, so it is room for two of the largest of the LLM routes.
+	DefaultBodyMemory = 128 << 20
+	// MinBodyMemory is room for a job with the largest payload.
 	MinBodyMemory = 16 << 20
 
 	// DefaultIdleTimeout is how long a connection without a request is kept. It is longer than what proxies in front keep one for (nginx 60 or

@@ -92,6 +92,31 @@ type NotDead struct {
 	State shaper.State `json:"state,omitempty"` // none of an unknown job
 }
 
+// RemovedFlow says what a removal of a flow has dropped or, with dry_run, would drop.
+type RemovedFlow struct {
+	Bucket string  `json:"bucket"`
+	Group  *string `json:"group,omitempty"`
+	Flow   string  `json:"flow"`
+
+	// Jobs that waited, also delayed ones and retries.
+	Waiting int64 `json:"waiting"`
+
+	// Dead letters.
+	Dead int `json:"dead"`
+
+	// Kept results.
+	Results int `json:"results"`
+
+	// What the flow had of its own: `settings`, `pause`, `disabled`, `hold` (also an open circuit breaker and an adaptive rate). In the last answer.
+	Own []string `json:"own"`
+
+	// Jobs in flight, which are left: they end as they would have. In the last answer.
+	InFlight int64 `json:"in_flight"`
+
+	// The cursor to go on with. Absent at the end.
+	Next string `json:"next,omitempty"`
+}
+
 // EnabledFlow is a flow that was enabled, and what became of its dead letters, if these were to be redriven.
 type EnabledFlow struct {
 	Flow

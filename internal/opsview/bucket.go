@@ -20,6 +20,9 @@ type Bucket struct {
 	// Of an orphaned bucket: its jobs leave, as a program with another configuration delivers them. Absent otherwise.
 	DeliveredElsewhere bool `json:"delivered_elsewhere,omitempty"`
 
+	// Whether its jobs are delivered, and what keeps those that wait.
+	Verdict *Verdict `json:"verdict"`
+
 	operator.BucketNumbers
 
 	// Nothing has used it yet: its settings are those of the configuration. Absent otherwise.
@@ -43,7 +46,7 @@ type Bucket struct {
 	LastSlot  *time.Time `json:"last_slot,omitempty"`
 
 	// When the last job leaves that waits now, at the earliest: as `eta` of a receipt, without the bounds of single flows and groups. Absent: none
-	// waits, or the time is not known.
+	// waits, or the time is not known, as while flows are blocked: `empty_unknown` of the verdict says why.
 	Empty *time.Time `json:"empty,omitempty"`
 
 	// Callbacks that wait for the bucket that delivers them. They count against the capacity, beside unfinished jobs. Absent if there are none.
@@ -166,10 +169,11 @@ type Written struct {
 	Provisional bool `json:"provisional,omitempty"`
 }
 
-// BucketOf shows a bucket. configured is the bucket as the configuration here has it, nil if it has none; hasConfiguration
+// BucketOf shows a bucket, with the verdict on it. configured is the bucket as the configuration here has it, nil if it has none; hasConfiguration
 // says whether it has any bucket: a command may have read no file. pool is the bucket's pool, nil if it is in none.
-func BucketOf(info operator.BucketInfo, configured *shaper.Bucket, hasConfiguration bool, pool *operator.PoolDetails, author shaper.Authorship) *Bucket {
-	view := &Bucket{Name: info.Name, Orphaned: configured == nil, Unused: configured != nil && !info.Configured}
+func BucketOf(info operator.BucketInfo, verdict *operator.Verdict, configured *shaper.Bucket, hasConfiguration bool, pool *operator.PoolDetails, author shaper.Authorship) *Bucket {
+	info.Empty = verdict.Empty
+	view := &Bucket{Verdict: VerdictOf(verdict), Name: info.Name, Orphaned: configured == nil, Unused: configured != nil && !info.Configured}
 	if view.Unused {
 		info.Rate, info.Burst, info.Capacity, info.Revision = configured.Rate, configured.Burst, configured.Capacity, configured.Revision
 		info.Quotas, info.Budgets = unusedQuotas(configured.Quotas), unusedBudgets(configured.Budgets)
@@ -319,6 +323,31 @@ func (v *Bucket) noteWaits(list *noteList, info *operator.BucketInfo) {
 	if v.Pause != nil {
 		list.add("bucket resume BUCKET", "%s", v.Pause.Text(info.Now))
 	}
+	isTold := v.Verdict.Code == operator.WhyPaused && v.Pause != nil || v.Verdict.Code == operator.WhyNoDispatcher && v.Orphaned // by another note
+	if v.Verdict.Problem && !isTold {
+		list.add(v.Verdict.help(), "%s", v.Verdict.Sentence) // it names what the following notes do
+	} else {
+		v.noteBounds(list, info)
+	}
+	if h := v.Hours; h != nil && h.Late != "" && v.Verdict.Left == 0 { // else the verdict says so, with the cause
+		list.add("bucket show BUCKET", "late: not all of %d jobs leave by %s: %s", h.FinishJobs, h.Finish.Format(time.RFC3339), lateText(h.Late))
+	}
+	if v.Drain != nil && v.Drain.State == string(shaper.DrainRuns) {
+		list.add("bucket drain BUCKET --watch", "a drain is %s", v.Drain.Text(info.Now))
+	}
+}
+
+// lateText says why jobs will be left at a finish where nothing keeps them.
+func lateText(late string) string {
+	if shaper.Late(late) == shaper.LateRate {
+		return "its rate is too low for them"
+	}
+	return "departures are behind the plan"
+}
+
+// noteBounds notes what would keep jobs, or keeps some of them, of a bucket whose verdict is no problem. A closed bucket is as its timetable
+// says.
+func (v *Bucket) noteBounds(list *noteList, info *operator.BucketInfo) {
 	if d := v.Downstream; d != nil && d.Text != "" {
 		help := "bucket release BUCKET"
 		if d.Breaker != shaper.BreakerClosed { // what is released fails again and spends attempts: why they fail helps
@@ -342,15 +371,6 @@ func (v *Bucket) noteWaits(list *noteList, info *operator.BucketInfo) {
 	}
 	if text := breakersText(v.Flows); text != "" {
 		list.add("flow list BUCKET --failing", "%s", text)
-	}
-	if h := v.Hours; h != nil && !h.Open {
-		list.add("bucket drain BUCKET", "%s", h.Text(info.Now))
-	}
-	if h := v.Hours; h != nil && h.Late != "" {
-		list.add("bucket show BUCKET", "late: not all of %d jobs leave by %s (%s)", h.FinishJobs, h.Finish.Format(time.RFC3339), h.Late)
-	}
-	if v.Drain != nil && v.Drain.State == string(shaper.DrainRuns) {
-		list.add("bucket drain BUCKET --watch", "a drain is %s", v.Drain.Text(info.Now))
 	}
 }
 

@@ -54,6 +54,9 @@ type Flow struct {
 	// Only of a disabled flow: it sends nothing and takes no jobs until it is enabled.
 	Disabled *Disabled `json:"disabled,omitempty"`
 
+	// Only of a disabled flow in a bucket with `flow.when_disabled = "keep"`: its jobs wait, up to its capacity, until it is enabled.
+	Keeps bool `json:"keeps_jobs,omitempty"`
+
 	// Only in a bucket with `flow.must_exist`, of a flow without settings of its own: its jobs are refused (404 unknown-flow), and those that wait
 	// stay until it has a setting.
 	Missing bool `json:"missing,omitempty"`
@@ -75,7 +78,11 @@ func (f *Flow) Notes() (notes []string) {
 		notes = append(notes, "has no settings of its own, which flow.must_exist asks for: it takes and sends no jobs until `flow set` gives it one")
 	}
 	if d := f.Disabled; d != nil {
-		notes = append(notes, (&shaper.Disabled{Since: d.Since, Reason: d.Reason}).String())
+		note := (&shaper.Disabled{Since: d.Since, Reason: d.Reason}).String()
+		if f.Keeps {
+			note += ": its jobs are kept, up to its capacity, and depart once `flow enable` has enabled it"
+		}
+		notes = append(notes, note)
 	}
 	switch d := f.Downstream; {
 	case d != nil && d.Text != "":

@@ -303,6 +303,44 @@ function budget.settle(all, n, reserved, used, at)
   if (number + 1) * rule.slice + rule.counted > all.now then correct(b, number, used - reserved) end
 end
 
+-- What earlier departures have charged to the nth budget is `used` now, all in all. requests: for each its amounts, and when it was charged
+-- as its field `clock`. What they have charged too much is given back where they charged it, as far as that still counts. What they have
+-- charged too little, or where it counts no more, is charged at a time. Returns whether something is free now.
+local function settle_earlier(all, n, requests, clock, used, at)
+  local b = all[n]
+  local rule, charged, counts, newest = b.rule, 0, {}, b.newest
+  for i, q in ipairs(requests) do
+    local number = math.min(math.floor(q[clock] / rule.slice), newest)
+    if (number + 1) * rule.slice + rule.counted > all.now then
+      counts[i] = math.min(q.amounts[rule.unit] or 0, rule.amount)
+      charged = charged + counts[i]
+    end
+  end
+  if used == charged then return false end
+  all.changed = true
+  if used > charged then
+    correct(b, math.min(math.floor(at / rule.slice), newest), used - charged)
+    return false
+  end
+  local surplus = charged - used
+  for i = #requests, 1, -1 do
+    local part = math.min(counts[i] or 0, surplus)
+    if part > 0 then correct(b, math.min(math.floor(requests[i][clock] / rule.slice), newest), -part) end
+    surplus = surplus - part
+  end
+  return true
+end
+
+-- The same for each budget, of what an outcome says: its requests, and what they have used.
+function budget.settle_earlier(all, outcome, clock, at)
+  local is_free = false
+  for i = 1, all and #all or 0 do
+    local used = outcome.used[all[i].rule.unit]
+    if used then is_free = settle_earlier(all, i, outcome.requests, clock, used, at) or is_free end
+  end
+  return is_free
+end
+
 -- What the last departures have reserved of each budget, at least 1.
 function budget.means(all)
   local means = {}
@@ -310,13 +348,14 @@ function budget.means(all)
   return means
 end
 
--- The text to store, '' of budgets of which nothing is charged and nothing open.
+-- The text to store, '' of budgets of which nothing is charged and nothing open. One that was charged 0 is stored too while that counts:
+-- its departure may use more than it reserved.
 function budget.text(all)
   local parts, says_something = {}, false
   for i = 1, #all do
     local b = all[i]
     local slices, sum = slices_of(b)
-    says_something = says_something or b.total > 0 or b.open > 0
+    says_something = says_something or b.total > 0 or b.open > 0 or (b.newest + 1) * b.rule.slice + b.rule.counted > all.now
     parts[i] = string.format('%s %d %d %d %d %d %d %d %d %d %d %d;%s', b.rule.unit, b.rule.amount, b.rule.window, b.total, b.tat, b.since,
       b.newest, sum, b.open, b.mean, b.waits, #slices / budget.WIDTH, slices)
   end

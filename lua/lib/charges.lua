@@ -326,8 +326,9 @@ function charges.write(c)
 end
 
 -- Corrects what departures have charged, and returns whether something that a job of the bucket waits first for is free now. If one of
--- another bucket does, that is woken. outcomes: for each { text, part }, what settle.lua was told, and the part of the flow, which gets
--- `refunded` if something of its flow or group is free. Each budget stays as it was charged: a claim finds out that it is another one now.
+-- another bucket does, that is woken. outcomes: for each { text, part, requests, used }, what settle.lua was told, and the part of the
+-- flow, which gets `refunded` if something of its flow or group is free; of one that settles earlier requests of a response these, and
+-- what they used (see responses.lua). Each budget stays as it was charged: a claim finds out that it is another one now.
 -- Flows are in ARGV behind first_flow, where levels says that there are some;
 -- conf: the key of the bucket's settings; offset and of_claim: of its clock, and its time at the last claim.
 function charges.settle(key, conf, offset, of_claim, outcomes, levels, first_flow, pool_keys, now, channel)
@@ -338,17 +339,20 @@ function charges.settle(key, conf, offset, of_claim, outcomes, levels, first_flo
   local clock = now + tonumber(offset or 0)
   clock = math.min(clock, tonumber(of_claim or clock)) -- a step of the server's clock forwards only a claim can tell
   local flows, groups, of, by_name = {}, {}, {}, {}
+  local function level_of(name)
+    if of[name] or levels == codes.GROUPS and not string.find(name, '^%d+:') then return end -- a flow of other settings
+    local f, group = { name = name }, levels == codes.GROUPS and flow.group_of(name)
+    flows[#flows + 1], of[name] = f, f
+    if group and not by_name[group] then
+      by_name[group] = { name = group }
+      groups[#groups + 1] = by_name[group]
+    end
+    f.group = group and by_name[group]
+  end
   for _, outcome in ipairs(outcomes) do
-    local n = outcome.part.n
-    if levels ~= codes.NO_FLOWS and not of[n] then
-      local f = { name = ARGV[first_flow + n] }
-      local group = levels == codes.GROUPS and flow.group_of(f.name)
-      flows[#flows + 1], of[n] = f, f
-      if group and not by_name[group] then
-        by_name[group] = { name = group }
-        groups[#groups + 1] = by_name[group]
-      end
-      f.group = group and by_name[group]
+    if levels ~= codes.NO_FLOWS then
+      level_of(ARGV[first_flow + outcome.part.n])
+      for _, q in ipairs(outcome.requests or NONE) do level_of(q.flow) end
     end
   end
   local text, first = read(key, ((of_flows or '') ~= '' or some_have_own) and flows or NONE,
@@ -373,9 +377,20 @@ function charges.settle(key, conf, offset, of_claim, outcomes, levels, first_flo
     end
     return is_free
   end
+
+  -- A flow that is not among the parts learns of what is free at its next turn.
+  local function settle_earlier(outcome, at, pool_at)
+    local part, first_of = outcome.part, of[outcome.requests[1].flow] or NONE
+    local is_free = budget.settle_earlier(first_of.budgets, outcome, 'at', at)
+    if first_of.group then is_free = budget.settle_earlier(first_of.group.budgets, outcome, 'at', at) or is_free end
+    if is_free and first_of.name == ARGV[first_flow + part.n] then part.refunded = true end
+    freed = budget.settle_earlier(own, outcome, 'at', at) or freed
+    if p and pool_at > 0 then pool_freed = budget.settle_earlier(p.all, outcome, 'pool_at', pool_at) or pool_freed end
+  end
+
   for _, outcome in ipairs(outcomes) do
     local at, pool_at, reserved, used_text = string.match(outcome.text, '^(%d+) (%d+) (%S*) (%S+)$')
-    local part, f = outcome.part, of[outcome.part.n] or NONE
+    local part, f = outcome.part, of[ARGV[first_flow + outcome.part.n]] or NONE
     if at then
       local all, g, used, rest = reservation.amounts(reserved), f.group, reservation.used(used_text)
       at = at + 0
@@ -383,12 +398,13 @@ function charges.settle(key, conf, offset, of_claim, outcomes, levels, first_flo
       if g then part.refunded = correct(g.budgets, all, used, rest, at) or part.refunded end
       freed = correct(own, all, used, rest, at) or freed
       if p and pool_at ~= '0' then pool_freed = correct(p.all, all, used, rest, pool_at + 0) or pool_freed end
+      if outcome.requests then settle_earlier(outcome, at, pool_at + 0) end
     end
   end
   write(key, own, flows, groups)
   if not p then return freed and reservation.first(first, now) ~= nil end
   write_pool(p, now)
-  if pool_freed and p.first then redis.call('PUBLISH', channel, string.match(p.first.id, '^([^/]+)/')) end
+  if pool_freed and p.first then redis.pcall('PUBLISH', channel, string.match(p.first.id, '^([^/]+)/')) end
   return freed and reservation.first(first, now) ~= nil
 end
 

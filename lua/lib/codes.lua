@@ -26,8 +26,8 @@ local codes = {
   SIGNAL_NONE = '0', SIGNAL_ACCEPTED = '1', SIGNAL_THROTTLED = '2', SIGNAL_FAILED = '3', SIGNAL_FAILED_TOO = '4',
 
   -- What settle.lua answers for a job: the lease was not the caller's any more; it was; it was, and the job is held though its attempt
-  -- failed, because that was the probe of a breaker.
-  NOT_LEASED = 0, SETTLED = 1, SETTLED_HELD = 2,
+  -- failed, because that was the probe of a breaker; it was, and what it used is charged to others or was before: see responses.lua.
+  NOT_LEASED = 0, SETTLED = 1, SETTLED_HELD = 2, SETTLED_BEFORE = 3,
 
   -- What became of a flow, or of a breaker, as settle.lua tells it.
   BECAME_DISABLED = 1, BREAKER_OPENED = 2, BREAKER_CLOSED = 3,

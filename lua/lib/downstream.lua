@@ -134,6 +134,7 @@ function downstream.note(heard, signal, claimed_at, wait, reason)
     heard.failed, heard.failed_at, heard.reason = heard.failed + 1, math.max(heard.failed_at, claimed_at), reason
   else
     heard.unsent_at = math.max(heard.unsent_at, claimed_at)
+    if wait > 0 then heard.reason = heard.reason or reason end
   end
   heard.wait = math.max(heard.wait, wait)
 end

@@ -138,7 +138,8 @@ end
 local function number(own, of_all) return tonumber(own or '-') or tonumber(of_all or 0) end
 
 -- What holds for a flow: from its own settings (the text, or false), else those of all, see flow.OF_ALL. The weight is 1, paused and
--- disabled are 0 unless it says so. A disabled flow is paused too, and so is a missing one.
+-- disabled are 0 unless it says so. A disabled flow is paused too, and so is a missing one. With flow_keep in conf a
+-- disabled flow takes jobs (see places.read), and they wait (see empty_disabled.lua).
 function flow.settings(text, of_all)
   local all_count, all_per, all_burst, all_capacity, all_in_flight, must_exist = unpack(of_all, 1, 6)
   local count, per, burst, capacity, in_flight, weight, paused, disabled =

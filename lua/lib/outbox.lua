@@ -9,11 +9,16 @@
 --     more    how many came after these, the first of them at first
 --     detail  of the last one, JSON
 -- No more than MOST of them are kept. Others are counted, and lost.
+--
+-- A window that closes has a name of its own, "window.closed" and its opening: each is reported with its own detail.
+
+--#include lib/window_tally.lua
 
 local outbox = {
   MOST = 1000,
   PAUSE = 60000000, -- microseconds between two of a kind and a flow
   OWN = 'tundish-hook-', -- an id begins so if the job was made by a hook: it raises none
+  CLOSED = 'window.closed',
 }
 
 -- The outbox of a bucket, nil if no hook is set. kinds: those that hooks are set for, from the field events of
@@ -26,10 +31,20 @@ end
 -- Whether the job of an id was made by a hook.
 function outbox.is_own(id) return string.sub(id, 1, #outbox.OWN) == outbox.OWN end
 
+-- Whether events of a kind are noted.
+local function wants(box, kind) return string.find(box.kinds, ' ' .. kind .. ' ', 1, true) end
+
+-- Notes that jobs ended, for the report of their window: how is sent, dead or dropped. outbox.write counts them.
+function outbox.ends(box, how, n)
+  if n == 0 or not wants(box, outbox.CLOSED) then return end
+  box.ended = box.ended or {}
+  box.ended[how] = (box.ended[how] or 0) + n
+end
+
 -- Notes a number of events, to be written by outbox.write. flow is its name in Redis, nil of an event of the whole bucket. detail: a table
 -- of texts.
 function outbox.note(box, kind, flow, n, detail)
-  if not box or n == 0 or not string.find(box.kinds, ' ' .. kind .. ' ', 1, true) then return end
+  if not box or n == 0 or not wants(box, kind) then return end
   local name = flow and kind .. ' ' .. flow or kind
   local event = box.found[name]
   if not event then
@@ -47,6 +62,7 @@ function outbox.note_dead(box, flow, ids, cause)
     if not outbox.is_own(id) then n, last = n + 1, id end
   end
   outbox.note(box, 'job.dead', flow, n, { job = last, reason = cause })
+  outbox.ends(box, 'dead', #ids)
 end
 
 local function text_of(moving, since, more, first, detail)
@@ -60,6 +76,7 @@ end
 
 -- Writes what was noted.
 function outbox.write(box)
+  if box and box.ended then window_tally.add(box.count, box.ended, box.now) end
   for _, name in ipairs(box and box.found or {}) do
     local event = box.found[name]
     local text = redis.call('HGET', box.texts, name)

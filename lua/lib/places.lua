@@ -115,8 +115,9 @@ function places.read(bucket, parts, names, conf, flows, turn_queue, flow_setting
   local texts = redis.call('HMGET', flows, unpack(names))
   local of_all = redis.call('HMGET', conf, 'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity',
     'flow_max_in_flight', 'flow_must_exist', 'max_flows', 'flow_scheduled_capacity', 'group_scheduled_capacity', 'flow_quotas',
-    'max_per_caller', 'flow_budgets')
-  local must_exist, max_flows, flow_later, group_later, quotas, max_per_caller, budgets = unpack(of_all, #flow.OF_ALL)
+    'max_per_caller', 'flow_budgets', 'flow_keep')
+  local must_exist, max_flows, flow_later, group_later, quotas, max_per_caller, budgets, keep =
+    unpack(of_all, #flow.OF_ALL, #flow.OF_ALL + 7)
   bucket.flows, bucket.turn_queue = flows, turn_queue
   bucket.flow_later, bucket.group_later = tonumber(flow_later or 0), tonumber(group_later or 0)
   bucket.there, bucket.max_flows = redis.call('HLEN', flows), tonumber(max_flows)
@@ -135,6 +136,7 @@ function places.read(bucket, parts, names, conf, flows, turn_queue, flow_setting
   for n = 1, #parts do
     local part, state = parts[n], flow.read(texts[n])
     local obeys = state.down and flow.obeys(state, settings[n]) or settings[n]
+    if keep == '1' and obeys.disabled > 0 then obeys.disabled = 0 end -- its jobs wait as those of a paused flow
     part.state, part.obeys, part.known, part.ready = state, obeys, not state.new, now
     if state.new then
       new = new + 1

@@ -160,7 +160,7 @@ function pool.note(name, keys, in_flight, now, channel)
     pool.count(sums, m)
     pool.write(k, m)
     pool.place(k, m, true)
-    redis.call('PUBLISH', channel, bucket)
+    redis.pcall('PUBLISH', channel, bucket)
   end
   pool.write_sums(k, sums)
 end

@@ -83,6 +83,12 @@ function results.keep(r, id, head, body, is_kept, is_awaited)
   redis.call('HINCRBY', r.count, 'result_bytes', #id + #text)
 end
 
+-- Drops some results that are there. Returns how many.
+function results.drop(r, ids)
+  if #ids > 0 then drop(r, ids) end
+  return #ids
+end
+
 -- Notes that the process that waits for a result has read it. Where the bucket keeps results, it stays.
 function results.was_read(r, id)
   local ends = r.retention <= 0 and redis.call('ZSCORE', r.ends, id)

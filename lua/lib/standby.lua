@@ -33,7 +33,7 @@ function standby.wake(pace, list, channel, bucket)
   local first, others = string.match(list, '^(%S+) (.*)')
   if not first then return end
   redis.call('HSET', pace, 'standbys', others)
-  redis.call('PUBLISH', channel, bucket .. ' ' .. first)
+  redis.pcall('PUBLISH', channel, bucket .. ' ' .. first)
 end
 
 return standby

@@ -25,12 +25,23 @@ local use = {
   OTHER = '*', -- no escaped model and no caller is written so
 }
 
--- Takes apart what settle.lua is told of a job: notes what it charged to budgets, and what it used of a model.
-function use.note(part, text, mark, spent, uses)
+-- Takes apart what settle.lua is told of a job: notes what it charged to budgets, what it used of a model, and the response that it names.
+-- time, nth and flow: see responses.settle.
+function use.note(part, text, mark, spent, uses, named, time, nth, flow)
   local at = string.find(text, '@', 1, true)
-  local charged = at and string.sub(text, 1, at - 1) or text
-  if charged ~= '' then spent[#spent + 1] = { part = part, text = charged } end
-  if at then uses[#uses + 1] = { part = part, text = string.sub(text, at + 1), mark = mark } end
+  local charged, of_budgets, of_model = at and string.sub(text, 1, at - 1) or text, nil, nil
+  local kind, id, model = string.match(charged, '!(%l) (%S+) (%S*)$')
+  if kind then charged = string.sub(charged, 1, string.find(charged, '!', 1, true) - 1) end
+  if charged ~= '' then
+    of_budgets = { part = part, text = charged }
+    spent[#spent + 1] = of_budgets
+  end
+  if at then
+    of_model = { part = part, text = string.sub(text, at + 1), mark = mark }
+    uses[#uses + 1] = of_model
+  end
+  if not kind then return end
+  named[#named + 1] = { kind = kind, id = id, model = model, time = time, nth = nth, flow = flow, spent = of_budgets, use = of_model }
 end
 
 -- Adds a call, or the sum of several, to the sums of a hash. letters: who makes the row if there is none.

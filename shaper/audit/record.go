@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"cmp"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -60,45 +62,94 @@ type Record struct {
 	// Jobs or flows that it has changed, with all its requests.
 	Count int64 `json:"count,omitempty"`
 
-	part string // of the request that is carried out
+	// How many equal operations of one hour the record stands for, all of which changed nothing, and when the last of them began. Absent: one.
+	Times int64     `json:"times,omitempty"`
+	Last  time.Time `json:"last,omitzero"`
+
+	// Share names the author whose share of the log the record takes; "" is Author.
+	Share string `json:"-"`
+
+	// NoBucket says that the bucket of Object does not exist: the record is in no list of a bucket.
+	NoBucket bool `json:"-"`
+
+	part      string // of the request that is carried out
+	seal      string // of all parts; "" the operation has one part
+	secret    string // by which the next part joins
+	continues string // the record that this part is to join, and the secret that the client shows
+	shown     string
+	joined    bool
 }
 
-// Continued has the records of several requests be one: those with the same request id, author, operation and object. It is for changes that a
-// client makes in parts, which only count.
-func (r *Record) Continued() {
-	sum := sha256.New()
-	fmt.Fprintf(sum, "%q %q %q", r.Request, r.Author, r.Operation)
-	for _, kind := range slices.Sorted(maps.Keys(r.Object)) {
-		fmt.Fprintf(sum, " %q %q", kind, r.Object[kind])
+// InParts says that a client makes the operation in several requests, which have one record. token is that of the part before, "" of the first one.
+// A part joins the record of an earlier one within ten minutes, if it shows its token and if both are of one author, address and request id, and ask
+// the same of the same object. Any other part begins a record of its own.
+func (r *Record) InParts(token string) {
+	asked := maps.Clone(r.Asked)
+	delete(asked, "cursor")
+	r.seal = digest(r.owner(), r.Author, r.Address, r.Request, r.Operation, r.Object, r.Reason, asked)
+	r.secret = rand.Text()
+	if id, shown, ok := strings.Cut(token, "."); ok && len(token) <= maxToken && !strings.ContainsAny(token, " \n") {
+		r.continues, r.shown = id, shown
 	}
+}
+
+const maxToken = 100
+
+// Token is what the next part of the operation shows to join the record, "" of an operation that has one part. It is known when the part has begun.
+func (r *Record) Token() string {
+	if r.seal == "" {
+		return ""
+	}
+	return r.ID + "." + r.secret
+}
+
+// owner is a digest of the author whose share the record takes.
+func (r *Record) owner() string { return digest(cmp.Or(r.Share, r.Author)) }
+
+// digest is a short digest of values.
+func digest(values ...any) string {
+	text, _ := json.Marshal(values) // texts, numbers and lists of them always marshal
+	sum := sha256.Sum256(text)
 	const bytes = 16
-	r.ID = hex.EncodeToString(sum.Sum(nil)[:bytes])
+	return hex.EncodeToString(sum[:bytes])
 }
 
 // text is the record as Redis has it, within its bounds.
 func (r *Record) text() string {
+	for length, entries := maxText, maxEntries; ; length, entries = length/2, entries/2 { //nolint:mnd // it ends: texts without entries are short
+		text := r.within(length, entries)
+		if len(text) <= maxRecord || length < utf8.UTFMax {
+			return text
+		}
+	}
+}
+
+// within is the record with texts and lists of bounded length.
+func (r *Record) within(length, entries int) string {
+	short := func(text string) string { return cut(text, length) }
 	c := *r
-	c.Reason, c.Detail, c.Author, c.Request = bound(r.Reason), bound(r.Detail), bound(r.Author), bound(r.Request)
+	c.ID, c.At = "", time.Time{} // Redis has them already
+	c.Reason, c.Detail, c.Author, c.Address, c.Request = short(r.Reason), short(r.Detail), short(r.Author), short(r.Address), short(r.Request)
 	c.Object, c.Asked = map[string]string{}, map[string]any{}
 	for kind, name := range r.Object {
-		c.Object[kind] = bound(name)
+		c.Object[kind] = short(name)
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.Asked))[:min(len(r.Asked), maxEntries)] {
+	for _, name := range slices.Sorted(maps.Keys(r.Asked))[:min(len(r.Asked), entries)] {
 		value := r.Asked[name]
 		switch list, isList := value.([]string); {
 		case isList:
-			value = boundAll(list)
+			value = shortList(list, length, entries)
 		default:
 			if text, isText := value.(string); isText {
-				value = bound(text)
+				value = short(text)
 			}
 		}
-		c.Asked[bound(name)] = value
+		c.Asked[short(name)] = value
 	}
-	c.Changes = slices.Clone(r.Changes[:min(len(r.Changes), maxEntries)])
+	c.Changes = slices.Clone(r.Changes[:min(len(r.Changes), entries)])
 	for i := range c.Changes {
 		change := &c.Changes[i]
-		change.Before, change.After = bound(change.Before), bound(change.After)
+		change.Setting, change.Before, change.After = shaper.Setting(short(string(change.Setting))), short(change.Before), short(change.After)
 	}
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -108,25 +159,28 @@ func (r *Record) text() string {
 }
 
 // bound is the beginning of a text that is too long. A record has room for names of flows, which are as long.
-func bound(text string) string {
-	if len(text) <= maxText {
+func bound(text string) string { return cut(text, maxText) }
+
+// cut is the beginning of a text that is longer than so many bytes.
+func cut(text string, length int) string {
+	if len(text) <= length {
 		return text
 	}
 	const dots = "…"
-	cut := text[:maxText-len(dots)]
-	for !utf8.ValidString(cut) && len(cut) > maxText-len(dots)-utf8.UTFMax {
-		cut = cut[:len(cut)-1]
+	start := text[:max(length-len(dots), 0)]
+	for n := 0; n < utf8.UTFMax && !utf8.ValidString(start) && start != ""; n++ {
+		start = start[:len(start)-1]
 	}
-	return strings.ToValidUTF8(cut, "") + dots
+	return strings.ToValidUTF8(start, "") + dots
 }
 
-func boundAll(list []string) []string {
-	short := make([]string, 0, min(len(list), maxEntries)+1)
+func shortList(list []string, length, entries int) []string {
+	short := make([]string, 0, min(len(list), entries)+1)
 	for i, text := range list {
-		if i == maxEntries {
+		if i == entries {
 			return append(short, fmt.Sprintf("and %d more", len(list)-i))
 		}
-		short = append(short, bound(text))
+		short = append(short, cut(text, length))
 	}
 	return short
 }

@@ -84,6 +84,9 @@ func (c *claimer) claim(ctx context.Context, claimID string, want int) (time.Dur
 	r, err := c.sendClaim(ctx, call)
 	if err != nil {
 		c.link.failed(err, c.store.Timeout, c.outage.workedSince(start))
+		if n := len(l.turn.flows); n > 1 && lua.IsTooLarge(err) { // nothing has run: the turns come again in a second
+			c.unanswered, c.mostFlows = nil, n/2
+		}
 		return 0, fmt.Errorf("claim from bucket %q: %w", c.Name, err)
 	}
 	a := &answer{start: start, end: time.Now()}

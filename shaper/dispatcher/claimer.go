@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"sync/atomic"
 	"time"
 
@@ -63,6 +64,7 @@ type claimer struct {
 	steps       int64          // of the engine's clock, as the last claim told them: see lua/lib/pacer.lua
 	lent        time.Time      // when a claim last had a job that another process sends
 	closed      bool           // a script said when the window opens, so that jobs that wait are no reason to look
+	mostFlows   int            // that a claim names: the server refused one with more; 0: it refused none
 }
 
 func newClaimer(deliveries *deliverer, deaths *deaths) *claimer {
@@ -75,7 +77,7 @@ func newClaimer(deliveries *deliverer, deaths *deaths) *claimer {
 // want is how many jobs to claim: one for each free worker, within what a script can do.
 func (c *claimer) want() int {
 	if c.HasFlows() {
-		return min(c.deliveries.free(), maxClaimOfFlows)
+		return min(c.deliveries.free(), cmp.Or(c.mostFlows, maxClaimOfFlows))
 	}
 	return min(c.deliveries.free(), maxClaim)
 }

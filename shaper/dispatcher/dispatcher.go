@@ -71,6 +71,9 @@ type Config struct {
 	// Program, if not "", has the dispatcher tell the fleet what it does, and what Registerer counts, under this name and this version: see package
 	// fleet. It costs a command in five seconds.
 	Program, Version string
+
+	// ReloadRefused, if not nil, returns why the program's changed configuration was refused, "" if it was not. The fleet is told.
+	ReloadRefused func() string
 }
 
 // Dispatcher drains buckets at their rate and has workers deliver. Any number
@@ -94,8 +97,9 @@ type Dispatcher struct {
 	hooks    atomic.Pointer[[]Hook]
 	loops    atomic.Pointer[[]*bucketLoop] // of all buckets, while it runs
 
-	listens atomic.Bool   // it has subscribed to wake-ups
-	member  *fleet.Member // nil: it tells the fleet nothing
+	listens atomic.Bool                    // it has subscribed to wake-ups
+	lost    atomic.Pointer[fleet.DataLoss] // the last loss of data of Redis, nil: none was found
+	member  *fleet.Member                  // nil: it tells the fleet nothing
 	spans   *attemptTracer
 
 	scheduleWake token       // schedules are to be looked at
@@ -124,6 +128,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	d := &Dispatcher{cfg: cfg, store: s, shared: s.Sharing(), workers: cfg.Workers, scheduleWake: newToken(), spans: newAttemptTracer(cfg.Tracer, cfg.SendIsParent)}
 	d.stall.limit = cfg.Lease / 3
 	d.outage.log, d.faultLog.log = s.Log, s.Log
+	s.OnLost = d.noteLost
 	d.hooks.Store(&cfg.Hooks)
 	d.cfg.Buckets, d.cfg.Workers, d.cfg.Hooks = nil, nil, nil
 	if d.member, err = d.newMember(); err != nil {

@@ -4,7 +4,10 @@ import (
 	"context"
 	"time"
 
+	"github.com/tundish-io/tundish/redisconn"
+	"github.com/tundish-io/tundish/shaper/audit"
 	"github.com/tundish-io/tundish/shaper/fleet"
+	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
 // newMember is what tells the fleet what this dispatcher does; nil where it is not to.
@@ -33,7 +36,32 @@ func (d *Dispatcher) about() fleet.About {
 	if skew := time.Duration(d.skew.last.Load()); skew.Abs() > maxSkew {
 		about.ClockSkew = skew.Seconds()
 	}
+	if loss := d.lost.Load(); loss != nil && time.Since(loss.At) < fleet.LossKept {
+		about.DataLost = loss
+	}
+	if d.cfg.ReloadRefused != nil {
+		about.ReloadRefused = d.cfg.ReloadRefused()
+	}
 	return about
+}
+
+// noteLost has the fleet, and the audit, say that Redis has lost data: the audit has lost what was in it, and would say that nothing had happened.
+func (d *Dispatcher) noteLost(ctx context.Context, loss store.Loss) {
+	d.lost.Store(&fleet.DataLoss{At: loss.At.UTC(), Buckets: loss.Buckets, Count: loss.Count})
+	log := audit.NewLog(d.store.Redis, d.store.Timeout)
+	r := &audit.Record{
+		ID:     "data_lost " + loss.At.UTC().Truncate(time.Minute).Format(time.RFC3339), // all dispatchers find it, within 10 s
+		Author: "tundish", Process: redisconn.ProcessName(), Operation: "data_lost", Asked: map[string]any{"buckets": loss.Buckets},
+		Reason: "Redis lost data: records from before this one may be gone with it",
+	}
+	err := log.Begin(ctx, r)
+	if err == nil {
+		r.Outcome = audit.Done
+		err = log.End(ctx, r)
+	}
+	if err != nil {
+		d.store.Log.WarnContext(ctx, "the audit does not have this loss of data", "error", err)
+	}
 }
 
 // tellFleet tells what the dispatcher does until ctx ends.

@@ -35,7 +35,8 @@ type handedOver struct {
 // which takes the lease over: see lua/start.lua.
 func (o *handovers) add(job *leased, outcome shaper.Outcome) {
 	o.store.Metrics.CountOutcome(o.Name, outcome.Result, outcome, time.Since(job.departed), job.traceID)
-	o.held.guard.leave(job) // a crash of this process is none of the job's
+	o.store.Metrics.CountSucceeded(o.Name, 1) // the other process starts it when it can
+	o.held.guard.leave(job)                   // a crash of this process is none of the job's
 	o.held.mu.Lock()
 	job.handedOver = &handedOver{asked: time.Now(), how: outcome.Handover}
 	o.held.mu.Unlock()

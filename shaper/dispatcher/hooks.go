@@ -141,12 +141,50 @@ type toldData struct {
 	Job    string `json:"job,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	By     string `json:"by,omitempty"`
+
+	Window *toldWindow `json:"window,omitempty"` // of window.closed
+}
+
+// toldWindow is what became of jobs in a drain window: see lua/close_window.lua.
+type toldWindow struct {
+	Opened  time.Time `json:"opened"`
+	Closed  time.Time `json:"closed"`
+	Sent    int64     `json:"sent"`
+	Dead    int64     `json:"dead"`
+	Dropped int64     `json:"dropped"`
+	Left    int64     `json:"left"`
+	Delayed int64     `json:"delayed"`
+	Why     []string  `json:"why"` // jobs are left
+}
+
+// readWindow reads the detail of window.closed. Its numbers are texts: Lua's JSON rounds large ones.
+func readWindow(detail string) *toldWindow {
+	var texts struct {
+		Opened  int64  `json:"opened,string"`
+		Closed  int64  `json:"closed,string"`
+		Sent    int64  `json:"sent,string"`
+		Dead    int64  `json:"dead,string"`
+		Dropped int64  `json:"dropped,string"`
+		Left    int64  `json:"left,string"`
+		Delayed int64  `json:"delayed,string"`
+		Why     string `json:"why"`
+	}
+	if json.Unmarshal([]byte(detail), &texts) != nil {
+		return nil
+	}
+	return &toldWindow{
+		Opened: time.UnixMicro(texts.Opened).UTC(), Closed: time.UnixMicro(texts.Closed).UTC(), Sent: texts.Sent, Dead: texts.Dead, Dropped: texts.Dropped,
+		Left: texts.Left, Delayed: texts.Delayed, Why: strings.Fields(texts.Why),
+	}
 }
 
 func (h *eventTeller) jobOf(hook Hook, e event, kind, path string, ofFlow bool) shaper.Job {
 	body := told{Type: kind, Timestamp: time.UnixMicro(e.since).UTC()}
 	_ = json.Unmarshal([]byte(e.detail), &body.Data) // a detail that cannot be parsed is left out
 	body.Data.Bucket, body.Data.Count = h.Name, e.count
+	if kind == string(shaper.EventWindowClosed) { // its name has its opening, so that each is told by itself
+		body.Data.Window, ofFlow = readWindow(e.detail), false
+	}
 	if ofFlow && h.HasFlows() {
 		flow := path
 		if h.Levels() == codec.LevelsGroups {

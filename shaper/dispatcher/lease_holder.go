@@ -126,12 +126,16 @@ func (h *leaseHolder) keepUnanswered() {
 func (h *leaseHolder) heartbeat(ctx context.Context) {
 	for sleep(ctx, h.heartbeatEvery()); !h.beat.ends(h.holdsNothing); sleep(ctx, h.heartbeatEvery()) {
 		jobs, claimID := h.now()
-		for len(jobs) > 0 || claimID != "" {
-			n := min(len(jobs), heartbeatBatch)
+		for atMost := heartbeatBatch; len(jobs) > 0 || claimID != ""; {
+			n := min(len(jobs), atMost)
 			began := time.Now()
-			if err := h.extend(ctx, jobs[:n], claimID); err == nil {
+			switch err := h.extend(ctx, jobs[:n], claimID); {
+			case err == nil:
 				h.outage.worked(ctx, began, h.lease)
-			} else if ctx.Err() == nil {
+			case n > 1 && lua.IsTooLarge(err):
+				atMost = n / 2
+				continue
+			case ctx.Err() == nil:
 				h.outage.failed(ctx, began, err)
 			}
 			jobs, claimID = jobs[n:], ""

@@ -46,10 +46,10 @@ func (d *Dispatcher) patrol(ctx context.Context) {
 		for i, s := range d.look(ctx, patrols) {
 			p := patrols[i]
 			if s.err != nil {
-				p.outage.failed(ctx, began, s.err)
+				p.outage.lookFailed(ctx, began, s.err)
 				continue
 			}
-			p.outage.worked(ctx, began, p.lease)
+			p.outage.looked(ctx, began, p.lease)
 			if s.waiting {
 				p.claims.wake.put()
 			}

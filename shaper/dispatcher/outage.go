@@ -19,16 +19,35 @@ type outage struct {
 	log     *slog.Logger
 	crowded sync.Once // of calls without a connection
 
-	mu    sync.Mutex
-	since time.Time
-	long  time.Time // end of the last long one
-	last  time.Time // when the last call was answered
+	mu      sync.Mutex
+	since   time.Time
+	refuses bool      // since then Redis has refused a script, so that it answers what reads says nothing
+	long    time.Time // end of the last long one
+	last    time.Time // when the last call was answered
 }
 
-// failed notes a call that began at an instant and failed. It is no outage that a call found no free connection while Redis answered others.
+// failed notes a script that began at an instant and failed. It is no outage that a call found no free connection while Redis answered others.
 func (o *outage) failed(ctx context.Context, began time.Time, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.refuses = o.refuses || isResponse(err)
+	o.begin(ctx, began, err)
+}
+
+// lookFailed is failed, of a command that only reads.
+func (o *outage) lookFailed(ctx context.Context, began time.Time, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.begin(ctx, began, err)
+}
+
+func isResponse(err error) bool {
+	var response redis.Error
+	return errors.As(err, &response)
+}
+
+// begin logs the begin of an outage. The caller holds mu.
+func (o *outage) begin(ctx context.Context, began time.Time, err error) {
 	if errors.Is(err, redis.ErrPoolTimeout) && o.last.After(began) {
 		o.crowded.Do(func() {
 			o.log.WarnContext(ctx, "a call found no free connection to Redis and is sent again: raise redis.pool_size", "error", err)
@@ -42,6 +61,8 @@ func (o *outage) failed(ctx context.Context, began time.Time, err error) {
 			o.log.ErrorContext(ctx, "redis refuses the user or the password: nothing is claimed until redis.password and the user's rights are right", "error", err)
 		case redisconn.Full:
 			o.log.ErrorContext(ctx, "redis is out of memory: nothing is claimed until it has room; raise maxmemory, or purge jobs", "error", err)
+		case redisconn.Refused:
+			o.log.ErrorContext(ctx, "redis refuses commands, as a replica does, or a server that loads its data: nothing is claimed until it accepts them", "error", err)
 		case redisconn.NoFailure:
 			o.log.ErrorContext(ctx, "nothing is claimed until this is put right", "error", err)
 		default:
@@ -50,12 +71,27 @@ func (o *outage) failed(ctx context.Context, began time.Time, err error) {
 	}
 }
 
-// worked notes a call that Redis answered. An outage is the time in which it was asked and answered no call: since the last answer, or
+// looked notes a command that Redis answered and that only reads. It ends no outage in which Redis refuses scripts: a replica answers reads, and
+// takes no job.
+func (o *outage) looked(ctx context.Context, began time.Time, lease time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.since.IsZero() || !o.refuses {
+		o.answered(ctx, began, lease)
+	}
+}
+
+// worked notes a script that Redis ran. An outage is the time in which it was asked and answered no call: since the last answer, or
 // since a call that failed or took long. A heartbeat that fails is made good by the next one, a third of
 // a lease later: an outage shorter than that costs no lease.
 func (o *outage) worked(ctx context.Context, began time.Time, lease time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.answered(ctx, began, lease)
+}
+
+// answered notes an answer. The caller holds mu.
+func (o *outage) answered(ctx context.Context, began time.Time, lease time.Duration) {
 	now, last := time.Now(), o.last
 	o.last = now
 	if !o.since.IsZero() {
@@ -63,7 +99,7 @@ func (o *outage) worked(ctx context.Context, began time.Time, lease time.Duratio
 		if o.since.Before(began) {
 			began = o.since
 		}
-		o.since = time.Time{}
+		o.since, o.refuses = time.Time{}, false
 	}
 	if now.Sub(later(began, last)) > lease/3 {
 		o.long = now

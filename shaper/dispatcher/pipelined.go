@@ -26,7 +26,7 @@ func pipelined(ctx context.Context, s *store.Store, n int, key func(n int) strin
 		for _, i := range some {
 			add(pipe, i)
 		}
-		_, _ = pipe.Exec(ctx) // the commands hold the errors
+		lua.Exec(ctx, pipe)
 	})
 }
 

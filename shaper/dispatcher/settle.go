@@ -56,7 +56,7 @@ func (s *settler) weigh(one *settlement) int {
 	default:
 		weight += chargedWeight
 	}
-	if one.use != "" {
+	if one.use != "" || one.response != "" {
 		weight += usedWeight
 	}
 	return weight
@@ -78,12 +78,21 @@ func isAlike(a, b *settlement) bool {
 	return a.answered.head == "" && b.answered.head == "" && compareOutcomes(a, b) == 0
 }
 
-// send writes outcomes until Redis has taken them. It gives up only
-// when the dispatcher's life ends; the leases then run out and the jobs are
-// delivered again.
+// send writes outcomes until Redis has taken them, in as many calls as their KEYS and ARGV need.
 func (s *settler) send(batch []*settlement) (after func()) {
+	slices.SortStableFunc(batch, compareOutcomes) // those that are alike stay together in the parts
+	_ = lua.InParts(batch, len(batch), s.sendSome)
+	return nil
+}
+
+// sendSome writes outcomes in one call until Redis has taken them. It gives up only when the dispatcher's life ends; the leases then run out and
+// the jobs are delivered again. The only error is that the call is too large, of more than one outcome.
+func (s *settler) sendSome(batch []*settlement) error {
 	args, flows, days := s.callOf(batch)
 	keys := s.Keys.WithUse(s.Keys.More(s.Keys.Fixed(nil, lua.Settle), lua.Settle, flows, nil), days)
+	if err := lua.CheckSize(keys, args); err != nil && len(batch) > 1 {
+		return err
+	}
 	wait, first := minFaultWait, time.Now()
 	for resent := false; ; resent = true {
 		began := time.Now()
@@ -93,6 +102,9 @@ func (s *settler) send(batch []*settlement) (after func()) {
 			s.settled(batch, r, resent)
 			s.logScopes(flows, r)
 			return nil
+		}
+		if len(batch) > 1 && lua.IsTooLarge(err) {
+			return err
 		}
 		gone := s.IsLent() && errors.Is(err, store.ErrNotConfigured) && time.Since(first) > s.lease
 		if gone || errors.Is(err, shaper.ErrTagChanged) { // a bucket with leases changes no pool, so these were lost before
@@ -112,10 +124,9 @@ func (s *settler) send(batch []*settlement) (after func()) {
 	}
 }
 
-// callOf are the arguments of settle.lua for outcomes, the flows whose places it touches, and the days whose use of models it counts. Outcomes
+// callOf are the arguments of settle.lua for outcomes in the order of compareOutcomes, the flows whose places it touches, and the days whose use of models it counts. Outcomes
 // that are alike but for the job stand together: most are done, in some claims.
 func (s *settler) callOf(batch []*settlement) (args []any, names, dayNames []string) {
-	slices.SortStableFunc(batch, compareOutcomes)
 	var flows, days store.FlowSet
 	outcomes := make([]any, 0, 9*len(batch))
 	for i, one := range batch {
@@ -166,6 +177,9 @@ func (s *settler) settled(batch []*settlement, r *lua.Reader, resent bool) {
 			}
 			continue
 		}
+		if code == lua.SettledBefore {
+			one.outcome.Used = shaper.Units{}
+		}
 		if len(one.job.counted) > 0 {
 			s.store.Metrics.CountUsed(s.Name, one.job.counted, one.used())
 		}
@@ -183,8 +197,14 @@ func (s *settler) settled(batch []*settlement, r *lua.Reader, resent bool) {
 
 // forget counts attempts, and lets go of their jobs. Whether an attempt failed or was held is known when Redis has taken its outcome.
 func (s *settler) forget(batch []*settlement) {
+	succeeded, last := 0, ""
 	for _, one := range batch {
 		s.store.Metrics.CountOutcome(s.Name, one.result, one.outcome, one.took, one.job.traceID)
+		// The jobs of a batch are one request. They have one owner, and stand together: see compareOutcomes.
+		if owner := one.job.owner(); one.result == shaper.ResultDone && (one.job.batch == 0 || owner != last) {
+			succeeded, last = succeeded+1, owner
+		}
 		s.held.forget(one.job)
 	}
+	s.store.Metrics.CountSucceeded(s.Name, succeeded)
 }

@@ -30,6 +30,7 @@ type settlement struct {
 	took     time.Duration
 	charged  string // what the job charged to budgets, and used of that: see settle.lua. "": it charged nothing
 	use      string // what it used of a model: see codec.UseText. "": nothing
+	response string // to which both belong: see codec.ResponseText. "": to none
 	answered result
 	attempt  *shaper.JobAttempt // unless it is done or returned
 	line     string             // the same as Redis keeps it, else ""
@@ -80,7 +81,7 @@ func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement 
 	last := s.settles(one, &outcome, hold)
 	one.last, one.charged = last.String(), chargedText(job, &outcome)
 	if outcome.Result != shaper.ResultReturned {
-		one.use = codec.UseText(outcome.Use)
+		one.use, one.response = codec.UseText(outcome.Use), codec.ResponseText(outcome.Response)
 	}
 	s.closeGate(one)
 	one.outcome = outcome
@@ -176,9 +177,9 @@ func chargedText(job *leased, outcome *shaper.Outcome) string {
 // jobArgs is how many arguments of settle.lua are of one job.
 const jobArgs = 3
 
-// width is how many arguments the job has: one more if it has charged budgets, or used a model.
+// width is how many arguments the job has: one more if it has charged budgets, used a model, or names a response.
 func (s *settlement) width() int {
-	if s.charged == "" && s.use == "" {
+	if s.charged == "" && s.use == "" && s.response == "" {
 		return jobArgs
 	}
 	return jobArgs + 1
@@ -187,9 +188,9 @@ func (s *settlement) width() int {
 // usedText is what it charged and used, as settle.lua is told of it.
 func (s *settlement) usedText(days *store.FlowSet) string {
 	if s.use == "" {
-		return s.charged
+		return s.charged + s.response
 	}
-	return s.charged + "@" + strconv.Itoa(days.Number(codec.UseDay(time.UnixMicro(s.job.claimedAt)))) + " " + s.use
+	return s.charged + s.response + "@" + strconv.Itoa(days.Number(codec.UseDay(time.UnixMicro(s.job.claimedAt)))) + " " + s.use
 }
 
 func usesNothing(outcome *shaper.Outcome) bool {

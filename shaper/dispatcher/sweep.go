@@ -146,23 +146,20 @@ func (w *sweepWatch) advance(cursor, flows string, start time.Time) {
 // which the script that named them could not see.
 func (p *bucketPatrol) outsideTurnQueue(ctx context.Context, flows []string) ([]string, error) {
 	var off []string
-	for some := range slices.Chunk(flows, store.MaxFlowSet) {
+	err := lua.InParts(flows, store.MaxFlowSet, func(some []string) error {
 		args := make([]any, len(some))
 		for i, flow := range some {
 			args[i] = flow
 		}
-		err := p.run(ctx, p.shared, lua.OutsideTurnQueue, some, func(r *lua.Reader) {
+		return p.run(ctx, p.shared, lua.OutsideTurnQueue, some, func(r *lua.Reader) {
 			for _, flow := range some {
 				if r.Int() == 1 {
 					off = append(off, flow)
 				}
 			}
 		}, args...)
-		if err != nil {
-			return nil, err
-		}
-	}
-	return off, nil
+	})
+	return off, err
 }
 
 func readTexts(r *lua.Reader, n int64) []string {
@@ -175,22 +172,20 @@ func readTexts(r *lua.Reader, n int64) []string {
 
 // takeBack has jobs and flows mended that a sweep has found.
 func (p *bucketPatrol) takeBack(ctx context.Context, how mending, ids, astray []string, sum *mended) error {
-	for some := range slices.Chunk(ids, sweepAtMost) {
+	err := lua.InParts(ids, sweepAtMost, func(some []string) error {
 		flows, jobs, err := p.jobsOf(ctx, some)
 		if err == nil {
 			err = p.sendTakeBack(ctx, how, &flows, jobs, sum)
 		}
-		if err != nil {
-			return err
-		}
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	slices.Sort(astray)
-	for some := range slices.Chunk(slices.Compact(astray), store.MaxFlowSet) {
-		if err := p.sendTakeBack(ctx, how, &store.FlowSet{Names: some}, nil, sum); err != nil {
-			return err
-		}
-	}
-	return nil
+	return lua.InParts(slices.Compact(astray), store.MaxFlowSet, func(some []string) error {
+		return p.sendTakeBack(ctx, how, &store.FlowSet{Names: some}, nil, sum)
+	})
 }
 
 // jobsOf are ids as arguments of a script, each with the number of its flow.

@@ -45,15 +45,15 @@ func (d *Dispatcher) watch(ctx context.Context, loops []*bucketLoop, all bool) {
 	}
 }
 
-// renewTimetables has the timetables of buckets computed anew before they end, and logs that a finish will not be met. Any number of
-// dispatchers look, one round trip for all buckets with a plan and in a cluster one to each node; the first one that finds a timetable
+// renewTimetables has the timetables of buckets computed anew before they end, logs that a finish will not be met, and has the ends of
+// windows reported to hooks. Any number of dispatchers look, one round trip for all buckets with a plan and in a cluster one to each node; the first one that finds a timetable
 // short writes the next.
 func (d *Dispatcher) renewTimetables(ctx context.Context, loops []*bucketLoop) {
 	planned := those(loops, func(l *bucketLoop) bool { return l.HasPlan() })
-	found, windows := make([]*redis.SliceCmd, len(planned)), make([]*redis.StringCmd, len(planned))
+	found, windows, tallies := make([]*redis.SliceCmd, len(planned)), make([]*redis.StringCmd, len(planned)), make([]*redis.StringCmd, len(planned))
 	pipelined(ctx, d.store, len(planned), func(i int) string { return planned[i].Keys.Conf() }, func(pipe redis.Pipeliner, i int) {
-		found[i] = pipe.HMGet(ctx, planned[i].Keys.Conf(), store.FieldPlan, store.FieldTimetable)
-		windows[i] = pipe.HGet(ctx, planned[i].Keys.Pace(), "window")
+		found[i] = pipe.HMGet(ctx, planned[i].Keys.Conf(), store.FieldPlan, store.FieldTimetable, store.FieldEvents)
+		windows[i], tallies[i] = pipe.HGet(ctx, planned[i].Keys.Pace(), "window"), pipe.HGet(ctx, planned[i].Keys.Count(), "window")
 	})
 	for i, l := range planned {
 		if windows[i].Err() == nil {
@@ -61,13 +61,17 @@ func (d *Dispatcher) renewTimetables(ctx context.Context, loops []*bucketLoop) {
 		}
 		now := l.clock.latest(time.Now())
 		values := found[i].Val()
-		if found[i].Err() != nil || len(values) != 2 || now == 0 { // the next look sees it
+		if found[i].Err() != nil || len(values) != 3 || now == 0 { // the next look sees it
 			continue
 		}
 		plan, _ := values[0].(string)
 		text, _ := values[1].(string)
 		if err := d.store.RenewTimetable(ctx, l.Bucket, plan, text, now); err != nil && ctx.Err() == nil {
 			l.log.ErrorContext(ctx, "the timetable of a bucket was not renewed: the bucket stays closed once it ends", "error", err)
+		}
+		events, _ := values[2].(string)
+		if err := d.store.CloseWindows(ctx, l.Bucket, plan, events, tallies[i].Val(), codec.EmptiedOf(windows[i].Val()), now); err != nil && ctx.Err() == nil {
+			l.log.ErrorContext(ctx, "the end of a drain window was not reported: it will be later", "error", err)
 		}
 	}
 	for _, l := range loops {

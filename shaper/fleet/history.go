@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/lua"
 )
 
 // Point is what was counted of a bucket in five minutes.
@@ -32,7 +34,7 @@ func (v *View) History(ctx context.Context, bucket string) ([]Point, error) {
 	for i := range texts {
 		texts[i] = pipe.HGet(ctx, historyKey+strconv.FormatInt(last-int64(Points-1-i), 10), part)
 	}
-	_, _ = pipe.Exec(ctx) // the commands hold the errors: a period without a count is one of them
+	lua.Exec(ctx, pipe) // a period without a count is an error of its command
 	points := make([]Point, Points)
 	for i, text := range texts {
 		points[i].At = time.UnixMicro((last - int64(Points-1-i)) * Period.Microseconds()).UTC()

@@ -44,6 +44,12 @@ type About struct {
 
 	// By how many seconds the clock of Redis is ahead of that of its host, below 0 if it is behind. Absent: the clocks agree.
 	ClockSkew float64 `json:"clock_skew_seconds,omitempty"`
+
+	// The last loss of data of Redis that it found, for a day.
+	DataLost *DataLoss `json:"data_lost,omitempty"`
+
+	// Why its changed configuration was refused, so that it keeps to the previous one: the first fault. Absent: it was not.
+	ReloadRefused string `json:"reload_refused,omitempty"`
 }
 
 // MaxHostFaults is how many buckets [About.HostFaults] names at most.
@@ -89,6 +95,7 @@ type counted struct {
 	slot  int64        // the newest
 	slots [Slots]int64 // departures in each, the newest first
 	lates [Slots]metrics.Late
+	progress
 }
 
 // NewMember returns a member, which tells nothing yet.
@@ -143,17 +150,22 @@ func (m *Member) redis(at time.Time) time.Time { return at.Add(m.offset) }
 // beginsBeat reports whether a time, by the clock of Redis, is in the first second of a Beat.
 func beginsBeat(now time.Time) bool { return now.Truncate(Beat).Equal(now.Truncate(Watched)) }
 
+// slotAt is the slot in which what was counted until now belongs.
+func slotAt(now time.Time) int64 {
+	slot := now.UnixMicro() / Beat.Microseconds()
+	if beginsBeat(now) {
+		slot-- // the one that has just ended
+	}
+	return slot
+}
+
 // count notes what was counted until now, by the clock of Redis, for the next beat. While what was counted before waits for Redis it notes
 // nothing: the next time has it all.
 func (m *Member) count(now time.Time) {
 	if len(m.unsent) > 0 {
 		return
 	}
-	totals := m.counts.Totals()
-	slot := now.UnixMicro() / Beat.Microseconds()
-	if beginsBeat(now) {
-		slot-- // the one that has just ended
-	}
+	totals, slot := m.counts.Totals(), slotAt(now)
 	buckets := map[string]bool{}
 	for _, name := range m.cfg.Buckets() {
 		buckets[name] = true
@@ -177,7 +189,7 @@ func (m *Member) count(now time.Time) {
 			before = &counted{slot: slot}
 			m.told[name] = before
 		}
-		args = append(args, name, before.add(is, slot), placeOf(name), is.Arrived-before.Arrived, is.Refused-before.Refused, is.Departed-before.Departed, is.Failed-before.Failed)
+		args = append(args, name, before.text(is, now), placeOf(name), is.Arrived-before.Arrived, is.Refused-before.Refused, is.Departed-before.Departed, is.Failed-before.Failed)
 		before.Totals, before.again = is, false
 		if len(args) >= beatArgs*beatBuckets {
 			flush()
@@ -224,29 +236,32 @@ func inHistory(bucket string) (part, short string) {
 
 // isAbove reports whether a counter was higher before.
 func (c *counted) isAbove(is metrics.Totals) bool {
-	return c.Arrived > is.Arrived || c.Refused > is.Refused || c.Departed > is.Departed || c.Failed > is.Failed || isLess(is.Late, c.Late)
+	return c.Arrived > is.Arrived || c.Refused > is.Refused || c.Departed > is.Departed || c.Failed > is.Failed || isLess(is.Late, c.Late) || c.Succeeded > is.Succeeded || c.Attempts > is.Attempts
 }
 
-// add is the text of the counters of a bucket, when they are these. c has what they were before.
-func (c *counted) add(is metrics.Totals, slot int64) string {
+// text is that of the counters of a bucket, when they are these. c has what they were before.
+func (c *counted) text(is metrics.Totals, now time.Time) string {
+	slot := slotAt(now)
 	for ; c.slot < slot; c.slot++ {
 		copy(c.slots[1:], c.slots[:])
 		copy(c.lates[1:], c.lates[:])
 		c.slots[0], c.lates[0] = 0, metrics.Late{}
+		c.shift()
 		if slot-c.slot > Slots {
-			c.slots, c.lates, c.slot = [Slots]int64{}, [Slots]metrics.Late{}, slot-1
+			c.slots, c.lates, c.progress.slots, c.slot = [Slots]int64{}, [Slots]metrics.Late{}, [Slots]outcomes{}, slot-1
 		}
 	}
 	c.slots[0] += is.Departed - c.Departed
 	for i := range is.Late {
 		c.lates[0][i] += is.Late[i] - c.Late[i]
 	}
+	c.add(&is, &c.Totals, now)
 	text := fmt.Appendf(nil, "%d %d %d %d %d", is.Arrived, is.Refused, is.Departed, is.Failed, c.slot)
 	for _, n := range c.slots {
 		text = append(text, ' ')
 		text = strconv.AppendInt(text, n, 10)
 	}
-	return string(text) + lateText(c.lates)
+	return string(text) + lateText(c.lates) + c.progress.text()
 }
 
 // tell sends what was counted. An answer says what time it is, and what somebody looks at. What has no answer is sent again under the same

@@ -48,6 +48,8 @@ type told struct {
 
 	slot  int64
 	slots []int64 // departures, the newest first; behind them late permits, see lateText
+
+	progress progress
 }
 
 // Snapshot is what all processes have told by some instant.
@@ -120,6 +122,7 @@ func (s *Snapshot) read(p *Process, texts map[string]string) {
 			s.addRefused(limit, at, text)
 			continue
 		}
+		text, outcomes, hasProgress := strings.Cut(text, progressMark)
 		var n []int64
 		for word := range strings.FieldsSeq(text) {
 			one, err := strconv.ParseInt(word, 10, 64)
@@ -130,7 +133,13 @@ func (s *Snapshot) read(p *Process, texts map[string]string) {
 		}
 		const numbers = 5
 		if len(n) >= numbers {
-			p.counts[name] = told{Counts{n[0], n[1], n[2], n[3]}, n[4], n[numbers:]}
+			t := told{Counts: Counts{n[0], n[1], n[2], n[3]}, slot: n[4], slots: n[numbers:], progress: parseProgress(outcomes)}
+			if !hasProgress { // of an earlier version: its departures are all that is known
+				for i, departed := range t.slots[:min(len(t.slots), Slots)] {
+					t.progress.slots[i].succeeded = departed
+				}
+			}
+			p.counts[name] = t
 		}
 	}
 	p.Buckets = len(p.counts)

@@ -17,7 +17,7 @@ const collectEvery = time.Second
 
 // Collector reports the depth of buckets and what belongs to it, and the pools that they
 // are in, read from Redis at a scrape: one pipeline for all buckets, one for all
-// pools and two for the processes, at most once a second. When Redis is down the series are absent. Flows and groups
+// pools, two for the processes and two for what waits, at most once a second. When Redis is down the series are absent. Flows and groups
 // are only counted: their names, which callers choose, would be labels without a bound.
 type Collector struct {
 	ctx      context.Context //nolint:containedctx // a scrape brings none
@@ -33,6 +33,8 @@ type collected struct {
 	buckets []BucketInfo
 	pools   []PoolDetails
 	fleet   *fleet.Snapshot // nil if it could not be read
+
+	verdicts []Verdict // of the buckets; none if they could not be read
 }
 
 // NewCollector returns a collector to register. It reads until ctx ends.
@@ -103,8 +105,6 @@ var bucketGauges = append(gaugesOf[BucketInfo]("bucket"), []gaugeOf[BucketInfo]{
 		of(func(b *BucketInfo) bool { return !b.HasFlows || b.Waiting == 0 || b.OldestAge > 0 }),
 	gauge("bucket_paused", "1 if the bucket is paused, else 0.", func(b *BucketInfo) float64 { return oneIf(b.Pause != nil) }),
 	gauge("bucket_open", "1 if the bucket leaks by its drain windows or an operator's drain, else 0. None of a bucket that has no windows.", func(b *BucketInfo) float64 { return oneIf(b.Hours.Open) }).of(withHours),
-	gauge("bucket_finish_late", "1 if jobs will be left at the finish of the drain window, else 0. None without a finish.", func(b *BucketInfo) float64 { return oneIf(b.Hours.Late != "") }).
-		of(func(b *BucketInfo) bool { return withHours(b) && b.Hours.Open && !b.Hours.Finish.IsZero() }),
 	gauge("bucket_overridden_settings", "Settings that an operator has changed over the configuration.", func(b *BucketInfo) float64 { return float64(len(b.Overrides)) }),
 
 	// The others of them have only jobs in flight, or are held back by a pause or by what they have in flight.
@@ -127,6 +127,16 @@ var poolWeight = prometheus.NewDesc("tundish_pool_bucket_weight", "Share of the 
 // dispatchers comes from heartbeats, so a producer still reports it when no dispatcher is left.
 var dispatchers = prometheus.NewDesc("tundish_bucket_dispatchers",
 	"Processes that deliver jobs of the bucket, by their heartbeats. A killed process counts for 15 more seconds.", []string{"bucket"}, nil)
+
+// stalled, blockedJobs and finishLate are of the verdict that every view shows.
+var (
+	stalled = prometheus.NewDesc("tundish_bucket_stalled",
+		"1 if jobs are due and no delivery has succeeded in the last 30 seconds, though one should have, else 0. A pause, a closed window, a quota and a budget are no stall.", []string{"bucket"}, nil)
+	finishLate = prometheus.NewDesc("tundish_bucket_finish_late",
+		"1 if jobs will be left at the finish of the drain window, else 0. None without a finish.", []string{"bucket"}, nil)
+	blockedJobs = prometheus.NewDesc("tundish_bucket_blocked_jobs",
+		"Jobs that wait, by what keeps them: the codes of bucket why. In a bucket with more than 200 flows an estimate.", []string{"bucket", "code"}, nil)
+)
 
 // purgedTotal is kept in Redis, as purges are made by any process.
 var purgedTotal = prometheus.NewDesc("tundish_purged_total", "Jobs that purges have dropped, by whatever process.", []string{"bucket"}, nil)
@@ -152,8 +162,22 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- deadDroppedTotal
 	ch <- eventsDroppedTotal
 	ch <- poolWeight
+	ch <- stalled
+	ch <- blockedJobs
+	ch <- finishLate
 	describeDownstreams(ch)
 	describeBudgets(ch)
+}
+
+func (v *Verdict) collect(ch chan<- prometheus.Metric) {
+	ch <- prometheus.MustNewConstMetric(stalled, prometheus.GaugeValue, oneIf(v.IsStalled()), v.Bucket)
+	jobs := map[WhyCode]int64{}
+	for i := range v.Blocked {
+		jobs[v.Blocked[i].Code] += v.Blocked[i].Jobs
+	}
+	for code, n := range jobs {
+		ch <- prometheus.MustNewConstMetric(blockedJobs, prometheus.GaugeValue, float64(n), v.Bucket, string(code))
+	}
 }
 
 // Collect implements [prometheus.Collector].
@@ -161,6 +185,13 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	seen := c.look()
 	collectDownstreams(ch, seen)
 	collectBudgets(ch, seen)
+	for i := range seen.verdicts {
+		v, hours := &seen.verdicts[i], seen.buckets[i].Hours
+		v.collect(ch)
+		if hours != nil && hours.Open && !hours.Finish.IsZero() {
+			ch <- prometheus.MustNewConstMetric(finishLate, prometheus.GaugeValue, oneIf(hours.Late != "" || v.Left > 0), v.Bucket)
+		}
+	}
 	for _, info := range seen.buckets {
 		for _, g := range bucketGauges {
 			g.collect(ch, &info, info.Name)
@@ -194,6 +225,10 @@ func (c *Collector) look() collected {
 	c.seen.fleet = nil
 	if len(c.seen.buckets) > 0 { // else Redis does not answer, and a scrape need not wait for it once more
 		c.seen.fleet, _ = c.operator.Fleet().Look(c.ctx)
+	}
+	c.seen.verdicts = nil
+	if c.seen.fleet != nil {
+		c.seen.verdicts, _ = c.operator.verdicts(c.ctx, c.seen.buckets, c.seen.fleet)
 	}
 	c.at = time.Now()
 	return c.seen

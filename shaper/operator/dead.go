@@ -172,18 +172,14 @@ func (d DeadControl) noteRedriven(ctx context.Context, sum Redriven, args ...any
 
 func (o *Operator) redrive(ctx context.Context, bucket string, ids []string) (Redriven, error) {
 	var sum Redriven
-	for len(ids) > 0 {
-		n := min(len(ids), maxRedrive)
-		codes, err := o.redriveSome(ctx, bucket, ids[:n], 0)
+	err := lua.InParts(ids, maxRedrive, func(some []string) error {
+		codes, err := o.redriveSome(ctx, bucket, some, 0)
 		for _, code := range codes {
 			sum.count(code)
 		}
-		if err != nil {
-			return sum, err
-		}
-		ids = ids[n:]
-	}
-	return sum, nil
+		return err
+	})
+	return sum, err
 }
 
 // redriveSome redrives maxRedrive letters at most and returns the code of each. Of spare places of a bound, one is left free.

@@ -49,6 +49,9 @@ type FlowInfo struct {
 	// Missing says that the flow has no settings of its own and has to: its jobs are refused, and those that wait stay. See
 	// [shaper.FlowSettings].
 	Missing bool
+
+	// Keeps says that the flow is disabled, and that its jobs are kept: see [shaper.KeepDisabled].
+	Keeps bool
 }
 
 // Flow is a flow to look at. A flow needs no jobs to be one.
@@ -219,7 +222,7 @@ func (o *Operator) flowInfos(ctx context.Context, t target, names []string) ([]F
 	}
 	infos := make([]FlowInfo, 0, len(all))
 	for _, f := range all {
-		info := FlowInfo{PartInfo: f.PartInfo, Flow: f.name, Downstream: f.downstream, Missing: f.mustExist && f.Own.IsZero()}
+		info := FlowInfo{PartInfo: f.PartInfo, Flow: f.name, Downstream: f.downstream, Missing: f.mustExist && f.Own.IsZero(), Keeps: f.keeps && f.Own.Disabled != nil}
 		if t.what == targetFlowInGroup {
 			var ok bool
 			if info.Group, info.Flow, ok = codec.SplitPath(f.name); !ok {

@@ -59,6 +59,8 @@ type BucketInfo struct {
 
 	Pause     *shaper.Pause // nil if the bucket runs
 	Overrides []Override    // settings that an operator has changed
+
+	keys store.Keys
 }
 
 // BucketInfos returns the numbers of buckets, after a look at where they live, in one pipeline, in a cluster one
@@ -103,6 +105,7 @@ func readBucketInfo(name string, k store.Keys, reply any) (BucketInfo, error) {
 	codec.ReadAnswer(a, "", &info)
 	levels := a.Int("levels")
 	info.HasFlows, info.HasGroups = levels != codec.LevelsNone, levels == codec.LevelsGroups
+	info.keys = k.As(int(levels))
 	info.Hours, info.Drain = codec.ReadHours(a), codec.ParseDrain(a.Text("drain"))
 	info.Downstream = codec.ParseDownstream(a.Text("downstream"), a.Int("offset"), info.rateInForce())
 	info.Pause = codec.ReadPause(a.Int("paused"), a.Text("paused_by"), a.Text("paused_reason"))

@@ -126,6 +126,7 @@ type seen struct {
 	name       string // in Redis
 	downstream *shaper.Downstream
 	mustExist  bool // its bucket wants flows to exist
+	keeps      bool // its bucket keeps jobs of disabled flows
 }
 
 // The field of the settings of a bucket that says that its flows have to exist, and how many lookAt reads before it.
@@ -144,7 +145,7 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 	pipe := o.store.Redis.Pipeline()
 	states, own := pipe.HMGet(ctx, t.states(), names...), pipe.HMGet(ctx, t.settings(), names...)
 	pace := pipe.HMGet(ctx, t.keys.Pace(), "offset", "drain")
-	rates := pipe.HMGet(ctx, t.keys.Conf(), "rate_count", "rate_per", "flow_rate_count", "flow_rate_per", store.FieldTimetable, fieldMustExist)
+	rates := pipe.HMGet(ctx, t.keys.Conf(), "rate_count", "rate_per", "flow_rate_count", "flow_rate_per", store.FieldTimetable, fieldMustExist, store.FieldKeep)
 	turnsOf := map[string][]string{} // of each turn queue the names that may stand in it
 	for _, name := range names {
 		turnsOf[t.turnQueue(name)] = append(turnsOf[t.turnQueue(name)], name)
@@ -169,7 +170,7 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 	for i, name := range names {
 		text, _ := states.Val()[i].(string)
 		state := codec.ParseFlowState(text)
-		info := seen{name: name, mustExist: rates.Val()[fieldsBefore] == "1", PartInfo: PartInfo{Bucket: t.bucket, FlowNumbers: FlowNumbers{state.Waiting(), state.InFlight}}}
+		info := seen{name: name, mustExist: rates.Val()[fieldsBefore] == "1", keeps: rates.Val()[fieldsBefore+1] == "1", PartInfo: PartInfo{Bucket: t.bucket, FlowNumbers: FlowNumbers{state.Waiting(), state.InFlight}}}
 		info.Known = states.Val()[i] != nil || own.Val()[i] != nil
 		text, _ = own.Val()[i].(string)
 		var err error

@@ -18,7 +18,7 @@ import (
 )
 
 // send enqueues one batch. It outlives the calls that wait for it: a call that
-// gave up does not undo what is on its way.
+// gave up does not undo what is on its way. A batch that is too large for one call, or for this server, is sent in two halves.
 func (c *Client) send(b *producerBucket, entries []*entry) (after func()) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(entries[0].call.ctx), c.store.Timeout)
 	defer cancel()
@@ -39,6 +39,10 @@ func (c *Client) send(b *producerBucket, entries []*entry) (after func()) {
 			break
 		}
 		lost = err
+	}
+	if n := len(entries); n > 1 && lost == nil && lua.IsTooLarge(err) {
+		first, second := c.send(b, entries[:n/2:n/2]), c.send(b, entries[n/2:])
+		return func() { first(); second() }
 	}
 	if err != nil {
 		err = fmt.Errorf("enqueue into bucket %q: %w", b.Name, err)
@@ -85,6 +89,9 @@ func (c *Client) runScript(ctx context.Context, b *producerBucket, entries []*en
 		q := newScriptCall(b, set, entries, again)
 		if len(q.entries) == 0 {
 			return q, nil, nil
+		}
+		if err := lua.CheckSize(q.keys, q.args); err != nil && len(entries) > 1 {
+			return nil, nil, err
 		}
 		reply, err := c.store.Run(ctx, lua.Enqueue, q.keys, q.args...)
 		if err != nil {

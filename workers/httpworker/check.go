@@ -21,10 +21,10 @@ func (c Config) CheckJob(job *shaper.Job) error {
 	if _, err := below(outgoing.Target{URL: new(url.URL)}, job.URL, c.AllowInPath); err != nil {
 		errs = append(errs, &shaper.FieldError{Field: "path", Reason: err.Error()})
 	}
-	return errors.Join(append(errs, checkRequest(job.Method, job.Headers, job.Payload, c.Auth.Headers()))...)
+	return errors.Join(append(errs, checkRequest(job.Method, job.Headers, job.Payload, c.notOfJobs()))...)
 }
 
-// checkRequest is CheckJob without the path. reserved are the headers of the credentials.
+// checkRequest is CheckJob without the path. reserved are headers that no job can set.
 func checkRequest(method string, headers map[string][]string, payload []byte, reserved []string) error {
 	var noBody error
 	if len(payload) > 0 && (method == http.MethodGet || method == http.MethodHead) {

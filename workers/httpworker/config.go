@@ -23,6 +23,9 @@ type Config struct {
 	Headers map[string]string // the same
 	Files   Files             // from which secrets in Auth and Headers come
 
+	// Reserved are headers that no job can set, in small letters, beside those of Auth. Headers may have them.
+	Reserved []string
+
 	// AllowInPath is what the paths of jobs may hold though some servers read a way out of the base URL in it: see [PathParts].
 	AllowInPath []string
 
@@ -53,7 +56,7 @@ type Config struct {
 
 	// Read by New.
 	home     own      // of flows that have nothing: its base is that of BaseURL
-	reserved []string // the headers of Auth
+	reserved []string // what notOfJobs returns
 }
 
 // DefaultStatuses are the answers after which a job is tried again, where nothing else is said. Others are the API's answer.
@@ -99,6 +102,9 @@ func (c Config) Validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+// notOfJobs are the headers that no job can set.
+func (c Config) notOfJobs() []string { return append(c.Auth.Headers(), c.Reserved...) }
 
 func (c Config) table() string { return cmp.Or(c.Table, "http") }
 

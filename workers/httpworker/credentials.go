@@ -98,8 +98,11 @@ func (w *Worker) renewed(s *sent) bool {
 
 // judge judges the outcome of a request by its credentials. A job whose credentials were replaced meanwhile waits for its next slot, and spends no
 // attempt: the API has not looked at it. Each renewal excuses the requests under way, so a 401 to the new credentials counts.
-func (w *Worker) judge(outcome shaper.Outcome, s *sent) shaper.Outcome {
+//
+// While the API refuses credentials that are still the same to several jobs, and accepts none, the jobs wait: see [refused].
+func (w *Worker) judge(outcome shaper.Outcome, s *sent, job string) shaper.Outcome {
 	if outcome.Status != http.StatusUnauthorized {
+		w.noteStatus(outcome.Status)
 		return outcome
 	}
 	switch {
@@ -108,8 +111,8 @@ func (w *Worker) judge(outcome shaper.Outcome, s *sent) shaper.Outcome {
 		held.Detail = "the receiver refused credentials that have been replaced meanwhile"
 		held.Used = shaper.Units{}
 		return held
-	case s.token != nil: // another one was asked for a moment ago
-		outcome.Result = shaper.ResultRetry
+	case w.holdsSecret(s):
+		return w.judgeRefused(outcome, job)
 	}
 	return outcome
 }

@@ -1,6 +1,7 @@
 package httpworker
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -98,9 +99,19 @@ func TestSecretsTurn(t *testing.T) {
 			if old > 0 {
 				t.Errorf("%d requests had an old secret, want none", old)
 			}
-			valid.Store("not known here") // a 401 that no file explains
-			if outcome := deliver(t, w, nil); outcome.Result != shaper.ResultDead || outcome.Reason != "http_401" {
+			valid.Store("not known here") // a 401 that no file explains yet
+			if outcome := deliver(t, w, nil); outcome.Result != shaper.ResultRetry || outcome.Reason != "http_401" {
 				t.Errorf("401 to the secret in the file: %+v", outcome)
+			}
+			for i := range 20 {
+				outcome := deliver(t, w, func(a *shaper.Attempt) { a.ID = fmt.Sprint("other-", i) })
+				if outcome.Result != shaper.ResultHeld || outcome.Reason != workers.ReasonCredentials || outcome.RetryAfter <= 0 || outcome.RetryAfter > refusedPause {
+					t.Errorf("the same for other jobs: %+v", outcome)
+				}
+			}
+			v.put(map[string]string{"secret": "not known here"})
+			if outcome := deliver(t, w, nil); outcome.Result != shaper.ResultDone {
+				t.Errorf("after the file has changed: %+v", outcome)
 			}
 		})
 	}

@@ -21,6 +21,7 @@ type Worker struct {
 	tokens *tokens // nil without OAuth
 
 	credentials *credentials
+	refused     refused
 }
 
 var _ shaper.BatchWorker = (*Worker)(nil)
@@ -40,7 +41,7 @@ func New(config Config) (*Worker, error) {
 	if config.home.base, err = outgoing.ParseURL(config.BaseURL); err != nil {
 		return nil, err
 	}
-	config.reserved = config.Auth.Headers()
+	config.reserved = config.notOfJobs()
 	w := &Worker{config: config, sender: sender, credentials: newCredentials(&config)}
 	w.tokens = newTokens(config.Auth.OAuth2, config.AllowNetworks, func() string { return w.credentials.now().auth.OAuth2.ClientSecret })
 	return w, nil
@@ -72,7 +73,7 @@ func (w *Worker) deliver(ctx context.Context, attempt *shaper.Attempt, ofBatch b
 	if credentials == nil {
 		return outcome
 	}
-	return w.judge(outcome, credentials)
+	return w.judge(outcome, credentials, attempt.ID)
 }
 
 // Open makes one attempt as Deliver does, and returns its answer as soon as that begins: see [outgoing.Sender.Open].
@@ -82,8 +83,12 @@ func (w *Worker) Open(ctx context.Context, attempt *shaper.Attempt) (*outgoing.A
 		return nil, outcome
 	}
 	answer, outcome := w.sender.Open(ctx, attempt, req)
-	if answer != nil && answer.StatusCode == http.StatusUnauthorized && credentials != nil {
+	switch {
+	case answer == nil || credentials == nil:
+	case answer.StatusCode == http.StatusUnauthorized:
 		w.renewed(credentials)
+	default:
+		w.noteStatus(answer.StatusCode)
 	}
 	return answer, outcome
 }

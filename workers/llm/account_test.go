@@ -144,7 +144,8 @@ func background(polls *int) http.HandlerFunc {
 	}
 }
 
-// A response in the background is charged what was reserved, then the rest when its usage is reported, and nothing more.
+// A response in the background is charged what was reserved. Each poll that reports the usage names the response, for Redis to settle it once. It
+// teaches once.
 func TestBackground(t *testing.T) {
 	t.Parallel()
 	polls := 0
@@ -155,16 +156,16 @@ func TestBackground(t *testing.T) {
 	}
 	t.Cleanup(w.Close)
 	reserved, outcome := ask(t, w, "/v1/responses", `{"model":"m","background":true,"input":"Hello"}`)
-	if reserved.String() != "input:2,output:500" || outcome.Used != nil || outcome.Use != nil {
-		t.Errorf("the POST reserved %s: %+v", reserved, outcome)
+	if reserved.String() != "input:2,output:500" || outcome.Used != nil || outcome.Use != nil || named(outcome) != "resp_1 m o" {
+		t.Errorf("the POST reserved %s: %+v, %s", reserved, outcome, named(outcome))
 	}
-	for poll, want := range []string{"", "", "input:998,output:8500", "", ""} {
+	for poll, want := range []string{"", "", "input:1000,output:9000", "input:1000,output:9000"} {
 		reserved, outcome := ask(t, w, "/v1/responses/resp_1", "")
 		if outcome.Used == nil || outcome.Used.String() != want || reserved.String() != "input:0,output:0" {
 			t.Errorf("poll %d: %+v", poll, outcome)
 		}
-		if want != "" && (outcome.Use == nil || *outcome.Use != shaper.Use{Model: "m", Input: 1000, Output: 9000}) {
-			t.Errorf("used: %+v", outcome.Use)
+		if want != "" && (outcome.Use == nil || outcome.Use.Input != 1000 || outcome.Use.Output != 9000 || named(outcome) != "resp_1  p") {
+			t.Errorf("used: %+v, %s", outcome.Use, named(outcome))
 		}
 	}
 	if n := l.of("m").answers(); n != 1 {
@@ -172,42 +173,41 @@ func TestBackground(t *testing.T) {
 	}
 }
 
-// A response that another process began is charged in full, once. So is one whose request has left a window of a minute.
-func TestBackgroundOfOthers(t *testing.T) {
-	t.Parallel()
-	polls := 2
-	w := workerOf(t, apiOf(t, OpenAI, background(&polls)))
-	for poll, want := range []string{"input:1000,output:9000", ""} {
-		if _, outcome := ask(t, w, "/v1/responses/resp_1", ""); outcome.Used.String() != want {
-			t.Errorf("poll %d: %+v", poll, outcome)
-		}
+// named is the response to which an outcome belongs: its id, its model and the role of the attempt.
+func named(outcome shaper.Outcome) string {
+	if outcome.Response == nil {
+		return ""
 	}
-	polls = 2
-	w = workerOf(t, apiOf(t, OpenAI, background(&polls)))
-	w.learned.owes("resp_1", owed{request: &request{model: "m", choices: 1}, charged: shaper.Units{shaper.UnitInput: 7, shaper.UnitOutput: 9}, at: time.Now().Add(-time.Hour)})
-	if _, outcome := ask(t, w, "/v1/responses/resp_1", ""); outcome.Used.String() != "input:1000,output:9000" || outcome.Use.Model != "m" {
-		t.Errorf("after an hour: %+v", outcome)
-	}
-	// A server may give each answer the same id: a request of a model is always charged.
-	w = workerOf(t, apiOf(t, OpenAI, answers(chatAnswer)))
-	for range 3 {
-		if _, outcome := ask(t, w, "/v1/chat/completions", chat("")); outcome.Used.String() != "input:1200,output:9" {
-			t.Errorf("a chat: %+v", outcome)
-		}
-	}
-	if _, outcome := ask(t, w, "/v1/chat/completions/chatcmpl-1", ""); outcome.Used.String() != "" || outcome.Use != nil {
-		t.Errorf("a chat that is read again: %+v", outcome)
-	}
+	return outcome.Response.ID + " " + outcome.Response.Model + " " + string(outcome.Response.Role)
 }
 
-// A run asks for more and goes on: its charges add up, until its usage is reported.
-func TestChargesOfARunAddUp(t *testing.T) {
+// What a request has to do with its response: the usage of a stored chat, of a response that is not in the background, or of a step of a run was
+// reported by another one.
+func TestRolesOfRequests(t *testing.T) {
 	t.Parallel()
-	l, now := &Learned{}, time.Now()
-	for range 3 {
-		l.owes("run_1", owed{charged: shaper.Units{shaper.UnitInput: 100}, used: shaper.Use{Output: 5}, at: now})
-	}
-	if earlier := l.settles("run_1", "", now); earlier.charged[shaper.UnitInput] != 300 || earlier.used.Output != 15 {
-		t.Errorf("%+v", earlier)
+	const usage = `"usage":{"input_tokens":9,"output_tokens":9,"prompt_tokens":9,"completion_tokens":9}`
+	for name, c := range map[string]struct {
+		api        API
+		path, body string
+		answer     string
+		want       string
+	}{
+		"a chat":               {OpenAI, "/v1/chat/completions", chat(""), chatAnswer, ""},
+		"a stored chat":        {OpenAI, "/v1/chat/completions/chatcmpl-1", "", chatAnswer, "chatcmpl-1  q"},
+		"a chat that is cut":   {OpenAI, "/v1/chat/completions", chat(`,"stream":true`), `data: {"id":"c","object":"chat.completion.chunk","choices":[{"delta":{"content":"Hi"}}]}` + "\n\n", ""},
+		"a message":            {Anthropic, "/v1/messages", `{"model":"m","max_tokens":9,"messages":[]}`, messagesAnswer, ""},
+		"a response":           {OpenAI, "/v1/responses", `{"model":"m","input":"Hello"}`, responsesAnswer, "resp_1 m r"},
+		"one that waited":      {OpenAI, "/v1/responses", `{"model":"m","input":"Hello"}`, `{"id":"resp_1","object":"response","background":false,` + usage + "}", ""},
+		"the same, read":       {OpenAI, "/v1/responses/resp_1", "", `{"id":"resp_1","object":"response","background":false,` + usage + "}", "resp_1  q"},
+		"a run":                {OpenAI, "/v1/threads/t/runs", `{"assistant_id":"a"}`, `{"id":"run_1","object":"thread.run","status":"queued","model":"m"}`, "run_1 m o"},
+		"a run that goes on":   {OpenAI, "/v1/threads/t/runs/run_1/submit_tool_outputs", `{"tool_outputs":[]}`, `{"id":"run_1","object":"thread.run","status":"completed","model":"m",` + usage + "}", "run_1 m r"},
+		"a step of a run":      {OpenAI, "/v1/threads/t/runs/run_1/steps/step_1", "", `{"id":"step_1","object":"thread.run.step","status":"completed",` + usage + "}", "step_1  q"},
+		"a server like it":     {OpenAI, "/v1/responses/r", "", `{"id":"r",` + usage + "}", "r  p"},
+		"a response that ends": {OpenAI, "/v1/responses/resp_1/cancel", `{}`, `{"id":"resp_1","object":"response","status":"cancelled","background":true,` + usage + "}", "resp_1  p"},
+	} {
+		_, outcome := ask(t, workerOf(t, apiOf(t, c.api, answers(c.answer))), c.path, c.body)
+		if got := named(outcome); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
 	}
 }

@@ -2,23 +2,30 @@ package llm
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strconv"
 
+	"github.com/tundish-io/tundish/internal/jsonscan"
 	"github.com/tundish-io/tundish/workers"
 )
 
 // statusOverloaded is what a provider answers that is overloaded, and finds no fault with the request.
 const statusOverloaded = 529
 
-// apiError is an error as the APIs have it. Members that are no text or number say nothing.
+// apiError is an error as the APIs have it, in words. Members that are no text or number say nothing.
 type apiError struct {
-	Type    json.RawMessage `json:"type"`
-	Code    json.RawMessage `json:"code"`
-	Status  json.RawMessage `json:"status"`
-	Details json.RawMessage `json:"details"`
+	kind, code, status string
+	detail             string // the error_code of its details
 }
+
+// The members of an error, of its details, and that of an answer which is its error.
+var (
+	errorNames  = namesOf([]string{"type", "code", "status", "details"}) //nolint:gochecknoglobals // a constant
+	detailNames = namesOf([]string{"error_code"})                        //nolint:gochecknoglobals // a constant
+	faultName   = namesOf([]string{"error"})                             //nolint:gochecknoglobals // a constant
+)
 
 // statusesOf are the statuses that providers send with these types and codes of errors.
 var statusesOf = map[string]int{ //nolint:gochecknoglobals // a constant
@@ -32,15 +39,11 @@ var statusesOf = map[string]int{ //nolint:gochecknoglobals // a constant
 }
 
 // word is a member as a text, a number as it is spelled; "" of anything else.
-func word(member json.RawMessage) (text string) {
-	var number json.Number
-	if json.Unmarshal(member, &text) == nil {
-		return text
+func word(member json.RawMessage) string {
+	if at := jsonscan.New(member); at.Kind() == '0' {
+		return string(member[:min(len(member), maxWord)])
 	}
-	if json.Unmarshal(member, &number) == nil {
-		return number.String()
-	}
-	return ""
+	return textOf(member)
 }
 
 // named is the status that an error names: by a number, else by a word, else 500.
@@ -48,7 +51,7 @@ func (e *apiError) named() int {
 	if e == nil {
 		return http.StatusInternalServerError
 	}
-	words := []string{word(e.Code), word(e.Status), word(e.Type)}
+	words := []string{e.code, e.status, e.kind}
 	for _, said := range words {
 		if status, err := strconv.Atoi(said); err == nil && status >= 400 && status <= 599 {
 			return status
@@ -67,39 +70,31 @@ func (e *apiError) said() string {
 	if e == nil {
 		return "error"
 	}
-	for _, said := range []string{word(e.Type), word(e.Code), word(e.Status)} {
-		if said != "" {
-			return workers.Snippet([]byte(said))
-		}
-	}
-	return "error"
+	return workers.Snippet([]byte(cmp.Or(e.kind, e.code, e.status, "error")))
 }
 
 // errorIn reads the error in an answer, alone or as the first of a list; nil if it has none.
 func errorIn(body []byte) *apiError {
 	text := bytes.TrimSpace(body)
-	if len(text) > 0 && text[0] == '[' {
-		var list []json.RawMessage
-		if json.Unmarshal(text, &list) != nil || len(list) == 0 {
-			return nil
-		}
-		text = list[0]
-	}
-	var answer struct {
-		Error json.RawMessage `json:"error"`
-	}
-	if json.Unmarshal(text, &answer) != nil {
-		return nil
-	}
-	return readError(answer.Error)
+	jsonscan.Elements(text, func(first []byte) bool {
+		text = first
+		return false
+	})
+	answer, _ := members(text, faultName)
+	return readError(answer["error"])
 }
 
-// readError reads the value of a member that is an error. A text, and true, is an error without a name.
+// isError reports whether the value of a member is an error. A text, and true, is an error without a name.
+func isError(value json.RawMessage) bool {
+	return isGiven(value) && string(value) != "false" && string(value) != `""`
+}
+
+// readError reads the value of a member that is an error, and returns nil if it is none.
 func readError(value json.RawMessage) *apiError {
-	e := &apiError{}
-	if !isGiven(value) || string(value) == "false" || string(value) == `""` {
+	if !isError(value) {
 		return nil
 	}
-	_ = json.Unmarshal(value, e)
-	return e
+	e, _ := members(value, errorNames)
+	details, _ := members(e["details"], detailNames) // a list, with Google
+	return &apiError{kind: word(e["type"]), code: word(e["code"]), status: word(e["status"]), detail: word(details["error_code"])}
 }

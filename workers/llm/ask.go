@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/jsonscan"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -15,20 +16,35 @@ type Ask struct {
 	Units shaper.Units // that it is expected to use: none where it asks no model
 	Body  []byte       // as the API is to get it
 
+	// Memory, if it is set, takes memory for what is read of the answer, in bytes, and returns false where there is none: the answer then passes on unread,
+	// and is charged what was reserved. Who sets it gives the memory back once the call is closed.
+	Memory func(bytes int) bool
+
 	request *request
 	came    []byte // the body as the client sent it
 	hides   bool   // the chunk with the usage: only we have asked for it
 }
 
-// ModelOf is the model that the path of a request names, else its body; "" none.
-func ModelOf(path string, body []byte) string {
+// Body is the body of a request to the API, read once. It is not changed.
+type Body struct {
+	text   []byte
+	object map[string]json.RawMessage // what is read of it; nil: it is no JSON object
+	twice  string                     // a member that is there twice; "" none is
+}
+
+// ReadBody reads the body of a request. Its members are not copied, however many they are.
+func ReadBody(text []byte) *Body {
+	b := &Body{text: text}
+	b.object, b.twice = members(text, requestNames)
+	return b
+}
+
+// Model is the model that the path of a request names, else its body; "" none.
+func (b *Body) Model(path string) string {
 	if named := endpointOf(path).model; named != "" {
 		return named
 	}
-	object, _ := members(body)
-	var model string
-	_ = json.Unmarshal(object["model"], &model) // what is no text names none
-	return model
+	return textOf(b.object["model"])
 }
 
 // usageOption is the member with which OpenAI is asked for the usage of a stream.
@@ -37,25 +53,28 @@ const usageOption = "stream_options"
 // Ask reads a request to a path of the API. The API decides what is wrong with it: what Tundish cannot read reserves what is expected of such a
 // request. A chat that streams is made to tell its usage at the end, which OpenAI does on request only, unless the settings forbid it or the model
 // has refused it.
-func (w *Worker) Ask(path string, body []byte) *Ask {
+func (w *Worker) Ask(path string, body []byte) *Ask { return w.AskOf(path, ReadBody(body)) }
+
+// AskOf is Ask of a body that is read already.
+func (w *Worker) AskOf(path string, body *Body) *Ask {
 	r := w.requestOf(path, body)
-	a := &Ask{Units: w.config.estimate(r, w.learned), Body: body, came: body, request: r}
+	a := &Ask{Units: w.config.estimate(r, w.learned), Body: body.text, came: body.text, request: r}
 	path, _, _ = strings.Cut(path, "?")
 	if r.streams && w.config.API == OpenAI && w.config.IncludeUsage && strings.HasSuffix(path, "/completions") && !w.learned.refusesUsage(r.subject(), time.Now()) {
-		a.Body, a.hides = askForUsage(body)
+		a.Body, a.hides = body.askForUsage()
 	}
 	return a
 }
 
 // requestOf reads a request, as far as that is possible.
-func (w *Worker) requestOf(address string, body []byte) *request {
+func (w *Worker) requestOf(address string, body *Body) *request {
 	path := w.config.endpoint(address)
 	r, _ := parse(w.config.API, path, body) // the API reports the faults
 	if r == nil {
 		r = &request{maximum: unbounded, choices: 1, model: cmp.Or(path.model, path.base), asks: asksUnknown}
 	}
 	switch {
-	case len(body) == 0 || path.asksNoModel():
+	case len(body.text) == 0 || path.asksNoModel():
 		r.asks = asksNothing
 	case r.asks == asksUnknown:
 		r.input = max(r.input, inputReferences) // of which nothing is seen
@@ -74,35 +93,43 @@ func (a *Ask) withoutUsage() *Ask {
 }
 
 // askForUsage returns the body of a chat that asks for its usage, and whether it did not do so itself.
-func askForUsage(body []byte) (asking []byte, isOurs bool) {
-	object, twice := members(body)
-	options := object[usageOption]
+func (b *Body) askForUsage() (asking []byte, isOurs bool) {
+	options := b.object[usageOption]
 	if !isGiven(options) {
-		options = json.RawMessage("{}")
+		return withMember(b.text, usageOption, json.RawMessage(`{"include_usage":true}`)), true
 	}
-	inner, _ := members(options)
-	if inner == nil || twice != "" || string(inner["include_usage"]) == "true" {
-		return body, false
+	inner, _ := members(options, usageNames)
+	if inner == nil || len(options) > maxOptions || b.twice != "" || string(inner["include_usage"]) == "true" {
+		return b.text, false
 	}
-	return withMember(body, usageOption, withMember(options, "include_usage", json.RawMessage("true"))), true
+	return withMember(b.text, usageOption, withMember(options, "include_usage", json.RawMessage("true"))), true
 }
+
+// maxOptions bounds the options of a stream that are added to, in bytes. Those of the API are some 50.
+const maxOptions = 4 << 10
+
+var usageNames = namesOf([]string{"include_usage"}) //nolint:gochecknoglobals // a constant
 
 // withMember returns a JSON object with a member of a value. All else stays as it is spelled.
 func withMember(object []byte, name string, value json.RawMessage) []byte {
-	d := json.NewDecoder(bytes.NewReader(object))
-	_, _ = d.Token() // the text is a valid object, so that there are no errors
-	open := d.InputOffset()
-	for d.More() {
-		key, _ := d.Token()
-		var old json.RawMessage
-		_ = d.Decode(&old)
-		if end := d.InputOffset(); key == name {
-			return bytes.Join([][]byte{object[:end-int64(len(old))], value, object[end:]}, nil)
+	at := jsonscan.New(object) // the text is a valid object, so that there are no errors
+	var old json.RawMessage
+	isEmpty := true
+	at.Parts(func(key []byte) bool {
+		isEmpty = false
+		if !jsonscan.Is(key, name) {
+			return true
 		}
+		old = at.Value()
+		return false
+	})
+	if end := at.Offset(); old != nil {
+		return bytes.Join([][]byte{object[:end-len(old)], value, object[end:]}, nil)
 	}
+	open := bytes.IndexByte(object, '{') + 1
 	quoted, _ := json.Marshal(name) // a text always marshals
 	member := bytes.Join([][]byte{quoted, []byte(":"), value}, nil)
-	if len(bytes.TrimLeft(object[open:], " \t\r\n")) > 1 { // other members follow
+	if !isEmpty { // other members follow
 		member = append(member, ',')
 	}
 	return bytes.Join([][]byte{object[:open], member, object[open:]}, nil)

@@ -35,10 +35,10 @@ func TestAsk(t *testing.T) {
 			t.Errorf("%s: %s, hides %t; want %s", name, a.Body, a.hides, want)
 		}
 	}
-	if a := w.Ask("/v1/models", nil); a.Units.String() != "input:0,output:0" || ModelOf("", nil) != "" {
+	if a := w.Ask("/v1/models", nil); a.Units.String() != "input:0,output:0" || ReadBody(nil).Model("") != "" {
 		t.Errorf("a question about models reserves %s", a.Units)
 	}
-	if a := w.Ask("/v1/chat/completions", []byte(chat(`,"max_tokens":70,"stream":true`))); a.Units["output"] != 70 || ModelOf("", a.Body) != "m" {
+	if a := w.Ask("/v1/chat/completions", []byte(chat(`,"max_tokens":70,"stream":true`))); a.Units["output"] != 70 || ReadBody(a.Body).Model("") != "m" {
 		t.Errorf("a chat reserves %s", a.Units)
 	}
 	anthropic := workerOf(t, valid(Anthropic))

@@ -18,6 +18,9 @@ import (
 // readSize is how much of an answer is read at once.
 const readSize = 4 << 10
 
+// maxFault is how much of an error answer is read before it passes on.
+const maxFault = 64 << 10
+
 // Causes for which a call is cancelled.
 var (
 	// ErrClientGone is the cause with which the context of a call is to be cancelled whose client has gone.
@@ -41,10 +44,10 @@ type Call struct {
 	idle    *time.Timer
 
 	stream *stream // reads an answer that streams; else nil
-	whole  []byte  // of another one: what is read for its usage
+	whole  []byte  // of another one: what is read for its usage, or to judge an error
 	unread []byte  // of an error answer: what is still to be passed on
 	buffer []byte
-	isCut  bool  // the answer is longer than whole
+	isCut  bool  // the answer is longer than whole, and no more of it is kept
 	begun  bool  // something of the answer came
 	broken error // why it broke off; io.EOF: it did not
 }
@@ -69,14 +72,15 @@ func (w *Worker) Open(ctx context.Context, attempt *shaper.Attempt, ask *Ask) (*
 	c.idle = time.AfterFunc(w.config.idle(), func() { cancel(errIdle) })
 	if answer.StatusCode/100 == 2 {
 		if kind, _, _ := strings.Cut(answer.Header.Get("Content-Type"), ";"); strings.EqualFold(strings.TrimSpace(kind), "text/event-stream") {
-			c.stream = &stream{api: w.config.API, hides: ask.hides}
+			c.stream = &stream{api: w.config.API, hides: ask.hides, takes: ask.Memory}
 			w.metrics.streams(attempt.Bucket, 1)
 		}
 		return c, shaper.Outcome{}
 	}
 	var err error
-	c.whole, err = io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
-	if c.unread = c.whole; err != nil || len(c.whole) < maxAnswer {
+	c.whole, err = io.ReadAll(io.LimitReader(answer.Body, maxFault))
+	c.isCut = true
+	if c.unread = c.whole; err != nil || len(c.whole) < maxFault {
 		c.broken = cmp.Or(err, io.EOF)
 	}
 	c.verdict = judge(w.config.HTTP.Policy, w.config.HTTP.Policy.Judge(c.response()), c.whole)
@@ -119,11 +123,7 @@ func (c *Call) Next() ([]byte, error) {
 // pass takes in a part of the answer, and returns what is to be passed on.
 func (c *Call) pass(part []byte) []byte {
 	if c.stream == nil {
-		if len(c.whole) < maxAnswer {
-			c.whole = append(c.whole, part[:min(len(part), maxAnswer-len(c.whole))]...)
-		} else {
-			c.isCut = c.isCut || len(part) > 0
-		}
+		c.keep(part)
 		return part
 	}
 	passed := c.stream.pass(part)
@@ -131,6 +131,26 @@ func (c *Call) pass(part []byte) []byte {
 		passed = append(passed, c.stream.rest()...)
 	}
 	return passed
+}
+
+// keep keeps a part of an answer that does not stream, as long as there is memory for it. From then on nothing is kept.
+func (c *Call) keep(part []byte) {
+	if c.isCut || len(part) == 0 {
+		return
+	}
+	need, room := len(c.whole)+len(part), cap(c.whole)
+	if need > maxAnswer {
+		need, c.isCut = maxAnswer, true
+	}
+	if need > room {
+		larger := min(max(need, 2*room), maxAnswer)
+		if c.ask.Memory != nil && !c.ask.Memory(larger-room) {
+			c.isCut = true
+			return
+		}
+		c.whole = append(make([]byte, 0, larger), c.whole...)
+	}
+	c.whole = append(c.whole, part[:need-len(c.whole)]...)
 }
 
 // Close ends the call and returns its outcome, with what it has used. A call that is closed before the end of its answer is cancelled.
@@ -161,10 +181,10 @@ func (c *Call) Close() shaper.Outcome {
 	if c.stream != nil {
 		c.worker.metrics.streams(c.attempt.Bucket, -1)
 	}
-	if outcome.Used != nil && (c.stream == nil || c.stream.text == 0 && !c.stream.isTold) { // a fault, and nothing came before it
+	if outcome.Used != nil && (c.stream == nil || c.stream.text == 0 && c.stream.usage == nil) { // a fault, and nothing came before it
 		return outcome
 	}
-	outcome.Used, outcome.Use = c.worker.account(c.attempt, c.ask.request, c.spent())
+	c.worker.account(c.attempt, c.ask.request, c.spent(), &outcome)
 	return outcome
 }
 

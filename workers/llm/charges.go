@@ -1,96 +1,92 @@
 package llm
 
-import (
-	"time"
-
-	"github.com/tundish-io/tundish/shaper"
-)
+import "github.com/tundish-io/tundish/shaper"
 
 // Bounds of what is remembered of responses.
 const (
 	rememberedIDs = 10_000 // of all callers
-	idBytes       = 200    // of an id; a longer one is not remembered
+	maxID         = 200    // bytes of an id; a longer one is not remembered
 )
 
-// chargeCounts is how long a charge is taken to be in the windows of budgets: a minute, as providers limit tokens. A later response is charged in
-// full, because the charge of the request that began it has left such a window.
-const chargeCounts = time.Minute
-
-// charges remembers what has been charged to responses, by their id. A caller has no more than it leaves free: beyond that its own oldest goes. The
-// zero value is ready. It is not safe for concurrent use.
-type charges struct {
-	byID map[string]owed
-	ids  map[string][]string // of byID, by caller, the oldest first
+// begun remembers the requests that this process has sent and whose usage comes later, by the id of their response: what a poll reports teaches of
+// them. What they are charged is in Redis: see [shaper.Response]. A caller has no more than it leaves free: beyond that its own oldest goes. The zero
+// value is ready. It is not safe for concurrent use.
+type begun struct {
+	byID map[string]*request // nil: the usage was reported
+	ids  map[string][]string // of byID, by the caller that was first to have the id, the oldest first
 }
 
-// owed is what has been charged to a response.
-type owed struct {
-	request   *request     // that began it; nil: another process sent it, or nothing is known
-	charged   shaper.Units // so far
-	used      shaper.Use   // as far as it was counted
-	at        time.Time    // of the last charge
-	caller    string       // who sent the first request of it, by its mark
-	isSettled bool         // the usage was reported, and charged
-}
-
-func (c *charges) set(id string, o owed) {
-	if id == "" || len(id) > idBytes {
+func (b *begun) set(id, caller string, r *request) {
+	if id == "" || len(id) > maxID {
 		return
 	}
-	if c.byID == nil {
-		c.byID, c.ids = map[string]owed{}, map[string][]string{}
+	if b.byID == nil {
+		b.byID, b.ids = map[string]*request{}, map[string][]string{}
 	}
-	if before, known := c.byID[id]; known {
-		o.caller = before.caller
-	} else {
-		c.makeRoom(o.caller)
-		c.ids[o.caller] = append(c.ids[o.caller], id)
+	if _, known := b.byID[id]; !known {
+		b.makeRoom(caller)
+		b.ids[caller] = append(b.ids[caller], id)
 	}
-	c.byID[id] = o
+	b.byID[id] = r
 }
 
 // makeRoom forgets the oldest id of a caller that has its share, and of the one that has most where none is free.
-func (c *charges) makeRoom(caller string) {
-	free, held := rememberedIDs-len(c.byID), len(c.ids[caller])
+func (b *begun) makeRoom(caller string) {
+	free, held := rememberedIDs-len(b.byID), len(b.ids[caller])
 	if free > held || free > 0 && held == 0 {
 		return
 	}
 	if held == 0 {
-		for other, ids := range c.ids {
-			if len(ids) > len(c.ids[caller]) {
+		for other, ids := range b.ids {
+			if len(ids) > len(b.ids[caller]) {
 				caller = other
 			}
 		}
 	}
-	ids := c.ids[caller]
-	delete(c.byID, ids[0])
-	if c.ids[caller] = ids[1:]; len(ids) == 1 {
-		delete(c.ids, caller)
+	ids := b.ids[caller]
+	delete(b.byID, ids[0])
+	if b.ids[caller] = ids[1:]; len(ids) == 1 {
+		delete(b.ids, caller)
 	}
 }
 
-// owes remembers the charge of a response. Several requests of one response, such as those of a run, add up until its usage is reported.
-func (l *Learned) owes(id string, o owed) {
+// begins remembers the request of a response whose usage comes later, and who sent it. Of a run, which has several, the first one counts.
+func (l *Learned) begins(id, caller string, r *request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if before, known := l.charges.byID[id]; known && !before.isSettled && !o.isSettled && o.at.Sub(before.at) < chargeCounts {
-		for unit, n := range before.charged {
-			o.charged[unit] += n
+	if l.begun.byID[id] == nil {
+		l.begun.set(id, caller, r)
+	}
+}
+
+// ends returns the request of a response, nil if it is not known, and whether this process sees its usage for the first time. caller is who asked.
+func (l *Learned) ends(id, caller string) (r *request, isFirst bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r, known := l.begun.byID[id]
+	l.begun.set(id, caller, nil)
+	return r, !known || r != nil
+}
+
+// roleOf is what a request has to do with the response that reports its usage, or is open: nil if the usage is of that request alone.
+func (w *Worker) roleOf(r *request, s *spent, model string) *shaper.Response {
+	of := &shaper.Response{ID: s.id}
+	switch {
+	case s.id == "":
+		return nil
+	case !s.reported:
+		of.Role, of.Model = shaper.ResponseBegins, model
+		if s.object != "" && !s.isOfItself() { // a stream of a chat that broke off
+			return nil
 		}
-		o.request = before.request
-		o.used.Input, o.used.Output = o.used.Input+before.used.Input, o.used.Output+before.used.Output
+	case r.asks == asksNothing && s.isPolled():
+		of.Role = shaper.ResponsePolled
+	case r.asks == asksNothing:
+		of.Role = shaper.ResponseReread
+	case w.config.API == OpenAI && s.isOfItself() && !s.isSync:
+		of.Role, of.Model = shaper.ResponseReported, model
+	default:
+		return nil
 	}
-	l.charges.set(id, o)
-}
-
-// settles returns what was charged to a response before, as far as that counts still, and remembers that its usage is charged now. caller is who asked.
-func (l *Learned) settles(id, caller string, now time.Time) owed {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	before := l.charges.byID[id]
-	l.charges.set(id, owed{isSettled: true, at: now, caller: caller})
-	if now.Sub(before.at) >= chargeCounts {
-		before.charged = nil
-	}
-	return before
+	return of
 }

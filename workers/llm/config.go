@@ -115,12 +115,16 @@ func (c Config) Validate() error {
 	return errors.Join(append(errs, c.http().Validate())...)
 }
 
+// accountHeaders name the account of a provider that pays for a call, and whose limits count it. With the bucket's key that is the operator's choice:
+// the bucket's headers may have them, and those of its flows.
+var accountHeaders = []string{"openai-organization", "openai-project", "x-goog-user-project"}
+
 func (c Config) idle() time.Duration { return cmp.Or(c.IdleTimeout, DefaultIdleTimeout) }
 
 // http are the settings of the requests, with faults that name the table of this worker.
 func (c Config) http() httpworker.Config {
 	h := c.HTTP
-	h.Table = table
+	h.Table, h.Reserved = table, accountHeaders
 	return h
 }
 
@@ -140,7 +144,7 @@ func (c Config) read(method, address string, payload []byte) (*request, error) {
 	if method != "" && method != http.MethodPost {
 		errs = append(errs, &shaper.FieldError{Field: "method", Reason: "want POST: jobs of this bucket are requests to a model"})
 	}
-	r, err := parse(c.API, c.endpoint(address), payload)
+	r, err := parse(c.API, c.endpoint(address), ReadBody(payload))
 	errs = append(errs, err)
 	if r != nil && r.streams {
 		errs = append(errs, &shaper.FieldError{Field: "payload.stream", Reason: "queued jobs cannot stream: leave it out, or make it false"})

@@ -39,7 +39,7 @@ func TestText(t *testing.T) {
 		{Anthropic, `{"model":"m","messages":[{"content":[{"type":"document","source":{"type":"text","data":"Hello"}}]}]}`, 7 + 4 + 8 + 6 + 4 + 4 + 4 + 5, 0},
 		{Anthropic, `{"model":"m","messages":[{"content":[{"type":"tool_result","content":[{"type":"image","source":{}}]}]}]}`, 7 + 4 + 11 + 7, 1},
 	} {
-		r, err := parse(c.api, endpoint{}, []byte(c.body))
+		r, err := parse(c.api, endpoint{}, ReadBody([]byte(c.body)))
 		if err != nil || r.text != c.text || r.files+r.documents != c.files {
 			t.Errorf("%s: %+v, %v; want %d bytes and %d files", c.body, r, err, c.text, c.files)
 		}

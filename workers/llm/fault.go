@@ -1,7 +1,6 @@
 package llm
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -28,11 +27,7 @@ func noMoneyIn(body []byte) string {
 	if said == nil {
 		return ""
 	}
-	var details struct {
-		Code json.RawMessage `json:"error_code"`
-	}
-	_ = json.Unmarshal(said.Details, &details) // a list, with Google
-	for _, word := range []string{word(said.Type), word(said.Code), word(details.Code)} {
+	for _, word := range []string{said.kind, said.code, said.detail} {
 		if slices.Contains(noMoney, word) {
 			return word
 		}

@@ -3,7 +3,8 @@ package llm
 import (
 	"encoding/json"
 	"slices"
-	"strings"
+
+	"github.com/tundish-io/tundish/internal/jsonscan"
 )
 
 // input is the kind of a request by its input. Each kind teaches estimates of its own kind only.
@@ -45,24 +46,25 @@ func (r *request) readInput(object map[string]json.RawMessage) {
 }
 
 // hasSearchTool reports whether one of the tools is run by the provider. A tool of an unknown type is.
-func hasSearchTool(tools json.RawMessage) bool {
-	var list []struct {
-		Type json.RawMessage `json:"type"`
-	}
-	if json.Unmarshal(tools, &list) != nil {
-		return false
-	}
-	for _, tool := range list {
-		var kind string
-		_ = json.Unmarshal(tool.Type, &kind) // a type that is no text is none
-		isClients := slices.ContainsFunc(clientTools, func(known string) bool {
-			return kind == known || known != "" && strings.HasPrefix(kind, known+"_")
+func hasSearchTool(tools json.RawMessage) (has bool) {
+	jsonscan.Elements(tools, func(tool []byte) bool {
+		jsonscan.Members(tool, func(name, value []byte) {
+			if jsonscan.Is(name, "type") {
+				has = !isClientTool(value)
+			}
 		})
-		if !isClients {
-			return true
-		}
-	}
-	return false
+		return !has
+	})
+	return has
+}
+
+// isClientTool reports whether a client runs tools of a type. A type that is no text is none.
+func isClientTool(kind []byte) bool {
+	var room [maxWord]byte
+	said := jsonscan.Append(room[:0], kind, maxWord)
+	return slices.ContainsFunc(clientTools, func(known string) bool {
+		return string(said) == known || known != "" && len(said) > len(known) && string(said[:len(known)]) == known && said[len(known)] == '_'
+	})
 }
 
 // unseen is how many parts of the input are not in the body.
@@ -83,7 +85,7 @@ func promptsIn(value json.RawMessage) int64 {
 		return 1
 	}
 	prompts := int64(0)
-	each(value, func(element json.RawMessage) bool {
+	jsonscan.Elements(value, func(element []byte) bool {
 		if element[0] != '"' && element[0] != '[' {
 			return false
 		}
@@ -95,11 +97,9 @@ func promptsIn(value json.RawMessage) int64 {
 
 // isListOfTexts reports whether a member is a list of texts or of tokens, as embeddings take it: responses take a list of objects.
 func isListOfTexts(value json.RawMessage) (is bool) {
-	if len(value) > 0 && value[0] == '[' {
-		each(value, func(element json.RawMessage) bool {
-			is = element[0] != '{'
-			return false
-		})
-	}
+	jsonscan.Elements(value, func(element []byte) bool {
+		is = element[0] != '{'
+		return false
+	})
 	return is
 }

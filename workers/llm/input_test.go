@@ -35,7 +35,7 @@ func TestInput(t *testing.T) {
 		`{"model":"m","messages":[],"tools":[{"type":"web_search_20250305","name":"web_search"}]}`:                                                                            inputSearches,
 		`{"model":"m","messages":[],"tools":7}`: inputText,
 	} {
-		r, err := parse(OpenAI, endpoint{}, []byte(body))
+		r, err := parse(OpenAI, endpoint{}, ReadBody([]byte(body)))
 		if err != nil || r.input != want {
 			t.Errorf("%s: kind %d, %v; want %d", body, r.input, err, want)
 		}
@@ -57,7 +57,7 @@ func TestOtherInputTeachesNothingOfText(t *testing.T) {
 		if err != nil || before[shaper.UnitInput] < DefaultExpectedInput {
 			t.Errorf("%s: the first one reserves %s, %v", name, before, err)
 		}
-		r, _ := parse(OpenAI, endpoint{}, short)
+		r, _ := parse(OpenAI, endpoint{}, ReadBody(short))
 		for range 20 {
 			learned.note(r, shaper.Units{shaper.UnitInput: 30_000, shaper.UnitOutput: 2000})
 		}
@@ -76,7 +76,7 @@ func TestHiddenInputOfAnUnknownForm(t *testing.T) {
 	t.Parallel()
 	c, learned := valid(OpenAI), &Learned{}
 	short := []byte(`{"model":"m","messages":[{"role":"user","content":"Hello"}],"search_of_tomorrow":true}`)
-	r, _ := parse(OpenAI, endpoint{}, short)
+	r, _ := parse(OpenAI, endpoint{}, ReadBody(short))
 	for range 20 {
 		learned.note(r, shaper.Units{shaper.UnitInput: 21_000, shaper.UnitOutput: 100})
 	}
@@ -114,7 +114,7 @@ func TestOutputs(t *testing.T) {
 		}
 	}
 	learned := &Learned{}
-	r, _ := parse(OpenAI, endpoint{}, []byte(`{"model":"m","prompt":[`+texts+`]}`))
+	r, _ := parse(OpenAI, endpoint{}, ReadBody([]byte(`{"model":"m","prompt":[`+texts+`]}`)))
 	for range 20 {
 		learned.note(r, shaper.Units{shaper.UnitInput: 21, shaper.UnitOutput: 2100})
 	}

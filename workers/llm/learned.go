@@ -25,8 +25,8 @@ const (
 // have the mean age of the last 100 answers. The first 50 models that answer are told apart, of which one caller alone names half, and two that
 // name as many as they can a third each. All others count as one, and so does a model with the name "other".
 //
-// A Learned is in memory. A dispatcher stores it beside its bucket and shares it with other processes: see [Learned.Adopt]. What has been charged to
-// which response, and which models refuse to report the usage of streams, is not shared.
+// A Learned is in memory. A dispatcher stores it beside its bucket and shares it with other processes: see [Learned.Adopt]. Which requests are
+// still at work, and which models refuse to report the usage of streams, is not shared.
 //
 // The zero value is ready, and nil knows nothing. A Learned is safe for concurrent use: a worker and the programs that enqueue for it may
 // share one.
@@ -34,7 +34,7 @@ type Learned struct {
 	mu       sync.Mutex
 	models   map[string]*lesson
 	others   lesson
-	charges  charges
+	begun    begun
 	refusals refusals
 }
 

@@ -1,26 +1,54 @@
 package llm
 
 import (
-	"bytes"
 	"encoding/json"
+
+	"github.com/tundish-io/tundish/internal/jsonscan"
 )
 
-// members returns the members of a JSON object, nil if the text is none, and the name of one that is there twice, "" if none is.
-func members(text []byte) (object map[string]json.RawMessage, twice string) {
-	d := json.NewDecoder(bytes.NewReader(text))
-	if open, err := d.Token(); err != nil || open != json.Delim('{') || !json.Valid(text) {
+// Bodies are bytes of others. What is read of them are parts of the body, found by [jsonscan]: no tree of values is made of one.
+
+// maxWord bounds a name, a type, a code or an id in a body, in bytes. What is behind that says nothing.
+const maxWord = 256
+
+// names are the names of the members that are read of an object, by themselves.
+type names map[string]string
+
+func namesOf(lists ...[]string) names {
+	n := names{}
+	for _, list := range lists {
+		for _, name := range list {
+			n[name] = name
+		}
+	}
+	return n
+}
+
+// find returns which of the names a text in its quotes says, "" none of them.
+func (n names) find(quoted []byte) string {
+	var room [maxWord]byte
+	return n[string(jsonscan.Append(room[:0], quoted, maxWord))]
+}
+
+// members returns the members of a JSON object that are wanted, nil if the text is no object, and the name of one that is there twice, "" if none is.
+// Of two the last one counts.
+func members(text []byte, wanted names) (object map[string]json.RawMessage, twice string) {
+	if jsonscan.New(text).Kind() != '{' {
 		return nil, ""
 	}
 	object = map[string]json.RawMessage{}
-	for d.More() {
-		name, _ := d.Token() // the text is valid, so that there are no errors
-		var value json.RawMessage
-		_ = d.Decode(&value)
-		key, _ := name.(string)
-		if _, known := object[key]; known {
-			twice = key
+	isObject := jsonscan.Members(text, func(quoted, value []byte) {
+		name := wanted.find(quoted)
+		if name == "" {
+			return
 		}
-		object[key] = value
+		if _, known := object[name]; known {
+			twice = name
+		}
+		object[name] = value
+	})
+	if !isObject {
+		return nil, ""
 	}
 	return object, twice
 }
@@ -31,14 +59,8 @@ func isGiven(value json.RawMessage) bool { return len(value) > 0 && string(value
 // isObject reports whether a member is there and an object.
 func isObject(value json.RawMessage) bool { return len(value) > 0 && value[0] == '{' }
 
-// each calls f with the elements of a list, which is valid JSON, until f returns false.
-func each(list json.RawMessage, f func(element json.RawMessage) bool) {
-	d := json.NewDecoder(bytes.NewReader(list))
-	_, _ = d.Token() // the begin of the list
-	for d.More() {
-		var element json.RawMessage
-		if d.Decode(&element) != nil || !f(element) {
-			return
-		}
-	}
+// textOf is what a member says that is a text, "" of anything else.
+func textOf(value json.RawMessage) string {
+	text, _ := jsonscan.Text(value, maxWord)
+	return text
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tundish-io/tundish/internal/jsonscan"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 )
@@ -24,57 +25,67 @@ func faultIn(header http.Header, body []byte) (status int, said string) {
 	case text[0] != '{' && text[0] != '[':
 		return 0, "" // audio, or the text of some
 	}
-	var answer struct {
-		Type     json.RawMessage   `json:"type"`
-		Status   json.RawMessage   `json:"status"`
-		Error    json.RawMessage   `json:"error"`
-		Choices  []json.RawMessage `json:"choices"`
-		Output   json.RawMessage   `json:"output"`
-		Content  json.RawMessage   `json:"content"`
-		Data     json.RawMessage   `json:"data"`
-		OutputAs json.RawMessage   `json:"candidates"`
-	}
 	if text[0] == '[' {
 		if e := errorIn(text); e != nil {
 			return e.named(), e.said()
 		}
 		return 0, ""
 	}
-	_ = json.Unmarshal(text, &answer) // what it can read counts
-	e := readError(answer.Error)
+	answer, _ := members(text, faultNames) // of an answer that was cut there is none
+	e := readError(answer["error"])
 	switch {
-	case word(answer.Status) == "failed":
+	case word(answer["status"]) == "failed":
 		return e.named(), "status failed, " + e.said()
-	case e != nil && len(answer.Choices) == 0 && !hasAny(answer.Output, answer.Content, answer.Data, answer.OutputAs):
+	case e != nil && !slices.ContainsFunc(outputNames, func(name string) bool { return hasAny(answer[name]) }):
 		return e.named(), e.said()
-	case word(answer.Type) == "error":
+	case word(answer["type"]) == "error":
 		return e.named(), e.said()
 	}
-	return faultOfChoices(answer.Choices)
+	return faultOfChoices(answer["choices"])
 }
 
-// faultOfChoices is the fault of an answer of which every choice is an error.
-func faultOfChoices(choices []json.RawMessage) (status int, said string) {
-	for _, one := range choices {
-		var choice struct {
-			Error json.RawMessage `json:"error"`
-		}
-		_ = json.Unmarshal(one, &choice)
-		e := readError(choice.Error)
-		if e == nil {
-			return 0, ""
-		}
-		status, said = e.named(), e.said()
-	}
-	return status, said
-}
+// outputNames are the members of an answer that have what a model made; candidates are Google's. faultNames are all that say whether it is a fault.
+var (
+	outputNames = []string{"choices", "output", "content", "data", "candidates"}
+	faultNames  = namesOf(outputNames, []string{"type", "status", "error"}) //nolint:gochecknoglobals // a constant
+)
 
-// hasAny reports whether one of the members is there, and not empty.
-func hasAny(members ...json.RawMessage) bool {
-	return slices.ContainsFunc(members, func(member json.RawMessage) bool {
-		text := string(bytes.Join(bytes.Fields(member), nil))
-		return text != "" && text != "null" && text != "[]" && text != "{}" && text != `""`
+// faultOfChoices is the fault of an answer of which every choice is an error. It names the last one.
+func faultOfChoices(choices json.RawMessage) (status int, said string) {
+	var last json.RawMessage
+	areErrors := jsonscan.Elements(choices, func(choice []byte) bool {
+		last = errorOfChoice(choice)
+		return isError(last)
 	})
+	if !areErrors || last == nil {
+		return 0, ""
+	}
+	e := readError(last)
+	return e.named(), e.said()
+}
+
+// errorOfChoice is the member of a choice that is its error; nil if it has none.
+func errorOfChoice(choice []byte) (value json.RawMessage) {
+	jsonscan.Members(choice, func(name, of []byte) {
+		if jsonscan.Is(name, "error") {
+			value = of
+		}
+	})
+	return value
+}
+
+// hasAny reports whether a member is there, and not empty: null, or without a part or a letter.
+func hasAny(member json.RawMessage) bool {
+	at := jsonscan.New(member)
+	switch at.Kind() {
+	case 0, 'n':
+		return false
+	case '"':
+		return len(bytes.TrimSpace(member[1:len(member)-1])) > 0
+	case '{', '[':
+		return !at.Parts(func([]byte) bool { return false })
+	}
+	return true
 }
 
 func isHTML(header http.Header, text []byte) bool {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -64,10 +65,19 @@ var forms = map[API]form{
 	},
 }
 
+// requestNames are all members of a request that are read.
+var requestNames = func() names { //nolint:gochecknoglobals // a constant
+	all := namesOf(references, searches, []string{"model", "stream", usageOption, "tools", "prompt", "input"})
+	for _, form := range forms {
+		maps.Copy(all, namesOf(form.required, form.text, form.maxima, form.choices))
+	}
+	return all
+}()
+
 // parse reads a request by its path and its body. It returns what it could read beside the faults; nil if the body is no object.
-func parse(api API, path endpoint, payload []byte) (*request, error) {
+func parse(api API, path endpoint, body *Body) (*request, error) {
 	form := forms[api]
-	object, twice := members(payload)
+	object, twice := body.object, body.twice
 	if object == nil {
 		return nil, &shaper.FieldError{Field: "payload", Reason: "want " + form.wanted}
 	}
@@ -119,10 +129,10 @@ func (p *parsing) fail(field, reason string) {
 
 // model is the model that the body names, else that of the base URL. A stored prompt and an assistant have their own.
 func (p *parsing) model(base string) (model string) {
-	err := json.Unmarshal(p.object["model"], &model)
+	model = textOf(p.object["model"])
 	isGiven := isGiven(p.object["model"]) && string(p.object["model"]) != `""`
 	switch {
-	case err == nil && model != "" && len(model) <= maxModelBytes:
+	case model != "" && len(model) <= maxModelBytes:
 	case !isGiven && base != "":
 		return base
 	case !isGiven && p.hasModelElsewhere():
@@ -153,6 +163,9 @@ func (p *parsing) number(name string, least int64) (n int64, named bool) {
 
 // amount reads a whole number. One that is too large for a budget is as large as any.
 func amount(value json.RawMessage) (int64, bool) {
+	if len(value) > maxWord {
+		return 0, false
+	}
 	n, err := strconv.ParseFloat(string(value), 64)
 	if errors.Is(err, strconv.ErrSyntax) || n != math.Trunc(n) || n < 0 {
 		return 0, false

@@ -112,7 +112,7 @@ func FuzzParse(f *testing.F) {
 			if err == nil && (units.Validate() != nil || len(units) != 2) {
 				t.Fatalf("%q reserves %s: %v", payload, units, units.Validate())
 			}
-			r, _ := parse(api, endpoint{}, payload)
+			r, _ := parse(api, endpoint{}, ReadBody(payload))
 			if r != nil && (r.text > int64(4*len(payload))+3 || r.files > int64(len(payload)) || r.choices < 1) {
 				t.Fatalf("%q is %+v", payload, r)
 			}

@@ -20,24 +20,30 @@ func sent(caller, model string) *request {
 // The memory of responses is shared: a caller that fills it forgets its own oldest ones, and never those of others.
 func TestChargesAreShared(t *testing.T) {
 	t.Parallel()
-	l, now := &Learned{}, time.Now()
-	settled := func(caller, id string) owed { return owed{isSettled: true, at: now, caller: caller} }
-	l.owes("of-quiet", settled("quiet", ""))
+	l := &Learned{}
+	l.begins("of-quiet", "quiet", &request{})
 	for i := range 3 * rememberedIDs {
-		l.owes(fmt.Sprint("resp_", i), settled("loud", ""))
+		l.begins(fmt.Sprint("resp_", i), "loud", &request{})
 	}
-	if n := len(l.charges.byID); n != rememberedIDs/2+1 {
+	if n := len(l.begun.byID); n != rememberedIDs/2+1 {
 		t.Errorf("%d ids are remembered: want half, and the one of another caller", n)
 	}
-	if !l.settles("of-quiet", "quiet", now).isSettled {
+	if r, isFirst := l.ends("of-quiet", "quiet"); r == nil || !isFirst {
 		t.Error("one caller makes the process forget a response of another one")
 	}
-	if l.settles("resp_1", "loud", now).isSettled || !l.settles(fmt.Sprint("resp_", 3*rememberedIDs-10), "loud", now).isSettled {
-		t.Error("not the oldest ones of the caller have gone")
+	if r, isFirst := l.ends("of-quiet", "quiet"); r != nil || isFirst {
+		t.Error("it has ended twice")
 	}
-	before := len(l.charges.byID)
-	l.owes(strings.Repeat("x", idBytes+1), owed{isSettled: true})
-	if len(l.charges.byID) != before {
+	newest := fmt.Sprint("resp_", 3*rememberedIDs-10)
+	if r, _ := l.ends(newest, "loud"); r == nil {
+		t.Error("a new one has gone")
+	}
+	if r, isFirst := l.ends("resp_1", "loud"); r != nil || !isFirst {
+		t.Error("an old one of the caller is still there")
+	}
+	before := len(l.begun.byID)
+	l.begins(strings.Repeat("x", maxID+1), "loud", &request{})
+	if len(l.begun.byID) != before {
 		t.Error("a long id is remembered")
 	}
 }
@@ -46,20 +52,20 @@ func TestChargesAreShared(t *testing.T) {
 func TestChargesStayBounded(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		var c charges
+		var l Learned
 		callers := rapid.IntRange(1, 12_000).Draw(t, "callers")
 		for i := range rapid.IntRange(9_000, 25_000).Draw(t, "ids") {
-			c.set(fmt.Sprint(i), owed{caller: fmt.Sprint(i * 7 % callers)})
-			if _, there := c.byID[fmt.Sprint(i)]; !there || len(c.byID) > rememberedIDs {
-				t.Fatalf("%d ids, the newest is there: %t", len(c.byID), there)
+			l.begins(fmt.Sprint(i), fmt.Sprint(i*7%callers), &request{})
+			if _, there := l.begun.byID[fmt.Sprint(i)]; !there || len(l.begun.byID) > rememberedIDs {
+				t.Fatalf("%d ids, the newest is there: %t", len(l.begun.byID), there)
 			}
 		}
 		sum := 0
-		for _, ids := range c.ids {
+		for _, ids := range l.begun.ids {
 			sum += len(ids)
 		}
-		if sum != len(c.byID) {
-			t.Fatalf("%d ids by caller, %d in all", sum, len(c.byID))
+		if sum != len(l.begun.byID) {
+			t.Fatalf("%d ids by caller, %d in all", sum, len(l.begun.byID))
 		}
 	})
 }

@@ -2,34 +2,36 @@ package llm
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"errors"
+	"maps"
 	"strings"
 
+	"github.com/tundish-io/tundish/internal/jsonscan"
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// maxEvent bounds an event of a stream, in bytes: the last one of OpenAI's responses has all that was made, images too. Behind one that is longer
-// nothing is read.
-const maxEvent = 16 << 20
+// maxEvent bounds an event of a stream with all its lines, in bytes. Behind one that is longer nothing is read: the rest of the stream passes on as it
+// comes.
+const maxEvent = 1 << 20
 
-var newline = []byte("\n") //nolint:gochecknoglobals // a constant
+// firstEvent is the room for events that every stream has.
+const firstEvent = 4 << 10
 
 // stream reads what an answer that streams has used, while the answer passes. It is an SSE stream (WHATWG HTML, 9.2) of OpenAI's chat completions,
 // completions or responses, or of Anthropic's messages. It is not safe for concurrent use.
 type stream struct {
 	api   API
-	hides bool // the chunk with the usage: the client has not asked for it
+	hides bool           // the chunk with the usage: the client has not asked for it
+	takes func(int) bool // takes memory for events; nil: there is always some
 
-	line  []byte // that has not ended yet
-	event []byte // its lines so far, as they came; only where something may be hidden
-	data  []byte // what they say
+	event []byte // its lines so far, as they came
+	line  int    // where the last of them begins in event
 
 	isBlind bool // an event was too long, and nothing is read from there on
 
-	told    told   // what the first event with an id says of the answer
-	usage   counts // what was told so far: later words replace earlier ones
-	isTold  bool
+	told    told      // what the first event with an id says of the answer
+	usage   counts    // what was told so far: later words replace earlier ones; nil: nothing was
 	text    int64     // bytes of the output so far
 	isEnded bool      // the last event of an answer came
 	fault   *apiError // that an event told; nil: none did
@@ -37,214 +39,220 @@ type stream struct {
 
 // pass takes in what came, and returns what is to be passed on at once. Where the usage is hidden, that is whole events.
 func (s *stream) pass(came []byte) []byte {
-	if s.isBlind {
-		return came
-	}
 	var passed []byte
 	for rest := came; len(rest) > 0 && !s.isBlind; {
-		part, after, isLine := bytes.Cut(rest, newline)
-		if isLine {
-			part = rest[:len(part)+1]
-		}
-		rest = after
-		s.line = append(s.line, part...)
-		if s.hides {
-			s.event = append(s.event, part...)
-		}
-		switch {
-		case len(s.line)+len(s.data) > maxEvent:
+		n := bytes.IndexByte(rest, '\n') + 1
+		part := rest[:cmp.Or(n, len(rest))]
+		if !s.hasRoom(len(part)) {
 			s.isBlind = true
 			passed = append(append(passed, s.event...), rest...)
-			s.line, s.data, s.event = nil, nil, nil
-		case isLine && s.endLine():
-			if !s.endEvent() {
+			s.event = nil
+			break
+		}
+		s.event, rest = append(s.event, part...), rest[len(part):]
+		if n > 0 && s.endLine() {
+			if hidden := s.read(s.event); !hidden && s.hides {
 				passed = append(passed, s.event...)
 			}
-			s.event = s.event[:0]
+			s.event, s.line = s.event[:0], 0
 		}
 	}
-	if !s.hides {
+	if !s.hides || s.isBlind && passed == nil {
 		return came
 	}
 	return passed
 }
 
-// rest returns what is to be passed on when the stream has ended: an event that did not end.
-func (s *stream) rest() []byte { return s.event }
-
-// endLine takes in a line, and reports whether it ends the event.
-func (s *stream) endLine() bool {
-	line := bytes.TrimRight(s.line, "\r\n")
-	ends := len(line) == 0
-	if value, ok := bytes.CutPrefix(line, []byte("data:")); ok {
-		if len(s.data) > 0 {
-			s.data = append(s.data, '\n')
-		}
-		s.data = append(s.data, bytes.TrimPrefix(value, []byte(" "))...)
+// hasRoom makes room for n bytes more of the event, and reports whether there is some.
+func (s *stream) hasRoom(n int) bool {
+	need, room := len(s.event)+n, cap(s.event)
+	if need <= room {
+		return true
 	}
-	s.line = s.line[:0]
-	return ends
+	larger := min(max(need, 2*room, firstEvent), maxEvent)
+	if need > maxEvent || larger > firstEvent && s.takes != nil && !s.takes(larger-room) {
+		return false
+	}
+	s.event = append(make([]byte, 0, larger), s.event...)
+	return true
 }
 
-// endEvent reads the event, and reports whether it is hidden.
-func (s *stream) endEvent() (hidden bool) {
-	if len(s.data) > 0 {
-		hidden = s.read(s.data) && s.hides
+// rest returns what is to be passed on when the stream has ended: an event that did not end.
+func (s *stream) rest() []byte {
+	if !s.hides {
+		return nil
 	}
-	s.data = s.data[:0]
-	return hidden
+	return s.event
+}
+
+// endLine ends the last line, and reports whether that ends the event: it is empty.
+func (s *stream) endLine() bool {
+	line := s.event[s.line:]
+	s.line = len(s.event)
+	return len(bytes.TrimRight(line, "\r\n")) == 0
+}
+
+// read reads an event, and reports whether it is hidden. The data of most is one line, which is read where it is.
+func (s *stream) read(event []byte) (hidden bool) {
+	var data []byte
+	lines := 0
+	for line := range bytes.Lines(event) {
+		value, ok := bytes.CutPrefix(bytes.TrimRight(line, "\r\n"), []byte("data:"))
+		if !ok {
+			continue
+		}
+		value = bytes.TrimPrefix(value, []byte(" "))
+		switch lines++; lines {
+		case 1:
+			data = value
+		case 2:
+			data = append(append(make([]byte, 0, len(event)), data...), '\n')
+			data = append(data, value...)
+		default:
+			data = append(append(data, '\n'), value...)
+		}
+	}
+	return len(data) > 0 && s.readData(data) && s.hides
 }
 
 // chunk is what is read of an event, of any of the APIs.
 type chunk struct {
 	report
 
-	Type     string          `json:"type"`
-	Choices  []choice        `json:"choices"`
-	Delta    json.RawMessage `json:"delta"`
-	Message  *report         `json:"message"`
-	Response *report         `json:"response"`
-	Code     json.RawMessage `json:"code"` // of an error of a response
+	kind     string
+	choices  json.RawMessage
+	delta    json.RawMessage
+	code     json.RawMessage // of an error of a response
+	message  report
+	response report
 }
 
-type choice struct {
-	Text  string          `json:"text"`
-	Error json.RawMessage `json:"error"`
-	Delta struct {
-		Content   string `json:"content"`
-		Refusal   string `json:"refusal"`
-		Reasoning string `json:"reasoning_content"`
-		ToolCalls []struct {
-			Function struct {
-				Name      string `json:"name"`
-				Arguments string `json:"arguments"`
-			} `json:"function"`
-		} `json:"tool_calls"`
-	} `json:"delta"`
-}
+// chunkNames are the members of a chunk.
+var chunkNames = func() names { //nolint:gochecknoglobals // a constant
+	all := namesOf([]string{"type", "choices", "delta", "message", "response", "code"})
+	maps.Copy(all, reportNames)
+	return all
+}()
 
-// delta is that of Anthropic.
-type delta struct {
-	Text        string `json:"text"`
-	Thinking    string `json:"thinking"`
-	PartialJSON string `json:"partial_json"`
-}
-
-// read reads an event. It reports whether that only tells the usage of a chat.
-func (s *stream) read(data []byte) (onlyUsage bool) {
+// readData reads what an event says. It reports whether that only tells the usage of a chat.
+func (s *stream) readData(data []byte) (onlyUsage bool) {
 	if string(data) == "[DONE]" {
 		s.isEnded = true
 		return false
 	}
-	var c chunk
-	if err := json.Unmarshal(data, &c); err != nil {
-		if _, other := errors.AsType[*json.UnmarshalTypeError](err); !other { // a member of another kind, such as a message in words, hides no other
-			return false
-		}
+	object, _ := members(data, chunkNames)
+	if object == nil {
+		return false
 	}
-	switch c.Type {
+	c := chunk{
+		report: reportOf(object), kind: textOf(object["type"]), choices: object["choices"], delta: object["delta"], code: object["code"],
+		message: readReport(object["message"]), response: readReport(object["response"]),
+	}
+	switch c.kind {
 	case "message_stop", "response.completed", "response.incomplete", "response.failed":
 		s.isEnded = true
 	}
 	if fault := c.fault(); fault != nil {
 		s.fault = fault
 	}
-	for _, said := range []*report{&c.report, c.Message, c.Response} {
-		if said != nil {
-			s.tell(said)
-		}
+	for _, said := range []*report{&c.report, &c.message, &c.response} {
+		s.tell(said)
 	}
 	s.text += c.output()
-	return c.Usage != nil && len(c.Choices) == 0 && c.Type == ""
+	return c.counts != nil && !hasAny(c.choices) && c.kind == ""
 }
 
 // fault is the error that an event tells, nil if it tells none.
-func (c *chunk) fault() *apiError {
-	switch c.Type {
+func (c *chunk) fault() (e *apiError) {
+	switch c.kind {
 	case "response.failed":
-		if c.Response != nil {
-			if e := readError(c.Response.Error); e != nil {
-				return e
-			}
+		if e = readError(c.response.error); e == nil {
+			e = &apiError{}
 		}
-		return &apiError{}
 	case "error": // of a message, of a response
-		if e := readError(c.Error); e != nil {
-			return e
+		if e = readError(c.error); e == nil {
+			e = &apiError{code: word(c.code)}
 		}
-		return &apiError{Code: c.Code}
 	case "": // of a chat
-		if e := readError(c.Error); e != nil {
-			return e
-		}
-		for _, one := range c.Choices {
-			if e := readError(one.Error); e != nil {
-				return e
-			}
+		if e = readError(c.error); e == nil {
+			jsonscan.Elements(c.choices, func(choice []byte) bool {
+				e = readError(errorOfChoice(choice))
+				return e == nil
+			})
 		}
 	}
-	return nil
+	return e
 }
+
+// Names of the members in which a model's output is, as texts: of a choice and its delta, of a call of a tool in it, and of a delta of Anthropic.
+var (
+	choiceTexts = namesOf([]string{"text"})                                    //nolint:gochecknoglobals // a constant
+	deltaTexts  = namesOf([]string{"content", "refusal", "reasoning_content"}) //nolint:gochecknoglobals // a constant
+	callTexts   = namesOf([]string{"name", "arguments"})                       //nolint:gochecknoglobals // a constant
+	blockTexts  = namesOf([]string{"text", "thinking", "partial_json"})        //nolint:gochecknoglobals // a constant
+)
 
 // output is how many bytes of output an event has.
 func (c *chunk) output() (n int64) {
-	add := func(parts ...string) {
-		for _, part := range parts {
-			n += int64(len(part))
-		}
-	}
-	for _, one := range c.Choices {
-		add(one.Text, one.Delta.Content, one.Delta.Refusal, one.Delta.Reasoning)
-		for _, call := range one.Delta.ToolCalls {
-			add(call.Function.Name, call.Function.Arguments)
-		}
-	}
-	var text string
-	var part delta
+	jsonscan.Elements(c.choices, func(choice []byte) bool {
+		n += textsIn(choice, choiceTexts, "delta", func(delta []byte) int64 {
+			return textsIn(delta, deltaTexts, "tool_calls", outputOfCalls)
+		})
+		return true
+	})
 	switch {
-	case strings.HasPrefix(c.Type, "response.") && json.Unmarshal(c.Delta, &text) == nil:
-		add(text)
-	case c.Type == "content_block_delta" && json.Unmarshal(c.Delta, &part) == nil:
-		add(part.Text, part.Thinking, part.PartialJSON)
+	case strings.HasPrefix(c.kind, "response."):
+		n += jsonscan.Len(c.delta)
+	case c.kind == "content_block_delta":
+		n += textsIn(c.delta, blockTexts, "", nil)
 	}
+	return n
+}
+
+func outputOfCalls(calls []byte) (n int64) {
+	jsonscan.Elements(calls, func(call []byte) bool {
+		n += textsIn(call, nil, "function", func(function []byte) int64 { return textsIn(function, callTexts, "", nil) })
+		return true
+	})
+	return n
+}
+
+// textsIn is how many bytes the texts among the members of an object have, and what of finds in the member of a name.
+func textsIn(object []byte, texts names, name string, of func(value []byte) int64) (n int64) {
+	jsonscan.Members(object, func(quoted, value []byte) {
+		switch {
+		case texts.find(quoted) != "":
+			n += jsonscan.Len(value)
+		case of != nil && jsonscan.Is(quoted, name):
+			n += of(value)
+		}
+	})
 	return n
 }
 
 // tell takes in what an event says of the usage. Anthropic tells the input first and the output last, and each word is of the answer so far.
 func (s *stream) tell(said *report) {
 	if s.told.id == "" {
-		s.told = said.told()
+		s.told = said.told
 	}
-	u := said.Usage
-	if u == nil {
-		return
+	if said.counts != nil && s.usage == nil {
+		s.usage = counts{}
 	}
-	for _, one := range []struct{ from, to *json.RawMessage }{
-		{&u.Prompt, &s.usage.Prompt}, {&u.PromptDetails, &s.usage.PromptDetails}, {&u.Completion, &s.usage.Completion},
-		{&u.Input, &s.usage.Input}, {&u.InputDetails, &s.usage.InputDetails}, {&u.Output, &s.usage.Output},
-		{&u.CacheWrite, &s.usage.CacheWrite}, {&u.CacheRead, &s.usage.CacheRead},
-		{&u.BedrockInput, &s.usage.BedrockInput}, {&u.BedrockOutput, &s.usage.BedrockOutput},
-		{&u.BedrockWrite, &s.usage.BedrockWrite}, {&u.BedrockRead, &s.usage.BedrockRead},
-	} {
-		if isGiven(*one.from) {
-			*one.to = append(json.RawMessage{}, *one.from...)
-		}
-	}
-	s.isTold = true
+	maps.Copy(s.usage, said.counts)
 }
 
 // tokens are those that the stream has told. ok is false where the answer is not whole, or tells none.
 func (s *stream) tokens() (t tokens, ok bool) {
-	if !s.isTold {
+	if s.usage == nil {
 		return t, false
 	}
 	t, ok = s.usage.read(s.api)
-	return t, ok && (s.isEnded || s.api == OpenAI) // OpenAI tells them once, at the end
+	return t, ok && (s.isEnded || s.api == OpenAI && !s.isBlind) // OpenAI tells them once, at the end
 }
 
 // soFar are those that it has told of an answer that is not whole.
 func (s *stream) soFar() (t tokens, ok bool) {
-	if !s.isTold {
+	if s.usage == nil {
 		return t, false
 	}
 	return s.usage.read(s.api)

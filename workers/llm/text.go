@@ -1,9 +1,10 @@
 package llm
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
+
+	"github.com/tundish-io/tundish/internal/jsonscan"
 )
 
 // numberBytes is what a number counts for, in bytes of text: an embedding takes its input as tokens too, each a number.
@@ -21,6 +22,15 @@ var (
 
 // referenceType is the type of an item of a response that the provider has.
 const referenceType = "item_reference"
+
+// sourceTypes are types of sources of documents that are text.
+var sourceTypes = []string{"text", "content"}
+
+// contentTypes are all types that say what is text.
+var contentTypes = namesOf(imageTypes, documentTypes, sourceTypes, []string{referenceType}) //nolint:gochecknoglobals // a constant
+
+// maxNesting is how deep in a body a type counts. All below that is text.
+const maxNesting = 128
 
 // content is what a model reads of a JSON value. Text are the strings and the names of members, which stand for what a provider writes
 // around each message.
@@ -40,56 +50,57 @@ func (c *content) add(more content) {
 
 // count adds the content of a member, which is valid JSON.
 func (c *content) count(raw json.RawMessage) {
-	if len(raw) == 0 {
-		return
+	if len(raw) > 0 {
+		c.walk(jsonscan.New(raw), 0)
 	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber() // a float could be out of range
-	c.walk(d)
 }
 
-// walk adds the next value, one token after the other. It returns that value where it is a string, and the type of an object.
-func (c *content) walk(d *json.Decoder) (text, kind string) {
-	token, err := d.Token()
-	if err != nil {
-		return "", ""
-	}
-	switch token := token.(type) {
-	case string:
-		c.text += int64(len(token))
-		return token, ""
-	case json.Number:
+// walk adds the next value, and returns the type of an object.
+func (c *content) walk(at *jsonscan.Cursor, depth int) (kind string) {
+	switch what := at.Kind(); {
+	case what == '"':
+		c.text += jsonscan.Len(at.Value())
+	case what == '0':
 		c.text += numberBytes
-	case json.Delim:
-		if token == '{' {
-			return "", c.walkObject(d)
-		}
-		for d.More() {
-			c.walk(d)
-		}
-		_, _ = d.Token() // the end of the list
+		at.Value()
+	case what != '{' && what != '[':
+		at.Value()
+	case depth == maxNesting:
+		c.text += int64(len(at.Value()))
+	case what == '{':
+		return c.walkObject(at, depth+1)
+	default:
+		at.Parts(func([]byte) bool {
+			c.walk(at, depth+1)
+			return true
+		})
 	}
-	return "", ""
+	return ""
 }
 
-// walkObject adds an object whose begin was read, and returns its type. A document of Anthropic may be text.
-func (c *content) walkObject(d *json.Decoder) (kind string) {
+// walkObject adds an object, and returns its type. A document of Anthropic may be text.
+func (c *content) walkObject(at *jsonscan.Cursor, depth int) (kind string) {
 	var own content
 	var source string
-	for d.More() {
-		token, _ := d.Token() // the text is valid, so that there are no errors
-		name, _ := token.(string)
-		own.text += int64(len(name))
-		text, inner := own.walk(d)
-		switch name {
-		case "type":
-			kind = text
-		case "source":
+	at.Parts(func(name []byte) bool {
+		own.text += jsonscan.Len(name)
+		isType := jsonscan.Is(name, "type")
+		if isType && at.Kind() == '"' {
+			value := at.Value()
+			own.text += jsonscan.Len(value)
+			kind = contentTypes.find(value)
+			return true
+		}
+		inner := own.walk(at, depth)
+		switch {
+		case isType:
+			kind = ""
+		case jsonscan.Is(name, "source"):
 			source = inner
 		}
-	}
-	_, _ = d.Token() // the end of the object
-	isText := source == "text" || source == "content"
+		return true
+	})
+	isText := slices.Contains(sourceTypes, source)
 	switch {
 	case slices.Contains(imageTypes, kind) && !isText:
 		c.files++

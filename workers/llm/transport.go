@@ -64,6 +64,7 @@ func (e *LocalFaultError) Error() string {
 // A [*NoAnswerError] says that the call was sent, and a [*LocalFaultError] that this host could not send it. All other errors are those of [dispatcher.Permits.Acquire]: nothing was sent.
 func (t *Transport) Send(ctx, waits context.Context, job shaper.Job, ask *Ask) (*Answer, error) {
 	delete(job.Headers, "Accept-Encoding") // the usage is read
+	job.Payload = nil                      // what is sent is that of the ask
 	var last *Answer
 	permit, err := t.Permits.Acquire(waits, job)
 	for ; err == nil; err = permit.Again(waits) {
@@ -85,6 +86,7 @@ func (t *Transport) Send(ctx, waits context.Context, job shaper.Job, ask *Ask) (
 			outcome.Result = shaper.ResultHeld
 			permit.Settle(outcome)
 		case !waitsAfter(waits, &outcome):
+			ask.came = nil // it is not sent again
 			return answer, nil
 		default:
 			answer.end()

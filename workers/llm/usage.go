@@ -7,22 +7,43 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// counts are the numbers of tokens in an answer. Each API names some of them.
-type counts struct {
-	Prompt        json.RawMessage `json:"prompt_tokens"`
-	PromptDetails json.RawMessage `json:"prompt_tokens_details"`
-	Completion    json.RawMessage `json:"completion_tokens"`
-	Input         json.RawMessage `json:"input_tokens"`
-	InputDetails  json.RawMessage `json:"input_tokens_details"`
-	Output        json.RawMessage `json:"output_tokens"`
-	CacheWrite    json.RawMessage `json:"cache_creation_input_tokens"`
-	CacheRead     json.RawMessage `json:"cache_read_input_tokens"`
+// counts are the numbers of tokens in an answer, by the names that the APIs give them. Each API has some of them.
+type counts map[string]int64
 
-	// Bedrock's Converse names them so.
-	BedrockInput  json.RawMessage `json:"inputTokens"`
-	BedrockOutput json.RawMessage `json:"outputTokens"`
-	BedrockWrite  json.RawMessage `json:"cacheWriteInputTokens"`
-	BedrockRead   json.RawMessage `json:"cacheReadInputTokens"`
+// Names of counts.
+const (
+	promptTokens, promptDetails, completionTokens = "prompt_tokens", "prompt_tokens_details", "completion_tokens"
+	inputTokens, inputDetails, outputTokens       = "input_tokens", "input_tokens_details", "output_tokens"
+	cacheWrite, cacheRead                         = "cache_creation_input_tokens", "cache_read_input_tokens"
+	bedrockInput, bedrockOutput                   = "inputTokens", "outputTokens" // Converse of Bedrock
+	bedrockWrite, bedrockRead                     = "cacheWriteInputTokens", "cacheReadInputTokens"
+)
+
+var (
+	countNames = namesOf([]string{ //nolint:gochecknoglobals // a constant
+		promptTokens, promptDetails, completionTokens, inputTokens, inputDetails, outputTokens, cacheWrite, cacheRead, bedrockInput, bedrockOutput, bedrockWrite, bedrockRead,
+	})
+	cachedNames = namesOf([]string{"cached_tokens"}) //nolint:gochecknoglobals // a constant
+)
+
+// countsIn reads the numbers of a member "usage", nil if that is no object. What is no number is not there; of details, that is the input that was read
+// from the cache, as OpenAI reports it.
+func countsIn(usage json.RawMessage) counts {
+	object, _ := members(usage, countNames)
+	if object == nil {
+		return nil
+	}
+	c := counts{}
+	for name, value := range object {
+		if name == promptDetails || name == inputDetails {
+			details, _ := members(value, cachedNames)
+			value = details["cached_tokens"]
+		}
+		if n, ok := amount(value); ok {
+			c[name] = n
+		}
+	}
+	return c
 }
 
 // Usage returns what an answer says of the tokens that count against the provider's limits; ok is false if it says nothing.
@@ -54,76 +75,78 @@ func (t tokens) counted(api API) shaper.Units {
 
 // report is what a response, or an event of a stream, says of itself.
 type report struct {
-	Usage  *counts         `json:"usage"`
-	ID     json.RawMessage `json:"id"`
-	Object json.RawMessage `json:"object"`
-	Model  json.RawMessage `json:"model"`
-	Status json.RawMessage `json:"status"`
-	Error  json.RawMessage `json:"error"`
+	counts counts // nil: it reports no usage
+	told   told
+	error  json.RawMessage
 }
 
-func readReport(response []byte) (r report) {
-	if json.Unmarshal(response, &r) != nil {
-		return report{}
-	}
-	return r
+// reportNames are the members of a report.
+var reportNames = namesOf([]string{"usage", "id", "object", "model", "status", "error", "background"}) //nolint:gochecknoglobals // a constant
+
+func readReport(response []byte) report {
+	object, _ := members(response, reportNames)
+	return reportOf(object)
+}
+
+// reportOf reads a report from the members of an object; nothing of nil.
+func reportOf(object map[string]json.RawMessage) report {
+	return report{counts: countsIn(object["usage"]), error: object["error"], told: told{
+		id: textOf(object["id"]), model: short(textOf(object["model"])), object: textOf(object["object"]),
+		isOpen: slices.Contains(pending, textOf(object["status"])), isSync: string(object["background"]) == "false",
+	}}
 }
 
 // usage reads the tokens that a response reports.
 func (r report) usage(api API) (t tokens, ok bool) {
-	if r.Usage == nil {
-		return t, false
-	}
-	return r.Usage.read(api)
+	return r.counts.read(api)
 }
 
 // told is what a response says of itself, besides its usage.
 type told struct {
 	id     string // "" none
 	model  string // "" none
-	batch  bool   // it is a batch of OpenAI, which has limits of its own
+	object string // what it is; "" it does not say
 	isOpen bool   // the model still works, and the usage comes later
+	isSync bool   // it says that its request waited for it
 }
+
+// isBatch reports whether it is a batch of OpenAI, which has limits of its own.
+func (t told) isBatch() bool { return t.object == "batch" }
+
+// isPolled reports whether another request than the first may be the one that reports the usage. Others, such as a stored chat, have reported it
+// before they are read.
+func (t told) isPolled() bool {
+	return !t.isSync && (t.object == "" || t.isOfItself())
+}
+
+// isOfItself reports whether it is of a kind that may be made in the background.
+func (t told) isOfItself() bool { return t.object == "response" || t.object == "thread.run" }
 
 // pending are the statuses of responses and runs whose model still works.
 var pending = []string{"queued", "in_progress", "requires_action", "cancelling"}
 
-func (r report) told() told {
-	word := func(value json.RawMessage) (text string) {
-		_ = json.Unmarshal(value, &text) // what is no text says nothing
-		return text
-	}
-	return told{id: word(r.ID), model: short(word(r.Model)), batch: word(r.Object) == "batch", isOpen: slices.Contains(pending, word(r.Status))}
-}
-
 // read reads the numbers as an API means them; ok is false where the input is not told.
-func (u *counts) read(api API) (t tokens, ok bool) {
+func (c counts) read(api API) (t tokens, ok bool) {
 	if api == Anthropic {
-		t.input, ok = firstOf(u.Input, u.BedrockInput)
-		written, _ := firstOf(u.CacheWrite, u.BedrockWrite)
+		t.input, ok = c.first(inputTokens, bedrockInput)
+		written, _ := c.first(cacheWrite, bedrockWrite)
 		t.input += written
-		t.cached, _ = firstOf(u.CacheRead, u.BedrockRead)
-		t.output, _ = firstOf(u.Output, u.BedrockOutput)
+		t.cached, _ = c.first(cacheRead, bedrockRead)
+		t.output, _ = c.first(outputTokens, bedrockOutput)
 		return t, ok
 	}
-	t.input, ok = firstOf(u.Prompt, u.Input, u.BedrockInput)
-	t.cached, _ = firstOf(cachedIn(u.PromptDetails), cachedIn(u.InputDetails))
+	t.input, ok = c.first(promptTokens, inputTokens, bedrockInput)
+	t.cached, _ = c.first(promptDetails, inputDetails)
 	t.cached = min(t.cached, t.input)
 	t.input -= t.cached
-	t.output, _ = firstOf(u.Completion, u.Output, u.BedrockOutput) // an embedding has none
+	t.output, _ = c.first(completionTokens, outputTokens, bedrockOutput) // an embedding has none
 	return t, ok
 }
 
-// cachedIn is how many tokens of the input were read from the cache, as OpenAI tells it.
-func cachedIn(details json.RawMessage) json.RawMessage {
-	object, _ := members(details)
-	return object["cached_tokens"]
-}
-
-// firstOf returns the first number that is there.
-func firstOf(values ...json.RawMessage) (n int64, ok bool) {
-	for _, value := range values {
-		if n, ok = amount(value); ok {
+// first returns the first number that is there.
+func (c counts) first(names ...string) (n int64, ok bool) {
+	for _, name := range names {
+		if n, ok = c[name]; ok {
 			return n, true
 		}
 	}
@@ -143,7 +166,7 @@ type spent struct {
 // usage comes later, is charged what was reserved.
 func (c Config) charge(r *request, answer *shaper.Answer, learned *Learned) (s spent) {
 	said := readReport(answer.Body)
-	s.told = said.told()
+	s.told = said.told
 	if s.tokens, s.reported = said.usage(c.API); s.reported {
 		s.charged = s.counted(c.API)
 		s.teach(r, learned)
@@ -167,7 +190,7 @@ func (c Config) charge(r *request, answer *shaper.Answer, learned *Learned) (s s
 
 // teach has learned take in the usage, unless it is of a batch: that is of many requests.
 func (s *spent) teach(r *request, learned *Learned) {
-	if !s.batch {
+	if !s.isBatch() {
 		learned.note(r, s.charged)
 	}
 }
@@ -178,10 +201,13 @@ func (s spent) use(api API, model string) *shaper.Use {
 	return &shaper.Use{Model: model, Input: used[shaper.UnitInput], Output: used[shaper.UnitOutput]}
 }
 
+// answerNames are the members of an answer that have what a model made.
+var answerNames = namesOf([]string{"choices", "output", "content", "data"}) //nolint:gochecknoglobals // a constant
+
 // answerText is how many bytes of an answer are text that a model wrote: all of an answer that is not JSON of the APIs, and nothing
 // of the vectors that an embedding answers.
 func answerText(answer []byte) int64 {
-	object, _ := members(answer)
+	object, _ := members(answer, answerNames)
 	if object == nil {
 		return int64(len(answer))
 	}

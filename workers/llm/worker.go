@@ -43,8 +43,13 @@ func New(config Config, learned *Learned, metrics *Metrics) (*Worker, error) {
 // API is the form of the requests.
 func (w *Worker) API() API { return w.config.API }
 
-// Credentials are the headers that the worker sets as credentials, in small letters: a call can set none of them.
-func (w *Worker) Credentials() []string { return w.config.HTTP.Auth.Headers() }
+// BaseURL returns the URL below which the calls go, unless their flow has one of its own. Its query may hold a secret.
+func (w *Worker) BaseURL() string { return w.config.HTTP.BaseURL }
+
+// Credentials are the headers that a call cannot set, in small letters: those of the worker's credentials, and those that say whose account pays.
+func (w *Worker) Credentials() []string {
+	return append(w.config.HTTP.Auth.Headers(), accountHeaders...)
+}
 
 // CheckCall reports what is wrong with the path, the method and the headers of a call, as joined errors, each a [*shaper.FieldError]. What the body
 // says is for the API to judge.
@@ -82,7 +87,7 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 			}
 		}
 		if outcome.Result == shaper.ResultDone {
-			outcome.Used, outcome.Use = w.account(attempt, r, w.config.charge(r, answer, w.learned))
+			w.account(attempt, r, w.config.charge(r, answer, w.learned), &outcome)
 		} else {
 			outcome.Used = shaper.Units{}
 		}

@@ -490,12 +490,60 @@ export interface paths {
          * Who changed what
          * @description Each operation of the API and of the command line that changes something has one record, and so has each reload of a configuration. It is written
          *     before the first change, and again at the end: without it nothing is changed, and one that says `begun` may have changed something before its process died.
-         *     Records are kept for 90 days, of a bucket the newest 1000, of all 100,000. They have names of settings that may be secret, and never their values.
+         *     Records have names of settings that may be secret, and never their values. Operations that changed nothing are counted in one record per hour:
+         *     `times` says how many, and `last` when the last one began.
+         *
+         *     Records are kept for 90 days, those of one author up to 8 MiB, all of them up to 64 MiB. A record counts with its text, usually 300 to 500 bytes, and with 512 bytes more.
+         *     Above its share an author's own oldest record is removed. Above the bound of all, the author that holds the most loses its oldest one. Logins have bounds of
+         *     their own: 256 KiB of one key, 8 MiB of all.
+         *
+         *     An operation that a client makes in several requests, such as a redrive of all dead letters, has one record if each request repeats the header
+         *     `Tundish-Audit-Part` of the response before, within ten minutes, with the same `X-Request-Id` and the same input except the cursor.
          */
         get: operations["showAudit"];
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List who is logged in to the console
+         * @description A key that is admin for all buckets has the sessions of every key, any other key has its own. A session lasts 12 hours, and a key has 20 at most: one more ends its oldest.
+         */
+        get: operations["listSessions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sessions/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * End a session of the console
+         * @description A key that is admin for all buckets has the sessions of every key, any other key has its own. Open pages of the session end within five seconds. Safe to repeat.
+         */
+        delete: operations["endSession"];
         options?: never;
         head?: never;
         patch?: never;
@@ -576,8 +624,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Why a bucket sends nothing
-         * @description It is looked at when it is asked. That no process delivers its jobs is known 15 seconds after the last one was killed.
+         * Whether a bucket delivers, and what keeps the jobs that wait
+         * @description It is the `verdict` of the bucket, with up to 1000 of its flows looked at, by chance where there are more; lists of buckets look at 200. Deliveries
+         *     count within about ten seconds. That no process delivers its jobs is known 15 seconds after the last one was killed.
          */
         get: operations["showWhy"];
         put?: never;
@@ -1279,6 +1328,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/buckets/{bucket}/flow/all": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Drop all that is kept of one flow, for good
+         * @description Its waiting jobs, its dead letters, its kept results, and then its settings, its pause, its hold or open circuit breaker, and that it is
+         *     disabled. Jobs in flight are not touched, and jobs that come meanwhile may stay. A request works for about two seconds: repeat it with `cursor`
+         *     until the answer has no `next`. A removal that was interrupted may be begun again without a cursor.
+         */
+        delete: operations["removeFlow"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/buckets/{bucket}/flows/{flow}": {
         parameters: {
             query?: never;
@@ -1417,6 +1488,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/buckets/{bucket}/flows/{flow}/all": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Drop all that is kept of one flow, for good
+         * @description Its waiting jobs, its dead letters, its kept results, and then its settings, its pause, its hold or open circuit breaker, and that it is
+         *     disabled. Jobs in flight are not touched, and jobs that come meanwhile may stay. A request works for about two seconds: repeat it with `cursor`
+         *     until the answer has no `next`. A removal that was interrupted may be begun again without a cursor.
+         */
+        delete: operations["removeFlowByName"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/buckets/{bucket}/groups/{group}/flows/{flow}": {
         parameters: {
             query?: never;
@@ -1550,6 +1643,28 @@ export interface paths {
          */
         post: operations["enableFlowInGroup"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/buckets/{bucket}/groups/{group}/flows/{flow}/all": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Drop all that is kept of one flow, for good
+         * @description Its waiting jobs, its dead letters, its kept results, and then its settings, its pause, its hold or open circuit breaker, and that it is
+         *     disabled. Jobs in flight are not touched, and jobs that come meanwhile may stay. A request works for about two seconds: repeat it with `cursor`
+         *     until the answer has no `next`. A removal that was interrupted may be begun again without a cursor.
+         */
+        delete: operations["removeFlowInGroup"];
         options?: never;
         head?: never;
         patch?: never;
@@ -2204,7 +2319,7 @@ export interface components {
             budgets?: string | null;
         };
         /** @enum {string} */
-        Code: "invalid" | "identity-missing" | "unauthorized" | "forbidden" | "unknown-route" | "unknown-bucket" | "unknown-job" | "unknown-limit" | "unknown-pool" | "unknown-schedule" | "schedule-conflict" | "unknown-flow" | "unknown-group" | "unknown-bundle" | "too-many-bundles" | "method-not-allowed" | "conflicting-state" | "no-flows" | "no-groups" | "too-large" | "too-slow" | "unsupported-media-type" | "url-not-allowed" | "id-reused" | "id-taken" | "id-ended" | "flow-disabled" | "not-ended" | "no-result" | "wait-too-long" | "no-proxy" | "unknown-model" | "answer-not-kept" | "no-answer" | "result-too-large" | "not-in-time" | "cost-impossible" | "limit-exceeded" | "bucket-full" | "scheduled-full" | "flow-full" | "group-full" | "too-many-flows" | "dead-full" | "shed" | "internal" | "overloaded" | "local-fault" | "store-unavailable" | "store-full" | "store-forbidden";
+        Code: "invalid" | "identity-missing" | "unauthorized" | "forbidden" | "unknown-route" | "unknown-bucket" | "unknown-job" | "unknown-limit" | "unknown-pool" | "unknown-schedule" | "schedule-conflict" | "unknown-flow" | "unknown-group" | "unknown-bundle" | "too-many-bundles" | "method-not-allowed" | "conflicting-state" | "no-flows" | "no-groups" | "too-large" | "too-slow" | "unsupported-media-type" | "url-not-allowed" | "id-reused" | "id-taken" | "id-ended" | "flow-disabled" | "not-ended" | "no-result" | "wait-too-long" | "no-proxy" | "unknown-model" | "answer-not-kept" | "no-answer" | "api-throttled" | "result-too-large" | "not-in-time" | "cost-impossible" | "limit-exceeded" | "bucket-full" | "scheduled-full" | "flow-full" | "group-full" | "too-many-flows" | "dead-full" | "shed" | "internal" | "overloaded" | "local-fault" | "store-unavailable" | "store-full" | "store-forbidden";
         Errors: {
             field: string;
             reason: string;
@@ -2285,12 +2400,49 @@ export interface components {
             /** @description Attempts whose job is tried again, or is dead */
             failed: number;
         };
+        Blocked: {
+            /** @enum {string} */
+            code: "paused" | "no-dispatcher" | "disabled" | "missing" | "closed" | "breaker" | "held" | "quota" | "budget" | "in-flight" | "adaptive-rate" | "host-fault" | "failing" | "late" | "rate" | "starting" | "slow" | "later" | "empty" | "sends";
+            /** @enum {string} */
+            scope: "flow" | "group" | "bucket" | "pool" | "bucket" | "pool" | "group" | "flow";
+            /** @description Of the scope. Absent where `flows` is above 1. */
+            name?: string;
+            /** @description Only of a flow in a group. */
+            group?: string;
+            /** @description How many flows share the entry. Absent of another scope. */
+            flows?: number;
+            jobs: number;
+            /** @description Of the oldest of them that was seen. Absent: not known. */
+            oldest_age_seconds?: number;
+            /**
+             * Format: date-time
+             * @description Absent: not known.
+             */
+            since?: string;
+            /**
+             * Format: date-time
+             * @description When it ends at the earliest. Absent: not known, or not before somebody acts.
+             */
+            until?: string;
+            /**
+             * @description Of a receiver's response.
+             * @example http_500
+             */
+            reason?: string;
+            /**
+             * @description The command that ends the cause, or shows what has to be repaired, without the name of the program. Absent: it ends by itself.
+             * @example flow release webhooks endpoint-2
+             */
+            action?: string;
+        };
         Bucket: {
             name: string;
             /** @description Redis knows it, the configuration does not. */
             orphaned: boolean;
             /** @description Of an orphaned bucket: its jobs leave, as a program with another configuration delivers them. Absent otherwise. */
             delivered_elsewhere?: boolean;
+            /** @description Whether its jobs are delivered, and what keeps those that wait. */
+            verdict: components["schemas"]["Verdict"];
             revision: number;
             burst?: number;
             capacity?: number;
@@ -2342,7 +2494,7 @@ export interface components {
             last_slot?: string;
             /**
              * Format: date-time
-             * @description When the last job leaves that waits now, at the earliest: as `eta` of a receipt, without the bounds of single flows and groups. Absent: none waits, or the time is not known.
+             * @description When the last job leaves that waits now, at the earliest: as `eta` of a receipt, without the bounds of single flows and groups. Absent: none waits, or the time is not known, as while flows are blocked: `empty_unknown` of the verdict says why.
              */
             empty?: string;
             /** @description Callbacks that wait for the bucket that delivers them. They count against the capacity, beside unfinished jobs. Absent if there are none. */
@@ -2461,17 +2613,57 @@ export interface components {
         BucketWhy: {
             bucket: string;
             /**
-             * @description The first that holds, in this order; `sends` that nothing does.
+             * @description `sends` only if the deliveries that succeeded in the last 30 seconds are at least 90 % of the rate, `empty` if nothing waits, else the code of the cause that keeps most jobs.
              * @enum {string}
              */
-            code: "empty" | "paused" | "no-dispatcher" | "closed" | "breaker" | "held" | "quota" | "budget" | "pool" | "in-flight" | "flows" | "host-fault" | "later" | "late" | "sends" | "empty" | "paused" | "no-dispatcher" | "closed" | "breaker" | "held" | "quota" | "budget" | "pool" | "in-flight" | "flows" | "host-fault" | "later" | "late" | "sends";
-            /** @description For people. */
+            code: "paused" | "no-dispatcher" | "disabled" | "missing" | "closed" | "breaker" | "held" | "quota" | "budget" | "in-flight" | "adaptive-rate" | "host-fault" | "failing" | "late" | "rate" | "starting" | "slow" | "later" | "empty" | "sends" | "empty" | "sends" | "paused" | "no-dispatcher" | "disabled" | "missing" | "closed" | "breaker" | "held" | "quota" | "budget" | "in-flight" | "adaptive-rate" | "host-fault" | "failing" | "late" | "rate" | "starting" | "slow" | "later";
+            /**
+             * @description For people, in one line.
+             * @example Sends 0 of 60/s. 1,018 wait, the oldest 31 min: 1,018 of endpoint-2 (breaker, http_500, since 21:12, next probe 21:44)
+             */
             sentence: string;
             /**
              * Format: date-time
-             * @description When that may end, by the clock of Redis. Absent: not known, or not before somebody acts.
+             * @description When what keeps most jobs may end, by the clock of Redis. Absent: not known, or not before somebody acts.
              */
             until?: string;
+            /** @description People should look at the bucket: jobs are due and not delivered as its rate says, and the cause is neither its timetable nor a rate that is kept. */
+            problem: boolean;
+            /** @description Deliveries a second that succeeded in the last 30 seconds. */
+            succeeded_per_second: number;
+            /** @description Jobs that wait, also for a later time. */
+            waits: number;
+            /** @description Of these, the jobs whose time has come. */
+            due: number;
+            /** @description Of the oldest job that was seen. Absent: not known. */
+            oldest_age_seconds?: number;
+            /** @description What keeps the jobs that wait, the most jobs first. The sum of their jobs is `waits`. */
+            blocked: components["schemas"]["Blocked"][];
+            /** @description Only where flows were left out: `blocked` is an estimate from a sample. */
+            sample?: components["schemas"]["Sample"];
+            /** @description Attempts that ended in the last minute. */
+            attempts: number;
+            /** @description Of these, the attempts that did not succeed. */
+            failed: number;
+            /**
+             * @description Reason of the last one that did not succeed.
+             * @example http_401
+             */
+            reason?: string;
+            /**
+             * @description Why it is not known when the last of the waiting jobs leaves. Absent where `empty` of the bucket is known, and where nothing waits.
+             * @example 4 flows are blocked
+             */
+            empty_unknown?: string;
+            /** @description By how many jobs a second the backlog grows. Absent if it does not. */
+            grows_per_second?: number;
+            /**
+             * Format: date-time
+             * @description When the bucket is full at that pace.
+             */
+            full?: string;
+            /** @description Jobs that will be left at the `finish` of the delivery window as it goes now. Absent if none will. */
+            left_at_finish?: number;
         };
         Budget: {
             /** @example 90000 tokens/m */
@@ -2541,6 +2733,14 @@ export interface components {
             departed: number;
             /** @description Attempts whose job is tried again, or is dead */
             failed: number;
+        };
+        DataLoss: {
+            /** Format: date-time */
+            at: string;
+            /** @description At most 20 */
+            buckets: string[];
+            /** @description Of all */
+            count: number;
         };
         DeadChange: {
             /** @description That the filter means, of those that were looked at. */
@@ -2709,6 +2909,8 @@ export interface components {
             changed?: boolean;
             /** @description Only of a disabled flow: it sends nothing and takes no jobs until it is enabled. */
             disabled?: components["schemas"]["Disabled"];
+            /** @description Only of a disabled flow in a bucket with `flow.when_disabled = "keep"`: its jobs wait, up to its capacity, until it is enabled. */
+            keeps_jobs?: boolean;
             /** @description Only in a bucket with `flow.must_exist`, of a flow without settings of its own: its jobs are refused (404 unknown-flow), and those that wait stay until it has a setting. */
             missing?: boolean;
             /** @description What it has of its own. Absent settings are those of all flows of its bucket. */
@@ -2753,6 +2955,8 @@ export interface components {
             changed?: boolean;
             /** @description Only of a disabled flow: it sends nothing and takes no jobs until it is enabled. */
             disabled?: components["schemas"]["Disabled"];
+            /** @description Only of a disabled flow in a bucket with `flow.when_disabled = "keep"`: its jobs wait, up to its capacity, until it is enabled. */
+            keeps_jobs?: boolean;
             /** @description Only in a bucket with `flow.must_exist`, of a flow without settings of its own: its jobs are refused (404 unknown-flow), and those that wait stay until it has a setting. */
             missing?: boolean;
             /** @description What it has of its own. Absent settings are those of all flows of its bucket. */
@@ -3175,6 +3379,10 @@ export interface components {
             };
             /** @description By how many seconds the clock of Redis is ahead of that of its host, below 0 if it is behind. Absent: the clocks agree. */
             clock_skew_seconds?: number;
+            /** @description The last loss of data of Redis that it found, for a day. */
+            data_lost?: components["schemas"]["DataLoss"];
+            /** @description Why its changed configuration was refused, so that it keeps to the previous one: the first fault. Absent: it was not. */
+            reload_refused?: string;
             /** @description How many it has. */
             buckets: number;
             /**
@@ -3242,15 +3450,40 @@ export interface components {
             detail?: string;
             /** @description Jobs or flows that it has changed, with all its requests. */
             count?: number;
+            /** @description How many equal operations of one hour the record stands for, all of which changed nothing, and when the last of them began. Absent: one. */
+            times?: number;
+            /** Format: date-time */
+            last?: string;
         };
         Refusals: {
             caller: string;
             refused: number;
         };
+        RemovedFlow: {
+            bucket: string;
+            group?: string;
+            flow: string;
+            /** @description Jobs that waited, also delayed ones and retries. */
+            waiting: number;
+            /** @description Dead letters. */
+            dead: number;
+            /** @description Kept results. */
+            results: number;
+            /** @description What the flow had of its own: `settings`, `pause`, `disabled`, `hold` (also an open circuit breaker and an adaptive rate). In the last answer. */
+            own: string[];
+            /** @description Jobs in flight, which are left: they end as they would have. In the last answer. */
+            in_flight: number;
+            /** @description The cursor to go on with. Absent at the end. */
+            next?: string;
+        };
         RemovedSchedule: {
             schedule: components["schemas"]["Schedule"];
             /** @description False of a dry run. */
             removed: boolean;
+        };
+        Sample: {
+            looked_at: number;
+            flows: number;
         };
         Schedule: {
             name: string;
@@ -3362,6 +3595,23 @@ export interface components {
             /** @description Of 100 ms each, of the bucket that is looked at, the oldest first. */
             bins?: components["schemas"]["BinCounts"][];
         };
+        Session: {
+            id: string;
+            key: string;
+            address: string;
+            /** Format: date-time */
+            began: string;
+            /** Format: date-time */
+            ends: string;
+        };
+        SessionEnd: {
+            id: string;
+            /** @description False if there was no such session, or none that the key may end. */
+            changed: boolean;
+        };
+        SessionList: {
+            sessions: components["schemas"]["Session"][];
+        };
         /** @enum {string} */
         Setting: "rate" | "burst" | "capacity" | "scheduled_capacity" | "max_in_flight" | "dead_warn" | "budgets" | "shed.low" | "shed.normal" | "shed.high";
         SettingsChange: {
@@ -3457,6 +3707,60 @@ export interface components {
             input: number;
             /** @description Tokens */
             output: number;
+        };
+        Verdict: {
+            /**
+             * @description `sends` only if the deliveries that succeeded in the last 30 seconds are at least 90 % of the rate, `empty` if nothing waits, else the code of the cause that keeps most jobs.
+             * @enum {string}
+             */
+            code: "paused" | "no-dispatcher" | "disabled" | "missing" | "closed" | "breaker" | "held" | "quota" | "budget" | "in-flight" | "adaptive-rate" | "host-fault" | "failing" | "late" | "rate" | "starting" | "slow" | "later" | "empty" | "sends" | "empty" | "sends" | "paused" | "no-dispatcher" | "disabled" | "missing" | "closed" | "breaker" | "held" | "quota" | "budget" | "in-flight" | "adaptive-rate" | "host-fault" | "failing" | "late" | "rate" | "starting" | "slow" | "later";
+            /**
+             * @description For people, in one line.
+             * @example Sends 0 of 60/s. 1,018 wait, the oldest 31 min: 1,018 of endpoint-2 (breaker, http_500, since 21:12, next probe 21:44)
+             */
+            sentence: string;
+            /**
+             * Format: date-time
+             * @description When what keeps most jobs may end, by the clock of Redis. Absent: not known, or not before somebody acts.
+             */
+            until?: string;
+            /** @description People should look at the bucket: jobs are due and not delivered as its rate says, and the cause is neither its timetable nor a rate that is kept. */
+            problem: boolean;
+            /** @description Deliveries a second that succeeded in the last 30 seconds. */
+            succeeded_per_second: number;
+            /** @description Jobs that wait, also for a later time. */
+            waits: number;
+            /** @description Of these, the jobs whose time has come. */
+            due: number;
+            /** @description Of the oldest job that was seen. Absent: not known. */
+            oldest_age_seconds?: number;
+            /** @description What keeps the jobs that wait, the most jobs first. The sum of their jobs is `waits`. */
+            blocked: components["schemas"]["Blocked"][];
+            /** @description Only where flows were left out: `blocked` is an estimate from a sample. */
+            sample?: components["schemas"]["Sample"];
+            /** @description Attempts that ended in the last minute. */
+            attempts: number;
+            /** @description Of these, the attempts that did not succeed. */
+            failed: number;
+            /**
+             * @description Reason of the last one that did not succeed.
+             * @example http_401
+             */
+            reason?: string;
+            /**
+             * @description Why it is not known when the last of the waiting jobs leaves. Absent where `empty` of the bucket is known, and where nothing waits.
+             * @example 4 flows are blocked
+             */
+            empty_unknown?: string;
+            /** @description By how many jobs a second the backlog grows. Absent if it does not. */
+            grows_per_second?: number;
+            /**
+             * Format: date-time
+             * @description When the bucket is full at that pace.
+             */
+            full?: string;
+            /** @description Jobs that will be left at the `finish` of the delivery window as it goes now. Absent if none will. */
+            left_at_finish?: number;
         };
         Written: {
             /**
@@ -4669,6 +4973,8 @@ export interface operations {
             query?: {
                 /** @description Only operations on this bucket. Required of a key that is not for all buckets. */
                 bucket?: string;
+                /** @description `true` lists logins of the console instead of changes. It needs a key for all buckets. */
+                logins?: boolean;
                 /** @description How many at most. */
                 limit?: number;
                 /** @description The next of the answer before. */
@@ -4703,6 +5009,64 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            500: components["responses"]["Problem"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listSessions: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Echoed, and written to the log. */
+                "X-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionList"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Problem"];
+            500: components["responses"]["Problem"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    endSession: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Echoed, and written to the log. */
+                "X-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                id: components["parameters"]["id"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As it is now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionEnd"];
+                };
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Problem"];
+            404: components["responses"]["Problem"];
             500: components["responses"]["Problem"];
             503: components["responses"]["Unavailable"];
         };
@@ -4875,7 +5239,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Why, or that it sends. */
+            /** @description The verdict. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6591,6 +6955,57 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    removeFlow: {
+        parameters: {
+            query: {
+                /** @description The name of the flow, any text of at most 256 bytes. */
+                flow: string;
+                /** @description The group of the flow. Required in a bucket with groups, 409 (no-groups) in any other. */
+                group?: string;
+                /** @description The name of the flow. Required unless dry_run is true. */
+                confirm?: string;
+                /** @description `true` only counts. */
+                dry_run?: boolean;
+                /** @description The next of the answer before. */
+                cursor?: string;
+            };
+            header?: {
+                /** @description Echoed, and written to the log. */
+                "X-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                bucket: components["parameters"]["bucket"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What this request dropped, or counted. With `next` there is more. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RemovedFlow"];
+                };
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Problem"];
+            404: components["responses"]["Problem"];
+            /** @description A problem with the code `no-flows` or `no-groups` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            500: components["responses"]["Problem"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     showFlowByName: {
         parameters: {
             query?: {
@@ -7050,6 +7465,57 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    removeFlowByName: {
+        parameters: {
+            query?: {
+                /** @description The group of the flow. Required in a bucket with groups, 409 (no-groups) in any other. */
+                group?: string;
+                /** @description The name of the flow. Required unless dry_run is true. */
+                confirm?: string;
+                /** @description `true` only counts. */
+                dry_run?: boolean;
+                /** @description The next of the answer before. */
+                cursor?: string;
+            };
+            header?: {
+                /** @description Echoed, and written to the log. */
+                "X-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                bucket: components["parameters"]["bucket"];
+                /** @description The name of the flow, any text of at most 256 bytes. */
+                flow: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What this request dropped, or counted. With `next` there is more. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RemovedFlow"];
+                };
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Problem"];
+            404: components["responses"]["Problem"];
+            /** @description A problem with the code `no-flows` or `no-groups` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            500: components["responses"]["Problem"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     showFlowInGroup: {
         parameters: {
             query?: never;
@@ -7483,6 +7949,57 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EnabledFlow"];
+                };
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Problem"];
+            404: components["responses"]["Problem"];
+            /** @description A problem with the code `no-flows` or `no-groups` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            500: components["responses"]["Problem"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    removeFlowInGroup: {
+        parameters: {
+            query?: {
+                /** @description The name of the flow. Required unless dry_run is true. */
+                confirm?: string;
+                /** @description `true` only counts. */
+                dry_run?: boolean;
+                /** @description The next of the answer before. */
+                cursor?: string;
+            };
+            header?: {
+                /** @description Echoed, and written to the log. */
+                "X-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                bucket: components["parameters"]["bucket"];
+                /** @description The name of the flow, any text of at most 256 bytes. */
+                flow: string;
+                /** @description The group of the flow. Required in a bucket with groups, 409 (no-groups) in any other. */
+                group: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What this request dropped, or counted. With `next` there is more. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RemovedFlow"];
                 };
             };
             400: components["responses"]["Problem"];

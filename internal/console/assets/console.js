@@ -167,7 +167,7 @@ async function goOn(form) {
     }
     const step = await answer.json();
     said.textContent = step.said;
-    for (const name of ['cursor', 'done', 'looked']) form.elements[name].value = step[name];
+    for (const name of ['cursor', 'part', 'done', 'looked']) form.elements[name].value = step[name];
     if (!step.cursor) {
       form.remove();
       return;

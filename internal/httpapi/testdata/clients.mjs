@@ -6,8 +6,8 @@ import { LogLevel, WebClient } from "@slack/web-api";
 import OpenAI from "openai";
 import Stripe from "stripe";
 
-const { BASE, KEY, REFUSED } = process.env;
-const retries = REFUSED ? 0 : 2;
+const { BASE, KEY, REFUSED, RETRIES } = process.env;
+const retries = Number(RETRIES ?? (REFUSED ? 0 : 2));
 
 const seen = {};
 async function call(client, name, run) {
@@ -19,7 +19,7 @@ async function call(client, name, run) {
       threw: error.constructor.name,
       status: error.status ?? error.statusCode ?? error.raw?.statusCode,
       code: error.code ?? error.data?.error,
-      message: error.message?.split("\n")[0],
+      message: REFUSED ? error.message + (client === "slack" ? JSON.stringify(error.body ?? "") : "") : error.message?.split("\n")[0],
     };
   }
   (seen[client] ??= []).push({ name, got });
@@ -92,7 +92,7 @@ async function anthropic(base) {
 }
 
 async function slack(base) {
-  const api = new WebClient(KEY, { slackApiUrl: base + "/", logLevel: LogLevel.ERROR, retryConfig: { retries, minTimeout: 10 } });
+  const api = new WebClient(KEY, { slackApiUrl: base + "/", logLevel: LogLevel.ERROR, rejectRateLimitedCalls: !retries, retryConfig: { retries, minTimeout: 10 } });
   const it = (name, run) => call("slack", name, run);
   await it("pages", async () => {
     const list = [];
@@ -108,7 +108,7 @@ async function slack(base) {
 }
 
 async function elastic(base) {
-  const api = new Elastic({ node: base, auth: { apiKey: KEY }, maxRetries: retries, retryBackoff: () => 0 });
+  const api = new Elastic({ node: base, auth: { apiKey: KEY }, maxRetries: retries, ...(REFUSED ? {} : { retryBackoff: () => 0 }) });
   const it = (name, run) => call("elastic", name, run);
   await it("search", async () => (await api.search({ index: "a*,b", query: { match_all: {} }, sort: ["a"] })).hits.hits.map((one) => one._id));
   if (REFUSED) return;

@@ -40,6 +40,16 @@ func LateOf(window string) shaper.Late {
 	return shaper.NotLate
 }
 
+// EmptiedOf reads the opening of the last window that closed because the bucket was empty, of the same field; 0 if there is none.
+func EmptiedOf(window string) int64 {
+	fields := strings.Fields(window)
+	if len(fields) < 2 || fields[1] != "1" { //nolint:mnd // the opening, and whether it was emptied
+		return 0
+	}
+	opened, _ := strconv.ParseInt(fields[0], 10, 64) // the script has written it
+	return opened
+}
+
 func rateOf(count, per int64) admission.Rate {
 	if count == 0 {
 		return admission.Rate{}

@@ -44,6 +44,17 @@ func UseText(use *shaper.Use) string {
 	return escapeModel(use.Model) + " " + strconv.FormatInt(max(use.Input, 0), 10) + " " + strconv.FormatInt(max(use.Output, 0), 10)
 }
 
+// maxResponseBytes bounds the id of a response.
+const maxResponseBytes = 200
+
+// ResponseText is what settle.lua is told of the response to which a use belongs: "!kind id model", see lua/lib/responses.lua. "" of none.
+func ResponseText(r *shaper.Response) string {
+	if r == nil || r.ID == "" || len(r.ID) > maxResponseBytes {
+		return ""
+	}
+	return "!" + string(r.Role) + " " + url.QueryEscape(r.ID) + " " + escapeModel(r.Model)
+}
+
 // escapeModel has no space, no * and no @. A name that is too long is cut.
 func escapeModel(model string) string {
 	escaped := url.QueryEscape(model)

@@ -19,6 +19,7 @@ const (
 	ActionDrain   = "drain"   // started or stopped
 	ActionRelease = "release" // of a hold, a breaker and an adaptive rate
 	ActionEnable  = "enable"  // of a disabled flow
+	ActionRemove  = "remove"  // of a flow, with all that is kept of it
 
 	ActionRedrive = "redrive"
 	ActionDrop    = "drop" // of dead letters

@@ -21,6 +21,7 @@ type Metrics struct {
 	callers          *admission.RefusedCallers
 	overflow         *counters
 	departures       *counters
+	succeeded        *counters
 	batched          *counters
 	lateness         *histograms
 	attempts         *counters
@@ -76,6 +77,7 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 			"Jobs that a limit of the bucket refused, or would have refused if it were not in shadow mode. A job may be refused by several limits.", "limit", "outcome"),
 		overflow:   counter("admission_overflow_total", "Jobs of callers above a limit's max_keys, who share one key, by limit.", "limit"),
 		departures: counter("departures_total", "Requests that left, first tries and retries alike. A batch is one."),
+		succeeded:  counter("deliveries_succeeded_total", "Requests whose delivery succeeded. A batch is one."),
 		batched:    counter("batched_jobs_total", "Jobs that left in batches."),
 		lateness:   ofBuckets(histogram("departure_lateness_seconds", "How late deliveries began after their slots; connecting does not count.", fine)),
 		attempts:   counter("attempts_total", "Attempts that ended, by outcome and by reason: a word of the worker, or the class of the status.", "outcome", "reason"),
@@ -148,7 +150,7 @@ func (m *Metrics) AddBucket(b string) {
 	}
 	m.decisions.know(b, decided...)
 	m.attempts.know(b, succeeded...)
-	for _, c := range []*counters{m.departures, m.batched, m.retries, m.dead, m.expired, m.lost, m.repaired, m.settingsLost} {
+	for _, c := range []*counters{m.departures, m.succeeded, m.batched, m.retries, m.dead, m.expired, m.lost, m.repaired, m.settingsLost} {
 		c.know(b, single...)
 	}
 	m.returned.know(b, tooLate...)
@@ -164,13 +166,14 @@ func (m *Metrics) RemoveBucket(b string) {
 	if m == nil {
 		return
 	}
-	for _, c := range []*counters{m.decisions, m.limits, m.overflow, m.departures, m.batched, m.attempts, m.retries, m.dead, m.lost,
+	for _, c := range []*counters{m.decisions, m.limits, m.overflow, m.departures, m.succeeded, m.batched, m.attempts, m.retries, m.dead, m.lost,
 		m.reclaimed, m.repaired, m.expired, m.returned, m.localFaults, m.settingsLost, m.actions, m.schedules, m.units} {
 		c.forget(b)
 	}
 	m.lateness.forget(b)
 	m.scheduleLateness.forget(b)
 	m.duration.forget(b)
+	m.attempts.reasons.Delete(b)
 }
 
 // CountReceipt counts how a job was admitted, or why it was refused.
@@ -262,6 +265,13 @@ func (m *Metrics) CountBatch(bucket string, jobs int) {
 	}
 }
 
+// CountSucceeded counts requests whose delivery succeeded.
+func (m *Metrics) CountSucceeded(bucket string, requests int) {
+	if m != nil && requests > 0 {
+		m.succeeded.WithLabelValues(bucket).Add(float64(requests))
+	}
+}
+
 // CountOutcome counts an attempt. result is what became of the job, outcome what the worker said. traceID is as in CountDeparture.
 func (m *Metrics) CountOutcome(bucket string, result shaper.Result, outcome shaper.Outcome, took time.Duration, traceID string) {
 	if m == nil {
@@ -269,6 +279,10 @@ func (m *Metrics) CountOutcome(bucket string, result shaper.Result, outcome shap
 	}
 	reason := m.reasons.label(outcome)
 	m.attempts.WithLabelValues(bucket, result.String(), reason).Inc()
+	switch result {
+	case shaper.ResultRetry, shaper.ResultDead, shaper.ResultHeld, shaper.ResultDropped:
+		m.attempts.reasons.Store(bucket, reason)
+	}
 	switch result {
 	case shaper.ResultRetry:
 		m.retries.WithLabelValues(bucket).Inc()

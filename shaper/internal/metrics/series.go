@@ -18,6 +18,8 @@ type series[M any] struct {
 	mu    sync.RWMutex
 	known map[string][][]string             // bucket → the other labels of its series
 	made  map[string]map[[2]string]struct{} // bucket → series that have counted
+
+	reasons sync.Map // of attempts: bucket → reason of the last one that did not succeed. All who count in one registry share a series
 }
 
 type (

@@ -17,6 +17,12 @@ type Totals struct {
 	Departed int64 // requests: a batch is one
 	Failed   int64 // attempts whose job is tried again, or is dead
 	Late     Late  // permits that were returned unused
+
+	Succeeded    int64  // requests whose delivery succeeded: a batch is one
+	Attempts     int64  // that ended
+	Unsuccessful int64  // of these attempts: failed, held or dropped
+	Gone         int64  // jobs that are done, dead or dropped
+	Reason       string // of the last attempt that did not succeed
 }
 
 // Late are counts of permits, in the order of [shaper.LateReasons].
@@ -33,6 +39,7 @@ func (m *Metrics) Totals() map[string]Totals {
 		for bucket, made := range c.made {
 			t := all[bucket]
 			c.addTo(&t, bucket, made)
+			t.Reason = m.lastReason(bucket)
 			all[bucket] = t
 		}
 		c.mu.RUnlock()
@@ -50,59 +57,76 @@ func (m *Metrics) TotalsOf(bucket string) (t Totals) {
 		c.addTo(&t, bucket, c.made[bucket])
 		c.mu.RUnlock()
 	}
+	t.Reason = m.lastReason(bucket)
 	return t
+}
+
+// lastReason is why the last attempt of a bucket that did not succeed failed, "" before there was one.
+func (m *Metrics) lastReason(bucket string) string {
+	reason, _ := m.attempts.reasons.Load(bucket)
+	text, _ := reason.(string)
+	return text
 }
 
 // totalled is a metric that counts something of the totals.
 type totalled struct {
 	*counters
 
-	of func(t *Totals, label string) *int64 // where a series counts, nil nowhere
+	add func(t *Totals, label string, n int64) // adds what a series has counted
 }
 
 func (m *Metrics) totalled() []totalled {
 	return []totalled{
-		{m.decisions, func(t *Totals, decision string) *int64 {
+		{m.decisions, func(t *Totals, decision string, n int64) {
 			switch decision {
 			case decisionAdmitted:
-				return &t.Arrived
+				t.Arrived += n
 			case decisionDuplicate:
-				return nil
+			default:
+				t.Refused += n
 			}
-			return &t.Refused
 		}},
-		{m.schedules, func(t *Totals, outcome string) *int64 {
+		{m.schedules, func(t *Totals, outcome string, n int64) {
 			if outcome == string(shaper.ScheduleFired) {
-				return &t.Arrived
+				t.Arrived += n
 			}
-			return nil
 		}},
-		{m.departures, func(t *Totals, _ string) *int64 { return &t.Departed }},
-		{m.returned, func(t *Totals, reason string) *int64 {
+		{m.departures, func(t *Totals, _ string, n int64) { t.Departed += n }},
+		{m.succeeded, func(t *Totals, _ string, n int64) { t.Succeeded += n }},
+		{m.returned, func(t *Totals, reason string, n int64) {
 			if i := slices.Index(shaper.LateReasons(), reason); i >= 0 {
-				return &t.Late[i]
+				t.Late[i] += n
 			}
-			return nil
 		}},
-		{m.attempts, func(t *Totals, outcome string) *int64 {
-			if outcome == shaper.ResultRetry.String() || outcome == shaper.ResultDead.String() {
-				return &t.Failed
-			}
-			return nil
-		}},
+		{m.attempts, (*Totals).addAttempts},
+	}
+}
+
+// addAttempts adds attempts of one outcome. A job that was not sent has had none.
+func (t *Totals) addAttempts(outcome string, n int64) {
+	switch outcome {
+	case shaper.ResultRetry.String(), shaper.ResultDead.String():
+		t.Failed += n
+		t.Unsuccessful += n
+	case shaper.ResultHeld.String(), shaper.ResultDropped.String():
+		t.Unsuccessful += n
+	case shaper.ResultDone.String(), shaper.ResultHandedOver.String():
+	default:
+		return
+	}
+	t.Attempts += n
+	switch outcome {
+	case shaper.ResultDone.String(), shaper.ResultDead.String(), shaper.ResultDropped.String():
+		t.Gone += n
 	}
 }
 
 // addTo adds the series of a bucket. The caller holds the lock.
 func (c totalled) addTo(t *Totals, bucket string, made map[[2]string]struct{}) {
 	for labels := range made {
-		to := c.of(t, labels[0])
-		if to == nil {
-			continue
-		}
 		var value dto.Metric
 		if c.vec.WithLabelValues(append([]string{bucket}, labels[:c.others]...)...).Write(&value) == nil {
-			*to += int64(value.GetCounter().GetValue())
+			c.add(t, labels[0], int64(value.GetCounter().GetValue()))
 		}
 	}
 }

@@ -110,6 +110,7 @@ func usedTexts(o outcome, days *store.FlowSet) []any {
 	if o.charged != "" && o.used != "none" {
 		text = o.charged + " " + cmp.Or(o.used, "=")
 	}
+	text += o.response
 	if o.use != "" {
 		text += fmt.Sprint("@", days.Number(codec.UseDay(time.UnixMicro(o.claimedAt))), " ", o.use)
 	}

@@ -42,6 +42,7 @@ type outcome struct {
 	kept       bool
 	used       string // of what it has charged, "" all
 	use        string // of a model: "model input output", "" nothing
+	response   string // "!kind id model", "" none
 	waiter     string // a channel
 	callback   string // the first line of its body in Redis
 }

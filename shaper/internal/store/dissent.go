@@ -117,7 +117,7 @@ func (s *Store) Authorships(ctx context.Context, keys []Keys, withChanges bool) 
 				}
 			})
 		}
-		_, _ = pipe.Exec(ctx) // the commands hold the errors
+		lua.Exec(ctx, pipe)
 		for _, do := range take {
 			do()
 		}

@@ -20,6 +20,7 @@ const (
 	fieldFlowKey         = "flow_key"
 	fieldDefaultURL      = "default_url"
 	fieldNeedsURL        = "flow_needs_url" // scripts read it
+	FieldKeep            = "flow_keep"      // whether jobs of disabled flows are kept; the same
 	fieldCallbackBucket  = "callback_bucket"
 	fieldCallbackURL     = "callback_url"
 	fieldCallbackFailure = "callback_failure_url"
@@ -62,7 +63,7 @@ func settingsOf(own *shaper.Bucket) ([]any, error) {
 	return append(OfBuckets.Write(&effective),
 		"dead_drop", BoolArg(own.WhenDeadFull == shaper.DropOldestDead), "downstream", codec.DownstreamRules(own), "events", eventsText(own.Events),
 		"batch", codec.BatchText(own.Batch), "flows", levelsOf(own), admission.FieldLimits, limits, FieldPlan, plan,
-		fieldDefaultURL, defaultURL(own), fieldNeedsURL, BoolArg(own.Flow != nil && own.Flow.NeedsURL), fieldCallbackBucket, own.Callbacks.Bucket, fieldCallbackURL, own.Callbacks.URL,
+		fieldDefaultURL, defaultURL(own), fieldNeedsURL, BoolArg(own.Flow != nil && own.Flow.NeedsURL), FieldKeep, BoolArg(own.Flow != nil && own.Flow.WhenDisabled == shaper.KeepDisabled), fieldCallbackBucket, own.Callbacks.Bucket, fieldCallbackURL, own.Callbacks.URL,
 		fieldCallbackFailure, own.Callbacks.FailureURL, fieldCallbackPayload, own.Callbacks.MaxPayload,
 		fieldCallbackOrigins, strings.Join(own.Callbacks.Origins, " ")), nil
 }
@@ -145,6 +146,7 @@ var describedSettings = append(OfBuckets.described(),
 	choice("when_dead_full", "dead_drop", string(shaper.RefuseJobs), string(shaper.DropOldestDead)),
 	plain("adapt and breaker", "downstream"), plain("events", "events"), plain("batch", "batch"),
 	plain("limits", admission.FieldLimits), described{"drain and calendar", []string{FieldPlan}, planForPeople}, choice("flow and group", "flows", "neither", "flow", "flow and group"),
+	choice("flow.when_disabled", FieldKeep, string(shaper.RefuseDisabled), string(shaper.KeepDisabled)),
 	choice("a URL of each flow", fieldNeedsURL, "not needed", "needed"), address("url", fieldDefaultURL), plain("callbacks.bucket", fieldCallbackBucket), address("callbacks.url", fieldCallbackURL),
 	address("callbacks.failure_url", fieldCallbackFailure), plain("callbacks.max_payload", fieldCallbackPayload), plain("callbacks.origins", fieldCallbackOrigins),
 )

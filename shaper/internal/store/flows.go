@@ -52,14 +52,18 @@ func (s *Store) FlowsOf(ctx context.Context, b *Bucket, ids ...string) ([]string
 	if !b.HasFlows() {
 		return flows[:len(ids)], nil
 	}
-	for len(flows) < len(ids) {
-		some := ids[len(flows):min(len(ids), len(flows)+flowsOfBatch)]
+	for most := flowsOfBatch; len(flows) < len(ids); {
+		some := ids[len(flows):min(len(ids), len(flows)+most)]
 		args := make([]any, 0, 2+len(some))
 		args = append(args, flowsOfBytes, b.Levels())
 		for _, id := range some {
 			args = append(args, id)
 		}
 		reply, err := s.Run(ctx, lua.FlowsOf, b.Keys.Of(lua.FlowsOf), args...)
+		if len(some) > 1 && lua.IsTooLarge(err) {
+			most = len(some) / 2 //nolint:mnd // half
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("bucket %q: %w", b.Name, err)
 		}

@@ -198,6 +198,9 @@ func (k Keys) GroupDeparted(group string) string { return k.Prefix + "departed_g
 // Charges are what departures charge to budgets: see lua/lib/charges.lua.
 func (k Keys) Charges() string { return k.Prefix + "charges" }
 
+// Responses are those whose use several requests report: see lua/lib/responses.lua.
+func (k Keys) Responses() string { return k.Prefix + "responses" }
+
 // Lessons are what workers have learned: see lua/learn.lua.
 func (k Keys) Lessons() string { return k.Prefix + "lessons" }
 
@@ -225,7 +228,7 @@ func (k Keys) Uses(now time.Time) []string {
 // OfEmpty are keys that an empty bucket may have, beside its conf. Keys of callers, flows, groups and days expire.
 func (k Keys) OfEmpty() []string {
 	return slices.Concat([]string{k.ConfAside(), k.Meta(), k.Attempts(), k.Pace(), k.Count(), k.Claims(), k.Seen(), k.SeenWindow(), k.SeenMinute(),
-		k.Flows(), k.FlowSettings(), k.Groups(), k.GroupSettings(), k.Due(), k.DueGroups(), k.Departed(), k.Charges(), k.Lessons(), k.Idle(), k.Disabled(), k.DisabledDeaths(), k.Outbox(), k.OutboxTexts(),
+		k.Flows(), k.FlowSettings(), k.Groups(), k.GroupSettings(), k.Due(), k.DueGroups(), k.Departed(), k.Charges(), k.Responses(), k.Lessons(), k.Idle(), k.Disabled(), k.DisabledDeaths(), k.Outbox(), k.OutboxTexts(),
 		k.Results(), k.ResultEnds(), k.Callbacks(), k.CallbackTexts(), k.CallbackCounts(), k.Bundles(), k.bundleEnds(), k.bundleCallers(), k.FlowMakers(), k.Riders(), k.Expiries(),
 		k.Schedules(), k.ScheduleDue()}, k.Purged(), k.Places(""))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // isLost reports whether Redis has lost what was there before, also if a process has written it again since.
@@ -13,6 +14,13 @@ func isLost(before, now map[string]string) bool {
 
 // lostNames is how many names of buckets a log line has.
 const lostNames = 20
+
+// Loss is a loss of data of Redis: of which buckets the settings were gone, the first of them, and how many there are.
+type Loss struct {
+	At      time.Time
+	Buckets []string
+	Count   int
+}
 
 // reportLost logs and counts the buckets and pools of which Redis has lost the settings, in one line.
 func (s *Store) reportLost(ctx context.Context, list []*watched) {
@@ -29,6 +37,9 @@ func (s *Store) reportLost(ctx context.Context, list []*watched) {
 			}
 			watch.lost = false
 		}
+	}
+	if s.OnLost != nil {
+		s.OnLost(ctx, Loss{time.Now(), buckets[:min(len(buckets), lostNames)], len(buckets)})
 	}
 	s.Log.ErrorContext(ctx, "redis has lost data: the settings of buckets or pools that were in force are gone, and jobs, dead letters, pauses "+
 		"and changes by operators of these may be gone with them; each dispatcher writes the settings of its configuration again and goes on. "+

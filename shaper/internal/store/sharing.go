@@ -42,7 +42,7 @@ func (s *Store) Sharing() *Store {
 			for _, cmd := range cmds {
 				_ = pipe.Process(ctx, cmd) // queues
 			}
-			_, _ = pipe.Exec(ctx) // the commands hold the errors
+			lua.Exec(ctx, pipe)
 		})
 		for _, one := range some {
 			close(one.done)
@@ -92,7 +92,7 @@ func (s *Store) process(ctx context.Context, cmds ...redis.Cmder) error {
 	for _, cmd := range cmds {
 		_ = pipe.Process(ctx, cmd) // queues
 	}
-	_, _ = pipe.Exec(ctx) // the commands hold the errors
+	lua.Exec(ctx, pipe)
 	return firstError(cmds)
 }
 

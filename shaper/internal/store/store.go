@@ -33,10 +33,11 @@ type Store struct {
 	Log     *slog.Logger
 	Metrics *metrics.Metrics
 	Role    Role
-	By      string   // names this process where settings are written
-	Quiet   bool     // another store of this process logs and notes where settings differ
-	UsesAll bool     // of an operator, which acts on any bucket that Redis knows
-	sharing *sharing // nil: each call has a round trip of its own
+	By      string                      // names this process where settings are written
+	Quiet   bool                        // another store of this process logs and notes where settings differ
+	UsesAll bool                        // of an operator, which acts on any bucket that Redis knows
+	OnLost  func(context.Context, Loss) // is called when Redis has lost settings; nil: nothing is
+	sharing *sharing                    // nil: each call has a round trip of its own
 	*known
 }
 

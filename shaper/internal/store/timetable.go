@@ -15,10 +15,12 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Fields of a bucket's settings: its plan, as JSON, and the stretches that are computed from it (see lua/lib/timetable.lua).
+// Fields of a bucket's settings: its plan, as JSON, the stretches that are computed from it (see lua/lib/timetable.lua), and the kinds of events
+// that hooks ask for.
 const (
 	FieldPlan      = "plan"
 	FieldTimetable = "timetable"
+	FieldEvents    = "events"
 )
 
 // renewAt is how much of a timetable has to be left: it is computed anew before.

@@ -180,7 +180,7 @@ func (s *Store) lookAt(ctx context.Context, list []*watched) (lost bool) {
 		for _, i := range some {
 			found[i] = pipe.HMGet(ctx, all[i].key, all[i].fields...)
 		}
-		_, _ = pipe.Exec(ctx) // the commands hold the errors
+		lua.Exec(ctx, pipe)
 	})
 	changed := make(map[*settingsWatch]bool, len(all))
 	for _, w := range list {

@@ -37,6 +37,8 @@ func TestBadValues(t *testing.T) {
 		"a shutdown_timeout by env":     {"extraEnv: [{name: TUNDISH_DISPATCHER_SHUTDOWN_TIMEOUT, value: 10m}]", "extraEnv has TUNDISH_DISPATCHER_SHUTDOWN_TIMEOUT, which the chart sets"},
 		"loopback":                      {config("[producer]\nlisten = \"127.0.0.1:8080\"\n" + keys), `config has producer.listen = "127.0.0.1:8080", which the chart sets: remove the line; pods listen on port 8080 of all`},
 		"loopback of the dispatcher":    {config("dispatcher = { listen = \"localhost:8081\" }\n" + keys), `config has dispatcher.listen = "localhost:8081"`},
+		"no memory for bodies":          {"producer: {resources: {limits: {memory: 128Mi}}}", "producer.resources.limits.memory is 128Mi, of which Go uses 115 MiB: producer.body_memory is 128 MiB, and a producer needs 64 MiB more"},
+		"bodies beyond the memory":      {config("[producer]\nbody_memory = \"1GiB\"\n" + keys), "producer.body_memory is 1024 MiB, and a producer needs 64 MiB more. Lower body_memory in the configuration"},
 		"loopback by env":               {"extraEnv: [{name: TUNDISH_PRODUCER_LISTEN, value: '127.0.0.1:8080'}]", "extraEnv has TUNDISH_PRODUCER_LISTEN"},
 		"a Redis in the configuration":  {config("redis.url = \"redis://u:hunter2@redis:6379\"\n" + keys), `config has redis.url, which the chart sets: remove the line; set the value redis.url`},
 		"a password in it":              {config("redis.password = \"hunter2\"\n" + keys), `config has redis.password, which the chart sets`},

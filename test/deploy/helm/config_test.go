@@ -158,6 +158,9 @@ func holds(t *testing.T, all objects, spec *core.PodSpec, settings map[string]st
 	if limits.Cpu().IsZero() || limits.Memory().IsZero() || container.Resources.Requests.Memory().IsZero() {
 		t.Errorf("%s: %+v", name, container.Resources)
 	}
+	if bodies := settings["producer.body_memory"]; name == "producer" && bodies != "128MiB" {
+		t.Errorf("producer.body_memory is %s, and the default of the chart's checkMemory is 128MiB", bodies)
+	}
 	if got, limit := memoryLimit(t, container), float64(limits.Memory().Value()); got < .85*limit || got > .95*limit {
 		t.Errorf("%s: GOMEMLIMIT is %g of a limit of %g bytes", name, got, limit)
 	}

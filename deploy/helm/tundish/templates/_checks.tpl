@@ -1,6 +1,7 @@
 {{/* Refuses values that the schema cannot judge. Each sentence names the value and what to do. */}}
 {{- define "tundish.checks" -}}
 {{- include "tundish.checkConfig" . -}}
+{{- include "tundish.checkMemory" . -}}
 {{- include "tundish.checkRedis" . -}}
 {{- range .Values.extraEnv -}}
 {{- if regexMatch "^(GOMEMLIMIT|TUNDISH_(CONFIG|REDIS_(URL|PASSWORD|SENTINEL_PASSWORD)(_FILE)?|REDIS_TLS_CA|(PRODUCER|DISPATCHER)_(LISTEN|SHUTDOWN_TIMEOUT)))$" .name -}}
@@ -14,6 +15,27 @@
 {{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) -}}
 {{- fail (printf "producer.autoscaling.minReplicas is %d, more than the maxReplicas %d: lower it or raise maxReplicas" (int .minReplicas) (int .maxReplicas)) -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A quantity of bytes as the configuration has it, such as "128MiB" or 134217728, in MiB. */}}
+{{- define "tundish.mebibytes" -}}
+{{- $text := toString . -}}
+{{- $number := regexFind "^[0-9.]+" $text | float64 -}}
+{{- if hasSuffix "GiB" $text -}}{{- mulf $number 1024 | ceil | int64 -}}
+{{- else if hasSuffix "MiB" $text -}}{{- $number | ceil | int64 -}}
+{{- else if hasSuffix "KiB" $text -}}{{- divf $number 1024 | ceil | int64 -}}
+{{- else -}}{{- divf $number 1048576 | ceil | int64 -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Bodies of requests may fill producer.body_memory. Beside them a producer needs 64 MiB: GOMEMLIMIT has to leave room for both, or one request kills the pod. */}}
+{{- define "tundish.checkMemory" -}}
+{{- $producer := get (fromToml .Values.config) "producer" | default dict -}}
+{{- $bodies := include "tundish.mebibytes" (get $producer "body_memory" | default "128MiB") | int -}}
+{{- $limit := include "tundish.goMemLimit" .Values.producer.resources.limits.memory | trimSuffix "MiB" | int -}}
+{{- if gt (add $bodies 64) $limit -}}
+{{- fail (printf "producer.resources.limits.memory is %s, of which Go uses %d MiB: producer.body_memory is %d MiB, and a producer needs 64 MiB more. Lower body_memory in the configuration, or raise the limit" .Values.producer.resources.limits.memory $limit $bodies) -}}
 {{- end -}}
 {{- end -}}
 

@@ -1,0 +1,195 @@
+// Package jsonscan reads JSON of others without making values of it. What it returns are parts of the text, so a text of millions of values costs no
+// more memory than itself. It takes what [encoding/json] takes: RFC 8259 with bytes in texts that are not UTF-8, nested at most 10,000 deep. Each byte
+// is read once, without recursion.
+package jsonscan
+
+import (
+	"fmt"
+	"io"
+)
+
+// maxDepth is how deep values may be nested, as in encoding/json.
+const maxDepth = 10_000
+
+// Cursor stands in front of a value of a JSON text, which may end anywhere. After a fault it reads nothing more. It is not safe for concurrent use.
+type Cursor struct {
+	text []byte
+	at   int
+	err  error
+}
+
+// New returns a cursor in front of the value of a text. The cursor never changes the text.
+func New(text []byte) *Cursor { return &Cursor{text: text} }
+
+// Err returns why the cursor reads nothing more: [io.ErrUnexpectedEOF] where the text ends too early, or what is wrong at which byte. It is nil before
+// that.
+func (c *Cursor) Err() error { return c.err }
+
+// Kind returns what the next value is: '{' an object, '[' a list, '"' a text, 't' or 'f' a truth value, 'n' null, '0' a number. It is 0 where none is.
+func (c *Cursor) Kind() byte {
+	switch b := c.peek(); b {
+	case '{', '[', '"', 't', 'f', 'n':
+		return b
+	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+		return '0'
+	}
+	return 0
+}
+
+// Value reads the next value and returns its text, nil after a fault.
+func (c *Cursor) Value() []byte {
+	c.peek()
+	begin := c.at
+	if !c.skip() {
+		return nil
+	}
+	return c.text[begin:c.at:c.at]
+}
+
+// Parts goes into the next value and calls each in front of each of its parts, in order: of an object with the name of the member, in its quotes and
+// with its escapes; of a list with nil. each may read the part from the cursor; what it leaves is skipped. A value without parts is skipped. Parts
+// returns false after a fault, and where each does: the cursor then stands where that left it.
+func (c *Cursor) Parts(each func(name []byte) bool) bool {
+	open := c.peek()
+	if open != '{' && open != '[' {
+		return c.skip()
+	}
+	c.at++
+	if c.peek() == open+2 { // the codes of brackets that belong together differ by 2
+		c.at++
+		return true
+	}
+	for {
+		var name []byte
+		if open == '{' {
+			if name = c.name(); name == nil {
+				return false
+			}
+		}
+		c.peek()
+		before := c.at
+		if !each(name) || c.err != nil || c.at == before && !c.skip() {
+			return false
+		}
+		switch c.peek() {
+		case ',':
+			c.at++
+		case open + 2:
+			c.at++
+			return true
+		default:
+			return c.fail("want a comma or the end of the list or object")
+		}
+	}
+}
+
+// Offset returns how many bytes of the text are read.
+func (c *Cursor) Offset() int { return c.at }
+
+// End reports whether nothing follows but blanks, and no fault was found.
+func (c *Cursor) End() bool { return c.peek() == 0 && c.err == nil && c.at == len(c.text) }
+
+// peek skips blanks and returns the next byte, 0 at the end and after a fault.
+func (c *Cursor) peek() byte {
+	for c.at < len(c.text) && c.err == nil {
+		switch b := c.text[c.at]; b {
+		case ' ', '\t', '\r', '\n':
+			c.at++
+		default:
+			return b
+		}
+	}
+	return 0
+}
+
+// fail notes the fault at the place of the cursor.
+func (c *Cursor) fail(reason string) bool {
+	switch {
+	case c.err != nil:
+	case c.at >= len(c.text):
+		c.err = io.ErrUnexpectedEOF
+	default:
+		c.err = fmt.Errorf("%s, at byte %d", reason, c.at+1)
+	}
+	return false
+}
+
+// skip reads the next value.
+func (c *Cursor) skip() bool {
+	if b := c.peek(); b != '{' && b != '[' {
+		return c.scalar(b)
+	}
+	return c.nested()
+}
+
+// nested reads an object or a list with all that is in it.
+func (c *Cursor) nested() bool {
+	var objects [(maxDepth + 63) / 64]uint64 // a bit for each level: it is an object
+	depth := 0
+	for {
+		open := c.peek()
+		if open == '{' || open == '[' {
+			if depth == maxDepth {
+				return c.fail("nested too deep")
+			}
+			objects[depth/64] &^= 1 << (depth % 64)
+			if open == '{' {
+				objects[depth/64] |= 1 << (depth % 64)
+			}
+			depth++
+			c.at++
+			if c.peek() != open+2 {
+				if open == '{' && c.name() == nil {
+					return false
+				}
+				continue
+			}
+			c.at++
+			depth--
+		} else if !c.scalar(open) {
+			return false
+		}
+		for { // behind a value
+			if depth == 0 {
+				return true
+			}
+			isObject, closed := objects[(depth-1)/64]>>((depth-1)%64)&1 == 1, byte(']')
+			if isObject {
+				closed = '}'
+			}
+			b := c.peek()
+			if b == closed {
+				c.at++
+				depth--
+				continue
+			}
+			if b != ',' {
+				return c.fail("want a comma or the end of the list or object")
+			}
+			c.at++
+			if isObject && c.name() == nil {
+				return false
+			}
+			break
+		}
+	}
+}
+
+// name reads the name of a member and the colon behind it, and returns the name in its quotes, nil after a fault.
+func (c *Cursor) name() []byte {
+	if c.peek() != '"' {
+		c.fail("want the name of a member")
+		return nil
+	}
+	begin := c.at
+	if !c.quoted() {
+		return nil
+	}
+	name := c.text[begin:c.at:c.at]
+	if c.peek() != ':' {
+		c.fail("want a colon")
+		return nil
+	}
+	c.at++
+	return name
+}

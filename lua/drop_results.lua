@@ -1,0 +1,27 @@
+-- drop_results.lua: drops kept results by their ids. In a bucket that keeps none it drops none: the results that are there belong to
+-- processes that wait for them. May be sent twice.
+--
+-- KEYS[1]  …:settings  hash  result_retention
+-- KEYS[2]  …:count   hash  result_bytes (see results.lua)
+-- KEYS[3]  …:results hash  id -> what was answered
+-- KEYS[4]  …:result_ends  zset  id -> when its result is dropped
+-- ARGV[1...]  the ids, 1 to 200
+-- Returns  how many were dropped
+-- Stores   nothing
+-- Needs    Redis 7.0
+
+--#include lib/results.lua
+--#include lib/server_time.lua
+
+local conf, count, kept, ends = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+
+-- A write that is accepted when Redis is out of memory opens the door for the others.
+redis.call('ZREM', ends, '')
+
+local retention = tonumber(redis.call('HGET', conf, 'result_retention') or 0)
+if retention == 0 then return 0 end
+local there = {}
+for i = 1, #ARGV do
+  if redis.call('HEXISTS', kept, ARGV[i]) == 1 then there[#there + 1] = ARGV[i] end
+end
+return results.drop(results.open(retention, 0, 0, kept, ends, count, server_time()), there)

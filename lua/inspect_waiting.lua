@@ -1,0 +1,156 @@
+-- inspect_waiting.lua: how many jobs of some flows wait, and what of the flows and their groups holds them back. Writes nothing.
+--
+-- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
+-- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
+-- KEYS[3]  …:settings    hash  settings of the bucket
+-- KEYS[4]  …:pace    hash  offset: of the engine's clock
+-- KEYS[5]  …:flows   hash  flow -> its state (see flow.lua)
+-- KEYS[6]  …:flow_settings  hash  flow -> its own settings
+-- KEYS[7]  …:charges  hash  what departures charge to budgets (see charges.lua)
+-- KEYS[8...]  for each flow its five places and the times of its departures: …:q:<priority>:<flow>, four lists, …:later:<flow>, a zset, and
+--          …:departed:<flow>, a list; where flows are in groups then what group.load wants, and for each flow
+--          …:departed_group:<group>, a list
+-- ARGV[1]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
+-- ARGV[2...]  flows, 40 at most: 3 ms where all have rates, quotas and budgets
+-- Returns  {now, offset of the engine's clock, then for each flow FIELDS_OF_JOBS, FIELDS_OF_A_SCOPE of the flow and, where flows are in
+--          groups, FIELDS_OF_A_SCOPE of its group}; times are of the server's clock, in microseconds:
+--   of jobs      how many wait, of these for a later time, of these for another attempt, the first of these times (0 none), when the oldest
+--                head of a list or of later came (0 none, or not read)
+--   of a scope   when it was paused (0 it is not), "time/reason" of a disabled flow, 1 if it is missing, in flight, max_in_flight (0 none),
+--                rate_count and rate_per without its downstream (0 none), when its rate, its quotas and its budgets let it depart (0 at
+--                once), what its downstream says
+-- Stores   nothing
+-- Needs    Redis 7.0
+
+--#include lib/budget.lua
+--#include lib/codec.lua
+--#include lib/codes.lua
+--#include lib/downstream.lua
+--#include lib/estimate.lua
+--#include lib/flow.lua
+--#include lib/group.lua
+--#include lib/quota.lua
+--#include lib/reservation.lua
+--#include lib/server_time.lua
+--#include lib/text.lua
+
+local body, meta, conf, pace, flows, flow_settings, charges = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local levels, names = ARGV[1], { unpack(ARGV, 2) }
+local FIRST, EACH = 7, flow.PLACES + 1 -- the keys before those of flows, and those of each flow
+local MOST_READ = 1048576 -- bytes of bodies that one run reads
+local SOME = 10 -- jobs of a later that are looked at
+
+local has_flows, in_groups = levels ~= codes.NO_FLOWS, levels == codes.GROUPS
+local now = server_time()
+local offset = tonumber(redis.call('HGET', pace, 'offset') or 0)
+local clock = now + offset
+local flow_quotas, group_quotas, default_reservation =
+  unpack(redis.call('HMGET', conf, 'flow_quotas', 'group_quotas', 'default_reservation'))
+local reply = { now, offset }
+local function tell(value) reply[#reply + 1] = value end
+
+-- The bucket as lib/estimate.lua wants it, for what it says of scopes.
+local bucket = { now = now, offset = offset, has_flows = has_flows }
+estimate.budgets(bucket, conf, charges)
+local function windows_of(words)
+  local windows = quota.windows(words)
+  return #windows > 0 and windows or nil
+end
+local flow_windows, group_windows = windows_of(flow_quotas), windows_of(group_quotas)
+
+local bytes = 0
+-- The older of a time and of when a job came, and the job, if there is room to read it.
+local function older(came, id)
+  local size = id and redis.call('HSTRLEN', body, id) or 0
+  if size == 0 or bytes + size > MOST_READ then return came, nil end
+  bytes = bytes + size
+  local job = redis.call('HGET', body, id)
+  local at = codec.came(job) or 0
+  return (came == 0 or at > 0 and at < came) and at or came, job
+end
+
+-- How many of the jobs that wait for a later time wait for another attempt: of many, as it is with the first of them.
+local function retries(later, after, n)
+  if n == 0 then return 0 end
+  local ids, found = redis.call('ZRANGEBYSCORE', later, after, '+inf', 'LIMIT', 0, SOME), 0
+  for _, stored in ipairs(redis.call('HMGET', meta, unpack(ids))) do
+    if stored and string.sub(stored, 1, 1) == codec.RETRYING then found = found + 1 end
+  end
+  return math.floor(n * found / #ids + 0.5)
+end
+
+-- Tells of the jobs behind KEYS[before], and returns the first of them. waiting: how many wait, nil where it is not counted.
+local function tell_jobs(before, waiting)
+  local later, after, oldest, first = KEYS[before + flow.PLACES], '(' .. text(now), 0, nil
+  local n = redis.call('ZCOUNT', later, after, '+inf')
+  local listed = redis.call('ZCARD', later)
+  for i = 1, flow.PLACES - 1 do
+    local length = redis.call('LLEN', KEYS[before + i])
+    if length > 0 then
+      local job
+      oldest, job = older(oldest, redis.call('LINDEX', KEYS[before + i], 0))
+      first = first or job
+      listed = listed + length
+    end
+  end
+  local soonest = redis.call('ZRANGE', later, 0, 0)
+  if soonest[1] then
+    local job
+    oldest, job = older(oldest, soonest[1])
+    first = first or job
+  end
+  tell(math.max(waiting or listed, n))
+  tell(n)
+  tell(retries(later, after, n))
+  tell(n > 0 and tonumber(redis.call('ZRANGEBYSCORE', later, after, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]) or 0)
+  tell(oldest)
+  return first
+end
+
+-- Tells of a flow, or a group, what holds its next job back.
+local function tell_scope(f, windows, own_text, job)
+  local rate_frees, quota_frees = estimate.own(bucket, f, windows)
+  local budget_frees = 0
+  if f.budgets then
+    local costs = job and reservation.costs(f.budgets.rules, reservation.amounts(reservation.of(job)), tonumber(default_reservation or 1))
+    budget_frees = math.ceil((costs and budget.ready(f.budgets, costs, clock) or budget.leaves(f.budgets, 0, clock)) - offset)
+  end
+  local is_disabled, own = f.settings.disabled > 0, own_text or ''
+  tell(not is_disabled and f.settings.paused > 1 and f.settings.paused or 0)
+  tell(is_disabled and string.match(own, '^%S+ %S+ %S+ %S+ %S+ %S+ %S+ (%S+)') or '')
+  tell(f.settings.missing and 1 or 0)
+  tell(f.state.in_flight - f.state.riders)
+  tell(f.settings.max_in_flight)
+  tell(f.configured.rate_count)
+  tell(f.configured.rate_per)
+  tell(rate_frees)
+  tell(quota_frees)
+  tell(budget_frees > now and budget_frees or 0)
+  tell(f.state.down and downstream.write(f.state.down) or '')
+end
+
+if not has_flows then
+  tell_jobs(FIRST)
+  return reply
+end
+local loaded = flow.load(conf, flows, flow_settings, names)
+local own_texts, group_texts = flow.own_texts(flow_settings, names), {}
+local before_groups = FIRST + #names * EACH
+if in_groups then
+  local groups = group.load(conf, KEYS, before_groups, loaded)
+  for n, g in ipairs(groups) do
+    g.obeys, g.ready, g.rivals = g.settings, group.ready(g, clock) - offset, 1
+    group_texts[n] = g.name
+  end
+  group_texts = flow.own_texts(KEYS[before_groups + 2], group_texts)
+  for n, g in ipairs(groups) do g.own_text = group_texts[n] end
+  for n, f in ipairs(loaded) do f.group.departed = KEYS[before_groups + 2 + #groups + n] end
+end
+for n, f in ipairs(loaded) do
+  local before, state = FIRST + (n - 1) * EACH, f.state
+  local job = tell_jobs(before, math.max(state.unfinished + state.scheduled - state.in_flight, 0))
+  f.obeys, f.departed, f.ready = f.settings, KEYS[before + EACH], flow.ready(state, f.settings, clock) - offset
+  tell_scope(f, flow_windows, own_texts[n], job)
+  if in_groups then tell_scope(f.group, group_windows, f.group.own_text, job) end
+end
+return reply

@@ -1,0 +1,151 @@
+-- responses.lua: responses of the downstream whose usage may be reported apart from the request that asked for them, such as those of a
+-- language model that works in the background. The first outcome that reports the usage of a response settles what its requests have
+-- charged to budgets (see charges.lua), whichever process sends it. Later ones charge and count nothing.
+--
+-- The hash …:responses has a text for each, by its id as settle.lua is told of it (escaped, without a space):
+--   "s time"              settled by the outcome of a job that was claimed then
+--   "o time request…"     open: requests of it are charged, the last one was claimed then; each request is
+--                         "at pool_at input output model amounts length:flow": when it was charged, by the clocks of the engine and of the
+--                         pool; what was counted of its model (see use.lua); what it charged; its flow
+--
+-- Outcomes may come in another order than they were sent: a request that was claimed before the job that settled its response charges
+-- nothing. A server may use an id again: a request that was claimed later begins a new response.
+--
+-- MOST ids are kept. Of SAMPLE ones by chance the oldest makes room, a settled one first. All of it expires KEPT after the last write.
+
+--#include lib/codes.lua
+--#include lib/reservation.lua
+
+local responses = {
+  OPEN = 'o', -- the usage comes later
+  POLL = 'p', -- it reports the usage, and has asked no model itself
+  REREAD = 'q', -- the same, of a response whose own request has reported it, unless that broke off
+  LAST = 'r', -- a request that reports the usage of its response
+  MOST = 10000,
+  SAMPLE = 16,
+  REQUESTS = 8, -- of a response; what earlier ones have charged stays
+  KEPT = 2678400000, -- milliseconds: 31 days
+}
+
+local REQUEST = '^ (%d+) (%d+) (%d+) (%d+) (%S*) (%S*) (%d+):()'
+
+local function read(text)
+  local state, time, at = string.match(text or '', '^([so]) (%d+)()')
+  local r = { is_settled = state == 's', time = tonumber(time or 0), requests = {} }
+  while at do
+    local charged_at, pool_at, input, output, model, amounts, length, behind = string.match(text, REQUEST, at)
+    if not charged_at then break end
+    at = behind + length
+    r.requests[#r.requests + 1] = { at = charged_at + 0, pool_at = pool_at + 0, input = input + 0, output = output + 0, model = model,
+      text = amounts, amounts = reservation.amounts(amounts), flow = string.sub(text, behind, at - 1) }
+  end
+  return r
+end
+
+local function write(r)
+  if r.is_settled then return string.format('s %d', r.time) end
+  local parts = { string.format('o %d', r.time) }
+  for _, q in ipairs(r.requests) do
+    parts[#parts + 1] = string.format(' %d %d %.0f %.0f %s %s %d:%s', q.at, q.pool_at, q.input, q.output, q.model, q.text, #q.flow, q.flow)
+  end
+  return table.concat(parts)
+end
+
+-- What an outcome has charged, and counted, as a request of a response. one: see responses.settle.
+local function request_of(one)
+  local at, pool_at, reserved, used = string.match(one.spent and one.spent.text or '', '^(%d+) (%d+) (%S*) (%S+)$')
+  local input, output = string.match(one.use and one.use.text or '', ' (%d+) (%d+)$')
+  local text = used == reservation.AS_RESERVED and reserved or used ~= reservation.NOTHING and used or ''
+  return { at = tonumber(at or 0), pool_at = tonumber(pool_at or 0), input = tonumber(input or 0), output = tonumber(output or 0),
+    model = one.model, text = text, amounts = reservation.amounts(text), flow = one.flow }
+end
+
+-- An outcome charges nothing of its own.
+local function charge_nothing(one)
+  if one.spent then one.spent.text = string.gsub(one.spent.text, '%S+$', reservation.NOTHING) end
+end
+
+-- An outcome counts what the requests of its response have not counted, for the model that they asked.
+local function count_rest(use, requests)
+  if not use then return end
+  local day, model, input, output = string.match(use.text, '^(%d+) (%S*) (%d+) (%d+)$')
+  if not day then return end
+  for _, q in ipairs(requests) do
+    input, output = math.max(input - q.input, 0), math.max(output - q.output, 0)
+    if q.model ~= '' then model = q.model end
+  end
+  use.text = string.format('%s %s %.0f %.0f', day, model, input, output)
+end
+
+-- The outcome reports the usage of an open response: that is what its requests have charged.
+local function settles(one, r)
+  if #r.requests == 0 then return end
+  if one.spent then
+    local used = string.match(one.spent.text, '%S+$')
+    if used == reservation.AS_RESERVED then return end
+    one.spent.requests, one.spent.used = r.requests, reservation.amounts(used)
+    charge_nothing(one)
+  end
+  count_rest(one.use, r.requests)
+end
+
+-- Decides what outcomes charge and count that name a response, 256 at most. Reads only. named: for each { kind, id, model, time, flow, nth,
+-- spent, use }: time is when its job was claimed, nth its place in the reply; spent and use are what settle.lua was told of budgets and
+-- of a model, nil nothing, and are changed here. Returns the responses that are to be written, by their ids.
+function responses.settle(key, named, reply)
+  local ids, known = {}, {}
+  for i, one in ipairs(named) do ids[i] = one.id end
+  local stored = redis.call('HMGET', key, unpack(ids))
+  for i, one in ipairs(named) do
+    local r = known[one.id] or read(stored[i])
+    known[one.id] = r
+    local is_over = one.kind == responses.POLL and r.is_settled or one.kind == responses.OPEN and r.is_settled and r.time > one.time
+      or one.kind == responses.REREAD and #r.requests == 0
+    if not is_over then r.is_new, r.is_changed = not stored[i], true end
+    if is_over then
+      charge_nothing(one)
+      if one.use then one.use.text = '' end
+      reply[one.nth] = codes.SETTLED_BEFORE
+    elseif one.kind == responses.OPEN then
+      if r.is_settled then r.is_settled, r.requests = false, {} end
+      if #r.requests == responses.REQUESTS then table.remove(r.requests, 1) end
+      r.requests[#r.requests + 1] = request_of(one)
+      r.time = math.max(r.time, one.time)
+    else
+      if not r.is_settled and #r.requests > 0 then
+        settles(one, r)
+        reply[one.nth] = codes.SETTLED_BEFORE
+      end
+      r.is_settled, r.time, r.requests = true, math.max(r.time, one.time), {}
+    end
+  end
+  return known
+end
+
+-- Makes room for new ids.
+local function make_room(key, count)
+  for _ = 1, count do
+    local some, oldest, rank = redis.call('HRANDFIELD', key, responses.SAMPLE, 'WITHVALUES'), nil, nil
+    for i = 1, #some, 2 do
+      local state, time = string.match(some[i + 1], '^([so]) (%d+)')
+      local its = state == 'o' and tonumber(time) or tonumber(time or 0) - 2 ^ 52
+      if not rank or its < rank then oldest, rank = some[i], its end
+    end
+    if oldest then redis.call('HDEL', key, oldest) end
+  end
+end
+
+-- Writes what responses.settle returned.
+function responses.write(key, known)
+  local texts, new = {}, 0
+  for id, r in pairs(known) do
+    if r.is_changed then texts[#texts + 1], texts[#texts + 2] = id, write(r) end
+    if r.is_new then new = new + 1 end
+  end
+  if #texts == 0 then return end
+  make_room(key, math.max(redis.call('HLEN', key) + new - responses.MOST, 0))
+  redis.call('HSET', key, unpack(texts))
+  redis.call('PEXPIRE', key, responses.KEPT)
+end
+
+return responses

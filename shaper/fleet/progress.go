@@ -1,0 +1,147 @@
+package fleet
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper/internal/metrics"
+)
+
+// Progress is what became of the requests of a bucket lately, by all processes that told it in the last 15 seconds.
+type Progress struct {
+	// Window is how long the next three were counted: about 30 seconds, in whole beats that all processes have told.
+	Window    time.Duration
+	Arrived   int64 // jobs that were let in
+	Succeeded int64 // requests whose delivery succeeded: a batch is one
+	Gone      int64 // jobs that are done, dead or dropped
+
+	// In the last minute.
+	Attempts     int64  // that ended
+	Unsuccessful int64  // of these
+	Reason       string // of the last attempt that did not succeed; "" if none is known
+
+	Last time.Time // when a delivery succeeded last, to a few seconds; zero: not since the processes started
+}
+
+// recent is how many slots are in [Progress.Window].
+const recent = 6
+
+// outcomes are what a process counted in a slot.
+type outcomes struct{ arrived, succeeded, attempts, unsuccessful, gone int64 }
+
+func (o *outcomes) numbers() []*int64 {
+	return []*int64{&o.arrived, &o.succeeded, &o.attempts, &o.unsuccessful, &o.gone}
+}
+
+// progress is what a process remembers of a minute, the newest slot first.
+type progress struct {
+	slots  [Slots]outcomes
+	last   int64  // when a delivery succeeded last, microseconds
+	reason string // of the last attempt that did not succeed
+}
+
+// shift begins a slot.
+func (p *progress) shift() {
+	copy(p.slots[1:], p.slots[:])
+	p.slots[0] = outcomes{}
+}
+
+// add counts what is more than before in the newest slot.
+func (p *progress) add(is, before *metrics.Totals, now time.Time) {
+	o := &p.slots[0]
+	o.arrived += is.Arrived - before.Arrived
+	o.succeeded += is.Succeeded - before.Succeeded
+	o.attempts += is.Attempts - before.Attempts
+	o.unsuccessful += is.Unsuccessful - before.Unsuccessful
+	o.gone += is.Gone - before.Gone
+	if is.Succeeded > before.Succeeded {
+		p.last = now.UnixMicro()
+	}
+	p.reason = is.Reason
+}
+
+// progressMark begins the part of the counters of a bucket that has its progress. Programs that do not know it read what is before it.
+const progressMark = " | "
+
+// text is "last reason slot...": numbers of a slot with commas, "-" of a slot without any. The slots behind the last one that has some are left out.
+func (p *progress) text() string {
+	var text strings.Builder
+	text.WriteString(progressMark + strconv.FormatInt(p.last, 10) + " " + cmp.Or(strings.Join(strings.Fields(p.reason), "_"), "-"))
+	n := len(p.slots)
+	for n > 0 && p.slots[n-1] == (outcomes{}) {
+		n--
+	}
+	for i := range p.slots[:n] {
+		if p.slots[i] == (outcomes{}) {
+			text.WriteString(" -")
+			continue
+		}
+		separator := byte(' ')
+		for _, number := range p.slots[i].numbers() {
+			text.WriteByte(separator)
+			text.WriteString(strconv.FormatInt(*number, 10))
+			separator = ','
+		}
+	}
+	return text.String()
+}
+
+// parseProgress reads such a text, without its mark. What is no number counts as 0.
+func parseProgress(text string) (p progress) {
+	words := strings.Fields(text)
+	if len(words) < 2 { //nolint:mnd // last and reason
+		return p
+	}
+	p.last, _ = strconv.ParseInt(words[0], 10, 64)
+	if words[1] != "-" {
+		p.reason = words[1]
+	}
+	for i, word := range words[2:] {
+		if i == Slots {
+			break
+		}
+		to := p.slots[i].numbers()
+		for j, number := range strings.Split(word, ",") {
+			if j < len(to) {
+				*to[j], _ = strconv.ParseInt(number, 10, 64)
+			}
+		}
+	}
+	return p
+}
+
+// Progress returns what became of the requests of a bucket lately.
+func (s *Snapshot) Progress(bucket string) Progress {
+	sum := Progress{Window: recent * Beat}
+	newest := s.lastSlot()
+	var last int64
+	for i := range s.Processes {
+		c, ok := s.Processes[i].counts[bucket]
+		if !ok {
+			continue
+		}
+		for j := range c.progress.slots {
+			age, o := int(newest-c.slot)+j, &c.progress.slots[j]
+			if age < 0 { // of this slot not all processes have told yet
+				continue
+			}
+			if age >= Slots {
+				break
+			}
+			if age < recent {
+				sum.Arrived, sum.Succeeded, sum.Gone = sum.Arrived+o.arrived, sum.Succeeded+o.succeeded, sum.Gone+o.gone
+			}
+			sum.Attempts, sum.Unsuccessful = sum.Attempts+o.attempts, sum.Unsuccessful+o.unsuccessful
+		}
+		if c.progress.reason != "" && (sum.Reason == "" || c.progress.slots[0].unsuccessful > 0) {
+			sum.Reason = c.progress.reason
+		}
+		last = max(last, c.progress.last)
+	}
+	if last > 0 {
+		sum.Last = time.UnixMicro(last).UTC()
+	}
+	return sum
+}

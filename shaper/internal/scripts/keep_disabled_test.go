@@ -1,0 +1,68 @@
+package scripts_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tundish-io/tundish/lua"
+)
+
+// Jobs of a disabled flow are kept where the bucket says so: those that wait stay, new ones get in up to the capacity of the flow, none
+// departs, and none becomes a dead letter. Once the flow is enabled all depart, at the pace of the bucket, and other flows go on meanwhile.
+func TestADisabledFlowKeepsItsJobs(t *testing.T) {
+	t.Parallel()
+	disabling(t, func(t *testing.T, r *rig, flow, other string) {
+		r.ok(r.c.HSet(r.ctx, r.key("settings"), "flow_keep", 1, "flow_capacity", 6).Err())
+		r.putIn(flow, 3, 0, "gone")
+		r.pass(second)
+		held := r.drain(ask{want: 1}).jobs[0]
+		r.putIn(flow, 3, 0, "w1", "w2")
+		r.settle(outcome{lease: held, result: wasGone, signal: accepted, reason: "http_410", last: `{"cause":"permanent","status":410}`, claimedAt: r.now()})
+		if n := r.emptyDisabled(flow, 500); n != 0 {
+			t.Errorf("%d jobs became dead letters", n)
+		}
+		if at := r.looksAgain(flow); at != fmt.Sprint(r.now()+3600*second) {
+			t.Errorf("it is looked at %s", at)
+		}
+		var codes []int64
+		for n := range 6 {
+			codes = append(codes, r.enqueue(nil, entry{id: fmt.Sprint("n", n)}.in(r, flow))[0].code)
+		}
+		if want := fmt.Sprint([]int64{1, 1, 1, 1, flowFull, flowFull}); fmt.Sprint(codes) != want {
+			t.Errorf("new jobs were answered %v, want %s", codes, want)
+		}
+		if a := r.enqueue(nil, entry{id: "o1"}.in(r, other)); a[0].code != 1 {
+			t.Errorf("a job of another flow got %+v", a)
+		}
+		r.pass(100 * second)
+		if ids := r.drain(ask{}).ids(); ids != "o1" {
+			t.Errorf("while it is disabled %q depart", ids)
+		}
+		a := r.answerOf(r.run(lua.InspectJob, r.of(lua.InspectJob, flow), "w1", flow, r.withFlows(), r.member()))
+		if a.Int("flow_keeps") != 1 {
+			t.Error("job show does not say that the job is kept")
+		}
+		r.wantStates(map[string]int64{"gone": isDead, "w1": isQueued, "n3": isQueued})
+		r.controlFlow(flow, "enable")
+		left, at := map[string]bool{}, []int64{}
+		for range 40 {
+			for _, job := range r.drain(ask{}).jobs {
+				left[job.id], at = true, append(at, job.slot)
+				r.settle(outcome{lease: job, result: done, signal: accepted})
+			}
+			r.pass(100_000)
+		}
+		for i := 1; i < len(at); i++ {
+			if at[i]-at[i-1] < 1000 {
+				t.Errorf("two depart %d µs apart", at[i]-at[i-1])
+			}
+		}
+		if len(left) != 6 || len(at) != 6 || !left["w1"] || !left["n3"] {
+			t.Errorf("once it is enabled %v depart", left)
+		}
+		if counts := r.counts(flow); !strings.HasPrefix(counts, "0 0 0") && counts != "" {
+			t.Errorf("then the flow counts %q", counts)
+		}
+	})
+}

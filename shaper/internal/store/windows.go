@@ -1,0 +1,87 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/schedule"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// windowsAtOnce is how many windows one call reports that closed while no dispatcher ran.
+const windowsAtOnce = 64
+
+// CloseWindows reports drain windows of a bucket that have closed, as events window.closed, and keeps the tally of the next window. plan and
+// events are fields of its settings, tally is that of its counts (see lua/lib/window_tally.lua), emptied the opening of the last window that
+// closed because the bucket was empty, and now the clock of Redis. Where no hook asks for the event, the tally goes. Where nothing is to be
+// done it costs no round trip, else one for each window. Any number of dispatchers may call it: each window is reported once.
+func (s *Store) CloseWindows(ctx context.Context, b *Bucket, plan, events, tally string, emptied, now int64) error {
+	wants := slices.Contains(strings.Fields(events), string(shaper.EventWindowClosed))
+	if tally == "" && (!wants || plan == "") {
+		return nil
+	}
+	table, err := windowsOf(b.Name, plan, wants)
+	if err != nil {
+		return err
+	}
+	opened, ends := openedAndEnds(tally)
+	for range windowsAtOnce {
+		planned, after := int64(0), now
+		if o, e := window(table, opened); opened != 0 && o == opened {
+			planned, after = e, e
+		}
+		if planned != 0 && planned == ends && now < ends && emptied != opened {
+			return nil
+		}
+		nextOpened, nextEnds := window(table, after)
+		if opened == 0 && nextOpened == 0 {
+			return nil
+		}
+		reply, err := s.Run(ctx, lua.CloseWindow, b.Keys.Of(lua.CloseWindow, ""), plan, b.Keys.Levels, b.Keys.Member, opened, planned, nextOpened, nextEnds)
+		if err != nil {
+			return fmt.Errorf("bucket %q: report the end of its window: %w", b.Name, err)
+		}
+		if changed, _ := reply.(int64); changed == 0 || nextOpened == 0 || nextEnds > now {
+			return nil
+		}
+		opened, ends = nextOpened, nextEnds
+	}
+	return nil
+}
+
+// windowsOf compiles a plan; of none, or where no hook asks, there are no windows.
+func windowsOf(bucket, plan string, wants bool) (*schedule.Timetable, error) {
+	var read schedule.Plan
+	if plan != "" && wants {
+		if err := json.Unmarshal([]byte(plan), &read); err != nil {
+			return nil, fmt.Errorf("bucket %q: its plan in Redis is not one of ours: %w", bucket, err)
+		}
+	}
+	table, err := read.Timetable(bucket, schedule.Rate{})
+	if err != nil {
+		return nil, fmt.Errorf("bucket %q: its windows: %w", bucket, err)
+	}
+	return table, nil
+}
+
+// window is the first window that ends after a time, in microseconds; zeros if there is none.
+func window(table *schedule.Timetable, after int64) (opened, ends int64) {
+	o, e := table.Window(time.UnixMicro(after))
+	return microsOf(o), microsOf(e)
+}
+
+func openedAndEnds(tally string) (opened, ends int64) {
+	fields := strings.Fields(tally)
+	if len(fields) < 2 { //nolint:mnd // the two
+		return 0, 0
+	}
+	opened, _ = strconv.ParseInt(fields[0], 10, 64) // the script has written them
+	ends, _ = strconv.ParseInt(fields[1], 10, 64)
+	return opened, ends
+}

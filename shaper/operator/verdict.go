@@ -1,0 +1,448 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/fleet"
+)
+
+// WhyCode is one word for what keeps jobs from being delivered.
+type WhyCode string
+
+// The words. Where several causes hold for a job, the first in this order is reported: it holds longest, or needs a person.
+const (
+	WhyPaused       WhyCode = "paused"        // by an operator
+	WhyNoDispatcher WhyCode = "no-dispatcher" // no process reports that it delivers jobs of the bucket
+	WhyDisabled     WhyCode = "disabled"      // the flow is disabled: its jobs become dead letters
+	WhyMissing      WhyCode = "missing"       // the flow has to exist, and has no settings: see [shaper.FlowSettings]
+	WhyClosed       WhyCode = "closed"        // the bucket is outside of its delivery windows
+	WhyBreaker      WhyCode = "breaker"       // a circuit breaker is open, or a probe is on its way
+	WhyHeld         WhyCode = "held"          // the receiver has asked for a wait
+	WhyQuota        WhyCode = "quota"         // a quota is used up
+	WhyBudget       WhyCode = "budget"        // a budget has no room for the next job
+	WhyInFlight     WhyCode = "in-flight"     // as many requests are in flight as may be
+	WhyAdaptiveRate WhyCode = "adaptive-rate" // the receiver has asked for a lower rate
+	WhyHostFault    WhyCode = "host-fault"    // no host of its dispatchers can connect to receivers
+	WhyFailing      WhyCode = "failing"       // attempts fail, so jobs wait for their next one, or die
+	WhyLate         WhyCode = "late"          // permits come back unused
+	WhyRate         WhyCode = "rate"          // they wait for their turn at the rate of the scope, which is kept
+	WhyStarting     WhyCode = "starting"      // departures have begun within the last half minute: too early to say
+	WhySlow         WhyCode = "slow"          // fewer departures than the rate, and nothing known explains it
+	WhyLater        WhyCode = "later"         // they are delayed: their time has not come
+	WhyEmpty        WhyCode = "empty"         // nothing waits. Only of a verdict
+	WhySends        WhyCode = "sends"         // deliveries succeed at the rate. Only of a verdict
+)
+
+// WhyCodes lists the words in their order.
+func WhyCodes() []WhyCode {
+	return []WhyCode{
+		WhyPaused, WhyNoDispatcher, WhyDisabled, WhyMissing, WhyClosed, WhyBreaker, WhyHeld, WhyQuota, WhyBudget, WhyInFlight, WhyAdaptiveRate, WhyHostFault, WhyFailing,
+		WhyLate, WhyRate, WhyStarting, WhySlow, WhyLater, WhyEmpty, WhySends,
+	}
+}
+
+// Verdict is whether jobs of a bucket are delivered, and what keeps those that wait. Every view of a bucket shows it.
+type Verdict struct {
+	Bucket string
+
+	// Code is [WhySends] only if the deliveries that succeeded in the last 30 seconds are at least 90 % of the rate; [WhyEmpty] if nothing
+	// waits; else the code of the cause that keeps most jobs.
+	Code WhyCode
+
+	Rate      admission.Rate // the rate in force, without its downstream and its pool
+	Succeeded float64        // deliveries a second that succeeded in the last 30 seconds
+	Waits     int64          // jobs that wait, also for a later time
+	Due       int64          // of these, the jobs whose time has come
+	OldestAge time.Duration  // of the oldest job that was seen; 0: not known
+
+	// Blocked says what keeps the jobs that wait, the most jobs first: 20 causes at most, then one for all other flows of the same code. The sum
+	// of their jobs is Waits.
+	Blocked []Blocked
+
+	// Looked and Flows are how many flows were looked at, and how many there are. With fewer, Blocked is an estimate from a sample. 0 of both
+	// in a bucket without flows.
+	Looked, Flows int64
+
+	Attempts, Failed int64  // attempts that ended in the last minute; of these, those that did not succeed
+	Reason           string // of the last one that did not
+
+	Empty        time.Time // when the last of the waiting jobs leaves, at the earliest; zero: none waits, or not known
+	EmptyUnknown string    // why it is not known, such as "4 flows are blocked"
+	Grows        float64   // by how many jobs a second the backlog grows; 0: it does not
+	Full         time.Time // when it has reached the capacity at that pace; zero: it does not grow
+
+	Left   int64     // jobs that will be left at the finish of the delivery window, as it goes now; 0: none, or the bucket has no finish
+	Finish time.Time // zero where Left is 0
+
+	now   time.Time
+	dead  int64
+	notes []string // for the sentence
+}
+
+// Blocked is one cause that keeps jobs from being delivered.
+type Blocked struct {
+	Code  WhyCode
+	Scope shaper.Scope
+	Name  string // of the scope; "" where Flows is above 1
+	Group string // of a flow in a group
+	Flows int64  // flows that share the entry; 0 of a cause of another scope
+
+	Jobs      int64
+	OldestAge time.Duration // 0: not known
+	Since     time.Time     // zero: not known
+	Until     time.Time     // when it ends at the earliest; zero: not known, or not before somebody acts
+	Reason    string        // of a receiver's response: one word such as http_500
+
+	// Action is the command that ends the cause, or that shows what has to be repaired, without the name of the program. "": it ends by itself.
+	Action string
+
+	detail string // for the sentence
+}
+
+// IsProblem reports whether people should look at the bucket: jobs are due and not delivered as its rate says, and the cause is neither its
+// timetable nor a rate that is kept; or jobs will be left at the finish of its window.
+func (v *Verdict) IsProblem() bool {
+	switch v.Code {
+	case WhySends, WhyEmpty, WhyLater, WhyStarting, WhyRate:
+		return v.Left > 0
+	case WhyClosed: // without a time only a drain opens it
+		return v.Blocked[0].Until.IsZero()
+	default:
+		return true
+	}
+}
+
+// IsStalled reports whether jobs are due and no delivery has succeeded in the last 30 seconds, though one should have.
+func (v *Verdict) IsStalled() bool {
+	return v.IsProblem() && v.Succeeded == 0 && (v.Due > 0 || v.Code == WhyFailing) && v.Code != WhyPaused && v.Code != WhyClosed && v.Code != WhyQuota && v.Code != WhyBudget
+}
+
+// Verdicts returns the verdict of each of the buckets. It costs four round trips: what waits of 1000 flows of one bucket, or of 200 flows of each of
+// several, and what all processes report.
+func (o *Operator) Verdicts(ctx context.Context, infos []BucketInfo) ([]Verdict, error) {
+	if len(infos) == 0 {
+		return nil, nil
+	}
+	snapshot, err := o.Fleet().Look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return o.verdicts(ctx, infos, snapshot)
+}
+
+func (o *Operator) verdicts(ctx context.Context, infos []BucketInfo, snapshot *fleet.Snapshot) ([]Verdict, error) {
+	seen, err := o.lookAtWaiting(ctx, infos)
+	if err != nil {
+		return nil, err
+	}
+	verdicts := make([]Verdict, len(infos))
+	for i := range infos {
+		verdicts[i] = decide(&infos[i], &seen[i], snapshot)
+	}
+	return verdicts, nil
+}
+
+// judgement is a verdict in the making.
+type judgement struct {
+	*BucketInfo
+
+	seen     *waiting
+	progress fleet.Progress
+	fleet    *fleet.Snapshot
+	keepsUp  bool      // enough deliveries succeed
+	stop     *Blocked  // what keeps all jobs of the bucket; nil: nothing of its own or of its pool does
+	rest     Blocked   // of due jobs that nothing of their flow keeps
+	oldest   time.Time // when the oldest that was seen came
+	causes   []Blocked
+}
+
+// decide is the one place that says whether a bucket delivers, and what keeps it.
+func decide(b *BucketInfo, seen *waiting, s *fleet.Snapshot) Verdict {
+	j := &judgement{BucketInfo: b, seen: seen, fleet: s, progress: s.Progress(b.Name)}
+	v := Verdict{
+		Bucket: b.Name, Rate: b.rateInForce(), Waits: b.waits(), Looked: seen.looked, Flows: seen.known, now: b.Now, dead: b.Dead,
+		Succeeded: float64(j.progress.Succeeded) / j.progress.Window.Seconds(),
+		Attempts:  j.progress.Attempts, Failed: j.progress.Unsuccessful, Reason: j.progress.Reason, Empty: b.Empty,
+	}
+	v.grows(j)
+	if v.Waits == 0 {
+		v.Code = WhyEmpty
+		v.noteUsedUp(b)
+		return v
+	}
+	for i := range seen.flows {
+		if at := seen.flows[i].oldest; !at.IsZero() && (j.oldest.IsZero() || at.Before(j.oldest)) {
+			j.oldest = at
+		}
+	}
+	if !j.oldest.IsZero() {
+		v.OldestAge = max(b.Now.Sub(j.oldest), 0)
+	} else {
+		v.OldestAge = b.OldestAge
+	}
+	j.keepsUp = j.succeedsEnough(v.Rate, v.OldestAge)
+	j.stop, j.rest = j.ofBucket(), j.ofRest(v.Rate, v.OldestAge)
+	moves := int64(0)
+	sum := int64(0)
+	for i := range seen.flows {
+		due, kept := j.flow(&seen.flows[i])
+		v.Due, moves, sum = v.Due+due, moves+due-kept, sum+seen.flows[i].waits
+	}
+	if sum == 0 { // the sample has none of the flows that wait
+		j.rest.Jobs, v.Due, moves, sum = v.Waits, v.Waits, v.Waits, v.Waits
+		j.add(j.rest, shaper.ScopeBucket, b.Name, "", v.Waits, time.Time{})
+	}
+	if !seen.isSample() {
+		v.Waits = sum
+	}
+	v.Due = int64(math.Round(float64(v.Due) * float64(v.Waits) / float64(sum)))
+	v.Blocked = scaled(merged(j.causes, seen.isSample()), v.Waits, sum, float64(max(seen.known, 1))/float64(max(seen.looked, 1)))
+	for i := range v.Blocked {
+		v.Blocked[i].Action = j.action(&v.Blocked[i])
+	}
+	v.Code = v.Blocked[0].Code
+	if j.keepsUp && moves > 0 && j.stop == nil {
+		v.Code = WhySends
+	}
+	v.noteEmpty()
+	v.noteHost(j)
+	v.foresee(j)
+	return v
+}
+
+// foresee fills in how many jobs will be left at the finish of the window: those that are kept beyond it, and those that leave too slowly.
+func (v *Verdict) foresee(j *judgement) {
+	h := j.Hours
+	if h == nil || !h.Open || h.Finish.IsZero() || h.FinishJobs == 0 {
+		return
+	}
+	left := int64(0)
+	for i := range v.Blocked {
+		c := &v.Blocked[i]
+		if c.Code.needsAPerson() || c.Code != WhyLater && c.Until.After(h.Finish) {
+			left += c.Jobs
+		}
+	}
+	if v.IsProblem() {
+		left = max(left, h.FinishJobs-int64(v.Succeeded*h.Finish.Sub(j.Now).Seconds()))
+	}
+	if left = min(left, h.FinishJobs); left > 0 {
+		v.Left, v.Finish = left, h.Finish
+	}
+}
+
+const (
+	enough    = 0.9              // of the rate has to succeed
+	settling  = 10 * time.Second // what was counted is known after that time
+	failsMuch = 0.1              // of attempts that fail: from here on they are a cause
+)
+
+// succeedsEnough reports whether the deliveries that succeeded lately are at least 90 % of a rate, since jobs wait. A rate of less than one in 30
+// seconds has to have had one within two of its intervals.
+func (j *judgement) succeedsEnough(rate admission.Rate, age time.Duration) bool {
+	perSecond := rate.PerSecond()
+	if perSecond <= 0 {
+		return false
+	}
+	need := math.Floor(enough * perSecond * min(j.progress.Window, age).Seconds())
+	if need >= 1 {
+		return float64(j.progress.Succeeded) >= need
+	}
+	patience := time.Duration(2/perSecond*float64(time.Second)) + j.progress.Window
+	return j.progress.Succeeded > 0 || j.Now.Sub(j.progress.Last) < patience
+}
+
+// attemptsFail reports whether so many attempts of the last minute failed that the rate is missed.
+func (j *judgement) attemptsFail() bool {
+	return j.progress.Unsuccessful > 0 && float64(j.progress.Unsuccessful) >= failsMuch*float64(j.progress.Attempts)
+}
+
+// flow adds what keeps the jobs of a flow. It returns how many are due, and how many of these do not move at all.
+func (j *judgement) flow(f *waitingFlow) (due, kept int64) {
+	due = max(f.waits-f.later, 0)
+	later := f.later
+	cause := j.ofFlow(f)
+	takes := func(c Blocked, jobs int64) {
+		scope, name, group := c.Scope, c.Name, ""
+		if scope == shaper.ScopeFlow {
+			name, group = f.name, f.group
+		}
+		j.add(c, scope, name, group, jobs, f.oldest)
+	}
+	switch {
+	case cause == nil:
+		takes(j.restOf(f), due)
+	case cause.Code.needsAPerson(): // jobs whose time comes wait too
+		takes(*cause, due+later)
+		return due, due
+	case cause.Code == WhyBreaker || cause.Code == WhyHeld: // an attempt that failed waits for the same receiver
+		takes(*cause, due+f.retries)
+		later -= f.retries
+		kept = due
+	default:
+		takes(*cause, due)
+		if cause.Code != WhyRate && cause.Code != WhyAdaptiveRate {
+			kept = due
+		}
+	}
+	retries := min(f.retries, later)
+	scope, name := shaper.ScopeBucket, j.Name
+	if f.own != nil {
+		scope, name = shaper.ScopeFlow, f.name
+	}
+	reason := j.progress.Reason
+	if f.own != nil && f.own.downstream != nil && f.own.downstream.Reason != "" {
+		reason = f.own.downstream.Reason
+	}
+	takes(Blocked{Code: WhyFailing, Scope: scope, Name: name, Reason: reason, Until: f.nextDue}, retries)
+	takes(Blocked{Code: WhyLater, Scope: scope, Name: name, Until: f.nextDue}, later-retries)
+	return due, kept
+}
+
+// needsAPerson reports whether nothing of the scope moves before somebody acts.
+func (c WhyCode) needsAPerson() bool {
+	return c == WhyPaused || c == WhyNoDispatcher || c == WhyDisabled || c == WhyMissing
+}
+
+// add adds jobs to a cause.
+func (j *judgement) add(c Blocked, scope shaper.Scope, name, group string, jobs int64, oldest time.Time) {
+	if jobs <= 0 {
+		return
+	}
+	c.Scope, c.Name, c.Group, c.Jobs = scope, name, group, jobs
+	if scope == shaper.ScopeFlow {
+		c.Flows = 1
+	}
+	if !oldest.IsZero() {
+		c.OldestAge = max(j.Now.Sub(oldest), 0)
+	}
+	for i := range j.causes {
+		if known := &j.causes[i]; known.Code == c.Code && known.Scope == scope && known.Name == name && known.Group == group {
+			known.take(&c)
+			return
+		}
+	}
+	j.causes = append(j.causes, c)
+}
+
+// take adds the jobs of the same cause.
+func (c *Blocked) take(o *Blocked) {
+	c.Jobs += o.Jobs
+	c.OldestAge = max(c.OldestAge, o.OldestAge)
+	if !o.Since.IsZero() && (c.Since.IsZero() || o.Since.Before(c.Since)) {
+		c.Since = o.Since
+	}
+	if c.Until.IsZero() || !o.Until.IsZero() && o.Until.Before(c.Until) {
+		c.Until = o.Until
+	}
+}
+
+// mostBlocked is how many causes a verdict names one by one.
+const mostBlocked = 20
+
+// merged returns causes, the most jobs first. Flows behind the first causes are one cause for each code; of a sample, all flows are.
+func merged(causes []Blocked, isSample bool) []Blocked {
+	byJobs := func(a, b Blocked) int {
+		return cmp.Or(cmp.Compare(b.Jobs, a.Jobs), cmp.Compare(slices.Index(WhyCodes(), a.Code), slices.Index(WhyCodes(), b.Code)), cmp.Compare(a.Name, b.Name))
+	}
+	slices.SortFunc(causes, byJobs)
+	var list []Blocked
+	others := map[WhyCode]int{} // where the cause of other flows is in the list
+	for i := range causes {
+		c := causes[i]
+		if c.Scope != shaper.ScopeFlow || i < mostBlocked && !isSample {
+			list = append(list, c)
+			continue
+		}
+		if at, known := others[c.Code]; known {
+			list[at].take(&c)
+			list[at].Flows++
+			list[at].Name, list[at].Group, list[at].Reason, list[at].detail = "", "", "", ""
+			continue
+		}
+		others[c.Code] = len(list)
+		list = append(list, c)
+	}
+	slices.SortFunc(list, byJobs)
+	return list
+}
+
+// scaled has causes stand for all jobs that wait, where a sample of them was seen: sum jobs. flows is how many flows each of the sample stands for.
+func scaled(causes []Blocked, waits, sum int64, flows float64) []Blocked {
+	if waits == sum {
+		return causes
+	}
+	left := waits
+	for i := range causes {
+		c := &causes[i]
+		c.Jobs = int64(float64(c.Jobs) * float64(waits) / float64(sum))
+		left -= c.Jobs
+		if c.Flows > 1 {
+			c.Flows = int64(math.Round(float64(c.Flows) * flows))
+		}
+	}
+	causes[0].Jobs += left
+	return slices.DeleteFunc(causes, func(c Blocked) bool { return c.Jobs <= 0 })
+}
+
+// grows fills in by how much the backlog grows, and when it is full.
+func (v *Verdict) grows(j *judgement) {
+	more := j.progress.Arrived - j.progress.Gone
+	free := j.Capacity - j.Unfinished - j.Callbacks
+	const least = 3 // jobs: below it is chance
+	if more < least || v.Waits == 0 || free <= 0 {
+		return
+	}
+	v.Grows = float64(more) / j.progress.Window.Seconds()
+	const furthest = 30 * 24 * time.Hour
+	if in := float64(free) / v.Grows; in < furthest.Seconds() {
+		v.Full = j.Now.Add(time.Duration(in * float64(time.Second)))
+	}
+}
+
+// noteUsedUp says of an empty bucket which quota or budget is used up: a client of a proxy was refused, perhaps, and asks why.
+func (v *Verdict) noteUsedUp(b *BucketInfo) {
+	if used := usedUp(b.Quotas, b.Budgets, b.Now); used != nil {
+		v.notes = append(v.notes, fmt.Sprintf("%s, until %s", used.detail, used.Until.UTC().Format(time.RFC3339)))
+	}
+}
+
+// noteEmpty says why it is not known when the last job leaves.
+func (v *Verdict) noteEmpty() {
+	flows := int64(0)
+	for i := range v.Blocked {
+		c := &v.Blocked[i]
+		switch c.Code {
+		case WhyRate, WhyAdaptiveRate, WhyLater, WhyStarting, WhyClosed, WhyQuota, WhyBudget:
+			continue
+		}
+		if c.Scope == shaper.ScopeFlow {
+			flows += c.Flows
+			continue
+		}
+		v.Empty, v.EmptyUnknown = time.Time{}, c.where(v.Bucket)+" "+c.Code.words()
+		return
+	}
+	switch {
+	case flows == 1:
+		v.Empty, v.EmptyUnknown = time.Time{}, "1 flow is blocked"
+	case flows > 1:
+		v.Empty, v.EmptyUnknown = time.Time{}, fmt.Sprintf("%s flows are blocked", number(flows))
+	case v.Empty.IsZero():
+		v.EmptyUnknown = "the time is not known"
+	}
+}
+
+// noteHost adds that some hosts cannot connect.
+func (v *Verdict) noteHost(j *judgement) {
+	if fault, isAll := j.fleet.HostFault(v.Bucket); fault != "" && !isAll {
+		v.notes = append(v.notes, "not all dispatchers can connect to receivers: "+fault)
+	}
+}

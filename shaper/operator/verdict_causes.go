@@ -1,0 +1,280 @@
+package operator
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/shellword"
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// first returns the cause that comes first in the order of codes; of two with the same code, the one that holds longer.
+func first(causes ...*Blocked) *Blocked {
+	var found *Blocked
+	order := WhyCodes()
+	for _, c := range causes {
+		if c == nil {
+			continue
+		}
+		if found == nil || slices.Index(order, c.Code) < slices.Index(order, found.Code) || c.Code == found.Code && c.Until.After(found.Until) {
+			found = c
+		}
+	}
+	return found
+}
+
+// at names the scope of a cause.
+func at(scope shaper.Scope, name string, causes ...*Blocked) *Blocked {
+	found := first(causes...)
+	if found != nil {
+		found.Scope, found.Name = scope, name
+	}
+	return found
+}
+
+// ofBucket returns what keeps all due jobs of the bucket; nil: nothing of the bucket or its pool does.
+func (j *judgement) ofBucket() *Blocked {
+	b := j.BucketInfo
+	own := at(shaper.ScopeBucket, b.Name, j.ofPeople(), backsOff(b.Downstream, b.Now), j.unlessKept(usedUp(b.Quotas, b.Budgets, b.Now)), j.full(b.Requests, b.MaxInFlight))
+	if p := b.Pool; p != nil {
+		return first(own, at(shaper.ScopePool, p.Name, backsOff(p.Downstream, b.Now), j.unlessKept(usedUp(p.Quotas, p.Budgets, b.Now)), j.full(p.InFlight, p.MaxInFlight)))
+	}
+	return own
+}
+
+func (j *judgement) ofPeople() *Blocked {
+	switch {
+	case j.Pause != nil:
+		detail := "by " + j.Pause.By
+		if j.Pause.Reason != "" {
+			detail += ": " + j.Pause.Reason
+		}
+		return &Blocked{Code: WhyPaused, Since: j.Pause.Since, detail: detail}
+	case !j.fleet.IsServed(j.Name):
+		return &Blocked{Code: WhyNoDispatcher}
+	case j.Hours != nil && !j.Hours.Open:
+		return &Blocked{Code: WhyClosed, Until: j.Hours.Opens}
+	}
+	return nil
+}
+
+// unlessKept leaves out a quota or a budget that is used up for the next seconds only, while deliveries keep the rate.
+func (j *judgement) unlessKept(c *Blocked) *Blocked {
+	if c != nil && j.keepsUp && c.Until.Sub(j.Now) <= settling {
+		return nil
+	}
+	return c
+}
+
+// full is the bound of requests in flight, where it is reached and the rate is missed.
+func (j *judgement) full(inFlight, most int64) *Blocked {
+	if most <= 0 || inFlight < most || j.keepsUp {
+		return nil
+	}
+	return &Blocked{Code: WhyInFlight, detail: fmt.Sprintf("%s of %s", number(inFlight), number(most))}
+}
+
+// backsOff is an open breaker or a hold.
+func backsOff(d *shaper.Downstream, now time.Time) *Blocked {
+	switch {
+	case d == nil:
+	case d.Breaker == shaper.BreakerHalfOpen, d.Breaker == shaper.BreakerOpen: // also where the next departure is the probe, which may fail
+		return &Blocked{Code: WhyBreaker, Since: d.OpenSince, Until: d.HeldUntil, Reason: d.Reason}
+	case d.HeldAt(now):
+		return &Blocked{Code: WhyHeld, Since: d.Heard, Until: d.HeldUntil, Reason: d.Reason}
+	}
+	return nil
+}
+
+// usedUp is the quota or the budget that holds longest.
+func usedUp(quotas []shaper.QuotaUse, budgets []shaper.BudgetUse, now time.Time) *Blocked {
+	if q := shaper.HoldingQuota(quotas, now); q != nil {
+		return &Blocked{Code: WhyQuota, Until: q.Frees, detail: fmt.Sprintf("the quota of %s is used up", q.Quota)}
+	}
+	if u := shaper.HoldingBudget(budgets, now); u != nil {
+		return &Blocked{Code: WhyBudget, Until: u.Frees, detail: fmt.Sprintf("the budget of %s makes the next job wait (free in its window: %d)", u.Budget, u.Free())}
+	}
+	return nil
+}
+
+// ofFlow returns what keeps the due jobs of a flow: of the flow, its group, the bucket or its pool; nil: nothing of these does.
+func (j *judgement) ofFlow(f *waitingFlow) *Blocked {
+	causes := []*Blocked{j.stop}
+	if f.own != nil {
+		causes = append(causes, at(shaper.ScopeFlow, f.name, j.ofScope(f.own)...))
+	}
+	if f.ofGroup != nil {
+		causes = append(causes, at(shaper.ScopeGroup, f.group, j.ofScope(f.ofGroup)...))
+	}
+	return first(causes...)
+}
+
+// ofScope returns what a flow, or a group, says of its next departure.
+func (j *judgement) ofScope(s *waitingScope) []*Blocked {
+	causes := []*Blocked{backsOff(s.downstream, j.Now)}
+	add := func(holds bool, c Blocked) {
+		if holds {
+			causes = append(causes, &c)
+		}
+	}
+	add(!s.paused.IsZero(), Blocked{Code: WhyPaused, Since: s.paused})
+	if d := s.disabled; d != nil {
+		add(true, Blocked{Code: WhyDisabled, Since: d.Since, Reason: d.Reason})
+	}
+	add(s.missing && s.disabled == nil, Blocked{Code: WhyMissing})
+	add(s.quotaFrees.After(j.Now), Blocked{Code: WhyQuota, Until: s.quotaFrees})
+	add(s.budgetFrees.After(j.Now), Blocked{Code: WhyBudget, Until: s.budgetFrees})
+	add(s.maxInFlight > 0 && s.inFlight >= s.maxInFlight, Blocked{Code: WhyInFlight, detail: fmt.Sprintf("%s of %s", number(s.inFlight), number(s.maxInFlight))})
+	if s.rateFrees.After(j.Now) {
+		add(true, j.paced(s))
+	}
+	return causes
+}
+
+// paced is the rate of a flow, or a group.
+func (j *judgement) paced(s *waitingScope) Blocked {
+	if s.downstream.Slowed() {
+		return Blocked{Code: WhyAdaptiveRate, Since: s.downstream.Heard, Reason: s.downstream.Reason, detail: fmt.Sprintf("slowed to %.3g/s", s.downstream.Rate.PerSecond())}
+	}
+	return Blocked{Code: WhyRate, detail: s.rate.String()}
+}
+
+// ofRest returns what keeps due jobs that nothing of a scope holds back: they wait for their turn, or the bucket misses its rate.
+func (j *judgement) ofRest(rate admission.Rate, age time.Duration) Blocked {
+	c := Blocked{Scope: shaper.ScopeBucket, Name: j.Name}
+	permits := j.fleet.Permits(j.Name)
+	fault, isAll := j.fleet.HostFault(j.Name)
+	downstream, scope, name := j.Downstream, shaper.ScopeBucket, j.Name
+	if p := j.Pool; !downstream.Slowed() && p != nil && p.Downstream.Slowed() {
+		downstream, scope, name = p.Downstream, shaper.ScopePool, p.Name
+	}
+	switch {
+	case isAll && fault != "":
+		c.Code, c.detail = WhyHostFault, fault
+	case j.keepsUp:
+		c.Code, c.detail = WhyRate, rate.String()
+	case downstream.Slowed():
+		c = Blocked{Code: WhyAdaptiveRate, Scope: scope, Name: name, Since: downstream.Heard, Reason: downstream.Reason, detail: fmt.Sprintf("slowed to %.3g/s", downstream.Rate.PerSecond())}
+	case j.attemptsFail():
+		c.Code, c.Reason = WhyFailing, j.progress.Reason
+	case permits.HoldBack():
+		c.Code, c.detail = WhyLate, permits.String()
+	case j.poolIsBusy(rate):
+		c = Blocked{Code: WhyRate, Scope: shaper.ScopePool, Name: j.Pool.Name, detail: j.Pool.Rate.String()}
+	case age < settling || rate.PerSecond() > 0 && j.fleet.Rate(j.Name) >= enough*rate.PerSecond():
+		c.Code = WhyStarting
+	default:
+		c.Code = WhySlow
+	}
+	return c
+}
+
+// poolIsBusy reports whether the pool lets the bucket have less than its rate: it is slower, or others share it, and it has sent something lately.
+func (j *judgement) poolIsBusy(rate admission.Rate) bool {
+	p := j.Pool
+	if p == nil || p.Rate.IsZero() || p.LastSlot.IsZero() {
+		return false
+	}
+	interval := time.Duration(float64(time.Second) / p.Rate.PerSecond())
+	isSlower, isShared := p.Rate.PerSecond() < rate.PerSecond(), p.InFlight > j.Requests
+	return (isSlower || isShared) && j.Now.Sub(p.LastSlot) < 2*interval+time.Second
+}
+
+// restOf is ofRest for one flow: where the bucket misses its rate and nothing explains it, the rate of the flow or its group does.
+func (j *judgement) restOf(f *waitingFlow) Blocked {
+	if j.rest.Code != WhySlow && j.rest.Code != WhyStarting {
+		return j.rest
+	}
+	for _, s := range []*waitingScope{f.own, f.ofGroup} {
+		if s == nil || s.rate.IsZero() && !s.downstream.Slowed() {
+			continue
+		}
+		c := j.paced(s)
+		c.Scope, c.Name = shaper.ScopeFlow, f.name
+		if s == f.ofGroup {
+			c.Scope, c.Name = shaper.ScopeGroup, f.group
+		}
+		return c
+	}
+	return j.rest
+}
+
+// action returns the command that ends a cause, or shows what is to be repaired.
+func (j *judgement) action(c *Blocked) string {
+	bucket := j.Name
+	one := func(verb string, more ...string) string { // on the scope of the cause
+		var words []string
+		switch {
+		case c.Scope == shaper.ScopeBucket || c.Scope == shaper.ScopePool:
+			words = []string{string(c.Scope), verb, c.Name}
+		case c.Name == "" && c.Flows > 1:
+			return "flow list " + shellword.Quote(bucket)
+		default:
+			words = append([]string{string(c.Scope), verb}, more...)
+			more = nil
+			if c.Scope == shaper.ScopeFlow && j.HasGroups {
+				words = append(words, "--group="+c.Group)
+			}
+			words = append(words, bucket, "--", c.Name)
+			if c.Name != "" && c.Name[0] != '-' {
+				words = slices.Delete(words, len(words)-2, len(words)-1)
+			}
+		}
+		return shellword.Join(append(words, more...)...)
+	}
+	switch c.Code {
+	case WhyPaused:
+		return one("resume")
+	case WhyNoDispatcher:
+		return "run"
+	case WhyDisabled:
+		return one("enable")
+	case WhyMissing:
+		return one("set", "--weight=1")
+	case WhyClosed:
+		if c.Until.IsZero() {
+			return shellword.Join("bucket", "drain", bucket, "--until-empty")
+		}
+	case WhyBreaker, WhyHeld, WhyAdaptiveRate:
+		if c.Scope == shaper.ScopeFlow && c.Flows > 1 {
+			return shellword.Join("bucket", "release", bucket, "--all-flows")
+		}
+		return one("release")
+	case WhyInFlight:
+		return one("set", fmt.Sprintf("--max-in-flight=%d", 2*j.boundOf(c)))
+	case WhyHostFault, WhySlow:
+		return "fleet"
+	case WhyLate:
+		return "doctor"
+	case WhyFailing:
+		words := []string{"job", "list", bucket, "--state=later"}
+		if c.Scope == shaper.ScopeFlow && c.Flows == 1 {
+			words = append(words, "--flow="+c.Name)
+		}
+		return shellword.Join(words...)
+	default:
+	}
+	return ""
+}
+
+// boundOf is the bound of requests in flight of the scope of a cause.
+func (j *judgement) boundOf(c *Blocked) int64 {
+	switch {
+	case c.Scope == shaper.ScopeBucket:
+		return j.MaxInFlight
+	case c.Scope == shaper.ScopePool && j.Pool != nil:
+		return j.Pool.MaxInFlight
+	}
+	for i := range j.seen.flows {
+		f := &j.seen.flows[i]
+		switch {
+		case c.Scope == shaper.ScopeFlow && f.own != nil && f.name == c.Name && f.group == c.Group:
+			return f.own.maxInFlight
+		case c.Scope == shaper.ScopeGroup && f.ofGroup != nil && f.group == c.Name:
+			return f.ofGroup.maxInFlight
+		}
+	}
+	return 1
+}

@@ -1,0 +1,140 @@
+package operator_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/schedule"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"github.com/tundish-io/tundish/shaper/internal/store"
+	"github.com/tundish-io/tundish/shaper/operator"
+)
+
+// A bucket that keeps its rate sends, also while one of its flows is blocked, which it names. Attempts that all fail are no progress.
+func TestSendsOnlyWhatSucceeds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		j := judge(t, func(b *shaper.Bucket) { b.Breaker.Failures = 0 })
+		must(t, j.op.As("anna").Bucket("b").Group("g").Flow("held").Pause(t.Context(), ""))
+		j.enqueue(500)
+		j.enqueue(3, func(job *shaper.Job) { job.Flow = "held" })
+		pass(45 * time.Second)
+		v := j.verdict()
+		if v.Code != operator.WhySends || v.IsProblem() || v.EmptyUnknown != "1 flow is blocked" || !v.Empty.IsZero() {
+			t.Errorf("%s: %s; empty %s %q", v.Code, v.Sentence(), v.Empty, v.EmptyUnknown)
+		}
+		if len(v.Blocked) != 2 || v.Blocked[1].Code != operator.WhyPaused || v.Blocked[1].Name != "held" || v.Blocked[1].Group != "g" || v.Blocked[1].Action != "flow resume --group=g b held" {
+			t.Errorf("%+v", v.Blocked)
+		}
+		j.answers(shaper.Dead("http_401", ""))
+		pass(70 * time.Second)
+		v = j.verdict()
+		if v.Code != operator.WhyFailing || !v.IsProblem() || !v.IsStalled() || !strings.HasPrefix(v.Sentence(), "1") || !strings.Contains(v.Sentence(), "attempts of the last minute failed: http_401. Sends 0 of 2/s. ") {
+			t.Errorf("every attempt fails: %s: %s", v.Code, v.Sentence())
+		}
+	})
+}
+
+// A backlog that grows says when the bucket is full.
+func TestBacklogGrows(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		j := judge(t, func(b *shaper.Bucket) { b.Capacity = 5000 })
+		for range 60 {
+			j.enqueue(14)
+			pass(time.Second)
+		}
+		v := j.verdict()
+		if v.Code != operator.WhySends || !strings.Contains(v.Sentence(), "Backlog grows by 12/s: full in 6 min") {
+			t.Errorf("%s: %s", v.Code, v.Sentence())
+		}
+	})
+}
+
+// That jobs will be left at the finish is said once deliveries stop, hours before, with what keeps them.
+func TestFinishIsForeseen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { // at midnight
+		j := judge(t, func(b *shaper.Bucket) {
+			b.Drain = &schedule.Drain{Cron: "0 0 * * *", For: 6 * time.Hour, FinishBy: "06:00"}
+			b.Breaker.Failures = 0
+		})
+		j.enqueue(600)
+		pass(10 * time.Minute)
+		if v := j.verdict(); v.Left > 0 {
+			t.Errorf("while all goes well: %s: %s", v.Code, v.Sentence())
+		}
+		j.answers(shaper.Retry("http_503", ""))
+		pass(5 * time.Minute)
+		v := j.verdict()
+		if v.Code != operator.WhyFailing || v.Left < 500 || !v.IsProblem() || !strings.Contains(v.Sentence(), "will be left at the finish at 06:00") || !strings.Contains(v.Sentence(), "http_503") {
+			t.Errorf("%s: %d left: %s", v.Code, v.Left, v.Sentence())
+		}
+	})
+}
+
+// Of very many flows some are looked at, by chance. The verdict says so, and its causes stand for all that waits.
+func TestVerdictOfASample(t *testing.T) {
+	t.Parallel()
+	conn := redistest.Start(t).Client()
+	b := rig.Flowing("b", shaper.FlowKeyJob)
+	op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: conn, Buckets: []shaper.Bucket{b}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, op.As("anna").Bucket("b").Flow("0").Pause(t.Context(), "")) // the bucket is in Redis now
+	const flows = 100_000
+	k, ctx, pipe := store.BucketKeys("b"), t.Context(), conn.Pipeline()
+	for i := range flows {
+		flow := fmt.Sprint(i)
+		pipe.HSet(ctx, k.Body(), flow, fmt.Sprintf(`1 %d 00000000000cn001 {"f":"%s"}`+"\n", time.Now().UnixMicro(), flow))
+		pipe.RPush(ctx, k.Queue(flow), flow)
+		pipe.HSet(ctx, k.Flows(), flow, "0 0 - 0 1 0 0 .n")
+		if i%10 == 0 {
+			pipe.HSet(ctx, k.FlowSettings(), flow, fmt.Sprintf("- - - - - - %d\n-", time.Now().UnixMicro()))
+		}
+		if pipe.Len() > 5000 {
+			if _, err := pipe.Exec(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		t.Fatal(err)
+	}
+	conn.ConfigResetStat(ctx)
+	infos, err := op.BucketInfos(ctx, "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := op.Verdicts(ctx, infos)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, paused, sum := all[0], int64(0), int64(0)
+	for _, c := range v.Blocked {
+		if sum += c.Jobs; c.Code == operator.WhyPaused {
+			paused += c.Jobs
+		}
+	}
+	if v.Looked >= 3000 || v.Flows != flows || sum != flows || v.Waits != flows || len(v.Blocked) > 25 || !strings.Contains(v.Sentence(), "of 100,000 flows)") {
+		t.Errorf("%d of %d flows were looked at, %d of %d jobs: %s", v.Looked, v.Flows, sum, v.Waits, v.Sentence())
+	}
+	if v.Code != operator.WhyNoDispatcher { // nobody delivers: that comes before what flows say, but for a pause
+		t.Errorf("%s: %s", v.Code, v.Sentence())
+	}
+	if paused < flows/20 || paused > flows/5 {
+		t.Errorf("%d jobs are in paused flows, want about %d", paused, flows/10)
+	}
+	stats, _ := conn.Info(ctx, "commandstats").Result()
+	for line := range strings.Lines(stats) {
+		if strings.Contains(line, "hrandfield") || strings.Contains(line, "evalsha") || strings.Contains(line, "fcall") || strings.Contains(line, "eval:") {
+			t.Log(strings.TrimSpace(line))
+		}
+	}
+}

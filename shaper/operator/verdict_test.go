@@ -1,0 +1,170 @@
+package operator_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/schedule"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"github.com/tundish-io/tundish/shaper/operator"
+)
+
+// cause is something that keeps jobs.
+type cause struct {
+	code   operator.WhyCode
+	scope  shaper.Scope
+	bucket func(b *shaper.Bucket) // its settings
+	before func(j *judged)        // before jobs come
+	jobs   func(j *judged)        // nil: six jobs
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func quotas() []admission.Rate { return []admission.Rate{rig.Rate("2/10m")} }
+
+func pool(p shaper.Pool) func(b *shaper.Bucket) {
+	return func(b *shaper.Bucket) {
+		p.Name, p.Burst = "vendor", 1
+		if p.Rate.IsZero() {
+			p.Rate = rig.PerSecond(1000)
+		}
+		b.Pool, b.Weight = &p, 1
+	}
+}
+
+func breaker(scope shaper.Scope) cause {
+	return cause{code: operator.WhyBreaker, scope: scope, bucket: func(b *shaper.Bucket) {
+		b.Adapt.Scope = scope
+		b.Breaker = shaper.Breaker{Failures: 1, OpenFor: 10 * time.Minute, MaxOpen: 10 * time.Minute}
+	}, before: func(j *judged) {
+		j.answers(shaper.Outcome{Result: shaper.ResultRetry, Reason: "http_500", Signal: shaper.SignalFailed})
+	}}
+}
+
+func causes() map[string]cause {
+	return map[string]cause{
+		"paused": {code: operator.WhyPaused, scope: shaper.ScopeBucket, before: func(j *judged) { must(j.t, j.op.As("anna").Bucket("b").Pause(j.t.Context(), "tests")) }},
+		"flow paused": {code: operator.WhyPaused, scope: shaper.ScopeFlow, before: func(j *judged) {
+			must(j.t, j.op.As("anna").Bucket("b").Group("g").Flow("f").Pause(j.t.Context(), ""))
+		}},
+		"group paused": {code: operator.WhyPaused, scope: shaper.ScopeGroup, before: func(j *judged) {
+			must(j.t, j.op.As("anna").Bucket("b").Group("g").Pause(j.t.Context(), ""))
+		}},
+		"no dispatcher":  {code: operator.WhyNoDispatcher, scope: shaper.ScopeBucket, before: func(j *judged) { j.kill() }},
+		"breaker":        breaker(shaper.ScopeBucket),
+		"flow's breaker": breaker(shaper.ScopeFlow),
+		"held": {code: operator.WhyHeld, scope: shaper.ScopeBucket, bucket: func(b *shaper.Bucket) { b.Adapt.Scope = shaper.ScopeBucket }, before: func(j *judged) {
+			j.answers(shaper.Outcome{Result: shaper.ResultHeld, Reason: "http_429", Signal: shaper.SignalThrottled, RetryAfter: 20 * time.Minute})
+		}},
+		"quota":        {code: operator.WhyQuota, scope: shaper.ScopeBucket, bucket: func(b *shaper.Bucket) { b.Quotas = quotas() }},
+		"flow's quota": {code: operator.WhyQuota, scope: shaper.ScopeFlow, bucket: func(b *shaper.Bucket) { b.Flow.Quotas = quotas() }},
+		"pool's quota": {code: operator.WhyQuota, scope: shaper.ScopePool, bucket: pool(shaper.Pool{Quotas: quotas()})},
+		"budget": {code: operator.WhyBudget, scope: shaper.ScopeBucket, bucket: func(b *shaper.Bucket) {
+			b.Budgets = shaper.Budgets{{Count: 15, Per: 10 * time.Minute, Unit: "tokens"}}
+		}},
+		"flow's rate":  {code: operator.WhyRate, scope: shaper.ScopeFlow, bucket: func(b *shaper.Bucket) { b.Flow.Rate, b.Flow.Burst = rig.Rate("1/m"), 1 }},
+		"group's rate": {code: operator.WhyRate, scope: shaper.ScopeGroup, bucket: func(b *shaper.Bucket) { b.Group.Rate, b.Group.Burst = rig.Rate("1/m"), 1 }},
+		"pool's rate":  {code: operator.WhyRate, scope: shaper.ScopePool, bucket: pool(shaper.Pool{Rate: rig.Rate("6/m")}), jobs: func(j *judged) { j.enqueue(12) }},
+		"closed": {code: operator.WhyClosed, scope: shaper.ScopeBucket, bucket: func(b *shaper.Bucket) {
+			b.Drain = &schedule.Drain{Cron: "0 2 * * *", For: time.Hour} // the bubble begins at midnight
+		}},
+		"in flight": {code: operator.WhyInFlight, scope: shaper.ScopeBucket, bucket: func(b *shaper.Bucket) { b.MaxInFlight = 2 }, before: (*judged).hang},
+		"flow in flight": {
+			code: operator.WhyInFlight, scope: shaper.ScopeFlow, bucket: func(b *shaper.Bucket) { b.Flow.MaxInFlight = 2 }, before: (*judged).hang,
+		},
+		"failing": {code: operator.WhyFailing, scope: shaper.ScopeFlow, bucket: func(b *shaper.Bucket) { b.Breaker.Failures = 0 }, before: func(j *judged) {
+			j.answers(shaper.Retry("http_401", ""))
+		}},
+		"late":  {code: operator.WhyLate, scope: shaper.ScopeBucket, before: func(j *judged) { j.late.Store(true) }, jobs: func(j *judged) { j.enqueue(40) }},
+		"later": {code: operator.WhyLater, scope: shaper.ScopeFlow, jobs: func(j *judged) { j.enqueue(6, func(job *shaper.Job) { job.Delay = time.Hour }) }},
+		"adaptive rate": {code: operator.WhyAdaptiveRate, scope: shaper.ScopeBucket, bucket: func(b *shaper.Bucket) { b.Adapt.Scope = shaper.ScopeBucket }, before: func(j *judged) {
+			j.answers(shaper.Outcome{Result: shaper.ResultHeld, Reason: "http_429", Signal: shaper.SignalThrottled})
+		}, jobs: func(j *judged) { j.enqueue(40) }},
+	}
+}
+
+// hang has the receiver answer when it is repaired.
+func (j *judged) hang() {
+	hangs := make(chan struct{})
+	j.hangs.Store(&hangs)
+}
+
+// begin makes causes true.
+func begin(t *testing.T, all ...cause) *judged {
+	t.Helper()
+	var changes []func(*shaper.Bucket)
+	for _, c := range all {
+		changes = append(changes, c.bucket)
+	}
+	j := judge(t, changes...)
+	for _, c := range all {
+		if c.before != nil {
+			c.before(j)
+		}
+	}
+	came := false
+	for _, c := range all {
+		if c.jobs != nil {
+			c.jobs(j)
+			came = true
+		}
+	}
+	if !came || len(all) > 1 {
+		j.enqueue(6)
+	}
+	pass(35 * time.Second)
+	return j
+}
+
+// Each cause is named, with its scope, and with all jobs that wait. What is said to help helps: the bucket sends, or is empty.
+func TestVerdictNamesTheCauseAndItsCure(t *testing.T) {
+	t.Parallel()
+	for name, c := range causes() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				j := begin(t, c)
+				v := j.verdict()
+				if v.Code != c.code || len(v.Blocked) == 0 || v.Blocked[0].Code != c.code || v.Blocked[0].Scope != c.scope {
+					t.Errorf("%s: %s: %+v, want %s of a %s", v.Code, v.Sentence(), v.Blocked, c.code, c.scope)
+				}
+				j.cure()
+			})
+		})
+	}
+}
+
+// Of two causes one of both is named at a time, and their cures one after the other have the bucket send.
+func TestVerdictOfTwoCauses(t *testing.T) {
+	t.Parallel()
+	for _, pair := range []string{
+		"paused+breaker", "paused+quota", "flow paused+held", "flow paused+closed", "group paused+flow's breaker", "group paused+in flight", "no dispatcher+flow's quota",
+		"no dispatcher+later", "breaker+budget", "breaker+flow's rate", "held+pool's quota", "held+flow in flight", "quota+flow's rate", "flow's quota+failing",
+		"budget+closed", "closed+failing", "in flight+group's rate", "failing+later", "late+flow's rate", "pool's rate+failing", "late+later",
+	} {
+		t.Run(pair, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				one, two, _ := strings.Cut(pair, "+")
+				all := causes()
+				j := begin(t, all[one], all[two])
+				v := j.verdict()
+				codes := []operator.WhyCode{all[one].code, all[two].code}
+				if !slices.Contains(codes, v.Code) {
+					t.Errorf("%s: %s: %+v, want one of %s", v.Code, v.Sentence(), v.Blocked, codes)
+				}
+				j.cure()
+			})
+		})
+	}
+}
