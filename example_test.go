@@ -199,6 +199,17 @@ func ExampleBucket_Work() {
 	// Output:
 }
 
+func ExampleBucket_Schedule() {
+	letters := tundish.Define[Letter]("digests")
+	night := letters.Schedule("nightly", "0 2 * * *", Letter{To: "all"})
+	night.Timezone = "Europe/Paris"
+	t, _ := tundish.Open(redisURL)
+	defer t.Close()
+	t.Handle(letters.Work(tundish.Settings{Rate: "20/s", Schedules: []tundish.Schedule{night}}, func(context.Context, Letter) error { return nil }))
+
+	// Output:
+}
+
 func ExampleAttemptOf() {
 	letters := tundish.Define[Letter]("attempts")
 	t, _ := tundish.Open(redisURL)

@@ -51,6 +51,9 @@ func (a *invocation) bucketShow(ctx context.Context, c *api, name string) error 
 		r.hours(v)
 		r.jobsOf(v)
 		r.partsOf(v)
+		if d := v.Downstream; d != nil && d.Text != "" {
+			r.row("note", "%s", d.Text)
+		}
 		if p := v.Pool; p != nil && p.Downstream != nil && p.Downstream.Text != "" {
 			r.row("note", "pool %s: %s", p.Name, p.Downstream.Text)
 		}
@@ -61,7 +64,7 @@ func (a *invocation) bucketShow(ctx context.Context, c *api, name string) error 
 		r.row("remembered", "%s, %d forgotten early", opsview.Count(v.Remembered, "settled id"), v.Forgotten)
 		r.at("last slot", v.LastSlot)
 		r.settings(v)
-		r.notes(v.Notes)
+		r.notes(slices.DeleteFunc(slices.Clone(v.Notes), v.InVerdict))
 		if v.InFlight > 0 && c.handsToAsynq(v.Name) {
 			r.row("note", "what is in flight was handed to asynq; whether a server has started it, asynq tells: `asynq stats`, its Inspector or asynqmon")
 		}

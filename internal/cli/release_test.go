@@ -30,9 +30,9 @@ func TestReleaseOfABucket(t *testing.T) {
 	s.deliver(t, 1, shaper.Outcome{Result: shaper.ResultHeld, Reason: "http_429", Status: 429, RetryAfter: time.Hour, Signal: shaper.SignalThrottled})
 
 	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "held until ", "(http_429); slowed to 25/s, 50 % of its rate")
-	s.run(t, "dispatcher bucket list").want(t, 0, "held until ")
+	s.run(t, "dispatcher bucket list").want(t, 0, "no dispatcher runs")
 	s.run(t, "dispatcher bucket show webhooks --json").want(t, 0, `"held_until": "`, `"rate_per_second": 25`, `"factor": 0.5`, `"breaker": "closed"`, `"reason": "http_429"`)
-	s.run(t, "dispatcher status").want(t, 0, "dispatcher bucket release webhooks")
+	s.run(t, "dispatcher status").want(t, 0, "(no dispatcher runs)  dispatcher run")
 	s.run(t, "dispatcher job show webhooks a").want(t, 0, `bucket "webhooks": held until `, "leaves    ")
 	s.run(t, "dispatcher job show webhooks a --json").want(t, 0, `"held"`)
 

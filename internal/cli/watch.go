@@ -85,13 +85,11 @@ func (a *invocation) watch(ctx context.Context, c *api, lasts time.Duration, buc
 				waits = true
 				return nil
 			}
-			if second.At.Sub(judged) >= judgeEvery {
-				judged = second.At
-				if err := a.writeVerdicts(ctx, c, judged, name); err != nil {
-					return err
-				}
+			if err := writeSecond(a.out, second, name); err != nil || second.At.Sub(judged) < judgeEvery {
+				return err
 			}
-			return writeSecond(a.out, second, name)
+			judged = second.At
+			return a.writeVerdicts(ctx, c, judged, name)
 		})
 		if err == nil {
 			err = pause(ctx, time.Second) // the server stopped, or this reader was slow: ask again

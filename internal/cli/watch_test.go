@@ -12,6 +12,11 @@ import (
 func TestWatchForCountsFromTheFirstLine(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/buckets/b" {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"name":"b","verdict":{"code":"sends","sentence":"Sends 5 of 5/s"}}`)
+			return
+		}
 		w.Header().Set("Content-Type", "text/event-stream")
 		for _, second := range []string{
 			`{"at":"2026-11-28T21:00:00Z","processes":1,"telling":0}`,

@@ -54,7 +54,7 @@ func TestTimesBehindAnOpenBreakerAreTheEarliest(t *testing.T) {
 			inJob.lacks(t, "at the earliest")
 			continue
 		}
-		inBucket.want(t, 0, "the last leaves in ", " at the earliest, as a circuit breaker is open and its probe may fail")
+		inBucket.want(t, 0, "(empty: unknown: no dispatcher runs)", "circuit breaker ")
 		inJob.want(t, 0, "leaves    ", " at the earliest)")
 	}
 	s.redis.HSet(t.Context(), pace, "down", heldText(time.Now().Add(-time.Hour), 1)) // its next departure is the probe
@@ -76,7 +76,7 @@ func TestTurnOfAFlowIsATrueOne(t *testing.T) {
 	shown.want(t, 0, "the next probe may leave at ")
 	shown.lacks(t, "turn ")
 	s.run(t, "dispatcher flow show tenants b --json").lacks(t, `"turn"`)
-	s.run(t, "dispatcher bucket show tenants").want(t, 0, " at the earliest, as a circuit breaker is open")
+	s.run(t, "dispatcher bucket show tenants").want(t, 0, "(empty: unknown: no dispatcher runs)", "circuit breaker open: 2")
 }
 
 // A flow of which Redis holds nothing is told as such: its name may be mistyped. A flow that is idle and has settings is not.

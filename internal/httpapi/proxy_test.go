@@ -142,7 +142,7 @@ func (p *proxyRig) serveProxy(r redis.UniversalClient, buckets []shaper.Bucket, 
 			case "stuck":
 				timeout = time.Second
 			case "gone":
-				timeout = 2 * time.Second
+				timeout = 4 * time.Second
 			}
 			return httpapi.ProxySettings{Timeout: timeout, Priority: shaper.PriorityCritical, First: bucket != "api", Credentials: []string{"x-shop-token"}, BaseURL: p.apiURL + "/base?fixed=1"}, bucket != "plain"
 		},

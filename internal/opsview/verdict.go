@@ -1,6 +1,8 @@
 package opsview
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/tundish-io/tundish/shaper"
@@ -141,4 +143,10 @@ func (v *Verdict) help() string {
 		}
 	}
 	return ""
+}
+
+// InVerdict reports whether the verdict says what a note says.
+func (v *Bucket) InVerdict(note string) bool {
+	isPaused := slices.ContainsFunc(v.Verdict.Blocked, func(b Blocked) bool { return b.Code == operator.WhyPaused && b.Scope == shaper.ScopeBucket })
+	return note == v.Verdict.Sentence || isPaused && strings.HasPrefix(note, "paused ")
 }

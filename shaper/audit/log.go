@@ -85,3 +85,6 @@ func (l *Log) sameAs(r *Record) string {
 	}
 	return digest(r.owner(), r.Author, r.Address, r.Operation, r.Object, r.Outcome, bound(r.Detail), r.At.Truncate(time.Hour).Unix())
 }
+
+// older sorts the newest first.
+func older(a, b entry) int { return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(b.id, a.id)) }

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,9 +27,6 @@ type entry struct {
 
 // name is the cursor of the entries before an entry.
 func (e entry) name() string { return strconv.FormatInt(e.at, 10) + "-" + e.id }
-
-// older sorts the newest first.
-func older(a, b entry) int { return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(b.id, a.id)) }
 
 func cursorOf(text string) (after *entry, err error) {
 	if text == "" {

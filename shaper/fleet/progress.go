@@ -145,3 +145,9 @@ func (s *Snapshot) Progress(bucket string) Progress {
 	}
 	return sum
 }
+
+// lastSlot is the newest of which all processes have told.
+func (s *Snapshot) lastSlot() int64 {
+	const heard = time.Second // after its end
+	return s.Now.Add(-heard).UnixMicro()/Beat.Microseconds() - 1
+}

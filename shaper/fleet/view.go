@@ -216,12 +216,6 @@ func (s *Snapshot) Minute(bucket string) [Slots]int64 {
 	return minute
 }
 
-// lastSlot is the newest of which all processes have told.
-func (s *Snapshot) lastSlot() int64 {
-	const heard = time.Second // after its end
-	return s.Now.Add(-heard).UnixMicro()/Beat.Microseconds() - 1
-}
-
 // Rate is how many departures a second of a bucket there were in the last ten seconds that all processes have told of.
 func (s *Snapshot) Rate(bucket string) float64 {
 	minute := s.Minute(bucket)

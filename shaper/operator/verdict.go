@@ -40,14 +40,6 @@ const (
 	WhySends        WhyCode = "sends"         // deliveries succeed at the rate. Only of a verdict
 )
 
-// WhyCodes lists the words in their order.
-func WhyCodes() []WhyCode {
-	return []WhyCode{
-		WhyPaused, WhyNoDispatcher, WhyDisabled, WhyMissing, WhyClosed, WhyBreaker, WhyHeld, WhyQuota, WhyBudget, WhyInFlight, WhyAdaptiveRate, WhyHostFault, WhyFailing,
-		WhyLate, WhyRate, WhyStarting, WhySlow, WhyLater, WhyEmpty, WhySends,
-	}
-}
-
 // Verdict is whether jobs of a bucket are delivered, and what keeps those that wait. Every view of a bucket shows it.
 type Verdict struct {
 	Bucket string
@@ -259,11 +251,6 @@ func (j *judgement) succeedsEnough(rate admission.Rate, age time.Duration) bool 
 	return j.progress.Succeeded > 0 || j.Now.Sub(j.progress.Last) < patience
 }
 
-// attemptsFail reports whether so many attempts of the last minute failed that the rate is missed.
-func (j *judgement) attemptsFail() bool {
-	return j.progress.Unsuccessful > 0 && float64(j.progress.Unsuccessful) >= failsMuch*float64(j.progress.Attempts)
-}
-
 // flow adds what keeps the jobs of a flow. It returns how many are due, and how many of these do not move at all.
 func (j *judgement) flow(f *waitingFlow) (due, kept int64) {
 	due = max(f.waits-f.later, 0)
@@ -427,7 +414,10 @@ func (v *Verdict) noteEmpty() {
 			flows += c.Flows
 			continue
 		}
-		v.Empty, v.EmptyUnknown = time.Time{}, c.where(v.Bucket)+" "+c.Code.words()
+		v.Empty, v.EmptyUnknown = time.Time{}, c.Code.words()
+		if where := c.where(v.Bucket); where != "it" {
+			v.EmptyUnknown = where + ": " + v.EmptyUnknown
+		}
 		return
 	}
 	switch {

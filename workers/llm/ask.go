@@ -1,6 +1,13 @@
 package llm
 
 import (
+	"path"
+	"slices"
+
+	"errors"
+	"fmt"
+	"net/http"
+
 	"bytes"
 	"cmp"
 	"encoding/json"
@@ -9,6 +16,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/jsonscan"
 	"github.com/tundish-io/tundish/shaper"
+	"math"
 )
 
 // Ask is a request that a client makes to the API through Tundish, and whose answer passes to the client as it comes: see [Worker.Open].
@@ -134,3 +142,88 @@ func withMember(object []byte, name string, value json.RawMessage) []byte {
 	}
 	return bytes.Join([][]byte{object[:open], member, object[open:]}, nil)
 }
+
+// read takes in the request of a job, and reports every fault, joined, each a [*shaper.FieldError] that repeats nothing of the prompt.
+func (c Config) read(method, address string, payload []byte) (*request, error) {
+	var errs []error
+	if method != "" && method != http.MethodPost {
+		errs = append(errs, &shaper.FieldError{Field: "method", Reason: "want POST: jobs of this bucket are requests to a model"})
+	}
+	r, err := parse(c.API, c.endpoint(address), ReadBody(payload))
+	errs = append(errs, err)
+	if r != nil && r.streams {
+		errs = append(errs, &shaper.FieldError{Field: "payload.stream", Reason: "queued jobs cannot stream: leave it out, or make it false"})
+	}
+	if r != nil && err == nil && r.model == "" && len(c.Models) > 0 {
+		errs = append(errs, &shaper.FieldError{Field: "payload.model", Reason: fmt.Sprintf("is missing, and this bucket takes the models %s only", strings.Join(c.Models, ", "))})
+	}
+	if r != nil && r.model != "" && !c.allows(r.model) {
+		errs = append(errs, &shaper.FieldError{
+			Field:  "payload.model",
+			Reason: fmt.Sprintf("%q: this bucket takes the models %s: name one of them, or add a pattern to %s.models", r.model, strings.Join(c.Models, ", "), table),
+		})
+	}
+	return r, errors.Join(errs...)
+}
+
+// allows reports whether jobs may name the model.
+func (c Config) allows(model string) bool {
+	return len(c.Models) == 0 || slices.ContainsFunc(c.Models, func(pattern string) bool {
+		matches, _ := path.Match(pattern, model) // Validate has seen the pattern
+		return matches
+	})
+}
+
+// How many tokens are expected where nothing else is known.
+const (
+	tokensPerByte = 0.3
+	tokensPerFile = 1600
+)
+
+// Estimate returns what a request to a path of the API reserves, by its body.
+//
+// Input is 0.3 tokens for each byte of text, or what learned knows of the model, and 1,600 for each image. Input that is not in the body, such as
+// a PDF, an earlier response or what a search finds, is c.ExpectedInput, or what learned knows of requests of that kind. Output is the maximum
+// that the request names if c counts it. Else it is the expected output, at most that maximum. A request for several choices, or with several
+// prompts, reserves that many times. learned may be nil.
+//
+// The error is what [Config.CheckJob] says of such a body.
+func Estimate(c Config, path string, body []byte, learned *Learned) (shaper.Units, error) {
+	r, err := c.read("", path, body)
+	if err != nil {
+		return nil, err
+	}
+	return c.estimate(r, learned), nil
+}
+
+func (c Config) estimate(r *request, learned *Learned) shaper.Units {
+	if r.asks == asksNothing {
+		return shaper.Units{shaper.UnitInput: 0, shaper.UnitOutput: 0}
+	}
+	e := learned.usual(r.subject(), r.input, c.unknown(r.input))
+	output := wholeTokens(e.output * float64(r.choices))
+	switch {
+	case r.vectors:
+		output = 0
+	case r.maximum == unbounded:
+	case c.CountMaxTokens:
+		output = r.maximum
+	default:
+		output = min(output, r.maximum)
+	}
+	unseen := e.unseen * float64(max(r.unseen(), 1))
+	input := wholeTokens(float64(r.text)*e.perByte+unseen) + r.files*tokensPerFile
+	return shaper.Units{shaper.UnitInput: atMost(input), shaper.UnitOutput: output}
+}
+
+// unknown is what is expected of a kind of input where nothing is learned.
+func (c Config) unknown(kind input) expectation {
+	e := expectation{perByte: tokensPerByte, output: float64(c.ExpectedOutput)}
+	if kind != inputText {
+		e.unseen = float64(c.ExpectedInput)
+	}
+	return e
+}
+
+// wholeTokens is the next whole number, within the bounds of a budget.
+func wholeTokens(n float64) int64 { return int64(math.Ceil(min(max(n, 0), shaper.MaxBudgetAmount))) }

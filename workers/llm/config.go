@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/http"
 	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tundish-io/tundish/shaper"
@@ -136,35 +134,4 @@ func (c Config) CheckFlow(own *shaper.OwnDelivery) error { return c.http().Check
 func (c Config) CheckJob(job *shaper.Job) error {
 	_, err := c.read(job.Method, job.URL, job.Payload)
 	return errors.Join(c.http().CheckJob(job), err)
-}
-
-// read takes in the request of a job, and reports every fault, joined, each a [*shaper.FieldError] that repeats nothing of the prompt.
-func (c Config) read(method, address string, payload []byte) (*request, error) {
-	var errs []error
-	if method != "" && method != http.MethodPost {
-		errs = append(errs, &shaper.FieldError{Field: "method", Reason: "want POST: jobs of this bucket are requests to a model"})
-	}
-	r, err := parse(c.API, c.endpoint(address), ReadBody(payload))
-	errs = append(errs, err)
-	if r != nil && r.streams {
-		errs = append(errs, &shaper.FieldError{Field: "payload.stream", Reason: "queued jobs cannot stream: leave it out, or make it false"})
-	}
-	if r != nil && err == nil && r.model == "" && len(c.Models) > 0 {
-		errs = append(errs, &shaper.FieldError{Field: "payload.model", Reason: fmt.Sprintf("is missing, and this bucket takes the models %s only", strings.Join(c.Models, ", "))})
-	}
-	if r != nil && r.model != "" && !c.allows(r.model) {
-		errs = append(errs, &shaper.FieldError{
-			Field:  "payload.model",
-			Reason: fmt.Sprintf("%q: this bucket takes the models %s: name one of them, or add a pattern to %s.models", r.model, strings.Join(c.Models, ", "), table),
-		})
-	}
-	return r, errors.Join(errs...)
-}
-
-// allows reports whether jobs may name the model.
-func (c Config) allows(model string) bool {
-	return len(c.Models) == 0 || slices.ContainsFunc(c.Models, func(pattern string) bool {
-		matches, _ := path.Match(pattern, model) // Validate has seen the pattern
-		return matches
-	})
 }
