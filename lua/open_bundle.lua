@@ -7,6 +7,7 @@
 -- KEYS[4]  …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
 -- KEYS[5]  …:callback_texts  hash  their texts
 -- KEYS[6]  …:callback_counts  hash  how many of these each flow and group has
+-- KEYS[7]  …:bundle_callers  zset  id -> its caller
 -- ARGV[1]  id
 -- ARGV[2]  caller: its letters, "-" none
 -- ARGV[3]  size: how many jobs it has, 0 says nothing
@@ -14,8 +15,8 @@
 -- ARGV[5]  levels: 1 if the bucket has flows, 2 if they are in groups, else 0
 -- ARGV[6]  tells: which bundles are told: "all", "own" those with a URL, "none"
 -- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, 0, the bundle's text}; {0, 1} another
---          caller has a bundle of this id; {0, 2, the bundle's text} it has finished, and cannot be changed; {0, 3, how many there may be}
---          there are too many
+--          caller has a bundle of this id; {0, 2, the bundle's text} it has finished, and cannot be changed; {0, 3, how many there may be,
+--          how many the caller has} there are too many, or the caller has its share
 -- Stores   the bundle, for seven days after its last change; a callback of its end, until it is moved on
 -- Needs    Redis 7.0
 
@@ -24,7 +25,8 @@
 --#include lib/codes.lua
 --#include lib/server_time.lua
 
-local conf, key, ends, callbacks_key, callback_texts, callback_counts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local conf, key, ends, makers_key = KEYS[1], KEYS[2], KEYS[3], KEYS[7]
+local callbacks_key, callback_texts, callback_counts = KEYS[4], KEYS[5], KEYS[6]
 local id, caller, size, url, levels, tells = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
 local DONE, TAKEN, FINISHED, FULL = 0, 1, 2, 3
 
@@ -34,11 +36,14 @@ redis.call('HDEL', key, '')
 local rate_count, stored_levels = unpack(redis.call('HMGET', conf, 'rate_count', 'flows'))
 if not rate_count or (stored_levels or codes.NO_FLOWS) ~= levels then return { 1 } end
 local now = server_time()
-local there = bundle.expire(key, ends, now)
+local there = bundle.expire(key, ends, makers_key, now)
 local text = redis.call('HGET', key, id)
 local b = bundle.parse(text)
 if b and b.caller ~= caller then return { 0, TAKEN } end
-if not b and there >= bundle.MOST then return { 0, FULL, bundle.MOST } end
+if not b then
+  local may, held = bundle.may_open(key, makers_key, caller, there, now)
+  if not may then return { 0, FULL, bundle.MOST, held } end
+end
 
 b = b or { opened = now, changed = now, finished = 0, size = 0, done = 0, dead = 0, dropped = 0, cancelled = 0, caller = caller, url = '' }
 local is_new_size, is_new_url = size > 0 and size ~= b.size, url ~= '' and url ~= b.url
@@ -48,5 +53,6 @@ if is_new_size then b.size = size end
 if is_new_url then b.url = url end
 local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
 bundle.write(key, ends, id, b, now, tells, told)
+bundle.note_caller(makers_key, id, b.caller)
 callbacks.write(told)
 return { 0, DONE, bundle.text(b) }

@@ -11,7 +11,8 @@ import (
 // opened before the first of its jobs is enqueued; each job names it ([Job.Bundle]). It has finished when as many of its jobs as its Size have
 // ended. A dead letter has ended; when it is redriven, its next end takes the place of that in the counts, and nothing is told again.
 //
-// A bucket keeps a bundle for seven days after its last change, and 10,000 of them at most.
+// A bucket keeps a bundle for seven days after its last change, and 10,000 of them at most. One caller alone has half of them, and two
+// that want all have a third each.
 type Bundle struct {
 	// ID names the bundle within its bucket, as that of a job names a job.
 	ID string
@@ -36,7 +37,7 @@ var (
 	ErrUnknownBundle  = errors.New("shaper: no such bundle")
 	ErrBundleTaken    = errors.New("shaper: the id is that of another caller's bundle")
 	ErrBundleFinished = errors.New("shaper: the bundle has finished")
-	ErrTooManyBundles = errors.New("shaper: the bucket has too many bundles")
+	ErrTooManyBundles = errors.New("shaper: the bucket has too many bundles, or the caller as many as it may")
 )
 
 // CheckBundle reports every fault of a bundle of this bucket: joined errors, each a [*FieldError]; or nil.

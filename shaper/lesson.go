@@ -4,7 +4,7 @@ import "fmt"
 
 // Bounds of lessons.
 const (
-	MaxLessons      = 51 // of a bucket: on 50 subjects, and on all others
+	MaxLessons      = 51 // of a bucket: on 50 subjects, and on all others. A caller has no more than it leaves free
 	MaxSubjectBytes = 200
 	MaxLessonBytes  = 400
 )
@@ -17,6 +17,7 @@ type Lessons map[string]Lesson
 type Lesson struct {
 	Answers int64  // from how many answers it was learned. Of two lessons on a subject, Redis keeps the one from more answers
 	Text    string // of the worker's own form
+	Caller  string // the mark of the caller whose job was the first on the subject, "" none (see [CallerMark]): its share is counted by it
 }
 
 // Validate reports the first fault.

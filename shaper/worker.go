@@ -52,6 +52,9 @@ type Attempt struct {
 	// job's headers do not replace them.
 	Own *OwnDelivery
 
+	// Caller is the mark of the job's caller (see [CallerMark]), "" of a job without one.
+	Caller string
+
 	// Enqueued is when the job was enqueued, or redriven, by the clock of Redis; zero where
 	// that is not known.
 	Enqueued time.Time

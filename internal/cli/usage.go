@@ -31,7 +31,7 @@ func (a *invocation) usageCommand() *cobra.Command {
 		Long: `Sum up the calls of language models of a bucket, and their tokens: those that the answers told,
 or estimates where an answer told none. Days are by UTC, and the last 31 are kept. A call
 counts on the day on which its job was claimed. "(other)" are calls above the bound of a day, which
-tells 900 combinations of caller, model and flow apart.`,
+tells 900 combinations of caller, model and flow apart; one caller alone has half.`,
 		Example: `  dispatcher usage openai
   dispatcher usage openai --by flow --days 31
   dispatcher usage openai --by caller,model --from 2026-11-01 --to 2026-11-26

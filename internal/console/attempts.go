@@ -7,11 +7,12 @@ import (
 
 const (
 	maxAttempts  = 10     // failed logins of an address in a minute
-	maxAddresses = 10_000 // that are told apart
+	maxAddresses = 10_000 // that are counted. A wrong key of another address is refused and not counted
 	maxLogins    = 30     // of a key in a minute
 )
 
-// attempts counts failed logins. An address that fails too often has to wait.
+// attempts counts wrong keys, by address. An address that has shown too many has to wait before another wrong key of it is looked at. A right key
+// logs in however many were wrong: it is looked for first.
 type attempts struct {
 	mu     sync.Mutex
 	minute time.Time
@@ -29,7 +30,7 @@ func (a *attempts) mayTry(address string, now time.Time) (wait time.Duration, ma
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.turn(now)
-	if a.failed[address] < maxAttempts && (len(a.failed) < maxAddresses || a.failed[address] > 0) {
+	if a.failed[address] < maxAttempts {
 		return 0, true
 	}
 	return a.minute.Add(time.Minute).Sub(now), false
@@ -39,7 +40,9 @@ func (a *attempts) fail(address string, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.turn(now)
-	a.failed[address]++
+	if _, known := a.failed[address]; known || len(a.failed) < maxAddresses {
+		a.failed[address]++
+	}
 }
 
 // mayLogIn counts a login of a key, and else reports when the next one may be.

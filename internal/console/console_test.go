@@ -129,6 +129,24 @@ func TestCookie(t *testing.T) {
 	page.want(t, http.StatusForbidden)
 }
 
+// A right key logs in however many keys of its address were wrong.
+func TestARightKeyLogsInAfterWrongOnes(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, keyOf("root", []string{"*"}, apikey.RoleAdmin))
+	v := s.visitor()
+	refused := 0
+	for range 100 {
+		if v.login("wrong").status == http.StatusTooManyRequests {
+			refused++
+		}
+	}
+	if refused == 0 {
+		t.Error("no wrong key had to wait")
+	}
+	v.login("root").want(t, http.StatusOK)
+	v.get("/console/fleet").want(t, http.StatusOK)
+}
+
 // Ten wrong keys a minute from an address, and no more.
 func TestWrongKeys(t *testing.T) {
 	t.Parallel()

@@ -84,13 +84,13 @@ func (c *console) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	address, now := c.address(r), time.Now()
-	if wait, may := c.attempts.mayTry(address, now); !may {
-		v.tooMany("too many keys were wrong", wait)
-		return
-	}
 	secret := strings.TrimSpace(r.PostFormValue("key"))
 	key := c.host.Keys().Find(secret)
 	if key == nil {
+		if wait, may := c.attempts.mayTry(address, now); !may {
+			v.tooMany("too many keys were wrong", wait)
+			return
+		}
 		c.attempts.fail(address, now)
 		c.host.WrongKey(address)
 		v.fail(&apiError{Status: http.StatusUnauthorized, Detail: "this server does not know the key: `producer key new` makes one, for [[keys]] in the configuration"})

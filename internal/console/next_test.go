@@ -49,7 +49,13 @@ func TestAttempts(t *testing.T) {
 	for i := range maxAddresses + 1 {
 		a.fail(strings.Repeat("z", i%7)+string(rune('a'+i%26))+time.Duration(i).String(), now)
 	}
-	if _, may := a.mayTry("new", now); may {
-		t.Error("there are more addresses than are told apart")
+	if len(a.failed) > maxAddresses {
+		t.Errorf("%d addresses are counted", len(a.failed))
+	}
+	for range 2 * maxAttempts { // of one that is not counted
+		a.fail("new", now)
+	}
+	if _, may := a.mayTry("new", now); !may {
+		t.Error("addresses that fill the bound have an address of somebody else wait")
 	}
 }

@@ -239,3 +239,32 @@ func TestColour(t *testing.T) {
 	newSiteWith(t, console.Config{Colour: "red"}).visitor().get("/console/").want(t, http.StatusOK, `<span class="name"><span class="mark red"></span> staging</span>`)
 	newSite(t).visitor().get("/console/").want(t, http.StatusOK, `<span class="name">staging</span>`)
 }
+
+// Users of a proxy have one key, and shares of their own: one that opens as many streams as it may leaves some to the others.
+func TestUsersOfProxyShareStreams(t *testing.T) {
+	t.Parallel()
+	s := newSiteWith(t, behind("127.0.0.1/32"), onCall)
+	open := func(user string) int {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/console/stream", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("X-Forwarded-User", user)
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = response.Body.Close() })
+		return response.StatusCode
+	}
+	n := 0
+	for open(alice) == http.StatusOK {
+		n++
+	}
+	if n != 100 {
+		t.Errorf("one user has %d streams of 200", n)
+	}
+	if status := open("bob@example.com"); status != http.StatusOK {
+		t.Errorf("another user gets no stream: %d", status)
+	}
+}

@@ -37,7 +37,7 @@ var (
 		Summary:  "Open a bundle of jobs, or say more of one",
 		Description: `A bundle tells once that all of its jobs have ended: done, dead, dropped or cancelled. Open it before its first job, whose ` + "`bundle`" + ` names it, and
 say its size now or later. To say the same again is harmless. A bundle belongs to the caller of its key. It is kept for seven days after
-its last change, and a bucket has 10,000 at most.`,
+its last change, and a bucket has 10,000 at most. One caller alone has half of them, and two that want all have a third each.`,
 	}
 
 	ShowBundle = &Operation[BundleName, *shaper.BundleJSON]{
@@ -93,7 +93,7 @@ func (b bundles) faultOf(r *http.Request, err error) *fault {
 	case errors.Is(err, shaper.ErrBundleFinished):
 		return newFault(codeConflict, "bundle %q of bucket %q has finished: it cannot be changed any more", bundle, bucket)
 	case errors.Is(err, shaper.ErrTooManyBundles):
-		return newFault(codeTooManyBundles, "bucket %q has as many bundles as it may: each is kept for seven days after its last change", bucket)
+		return newFault(codeTooManyBundles, "bucket %q has as many bundles as it may, or as many of this caller: each is kept for seven days after its last change: use one again, or wait", bucket)
 	}
 	return b.fault(r, err)
 }

@@ -37,7 +37,7 @@ func (l *lists) few(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), listWait)
 		defer cancel()
-		caller := keyOf(r).Owner()
+		caller := callerOf(r)
 		mine := l.enter(caller)
 		defer l.leave(caller, mine)
 		select {

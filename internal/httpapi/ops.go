@@ -93,14 +93,14 @@ type ops struct {
 
 	draining *draining
 	watcher  func() *fleet.Watcher // of all streams
-	streams  atomic.Int64          // open ones
+	streams  *shares               // open ones
 }
 
 // byPrograms is the author of changes that show no key: the guard admits no others.
 const byPrograms = "a program on the %s's machine"
 
 func newOps(buckets Buckets, pools []shaper.Pool, keys []apikey.Key, author string, draining *draining, log *slog.Logger) *ops {
-	o := &ops{buckets: buckets, store: newStoreFaults(log), author: author, lists: newLists(), draining: draining}
+	o := &ops{buckets: buckets, store: newStoreFaults(log), author: author, lists: newLists(), draining: draining, streams: newShares(maxStreams)}
 	o.watcher = sync.OnceValue(func() *fleet.Watcher {
 		return fleet.NewWatcher(buckets.Fleet(), func(err error) {
 			o.store.sometimes.Do(func() { log.Warn("the counts of the fleet could not be read", "error", err) })

@@ -72,9 +72,9 @@ func newBounds(setting string, requests int, bodyMemory int64, address func(r *h
 // place serves a request if its caller has a place, and gives back what the request uses.
 func (b *bounds) place(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		mine := &usage{of: b, caller: "address " + b.address(r)}
-		if key := keyOf(r); key != nil {
-			mine.caller = "key " + key.Owner()
+		mine := &usage{of: b, caller: callerOf(r)}
+		if mine.caller == "" {
+			mine.caller = "address " + b.address(r)
 		}
 		if !b.requests.take(mine.caller, 0, 1) {
 			b.tooMany("are under way").write(w, r)
@@ -84,6 +84,18 @@ func (b *bounds) place(serve http.HandlerFunc) http.HandlerFunc {
 		defer mine.release()
 		serve(w, r.WithContext(context.WithValue(r.Context(), usageKey{}, mine)))
 	}
+}
+
+// callerOf names whose shares a request uses: of a user of the console whom a trusted proxy names, else of the caller of its key; "" of no key. All
+// such users have one key, and none of them takes what the others need.
+func callerOf(r *http.Request) string {
+	if user := visitor(r).User; user != "" {
+		return "user " + user
+	}
+	if key := keyOf(r); key != nil {
+		return "key " + key.Owner()
+	}
+	return ""
 }
 
 // tooMany refuses a request beyond the share of its caller.

@@ -15,7 +15,7 @@ import (
 const (
 	streamBeat  = 15 * time.Second // between two signs of life
 	streamWrite = 5 * time.Second  // for one write: a reader that is slower is dropped
-	maxStreams  = 200
+	maxStreams  = 200              // of all callers: see shares
 )
 
 // StreamQuery says what a stream has.
@@ -33,7 +33,7 @@ var Stream = &Operation[StreamQuery, *fleet.Second]{
 	Description: `Each event has the type ` + "`second`" + `, and a ` + "`Second`" + ` as its data: the buckets of the caller's key of which something was counted in that
 second, by all processes. It begins after up to six seconds, as processes learn at their next beat that somebody looks. A reader that is two
 seconds late is cut off, and a server that stops ends the stream: ask again. A comment comes every 15 seconds. A server has 200 streams
-at most.`,
+at most. One caller alone has half of them, and two that want all have a third each.`,
 }
 
 // stream tells what all processes count, each second.
@@ -54,14 +54,14 @@ func (o *ops) stream(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if o.streams.Add(1) > maxStreams {
-		o.streams.Add(-1)
-		f := newFault(codeOverloaded, "%d streams are open here: close some, or ask another process", maxStreams)
+	caller := usageOf(r).caller
+	if !o.streams.take(caller, 0, 1) {
+		f := newFault(codeOverloaded, "this caller has as many streams open here as it may, or the %d of this process are open: close some, or ask another process", maxStreams)
 		f.RetryAfter = retryStore
 		f.write(w, r)
 		return
 	}
-	defer o.streams.Add(-1)
+	defer o.streams.give(caller, 1)
 	r, ended := o.access.lasts(r)
 	defer ended()
 	seconds, end := o.watcher().Watch(bucket)

@@ -61,12 +61,12 @@ func openStream(t *testing.T, url, key string) *opened {
 	return &opened{resp.StatusCode, resp.Header, resp.Body}
 }
 
-// As many streams as there may be are open, one more is refused, and all end when the server stops, which is no error.
+// As many streams as one caller may have are open, one more is refused, and all end when the server stops, which is no error.
 func TestStreams(t *testing.T) {
 	t.Parallel()
 	url, stop := streaming(t)
 	var open []*opened
-	for range 200 {
+	for range 100 {
 		resp := openStream(t, url+"/v1/stream?bucket=roomy", "")
 		if resp.status != 200 || resp.header.Get("Content-Type") != "text/event-stream" {
 			t.Fatalf("%d, %s", resp.status, resp.header)
@@ -103,6 +103,25 @@ func TestStreams(t *testing.T) {
 		if _, err := io.Copy(io.Discard, resp.body); err != nil {
 			t.Fatalf("a stream ended with %v", err)
 		}
+	}
+}
+
+// A caller that opens as many streams as it may leaves streams to others.
+func TestStreamsAreShared(t *testing.T) {
+	t.Parallel()
+	everywhere := []string{apikey.AllBuckets}
+	url, _ := streaming(t, keyOf("loud", everywhere, apikey.RoleRead), keyOf("quiet", everywhere, apikey.RoleRead))
+	open := func(key string) (n int) {
+		for openStream(t, url+"/v1/stream", key).status == http.StatusOK {
+			n++
+		}
+		return n
+	}
+	if n := open("loud"); n != 100 {
+		t.Errorf("one caller alone has %d streams of 200", n)
+	}
+	if n := open("quiet"); n != 50 {
+		t.Errorf("another caller has %d of the 100 that are left", n)
 	}
 }
 

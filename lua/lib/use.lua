@@ -5,8 +5,12 @@
 --          flow, 'g' and the path of a flow in a group, '' in a bucket without flows
 --   value  "calls input output": the number of calls, and their tokens
 --
--- A hash has at most 1000 fields. The first 900 are of any caller, model and flow. After them, calls of another caller, model or flow
--- are counted in "* model *", and after 999 fields, those of another model in "* * *". So no call is missing in the sums.
+-- A hash has at most 1000 such rows. The first 900 are of any caller, model and flow. After them, calls of another caller, model or flow
+-- are counted in "* model *", and after 99 of these, those of another model in "* * *". So no call is missing in the sums. A caller has
+-- no more rows than it leaves free, of the 900 and of the 99: one caller alone makes half of them. Calls without a caller are bounded by
+-- all rows alone.
+--
+--   field  "#1", "#2": how many rows there are of the 900 and of the 99; "#1 caller", "#2 caller": how many of them a caller has made
 --
 -- settle.lua is told "@day model input output" of a call: day is which of the keys of days it is, counted from the last one. settle.lua
 -- counts no outcome without its lease. So a call counts once, however often its outcome is sent.
@@ -16,7 +20,7 @@
 --#include lib/pool.lua
 
 local use = {
-  MOST = { 900, 999, 1000000 }, -- fields, before those of each level are no longer made: never of the last one
+  MOST = { 900, 99 }, -- rows of each level. There is one more level, of one row
   KEPT = 2764800000, -- milliseconds: 32 days
   OTHER = '*', -- no escaped model and no caller is written so
 }
@@ -40,11 +44,11 @@ function use.note(part, text, mark, spent, uses, named, time, nth, flow)
   named[#named + 1] = { kind = kind, id = id, model = model, time = time, nth = nth, flow = flow, spent = of_budgets, use = of_model }
 end
 
--- Adds a call, or the sum of several, to the sums of a hash.
-local function add(sums, field, model, calls, input, output)
+-- Adds a call, or the sum of several, to the sums of a hash. letters: who makes the row if there is none.
+local function add(sums, field, letters, model, calls, input, output)
   local sum = sums[field]
   if not sum then
-    sum = { model = model, calls = 0, input = 0, output = 0 }
+    sum = { letters = letters, model = model, calls = 0, input = 0, output = 0 }
     sums[field], sums.fields[#sums.fields + 1] = sum, field
   end
   sum.calls, sum.input, sum.output = sum.calls + calls, sum.input + input, sum.output + output
@@ -56,27 +60,46 @@ local function text(stored, sum)
   return string.format('%.0f %.0f %.0f', (calls or 0) + sum.calls, (input or 0) + sum.input, (output or 0) + sum.output)
 end
 
+-- How many rows a field counts. A hash of a program that counts none has rows of the first level.
+local function rows_in(rows, key, field)
+  rows[field] = rows[field] or tonumber(redis.call('HGET', key, field)) or field == '#1' and redis.call('HLEN', key) or 0
+  return rows[field]
+end
+
+-- Whether a caller may make another row of a level, which then counts.
+local function may_make(rows, key, level, letters)
+  if not use.MOST[level] then return true end
+  local all = '#' .. level
+  local own, free = all .. ' ' .. letters, use.MOST[level] - rows_in(rows, key, all)
+  local held = letters ~= '' and rows_in(rows, key, own) or 0
+  if free < 1 or held > 0 and held + 1 > free then return false end
+  rows[all], rows[own] = rows[all] + 1, letters ~= '' and held + 1 or nil
+  return true
+end
+
 local function write(key, sums)
-  local length -- of the hash, once it is asked for
-  for level, most in ipairs(use.MOST) do
+  local rows, is_new = {}, false -- rows: by the field that counts them
+  for level = 1, #use.MOST + 1 do
     if #sums.fields == 0 then break end
     local written, rest = {}, { fields = {} }
     for i, stored in ipairs(redis.call('HMGET', key, unpack(sums.fields))) do
       local field = sums.fields[i]
       local sum = sums[field]
-      length = length or not stored and redis.call('HLEN', key) or nil
-      if stored or length < most then
+      if stored or may_make(rows, key, level, sum.letters) then
         written[#written + 1], written[#written + 2] = field, text(stored, sum)
-        if not stored then length = length + 1 end
+        is_new = is_new or not stored
       else
         local model = level == 1 and sum.model or use.OTHER
-        add(rest, use.OTHER .. ' ' .. model .. ' ' .. use.OTHER, model, sum.calls, sum.input, sum.output)
+        add(rest, use.OTHER .. ' ' .. model .. ' ' .. use.OTHER, sum.letters, model, sum.calls, sum.input, sum.output)
       end
     end
     if #written > 0 then redis.call('HSET', key, unpack(written)) end
     sums = rest
   end
-  if length then redis.call('PEXPIRE', key, use.KEPT) end
+  if is_new then
+    for field, n in pairs(rows) do redis.call('HSET', key, field, n) end
+    redis.call('PEXPIRE', key, use.KEPT)
+  end
 end
 
 -- Counts calls, 256 at most. outcomes: for each { text, part, mark }, what settle.lua was told, the part of its flow, and the mark of the
@@ -90,8 +113,8 @@ function use.count(outcomes, levels, first_flow, in_pool)
     if key then
       local flow = levels == codes.NO_FLOWS and '' or letter .. ARGV[first_flow + one.part.n]
       if not sums_of[key] then keys[#keys + 1], sums_of[key] = key, { fields = {} } end
-      local field = string.sub(one.mark, callers.MARK + 1) .. ' ' .. model .. ' ' .. flow
-      add(sums_of[key], field, model, 1, tonumber(input), tonumber(output))
+      local letters = string.sub(one.mark, callers.MARK + 1)
+      add(sums_of[key], letters .. ' ' .. model .. ' ' .. flow, letters, model, 1, tonumber(input), tonumber(output))
     end
   end
   for _, key in ipairs(keys) do write(key, sums_of[key]) end

@@ -1,5 +1,5 @@
 // Program operations writes what is made of the operations that package httpapi describes: internal/httpapi/openapi.yaml, with what stands in
-// openapi-by-hand.yaml and openapi-by-hand-components.yaml beside it, the tables of docs/http-api.md, and the keys in docs/configuration.md. With -check it writes nothing, and
+// openapi-by-hand.yaml and openapi-by-hand-components.yaml beside it, the tables of docs/http-api.md and docs/guarantees.md, and the keys in docs/configuration.md. With -check it writes nothing, and
 // ends with 1 if one of them is stale.
 //
 //	go run ./scripts/operations
@@ -30,12 +30,12 @@ func main() {
 }
 
 func run(check bool) error {
-	for name, made := range map[string]func() ([]byte, error){generated: document, tablePage: page, referencePage: reference} {
+	for name, made := range map[string]func() ([]byte, error){generated: document, tablePage: page, referencePage: reference, boundsPage: guarantees} {
 		text, err := made()
 		if err != nil {
 			return err
 		}
-		there, err := os.ReadFile(name) //nolint:gosec // one of three constants
+		there, err := os.ReadFile(name) //nolint:gosec // one of four constants
 		switch {
 		case err == nil && bytes.Equal(there, text):
 		case check:

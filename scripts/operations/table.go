@@ -6,26 +6,39 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tundish-io/tundish/internal/bounds"
 	"github.com/tundish-io/tundish/internal/httpapi"
 )
 
 const (
-	tablePage = "docs/http-api.md"
-	tableEnd  = "<!-- end of the generated table -->\n"
+	tablePage  = "docs/http-api.md"
+	boundsPage = "docs/guarantees.md"
+	tableEnd   = "<!-- end of the generated table -->\n"
 )
 
-// tables are those of the page, by their heads.
-var tables = []struct {
+// table is one of a page, which its head begins.
+type table struct {
 	head string
 	rows func() string
-}{
+}
+
+// tables are those of the page of operators.
+var tables = []table{
 	{"| setting | of a | is |\n|---|---|---|\n", changeable},
 	{"| command | endpoint below `/v1` | role |\n|---|---|---|\n", rows},
 }
 
 // page is the page of operators with its tables.
-func page() ([]byte, error) {
-	content, err := os.ReadFile(tablePage)
+func page() ([]byte, error) { return withTables(tablePage, tables...) }
+
+// guarantees is the page of guarantees with the bounds that callers share.
+func guarantees() ([]byte, error) {
+	return withTables(boundsPage, table{bounds.Head, bounds.Table})
+}
+
+// withTables is a page with its tables made again.
+func withTables(page string, tables ...table) ([]byte, error) {
+	content, err := os.ReadFile(page) //nolint:gosec // one of two constants
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +47,7 @@ func page() ([]byte, error) {
 		before, rest, began := strings.Cut(text, table.head)
 		_, after, ended := strings.Cut(rest, tableEnd)
 		if !began || !ended {
-			return nil, fmt.Errorf("%s lacks the end of the table %s", tablePage, table.head)
+			return nil, fmt.Errorf("%s lacks the end of the table %s", page, table.head)
 		}
 		text = before + table.head + table.rows() + tableEnd + after
 	}

@@ -105,7 +105,7 @@ func (c *claimer) readLease(r *lua.Reader, claimID string) (*leased, error) {
 		unreadable: err, unsettled: unsettled,
 		Attempt: shaper.Attempt{
 			Bucket: c.Name, ID: id, Flow: job.Flow, Group: job.Group, URL: job.URL, Method: job.Method, Headers: job.Headers,
-			Own: own, Payload: job.Payload, Number: 1, Enqueued: codec.InstantOf(job.Enqueued),
+			Own: own, Payload: job.Payload, Number: 1, Caller: codec.OwnerOf(job.Mark).Mark, Enqueued: codec.InstantOf(job.Enqueued),
 			AnswerBytes: c.answerBytes(job.Waiter != "" || job.Callback != "" && !job.OnlyCounted),
 		},
 		once: job.Once, expires: time.Duration(job.ExpiresIn) * time.Microsecond, waiter: job.Waiter, sender: job.Sender,

@@ -127,7 +127,7 @@ func (t *ticket) leased(claim string) *leased {
 	job := &leased{
 		Attempt: shaper.Attempt{
 			Bucket: t.Bucket, ID: t.ID, Flow: t.Flow, Group: t.Group, Number: t.Number, Epoch: t.Epoch, Enqueued: codec.InstantOf(t.Enqueued),
-			Reserved: shaper.ParseUnits(reserved),
+			Reserved: shaper.ParseUnits(reserved), Caller: codec.OwnerOf(t.Mark).Mark,
 		},
 		mark: t.Mark, epoch: t.Epoch, claim: claim, claimedAt: t.ClaimedAt, charged: t.Charged, counted: shaper.ParseUnits(t.Counted), attempts: t.Attempts, maxAttempts: t.MaxAttempts,
 		once: t.Once, expires: micros(t.Expires), waiter: t.Waiter, sender: t.Sender, callback: t.Callback, lastChance: t.LastChance, ended: make(chan struct{}),

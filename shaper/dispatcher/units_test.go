@@ -100,7 +100,7 @@ func TestUnitsWithoutBudgets(t *testing.T) {
 	}
 }
 
-// A job that is handed over takes with it what metrics have as reserved.
+// A job that is handed over takes with it what metrics have as reserved, and whose it is.
 func TestTicketTellsWhatIsCounted(t *testing.T) {
 	t.Parallel()
 	b := rig.Bucket("b", 10)
@@ -110,13 +110,16 @@ func TestTicketTellsWhatIsCounted(t *testing.T) {
 	}
 	c := newBucketLoop(d, d.store.Known("b"), t.Context()).bucketConn
 	for _, counted := range []shaper.Units{nil, {"tokens": 1200, "calls": 1}} {
-		given := &leased{Attempt: shaper.Attempt{Bucket: "b", ID: "a"}, mark: "m", epoch: 1, claim: "c", maxAttempts: 3, counted: counted}
+		given := &leased{Attempt: shaper.Attempt{Bucket: "b", ID: "a"}, mark: "1234567890abcannaXYZ", epoch: 1, claim: "c", maxAttempts: 3, counted: counted}
 		ticket, err := readTicket(c.ticketOf(given))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := ticket.leased("d").counted; got.String() != counted.String() {
 			t.Errorf("counted %s, want %s", got, counted)
+		}
+		if got := ticket.leased("d").Caller; got != "annaXYZ" {
+			t.Errorf("the job comes from %q", got)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +51,10 @@ func TestUseOverDispatchers(t *testing.T) {
 			w := rig.NewWorld(t, b)
 			worker := shaper.WorkerFunc(func(ctx context.Context, a *shaper.Attempt) shaper.Outcome {
 				outcome := w.Note(ctx, a)
+				n, _ := strconv.Atoi(strings.TrimPrefix(a.ID, "j"))
+				if want := shaper.CallerMark([]string{"anna", ""}[n%2]); a.Caller != want {
+					t.Errorf("job %q comes from %q, want %q", a.ID, a.Caller, want)
+				}
 				model := "small"
 				if string(a.Payload) == "2" {
 					model = "large/x y"

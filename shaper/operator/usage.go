@@ -80,8 +80,9 @@ type UsageRow struct {
 	Model       *string
 	UsageSum
 
-	// Other says that the row has the calls above the bound of a day: it counts 900 combinations of caller, model and flow. Above it, the
-	// flow and the caller of a call are not known, and above 999 the model is not known either.
+	// Other says that the row has the calls above the bound of a day: it counts 900 combinations of caller, model and flow, of which a
+	// caller has no more than it leaves free. Above it, the flow and the caller of a call are not known, and above 99 models the model is not
+	// known either.
 	Other bool
 }
 

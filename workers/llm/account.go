@@ -1,10 +1,6 @@
 package llm
 
-import (
-	"cmp"
-
-	"github.com/tundish-io/tundish/shaper"
-)
+import "github.com/tundish-io/tundish/shaper"
 
 // account decides what a good response means for the outcome of an attempt: what is charged to budgets, nil as much as was reserved, what was used of
 // a model, nil nothing, and to which response both belong.
@@ -15,7 +11,7 @@ import (
 // A response whose model still works, such as one in the background, is charged what was reserved. Redis knows by its id which requests were charged,
 // and settles them by the first outcome that reports the usage, whichever process sends it: see [shaper.Response].
 func (w *Worker) account(a *shaper.Attempt, r *request, s spent, outcome *shaper.Outcome) {
-	model := cmp.Or(r.model, s.model, unknownModel)
+	model := w.config.rowOf(r.model, s.model)
 	isCounted := true
 	switch {
 	case s.isBatch(), !s.reported && r.asks != asksModel && !s.isOpen, !s.reported && r.asks == asksNothing,
@@ -24,8 +20,8 @@ func (w *Worker) account(a *shaper.Attempt, r *request, s spent, outcome *shaper
 		return
 	case s.reported && r.asks == asksNothing:
 		var of *request
-		if of, isCounted = w.learned.ends(s.id); of != nil {
-			model = cmp.Or(of.model, s.model, unknownModel)
+		if of, isCounted = w.learned.ends(s.id, a.Caller); of != nil {
+			model = w.config.rowOf(of.model, s.model)
 			w.learned.note(of, s.charged)
 		}
 		isCounted = isCounted && s.isPolled()
@@ -34,13 +30,13 @@ func (w *Worker) account(a *shaper.Attempt, r *request, s spent, outcome *shaper
 		if outcome.Used = s.charged; s.charged != nil { // a stream that was cut
 			outcome.Use = s.use(w.config.API, model)
 		}
-		w.learned.begins(s.id, r)
+		w.learned.begins(s.id, a.Caller, r)
 		isCounted = outcome.Use != nil
 	default:
 		outcome.Used, outcome.Use = s.charged, s.use(w.config.API, model)
 	}
 	outcome.Response = w.roleOf(r, &s, model)
 	if isCounted {
-		w.metrics.count(a.Bucket, w.learned.nameOf(model), s, a.Reserved)
+		w.metrics.count(a.Bucket, w.learned.nameOf(model, a.Caller), s, a.Reserved)
 	}
 }

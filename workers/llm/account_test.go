@@ -168,7 +168,7 @@ func TestBackground(t *testing.T) {
 			t.Errorf("used: %+v, %s", outcome.Use, named(outcome))
 		}
 	}
-	if n := l.of("m", false).answers(); n != 1 {
+	if n := l.of("m").answers(); n != 1 {
 		t.Errorf("it has taught %d times", n)
 	}
 }
@@ -209,30 +209,5 @@ func TestRolesOfRequests(t *testing.T) {
 		if got := named(outcome); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
-	}
-}
-
-// The memory of requests is bounded: the oldest one goes.
-func TestBegunRequestsAreBounded(t *testing.T) {
-	t.Parallel()
-	l := &Learned{}
-	for i := range rememberedIDs + 100 {
-		l.begins(fmt.Sprint("resp_", i), &request{})
-	}
-	if len(l.begun.byID) != rememberedIDs || len(l.begun.ids) != rememberedIDs {
-		t.Errorf("%d ids are remembered", len(l.begun.byID))
-	}
-	if r, _ := l.ends("resp_200"); r == nil {
-		t.Error("a new one has gone")
-	}
-	if r, isFirst := l.ends("resp_200"); r != nil || isFirst {
-		t.Error("it has ended twice")
-	}
-	if r, isFirst := l.ends("resp_0"); r != nil || !isFirst {
-		t.Error("the oldest one is still there")
-	}
-	l.begins(strings.Repeat("x", maxID+1), &request{})
-	if len(l.begun.byID) != rememberedIDs {
-		t.Error("a long id is remembered")
 	}
 }

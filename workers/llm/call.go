@@ -57,6 +57,7 @@ type Call struct {
 // try again later. Else the outcome has no result, and [Call.Close] tells it.
 func (w *Worker) Open(ctx context.Context, attempt *shaper.Attempt, ask *Ask) (*Call, shaper.Outcome) {
 	within, cancel := context.WithCancelCause(ctx)
+	ask.request.isOf(w.config, attempt)
 	whole := *attempt
 	whole.Payload = ask.Body
 	answer, outcome := w.http.Open(within, &whole)

@@ -2,55 +2,69 @@ package llm
 
 import "github.com/tundish-io/tundish/shaper"
 
-// rememberedIDs bounds the responses that are remembered: the oldest one goes first.
-const rememberedIDs = 10_000
+// Bounds of what is remembered of responses.
+const (
+	rememberedIDs = 10_000 // of all callers
+	maxID         = 200    // bytes of an id; a longer one is not remembered
+)
 
 // begun remembers the requests that this process has sent and whose usage comes later, by the id of their response: what a poll reports teaches of
-// them. What they are charged is in Redis: see [shaper.Response]. The zero value is ready. It is not safe for concurrent use.
+// them. What they are charged is in Redis: see [shaper.Response]. A caller has no more than it leaves free: beyond that its own oldest goes. The zero
+// value is ready. It is not safe for concurrent use.
 type begun struct {
 	byID map[string]*request // nil: the usage was reported
-	ids  []string            // of byID, as a ring
-	next int                 // where the oldest one is, once the ring is full
+	ids  map[string][]string // of byID, by the caller that was first to have the id, the oldest first
 }
 
-// maxID bounds the bytes of an id that is remembered.
-const maxID = 200
-
-func (b *begun) set(id string, r *request) {
+func (b *begun) set(id, caller string, r *request) {
 	if id == "" || len(id) > maxID {
 		return
 	}
+	if b.byID == nil {
+		b.byID, b.ids = map[string]*request{}, map[string][]string{}
+	}
 	if _, known := b.byID[id]; !known {
-		switch {
-		case b.byID == nil:
-			b.byID = map[string]*request{}
-			fallthrough
-		case len(b.ids) < rememberedIDs:
-			b.ids = append(b.ids, id)
-		default:
-			delete(b.byID, b.ids[b.next])
-			b.ids[b.next] = id
-			b.next = (b.next + 1) % rememberedIDs
-		}
+		b.makeRoom(caller)
+		b.ids[caller] = append(b.ids[caller], id)
 	}
 	b.byID[id] = r
 }
 
-// begins remembers the request of a response whose usage comes later. Of a run, which has several, the first one counts.
-func (l *Learned) begins(id string, r *request) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.begun.byID[id] == nil {
-		l.begun.set(id, r)
+// makeRoom forgets the oldest id of a caller that has its share, and of the one that has most where none is free.
+func (b *begun) makeRoom(caller string) {
+	free, held := rememberedIDs-len(b.byID), len(b.ids[caller])
+	if free > held || free > 0 && held == 0 {
+		return
+	}
+	if held == 0 {
+		for other, ids := range b.ids {
+			if len(ids) > len(b.ids[caller]) {
+				caller = other
+			}
+		}
+	}
+	ids := b.ids[caller]
+	delete(b.byID, ids[0])
+	if b.ids[caller] = ids[1:]; len(ids) == 1 {
+		delete(b.ids, caller)
 	}
 }
 
-// ends returns the request of a response, nil if it is not known, and whether this process sees its usage for the first time.
-func (l *Learned) ends(id string) (r *request, isFirst bool) {
+// begins remembers the request of a response whose usage comes later, and who sent it. Of a run, which has several, the first one counts.
+func (l *Learned) begins(id, caller string, r *request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.begun.byID[id] == nil {
+		l.begun.set(id, caller, r)
+	}
+}
+
+// ends returns the request of a response, nil if it is not known, and whether this process sees its usage for the first time. caller is who asked.
+func (l *Learned) ends(id, caller string) (r *request, isFirst bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r, known := l.begun.byID[id]
-	l.begun.set(id, nil)
+	l.begun.set(id, caller, nil)
 	return r, !known || r != nil
 }
 

@@ -1,7 +1,6 @@
 package llm
 
 import (
-	"cmp"
 	"math"
 	"sync"
 
@@ -23,8 +22,8 @@ const (
 // search adds is not expected of a text. A byte of text is one token at most.
 //
 // Up to 50 answers count alike. Of more, the mean is exponentially weighted: each new answer counts for a fiftieth, so that the weights
-// have the mean age of the last 100 answers. The first 50 models that answer are told apart. All others count as one, and so does a model
-// with the name "other".
+// have the mean age of the last 100 answers. The first 50 models that answer are told apart, of which one caller alone names half, and two that
+// name as many as they can a third each. All others count as one, and so does a model with the name "other".
 //
 // A Learned is in memory. A dispatcher stores it beside its bucket and shares it with other processes: see [Learned.Adopt]. Which requests are
 // still at work, and which models refuse to report the usage of streams, is not shared.
@@ -45,9 +44,6 @@ const otherModels = "other"
 // unknownModel is the name of the model of requests that name none, where the response names none either.
 const unknownModel = "unknown"
 
-// subject is what the answer to a request teaches of.
-func (r *request) subject() string { return cmp.Or(r.model, unknownModel) }
-
 // mostPerByte is how many tokens a byte of text has at most: tokenizers begin with bytes and merge them. What is above that is not of the text.
 const mostPerByte = 1
 
@@ -58,7 +54,7 @@ func (l *Learned) note(r *request, used shaper.Units) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	of, text, input := l.of(r.subject(), true), float64(r.text), float64(used[shaper.UnitInput])
+	of, text, input := l.make(r.subject(), r.sentBy.caller), float64(r.text), float64(used[shaper.UnitInput])
 	kind := &of.kinds[r.input]
 	switch {
 	case r.input != inputText:
@@ -72,11 +68,11 @@ func (l *Learned) note(r *request, used shaper.Units) {
 	kind.output.add(float64(used[shaper.UnitOutput]) / float64(r.choices))
 }
 
-// nameOf is the model, or the name of the others if it is not told apart.
-func (l *Learned) nameOf(model string) string {
+// nameOf is the model, or the name of the others if it is not told apart. caller is who names it.
+func (l *Learned) nameOf(model, caller string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.of(model, true) == &l.others {
+	if l.make(model, caller) == &l.others {
 		return otherModels
 	}
 	return model
@@ -92,26 +88,46 @@ func (l *Learned) usual(model string, kind input, e expectation) expectation {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	of := l.of(model, false)
+	of := l.of(model)
 	output := of.kinds[inputText].output.or(e.output)
 	return expectation{of.perByte.or(e.perByte), of.kinds[kind].unseen.or(e.unseen), of.kinds[kind].output.or(output)}
 }
 
-// of returns the lesson on a model. A new model gets its own if it is to be changed and there is room. It requires that l.mu is held.
-func (l *Learned) of(model string, change bool) *lesson {
+// of returns the lesson on a model, an empty one of a model that has none and may get one. It requires that l.mu is held.
+func (l *Learned) of(model string) *lesson {
+	switch known := l.models[model]; {
+	case known != nil:
+		return known
+	case len(l.models) >= learnedModels || model == otherModels:
+		return &l.others
+	}
+	return &lesson{}
+}
+
+// make returns the lesson on a model. A new model gets its own if there is room and its caller, "" none, has no more than it leaves free. It requires
+// that l.mu is held.
+func (l *Learned) make(model, caller string) *lesson {
+	if l.models[model] == nil && model != otherModels && hasRoom(l.models, func(m *lesson) string { return m.caller }, learnedModels, caller) {
+		if l.models == nil {
+			l.models = map[string]*lesson{}
+		}
+		l.models[model] = &lesson{caller: caller}
+	}
 	if known := l.models[model]; known != nil {
 		return known
 	}
-	switch {
-	case len(l.models) >= learnedModels || model == otherModels:
-		return &l.others
-	case !change:
-		return &lesson{}
-	case l.models == nil:
-		l.models = map[string]*lesson{}
+	return &l.others
+}
+
+// hasRoom reports whether a caller may have another one of at most so many: it has no more than it leaves free. "" is no caller and has no share.
+func hasRoom[T any](all map[string]T, callerOf func(T) string, most int, caller string) bool {
+	free, held := most-len(all), 0
+	for _, one := range all {
+		if caller != "" && callerOf(one) == caller {
+			held++
+		}
 	}
-	l.models[model] = &lesson{}
-	return l.models[model]
+	return free > 0 && (held == 0 || held+1 <= free)
 }
 
 // average follows numbers.

@@ -14,7 +14,8 @@ type lesson struct {
 	perByte average
 	kinds   [inputs]use
 
-	stored int64 // from how many answers the one beside the bucket is, as last seen; noRoom: it cannot be there
+	caller string // whose request was the first, by its mark; "" none
+	stored int64  // from how many answers the one beside the bucket is, as last seen; noRoom: it cannot be there
 }
 
 const noRoom = math.MaxInt64
@@ -38,17 +39,22 @@ func (l *lesson) answers() (n int64) {
 func (l *Learned) Adopt(stored shaper.Lessons) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	absent := int64(0)
-	if len(stored) >= shaper.MaxLessons {
-		absent = noRoom
+	absent := func(caller string) int64 {
+		if hasRoom(stored, func(l shaper.Lesson) string { return l.Caller }, shaper.MaxLessons, caller) {
+			return 0
+		}
+		return noRoom
 	}
-	l.others.stored = absent
+	l.others.stored = absent("")
 	for _, own := range l.models {
-		own.stored = absent
+		own.stored = absent(own.caller)
 	}
 	for model, theirs := range stored {
 		read, ok := readLesson(theirs)
-		own := l.of(model, ok)
+		own := l.of(model)
+		if ok {
+			own = l.make(model, theirs.Caller)
+		}
 		if own == &l.others && model != otherModels { // there is no room here
 			continue
 		}
@@ -94,7 +100,7 @@ func (l *lesson) write() shaper.Lesson {
 			write(&kind.output)
 		}
 	}
-	return shaper.Lesson{Answers: l.answers(), Text: b.String()}
+	return shaper.Lesson{Answers: l.answers(), Text: b.String(), Caller: l.caller}
 }
 
 // readLesson reads what write has written. ok is false of anything else, such as what a newer program has written.

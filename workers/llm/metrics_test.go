@@ -103,7 +103,7 @@ func TestMetricsOfManyModels(t *testing.T) {
 	m, reg := newMetrics(t)
 	l := &Learned{}
 	for i := range 80 {
-		m.count("b", l.nameOf(fmt.Sprint("m", i)), spent{tokens: tokens{input: 1}}, nil)
+		m.count("b", l.nameOf(fmt.Sprint("m", i), ""), spent{tokens: tokens{input: 1}}, nil)
 	}
 	if n, err := testutil.GatherAndCount(reg, "tundish_llm_tokens_total"); err != nil || n != 3*51 {
 		t.Errorf("%d series, %v", n, err)

@@ -12,9 +12,9 @@ const refusedFor = time.Hour
 // refusals remembers which models refuse to report the usage of a stream: until when, by the name of the model. The zero value is ready.
 type refusals map[string]time.Time
 
-// refuses notes that a model refuses to report the usage of a stream.
-func (l *Learned) refuses(model string, now time.Time) {
-	name := l.nameOf(model) // of a bounded number
+// refuses notes that the model of a request refuses to report the usage of a stream.
+func (l *Learned) refuses(r *request, now time.Time) {
+	name := l.nameOf(r.subject(), r.sentBy.caller) // of a bounded number
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.refusals == nil {
@@ -30,7 +30,11 @@ func (l *Learned) refusesUsage(model string, now time.Time) bool {
 	if len(l.refusals) == 0 {
 		return false
 	}
-	if l.models[model] == nil {
+	switch {
+	case l.models[model] != nil:
+	case l.of(model) != &l.others: // nothing is known of it, and it may get a lesson of its own
+		return false
+	default:
 		model = otherModels
 	}
 	return now.Before(l.refusals[model])

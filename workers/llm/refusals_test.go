@@ -81,12 +81,12 @@ func TestStrictProviders(t *testing.T) {
 func TestRefusalsEnd(t *testing.T) {
 	t.Parallel()
 	l, now := &Learned{}, time.Now()
-	l.refuses("m", now)
+	l.refuses(&request{model: "m"}, now)
 	if !l.refusesUsage("m", now.Add(59*time.Minute)) || l.refusesUsage("m", now.Add(time.Hour)) || l.refusesUsage("n", now) {
 		t.Error("it is not remembered for an hour, or of another model")
 	}
 	for i := range 200 {
-		l.refuses(fmt.Sprint("m", i), now)
+		l.refuses(&request{model: fmt.Sprint("m", i)}, now)
 	}
 	if len(l.refusals) > learnedModels+1 || !l.refusesUsage("m199", now) {
 		t.Errorf("%d models are remembered", len(l.refusals))

@@ -17,6 +17,7 @@ type request struct {
 	content
 
 	model   string // "" it names none
+	sentBy  sender
 	asks    asks
 	input   input
 	choices int64 // outputs that are asked for, of all prompts together, 1 or more

@@ -81,7 +81,7 @@ func (t *Transport) Send(ctx, waits context.Context, job shaper.Job, ask *Ask) (
 			return nil, &NoAnswerError{JobID: permit.Receipt().ID, Outcome: outcome}
 		case answer.refusesUsage(): // one more try, at a slot of its own
 			answer.end()
-			t.Worker.learned.refuses(ask.request.subject(), time.Now())
+			t.Worker.learned.refuses(ask.request, time.Now())
 			ask, last = ask.withoutUsage(), answer
 			outcome.Result = shaper.ResultHeld
 			permit.Settle(outcome)

@@ -71,6 +71,7 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 	if err != nil {
 		return workers.ClassifyError(fmt.Errorf("%w: %w", workers.ErrInvalid, err))
 	}
+	r.isOf(w.config, attempt)
 	whole := *attempt
 	whole.AnswerBytes = max(attempt.AnswerBytes, maxAnswer)
 	outcome := w.http.Deliver(ctx, &whole)

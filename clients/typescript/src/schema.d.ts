@@ -350,7 +350,7 @@ export interface paths {
          * Open a bundle of jobs, or say more of one
          * @description A bundle tells once that all of its jobs have ended: done, dead, dropped or cancelled. Open it before its first job, whose `bundle` names it, and
          *     say its size now or later. To say the same again is harmless. A bundle belongs to the caller of its key. It is kept for seven days after
-         *     its last change, and a bucket has 10,000 at most.
+         *     its last change, and a bucket has 10,000 at most. One caller alone has half of them, and two that want all have a third each.
          */
         put: operations["openBundle"];
         post?: never;
@@ -561,7 +561,7 @@ export interface paths {
          * @description Each event has the type `second`, and a `Second` as its data: the buckets of the caller's key of which something was counted in that
          *     second, by all processes. It begins after up to six seconds, as processes learn at their next beat that somebody looks. A reader that is two
          *     seconds late is cut off, and a server that stops ends the stream: ask again. A comment comes every 15 seconds. A server has 200 streams
-         *     at most.
+         *     at most. One caller alone has half of them, and two that want all have a third each.
          */
         get: operations["stream"];
         put?: never;
@@ -906,8 +906,9 @@ export interface paths {
          * Sum up what calls of language models have used
          * @description Counts the good answers in a bucket with the worker `llm`, and their tokens: those that the answer tells, or an estimate where it tells
          *     none. The last 31 days are kept. A call counts once, on the day on which its job was claimed. It counts when its outcome is written: a call
-         *     whose dispatcher dies before that is missing, and its job is sent again. A day tells 900 combinations of caller, model and flow apart. Calls
-         *     of further ones are added up as `other`, by model, and from 999 rows on without the model. So no call is missing in the total. With a filter,
+         *     whose dispatcher dies before that is missing, and its job is sent again. A day tells 900 combinations of caller, model and flow apart, of
+         *     which one caller alone has half. Calls of further ones are added up as `other`, by model, and above 99 models without it. So no call is
+         *     missing in the total. With a filter,
          *     only calls whose caller, flow and model are known count. A key has four lists at a time, and this is one of them.
          */
         get: operations["showUsage"];

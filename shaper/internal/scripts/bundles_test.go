@@ -21,7 +21,7 @@ func (r *rig) openBundle(id, caller string, size int, url, tells string) string 
 	}
 	switch code := in.Int(); {
 	case code == 3:
-		return fmt.Sprint(status, code, in.Int())
+		return fmt.Sprint(status, code, in.Int(), in.Int())
 	case in.Left() > 0:
 		return fmt.Sprint(status, " ", code, " ", countsOf(in.Text()))
 	default:
@@ -168,7 +168,60 @@ func TestBundlesAreForgotten(t *testing.T) {
 		r.ok(r.c.HSet(r.ctx, r.key("bundles"), pairs).Err())
 		r.ok(r.c.ZAdd(r.ctx, r.key("bundle_ends"), ends...).Err())
 		r.openBundle("n1", "-", 0, "", "all") // forgets what is old
-		r.wants("one too many", r.openBundle("more", "-", 0, "", "all"), "0 3 10000")
+		r.wants("one too many", r.openBundle("more", "-", 0, "", "all"), "0 3 10000 0")
 		r.wants("one that is there", r.openBundle("n1", "-", 9, "", "all"), "0 0 open 9 0 0 0 0 - ")
+	})
+}
+
+// One caller has no more bundles than it leaves free, and others still open some. What is forgotten counts no longer, whoever forgot it.
+func TestBundlesAreShared(t *testing.T) {
+	t.Parallel()
+	const other = "BcdefgH"
+	onBoth(t, func(t *testing.T, r *rig) {
+		r.configure(settings{})
+		now := time.Unix(1_790_000_000, 0)
+		r.setTime(now.UnixMicro())
+		fill := func(caller string, score float64, n int) {
+			pairs, ends, callers := make([]string, 0, 2*n), make([]redis.Z, n), make([]redis.Z, n)
+			for i := range n {
+				id := fmt.Sprint(caller, i)
+				pairs = append(pairs, id, "1 1 0 0 0 0 0 0 "+caller+" ")
+				ends[i], callers[i] = redis.Z{Member: id, Score: float64(now.Add(time.Hour).UnixMicro())}, redis.Z{Member: id, Score: score}
+			}
+			r.ok(r.c.HSet(r.ctx, r.key("bundles"), pairs).Err())
+			r.ok(r.c.ZAdd(r.ctx, r.key("bundle_ends"), ends...).Err())
+			r.ok(r.c.ZAdd(r.ctx, r.key("bundle_callers"), callers...).Err())
+		}
+		open := func(id, caller string) string { return r.openBundle(id, caller, 0, "", "all") }
+		r.wants("the first", open("first", anna), "0 0 open 0 0 0 0 0 "+anna+" ")
+		score := r.c.ZScore(r.ctx, r.key("bundle_callers"), "first").Val()
+		fill(anna, score, 4999)
+		r.wants("beyond the half", open("more", anna), "0 3 10000 5000")
+		r.wants("one that is there", open("first", anna), "0 0 open 0 0 0 0 0 "+anna+" ")
+		r.wants("of another caller", open("other", other), "0 0 open 0 0 0 0 0 "+other+" ")
+		r.wants("of no caller", open("nobody's", "-"), "0 0 open 0 0 0 0 0 - ")
+		fill(other, r.c.ZScore(r.ctx, r.key("bundle_callers"), "other").Val(), 2498)
+		r.wants("the last of the other", open("last", other), "0 0 open 0 0 0 0 0 "+other+" ")
+		r.wants("beyond a third", open("more", other), "0 3 10000 2500")
+		// An older program forgets some of the first caller, and says nothing of it.
+		for i := range 4000 {
+			r.c.HDel(r.ctx, r.key("bundles"), fmt.Sprint(anna, i))
+			r.c.ZRem(r.ctx, r.key("bundle_ends"), fmt.Sprint(anna, i))
+		}
+		tries := 0
+		for ; tries < 1000 && !strings.HasPrefix(open("again", anna), "0 0"); tries++ {
+			r.pass(7)
+		}
+		if tries == 1000 {
+			t.Error("bundles that are gone count for ever")
+		}
+		r.setTime(now.Add(2 * time.Hour).UnixMicro())
+		for range 1000 {
+			open("first", anna)
+			r.pass(7)
+		}
+		if n, callers := r.c.HLen(r.ctx, r.key("bundles")).Val(), r.c.ZCard(r.ctx, r.key("bundle_callers")).Val(); n > 10 || callers > 10 {
+			t.Errorf("%d bundles are left, and %d callers of bundles", n, callers)
+		}
 	})
 }

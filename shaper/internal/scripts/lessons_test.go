@@ -3,6 +3,7 @@ package scripts_test
 import (
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,28 +23,62 @@ func TestLearn(t *testing.T) {
 				t.Errorf("%s: stored is %v, want %v", what, got, want)
 			}
 		}
-		r.wants("a bucket that is not configured", learn("m", 12, "x"), "[1]")
+		r.wants("a bucket that is not configured", learn("m", 12, "x", ""), "[1]")
 		stored("a bucket that is not configured", nil)
 		r.configure(settings{})
 		r.wants("no lesson", learn(), "[0]")
 		stored("no lesson", nil)
 		for range 2 {
-			r.wants("the first", learn("m", 12, "1 2.5", "n", 1, ""), "[0]")
+			r.wants("the first", learn("m", 12, "1 2.5", "", "n", 1, "", ""), "[0]")
 			stored("the first", map[string]string{"m": "12 1 2.5", "n": "1 "})
 		}
-		learn("m", 12, "of as many", "n", 2, "of more")
+		learn("m", 12, "of as many", "", "n", 2, "of more", "")
 		stored("of more answers", map[string]string{"m": "12 1 2.5", "n": "2 of more"})
-		learn("m", 9, "of fewer, and not as text")
+		learn("m", 9, "of fewer, and not as text", "")
 		stored("of fewer answers", map[string]string{"m": "12 1 2.5", "n": "2 of more"})
-		learn("m", 100, "of more, and not as text", "o", 1, "", "p", 1, "no room", "n", 3, "")
+		learn("m", 100, "of more, and not as text", "", "o", 1, "", "", "p", 1, "no room", "", "n", 3, "", "")
 		want := map[string]string{"m": "100 of more, and not as text", "n": "3 ", "o": "1 "}
 		stored("four subjects", want)
 		r.wants("a lesson that is not ours", fmt.Sprint(r.c.HSet(r.ctx, r.key("lessons"), "o", "x").Val()), "0")
-		learn("o", 2, "ours")
+		learn("o", 2, "ours", "")
 		want["o"] = "2 ours"
 		stored("a lesson that is not ours", want)
 		if ttl := r.ttl(r.key("lessons")); ttl <= 30*24*time.Hour || ttl > 31*24*time.Hour {
 			t.Errorf("the key lives for %s", ttl)
+		}
+	})
+}
+
+// A caller has lessons on no more subjects than it leaves free, and whoever was the first on a subject counts for it.
+func TestLessonsAreShared(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		r.configure(settings{})
+		learn := func(caller string, n int) (kept int) {
+			args := []any{50}
+			for i := range n {
+				args = append(args, fmt.Sprint(caller, i), 1, "1 2.5", caller)
+			}
+			for range 2 {
+				r.run(lua.Learn, r.of(lua.Learn), args...)
+			}
+			for subject := range r.c.HGetAll(r.ctx, r.key("lessons")).Val() {
+				if caller != "" && strings.HasPrefix(subject, caller) {
+					kept++
+				}
+			}
+			return kept
+		}
+		if a, b := learn(anna, 60), learn(bert, 60); a != 25 || b != 13 {
+			t.Errorf("the first caller has %d lessons of 50, and the second %d of what it left", a, b)
+		}
+		r.run(lua.Learn, r.of(lua.Learn), 50, anna+"0", 7, "3 4.5", bert)
+		if got := r.c.HGet(r.ctx, r.key("lessons"), anna+"0").Val(); got != "7 3 4.5 @"+anna {
+			t.Errorf("a lesson of another caller is %q", got)
+		}
+		learn("", 60)
+		if n := r.c.HLen(r.ctx, r.key("lessons")).Val(); n != 50 {
+			t.Errorf("%d lessons are kept", n)
 		}
 	})
 }

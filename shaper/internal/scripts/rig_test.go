@@ -112,7 +112,7 @@ const (
 )
 
 // sinceThen are fixed keys that the scripts of before do not know.
-var sinceThen = []string{"callback_counts", "expiries", "flow_makers", "charges", "responses"}
+var sinceThen = []string{"callback_counts", "expiries", "flow_makers", "charges", "bundle_callers", "responses"}
 
 func (r *rig) run(script *lua.Script, keys []string, args ...any) any {
 	r.t.Helper()

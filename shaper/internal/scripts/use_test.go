@@ -15,11 +15,15 @@ import (
 
 const day = 24 * 3600 * second
 
-// use is what is counted of the day of an instant.
+// use is what is counted of the day of an instant, without the numbers of rows.
 func (r *rig) use(at int64) map[string]string {
 	r.t.Helper()
 	found, err := r.c.HGetAll(r.ctx, r.names().Use(codec.UseDay(time.UnixMicro(at)))).Result()
 	r.ok(err)
+	maps.DeleteFunc(found, func(field, value string) bool {
+		_, ok := codec.ReadUsed(field, value)
+		return !ok && strings.HasPrefix(field, "#")
+	})
 	return found
 }
 
@@ -216,6 +220,55 @@ func TestUseIsBounded(t *testing.T) {
 		}
 		if len(found) != 1000 || calls != n+4 {
 			t.Errorf("%d fields with %d calls, want 1000 with %d", len(found), calls, n+4)
+		}
+	})
+}
+
+// One caller makes no more rows than it leaves free, and other callers still have rows of their own. What is beyond a share counts by its model, and
+// nothing is missing. A caller that makes names of models up leaves others some of the rows by model, too.
+func TestUseIsShared(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		const n = 800
+		r.configure(settings{rateCount: 1_000_000, capacity: 2 * n, inFlight: 2 * n})
+		all, at := []entry{}, r.now()
+		for i := range n {
+			all = append(all, entry{id: fmt.Sprint("a", i), caller: anna})
+		}
+		for i := range n {
+			all = append(all, entry{id: fmt.Sprint("b", i), caller: bert})
+		}
+		for from := 0; from < len(all); from += 200 {
+			r.enqueue(nil, all[from:from+200]...)
+		}
+		jobs := r.claim(ask{want: 2 * n}).jobs
+		if len(jobs) != 2*n {
+			t.Fatalf("claimed %d", len(jobs))
+		}
+		for from := 0; from < len(jobs); from += 200 {
+			var outcomes []outcome
+			for i, job := range jobs[from : from+200] {
+				outcomes = append(outcomes, outcome{lease: job, result: done, claimedAt: at, use: fmt.Sprintf("m%d 1 2", from+i)})
+			}
+			r.settle(outcomes...)
+		}
+		rows, calls := map[string]int{}, int64(0)
+		for field, value := range r.use(at) {
+			used, ok := codec.ReadUsed(field, value)
+			if !ok {
+				t.Errorf("%q: %q cannot be read", field, value)
+			}
+			caller, _, _ := strings.Cut(field, " ")
+			rows[caller]++
+			calls += used.Calls
+		}
+		if want := map[string]int{anna: 450, bert: 225, "*": 76}; calls != 2*n || !maps.Equal(rows, want) {
+			t.Errorf("%d calls in rows %v, want %v", calls, rows, want)
+		}
+		third := r.usedBy(entry{id: "third", caller: "thirdAB"})["third"]
+		r.settle(outcome{lease: third, result: done, claimedAt: at, use: "m 10 20"})
+		if got := r.use(at)["thirdAB m "]; got != "1 10 20" {
+			t.Errorf("the row of a third caller is %q", got)
 		}
 	})
 }

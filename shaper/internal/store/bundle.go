@@ -53,7 +53,9 @@ func (s *Store) OpenBundle(ctx context.Context, bucket string, bundle *shaper.Bu
 	case bundleTaken:
 		return none, fmt.Errorf("bucket %q: bundle %q: %w: choose another id", bucket, bundle.ID, shaper.ErrBundleTaken)
 	case bundlesFull:
-		return none, fmt.Errorf("bucket %q: %w: it keeps %d, each for seven days after its last change", bucket, shaper.ErrTooManyBundles, r.Int())
+		most, held := r.Int(), r.Int()
+		return none, fmt.Errorf("bucket %q: %w: it keeps %d, each for seven days after its last change, and the caller has %d: no more than it leaves free: use one again, or wait",
+			bucket, shaper.ErrTooManyBundles, most, held)
 	case bundleFinished:
 		info, err := codec.OpenBundle(bucket, bundle.ID, r.Text())
 		return info, cmp.Or(err, fmt.Errorf("bucket %q: bundle %q of %d jobs: %w, and can be changed no more", bucket, bundle.ID, info.Size, shaper.ErrBundleFinished))

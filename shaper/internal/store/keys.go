@@ -141,9 +141,11 @@ func (k Keys) Callbacks() string      { return k.Prefix + "callbacks" }
 func (k Keys) CallbackTexts() string  { return k.Prefix + "callback_texts" }
 func (k Keys) CallbackCounts() string { return k.Prefix + "callback_counts" }
 
-// Bundles are those of the bucket, and bundleEnds when each is forgotten: see lua/lib/bundle.lua.
+// Bundles are those of the bucket, bundleEnds when each is forgotten, and bundleCallers whose each is: see lua/lib/bundle.lua.
 func (k Keys) Bundles() string    { return k.Prefix + "bundles" }
 func (k Keys) bundleEnds() string { return k.Prefix + "bundle_ends" }
+
+func (k Keys) bundleCallers() string { return k.Prefix + "bundle_callers" }
 
 // FlowMakers are the callers that made flows: see lua/lib/makers.lua.
 func (k Keys) FlowMakers() string { return k.Prefix + "flow_makers" }
@@ -227,7 +229,7 @@ func (k Keys) Uses(now time.Time) []string {
 func (k Keys) OfEmpty() []string {
 	return slices.Concat([]string{k.ConfAside(), k.Meta(), k.Attempts(), k.Pace(), k.Count(), k.Claims(), k.Seen(), k.SeenWindow(), k.SeenMinute(),
 		k.Flows(), k.FlowSettings(), k.Groups(), k.GroupSettings(), k.Due(), k.DueGroups(), k.Departed(), k.Charges(), k.Responses(), k.Lessons(), k.Idle(), k.Disabled(), k.DisabledDeaths(), k.Outbox(), k.OutboxTexts(),
-		k.Results(), k.ResultEnds(), k.Callbacks(), k.CallbackTexts(), k.CallbackCounts(), k.Bundles(), k.bundleEnds(), k.FlowMakers(), k.Riders(), k.Expiries(),
+		k.Results(), k.ResultEnds(), k.Callbacks(), k.CallbackTexts(), k.CallbackCounts(), k.Bundles(), k.bundleEnds(), k.bundleCallers(), k.FlowMakers(), k.Riders(), k.Expiries(),
 		k.Schedules(), k.ScheduleDue()}, k.Purged(), k.Places(""))
 }
 

@@ -45,10 +45,20 @@ func (s *Store) lessonsOf(ctx context.Context, bucket string) (shaper.Lessons, e
 	for subject, stored := range cmd.Val() {
 		number, text, _ := strings.Cut(stored, " ")
 		if n, err := strconv.ParseInt(number, 10, 64); err == nil {
-			lessons[subject] = shaper.Lesson{Answers: n, Text: text}
+			text, caller := cutCaller(text)
+			lessons[subject] = shaper.Lesson{Answers: n, Text: text, Caller: caller}
 		}
 	}
 	return lessons, nil
+}
+
+// cutCaller takes the caller off the end of a stored lesson: see lua/learn.lua.
+func cutCaller(stored string) (text, caller string) {
+	at := strings.LastIndex(stored, " @")
+	if at < 0 {
+		return stored, ""
+	}
+	return stored[:at], stored[at+2:]
 }
 
 // Learn has Redis keep lessons, by bucket: see lua/learn.lua. The buckets share round trips.
@@ -64,7 +74,7 @@ func (s *Store) Learn(ctx context.Context, lessons map[string]shaper.Lessons) er
 		}
 		args := []any{shaper.MaxLessons}
 		for subject, lesson := range lessons[b.Name] {
-			args = append(args, subject, lesson.Answers, lesson.Text)
+			args = append(args, subject, lesson.Answers, lesson.Text, lesson.Caller)
 		}
 		if _, err := s.RunConfigured(ctx, b, lua.Learn, b.Keys.Of(lua.Learn), args...); err != nil {
 			return fmt.Errorf("bucket %q: store its lessons: %w", b.Name, err)

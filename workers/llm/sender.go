@@ -1,0 +1,39 @@
+package llm
+
+import (
+	"cmp"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// sender is for whom a request counts, and whether by the name of its model.
+type sender struct {
+	caller     string // its mark, "" none
+	isUnlisted bool   // the settings do not list the model: it counts as one of the others
+}
+
+// isOf notes whose a request is. The caller of a request is known once it is delivered.
+func (r *request) isOf(c Config, attempt *shaper.Attempt) {
+	r.sentBy = sender{attempt.Caller, r.model != "" && !c.allows(r.model)}
+}
+
+// subject is what the answer to a request teaches of.
+func (r *request) subject() string {
+	if r.sentBy.isUnlisted {
+		return otherModels
+	}
+	return cmp.Or(r.model, unknownModel)
+}
+
+// rowOf is the name by which the use of a model counts: the first of these that is one. Names that the settings do not list never have rows: they
+// come from answers, and from requests whose model Tundish cannot read.
+func (c Config) rowOf(names ...string) string {
+	model := cmp.Or(names...)
+	switch {
+	case model == "":
+		return unknownModel
+	case !c.allows(model):
+		return otherModels
+	}
+	return model
+}
