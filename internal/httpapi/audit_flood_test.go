@@ -58,8 +58,13 @@ func TestAuditOutlivesNoOps(t *testing.T) {
 		api.as("ops", "POST", "/v1/buckets/roomy/resume", "").want(200, "")
 	}
 	stays("no-ops")
-	if records := recordsOf(t, client); len(records) > 3 || records[0].Times < often/2 {
-		t.Errorf("%d records, the newest %+v", len(records), records[0])
+	// An hour that begins meanwhile begins a second record.
+	records, times := recordsOf(t, client), int64(0)
+	for _, record := range records[:len(records)-1] {
+		times += max(record.Times, 1)
+	}
+	if len(records) > 3 || times != often {
+		t.Errorf("%d records of %d no-ops, want at most 3 of %d: the newest is %+v", len(records), times, often, records[0])
 	}
 }
 
