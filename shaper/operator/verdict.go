@@ -117,8 +117,8 @@ func (v *Verdict) IsStalled() bool {
 	return v.IsProblem() && v.Succeeded == 0 && (v.Due > 0 || v.Code == WhyFailing) && v.Code != WhyPaused && v.Code != WhyClosed && v.Code != WhyQuota && v.Code != WhyBudget
 }
 
-// Verdicts returns the verdict of each of the buckets. It costs four round trips: what waits of 1000 flows of one bucket, or of 200 flows of each of
-// several, and what all processes report.
+// Verdicts returns the verdict of each of the buckets. It costs five or six round trips: what waits of 1000 flows of one bucket, or of 200 flows of each of
+// several, fewer where the store is slow, and what all processes report.
 func (o *Operator) Verdicts(ctx context.Context, infos []BucketInfo) ([]Verdict, error) {
 	if len(infos) == 0 {
 		return nil, nil

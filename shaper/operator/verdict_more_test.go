@@ -1,6 +1,7 @@
 package operator_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,12 +9,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/schedule"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 	"github.com/tundish-io/tundish/shaper/operator"
+	"github.com/tundish-io/tundish/shaper/producer"
+	"github.com/tundish-io/tundish/tundishtest"
 )
 
 // A bucket that keeps its rate sends, also while one of its flows is blocked, which it names. Attempts that all fail are no progress.
@@ -138,4 +143,66 @@ func TestVerdictOfASample(t *testing.T) {
 			t.Log(strings.TrimSpace(line))
 		}
 	}
+}
+
+// slowRuns is a store whose scripts take their time.
+type slowRuns struct {
+	redis.Hook
+
+	each time.Duration
+}
+
+func (slowRuns) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (slowRuns) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (s slowRuns) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if cmd.Name() == "evalsha" {
+				pass(s.each)
+			}
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// A store that is slow is asked about fewer flows, and the verdict comes in time: the embedded one took longer than a call may take for 2,000 flows.
+func TestVerdictOfASlowStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const flows, patience = 600, time.Second
+		b := rig.Flowing("b", shaper.FlowKeyJob)
+		b.Capacity = flows
+		conn := tundishtest.Open(t).Redis()
+		op, err := operator.New(operator.Config{Timeout: patience, Redis: conn, Buckets: []shaper.Bucket{b}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: []shaper.Bucket{b}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		jobs := make([]shaper.Job, flows)
+		for i := range jobs {
+			jobs[i] = shaper.Job{Bucket: "b", Flow: fmt.Sprint(i), Payload: []byte("1")}
+		}
+		for some := range slices.Chunk(jobs, 100) {
+			if _, err := client.Enqueue(t.Context(), some...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		conn.AddHook(slowRuns{each: 100 * time.Millisecond})
+		infos, err := op.BucketInfos(t.Context(), "b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		all, err := op.Verdicts(t.Context(), infos)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, took := all[0], time.Since(began); v.Looked != 80 || v.Flows != flows || took > patience/2 {
+			t.Errorf("%d of %d flows were looked at in %s, want 80 of %d in less than %s: %s", v.Looked, v.Flows, took, flows, patience/2, v.Sentence())
+		}
+	})
 }
