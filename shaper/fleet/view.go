@@ -185,6 +185,17 @@ func (s *Snapshot) Dispatchers(bucket string) int {
 	return n
 }
 
+// ServedSince is when the first of the processes that deliver jobs of the bucket started, by the clock of Redis; zero: none does.
+func (s *Snapshot) ServedSince(bucket string) (at time.Time) {
+	for i := range s.Processes {
+		p := &s.Processes[i]
+		if _, has := p.counts[bucket]; has && p.Works && (at.IsZero() || p.Since.Before(at)) {
+			at = p.Since
+		}
+	}
+	return at
+}
+
 // HostFault describes why dispatchers of a bucket cannot connect to its receivers; "" if all can. isAll says that none can.
 func (s *Snapshot) HostFault(bucket string) (text string, isAll bool) {
 	sick := 0

@@ -70,8 +70,9 @@ type Verdict struct {
 	Grows        float64   // by how many jobs a second the backlog grows; 0: it does not
 	Full         time.Time // when it has reached the capacity at that pace; zero: it does not grow
 
-	Left   int64     // jobs that will be left at the finish of the delivery window, as it goes now; 0: none, or the bucket has no finish
-	Finish time.Time // zero where Left is 0
+	Left   int64       // jobs that will be left at the finish of the delivery window, as it goes now; 0: none, or the bucket has no finish
+	Late   shaper.Late // why, by the rate alone; Blocked has what keeps them
+	Finish time.Time   // zero where Left is 0
 
 	now   time.Time
 	dead  int64
@@ -149,10 +150,11 @@ type judgement struct {
 	seen     *waiting
 	progress fleet.Progress
 	fleet    *fleet.Snapshot
-	keepsUp  bool      // enough deliveries succeed
-	stop     *Blocked  // what keeps all jobs of the bucket; nil: nothing of its own or of its pool does
-	rest     Blocked   // of due jobs that nothing of their flow keeps
-	oldest   time.Time // when the oldest that was seen came
+	busy     time.Duration // for how long deliveries could have been counted
+	keepsUp  bool          // enough deliveries succeed
+	stop     *Blocked      // what keeps all jobs of the bucket; nil: nothing of its own or of its pool does
+	rest     Blocked       // of due jobs that nothing of their flow keeps
+	oldest   time.Time     // when the oldest that was seen came
 	causes   []Blocked
 }
 
@@ -180,8 +182,9 @@ func decide(b *BucketInfo, seen *waiting, s *fleet.Snapshot) Verdict {
 	} else {
 		v.OldestAge = b.OldestAge
 	}
-	j.keepsUp = j.succeedsEnough(v.Rate, v.OldestAge)
-	j.stop, j.rest = j.ofBucket(), j.ofRest(v.Rate, v.OldestAge)
+	j.busy = j.couldSendFor(v.OldestAge)
+	j.keepsUp = j.succeedsEnough(v.Rate)
+	j.stop, j.rest = j.ofBucket(), j.ofRest(v.Rate)
 	moves := int64(0)
 	sum := int64(0)
 	for i := range seen.flows {
@@ -210,46 +213,46 @@ func decide(b *BucketInfo, seen *waiting, s *fleet.Snapshot) Verdict {
 	return v
 }
 
-// foresee fills in how many jobs will be left at the finish of the window: those that are kept beyond it, and those that leave too slowly.
-func (v *Verdict) foresee(j *judgement) {
-	h := j.Hours
-	if h == nil || !h.Open || h.Finish.IsZero() || h.FinishJobs == 0 {
-		return
-	}
-	left := int64(0)
-	for i := range v.Blocked {
-		c := &v.Blocked[i]
-		if c.Code.needsAPerson() || c.Code != WhyLater && c.Until.After(h.Finish) {
-			left += c.Jobs
-		}
-	}
-	if v.IsProblem() {
-		left = max(left, h.FinishJobs-int64(v.Succeeded*h.Finish.Sub(j.Now).Seconds()))
-	}
-	if left = min(left, h.FinishJobs); left > 0 {
-		v.Left, v.Finish = left, h.Finish
-	}
-}
-
 const (
 	enough    = 0.9              // of the rate has to succeed
 	settling  = 10 * time.Second // what was counted is known after that time
 	failsMuch = 0.1              // of attempts that fail: from here on they are a cause
 )
 
-// succeedsEnough reports whether the deliveries that succeeded lately are at least 90 % of a rate, since jobs wait. A rate of less than one in 30
-// seconds has to have had one within two of its intervals.
-func (j *judgement) succeedsEnough(rate admission.Rate, age time.Duration) bool {
+// couldSendFor is for how long jobs could have been sent: since the oldest came, the window opened, and a dispatcher started.
+func (j *judgement) couldSendFor(age time.Duration) time.Duration {
+	begins := []time.Time{j.fleet.ServedSince(j.Name)}
+	if j.Hours != nil {
+		begins = append(begins, j.Hours.Opened)
+	}
+	for _, at := range begins {
+		if !at.IsZero() {
+			age = min(age, max(j.Now.Sub(at), 0))
+		}
+	}
+	return age
+}
+
+// succeedsEnough reports whether the deliveries that succeeded lately are at least 90 % of a rate, since jobs could be sent. A rate of less than one
+// in 30 seconds has to have had one within two of its intervals.
+func (j *judgement) succeedsEnough(rate admission.Rate) bool {
 	perSecond := rate.PerSecond()
 	if perSecond <= 0 {
 		return false
 	}
-	need := math.Floor(enough * perSecond * min(j.progress.Window, age).Seconds())
+	need := math.Floor(enough * perSecond * min(j.progress.Window, max(j.busy-settling, 0)).Seconds())
 	if need >= 1 {
 		return float64(j.progress.Succeeded) >= need
 	}
-	patience := time.Duration(2/perSecond*float64(time.Second)) + j.progress.Window
-	return j.progress.Succeeded > 0 || j.Now.Sub(j.progress.Last) < patience
+	return j.progress.Succeeded > 0 || j.Now.Sub(j.progress.Last) < j.patience(rate)
+}
+
+// patience is the time after which something succeeded, or the rate is missed.
+func (j *judgement) patience(rate admission.Rate) time.Duration {
+	if perSecond := rate.PerSecond(); perSecond > 0 {
+		return j.progress.Window + max(settling, time.Duration(2/perSecond*float64(time.Second)))
+	}
+	return j.progress.Window + settling
 }
 
 // flow adds what keeps the jobs of a flow. It returns how many are due, and how many of these do not move at all.

@@ -141,7 +141,7 @@ func (j *judgement) paced(s *waitingScope) Blocked {
 }
 
 // ofRest returns what keeps due jobs that nothing of a scope holds back: they wait for their turn, or the bucket misses its rate.
-func (j *judgement) ofRest(rate admission.Rate, age time.Duration) Blocked {
+func (j *judgement) ofRest(rate admission.Rate) Blocked {
 	c := Blocked{Scope: shaper.ScopeBucket, Name: j.Name}
 	permits := j.fleet.Permits(j.Name)
 	fault, isAll := j.fleet.HostFault(j.Name)
@@ -162,7 +162,7 @@ func (j *judgement) ofRest(rate admission.Rate, age time.Duration) Blocked {
 		c.Code, c.detail = WhyLate, permits.String()
 	case j.poolIsBusy(rate):
 		c = Blocked{Code: WhyRate, Scope: shaper.ScopePool, Name: j.Pool.Name, detail: j.Pool.Rate.String()}
-	case age < settling || rate.PerSecond() > 0 && j.fleet.Rate(j.Name) >= enough*rate.PerSecond():
+	case j.busy < 2*settling || j.progress.Last.IsZero() && j.busy < j.patience(rate) || rate.PerSecond() > 0 && j.fleet.Rate(j.Name) >= enough*rate.PerSecond():
 		c.Code = WhyStarting
 	default:
 		c.Code = WhySlow

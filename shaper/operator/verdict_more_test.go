@@ -120,7 +120,7 @@ func TestVerdictOfASample(t *testing.T) {
 		t.Fatal(err)
 	}
 	must(t, op.As("anna").Bucket("b").Flow("0").Pause(t.Context(), "")) // the bucket is in Redis now
-	const flows = 100_003 // no multiple of what is looked at
+	const flows = 100_003                                               // no multiple of what is looked at
 	k, ctx, pipe := store.BucketKeys("b"), t.Context(), conn.Pipeline()
 	for i := range flows {
 		flow := fmt.Sprint(i)
