@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -32,7 +33,7 @@ func (v *Verdict) foresee(j *judgement) {
 	case j.keepsUp || v.Code == WhyLater || v.Code == WhyStarting:
 	case most.Code.endsByItself() && most.Until.After(j.Now):
 		left = max(left, behind(j.fastest()*j.together(), most.Until))
-	case j.busy >= j.patience(v.Rate): // all that was counted is of this window
+	case j.isMuchSlower(v.Rate):
 		left = max(left, behind(float64(j.progress.Gone)/j.progress.Window.Seconds(), j.Now))
 	}
 	if left = min(left, h.FinishJobs); left > 0 {
@@ -49,6 +50,17 @@ func (v *Verdict) KeptBy() []WhyCode {
 		}
 	}
 	return codes
+}
+
+// isMuchSlower reports whether so few deliveries have succeeded that it is no chance: an even rate until a finish rises where a few are missing, so
+// that jobs are left only if something keeps it from rising.
+func (j *judgement) isMuchSlower(rate admission.Rate) bool {
+	const part, chance = 0.75, 2 // of the rate; deliveries
+	if j.busy < j.patience(rate) {
+		return false // what was counted began before
+	}
+	few := float64(j.progress.Succeeded)+chance < part*rate.PerSecond()*j.progress.Window.Seconds()
+	return few || j.progress.Succeeded == 0 && j.Now.Sub(j.progress.Last) >= j.patience(rate)
 }
 
 // endsByItself reports whether jobs depart again at a time that is known.
