@@ -16,8 +16,8 @@
 --          failed since the beat before
 -- Returns  {now, period, 1 if the counters of the process were not known, else 0, then for each bucket that somebody looks at, "*" all: its
 --          name}; nothing is changed where the period is another one than the caller's: it asks again with the one in the answer
--- Stores   the process, until it has been silent for a minute: what it delivered counts in a verdict until then; its counters for an hour after its last beat, so that a beat
---          which is sent again after an outage is known; the history for a day
+-- Stores   the process, until it has been silent for a minute: what it delivered counts in a verdict until then; its counters for an hour
+--          after its last beat, so that a beat which is sent again after an outage is known; the history for a day
 -- Needs    Redis 7.0
 
 --#include lib/server_time.lua
