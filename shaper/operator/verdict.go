@@ -13,33 +13,6 @@ import (
 	"github.com/tundish-io/tundish/shaper/fleet"
 )
 
-// WhyCode is one word for what keeps jobs from being delivered.
-type WhyCode string
-
-// The words. Where several causes hold for a job, the first in this order is reported: it holds longest, or needs a person.
-const (
-	WhyPaused       WhyCode = "paused"        // by an operator
-	WhyNoDispatcher WhyCode = "no-dispatcher" // no process reports that it delivers jobs of the bucket
-	WhyDisabled     WhyCode = "disabled"      // the flow is disabled: its jobs become dead letters
-	WhyMissing      WhyCode = "missing"       // the flow has to exist, and has no settings: see [shaper.FlowSettings]
-	WhyClosed       WhyCode = "closed"        // the bucket is outside of its delivery windows
-	WhyBreaker      WhyCode = "breaker"       // a circuit breaker is open, or a probe is on its way
-	WhyHeld         WhyCode = "held"          // the receiver has asked for a wait
-	WhyQuota        WhyCode = "quota"         // a quota is used up
-	WhyBudget       WhyCode = "budget"        // a budget has no room for the next job
-	WhyInFlight     WhyCode = "in-flight"     // as many requests are in flight as may be
-	WhyAdaptiveRate WhyCode = "adaptive-rate" // the receiver has asked for a lower rate
-	WhyHostFault    WhyCode = "host-fault"    // no host of its dispatchers can connect to receivers
-	WhyFailing      WhyCode = "failing"       // attempts fail, so jobs wait for their next one, or die
-	WhyLate         WhyCode = "late"          // permits come back unused
-	WhyRate         WhyCode = "rate"          // they wait for their turn at the rate of the scope, which is kept
-	WhyStarting     WhyCode = "starting"      // departures have begun within the last half minute: too early to say
-	WhySlow         WhyCode = "slow"          // fewer departures than the rate, and nothing known explains it
-	WhyLater        WhyCode = "later"         // they are delayed: their time has not come
-	WhyEmpty        WhyCode = "empty"         // nothing waits. Only of a verdict
-	WhySends        WhyCode = "sends"         // deliveries succeed at the rate. Only of a verdict
-)
-
 // Verdict is whether jobs of a bucket are delivered, and what keeps those that wait. Every view of a bucket shows it.
 type Verdict struct {
 	Bucket string
@@ -213,48 +186,6 @@ func decide(b *BucketInfo, seen *waiting, s *fleet.Snapshot) Verdict {
 	return v
 }
 
-const (
-	enough    = 0.9              // of the rate has to succeed
-	settling  = 10 * time.Second // what was counted is known after that time
-	failsMuch = 0.1              // of attempts that fail: from here on they are a cause
-)
-
-// couldSendFor is for how long jobs could have been sent: since the oldest came, the window opened, and a dispatcher started.
-func (j *judgement) couldSendFor(age time.Duration) time.Duration {
-	begins := []time.Time{j.fleet.ServedSince(j.Name)}
-	if j.Hours != nil {
-		begins = append(begins, j.Hours.Opened)
-	}
-	for _, at := range begins {
-		if !at.IsZero() {
-			age = min(age, max(j.Now.Sub(at), 0))
-		}
-	}
-	return age
-}
-
-// succeedsEnough reports whether the deliveries that succeeded lately are at least 90 % of a rate, since jobs could be sent. A rate of less than one
-// in 30 seconds has to have had one within two of its intervals.
-func (j *judgement) succeedsEnough(rate admission.Rate) bool {
-	perSecond := rate.PerSecond()
-	if perSecond <= 0 {
-		return false
-	}
-	need := math.Floor(enough * perSecond * min(j.progress.Window, max(j.busy-settling, 0)).Seconds())
-	if need >= 1 {
-		return float64(j.progress.Succeeded) >= need
-	}
-	return j.progress.Succeeded > 0 || j.Now.Sub(j.progress.Last) < j.patience(rate)
-}
-
-// patience is the time after which something succeeded, or the rate is missed.
-func (j *judgement) patience(rate admission.Rate) time.Duration {
-	if perSecond := rate.PerSecond(); perSecond > 0 {
-		return j.progress.Window + max(settling, time.Duration(2/perSecond*float64(time.Second)))
-	}
-	return j.progress.Window + settling
-}
-
 // flow adds what keeps the jobs of a flow. It returns how many are due, and how many of these do not move at all.
 func (j *judgement) flow(f *waitingFlow) (due, kept int64) {
 	due = max(f.waits-f.later, 0)
@@ -295,11 +226,6 @@ func (j *judgement) flow(f *waitingFlow) (due, kept int64) {
 	takes(Blocked{Code: WhyFailing, Scope: scope, Name: name, Reason: reason, Until: f.nextDue}, retries)
 	takes(Blocked{Code: WhyLater, Scope: scope, Name: name, Until: f.nextDue}, later-retries)
 	return due, kept
-}
-
-// needsAPerson reports whether nothing of the scope moves before somebody acts.
-func (c WhyCode) needsAPerson() bool {
-	return c == WhyPaused || c == WhyNoDispatcher || c == WhyDisabled || c == WhyMissing
 }
 
 // add adds jobs to a cause.

@@ -282,11 +282,3 @@ func (j *judgement) boundOf(c *Blocked) int64 {
 func (j *judgement) attemptsFail() bool {
 	return j.progress.Unsuccessful > 0 && float64(j.progress.Unsuccessful) >= failsMuch*float64(j.progress.Attempts)
 }
-
-// WhyCodes lists the words in their order.
-func WhyCodes() []WhyCode {
-	return []WhyCode{
-		WhyPaused, WhyNoDispatcher, WhyDisabled, WhyMissing, WhyClosed, WhyBreaker, WhyHeld, WhyQuota, WhyBudget, WhyInFlight, WhyAdaptiveRate, WhyHostFault, WhyFailing,
-		WhyLate, WhyRate, WhyStarting, WhySlow, WhyLater, WhyEmpty, WhySends,
-	}
-}

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -51,20 +50,6 @@ func (v *Verdict) KeptBy() []WhyCode {
 	}
 	return codes
 }
-
-// isMuchSlower reports whether so few deliveries have succeeded that it is no chance: an even rate until a finish rises where a few are missing, so
-// that jobs are left only if something keeps it from rising.
-func (j *judgement) isMuchSlower(rate admission.Rate) bool {
-	const part, chance = 0.75, 2 // of the rate; deliveries
-	if j.busy < j.patience(rate) {
-		return false // what was counted began before
-	}
-	few := float64(j.progress.Succeeded)+chance < part*rate.PerSecond()*j.progress.Window.Seconds()
-	return few || j.progress.Succeeded == 0 && j.Now.Sub(j.progress.Last) >= j.patience(rate)
-}
-
-// endsByItself reports whether jobs depart again at a time that is known.
-func (c WhyCode) endsByItself() bool { return c == WhyHeld || c == WhyQuota || c == WhyBudget }
 
 // fastest is how many requests a second may depart when nothing else keeps them.
 func (j *judgement) fastest() float64 {
