@@ -63,6 +63,7 @@ var (
 	ControlDrain   = newScript("control_drain")
 
 	NoteDifferences = newScript("note_differences")
+	NoteLate        = newScript("note_late")
 
 	DisabledDeaths = newScript("disabled_deaths")
 
@@ -81,7 +82,7 @@ var (
 func All() []*Script {
 	return []*Script{
 		AdvanceSchedule, Allow, Assign, Beat, BeginSession, Cancel, Claim, CloseWindow, Configure, Control, ControlDrain, ControlFlow, ControlSchedule, DefineSchedules, DisabledDeaths, DropResults, DueSchedules, EmptyDisabled, Ended, Enqueue, Expire, Extend, FlowsOf, InspectBucket,
-		InspectJob, InspectJobs, InspectPool, InspectResult, InspectResults, InspectWaiting, Instances, Learn, MoveCallbacks, MoveEvents, NoteDifferences, OldestWaiting, OpenBundle, OutsideTurnQueue, Override, Probe, Purge, RecordOperation, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows, ScheduleRuns, Settle, Sift, Start, Sweep, TakeBack, TrimDead, TrimResults,
+		InspectJob, InspectJobs, InspectPool, InspectResult, InspectResults, InspectWaiting, Instances, Learn, MoveCallbacks, MoveEvents, NoteDifferences, NoteLate, OldestWaiting, OpenBundle, OutsideTurnQueue, Override, Probe, Purge, RecordOperation, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows, ScheduleRuns, Settle, Sift, Start, Sweep, TakeBack, TrimDead, TrimResults,
 	}
 }
 

@@ -176,7 +176,7 @@ func lateText(late string) string {
 	case shaper.LateRate:
 		return "; late: the rate that is needed is above the one that is allowed"
 	case shaper.LateBehind:
-		return "; late: fewer jobs departed than were to"
+		return "; late: something keeps jobs, see why"
 	default:
 		return ""
 	}

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
@@ -27,7 +26,7 @@ type bucketLoop struct {
 	kill     context.CancelCauseFunc // ends life
 	stop     context.CancelFunc      // has the loop stop; nil of one that is not run
 	news     atomic.Bool             // since the last look at what is in force there was a wake-up
-	late     shaper.Late             // why the finish will not be met, as last logged; of renewTimetables
+	late     time.Time               // the finish that will not be met, as last logged; of foresee
 }
 
 func newBucketLoop(d *Dispatcher, b *store.Bucket, life context.Context) *bucketLoop {

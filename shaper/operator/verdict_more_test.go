@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/schedule"
 	"github.com/tundish-io/tundish/shaper"
@@ -42,6 +43,36 @@ func TestSendsOnlyWhatSucceeds(t *testing.T) {
 		v = j.verdict()
 		if v.Code != operator.WhyFailing || !v.IsProblem() || !v.IsStalled() || !strings.HasPrefix(v.Sentence(), "1") || !strings.Contains(v.Sentence(), "attempts of the last minute failed: http_401. Sends 0 of 2/s. ") {
 			t.Errorf("every attempt fails: %s: %s", v.Code, v.Sentence())
+		}
+	})
+}
+
+// A quota that is used up for the next seconds, while deliveries keep the rate, is no cause: the rate is.
+func TestQuotaAtTheRate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		j := judge(t, func(b *shaper.Bucket) { b.Quotas = []admission.Rate{rig.Rate("2/s")} })
+		j.enqueue(300)
+		pass(45 * time.Second)
+		for range 20 {
+			if v, _, _ := j.look(); v.Code != operator.WhySends || v.Blocked[0].Code != operator.WhyRate {
+				t.Fatalf("%s: %s", v.Code, v.Sentence())
+			}
+			pass(100 * time.Millisecond)
+		}
+	})
+}
+
+// A job that has failed waits for the breaker of its receiver, not for its next attempt: it counts once.
+func TestRetriesBehindABreaker(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := breaker(shaper.ScopeFlow)
+		j := judge(t, c.bucket, func(b *shaper.Bucket) { b.Retry = b.Retry.WithSchedule(20 * time.Minute) })
+		j.bring(c)
+		pass(35 * time.Second)
+		if v := j.verdict(); len(v.Blocked) != 1 || v.Blocked[0].Code != operator.WhyBreaker || v.Blocked[0].Jobs != 6 || v.Due != 5 {
+			t.Errorf("%s: %d due: %s %+v", v.Code, v.Due, v.Sentence(), v.Blocked)
 		}
 	})
 }
@@ -94,7 +125,7 @@ func TestVerdictOfASample(t *testing.T) {
 		t.Fatal(err)
 	}
 	must(t, op.As("anna").Bucket("b").Flow("0").Pause(t.Context(), "")) // the bucket is in Redis now
-	const flows = 100_000
+	const flows = 100_003                                               // no multiple of what is looked at
 	k, ctx, pipe := store.BucketKeys("b"), t.Context(), conn.Pipeline()
 	for i := range flows {
 		flow := fmt.Sprint(i)
@@ -128,7 +159,7 @@ func TestVerdictOfASample(t *testing.T) {
 			paused += c.Jobs
 		}
 	}
-	if v.Looked >= 3000 || v.Flows != flows || sum != flows || v.Waits != flows || len(v.Blocked) > 25 || !strings.Contains(v.Sentence(), "of 100,000 flows)") {
+	if v.Looked >= 3000 || v.Flows != flows || sum != flows || v.Waits != flows || len(v.Blocked) > 25 || !strings.Contains(v.Sentence(), "of 100,003 flows)") {
 		t.Errorf("%d of %d flows were looked at, %d of %d jobs: %s", v.Looked, v.Flows, sum, v.Waits, v.Sentence())
 	}
 	if v.Code != operator.WhyNoDispatcher { // nobody delivers: that comes before what flows say, but for a pause

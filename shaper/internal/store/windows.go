@@ -55,6 +55,19 @@ func (s *Store) CloseWindows(ctx context.Context, b *Bucket, plan, events, tally
 	return nil
 }
 
+// NoteLate notes that jobs will be left at a finish, by the clock of Redis, as the event finish.late. why are words with spaces between. A finish is
+// reported once, whichever dispatchers foresee it. One round trip.
+func (s *Store) NoteLate(ctx context.Context, b *Bucket, finish time.Time, left int64, why, sentence string) error {
+	const most = 4000 // bytes
+	if len(sentence) > most {
+		sentence = strings.ToValidUTF8(sentence[:most], "")
+	}
+	if _, err := s.Run(ctx, lua.NoteLate, b.Keys.Of(lua.NoteLate), finish.UnixMicro(), left, why, sentence); err != nil {
+		return fmt.Errorf("bucket %q: report that its finish will not be met: %w", b.Name, err)
+	}
+	return nil
+}
+
 // windowsOf compiles a plan; of none, or where no hook asks, there are no windows.
 func windowsOf(bucket, plan string, wants bool) (*schedule.Timetable, error) {
 	var read schedule.Plan
