@@ -4,6 +4,7 @@
 -- Responses change the pace of their scope: the flow, the bucket or the pool (see downstream.lua). A held job goes back to the head of
 -- its list and spends no attempt: it departs when the hold of its scope is over. A job held alone waits without one. The probe of a breaker
 -- is held too if it fails. A flow whose receiver is gone, or whose breaker was open for too long, is disabled (see empty_disabled.lua).
+-- In a bucket that keeps jobs of disabled flows, the job whose receiver is gone is kept too: it goes back as a held job does.
 --
 -- KEYS[1]  …:body    hash  id -> see codec.lua
 -- KEYS[2]  …:meta    hash  id -> see codec.lua
@@ -42,18 +43,18 @@
 -- ARGV[5]  flow_count: number of flows
 -- ARGV[6...]  the flows, in the order of their places, 256 at most; then the outcomes in groups that have all but the job in common: how
 --          many jobs, as a number below 0 where they charged or used something; epoch, claim (of a batch with "#" and its number), result
---          (1 done, 2 retry, 3 dead, 4 returned, 5 held, 6 held alone, 7 dead after the last attempt, 8 dead, and its flow is disabled for
---          the reason, 9 dropped, 10 sent once and not done), delay in microseconds (retry, held; of done: how long its scope waits), last
---          response (JSON, "" none), signal (see downstream.note; 4: failed, and another job of the batch reports it), a word for its
---          reason, when they were claimed, microseconds, the attempt (a line of outcomes.lua; "" of done and returned); where the job may
---          have ended with a result its head ("" none), its body, 1 if the bucket keeps it (else 0), the channel of the process that waits
---          for it ("" none), and with a callback the first line of its body (else ""); then for each job: id, its mark, the number of its
---          flow, from 1, and where it charged or used something "at pool_at reserved used" of budgets (see charges.lua, reservation.lua;
---          "" nothing), then "!kind id model" of one that names a response (see responses.lua), then "@day model input output" of one that
---          used a model (see use.lua)
+--          (1 done, 2 retry, 3 dead, 4 returned, 5 held, 6 held alone, 7 dead after the last attempt, 8 dead or kept, and its flow is
+--          disabled for the reason, 9 dropped, 10 sent once and not done), delay in microseconds (retry, held; of done: how long its scope
+--          waits), last response (JSON, "" none), signal (see downstream.note; 4: failed, and another job of the batch reports it), a
+--          word for its reason, when they were claimed, microseconds, the attempt (a line of outcomes.lua; "" of done and returned);
+--          where the job may have ended with a result its head ("" none), its body, 1 if the bucket keeps it (else 0), the channel of the
+--          process that waits for it ("" none), and with a callback the first line of its body (else ""); then for each job: id, its
+--          mark, the number of its flow, from 1, and where it charged or used something "at pool_at reserved used" of budgets (see
+--          charges.lua, reservation.lua; "" nothing), then "!kind id model" of one that names a response (see responses.lua), then "@day
+--          model input output" of one that used a model (see use.lua)
 -- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, and for each job, in the order in
---          which they came, 1 settled, 2 held because it was the probe of a breaker, 3 settled, and what it used is charged to earlier
---          requests of its response or was charged before, or 0 stale; then what became of scopes, for each: 1
+--          which they came, 1 settled, 2 held because it was the probe of a breaker or is kept, 3 settled, and what it used is charged to
+--          earlier requests of its response or was charged before, or 0 stale; then what became of scopes, for each: 1
 --          a flow was disabled, 2 a breaker opened, 3 one closed; which flow, counted from 1, 0 the bucket or the pool; the word for the
 --          reason}
 -- Stores   ids of settled jobs until their dedupe window ends, dead letters until dropped, attempts until their job is gone; callbacks
@@ -100,9 +101,9 @@ local SMALL_LETTERS = 97 -- a kind in capitals is that of a job that came with a
 redis.call('ZREM', leases, '')
 
 local max_in_flight, dedupe_window, dedupe_max, stored_levels, downstream_text, keep_attempts, events, result_retention, results_max,
-  results_bytes, expires =
+  results_bytes, expires, keeps_gone =
   unpack(redis.call('HMGET', conf, 'max_in_flight', 'dedupe_window', 'dedupe_max', 'flows', 'downstream', 'keep_attempts', 'events',
-    'result_retention', 'results_max', 'results_bytes', 'expires'))
+    'result_retention', 'results_max', 'results_bytes', 'expires', 'flow_keep'))
 if not max_in_flight or (stored_levels or codes.NO_FLOWS) ~= levels then return { 1 } end
 max_in_flight, keep_attempts = tonumber(max_in_flight), tonumber(keep_attempts or 0)
 
@@ -218,7 +219,8 @@ while at <= last_arg do
           if has_result then with_results[#with_results + 1] = { id = id, at = at + 10, epoch = tonumber(epoch) } end
         else
           unleased[#unleased + 1] = id
-          others[#others + 1] = { part, i + 1, id, mark, result == GONE and DEAD_NOW or result, delay, numbers, line,
+          local becomes = result == GONE and keeps_gone ~= '1' and DEAD_NOW or result
+          others[#others + 1] = { part, i + 1, id, mark, becomes, delay, numbers, line,
             (signal == FAILED or signal == FAILED_TOO) and claimed_at, has_result and at + 10 }
         end
       end
@@ -265,6 +267,8 @@ for _, job in ipairs(others) do
   if failed_at and part.probed_from and failed_at > part.probed_from and (result == RETRY or result == EXHAUSTED) then
     result, reply[nth] = HELD, codes.SETTLED_HELD
     line, last = outcomes.free(line), outcomes.because(last, '')
+  elseif result == GONE then -- its flow is disabled: it waits there
+    reply[nth], line, last = codes.SETTLED_HELD, outcomes.free(line), outcomes.because(last, '')
   elseif result == EXHAUSTED then
     result = DEAD_NOW
   end
@@ -292,7 +296,7 @@ for _, job in ipairs(others) do
   end
   if result == RETRY or result == DEAD_NOW then
     attempts, crashes = attempts + 1, 0
-  elseif result == HELD or result == HELD_ALONE then
+  elseif result == HELD or result == HELD_ALONE or result == GONE then
     lost, crashes = lost + 1, 0 -- a delivery that counts as no attempt
   end
   metas[#metas + 1], metas[#metas + 2] = id, codec.meta(state, epoch, attempts, lost, crashes, claim, last)

@@ -17,7 +17,8 @@ local codes = {
   ALLOWED = 0, REFUSED = 1, NEVER_ALLOWED = 2, NOT_ASKED = 3, SHARED = 4,
 
   -- What becomes of a job, as settle.lua is told: HELD_ALONE is held and nothing else; EXHAUSTED is dead after its last attempt, unless
-  -- that was the probe of a breaker; GONE is dead, and its flow is disabled; UNDONE ends a job that is sent once and whose attempt failed.
+  -- that was the probe of a breaker; GONE is dead or kept, and its flow is disabled; UNDONE ends a job that is sent once and whose attempt
+  -- failed.
   DONE = '1', RETRY = '2', DEAD = '3', RETURNED = '4', HELD = '5', HELD_ALONE = '6', EXHAUSTED = '7', GONE = '8', DROPPED = '9',
   UNDONE = '10',
 

@@ -49,8 +49,11 @@ func newBucketLoop(d *Dispatcher, b *store.Bucket, life context.Context) *bucket
 // run drains until ctx ends, and then until the last outcome is settled.
 func (l *bucketLoop) run(ctx context.Context) error {
 	defer l.kill(nil)
+	claimed, finished := make(chan struct{}), make(chan error, 1)
+	context.AfterFunc(ctx, func() { finished <- l.finish(claimed) }) // beside the last claim, which may wait for Redis
 	l.claims.loop(ctx, l.shared)
-	err := l.finish()
+	close(claimed)
+	err := <-finished
 	l.callbacks.moveLast()
 	l.kill(errStopped)
 	l.held.beat.wait()
@@ -59,12 +62,14 @@ func (l *bucketLoop) run(ctx context.Context) error {
 	return err
 }
 
-// finish waits for deliveries, cancels those that take too long, and sees
-// their outcomes into Redis. With the last parts of a stop it takes the shutdown timeout and 5 seconds at most, also if Redis is silent.
-func (l *bucketLoop) finish() error {
+// finish waits for the last claim and for deliveries, cancels those that take too long, and sees their outcomes into Redis. A Redis that is silent
+// delays it by [settleGrace] and [killGrace] at most, beyond the shutdown timeout. A call to Redis that is under way cannot be ended, so what
+// sends calls ends in time before that: no last step of a stop begins with the wait for the call of another step.
+func (l *bucketLoop) finish(claimed <-chan struct{}) error {
 	ended, settled := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(settled)
+		<-claimed
 		l.deliveries.underWay.Wait()
 		close(ended)
 		l.settler.queue.Wait()
@@ -84,7 +89,11 @@ func (l *bucketLoop) finish() error {
 	} else {
 		l.log.Warn("deliveries did not end in time and were cut off", "count", l.held.interrupt(), "shutdown_timeout", l.shutdown)
 	}
-	if within(settled, patience) {
+	if within(settled, patience-settleGrace) {
+		return nil
+	}
+	l.held.endHeartbeat()
+	if within(settled, settleGrace) {
 		return nil
 	}
 	l.kill(errStopped)
@@ -92,5 +101,10 @@ func (l *bucketLoop) finish() error {
 		return fmt.Errorf("dispatcher: bucket %q: Redis did not take the last outcomes within %s: their jobs are delivered again when their leases end",
 			l.Name, patience.Round(time.Millisecond))
 	}
-	return fmt.Errorf("dispatcher: bucket %q: deliveries go on though they were told to end: a worker ignores its context", l.Name)
+	select {
+	case <-claimed:
+		return fmt.Errorf("dispatcher: bucket %q: deliveries go on though they were told to end: a worker ignores its context", l.Name)
+	default:
+		return fmt.Errorf("dispatcher: bucket %q: Redis did not answer the last claim: its jobs are delivered when their leases end", l.Name)
+	}
 }
