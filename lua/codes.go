@@ -42,6 +42,7 @@ const (
 	FlowMissing        = 22
 	FlowLacksURL       = 23
 	OverBudget         = 24
+	WaitsForBudget     = 25
 )
 
 // What a limit says of a job; Shared is added where the shared key was asked.
