@@ -58,7 +58,7 @@
 --          reason}
 -- Stores   ids of settled jobs until their dedupe window ends, dead letters until dropped, attempts until their job is gone; callbacks
 --          until moved on; results until their retention ends, or for 30 s where a process waits; flows until idle; use of models 32 days;
---          10,000 responses, 31 days after the last one
+--          10,000 responses, shared by caller, 31 days after the last one
 -- Needs    Redis 7.0
 
 --#include lib/answers.lua

@@ -26,7 +26,7 @@ local use = {
 }
 
 -- Takes apart what settle.lua is told of a job: notes what it charged to budgets, what it used of a model, and the response that it names.
--- time, nth and flow: see responses.settle.
+-- time, nth, flow and the letters of its caller: see responses.settle.
 function use.note(part, text, mark, spent, uses, named, time, nth, flow)
   local at = string.find(text, '@', 1, true)
   local charged, of_budgets, of_model = at and string.sub(text, 1, at - 1) or text, nil, nil
@@ -41,7 +41,8 @@ function use.note(part, text, mark, spent, uses, named, time, nth, flow)
     uses[#uses + 1] = of_model
   end
   if not kind then return end
-  named[#named + 1] = { kind = kind, id = id, model = model, time = time, nth = nth, flow = flow, spent = of_budgets, use = of_model }
+  named[#named + 1] = { kind = kind, id = id, model = model, time = time, nth = nth, flow = flow, spent = of_budgets, use = of_model,
+    letters = string.sub(mark, callers.MARK + 1) }
 end
 
 -- Adds a call, or the sum of several, to the sums of a hash. letters: who makes the row if there is none.
