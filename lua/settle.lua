@@ -50,7 +50,7 @@
 --          for it ("" none), and with a callback the first line of its body (else ""); then for each job: id, its mark, the number of its
 --          flow, from 1, and where it charged or used something "at pool_at reserved used" of budgets (see charges.lua, reservation.lua;
 --          "" nothing), then "!kind id model" of one that names a response (see responses.lua), then "@day model input output" of one that
---          used a model (see use.lua)
+--          used a model, with what it was charged where that is another number of tokens (see use.lua)
 -- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, and for each job, in the order in
 --          which they came, 1 settled, 2 held because it was the probe of a breaker, 3 settled, and what it used is charged to earlier
 --          requests of its response or was charged before, or 0 stale; then what became of scopes, for each: 1

@@ -21,6 +21,7 @@ const (
 	headerBucket = "Tundish-Bucket"
 	headerFlow   = "Tundish-Flow"
 	headerWait   = "Tundish-Wait"
+	headerModel  = "Tundish-Model" // that a fallback was asked, in place of the model of the request
 )
 
 // proxyVisit is a request to the proxy, from its arrival to its answer.

@@ -62,6 +62,9 @@ func (v *visit) pass(answer *llm.Answer, began time.Time) error {
 	v.wayBack(attempt.Own).pass(v.w.Header(), answer.Header)
 	v.w.Header().Set(llm.HeaderJob, answer.JobID)
 	nameWay(v.w.Header(), attempt.Bucket, attempt.Flow)
+	if v.sent != "" {
+		v.w.Header().Set(headerModel, v.sent)
+	}
 	setWait(v.w.Header(), attempt.Slot().Sub(began))
 	v.w.WriteHeader(max(answer.Status, http.StatusOK))
 	_ = control.Flush()

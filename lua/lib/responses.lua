@@ -60,7 +60,7 @@ end
 -- What an outcome has charged, and counted, as a request of a response. one: see responses.settle.
 local function request_of(one)
   local at, pool_at, reserved, used = string.match(one.spent and one.spent.text or '', '^(%d+) (%d+) (%S*) (%S+)$')
-  local input, output = string.match(one.use and one.use.text or '', ' (%d+) (%d+)$')
+  local input, output = string.match(one.use and one.use.text or '', '^%d+ %S* (%d+) (%d+)')
   local text = used == reservation.AS_RESERVED and reserved or used ~= reservation.NOTHING and used or ''
   return { at = tonumber(at or 0), pool_at = tonumber(pool_at or 0), input = tonumber(input or 0), output = tonumber(output or 0),
     model = one.model, text = text, amounts = reservation.amounts(text), flow = one.flow }
@@ -74,13 +74,15 @@ end
 -- An outcome counts what the requests of its response have not counted, for the model that they asked.
 local function count_rest(use, requests)
   if not use then return end
-  local day, model, input, output = string.match(use.text, '^(%d+) (%S*) (%d+) (%d+)$')
+  local day, model, input, output, charged = string.match(use.text, '^(%d+) (%S*) (%d+) (%d+) ?(%-?%d*)$')
   if not day then return end
+  charged = tonumber(charged) or input + output
   for _, q in ipairs(requests) do
     input, output = math.max(input - q.input, 0), math.max(output - q.output, 0)
+    if q.input + q.output > 0 then charged = charged - (q.amounts.tokens or q.input + q.output) end
     if q.model ~= '' then model = q.model end
   end
-  use.text = string.format('%s %s %.0f %.0f', day, model, input, output)
+  use.text = string.format('%s %s %.0f %.0f %.0f', day, model, input, output, charged)
 end
 
 -- The outcome reports the usage of an open response: that is what its requests have charged.
