@@ -51,7 +51,7 @@
 --          process that waits for it ("" none), and with a callback the first line of its body (else ""); then for each job: id, its
 --          mark, the number of its flow, from 1, and where it charged or used something "at pool_at reserved used" of budgets (see
 --          charges.lua, reservation.lua; "" nothing), then "!kind id model" of one that names a response (see responses.lua), then "@day
---          model input output" of one that used a model (see use.lua)
+--          model input output" of one that used a model, with what it was charged where that is another number of tokens (see use.lua)
 -- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, and for each job, in the order in
 --          which they came, 1 settled, 2 held because it was the probe of a breaker or is kept, 3 settled, and what it used is charged to
 --          earlier requests of its response or was charged before, or 0 stale; then what became of scopes, for each: 1
@@ -59,7 +59,7 @@
 --          reason}
 -- Stores   ids of settled jobs until their dedupe window ends, dead letters until dropped, attempts until their job is gone; callbacks
 --          until moved on; results until their retention ends, or for 30 s where a process waits; flows until idle; use of models 32 days;
---          10,000 responses, 31 days after the last one
+--          10,000 responses, shared by caller, 31 days after the last one
 -- Needs    Redis 7.0
 
 --#include lib/answers.lua

@@ -53,7 +53,7 @@ var All = []Bound{
 	{"schedules", "schedules", 1000, "shaper/schedule.go: MaxSchedules", "bucket", "all: operators make them", "409"},
 	{"usage", "rows of usage in a day: caller, model and flow", 900, "lua/lib/use.lua: MOST", "bucket", Half, "the call counts in the row of its model (99 of these, shared alike), then in one row of all"},
 	{"models", "models that estimates tell apart, and all others", 51, "shaper/lesson.go: MaxLessons", "bucket", Half, "the model counts as `other`, and so does one that `models` does not list"},
-	{"responses", "ids of responses whose usage comes later", 10_000, "lua/lib/responses.lua: MOST", "bucket", "all", "an old one is forgotten, a settled one first: its usage is charged in full"},
+	{"responses", "ids of responses whose usage comes later", 10_000, "lua/lib/responses.lua: MOST", "bucket", Half, "an old one of the caller is forgotten, a settled one first: its usage is charged in full"},
 	{"begun", "requests of such responses", 10_000, "workers/llm/charges.go: rememberedIDs", "process and bucket", Half, "the oldest of the caller is forgotten: its usage teaches nothing"},
 	{"limit-keys", "callers that a limit counts", 100_000, "admission/limit.go: DefaultMaxKeys", "limit: `max_keys`", "all: an API key with the role `check` names them", "further callers count as one; a metric and the log say so"},
 	{"given-limits", "limits that a program gives by value", 1000, "admission/limiter.go: givenLimits", "process", Free, "the longest unused is made anew"},

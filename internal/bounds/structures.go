@@ -137,6 +137,8 @@ var Structures = map[string]string{
 	"workers/llm refusals":                     "models",
 	"workers/outgoing pool.lists":              "conns",
 	"workers/outgoing refusals.since":          "origins",
+
+	"internal/httpapi DoorBucket.FallbackModels": Configured,
 }
 
 // RedisKeys say the same of the keys of Redis that the headers of scripts name: the last part of a bucket's key, or a whole name.

@@ -208,6 +208,39 @@ func TestDoorFallsBack(t *testing.T) {
 	}
 }
 
+// A model that the bucket maps has another name at the fallback, in the body or in the path, and the answer says who made it. A model that it does not
+// map keeps its name.
+func TestDoorFallsBackToAnotherModel(t *testing.T) {
+	t.Parallel()
+	d := newDoorRig(t)
+	slow := &d.byDoor["slow"][0]
+	slow.Fallback, slow.FallbackAfter = &d.byDoor["openai"][0], time.Second // quick, which takes gpt-*
+	slow.FallbackModels = map[string]string{"o3": "gpt-5%", "gpt-4": "gpt-5%", "gpt-x": "o3"}
+	d.answerWith(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		_, _ = io.WriteString(w, r.RequestURI+" "+string(body))
+	})
+	const twice = `{"model":"o3","model":"o3"}`
+	for name, c := range map[string]struct{ path, body, want, model string }{
+		"the body":    {"/v1/x", `{ "a":1, "model" : "o3","b":"o3"}`, `/v1/x { "a":1, "model" : "gpt-5%","b":"o3"}`, "gpt-5%"},
+		"the path":    {"/openai/deployments/gpt-4/chat/completions?api-version=1", chatOf(""), "/openai/deployments/gpt-5%25/chat/completions?api-version=1 " + chatOf(""), "gpt-5%"},
+		"a method":    {"/v1/models/o3:generateContent", "{}", "/v1/models/gpt-5%25:generateContent {}", "gpt-5%"},
+		"not mapped":  {"/v1/x", chatOf("gpt-3"), "/v1/x " + chatOf("gpt-3"), ""},
+		"not taken":   {"/v1/x", chatOf("gpt-x"), "", ""},
+		"named twice": {"/v1/x", twice, "", ""},
+	} {
+		a := d.do("POST", "/v1/proxy/slow"+c.path, c.body)
+		switch {
+		case c.want == "":
+			if a.status != 429 || a.header.Get("Tundish-Model") != "" {
+				t.Errorf("%s: %d %s, %v", name, a.status, a.text, a.header)
+			}
+		case a.status != 200 || a.text != c.want || a.header.Get("Tundish-Bucket") != "quick" || strings.Join(a.header.Values("Tundish-Model"), ",") != c.model:
+			t.Errorf("%s: %d %q, bucket %q, model %q: want %q of quick, model %q", name, a.status, a.text, a.header.Get("Tundish-Bucket"), a.header.Get("Tundish-Model"), c.want, c.model)
+		}
+	}
+}
+
 // The model picks the bucket of a door, among those that the key may use.
 func TestDoorKeys(t *testing.T) {
 	t.Parallel()

@@ -59,9 +59,12 @@ func (v *visit) relay(answer *llm.Answer, began time.Time) {
 func (v *visit) pass(answer *llm.Answer, began time.Time) error {
 	control := http.NewResponseController(v.w)
 	attempt := answer.Attempt()
-	passHeaders(v.w.Header(), v.wayBack(attempt.Own).headers(answer.Header))
+	v.wayBack(attempt.Own).pass(v.w.Header(), answer.Header)
 	v.w.Header().Set(llm.HeaderJob, answer.JobID)
 	nameWay(v.w.Header(), attempt.Bucket, attempt.Flow)
+	if v.sent != "" {
+		v.w.Header().Set(headerModel, v.sent)
+	}
 	setWait(v.w.Header(), attempt.Slot().Sub(began))
 	v.w.WriteHeader(max(answer.Status, http.StatusOK))
 	_ = control.Flush()

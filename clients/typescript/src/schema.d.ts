@@ -905,7 +905,7 @@ export interface paths {
         /**
          * Sum up what calls of language models have used
          * @description Counts the good answers in a bucket with the worker `llm`, and their tokens: those that the answer tells, or an estimate where it tells
-         *     none. The last 31 days are kept. A call counts once, on the day on which its job was claimed. It counts when its outcome is written: a call
+         *     none. `charged` is what they count against budgets of tokens. The last 31 days are kept. A call counts once, on the day on which its job was claimed. It counts when its outcome is written: a call
          *     whose dispatcher dies before that is missing, and its job is sent again. A day tells 900 combinations of caller, model and flow apart, of
          *     which one caller alone has half. Calls of further ones are added up as `other`, by model, and above 99 models without it. So no call is
          *     missing in the total. With a filter,
@@ -3693,6 +3693,8 @@ export interface components {
             /** @description The `caller` or the name of the API key. Absent of jobs without a caller, as those of a program with the library. Of a key that this server does not have, the seven letters by which Redis knows the caller. */
             caller?: string;
             model?: string;
+            /** @description The model that the calls asked, where a fallback answered with `model` in its place (`fallback_models`). Else absent. */
+            asked?: string;
             /** @description The row has calls above the bound of a day, whose caller and flow are not told apart, nor their model if it is absent. */
             other?: boolean;
             calls: number;
@@ -3700,6 +3702,8 @@ export interface components {
             input: number;
             /** @description Tokens */
             output: number;
+            /** @description Tokens that count against budgets, such as a maximum that is charged whatever the response has. In a bucket without budgets of tokens, what would count. */
+            charged: number;
         };
         UsageSum: {
             calls: number;
@@ -3707,6 +3711,8 @@ export interface components {
             input: number;
             /** @description Tokens */
             output: number;
+            /** @description Tokens that count against budgets, such as a maximum that is charged whatever the response has. In a bucket without budgets of tokens, what would count. */
+            charged: number;
         };
         Verdict: {
             /**
@@ -4279,6 +4285,10 @@ export interface operations {
                     "Tundish-Flow"?: string;
                     /** @description How many seconds the request waited for its slot */
                     "Tundish-Wait"?: string;
+                    /** @description Headers of the API's answer whose addresses led past the proxy */
+                    "Tundish-Dropped"?: string;
+                    /** @description The model that a fallback was asked in place of the request's (`fallback_models`) */
+                    "Tundish-Model"?: string;
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -4314,6 +4324,10 @@ export interface operations {
                     "Tundish-Flow"?: string;
                     /** @description How many seconds the request waited for its slot */
                     "Tundish-Wait"?: string;
+                    /** @description Headers of the API's answer whose addresses led past the proxy */
+                    "Tundish-Dropped"?: string;
+                    /** @description The model that a fallback was asked in place of the request's (`fallback_models`) */
+                    "Tundish-Model"?: string;
                     [name: string]: unknown;
                 };
                 content?: never;
