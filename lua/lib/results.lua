@@ -30,7 +30,11 @@ local results = {
   BYTES = 67108864,
 }
 
-local function size(hash, id) return #id + redis.call('HSTRLEN', hash, id) end
+-- The bytes of a result; 0 if it is gone, as a program that knows no shares has dropped it.
+local function size(hash, id)
+  local length = redis.call('HSTRLEN', hash, id)
+  return length > 0 and #id + length or 0
+end
 
 -- The results of a bucket, by its settings: retention in microseconds (nil or 0: it keeps none), max and bytes. keys: of results, ends,
 -- count, flows, order and shares; a script that drops none needs none behind count.
