@@ -33,7 +33,10 @@
 -- KEYS[25] …:expiries  zset  id -> when the job expires (see expiries.lua)
 -- KEYS[26] …:charges  hash  what departures charge to budgets (see charges.lua)
 -- KEYS[27] …:responses  hash  id -> what its requests charged, or that its usage is settled (see responses.lua)
--- KEYS[28...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset;
+-- KEYS[28] …:result_flows  hash  id -> when its result was kept, and of which flow
+-- KEYS[29] …:result_order  zset  results by flow and time
+-- KEYS[30] …:result_shares  zset  how many results each flow has, and their bytes
+-- KEYS[31...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset;
 --          where flows are in groups then what group.load wants; of jobs that used a model then …:use:<day>, hashes, for each day on
 --          which these were claimed (see use.lua); in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  channel: to wake dispatchers on
@@ -88,10 +91,11 @@
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, seen_window, seen_minute = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local flows, flow_settings, due_flows, idle_key, tried, disabled = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
-local outbox_key, outbox_texts, results_key, result_ends = KEYS[17], KEYS[18], KEYS[19], KEYS[20]
+local outbox_key, outbox_texts = KEYS[17], KEYS[18]
+local of_results = { KEYS[19], KEYS[20], count, KEYS[28], KEYS[29], KEYS[30] } -- see results.open
 local callbacks_key, callback_texts, riders_key, callback_counts, expiries_key, charges_key, responses_key = unpack(KEYS, 21, 27)
 local channel, bucket, levels, member, flow_count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local FIRST_PLACE, FIRST_FLOW, HEAD, WIDTH = 27, 5, 15, 3
+local FIRST_PLACE, FIRST_FLOW, HEAD, WIDTH = 30, 5, 15, 3
 local DONE, RETRY, DEAD_NOW, RETURNED, HELD = codes.DONE, codes.RETRY, codes.DEAD, codes.RETURNED, codes.HELD
 local HELD_ALONE, EXHAUSTED, GONE, DROPPED, UNDONE = codes.HELD_ALONE, codes.EXHAUSTED, codes.GONE, codes.DROPPED, codes.UNDONE
 local SETTLED, ACCEPTED, FAILED, FAILED_TOO = codes.SETTLED, codes.SIGNAL_ACCEPTED, codes.SIGNAL_FAILED, codes.SIGNAL_FAILED_TOO
@@ -216,7 +220,10 @@ while at <= last_arg do
           dedupe.add(memory, id, mark, result == DONE and codec.DONE or codec.DROPPED)
           has_left(more, mark)
           if numbers then gone_tried[#gone_tried + 1] = id end
-          if has_result then with_results[#with_results + 1] = { id = id, at = at + 10, epoch = tonumber(epoch) } end
+          if has_result then
+            local tried_before = numbers and args[at + 12] == '1' and redis.call('HGET', tried, id)
+            with_results[#with_results + 1] = { id = id, at = at + 10, epoch = tonumber(epoch), of = of, tried = tried_before }
+          end
         else
           unleased[#unleased + 1] = id
           local becomes = result == GONE and keeps_gone ~= '1' and DEAD_NOW or result
@@ -280,7 +287,7 @@ for _, job in ipairs(others) do
   elseif result == DEAD_NOW then
     state = codec.DEAD
     deaths[#deaths + 1] = id
-    if result_at then with_results[#with_results + 1] = { id = id, at = result_at, epoch = epoch } end
+    if result_at then with_results[#with_results + 1] = { id = id, at = result_at, epoch = epoch, of = part.n } end
     if box then
       outbox.note_dead(box, levels ~= codes.NO_FLOWS and args[FIRST_FLOW + part.n], { id }, string.match(last, '^{"cause":"([^"]*)"'))
     end
@@ -346,13 +353,14 @@ in_chunks('HDEL', tried, gone_tried)
 in_chunks('HSET', tried, attempts_of)
 if #deaths > 0 then dlq.add(dead, body, meta, tried, count, now, deaths) end
 if #with_results > 0 then
-  local kept = results.open(result_retention, results_max, results_bytes, results_key, result_ends, count, now)
+  local kept = results.open(result_retention, results_max, results_bytes, now, of_results)
   results.expire(kept, 2 * #with_results + 10)
   local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
   for _, one in ipairs(with_results) do
     local id, from = one.id, one.at
     local head, text, waiter, callback = args[from], args[from + 1], args[from + 3], args[from + 4]
-    results.keep(kept, id, head, text, args[from + 2] == '1', waiter ~= '')
+    local path = levels ~= codes.NO_FLOWS and args[FIRST_FLOW + one.of] or nil
+    results.keep(kept, id, results.with_attempts(head, one.tried), text, args[from + 2] == '1', waiter ~= '', path)
     if waiter ~= '' then redis.pcall('PUBLISH', waiter, bucket .. ' ' .. id) end
     if callback ~= '' then callbacks.note(told, id, one.epoch, callback, head, text) end
   end

@@ -46,7 +46,7 @@ var All = []Bound{
 	{"dead", "dead letters", 0, "ten times `capacity`", "bucket: `dead_capacity`", "all", "new jobs are refused, 429 `dead-full`"},
 	{"flows", "flows that have jobs or a rate", 1_000_000, "shaper/flow.go: DefaultMaxFlows", "bucket: `flow.max_flows`", "`flow.max_per_caller`, half unless it is set", "429 `too-many-flows`"},
 	{"ids", "ids of ended jobs", 1_000_000, "shaper/bucket.go: DedupeMax", "bucket: `dedupe_max`", "all", "the oldest is forgotten, and a job of this id is new again; a metric and an alert say so"},
-	{"results", "results that are kept", 10_000, "shaper/result.go: Max", "bucket: `results_max`, `results_bytes`", "all", "the oldest one goes"},
+	{"results", "results that are kept", 10_000, "shaper/result.go: Max", "bucket: `results_max`, `results_bytes`", "what other flows leave: all alone, half each of two", "the oldest one of the flow that has the most goes"},
 	{"bundles", "bundles", 10_000, "lua/lib/bundle.lua: MOST", "bucket", Half, "409 `too-many-bundles`"},
 	{"callbacks", "callbacks on their way", 0, "the capacity of the bucket that tells them", "bucket", Flows, "they wait"},
 	{"events", "events for hooks", 1000, "lua/lib/outbox.lua: MOST", "bucket", "one a minute of a type and a flow", "further ones are counted in a metric"},

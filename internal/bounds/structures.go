@@ -148,7 +148,7 @@ var RedisKeys = map[string]string{
 	"charges": "flows", "claims": "processes", "conf": Fixed, "conf_aside": Fixed, "count": Fixed, "departed": "jobs", "departed:<flow>": "jobs", "differing": "processes",
 	"disabled": "flows", "disabled_deaths": "flows", "due:": "flows", "due_groups": "flows", "flow_makers": "flows", "flow_settings": "flows", "flows": "flows",
 	"group_settings": "flows", "groups": "flows", "idle": "flows", "lessons": "models", "outbox": "events", "outbox_texts": "events", "pace": Fixed,
-	"responses": "responses", "result_ends": "results", "results": "results", "schedule_due": "schedules", "schedules": "schedules", "seen": "ids", "seen_minute": "ids", "seen_until": "ids",
+	"responses": "responses", "result_ends": "results", "result_flows": "results", "result_order": "results", "result_shares": "results", "results": "results", "schedule_due": "schedules", "schedules": "schedules", "seen": "ids", "seen_minute": "ids", "seen_until": "ids",
 	"seen_window": "ids", "settings": Fixed, "p:<pool>:buckets": Configured, "p:<pool>:conf": Fixed, "p:<pool>:departed": "jobs", "p:<pool>:pace": Fixed,
 	"tundish:buckets": Configured, "tundish:instances": "processes", "tundish:{fleet}:<book>:lists": "audit", "tundish:{fleet}:<book>:texts": "audit",
 	"tundish:{fleet}:<book>:shares": "audit", "tundish:{fleet}:sessions:<key>": "sessions", "tundish:{fleet}:beats": "processes", "tundish:{fleet}:counts:<process>": "processes",

@@ -59,6 +59,7 @@ func (c *Config) notices() (warnings, advice []string) {
 		warnOfCron(warn, p, b)
 		warnOfFlows(warn, p, b)
 		adviseOnFlows(advise, p, b)
+		adviseOnResults(advise, p, b)
 		if b.MaxPayload > swiftPayload {
 			advise("%s: max_payload is %s: Redis runs nothing else for about 3 ms a MiB while such a job is enqueued; keep what is larger than %s "+
 				"elsewhere, and have the job name it", p.shown, literal(size(b.MaxPayload)), literal(size(swiftPayload)))

@@ -49,6 +49,9 @@ type Bucket struct {
 	// waits, or the time is not known, as while flows are blocked: `empty_unknown` of the verdict says why.
 	Empty *time.Time `json:"empty,omitempty"`
 
+	// The results of ended jobs: the log of deliveries. Absent of a bucket that keeps none.
+	Results *KeptResults `json:"results,omitempty"`
+
 	// Callbacks that wait for the bucket that delivers them. They count against the capacity, beside unfinished jobs. Absent if there are none.
 	Callbacks *Callbacks `json:"callbacks,omitempty"`
 
@@ -199,6 +202,7 @@ func BucketOf(info operator.BucketInfo, verdict *operator.Verdict, configured *s
 		b := configured.Batch
 		view.Batch = &Batch{b.MaxSize, b.MaxBytes, b.MaxWait.Seconds(), info.Requests}
 	}
+	view.Results = resultsOf(&info.Results, info.Now)
 	if info.Callbacks > 0 {
 		view.Callbacks = &Callbacks{info.Callbacks, info.OldestCallbackAge.Seconds()}
 	}

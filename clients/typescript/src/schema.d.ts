@@ -300,7 +300,8 @@ export interface paths {
         /**
          * List how the last attempts of a job ended
          * @description Each attempt of a job that is not done is kept with its outcome: the last `retry.keep_attempts` of the bucket, in 2 KiB at
-         *     most. A redrive keeps them. When the job is done, cancelled or dropped, they go with it.
+         *     most. A redrive keeps them. When the job is cancelled or dropped, they go with it. Of a job that is done they stay for as long as its result is
+         *     kept (`result_retention`), and the last delivery follows them.
          */
         get: operations["listAttempts"];
         put?: never;
@@ -320,7 +321,7 @@ export interface paths {
         };
         /**
          * Show how a job ended, and what was answered
-         * @description A bucket keeps results for `result_retention`, `results_max` of them in `results_bytes` at most. A result that a client waits for is
+         * @description A bucket keeps results for `result_retention`, `results_max` of them in `results_bytes` at most: the flow that has the most drops its oldest ones. A result that a client waits for is
          *     there without a retention, too: for 30 s, and for 5 s once the waiting producer has read it. 404 is `not-ended` as long as the job is under way, and `no-result` if nothing is kept.
          *     A key with the role enqueue alone sees the results of its caller's jobs, as it sees the jobs.
          */
@@ -2372,10 +2373,10 @@ export interface components {
             /** @description At most 200 bytes. */
             detail?: string;
             /**
-             * @description Held: the downstream named a time to wait for.
+             * @description Held: the downstream named a time to wait for. done: of the last delivery of a job that is done and whose result is kept.
              * @enum {string}
              */
-            result: "retry" | "dead" | "held";
+            result: "retry" | "dead" | "held" | "done";
         };
         AuditPage: {
             records: components["schemas"]["Record"][];
@@ -2497,6 +2498,8 @@ export interface components {
              * @description When the last job leaves that waits now, at the earliest: as `eta` of a receipt, without the bounds of single flows and groups. Absent: none waits, or the time is not known, as while flows are blocked: `empty_unknown` of the verdict says why.
              */
             empty?: string;
+            /** @description The results of ended jobs: the log of deliveries. Absent of a bucket that keeps none. */
+            results?: components["schemas"]["KeptResults"];
             /** @description Callbacks that wait for the bucket that delivers them. They count against the capacity, beside unfinished jobs. Absent if there are none. */
             callbacks?: components["schemas"]["Callbacks"];
             /** @description Only of a bucket with flows. The bucket's `waiting` then counts all waiting jobs, and `later` is 0. */
@@ -2903,7 +2906,9 @@ export interface components {
             turn?: string;
             /** @description Only of a paused flow. */
             pause?: components["schemas"]["Pause"];
-            /** @description Nothing is known of it: no job of it waits or is in flight, it has no settings and no pause. It is idle, or its name is wrong. Absent of the others. */
+            /** @description The budgets that hold for it alone, with what is charged to each: those of all flows of its bucket, or its own. Absent without budgets. */
+            budgets?: components["schemas"]["Budget"][];
+            /** @description Nothing is known of it: no job of it waits or is in flight, it has no settings, no pause and no charge of a budget. It is idle, or its name is wrong. Absent of the others. */
             unknown?: boolean;
             /** @description Only in the answer to a change: there was something to resume, release, enable or delete. */
             changed?: boolean;
@@ -2949,7 +2954,9 @@ export interface components {
             turn?: string;
             /** @description Only of a paused flow. */
             pause?: components["schemas"]["Pause"];
-            /** @description Nothing is known of it: no job of it waits or is in flight, it has no settings and no pause. It is idle, or its name is wrong. Absent of the others. */
+            /** @description The budgets that hold for it alone, with what is charged to each: those of all flows of its bucket, or its own. Absent without budgets. */
+            budgets?: components["schemas"]["Budget"][];
+            /** @description Nothing is known of it: no job of it waits or is in flight, it has no settings, no pause and no charge of a budget. It is idle, or its name is wrong. Absent of the others. */
             unknown?: boolean;
             /** @description Only in the answer to a change: there was something to resume, release, enable or delete. */
             changed?: boolean;
@@ -3025,7 +3032,9 @@ export interface components {
             turn?: string;
             /** @description Only of a paused flow. */
             pause?: components["schemas"]["Pause"];
-            /** @description Nothing is known of it: no job of it waits or is in flight, it has no settings and no pause. It is idle, or its name is wrong. Absent of the others. */
+            /** @description The budgets that hold for it alone, with what is charged to each: those of all flows of its bucket, or its own. Absent without budgets. */
+            budgets?: components["schemas"]["Budget"][];
+            /** @description Nothing is known of it: no job of it waits or is in flight, it has no settings, no pause and no charge of a budget. It is idle, or its name is wrong. Absent of the others. */
             unknown?: boolean;
             /** @description Only in the answer to a change: there was something to resume, release, enable or delete. */
             changed?: boolean;
@@ -3188,6 +3197,24 @@ export interface components {
             before_redrive?: components["schemas"]["BeforeRedrive"];
             /** @description How the last attempts ended, the oldest first. Only for the role read, and not in the list of jobs. */
             last_attempts?: components["schemas"]["AttemptView"][];
+        };
+        KeptResults: {
+            kept: number;
+            bytes: number;
+            /**
+             * Format: date-time
+             * @description When the oldest one was kept. Absent if there is none.
+             */
+            oldest?: string;
+            /** @description The bounds of both: results_max and results_bytes. The flow that has the most results, or bytes, drops its oldest ones. */
+            max: number;
+            max_bytes: number;
+            /** @description All results ever dropped by the bounds, before their retention had ended. */
+            dropped: number;
+            /** @description How long each is kept within the bounds: result_retention. */
+            retention_seconds: number;
+            /** @description The bounds let results end before their retention. */
+            short?: boolean;
         };
         LastResponse: {
             /** @description Why it is dead, one of the Cause constants */
@@ -4627,7 +4654,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The oldest first. Of a settled job there are none. */
+            /** @description The oldest first. Of a settled job there are none, unless it is done and its result is kept. */
             200: {
                 headers: {
                     [name: string]: unknown;
