@@ -3087,7 +3087,7 @@ export interface components {
              */
             empty?: string;
             /**
-             * @description Why jobs will be left at the finish: the needed rate is above the allowed rate, or fewer jobs departed than were to. Absent: none will.
+             * @description Why jobs will be left at the finish, as `left_at_finish` of the verdict says: the needed rate is above the allowed rate, or something keeps jobs, which `blocked` names. Absent: none will.
              * @enum {string}
              */
             late?: "rate" | "behind";
