@@ -111,14 +111,6 @@ func (c *Config) warnOfTime(warn func(string, ...any), p place, b Bucket) {
 	}
 }
 
-// fastest is the fastest rate of a bucket, and the key that says it.
-func fastest(b Bucket) (rate admission.Rate, key string) {
-	if rate = b.FastestRate(); rate != b.Rate {
-		return rate, "calendar.rate"
-	}
-	return rate, "rate"
-}
-
 // warnOfRetry warns of attempts that max_age forbids, because the waits before them take longer on average.
 func warnOfRetry(warn func(string, ...any), p place, r shaper.RetryPolicy) {
 	waited := time.Duration(0)
