@@ -47,7 +47,7 @@ func aaaaRow(t *testing.T, name string, closes bool, rate int, length time.Durat
 	n := int(float64(rate) * length.Seconds())
 	f := newFarReceiver(t, 0, false, false, closes, n)
 	port := f.Listener.Addr().(*net.TCPAddr).Port
-	blackHole(t, netip.AddrPortFrom(netip.IPv6Loopback(), uint16(port))) //nolint:gosec // a port
+	blackHole(t, netip.AddrPortFrom(netip.IPv6Loopback(), uint16(port)))
 	names := map[string][]netip.Addr{
 		"near.example.": {netip.MustParseAddr("127.0.0.1")}, "holed.example.": {netip.IPv6Loopback(), netip.MustParseAddr("127.0.0.1")},
 	}
@@ -105,11 +105,11 @@ func blackHole(t *testing.T, at netip.AddrPort) {
 		t.Fatal(err)
 	}
 	var again error
-	if err := raw.Control(func(fd uintptr) { again = syscall.Listen(int(fd), 0) }); err != nil || again != nil { //nolint:gosec // a descriptor
+	if err := raw.Control(func(fd uintptr) { again = syscall.Listen(int(fd), 0) }); err != nil || again != nil {
 		t.Fatal(err, again)
 	}
 	for range 10 {
-		conn, err := net.DialTimeout("tcp", at.String(), 200*time.Millisecond) //nolint:noctx // it has its timeout
+		conn, err := net.DialTimeout("tcp", at.String(), 200*time.Millisecond)
 		if err != nil {
 			return
 		}
@@ -154,7 +154,7 @@ func serveDNS(conn net.Conn, names map[string][]netip.Addr) {
 		if err != nil {
 			return
 		}
-		if _, err := conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...)); err != nil { //nolint:gosec // a length
+		if _, err := conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...)); err != nil {
 			return
 		}
 	}
