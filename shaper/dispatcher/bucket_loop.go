@@ -27,6 +27,7 @@ type bucketLoop struct {
 	stop     context.CancelFunc      // has the loop stop; nil of one that is not run
 	news     atomic.Bool             // since the last look at what is in force there was a wake-up
 	late     time.Time               // the finish that will not be met, as last logged; of foresee
+	noWindow bool                    // when last looked at, the bucket had no tally of a window; of renewTimetables
 }
 
 func newBucketLoop(d *Dispatcher, b *store.Bucket, life context.Context) *bucketLoop {

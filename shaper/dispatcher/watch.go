@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -47,10 +48,11 @@ func (d *Dispatcher) watch(ctx context.Context, loops []*bucketLoop, all bool) {
 	}
 }
 
-// renewTimetables has the timetables of buckets computed anew before they end, and has the ends of windows reported to hooks. Any number of dispatchers look, one round trip for all buckets with a plan and in a cluster one to each node; the first one that finds a timetable
-// short writes the next.
+// renewTimetables computes the timetables of buckets again before they end, and reports the ends of windows to hooks. It makes one round trip for all
+// buckets that have a plan or had a window, and in a cluster one to each node: a bucket whose plan was removed may have an open window still to be
+// reported. Any number of dispatchers look; the first one that finds a timetable short writes the next.
 func (d *Dispatcher) renewTimetables(ctx context.Context, loops []*bucketLoop) {
-	planned := those(loops, func(l *bucketLoop) bool { return l.HasPlan() })
+	planned := those(loops, func(l *bucketLoop) bool { return l.HasPlan() || !l.noWindow })
 	found, windows, tallies := make([]*redis.SliceCmd, len(planned)), make([]*redis.StringCmd, len(planned)), make([]*redis.StringCmd, len(planned))
 	pipelined(ctx, d.store, len(planned), func(i int) string { return planned[i].Keys.Conf() }, func(pipe redis.Pipeliner, i int) {
 		found[i] = pipe.HMGet(ctx, planned[i].Keys.Conf(), store.FieldPlan, store.FieldTimetable, store.FieldEvents)
@@ -68,6 +70,7 @@ func (d *Dispatcher) renewTimetables(ctx context.Context, loops []*bucketLoop) {
 			l.log.ErrorContext(ctx, "the timetable of a bucket was not renewed: the bucket stays closed once it ends", "error", err)
 		}
 		events, _ := values[2].(string)
+		l.noWindow = tallies[i].Val() == "" && errors.Is(tallies[i].Err(), redis.Nil)
 		if err := d.store.CloseWindows(ctx, l.Bucket, plan, events, tallies[i].Val(), codec.EmptiedOf(windows[i].Val()), now); err != nil && ctx.Err() == nil {
 			l.log.ErrorContext(ctx, "the end of a drain window was not reported: it will be later", "error", err)
 		}

@@ -8213,7 +8213,7 @@ export interface operations {
                 group?: string;
                 /** @description Only flows that have this in their name. */
                 q?: string;
-                /** @description `true` lists only flows whose receiver has failed at last, or keeps them from sending: disabled, held, or with a circuit breaker that is not closed. */
+                /** @description `true` lists only flows whose receiver keeps them from sending (disabled, held, or with a circuit breaker that is not closed), or fails: its last answer was a 5xx, a timeout or no connection. A receiver that answers 401, 403 or 404 works. */
                 failing?: boolean;
                 /** @description With `waiting`, the flows with the most waiting jobs come first, and those without any are left out. Each page looks at all flows. */
                 sort?: "waiting";
