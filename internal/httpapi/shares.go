@@ -135,6 +135,14 @@ func (u *usage) takeBody(n int64) bool {
 	return true
 }
 
+// smallAnswer is how many bytes an answer may have without counting: the bound of requests bounds small answers.
+const smallAnswer = 4 << 10
+
+// takeAnswer takes the bytes of an answer. One that is larger than all memory takes all of it.
+func (u *usage) takeAnswer(n int64) bool {
+	return n <= smallAnswer || u.takeBody(min(n, u.of.bodies.total-u.body))
+}
+
 // releaseBody gives back the memory of the body, which may be before the request is answered.
 func (u *usage) releaseBody() {
 	u.of.bodies.give(u.caller, u.body)
