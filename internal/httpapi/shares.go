@@ -82,8 +82,21 @@ func (b *bounds) place(serve http.HandlerFunc) http.HandlerFunc {
 		}
 		defer b.requests.give(mine.caller, 1)
 		defer mine.release()
+		defer occupyConnection(r)()
+		w.Header().Del("Connection") // see lastUnlessPlaced
 		serve(w, r.WithContext(context.WithValue(r.Context(), usageKey{}, mine)))
 	}
+}
+
+// lastUnlessPlaced has the connection close after an answer to a request without a place, as one without a key: requests that a client sends ahead, and
+// whose answers it does not read, are not answered one by one. Probes may share a connection.
+func lastUnlessPlaced(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != livePath && r.URL.Path != readyPath {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // callerOf names whose shares a request uses: of a user of the console whom a trusted proxy names, else of the caller of its key; "" of no key. All
