@@ -151,10 +151,11 @@ func (u *usage) takeBody(n int64) bool {
 // smallAnswer is how many bytes an answer may have without counting: the bound of requests bounds small answers.
 const smallAnswer = 4 << 10
 
-// takeAnswer takes the bytes of an answer. One that is larger than all memory takes all of it.
-func (u *usage) takeAnswer(n int64) bool {
-	return n <= smallAnswer || u.takeBody(min(n, u.of.bodies.total-u.body))
-}
+// takeAnswer takes the bytes of an answer.
+func (u *usage) takeAnswer(n int64) bool { return n <= smallAnswer || u.takeRest(n) }
+
+// takeRest is takeBody for what comes on top of a body that may have all memory: what is more than all memory takes all of it.
+func (u *usage) takeRest(n int64) bool { return u.takeBody(min(n, u.of.bodies.total-u.body)) }
 
 // releaseBody gives back the memory of the body, which may be before the request is answered.
 func (u *usage) releaseBody() {
