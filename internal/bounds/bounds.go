@@ -36,7 +36,7 @@ const (
 var All = []Bound{
 	{"requests", "requests at a time", 4096, "internal/httpbound/httpbound.go: DefaultConnections", "process: `producer.max_connections`", Half, "503 `overloaded`"},
 	{"waiters", "requests that wait for a result", 0, "half of the requests", "process", Half, "the answer is 202 at once; of the proxy 503"},
-	{"bodies", "bytes of bodies at a time", 128 << 20, "internal/httpbound/httpbound.go: DefaultBodyMemory", "process: `producer.body_memory`", Half + "; one body alone fits", "503 `overloaded`"},
+	{"bodies", "bytes of bodies, of 1 KiB for each job of a batch, and of answers above 4 KiB at a time", 128 << 20, "internal/httpbound/httpbound.go: DefaultBodyMemory", "process: `producer.body_memory`", Half + "; one body alone fits", "503 `overloaded`"},
 	{"connections", "connections", 0, "the requests and 64", "process", "all that are idle", "the longest idle one closes"},
 	{"lists", "lists of jobs at a time", 4, "internal/httpapi/lists.go: listsAtOnce", "caller", "its own", "the next one waits 10 s, then 503"},
 	{"streams", "streams of events", 200, "internal/httpapi/stream.go: maxStreams", "process", Half, "503 `overloaded`"},
