@@ -56,7 +56,8 @@ local HEAD = '^(%d+) (%S+) ([012]) (%S+) (%S+) (%S+) (%S+) (%d+) (%d+) (%d+)\n'
 redis.call('ZREM', lists, '')
 
 local now = server_time()
-if redis.call('EXISTS', lists, texts) < 2 then redis.call('UNLINK', lists, texts, begun, changed, nothing) end -- Redis may have evicted one alone
+-- Redis may have evicted one of them alone.
+if redis.call('EXISTS', lists, texts) < 2 then redis.call('UNLINK', lists, texts, begun, changed, nothing) end
 
 local function find(record)
   local stored = redis.call('HGET', texts, record)
