@@ -151,7 +151,7 @@ var RedisKeys = map[string]string{
 	"responses": "responses", "result_ends": "results", "result_flows": "results", "result_order": "results", "result_shares": "results", "results": "results", "schedule_due": "schedules", "schedules": "schedules", "seen": "ids", "seen_minute": "ids", "seen_until": "ids",
 	"seen_window": "ids", "settings": Fixed, "p:<pool>:buckets": Configured, "p:<pool>:conf": Fixed, "p:<pool>:departed": "jobs", "p:<pool>:pace": Fixed,
 	"tundish:buckets": Configured, "tundish:instances": "processes", "tundish:{fleet}:<book>:lists": "audit", "tundish:{fleet}:<book>:texts": "audit",
-	"tundish:{fleet}:<book>:shares": "audit", "tundish:{fleet}:sessions:<key>": "sessions", "tundish:{fleet}:beats": "processes", "tundish:{fleet}:counts:<process>": "processes",
+	"tundish:{fleet}:<book>:begun": "audit", "tundish:{fleet}:<book>:changed": "audit", "tundish:{fleet}:<book>:nothing": "audit", "tundish:{fleet}:sessions:<key>": "sessions", "tundish:{fleet}:beats": "processes", "tundish:{fleet}:counts:<process>": "processes",
 	"tundish:{fleet}:history:<number>": "processes", "tundish:{fleet}:probe": Fixed, "tundish:{fleet}:processes": "processes", "tundish:{fleet}:watched": Configured,
 	"tundish:{l:<limit>}:conf": Configured, "tundish:{l:<limit>}:<key>": "limit-keys", "limit:": "limit-keys", "limit_keys:": "limit-keys", "use:": "usage", "q:": "jobs", "later:": "jobs", "answer:": "waiters",
 	"due:<group>": "flows", "departed:": "jobs", "departed_group:": "jobs",
