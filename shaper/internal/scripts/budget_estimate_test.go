@@ -112,7 +112,7 @@ func TestTheTimeOfALargeJobIsItsOwn(t *testing.T) {
 			r.pass(4 * second)
 			hasty := r.enqueue(nil, entry{id: "hasty", units: units, maxWait: fmt.Sprint(3 * second)}.in(r, flow))[0]
 			told := r.enqueue(nil, entry{id: "large", units: units}.in(r, flow))[0]
-			if hasty.code != 17 || told.position != 0 {
+			if hasty.code != 25 || told.position != 0 {
 				t.Errorf("%s: the large job: %+v; one that may wait 3 s: %+v", kind, told, hasty)
 			}
 			claimAny(r, flow) // which notes that it waits
