@@ -259,26 +259,6 @@ func write(w http.ResponseWriter, status int, contentType string, body any) {
 	writeEncoded(w, status, contentType, text)
 }
 
-// answer writes what a request asks for. A large answer counts as a body does, until the client has read it. Where there is no memory for it, answer
-// writes nothing and returns a fault.
-func (u *usage) answer(w http.ResponseWriter, status int, body any) *fault {
-	text, err := encode(body)
-	if err != nil {
-		unwritable(err).write(w)
-		return nil
-	}
-	if !u.takeAnswer(int64(len(text))) {
-		f := newFault(codeOverloaded, "no memory for an answer of %d bytes: %v: retry", len(text), errBodyMemory)
-		if u.of.setting != "" {
-			f.Detail += ", or raise producer.body_memory"
-		}
-		f.RetryAfter = retryStore
-		return f
-	}
-	writeEncoded(w, status, typeJSON, text)
-	return nil
-}
-
 func encode(body any) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

@@ -148,12 +148,6 @@ func (u *usage) takeBody(n int64) bool {
 	return true
 }
 
-// smallAnswer is how many bytes an answer may have without counting: the bound of requests bounds small answers.
-const smallAnswer = 4 << 10
-
-// takeAnswer takes the bytes of an answer.
-func (u *usage) takeAnswer(n int64) bool { return n <= smallAnswer || u.takeRest(n) }
-
 // takeRest is takeBody for what comes on top of a body that may have all memory: what is more than all memory takes all of it.
 func (u *usage) takeRest(n int64) bool { return u.takeBody(min(n, u.of.bodies.total-u.body)) }
 

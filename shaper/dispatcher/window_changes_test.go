@@ -19,7 +19,9 @@ import (
 // that is removed closes at the reload, and no window is reported that never was. So it is where Redis has the tally of earlier hours.
 func TestWindowsAfterAChangeOfHours(t *testing.T) {
 	t.Parallel()
-	every := func(cron string, length time.Duration) *schedule.Drain { return &schedule.Drain{Cron: cron, For: length} }
+	every := func(cron string, length time.Duration) *schedule.Drain {
+		return &schedule.Drain{Cron: cron, For: length}
+	}
 	const hourly, minutely = "0 * * * *", "*/2 * * * *"
 	long, short := every(hourly, 30*time.Minute), every(minutely, 50*time.Second)
 	finish := &schedule.Drain{Cron: hourly, FinishBy: "30m"}
