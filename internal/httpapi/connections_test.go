@@ -201,8 +201,12 @@ func TestUnreadAnswers(t *testing.T) {
 			}
 			last := connect()
 			_, _ = io.WriteString(last, livez)
-			if response, err := http.ReadResponse(bufio.NewReader(last), nil); err != nil || response.StatusCode != http.StatusOK {
-				t.Errorf("%s: the last one is not served: %v", path, err)
+			response, err := http.ReadResponse(bufio.NewReader(last), nil)
+			if err != nil {
+				t.Fatalf("%s: the last one is not served: %v", path, err)
+			}
+			if _ = response.Body.Close(); response.StatusCode != http.StatusOK {
+				t.Errorf("%s: the last one is answered %d", path, response.StatusCode)
 			}
 			if took := time.Since(began); took != 0 {
 				t.Errorf("%s: it took %s", path, took)

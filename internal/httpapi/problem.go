@@ -276,7 +276,7 @@ func unwritable(err error) *problem {
 func writeEncoded(w http.ResponseWriter, status int, contentType string, text []byte) {
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
-	_, _ = w.Write(text) // fails only when the client is gone
+	_, _ = w.Write(text) //nolint:gosec // JSON, with its type; it fails only when the client is gone
 }
 
 // fieldErrors lists the faults in a tree of joined errors, in order.
