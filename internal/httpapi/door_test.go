@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -48,7 +49,7 @@ func newDoorRigOf(t *testing.T, change func(bucket string, c *llm.Config), keys 
 	store := redistest.Start(t)
 	var buckets []shaper.Bucket
 	workers := map[string]shaper.Worker{}
-	for name, door := range map[string]string{"quick": "openai", "rest": "openai", "claude": "claude", "slow": "slow", "gone": "gone"} {
+	for name, door := range map[string]string{"quick": "openai", "rest": "openai", "claude": "claude", "slow": "slow", "gone": "gone", "steady": "steady", "spare": "spare"} {
 		b := shaper.DefaultBucket()
 		b.Name, b.Rate, b.Adapt.Scope, b.Adapt.Floor, b.Breaker.Failures = name, rateOf(t, "1000/s"), shaper.ScopeBucket, 100, 0
 		config := llm.DefaultConfig(llm.OpenAI)
@@ -61,6 +62,10 @@ func newDoorRigOf(t *testing.T, change func(bucket string, c *llm.Config), keys 
 		case "slow":
 			b.Rate = rateOf(t, "1/h")
 			timeout = 3 * time.Second
+		case "steady":
+			b.Rate = rateOf(t, "2/s")
+		case "spare":
+			b.Rate = rateOf(t, "1/10s")
 		}
 		config.HTTP.BaseURL, config.HTTP.Auth.Bearer, config.HTTP.Policy.Hold = api.URL, vendorKey, true
 		if name == "gone" {
@@ -205,6 +210,29 @@ func TestDoorFallsBack(t *testing.T) {
 		if a.status != c.status || c.status == 200 && a.text != "ok" || time.Since(began) > patience {
 			t.Errorf("%s, %s: %d %s", c.key, c.model, a.status, a.text)
 		}
+	}
+}
+
+// A fallback answers only what it sends sooner than the bucket: one that has a longer queue takes nothing.
+func TestDoorWaitsWhereItIsShorter(t *testing.T) {
+	t.Parallel()
+	d := newDoorRig(t)
+	steady := &d.byDoor["steady"][0]
+	steady.Fallback, steady.FallbackAfter = &d.byDoor["spare"][0], time.Millisecond
+	answers := make(chan string)
+	const calls = 4
+	for range calls {
+		go func() {
+			a := d.do("POST", "/v1/proxy/steady/v1/x", chatOf("gpt-5"))
+			answers <- fmt.Sprint(a.status, " ", a.header.Get("Tundish-Bucket"))
+		}()
+	}
+	got := map[string]int{}
+	for range calls {
+		got[<-answers]++
+	}
+	if got["200 steady"] != calls {
+		t.Errorf("%v, want all of steady: the first slot of spare comes 10 s later", got)
 	}
 }
 
