@@ -1,6 +1,9 @@
 package httpapi
 
-import "net/http"
+import (
+	"fmt"
+	"net/http"
+)
 
 // smallAnswer is how many bytes an answer may have without counting: the bound of requests bounds small answers.
 const smallAnswer = 4 << 10
@@ -17,12 +20,7 @@ func (u *usage) answer(w http.ResponseWriter, status int, body any) *fault {
 		return nil
 	}
 	if !u.takeAnswer(int64(len(text))) {
-		f := newFault(codeOverloaded, "no memory for an answer of %d bytes: %v: retry", len(text), errBodyMemory)
-		if u.of.setting != "" {
-			f.Detail += ", or raise producer.body_memory"
-		}
-		f.RetryAfter = retryStore
-		return f
+		return u.noMemory(fmt.Sprintf("no memory for an answer of %d bytes: ", len(text)))
 	}
 	writeEncoded(w, status, typeJSON, text)
 	return nil

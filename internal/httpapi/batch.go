@@ -65,7 +65,7 @@ func (p *producer) enqueueBatch(w http.ResponseWriter, r *http.Request) {
 		items, f = splitBatch(kind, body)
 	}
 	if f == nil && !usageOf(r).takeRest(jobCost*int64(len(items))) {
-		f = noBodyMemory()
+		f = usageOf(r).noMemory("")
 	}
 	if f != nil {
 		f.write(w, r)

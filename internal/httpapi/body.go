@@ -59,18 +59,12 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, explain strin
 		return nil, newFault(codeTooLarge, "the body has more than %d bytes: %s", limit, explain)
 	}
 	if errors.Is(err, errBodyMemory) {
-		return nil, noBodyMemory()
+		return nil, usageOf(r).noMemory("")
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil, newFault(codeTooSlow, "the body came too slowly: want %d KiB in %s, or its end", paceBytes>>10, paceTime)
 	}
 	return nil, newFault(codeInvalid, "the body ended early")
-}
-
-func noBodyMemory() *fault {
-	f := newFault(codeOverloaded, "%v: retry, or raise producer.body_memory", errBodyMemory)
-	f.RetryAfter = retryStore
-	return f
 }
 
 // readText is readBody of JSON, or of lines of JSON. A byte order mark in front of it does not count, and UTF-16 is a fault.

@@ -151,6 +151,16 @@ func (u *usage) takeBody(n int64) bool {
 // takeRest is takeBody for what comes on top of a body that may have all memory: what is more than all memory takes all of it.
 func (u *usage) takeRest(n int64) bool { return u.takeBody(min(n, u.of.bodies.total-u.body)) }
 
+// noMemory refuses a request whose bytes takeBody did not take. what begins the sentence.
+func (u *usage) noMemory(what string) *fault {
+	f := newFault(codeOverloaded, "%s%v: retry", what, errBodyMemory)
+	if u.of.setting != "" { // of the producer
+		f.Detail += ", or raise producer.body_memory"
+	}
+	f.RetryAfter = retryStore
+	return f
+}
+
 // releaseBody gives back the memory of the body, which may be before the request is answered.
 func (u *usage) releaseBody() {
 	u.of.bodies.give(u.caller, u.body)

@@ -18,6 +18,7 @@
 -- of SAMPLE ones by chance the oldest, a settled one first, in TRIES tries; where none is found, the new id is not kept. Ids without a
 -- caller are bounded by MOST alone. All of it expires KEPT after the last write.
 
+--#include lib/callers.lua
 --#include lib/codes.lua
 --#include lib/reservation.lua
 
@@ -156,7 +157,7 @@ local function take_place(key, letters)
   local own = '#' .. letters
   local held = letters ~= '' and tonumber(redis.call('HGET', key, own) or 0) or 0
   local free = responses.MOST - redis.call('HLEN', key)
-  if held > 0 and held + 1 > free then
+  if held > 0 and not callers.may_have(free, held) then
     if not make_room(key, letters) then return false end
   else
     for _ = 1, (letters ~= '' and held == 0 and 2 or 1) - free do make_room(key) end -- a caller's first has its number, too
@@ -167,14 +168,16 @@ end
 
 -- Writes what responses.settle returned: first what is there, as a new one may make room among these.
 function responses.write(key, known)
+  local is_written = false
   for _, are_new in ipairs({ false, true }) do
     for id, r in pairs(known) do
-      if r.is_changed and (r.is_new or false) == are_new and (not are_new or take_place(key, r.letters)) then
+      if r.is_changed and r.is_new == are_new and (not are_new or take_place(key, r.letters)) then
         redis.call('HSET', key, id, write(r))
+        is_written = true
       end
     end
   end
-  redis.call('PEXPIRE', key, responses.KEPT)
+  if is_written then redis.call('PEXPIRE', key, responses.KEPT) end
 end
 
 return responses

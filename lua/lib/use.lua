@@ -86,7 +86,7 @@ local function may_make(rows, key, level, letters)
   local all = '#' .. level
   local own, free = all .. ' ' .. letters, use.MOST[level] - rows_in(rows, key, all)
   local held = letters ~= '' and rows_in(rows, key, own) or 0
-  if free < 1 or held > 0 and held + 1 > free then return false end
+  if not callers.may_have(free, held) then return false end
   rows[all], rows[own] = rows[all] + 1, letters ~= '' and held + 1 or nil
   return true
 end

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,9 @@ type bucketLoop struct {
 	news     atomic.Bool             // since the last look at what is in force there was a wake-up
 	late     time.Time               // the finish that will not be met, as last logged; of foresee
 	noWindow bool                    // when last looked at, the bucket had no tally of a window; of renewTimetables
+
+	claimed             atomic.Bool // the last claim has ended, as claiming says
+	claiming, finishing sync.WaitGroup
 }
 
 func newBucketLoop(d *Dispatcher, b *store.Bucket, life context.Context) *bucketLoop {
@@ -50,11 +54,17 @@ func newBucketLoop(d *Dispatcher, b *store.Bucket, life context.Context) *bucket
 // run drains until ctx ends, and then until the last outcome is settled.
 func (l *bucketLoop) run(ctx context.Context) error {
 	defer l.kill(nil)
-	claimed, finished := make(chan struct{}), make(chan error, 1)
-	context.AfterFunc(ctx, func() { finished <- l.finish(claimed) }) // beside the last claim, which may wait for Redis
+	var err error
+	l.claiming.Add(1)
+	l.finishing.Add(1)
+	context.AfterFunc(ctx, func() { // beside the last claim, which may wait for Redis
+		defer l.finishing.Done()
+		err = l.finish()
+	})
 	l.claims.loop(ctx, l.shared)
-	close(claimed)
-	err := <-finished
+	l.claimed.Store(true)
+	l.claiming.Done()
+	l.finishing.Wait()
 	l.callbacks.moveLast()
 	l.kill(errStopped)
 	l.held.beat.wait()
@@ -66,11 +76,11 @@ func (l *bucketLoop) run(ctx context.Context) error {
 // finish waits for the last claim and for deliveries, cancels those that take too long, and sees their outcomes into Redis. A Redis that is silent
 // delays it by [settleGrace] and [killGrace] at most, beyond the shutdown timeout. A call to Redis that is under way cannot be ended, so what
 // sends calls ends in time before that: no last step of a stop begins with the wait for the call of another step.
-func (l *bucketLoop) finish(claimed <-chan struct{}) error {
+func (l *bucketLoop) finish() error {
 	ended, settled := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(settled)
-		<-claimed
+		l.claiming.Wait()
 		l.deliveries.underWay.Wait()
 		close(ended)
 		l.settler.queue.Wait()
@@ -102,10 +112,8 @@ func (l *bucketLoop) finish(claimed <-chan struct{}) error {
 		return fmt.Errorf("dispatcher: bucket %q: Redis did not take the last outcomes within %s: their jobs are delivered again when their leases end",
 			l.Name, patience.Round(time.Millisecond))
 	}
-	select {
-	case <-claimed:
+	if l.claimed.Load() {
 		return fmt.Errorf("dispatcher: bucket %q: deliveries go on though they were told to end: a worker ignores its context", l.Name)
-	default:
-		return fmt.Errorf("dispatcher: bucket %q: Redis did not answer the last claim: its jobs are delivered when their leases end", l.Name)
 	}
+	return fmt.Errorf("dispatcher: bucket %q: Redis did not answer the last claim: its jobs are delivered when their leases end", l.Name)
 }

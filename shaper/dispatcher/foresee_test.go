@@ -3,7 +3,9 @@ package dispatcher
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,6 +27,8 @@ func TestFinishThatWillNotBeMetIsToldOnce(t *testing.T) {
 	often.Events, often.Breaker.Failures, often.Retry.MaxAttempts = []shaper.Event{shaper.EventFinishLate}, 0, 100
 	var fails atomic.Bool
 	var mu sync.Mutex
+	var log strings.Builder
+	logger := slog.New(slog.NewTextHandler(&log, nil))
 	var events []told
 	worker := shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
 		var event told
@@ -42,7 +46,7 @@ func TestFinishThatWillNotBeMetIsToldOnce(t *testing.T) {
 	inBubble(t, worker, buckets, func(l *loops) {
 		one := func() *Dispatcher {
 			d, err := New(Config{
-				Redis: l.redis, Buckets: buckets, Workers: rig.Workers(buckets, worker), Enqueue: l.client.Enqueue, Program: "dispatcher", Registerer: prometheus.NewRegistry(),
+				Redis: l.redis, Buckets: buckets, Workers: rig.Workers(buckets, worker), Enqueue: l.client.Enqueue, Program: "dispatcher", Registerer: prometheus.NewRegistry(), Logger: logger,
 				Hooks: []Hook{{Events: often.Events, Bucket: "reports", URL: "https://a.example"}},
 			})
 			if err != nil {
@@ -66,6 +70,9 @@ func TestFinishThatWillNotBeMetIsToldOnce(t *testing.T) {
 		leave()
 		mu.Lock()
 		defer mu.Unlock()
+		if n := strings.Count(log.String(), "jobs will be left at the finish"); n != 2 {
+			l.t.Errorf("logged %d times, want once for each of two windows:\n%s", n, log.String())
+		}
 		if len(events) != 2 {
 			l.t.Fatalf("hooks were told %d times, want once for each of two windows: %+v", len(events), events)
 		}

@@ -17,7 +17,7 @@ import (
 // TestIdleBucketsTakeLittleMemory: a dispatcher holds 10 KB of heap for an idle bucket at most, and no heartbeat runs. It held nearly 12 KB, and a
 // heartbeat ran for 10 s after each look.
 func TestIdleBucketsTakeLittleMemory(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
-	const buckets, most = 300, 10<<10 + 256
+	const buckets, most = 300, 10 << 10
 	var all []shaper.Bucket
 	for i := range buckets {
 		all = append(all, rig.Bucket(fmt.Sprint("b", i), 10))
