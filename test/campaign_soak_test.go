@@ -4,12 +4,12 @@ package test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -34,7 +35,8 @@ const (
 // The bounds of jobs in flight, at four levels: what the configuration below says.
 const campaignInFlight, poolInFlight, groupInFlight, flowInFlight = 60, 50, 20, 8
 
-// TestCampaign has real processes work with flows in groups in a pool, limits, callbacks, results, delays, retries and batches of requests, while
+// TestCampaign has real processes work with three buckets of one pool, flows in groups, limits, quotas, budgets, callbacks, bundles, results, delays,
+// retries, a schedule, batches, jobs and clients of a model, while
 // processes are killed and stopped, Redis is killed, stopped, loses its last second, and is flushed, and settings change. No job is lost that Redis
 // kept, each id is in exactly one place at any time, counts are the sizes of their sets, and no bound of jobs in flight is passed.
 //
@@ -67,10 +69,13 @@ type campaign struct {
 
 	mu      sync.Mutex
 	acked   map[string]time.Time // when the answer to the enqueue came
+	bundles map[string][]string  // the jobs of each
 	excused map[string]bool      // Redis has lost them, and said so by a fault
 	sizes   []aofSize
 	faults  map[string]int
 	arrived sync.Map // ids that were delivered
+
+	fires, calls atomic.Int64 // of the schedule, and of clients to the model
 }
 
 type aofSize struct {
@@ -80,23 +85,25 @@ type aofSize struct {
 
 func newCampaign(t *testing.T, seed uint64) *campaign {
 	t.Helper()
-	c := &campaign{random: rand.New(rand.NewPCG(seed, 1)), seed: seed, acked: map[string]time.Time{}, excused: map[string]bool{}, faults: map[string]int{}}
+	c := &campaign{random: rand.New(rand.NewPCG(seed, 1)), seed: seed, acked: map[string]time.Time{}, bundles: map[string][]string{}, excused: map[string]bool{}, faults: map[string]int{}}
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0", "--save", "")
 	c.aof = filepath.Join(server.Dir(), "appendonlydir", "appendonly.aof.1.incr.aof")
+	others := httptest.NewServer(http.HandlerFunc(c.respondOthers))
+	t.Cleanup(others.Close)
 	c.system = start(t, server, plan{
 		rate: 400, dispatchers: 3, concurrency: 60, lease: 3 * time.Second, maxInFlight: campaignInFlight, hold: 20 * time.Millisecond, timeout: 2 * time.Second,
-		bucket: fmt.Sprintf("pool = %q\nresult_retention = \"1h\"\nlimits = [\"many\"]\n[buckets.flow]\nkey = \"job\"\nmax_in_flight = %d\n[buckets.group]\nkey = \"job\"\nmax_in_flight = %d\n"+
-			"[buckets.callbacks]\nbucket = \"told\"\norigins = [\"*\"]\n", campaignPool, flowInFlight, groupInFlight),
-		more: limitTable("many", "token_bucket", "1000000/s") +
-			fmt.Sprintf("[[pools]]\nname = %q\nrate = \"350/s\"\nmax_in_flight = %d\n", campaignPool, poolInFlight) +
-			"[[buckets]]\nname = \"told\"\nrate = \"1000/s\"\n[buckets.webhook]\ntimeout = \"2s\"\nurl = \"http://127.0.0.1:9/\"\nallow_networks = [\"127.0.0.0/8\"]\n",
-		respond: c.respond,
+		bucket: campaignBucket, more: campaignOthers(others.URL), respond: c.respond,
 	})
 	return c
 }
 
 // respond fails some first attempts.
 func (c *campaign) respond(w http.ResponseWriter, r *http.Request, id string, attempt int) {
+	if r.URL.Path == finishedPath {
+		id = finished(r.URL.RawQuery)
+	} else if r.URL.Path == "/" && !strings.HasPrefix(id, "c-") {
+		c.fires.Add(1)
+	}
 	c.arrived.Store(id, true)
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id))
@@ -114,6 +121,7 @@ func (c *campaign) run(length time.Duration) {
 	defer stop()
 	var all sync.WaitGroup
 	all.Go(func() { c.load(ctx) })
+	all.Go(func() { c.callModel(ctx) })
 	all.Go(func() { c.watchFile(ctx) })
 	for ctx.Err() == nil {
 		c.fault(ctx)
@@ -128,60 +136,6 @@ func letPass(ctx context.Context, d time.Duration) {
 	case <-time.After(d):
 	case <-ctx.Done():
 	}
-}
-
-// load enqueues jobs as long as ctx goes on. What was not answered is sent again under the same id, as a client does.
-func (c *campaign) load(ctx context.Context) {
-	random, n := rand.New(rand.NewPCG(c.seed, 2)), 0
-	for ctx.Err() == nil {
-		var lines []string
-		for range 1 + random.IntN(30) {
-			n++
-			line := fmt.Sprintf(`{"id":"c-%d","payload":{"n":%d},"flow":"f%d","group":"g%d"`, n, n, random.IntN(12), random.IntN(4))
-			switch random.IntN(6) {
-			case 0:
-				line += fmt.Sprintf(`,"delay":"%dms"`, random.IntN(3000))
-			case 1:
-				line += `,"callback_url":"` + c.receiver.URL + `/told"`
-			case 2:
-				line += `,"priority":"high"`
-			}
-			lines = append(lines, line+"}")
-		}
-		for ctx.Err() == nil && !c.enqueue(lines) {
-			letPass(ctx, 200*time.Millisecond)
-		}
-		letPass(ctx, time.Duration(random.IntN(80))*time.Millisecond)
-	}
-}
-
-// enqueue reports whether each line has a final answer.
-func (c *campaign) enqueue(lines []string) bool {
-	status, answer := c.request(http.MethodPost, "/v1/buckets/"+bucketName+"/jobs/batch", "application/x-ndjson", strings.NewReader(strings.Join(lines, "\n")+"\n"))
-	if status != http.StatusOK {
-		return false
-	}
-	var results struct {
-		Results []struct {
-			Status int    `json:"status"`
-			ID     string `json:"id"`
-		} `json:"results"`
-	}
-	if json.Unmarshal(answer, &results) != nil {
-		return false
-	}
-	final := true
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, r := range results.Results {
-		switch r.Status {
-		case http.StatusAccepted:
-			c.acked[r.ID] = time.Now()
-		case http.StatusServiceUnavailable:
-			final = false
-		}
-	}
-	return final
 }
 
 // watchFile notes how long the append-only file is.
@@ -305,8 +259,10 @@ func (c *campaign) cli(command string) {
 }
 
 func (c *campaign) check(when string) {
-	if wrong := checkInvariants(c.t.Context(), c.redis.Client(), bucketName, campaignPool, campaignInFlight, poolInFlight, groupInFlight, flowInFlight); wrong != "" {
-		c.t.Errorf("%s:\n%s", when, wrong)
+	for _, bucket := range campaignBuckets {
+		if wrong := checkInvariants(c.t.Context(), c.redis.Client(), bucket, campaignPool, campaignInFlight, poolInFlight, groupInFlight, flowInFlight); wrong != "" {
+			c.t.Errorf("%s: bucket %s:\n%s", when, bucket, wrong)
+		}
 	}
 }
 
@@ -315,13 +271,19 @@ func (c *campaign) end() {
 	for _, command := range []string{"bucket resume " + bucketName, "bucket reset " + bucketName, "pool reset " + campaignPool, "flow resume " + bucketName + " f1 --group g1"} {
 		c.cli(command)
 	}
-	prefix := "tundish:{" + campaignPool + "}:b:" + bucketName + ":"
 	client := c.redis.Client()
-	await(c.t, 60*time.Second, "the bucket is empty", func() bool {
-		body, err := client.HLen(c.t.Context(), prefix+"body").Result()
-		return err == nil && body == client.ZCard(c.t.Context(), prefix+"dead").Val()
-	})
+	for _, bucket := range campaignBuckets {
+		prefix := "tundish:{" + campaignPool + "}:b:" + bucket + ":"
+		await(c.t, 60*time.Second, "bucket "+bucket+" is empty", func() bool {
+			body, err := client.HLen(c.t.Context(), prefix+"body").Result()
+			return err == nil && body <= client.ZCard(c.t.Context(), prefix+"dead").Val()+1 // a schedule goes on
+		})
+	}
+	await(c.t, 10*time.Second, "all finished bundles have reported", func() bool { return len(c.unreported()) == 0 })
 	c.check("at the end")
+	if silent := c.unreported(); len(silent) > 0 {
+		c.t.Errorf("%d bundles whose jobs Redis kept have not reported, such as %v", len(silent), silent[:min(len(silent), 5)])
+	}
 	if lost := c.lost(); len(lost) > 0 {
 		c.t.Errorf("%d jobs are lost that Redis kept, such as %v", len(lost), lost[:min(len(lost), 5)])
 	}
@@ -331,6 +293,9 @@ func (c *campaign) lost() (lost []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id := range c.acked {
+		if strings.HasPrefix(id, finished("")) {
+			continue // unreported judges bundles
+		}
 		if _, ok := c.arrived.Load(id); !ok && !c.excused[id] {
 			lost = append(lost, id)
 		}
@@ -354,5 +319,6 @@ func (c *campaign) figures() string {
 		list = append(list, fmt.Sprintf("%s %d", name, c.faults[name]))
 	}
 	r := c.history.Check()
-	return fmt.Sprintf("%d jobs, %d deliveries, %d faults (%s); %d lost, %d missing that Redis had lost", len(c.acked), r.Delivered, faults, strings.Join(list, ", "), lost, missing-lost)
+	return fmt.Sprintf("%d jobs, %d deliveries of the first bucket, %d bundles, %d fires of a schedule, %d calls of a model; %d faults (%s); %d lost, %d missing that Redis had lost",
+		len(c.acked), r.Delivered, len(c.bundles), c.fires.Load(), c.calls.Load(), faults, strings.Join(list, ", "), lost, missing-lost)
 }

@@ -68,6 +68,7 @@ func (l *loader) buckets(s *settings) {
 		l.sharing(p, written, pools)
 		l.otherWorker(p, written)
 		l.batch(p, written)
+		l.proxy(p, written)
 		if (written.Worker == workerAsynq || written.Worker == workerProgram) && len(written.Responses) > 0 {
 			l.fail(p.key("responses"), "", "is for the workers webhook, http and llm: the bucket has the worker %s", written.Worker)
 		}
@@ -84,6 +85,26 @@ func (l *loader) buckets(s *settings) {
 		}
 	}
 	l.doors(s)
+}
+
+// proxy refuses flows and groups that a client of the proxy cannot name: its body is the API's, so that each of its requests would be refused.
+func (l *loader) proxy(p place, b Bucket) {
+	var served string
+	switch {
+	case b.HTTP != nil && b.HTTP.ServeProxy:
+		served = "http.serve_proxy"
+	case b.LLM != nil && b.LLM.ServeProxy:
+		served = "llm.serve_proxy"
+	default:
+		return
+	}
+	const reason = `cannot be together with %s: a client of the proxy sends the request of the API, which names no %s; want "caller" or "header:X-Name"`
+	if b.Flow != nil && b.Flow.Key == shaper.FlowKeyJob {
+		l.fail(p.key("flow").key("key"), literal(b.Flow.Key), reason, served, "flow")
+	}
+	if b.Group != nil && b.Group.Key == shaper.FlowKeyJob {
+		l.fail(p.key("group").key("key"), literal(b.Group.Key), reason, served, "group")
+	}
 }
 
 // scope wants that jobs of one scope go to one receiver.
