@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tundish-io/tundish/shaper"
 )
 
 func unix(at time.Time) string { return strconv.FormatInt(at.Unix(), 10) }
@@ -93,6 +95,27 @@ func TestWaitOfARule(t *testing.T) {
 		got := policy.Judge(&Response{Status: 200, Header: header(c.head), Body: []byte(c.body), At: noon})
 		if got.Result != held || got.RetryAfter != c.want {
 			t.Errorf("%s %s %s: %+v, want %s", c.wait, c.unit, c.body, got, c.want)
+		}
+	}
+}
+
+// A rule by header fits where any value of that header is the rule's, whatever the case; without a value any response that has the header.
+func TestRuleByHeader(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		value, head string
+		want        shaper.Result
+	}{
+		{"", "X-Limited: anything", held}, {"", "X-Other: 1", shaper.ResultDone}, {"", "", shaper.ResultDone},
+		{"yes", "x-limited: YES ", held}, {"yes", "X-Limited: no\nX-Limited: yes", held}, {"yes", "X-Limited: yes, no", shaper.ResultDone}, {"yes", "X-Limited: no", shaper.ResultDone},
+	} {
+		rules := Rules{{Header: "X-Limited", HeaderValue: c.value, Outcome: RuleHold, WaitUnit: "s", WaitDefault: time.Second}}
+		if err := rules.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		got := Policy{Rules: rules, Hold: true}.Judge(&Response{Status: 200, Header: header(c.head), At: noon})
+		if got.Result != c.want {
+			t.Errorf("value %q, a response with %q: %+v, want %v", c.value, c.head, got, c.want)
 		}
 	}
 }

@@ -194,11 +194,12 @@ const (
 	ReasonStreamError = "stream_error" // it told an error once it had begun
 )
 
-// judge is the outcome of a whole answer that its status calls a success. One that is none has used nothing.
+// judge is the outcome of a whole answer that its status calls a success. One that is none has used nothing. What a request gets that asks for nothing,
+// such as a poll, may say that another one failed.
 func (c *Call) judge() shaper.Outcome {
 	r := c.response()
 	outcome := c.worker.config.HTTP.Policy.Judge(r)
-	if outcome.Result == shaper.ResultDone && c.stream == nil && c.ask.request.model != "" {
+	if outcome.Result == shaper.ResultDone && c.stream == nil && c.ask.request.asks != asksNothing {
 		if fault, ok := judged(c.worker.config.HTTP.Policy, r); ok {
 			outcome = fault
 		}

@@ -85,6 +85,46 @@ func TestCallPassesAtOnce(t *testing.T) {
 	}
 }
 
+// What the status calls a success is judged alike whether a request names a model, is a form, or leaves the model to the API. A poll has asked for nothing:
+// what it reads may say that another request failed.
+func TestCallsWhoseSuccessIsNone(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		path, body string
+		result     shaper.Result
+	}{
+		"a model":             {"/v1/responses", `{"model":"m","input":"x"}`, shaper.ResultRetry},
+		"no model":            {"/v1/responses", `{"prompt":{"id":"pmpt_1"}}`, shaper.ResultRetry},
+		"an empty model":      {"/v1/chat/completions", `{"model":"","messages":[]}`, shaper.ResultRetry},
+		"a form":              {"/v1/images/edits", "--x\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\nx\r\n--x--\r\n", shaper.ResultRetry},
+		"a run of assistants": {"/v1/threads/t/runs", `{"assistant_id":"a"}`, shaper.ResultRetry},
+		"a poll":              {"/v1/responses/resp_1", "", shaper.ResultDone},
+	} {
+		for _, answer := range []string{
+			`{"error":{"message":"Rate limited","code":429}}`,
+			`{"id":"resp_1","object":"response","status":"failed","error":{"code":"rate_limit_exceeded","message":"x"},"output":[]}`,
+		} {
+			config := apiOf(t, OpenAI, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, answer)
+			})
+			w := workerOf(t, config)
+			a := shaper.NewAttempt(time.Now(), time.Minute, nil)
+			a.Bucket, a.ID, a.URL = "b", "job-1", c.path
+			call, outcome := w.Open(t.Context(), a, w.Ask(c.path, []byte(c.body)))
+			if call == nil {
+				t.Fatalf("%s: %+v", name, outcome)
+			}
+			if passed, _ := drain(call); passed != answer {
+				t.Errorf("%s: %q passed on", name, passed)
+			}
+			if outcome = call.Close(); outcome.Result != c.result {
+				t.Errorf("%s: %s is %+v, want %v", name, answer, outcome, c.result)
+			}
+		}
+	}
+}
+
 // Answers that are no whole streams.
 func TestCallsThatGoWrong(t *testing.T) {
 	t.Parallel()

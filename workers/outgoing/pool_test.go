@@ -128,6 +128,38 @@ func TestIdleConnectionsClose(t *testing.T) {
 	})
 }
 
+// A connection that was made for a job whose permit was void is kept for the job's next turn, which may be minutes away, and not longer.
+func TestUnusedConnectionWaitsForTheNextTurn(t *testing.T) {
+	t.Parallel()
+	for wait, want := range map[time.Duration]int64{4 * time.Minute: 1, 6 * time.Minute: 2} {
+		synctest.Test(t, func(t *testing.T) {
+			var made atomic.Int64
+			s := newSender(t, 256)
+			dialPipes(s, func(conn net.Conn) {
+				made.Add(1)
+				serveNoContent(conn)
+			})
+			slow := s.conns.transport().DialContext
+			s.conns.transport().DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+				time.Sleep(300 * time.Millisecond) //nolint:forbidigo // in a bubble: no time passes
+				return slow(ctx, network, address)
+			}
+			target, err := ParseURL("http://example.com/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			late := s.Send(t.Context(), shaper.NewAttempt(time.Now(), 100*time.Millisecond, nil), &Request{To: target, Header: http.Header{}})
+			if late.Result == shaper.ResultDone {
+				t.Fatalf("%+v: the permit was void", late)
+			}
+			time.Sleep(wait) //nolint:forbidigo // in a bubble: no time passes
+			if got := send(t, s, "http://example.com/"); got.Result != shaper.ResultDone || made.Load() != want {
+				t.Errorf("after %s: %+v, %d connections, want %d", wait, got, made.Load(), want)
+			}
+		})
+	}
+}
+
 // The timeout is that of the whole attempt, not of each step.
 func TestTimeoutIsOfTheAttempt(t *testing.T) {
 	t.Parallel()
