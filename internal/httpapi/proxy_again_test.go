@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers/httpworker"
 )
 
 // What was not done may be asked again: after any answer but a 2xx, and after none, the next request with the key reaches the API.
@@ -60,6 +62,26 @@ func TestProxySendsAgainWhatWasNotDone(t *testing.T) {
 			}
 		}
 		p.release("api")
+	}
+}
+
+// A request that the API did not answer in time may be asked again under its key at once.
+func TestProxySendsAgainAfterATimeout(t *testing.T) {
+	t.Parallel()
+	p := newProxyRigOf(t, func(_ *shaper.Bucket, config *httpworker.Config) { config.Timeout = 2 * time.Second }, keyOf("a", []string{"*"}, apikey.RoleEnqueue))
+	post := func() *answer {
+		return p.do("POST", "/v1/proxy/api/x", "{}", "Idempotency-Key", "k", "Api-Key", "a")
+	}
+	p.answerWith(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	post().want(502, "no-answer")
+	p.answerWith(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(201); _, _ = io.WriteString(w, "done") })
+	for range 2 { // the second one shares the answer
+		if a := post(); a.status != 201 || a.text != "done" {
+			t.Errorf("%d %s", a.status, a.text)
+		}
+	}
+	if calls := p.called(); len(calls) != 2 {
+		t.Errorf("%d calls", len(calls))
 	}
 }
 

@@ -6,6 +6,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/workers/httpworker"
 )
 
 // Addresses below the base URL lead back to the proxy, in every header that has some. Others of the API's host do not pass, and the answer names the
@@ -107,6 +110,17 @@ func TestProxyNamesTheWait(t *testing.T) {
 	}
 	if a := p.do("GET", "/v1/proxy/gone/x", "").want(502, "no-answer"); a.header.Get("Tundish-Bucket") != "gone" || a.header.Get("Tundish-Wait") == "" {
 		t.Errorf("%v", a.header)
+	}
+}
+
+// Answers of a bucket with flows name the flow, percent-encoded.
+func TestProxyNamesTheFlow(t *testing.T) {
+	t.Parallel()
+	p := newProxyRigOf(t, func(b *shaper.Bucket, _ *httpworker.Config) {
+		b.Flow, b.Adapt.Scope = &shaper.FlowSettings{GroupSettings: shaper.GroupSettings{Key: "header:X-Flow", Burst: 1}, MaxFlows: 100}, shaper.ScopeFlow
+	})
+	if a := p.do("GET", "/v1/proxy/api/x", "", "X-Flow", "Müller & Söhne/7").want(200, ""); a.header.Get("Tundish-Flow") != "M%C3%BCller%20&%20S%C3%B6hne%2F7" {
+		t.Errorf("%q", a.header.Values("Tundish-Flow"))
 	}
 }
 
