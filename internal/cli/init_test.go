@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,6 +35,9 @@ func TestTemplates(t *testing.T) {
 		}
 		if warnings := cfg.Warnings(); len(warnings) > 0 {
 			t.Errorf("%s: %s", name, strings.Join(warnings, "\n"))
+		}
+		if b := cfg.Buckets[0]; name == "nightly" && (!b.Batch.Has() || b.Callbacks.Bucket == "" || len(cfg.Hooks) == 0 || !slices.Contains(cfg.Hooks[0].Events, "window.closed")) {
+			t.Errorf("nightly has no batch, no callbacks for bundles, or no report of its night:\n%s", text)
 		}
 		if ours, err := os.ReadFile("../../config.toml"); name == "webhooks" && (err != nil || !bytes.Equal(ours, text)) {
 			t.Errorf("config.toml is not the template: %v", err)

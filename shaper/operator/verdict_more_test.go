@@ -47,6 +47,26 @@ func TestSendsOnlyWhatSucceeds(t *testing.T) {
 	})
 }
 
+// A bucket outside of its delivery windows is no problem, whether it is empty or jobs wait, and nothing is advised that sends the night's batch by day.
+func TestClosedBucketIsNoProblem(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		j := judge(t, func(b *shaper.Bucket) {
+			b.Drain = &schedule.Drain{Cron: fmt.Sprintf("0 %d * * *", (time.Now().UTC().Hour()+2)%24), For: time.Hour}
+		})
+		pass(35 * time.Second)
+		if v, _, _ := j.look(); v.IsProblem() || v.IsStalled() || len(v.Blocked) > 0 {
+			t.Errorf("empty: %s: %s: %+v", v.Code, v.Sentence(), v.Blocked)
+		}
+		j.enqueue(6)
+		pass(35 * time.Second)
+		v := j.verdict()
+		if v.Code != operator.WhyClosed || v.IsProblem() || v.IsStalled() || len(v.Blocked[0].Action) > 0 || !v.Blocked[0].Until.After(time.Now()) {
+			t.Errorf("6 jobs wait: %s: %s; the action is %q until %s", v.Code, v.Sentence(), v.Blocked[0].Action, v.Blocked[0].Until)
+		}
+	})
+}
+
 // A quota that is used up for the next seconds, while deliveries keep the rate, is no cause: the rate is.
 func TestQuotaAtTheRate(t *testing.T) {
 	t.Parallel()
