@@ -10,7 +10,7 @@ import (
 // How much of a refused body is read after its response.
 const (
 	lingerTime  = readTimeout // as long as a body that is accepted
-	lingerBytes = 32 << 20    // four times the largest payload
+	lingerBytes = 64 << 20    // twice the largest body
 
 	// lingerAtStop is how long a connection lingers while the server stops.
 	lingerAtStop = unreadTime
