@@ -14,7 +14,7 @@ const errorBytes = 16 << 10
 func (p Policy) Judge(response *Response) shaper.Outcome {
 	judged := *response
 	r := &judged
-	r.Body = r.Body[:min(len(r.Body), JudgedBytes)]
+	r.Body = r.Text()
 	if rule := p.Rules.first(r); rule != nil {
 		return p.byRule(rule, r)
 	}
@@ -30,7 +30,10 @@ func (p Policy) Judge(response *Response) shaper.Outcome {
 }
 
 // BodyBytes returns how many bytes of the body of a response the policy looks at, by its head and the beginning of its body.
-func (p Policy) BodyBytes(r *Response) int64 {
+func (p Policy) BodyBytes(response *Response) int64 {
+	judged := *response
+	r := &judged
+	r.Body = r.Text()
 	switch {
 	case p.Rules.wantBody(r), r.isPartial():
 		return JudgedBytes

@@ -80,6 +80,7 @@ var namedWaits = []struct {
 	{"", "RateLimit: limit=100, remaining=0, reset=5", 5 * time.Second},
 	{"", "RateLimit-Remaining: 0\nRateLimit-Reset: 5", 5 * time.Second},
 	{"", "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 5", 5 * time.Second},
+	{"", "X-Rate-Limit-Remaining: 0\nX-Rate-Limit-Reset: 1772366430", 30 * time.Second},
 	{"", "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1772366430", 30 * time.Second},
 	{"", "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1772366400250", 250 * time.Millisecond},
 	{"", "x-ratelimit-remaining-requests: 0\nx-ratelimit-reset-requests: 6m0s", 6 * time.Minute},

@@ -29,11 +29,12 @@ type limitHeader struct{ remaining, reset string }
 var windowHeaders = []limitHeader{
 	{"RateLimit-Remaining", "RateLimit-Reset"},
 	{"X-RateLimit-Remaining", "X-RateLimit-Reset"},
+	{"X-Rate-Limit-Remaining", "X-Rate-Limit-Reset"}, // X
 }
 
 // namesWindow reports whether a header has one of windowHeaders, or RateLimit. Names are spelled as net/http spells them.
 func namesWindow(h http.Header) bool {
-	for _, name := range []string{"Ratelimit", "Ratelimit-Remaining", "X-Ratelimit-Remaining"} {
+	for _, name := range []string{"Ratelimit", "Ratelimit-Remaining", "X-Ratelimit-Remaining", "X-Rate-Limit-Remaining"} {
 		if len(h[name]) > 0 {
 			return true
 		}

@@ -2,8 +2,11 @@ package workers
 
 import (
 	"bytes"
+	"compress/gzip"
+	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -44,6 +47,21 @@ func (r *Response) clock() time.Time {
 		date = date.Add(time.Duration(age) * time.Second)
 	}
 	return date
+}
+
+// Text returns the beginning of the body as it was before it was compressed, JudgedBytes at most. Of another coding than gzip it returns the body
+// as it came, and of a broken one what can be read.
+func (r *Response) Text() []byte {
+	body := r.Body[:min(len(r.Body), JudgedBytes)]
+	if coding := headerValue(r.Header, "Content-Encoding"); !strings.EqualFold(coding, "gzip") && !strings.EqualFold(coding, "x-gzip") {
+		return body
+	}
+	zipped, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return body
+	}
+	text, _ := io.ReadAll(io.LimitReader(zipped, JudgedBytes)) // the rest may not have been read
+	return text
 }
 
 // hasJSON reports whether the body is JSON: as the header says, or by its first byte.

@@ -1,6 +1,8 @@
 package workers
 
 import (
+	"bytes"
+	"compress/gzip"
 	"net/http"
 	"os"
 	"strings"
@@ -146,6 +148,7 @@ func TestJudgeWithoutRules(t *testing.T) {
 		{"a 404 at zero", Response{Status: 404, Header: header("X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 5")}, held, 5 * time.Second, "http_404"},
 		{"a 404 at zero, again", Response{Status: 404, Number: 2, Header: header("X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 5")}, dead, 0, "http_404"},
 		{"a 403 at zero, again", Response{Status: 403, Number: 9, Header: header("X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 5")}, held, 5 * time.Second, "http_403"},
+		{"a 403 at zero, as X has it", Response{Status: 403, Header: header("x-rate-limit-limit: 50\nx-rate-limit-remaining: 0\nx-rate-limit-reset: 5")}, held, 5 * time.Second, "http_403"},
 		{"a 409", Response{Status: 409}, dead, 0, "http_409"},
 		{"a 409 in doubt", Response{Status: 409, Number: 2, InDoubt: true}, retry, 0, "http_409"},
 		{"a bulk", Response{Status: 200, Body: []byte(bulkRefused)}, dead, 0, ReasonPartial},
@@ -158,6 +161,9 @@ func TestJudgeWithoutRules(t *testing.T) {
 		{"207, some refused", Response{Status: 207, Body: []byte(`[{"statusCode":200},{"statusCode":404}]`)}, dead, 0, ReasonPartial},
 		{"207, all refused, with a time", Response{Status: 207, Header: header("Retry-After: 9"), Body: []byte(`[{"status":429}]`)}, held, 9 * time.Second, "http_429"},
 		{"207 of WebDAV", Response{Status: 207, Body: []byte(`<?xml version="1.0"?><D:multistatus xmlns:D="DAV:"/>`)}, dead, 0, ReasonPartial},
+		{"a bulk, compressed", Response{Status: 200, Header: header("Content-Encoding: gzip"), Body: zipped(bulkRefused)}, dead, 0, ReasonPartial},
+		{"RetryInfo, compressed", Response{Status: 503, Header: header("Content-Encoding: gzip\nContent-Type: application/json"), Body: zipped(`{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"1.5s"}]}}`)}, held, 1500 * time.Millisecond, "http_503"},
+		{"not what it says", Response{Status: 200, Header: header("Content-Encoding: gzip"), Body: []byte(bulkRefused)}, dead, 0, ReasonPartial},
 		{"RetryInfo", Response{Status: 503, Body: []byte(`{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"1.5s"}]}}`)}, held, 1500 * time.Millisecond, "http_503"},
 	} {
 		if c.r.Header == nil {
@@ -169,6 +175,24 @@ func TestJudgeWithoutRules(t *testing.T) {
 		if got.Result != c.want || got.RetryAfter != c.wait || got.Reason != c.reason {
 			t.Errorf("%s: %+v, want %s %s for %s", c.name, got, c.want, c.reason, c.wait)
 		}
+	}
+}
+
+// zipped is a text, compressed.
+func zipped(text string) []byte {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = w.Write([]byte(text)) // it keeps an error for Close
+	_ = w.Close()
+	return b.Bytes()
+}
+
+// A compressed body is read to JudgedBytes of its text, however large the text is.
+func TestTextOfALargeBody(t *testing.T) {
+	t.Parallel()
+	r := Response{Header: header("Content-Encoding: gzip"), Body: zipped(strings.Repeat("x", 40<<20))}
+	if got := r.Text(); len(got) != JudgedBytes {
+		t.Errorf("%d bytes", len(got))
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+
+	"github.com/tundish-io/tundish/internal/httpapi"
 )
 
 // compressors are used again: each has buffers of a megabyte.
@@ -17,7 +19,7 @@ var compressors = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 func compressed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Add("Vary", "Accept-Encoding")
-		if r.Method != http.MethodGet || r.URL.Path == Path+"stream" || r.Header.Get("Range") != "" || !takesGzip(r.Header.Get("Accept-Encoding")) {
+		if r.Method != http.MethodGet || r.URL.Path == Path+"stream" || r.Header.Get("Range") != "" || !httpapi.TakesGzip(r.Header.Get("Accept-Encoding")) {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -25,17 +27,6 @@ func compressed(next http.Handler) http.Handler {
 		defer c.end()
 		next.ServeHTTP(c, r)
 	})
-}
-
-// takesGzip reports whether a client takes gzip. One that says with which weight does too, unless it is 0.
-func takesGzip(accepted string) bool {
-	for coding := range strings.SplitSeq(accepted, ",") {
-		name, weight, _ := strings.Cut(strings.TrimSpace(coding), ";")
-		if strings.TrimSpace(name) == "gzip" {
-			return !strings.HasPrefix(strings.ReplaceAll(weight, " ", ""), "q=0") || strings.ContainsAny(weight, "123456789")
-		}
-	}
-	return false
 }
 
 // compressor compresses an answer that has a body.

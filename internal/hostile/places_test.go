@@ -15,8 +15,8 @@ var decoding = regexp.MustCompile(`json\.(Unmarshal|NewDecoder)\(|io\.ReadAll\(|
 	`csv\.NewReader\(|toml\.(Unmarshal|NewDecoder)\(|bufio\.NewScanner\(|\.ReadString\(|\.ReadBytes\(|jsonscan\.(New|Members|Elements|Valid)\(`)
 
 // places are all files that read bytes of others, and why that costs no more than it should. Bodies of requests are read in internal/httpapi/bodies.go alone,
-// which counts each twice against producer.body_memory. No place decompresses: a request with a Content-Encoding is refused (body.go), and calls have
-// DisableCompression (workers/outgoing/transport.go). There are no tokens of OAuth, no JWKS and no OIDC.
+// which counts each twice against producer.body_memory. A request with a Content-Encoding is refused (body.go), and calls have DisableCompression
+// (workers/outgoing/transport.go). What a client of the proxy asks for compressed is decompressed to be judged, 64 KiB of it. There are no tokens of OAuth, no JWKS and no OIDC.
 var places = map[string]string{
 	// Scanned: no values are made. TestRequestsCostNoTree and its neighbours in workers/llm, and TestResponsesCostNoTree in workers, measure them.
 	"workers/llm/members.go":       "scanned",
@@ -35,6 +35,7 @@ var places = map[string]string{
 	"internal/httpapi/decode.go":   "Unmarshal describes a fault only, after Valid has found one",
 	"workers/llm/call.go":          "64 KiB of an error; an answer is kept to 4 MiB as far as Ask.Memory permits",
 	"workers/llm/roundtrip.go":     "the request of the program that embeds the library",
+	"workers/response.go":          "64 KiB are decompressed to 64 KiB at most",
 	"workers/outgoing/response.go": "bounded by what the job wants, 4 MiB at most, by Deliveries at a time",
 
 	// Small: a tree is harmless.

@@ -275,6 +275,7 @@ func unwritable(err error) *problem {
 
 func writeEncoded(w http.ResponseWriter, status int, contentType string, text []byte) {
 	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(text))) // lingering needs it
 	w.WriteHeader(status)
 	_, _ = w.Write(text) //nolint:gosec // JSON, with its type; it fails only when the client is gone
 }

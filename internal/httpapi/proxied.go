@@ -78,6 +78,7 @@ var keptHere = append([]string{"Cookie", "Forwarded", "Via", "X-Real-Ip", "Prefe
 // forwarded are the headers that go to the API. A key of this server is in none of them, whatever header it came in.
 func (a *access) forwarded(h http.Header, credentials []string) map[string][]string {
 	kept := endToEnd(h)
+	narrowCoding(kept)
 	for _, name := range keptHere {
 		kept.Del(name)
 	}

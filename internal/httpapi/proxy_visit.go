@@ -232,7 +232,7 @@ func (v *proxyVisit) answer(result *shaper.JobResult) {
 			result.ID, a.Status, len(a.Body), result.Bucket).write(v.w, v.r)
 		return
 	}
-	v.access.wayBack(v.r, cmp.Or(a.Base, v.settings.BaseURL), v.r.URL.Path).pass(h, a.Headers)
+	v.access.wayBack(v.r, cmp.Or(a.Base, v.settings.BaseURL), v.r.URL.Path, v.settings.Credentials...).pass(h, a.Headers, a.Status)
 	switch length := http.Header(a.Headers).Get("Content-Length"); {
 	case len(a.Body) > 0:
 		h.Set("Content-Length", strconv.Itoa(len(a.Body)))

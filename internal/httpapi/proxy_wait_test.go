@@ -1,18 +1,23 @@
 package httpapi_test
 
 import (
+	"compress/gzip"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"runtime"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
+	"github.com/tundish-io/tundish/workers"
+	"github.com/tundish-io/tundish/workers/httpworker"
 )
 
 func TestProxyWaits(t *testing.T) {
@@ -235,5 +240,46 @@ func until(t *testing.T, is func() bool) {
 			t.Fatal("the test is over")
 		}
 		runtime.Gosched()
+	}
+}
+
+// A rule reads the body of a response that the API has compressed, as the client accepts it: here the bucket waits a second, and the client gets the
+// second response.
+func TestProxyHoldsByACompressedBody(t *testing.T) {
+	t.Parallel()
+	limited := workers.DefaultRule()
+	limited.Status, limited.Pointer, limited.Value, limited.Outcome = []string{"200"}, "/errors/*/extensions/code", "THROTTLED", workers.RuleHold
+	p := newProxyRigOf(t, func(_ *shaper.Bucket, c *httpworker.Config) { c.Policy.Rules = workers.Rules{limited} })
+	for _, accepted := range []string{"gzip, deflate", "br, gzip;q=0.5", "br"} {
+		var calls atomic.Int64
+		p.answerWith(func(w http.ResponseWriter, r *http.Request) {
+			body := `{"errors":[{"extensions":{"code":"THROTTLED"}}]}`
+			if calls.Add(1) > 1 {
+				body = `{"data":1}`
+			}
+			switch coding := r.Header.Get("Accept-Encoding"); coding {
+			case "":
+				_, _ = io.WriteString(w, body)
+			case "gzip":
+				w.Header().Set("Content-Encoding", "gzip")
+				zipped := gzip.NewWriter(w)
+				_, _ = io.WriteString(zipped, body)
+				_ = zipped.Close()
+			default:
+				w.Header().Set("Content-Encoding", coding)
+			}
+		})
+		a := p.do("GET", "/v1/proxy/api/x", "", "Accept-Encoding", accepted).want(200, "")
+		if a.header.Get("Content-Encoding") == "gzip" {
+			plain, err := gzip.NewReader(strings.NewReader(a.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, _ := io.ReadAll(plain)
+			a.text = string(text)
+		}
+		if a.text != `{"data":1}` || calls.Load() != 2 {
+			t.Errorf("%s: %q after %d calls", accepted, a.text, calls.Load())
+		}
 	}
 }

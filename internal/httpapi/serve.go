@@ -45,7 +45,7 @@ func Serve(ctx context.Context, listener net.Listener, handler *Handler, shutdow
 	values := context.WithoutCancel(ctx) // requests outlive ctx
 	limited := limitConnections(listener, handler.connections+spareConnections)
 	server := &http.Server{
-		Handler:           handler,
+		Handler:           lingering(handler.draining, handler),
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,

@@ -78,7 +78,7 @@ func (v *visit) relay(answer *llm.Answer, began time.Time) {
 func (v *visit) pass(answer *llm.Answer, began time.Time) error {
 	control := http.NewResponseController(v.w)
 	attempt := answer.Attempt()
-	v.wayBack(attempt.Own).pass(v.w.Header(), answer.Header)
+	v.wayBack(attempt.Own).pass(v.w.Header(), answer.Header, answer.Status)
 	v.w.Header().Set(llm.HeaderJob, answer.JobID)
 	nameWay(v.w.Header(), attempt.Bucket, attempt.Flow)
 	if v.sent != "" {

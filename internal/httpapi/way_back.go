@@ -13,21 +13,25 @@ import (
 
 // wayBack leads the addresses of an API in the headers of its answers back to the proxy, or to an LLM route: a client that follows them is paced, and
 // its key stays here. An address of the API's host that is not below the base URL leads past the proxy, and a client that follows it sends its key to
-// the vendor: it does not pass. Addresses of other hosts and in bodies stay as they are.
+// the vendor: it does not pass. Addresses of other hosts and in bodies stay as they are, but for redirects that would carry the client's key.
 type wayBack struct {
 	base *url.URL // of the API; nil leads nothing back
 	path string   // of it, without a slash at its end
 	own  string   // the address of the proxy, as the client addressed it
+
+	carriesKey bool // to another host, where the client follows a redirect
 }
 
 // wayBack returns the one for a response to r. base is the URL below which the request went. path is that of this server below which the client
-// reaches the same URL.
-func (a *access) wayBack(r *http.Request, base, path string) *wayBack {
+// reaches the same URL. credentials are the headers, in small letters, in which a client sends what it takes for the API's key, beside keyHeaders.
+func (a *access) wayBack(r *http.Request, base, path string, credentials ...string) *wayBack {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" {
 		return &wayBack{}
 	}
-	return &wayBack{base: u, path: strings.TrimSuffix(u.EscapedPath(), "/"), own: a.origin(r) + path}
+	return &wayBack{
+		base: u, path: strings.TrimSuffix(u.EscapedPath(), "/"), own: a.origin(r) + path, carriesKey: a.redirectsCarryKey(r.Header, credentials),
+	}
 }
 
 var (
@@ -69,7 +73,7 @@ const headerDropped = "Tundish-Dropped"
 
 // pass passes on the headers of an answer with its addresses led back: all of Link (RFC 8288), Location and Content-Location, and whatever other
 // header is an address and nothing else, such as Operation-Location.
-func (b *wayBack) pass(to, answer http.Header) {
+func (b *wayBack) pass(to, answer http.Header, status int) {
 	if b.base == nil {
 		passHeaders(to, answer)
 		return
@@ -77,10 +81,12 @@ func (b *wayBack) pass(to, answer http.Header) {
 	led, dropped := make(http.Header, len(answer)), []string(nil)
 	for name, values := range answer {
 		lead := b.absolute
-		switch name {
-		case "Link":
+		switch {
+		case name == "Link":
 			lead = b.links
-		case "Location", "Content-Location":
+		case name == "Location" && status/100 == 3:
+			lead = b.redirect
+		case name == "Location", name == "Content-Location":
 			lead = b.reference
 		}
 		isWhole := true

@@ -23,7 +23,7 @@ func (s *Sender) answered(resp *http.Response, attempt *shaper.Attempt, req *Req
 	cut := s.read(resp, &response, wanted)
 	outcome := s.config.Policy.Judge(&response)
 	body, broken := response.Body, response.Broke
-	outcome.Body = workers.Snippet(body)
+	outcome.Body = workers.Snippet(response.Text())
 	if wanted > 0 {
 		if int64(len(body)) > wanted {
 			body, cut, broken = body[:wanted], true, false

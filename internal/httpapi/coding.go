@@ -1,0 +1,26 @@
+package httpapi
+
+import (
+	"net/http"
+	"strings"
+)
+
+// TakesGzip reports whether a client takes gzip. One that says with which weight does too, unless it is 0.
+func TakesGzip(accepted string) bool {
+	for coding := range strings.SplitSeq(accepted, ",") {
+		name, weight, _ := strings.Cut(strings.TrimSpace(coding), ";")
+		if strings.TrimSpace(name) == "gzip" {
+			return !strings.HasPrefix(strings.ReplaceAll(weight, " ", ""), "q=0") || strings.ContainsAny(weight, "123456789")
+		}
+	}
+	return false
+}
+
+// narrowCoding leaves gzip alone of the codings that a client of the proxy takes: a dispatcher looks into a response to judge it, and reads no other.
+func narrowCoding(h http.Header) {
+	accepted := strings.Join(h.Values("Accept-Encoding"), ",")
+	h.Del("Accept-Encoding")
+	if TakesGzip(accepted) {
+		h.Set("Accept-Encoding", "gzip")
+	}
+}

@@ -1,0 +1,57 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// droppedElsewhere are the headers that clients leave out where they follow a redirect to another host.
+var droppedElsewhere = []string{"Authorization", "Cookie", "Proxy-Authorization"}
+
+// redirectsCarryKey reports whether the client of a request with these headers sends a key to another host where it follows a redirect. credentials
+// are further headers, in small letters, that have one.
+func (a *access) redirectsCarryKey(h http.Header, credentials []string) bool {
+	ring := a.ring()
+	for name, values := range h {
+		switch {
+		case slices.Contains(droppedElsewhere, name):
+		case slices.Contains(keyHeaders, name), slices.Contains(credentials, strings.ToLower(name)),
+			slices.ContainsFunc(values, func(value string) bool { return keyIn(ring, value) != nil }):
+			return true
+		}
+	}
+	return false
+}
+
+// redirect leads back the address of a redirect, which clients follow by themselves. One to another host does not pass if the client's key would go
+// along, and none passes to another port of this server's host: clients of Go send even their Authorization there.
+func (b *wayBack) redirect(text string) (led string, stays bool) {
+	led, stays = b.reference(text)
+	if !stays || led != text || staysHere(text) {
+		return led, stays
+	}
+	if b.carriesKey || b.isAtThisHost(text) {
+		return "", false
+	}
+	return text, true
+}
+
+// staysHere reports whether every client reads an address as one of the host that it has asked. Clients that follow the URL standard of browsers, as
+// fetch does, take "\\" for "/", and find a host behind any number of slashes.
+func staysHere(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Scheme == "" && u.Host == "" && u.Opaque == "" && !strings.HasPrefix(text, "//") && !strings.ContainsAny(text, "\\\t")
+}
+
+// isAtThisHost reports whether an address is one of this server's host, or of a host below it.
+func (b *wayBack) isAtThisHost(text string) bool {
+	u, err := url.Parse(text)
+	own, ownErr := url.Parse(b.own)
+	if err != nil || ownErr != nil || own.Hostname() == "" {
+		return false
+	}
+	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+	return host == strings.ToLower(own.Hostname()) || strings.HasSuffix(host, "."+strings.ToLower(own.Hostname()))
+}
