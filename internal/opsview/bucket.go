@@ -62,7 +62,7 @@ type Bucket struct {
 	Pool *Pool `json:"pool,omitempty"`
 
 	// True if the bucket lives in another pool than in the configuration of this process, or in none. The numbers are of its real place. The
-	// bucket changes its pool once it is empty, when a dispatcher with the new configuration starts.
+	// bucket changes its pool when a dispatcher starts with the new configuration or reloads it; in a Redis Cluster once it is empty.
 	Elsewhere bool `json:"elsewhere,omitempty"`
 
 	// Only of a paused bucket.
@@ -403,7 +403,7 @@ func (v *Bucket) noteState(list *noteList, info *operator.BucketInfo, configured
 		if v.Pool != nil {
 			live = v.Pool.Name
 		}
-		list.add("", "it is in %s, and the configuration here has it in %s: once it is empty, a dispatcher that starts with this configuration, or reloads it, moves it",
+		list.add("", "it is in %s, and the configuration here has it in %s: a dispatcher that starts with this configuration, or reloads it, moves it",
 			poolName(live), poolName(poolNameOf(configured)))
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,9 +12,10 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// An empty bucket joins a pool, leaves one, or goes to another: it gets other keys. The steps are in
-// lua/relocate.lua. Each may be repeated, and a process that finds a change under way completes it. One write
-// decides it (assign): before that write the bucket lives at the old place, after it at the new one.
+// A bucket joins a pool, leaves one, or goes to another: it gets other keys. The steps are in lua/relocate.lua. Each may be
+// repeated, and a process that finds a change under way completes it. One write decides it (assign): before that write the
+// bucket lives at the old place, after it at the new one. carry.go moves all that a bucket holds; where that is impossible,
+// an empty bucket takes its settings along (copy_settings.go).
 
 // Answers of relocate.lua.
 const (
@@ -24,24 +24,35 @@ const (
 	relocateRevision = 3
 	relocateSchema   = 4
 	relocateThere    = 5
+	relocateUnderWay = 6
 )
 
 const (
 	poolChangeTries = 8   // of a change that other processes make, or get in the way of, at the same time
 	copiedAtOnce    = 200 // pairs of a hash or elements of a list in one script
 	schedulesCopied = 8   // pairs of the hash of schedules, whose definitions have up to 96 KiB
+	carriedAtOnce   = 500 // keys that one script renames
 )
 
 // errOvertaken says that another process has changed where the bucket lives. It is an ErrTagChanged.
 var errOvertaken error = elsewhereError{"another process changes the pool of the bucket at the same time: try again"}
 
-// changePool begins the change of an empty bucket from p to where its configuration says, and completes it.
+// changePool begins the change of a bucket from p to where its configuration says, and completes it. Where some deliveries keep the
+// bucket, it sends nothing for 3 s, and the error is an [shaper.ErrMoves]: the caller tries again within that time.
 func (s *Store) changePool(ctx context.Context, b *shaper.Bucket, p place) error {
 	next := p.number() + 1
 	if there, err := s.arrive(ctx, b, p, tagOf(b), "check", next); there || err != nil {
 		return err
 	}
-	r, err := s.relocate(ctx, b, p.tag, TaggedKeys(p.tag, b.Name), nil, "leave", next, tagOf(b), schemaVersion, b.Revision)
+	together, err := s.together(ctx, b, p.tag, tagOf(b))
+	if err != nil {
+		return err
+	}
+	old, more := TaggedKeys(p.tag, b.Name), []string(nil)
+	if together {
+		more = []string{old.Pace()}
+	}
+	r, err := s.relocate(ctx, b, p.tag, old, more, "leave", next, tagOf(b), schemaVersion, b.Revision)
 	if err != nil {
 		return err
 	}
@@ -53,7 +64,16 @@ func (s *Store) complete(ctx context.Context, b *shaper.Bucket, p place, tag str
 	if there, err := s.arrive(ctx, b, p, tag, "begin", generation); there || err != nil {
 		return err
 	}
-	if err := s.copySettings(ctx, b, p.tag, tag, generation); err != nil {
+	together, err := s.together(ctx, b, p.tag, tag)
+	switch {
+	case err != nil:
+		return err
+	case together:
+		err = s.carry(ctx, b, p.tag, tag, generation)
+	default:
+		err = s.copySettings(ctx, b, p.tag, tag, generation)
+	}
+	if err != nil {
 		return err
 	}
 	return s.decide(ctx, b, p, newPlace(tag, generation, p.tag))
@@ -107,39 +127,6 @@ func (s *Store) removeLeft(ctx context.Context, b *shaper.Bucket, p place) error
 	return s.decide(ctx, b, p, newPlace(p.tag, p.number(), ""))
 }
 
-// eachGroup calls do with names of groups that have, or may have, a turn queue at a place that the bucket has left.
-func (s *Store) eachGroup(ctx context.Context, k Keys, do func(names []string) error) error {
-	for from := int64(0); ; from += copiedAtOnce {
-		names, err := s.Redis.ZRange(ctx, k.DueGroups(), from, from+copiedAtOnce-1).Result()
-		if err != nil {
-			return fmt.Errorf("list its groups: %w", err)
-		}
-		if len(names) == 0 {
-			break
-		}
-		if err := do(names); err != nil {
-			return err
-		}
-	}
-	for cursor, first := uint64(0), true; first || cursor != 0; first = false {
-		fields, next, err := s.Redis.HScan(ctx, k.Groups(), cursor, "", copiedAtOnce).Result()
-		if err != nil {
-			return fmt.Errorf("list its groups: %w", err)
-		}
-		cursor = next
-		for some := range slices.Chunk(fields, 2*copiedAtOnce) {
-			names := make([]string, 0, len(some)/2)
-			for i := 0; i < len(some); i += 2 {
-				names = append(names, some[i])
-			}
-			if err := do(names); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // catchUp does what is left to do where configure.lua has found that the index is behind: the bucket has left this
 // place, whose process stopped then, or a failover has lost a write of the index.
 func (s *Store) catchUp(ctx context.Context, b *shaper.Bucket, p place, lowest int64, leftFor string) error {
@@ -150,94 +137,6 @@ func (s *Store) catchUp(ctx context.Context, b *shaper.Bucket, p place, lowest i
 		return s.complete(ctx, b, p, leftFor, lowest)
 	}
 	return s.decide(ctx, b, p, newPlace(p.tag, lowest, ""))
-}
-
-// copied is a key of an empty bucket whose contents go with it.
-type copied struct {
-	name   string // without the prefix of the place
-	isList bool
-	most   int    // elements or pairs in one script
-	cursor uint64 // of a hash
-	read   int    // elements of a list so far
-	ended  bool
-}
-
-// copySettings copies what goes with an empty bucket: each round trip reads, or writes, a part of every key.
-func (s *Store) copySettings(ctx context.Context, b *shaper.Bucket, from, to string, generation int64) error {
-	source, target := TaggedKeys(from, b.Name), TaggedKeys(to, b.Name)
-	var todo []*copied
-	keys := []string{source.ConfAside(), source.Pace(), source.Count(), source.FlowSettings(), source.GroupSettings(), source.Schedules(), source.Charges(), source.Responses(), source.Lessons(), source.Bundles(), source.Departed()}
-	for _, key := range append(keys, source.Uses(time.Now())...) {
-		one := &copied{name: strings.TrimPrefix(key, source.Prefix), isList: key == source.Departed(), most: copiedAtOnce}
-		if key == source.Schedules() {
-			one.most = schedulesCopied
-		}
-		todo = append(todo, one)
-	}
-	for len(todo) > 0 {
-		parts, err := s.readParts(ctx, source.Prefix, todo)
-		if err != nil {
-			return fmt.Errorf("bucket %q: read its settings: %w", b.Name, err)
-		}
-		var calls []lua.Call
-		for i, c := range todo {
-			// A hash may come in larger parts than it was asked for.
-			for texts := range slices.Chunk(parts[i].texts, 2*c.most) {
-				args := []any{"put", generation, "hash", 0, parts[i].expires.Milliseconds()}
-				if c.isList {
-					args[2], args[3] = "list", c.read
-					c.read += len(texts)
-				}
-				for _, text := range texts {
-					args = append(args, text)
-				}
-				calls = append(calls, lua.Call{Script: lua.Relocate, Keys: append(target.Of(lua.Relocate), target.Prefix+c.name), Args: args})
-			}
-		}
-		for _, result := range lua.RunAll(ctx, s.Redis, calls) {
-			if _, err := readRelocate(b, from, target, "put", result.Reply, result.Err); err != nil {
-				return err
-			}
-		}
-		todo = slices.DeleteFunc(todo, func(c *copied) bool { return c.ended })
-	}
-	return nil
-}
-
-// part is some of the contents of a key.
-type part struct {
-	texts   []string      // elements, or fields and values
-	expires time.Duration // 0 or less: never
-}
-
-func (s *Store) readParts(ctx context.Context, prefix string, todo []*copied) ([]part, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
-	defer cancel()
-	pipe := s.Redis.Pipeline()
-	parts, take := make([]part, len(todo)), make([]func(), len(todo))
-	for i, c := range todo {
-		expires := pipe.PTTL(ctx, prefix+c.name)
-		if c.isList {
-			some := pipe.LRange(ctx, prefix+c.name, int64(c.read), int64(c.read+copiedAtOnce-1))
-			take[i] = func() {
-				parts[i] = part{some.Val(), expires.Val()}
-				c.ended = len(some.Val()) < copiedAtOnce
-			}
-			continue
-		}
-		some := pipe.HScan(ctx, prefix+c.name, c.cursor, "", int64(c.most))
-		take[i] = func() {
-			parts[i].texts, c.cursor = some.Val()
-			parts[i].expires, c.ended = expires.Val(), c.cursor == 0
-		}
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, err
-	}
-	for _, do := range take {
-		do()
-	}
-	return parts, nil
 }
 
 // errLivesThere says that the bucket lives at the place that it was to come to.
@@ -266,13 +165,18 @@ func readRelocate(b *shaper.Bucket, from string, k Keys, step string, reply any,
 				b.Name, cannot(b, from), sumOf(r), k.Prefix)
 		}
 		if held := readHoldings(r); held != "" {
-			return nil, elsewheref("bucket %q %s: it holds %s: let it drain, or point producers at a new bucket %s", b.Name, cannot(b, from), held, outside(b))
+			return nil, elsewheref("bucket %q %s: it holds %s, and in a Redis Cluster a bucket changes its pool while it is empty: let it drain, or point producers at a new bucket %s",
+				b.Name, cannot(b, from), held, outside(b))
 		}
 	case code == relocateRevision:
 		return nil, elsewheref("bucket %q %s: a configuration of revision %d is in force, and this process has revision %d: restart it with the current configuration",
 			b.Name, cannot(b, from), r.Int(), b.Revision)
 	case code == relocateSchema:
 		return nil, fmt.Errorf("bucket %q: its data has schema %d, this program knows %d: use a newer program", b.Name, r.Int(), schemaVersion)
+	case code == relocateUnderWay:
+		live, ends := r.Int(), lua.Microseconds(r.Int())
+		return nil, fmt.Errorf("bucket %q: %w: %s it, for at most %s unless their leases are extended. It sends nothing until then",
+			b.Name, shaper.ErrMoves, countOf(live, "delivery under way keeps", "deliveries under way keep"), shortDuration(ends))
 	case code == relocateThere:
 		return r, errLivesThere
 	}
@@ -303,11 +207,8 @@ func sumOf(r *lua.Reader) int64 { return r.Int() + r.Int() + r.Int() }
 func readHoldings(r *lua.Reader) string {
 	var parts []string
 	add := func(n int64, one, many string) bool {
-		if n == 1 {
-			many = one
-		}
 		if n > 0 {
-			parts = append(parts, strconv.FormatInt(n, 10)+" "+many)
+			parts = append(parts, countOf(n, one, many))
 		}
 		return n > 0
 	}
@@ -323,6 +224,14 @@ func readHoldings(r *lua.Reader) string {
 		return strings.Join(parts[:n-1], ", ") + " and " + parts[n-1]
 	}
 	return strings.Join(parts, "")
+}
+
+// countOf is a number of things in a sentence.
+func countOf(n int64, one, many string) string {
+	if n == 1 {
+		many = one
+	}
+	return strconv.FormatInt(n, 10) + " " + many
 }
 
 // shortDuration is a duration in a sentence: 24h, 90m or 45s, rounded up.
