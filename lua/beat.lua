@@ -16,8 +16,8 @@
 --          failed since the beat before
 -- Returns  {now, period, 1 if the counters of the process were not known, else 0, then for each bucket that somebody looks at, "*" all: its
 --          name}; nothing is changed where the period is another one than the caller's: it asks again with the one in the answer
--- Stores   the process, until it has been silent for 15 s; its counters for an hour after its last beat, so that a beat
---          which is sent again after an outage is known; the history for a day
+-- Stores   the process, until it has been silent for a minute: what it delivered counts in a verdict until then; its counters for an hour
+--          after its last beat, so that a beat which is sent again after an outage is known; the history for a day
 -- Needs    Redis 7.0
 
 --#include lib/server_time.lua
@@ -26,7 +26,7 @@
 local beats, processes, watched, counts, history = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local id, number, age, says, period = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 local FIRST, WIDTH = 6, 7
-local SILENCE = 15000000 -- microseconds after which a silent process is no more
+local SILENCE = 60000000 -- microseconds after which a silent process is forgotten: see Forgotten in package fleet
 local PERIOD = 300000000
 local KEPT, DAY = 3600000, 86700000 -- milliseconds: counters; the history: a day and a period
 local MOST = 1000 -- processes

@@ -137,7 +137,7 @@ if again then
   return handout.reply(out)
 end
 local function unfinished(after) return timetable.unfinished(body, dead, count, later, after) end
-local is_open, opens = bucket_pacer.choose(b, { lead = lead, horizon = horizon, leased = leased, notes = true }, unfinished)
+local is_open, opens = bucket_pacer.choose(b, { lead = lead, horizon = horizon, leased = leased }, unfinished)
 local stretch, is_empty = b.stretch, false
 if stretch then
   bounds = stretch.settings
@@ -370,7 +370,7 @@ if stretch and stretch.ahead and out.count == 0 then own.state = before end -- w
 if own.changed then bucket_pacer.write(b) end
 if times then
   timetable.note(times, out.count, requests, is_empty and out.count == 0, now, rules)
-  timetable.write(times, pace, box)
+  timetable.write(times, pace)
 end
 if box then outbox.write(box) end
 if has_flows and b.has_gone_back then bucket_pacer.recheck(conf) end

@@ -1,7 +1,7 @@
 -- close_window.lua: reports that a drain window has closed, as the event window.closed, and begins the tally of the next window. The caller
 -- computes the windows from the plan. Where the plan or the tally is another one meanwhile, nothing happens: so each window is reported
--- once, whichever dispatchers look. A window that the plan does not have any more closes now. The report waits up to GRACE for jobs in
--- flight. May be sent twice.
+-- once, whichever dispatchers look. A window that the plan does not have any more closes now if it is open, and without a report if it is
+-- still to come. The report waits up to GRACE for jobs in flight. May be sent twice.
 --
 -- KEYS[1]  …:settings    hash  plan, events, what holds a bucket back
 -- KEYS[2]  …:pace    hash  window (see timetable.lua), last, offset, down
@@ -66,12 +66,12 @@ local function begin_next()
   return 1
 end
 if not w and next_opened == 0 then return 0 end
-local box = w and w.opened <= now and outbox.open(events, outbox_key, outbox_texts, count, now)
+local box = w and (ends > 0 or w.opened <= now) and outbox.open(events, outbox_key, outbox_texts, count, now)
 if not box then return begin_next() end
 
 local window, last, offset, said = unpack(redis.call('HMGET', pace, 'window', 'last', 'offset', 'down'))
 local emptied = string.match(window or '', '^(%d+) 1 ') == text(w.opened)
-local closed = (ends == 0 or emptied) and now or ends
+local closed = (ends == 0 or emptied) and math.min(now, w.ends) or ends
 local in_flight = redis.call('ZCARD', leases)
 if closed > now then
   if ends == w.ends then return 0 end
@@ -79,7 +79,12 @@ if closed > now then
   window_tally.write(count, w)
   return 1
 end
-if in_flight > 0 and now < closed + GRACE and (next_opened == 0 or now < next_opened) then return 0 end
+if in_flight > 0 and now < closed + GRACE and (next_opened == 0 or now < next_opened) then
+  if closed >= w.ends then return 0 end
+  w.ends = closed -- else the grace of a window that closes now would begin again with each call
+  window_tally.write(count, w)
+  return 1
+end
 
 -- What is left: without the jobs that came with a delay and are due later.
 local later, delayed = KEYS[PLACES + flow.PLACES], math.max(tonumber(redis.call('HGET', count, 'scheduled') or 0), 0)

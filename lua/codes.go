@@ -42,6 +42,7 @@ const (
 	FlowMissing        = 22
 	FlowLacksURL       = 23
 	OverBudget         = 24
+	WaitsForBudget     = 25
 )
 
 // What a limit says of a job; Shared is added where the shared key was asked.
@@ -62,7 +63,7 @@ const (
 	Held      = 5
 	HeldAlone = 6
 	Exhausted = 7 // dead after the last attempt, but not by the probe of a breaker, which is no attempt
-	Gone      = 8 // dead, and its flow is disabled
+	Gone      = 8 // dead, or kept where the bucket keeps jobs of disabled flows; its flow is disabled
 	Dropped   = 9
 	Undone    = 10 // of a job that is sent once: its attempt failed, and its id is free again if the proxy made it
 )
@@ -80,7 +81,7 @@ const (
 const (
 	NotLeased     = 0
 	Settled       = 1
-	SettledHeld   = 2 // held although its attempt failed: that was the probe of a breaker
+	SettledHeld   = 2 // held although its attempt failed: that was the probe of a breaker, or the job of a disabled flow is kept
 	SettledBefore = 3 // what it used is charged to earlier requests of its response, or was charged before
 )
 

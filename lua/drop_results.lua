@@ -5,6 +5,9 @@
 -- KEYS[2]  …:count   hash  result_bytes (see results.lua)
 -- KEYS[3]  …:results hash  id -> what was answered
 -- KEYS[4]  …:result_ends  zset  id -> when its result is dropped
+-- KEYS[5]  …:result_flows  hash  id -> when its result was kept, and of which flow
+-- KEYS[6]  …:result_order  zset  results by flow and time
+-- KEYS[7]  …:result_shares  zset  how many results each flow has, and their bytes
 -- ARGV[1...]  the ids, 1 to 200
 -- Returns  how many were dropped
 -- Stores   nothing
@@ -13,7 +16,7 @@
 --#include lib/results.lua
 --#include lib/server_time.lua
 
-local conf, count, kept, ends = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local conf, count, kept, ends, flows, order, shares = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', ends, '')
@@ -24,4 +27,4 @@ local there = {}
 for i = 1, #ARGV do
   if redis.call('HEXISTS', kept, ARGV[i]) == 1 then there[#there + 1] = ARGV[i] end
 end
-return results.drop(results.open(retention, 0, 0, kept, ends, count, server_time()), there)
+return results.drop(results.open(retention, 0, 0, server_time(), { kept, ends, count, flows, order, shares }), there)

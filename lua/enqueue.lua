@@ -62,7 +62,8 @@
 --          there are too many, position is how many there are, eta how many there may be, and wait 0 while it is paused; of DEAD_FULL and
 --          DEAD_TOO_LARGE wait is negative where it is a guess; of FLOW_DISABLED position is when, microseconds; of OVER_BUDGET it is
 --          which budget (see estimate.over_budget), and eta what the job reserves; of WAIT_TOO_LONG it is how many are ahead, eta when the
---          job would leave, and wait until that is soon enough (both 0: it is not known)
+--          job would leave, and wait until that is soon enough (both 0: it is not known); of WAITS_FOR_BUDGET the same, and position is
+--          a text with how many are ahead and the budget (see estimate.holding_budget)
 -- Stores   place of the job and its body, "base time" and the sealed job, until it is settled; its sequence number is base + index, so that
 --          a batch needs one text; in a bucket with flows the flow's counts, and its turn; limit states expire by themselves
 -- Needs    Redis 7.0
@@ -356,9 +357,9 @@ for j = 1, job_count do
       full = bucket.unfinished + bucket.callbacks < capacity and codes.SHED or codes.BUCKET_FULL
     end
     full = dead_full or full
-    local late, late_at, ahead, excess
+    local late, ahead, late_at, excess
     if max_wait ~= '' and not full and not due_at then
-      late, late_at, ahead, excess = places.too_late(bucket, part, priority, max_wait, args[at + 2])
+      late, ahead, late_at, excess = places.too_late(bucket, part, priority, max_wait, args[at + 2])
     end
     local worst, longest = codes.ALLOWED, 0
     if limit_count > 0 then worst, longest = questions.ask(asked, numbers_at, cost, not full and not late, reply, n) end
@@ -370,7 +371,7 @@ for j = 1, job_count do
     elseif full then
       refuse(id, full, part, bound, args[at + 2])
     elseif late then
-      answer(codes.WAIT_TOO_LONG, ahead, late_at, excess)
+      answer(late, ahead, late_at, excess)
     else
       admit(j, part, priority, due_at)
       if named then formers[#formers + 1] = { id = former, fingerprint = fingerprint, letters = callers.of(args[at + 2]) } end

@@ -18,7 +18,10 @@
 -- KEYS[15] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
 -- KEYS[16] …:departed  list  times of departures, for the quotas
 -- KEYS[17] …:charges  hash  what departures charge to budgets (see charges.lua)
--- KEYS[18...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
+-- KEYS[18] …:results  hash  id -> what was answered (see results.lua)
+-- KEYS[19] …:result_ends  zset  id -> when its result is dropped
+-- KEYS[20] …:result_flows  hash  id -> when its result was kept, and of which flow
+-- KEYS[21...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the flow "": …:q:<priority>:<flow>, four lists,
 --          then …:later:<flow>, a zset; in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  member: the name of the bucket if it is in a pool, else ''
@@ -36,6 +39,8 @@
 --                flows_open and flows_half_open (their breakers), as the last audit of sweep.lua found them; flows_disabled
 --   dead_bytes; dead_capacity and dead_max_bytes: the bounds that hold; dead_dropped_old, dead_dropped_extra: by retention, by the bounds
 --   events_dropped; callbacks, oldest_callback_age
+--   results, result_bytes, oldest_result (when it was kept), results_dropped (by the bounds, ever), and the bounds: result_retention
+--     (microseconds), results_max, results_max_bytes; nothing of these where no result is kept
 --   offset (of the engine's clock), downstream (its text), quotas and budgets (and what is left, see allowance.lua)
 --   pool_rate_count, pool_rate_per, pool_burst, pool_max_in_flight, pool_in_flight (in all its buckets), pool_last_slot, pool_weight (of
 --     the bucket), pool_downstream, pool_quotas, pool_budgets: of its pool
@@ -56,14 +61,16 @@
 --#include lib/pacer.lua
 --#include lib/pool.lua
 --#include lib/precedence.lua
+--#include lib/results.lua
 --#include lib/server_time.lua
 --#include lib/timetable.lua
 
 local body, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local leases, dead, seen, flows, due_flows = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local groups, due_groups, disabled, callbacks, callback_texts, riders, departed, charges_key = unpack(KEYS, 10, 17)
+local results_key, result_ends, result_flows = KEYS[18], KEYS[19], KEYS[20]
 local member, changeable = ARGV[1], { unpack(ARGV, 2) }
-local PURGED = 17 -- the keys before those of a purge
+local PURGED = 20 -- the keys before those of a purge
 local PLACES = PURGED + flow.PLACES
 
 local now = server_time()
@@ -158,6 +165,19 @@ end
 tell('callbacks', redis.call('HLEN', callback_texts))
 tell('oldest_callback_age', first_callback > 0 and math.max(now - first_callback, 0))
 tell('events_dropped', tonumber(events_dropped or 0))
+
+local retention, results_max, results_bytes = unpack(redis.call('HMGET', conf, 'result_retention', 'results_max', 'results_bytes'))
+local kept = results.open(retention, results_max, results_bytes, now, { results_key, result_ends, count, result_flows })
+if kept.retention > 0 then
+  local number, bytes, oldest_result = results.look(kept)
+  tell('results', number)
+  tell('result_bytes', bytes)
+  tell('oldest_result', oldest_result)
+  tell('results_dropped', tonumber(redis.call('HGET', count, 'results_dropped') or 0))
+  tell('results_max', kept.max)
+  tell('results_max_bytes', kept.bytes)
+  tell('result_retention', kept.retention)
+end
 
 tell('dead_bytes', math.max(tonumber(dead_bytes or 0), 0))
 tell('dead_dropped_old', tonumber(dropped_old or 0))

@@ -48,7 +48,7 @@ end
 local kept = redis.call('HGET', results_key, id)
 if kept then
   local retention = waited and redis.call('HGET', conf, 'result_retention')
-  if waited then results.was_read(results.open(retention or 0, nil, nil, results_key, ends_key, nil, now), id) end
+  if waited then results.was_read(results.open(retention or 0, nil, nil, now, { results_key, ends_key }), id) end
   return kept_as(kept)
 end
 local head, text = unpack(redis.call('LRANGE', answer, 0, 1))

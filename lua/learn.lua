@@ -10,6 +10,8 @@
 -- Stores   the lessons. The key expires 31 days after it was written last
 -- Needs    Redis 7.0
 
+--#include lib/callers.lua
+
 local conf, lessons = KEYS[1], KEYS[2]
 local most = tonumber(ARGV[1])
 local FIRST, LESSON = 2, 4
@@ -32,7 +34,7 @@ local function has_room(caller)
       if of then held[of] = (held[of] or 0) + 1 end
     end
   end
-  return not held[caller] or held[caller] + 1 <= most - count
+  return callers.may_have(most - count, held[caller] or 0)
 end
 
 for i = FIRST, #ARGV, LESSON do

@@ -48,6 +48,7 @@ var (
 
 	InspectResults = newScript("inspect_results")
 	InspectBucket  = newScript("inspect_bucket")
+	InspectBudgets = newScript("inspect_budgets")
 	InspectPool    = newScript("inspect_pool")
 	InspectWaiting = newScript("inspect_waiting")
 	Instances      = newScript("instances")
@@ -63,6 +64,7 @@ var (
 	ControlDrain   = newScript("control_drain")
 
 	NoteDifferences = newScript("note_differences")
+	NoteLate        = newScript("note_late")
 
 	DisabledDeaths = newScript("disabled_deaths")
 
@@ -80,8 +82,21 @@ var (
 // All lists the scripts in alphabetical order.
 func All() []*Script {
 	return []*Script{
-		AdvanceSchedule, Allow, Assign, Beat, BeginSession, Cancel, Claim, CloseWindow, Configure, Control, ControlDrain, ControlFlow, ControlSchedule, DefineSchedules, DisabledDeaths, DropResults, DueSchedules, EmptyDisabled, Ended, Enqueue, Expire, Extend, FlowsOf, InspectBucket,
-		InspectJob, InspectJobs, InspectPool, InspectResult, InspectResults, InspectWaiting, Instances, Learn, MoveCallbacks, MoveEvents, NoteDifferences, OldestWaiting, OpenBundle, OutsideTurnQueue, Override, Probe, Purge, RecordOperation, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows, ScheduleRuns, Settle, Sift, Start, Sweep, TakeBack, TrimDead, TrimResults,
+		AdvanceSchedule, Allow, Assign,
+		Beat, BeginSession,
+		Cancel, Claim, CloseWindow, Configure, Control, ControlDrain, ControlFlow, ControlSchedule,
+		DefineSchedules, DisabledDeaths, DropResults, DueSchedules,
+		EmptyDisabled, Ended, Enqueue, Expire, Extend,
+		FlowsOf,
+		InspectBucket, InspectBudgets, InspectJob, InspectJobs, InspectPool, InspectResult, InspectResults, InspectWaiting, Instances,
+		Learn,
+		MoveCallbacks, MoveEvents,
+		NoteDifferences, NoteLate,
+		OldestWaiting, OpenBundle, OutsideTurnQueue, Override,
+		Probe, Purge,
+		RecordOperation, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows,
+		ScheduleRuns, Settle, Sift, Start, Sweep,
+		TakeBack, TrimDead, TrimResults,
 	}
 }
 

@@ -1,12 +1,17 @@
--- record_operation.lua: writes the record of an operation, before its first change and again at its end. An operation that changed
--- nothing is counted in one record with equal ones. A record beyond its author's share removes the author's oldest one; above the
--- bound of all records, the author that holds the most loses its oldest one. May be sent twice.
+-- record_operation.lua: writes the record of an operation, before its first change and again at its end. May be sent twice.
 --
--- KEYS[1]  tundish:{fleet}:<book>:lists  zset  all of score 0, "list began record": list is all, a:<author>, or b:<bucket>; began has
---          16 digits
--- KEYS[2]  tundish:{fleet}:<book>:texts  hash  record -> "began part ended author bucket seal token times newest count" and a line
---          break, then its text; "" -> the bytes of all records
--- KEYS[3]  tundish:{fleet}:<book>:shares  zset  author -> the bytes of its records
+-- Each record is in one class: begun (it may have changed something), changed (it ended, and is done or failed), or nothing (it was
+-- refused, or there was nothing to change). A class has bounds of its own, so no refused operation removes the record of a change.
+-- A record beyond its author's share of the class removes the author's oldest one of the class; above the bound of the class, the
+-- author that holds the most of it loses its oldest one. Equal operations that changed nothing are counted in one record.
+--
+-- KEYS[1]  tundish:{fleet}:<book>:lists  zset  all of score 0, "list began record": list is all, a<class>:<author>, or b:<bucket>;
+--          began has 16 digits
+-- KEYS[2]  tundish:{fleet}:<book>:texts  hash  record -> "began part class author bucket seal token times newest count" and a line
+--          break, then its text; begun, changed, nothing -> the bytes of the class
+-- KEYS[3]  tundish:{fleet}:<book>:begun  zset  author -> the bytes of its records of this class
+-- KEYS[4]  tundish:{fleet}:<book>:changed  zset  the same
+-- KEYS[5]  tundish:{fleet}:<book>:nothing  zset  the same
 -- ARGV[1]  record: its id
 -- ARGV[2]  text: JSON
 -- ARGV[3]  part: the id of this request; an operation may take several
@@ -19,8 +24,10 @@
 -- ARGV[10] joins: at the begin, the record whose token the client shows; "" none
 -- ARGV[11] shown: this token
 -- ARGV[12] into: at the end, the record that counts equal operations that changed nothing; "" this one stands alone
--- ARGV[13] share: bytes of the records of one author
--- ARGV[14] most: bytes of all records
+-- ARGV[13] share: bytes of one author's records in each of the classes begun and changed
+-- ARGV[14] most: bytes of all records in each of them
+-- ARGV[15] share_of_nothing: bytes of one author's records in the class nothing
+-- ARGV[16] most_of_nothing: bytes of all records in it
 -- Returns  {when the operation began, 1 if this part has joined an earlier one, else 0}
 -- Stores   records for 90 days within these bounds
 -- Needs    Redis 7.0
@@ -28,57 +35,70 @@
 --#include lib/server_time.lua
 --#include lib/text.lua
 
-local lists, texts, shares = KEYS[1], KEYS[2], KEYS[3]
+local lists, texts, begun, changed, nothing = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local id, said, part, ends, count = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local author, bucket, seal, token = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 local joins, shown, into, share, most = ARGV[10], ARGV[11], ARGV[12], tonumber(ARGV[13]), tonumber(ARGV[14])
+local share_of_nothing, most_of_nothing = tonumber(ARGV[15]), tonumber(ARGV[16])
+local BEGUN, CHANGED, NOTHING = 0, 1, 2
+local CLASSES = {
+  [BEGUN] = { name = 'begun', shares = begun, share = share, most = most },
+  [CHANGED] = { name = 'changed', shares = changed, share = share, most = most },
+  [NOTHING] = { name = 'nothing', shares = nothing, share = share_of_nothing, most = most_of_nothing },
+}
 local KEPT = 7776000000000 -- microseconds: 90 days
 local JOINABLE = 600000000 -- microseconds that may pass between two parts
 local ENTRIES = 512 -- bytes that count for the entries of a record in the lists
 local AT_ONCE = 100 -- records that a run removes for each reason
-local HEAD = '^(%d+) (%S+) (%d) (%S+) (%S+) (%S+) (%S+) (%d+) (%d+) (%d+)\n'
+local HEAD = '^(%d+) (%S+) ([012]) (%S+) (%S+) (%S+) (%S+) (%d+) (%d+) (%d+)\n'
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', lists, '')
 
 local now = server_time()
-if redis.call('EXISTS', lists) == 0 then redis.call('UNLINK', texts, shares) end -- Redis may have evicted it alone
+-- Redis may have evicted one of them alone.
+if redis.call('EXISTS', lists, texts) < 2 then redis.call('UNLINK', lists, texts, begun, changed, nothing) end
 
 local function find(record)
   local stored = redis.call('HGET', texts, record)
   if not stored then return nil end
   local r = { bytes = #stored + ENTRIES }
-  r.began, r.part, r.ended, r.author, r.bucket, r.seal, r.token, r.times, r.newest, r.count = string.match(stored, HEAD)
+  r.began, r.part, r.class, r.author, r.bucket, r.seal, r.token, r.times, r.newest, r.count = string.match(stored, HEAD)
+  r.class = tonumber(r.class)
   return r.began and r
 end
 
+local function list_of(class, owner) return string.format('a%d:%s', class, owner) end
+
 local function entries(record, r)
   local behind = string.format(' %016d ', tonumber(r.began)) .. record
-  local list = { 'all' .. behind, 'a:' .. r.author .. behind }
+  local list = { 'all' .. behind, list_of(r.class, r.author) .. behind }
   if r.bucket ~= '-' then list[#list + 1] = 'b:' .. r.bucket .. behind end
   return list
 end
 
-local function charge(owner, bytes)
-  redis.call('HINCRBY', texts, '', bytes)
-  local held = (tonumber(redis.call('ZSCORE', shares, owner)) or 0) + bytes
-  if held > 0 then redis.call('ZADD', shares, text(held), owner) else redis.call('ZREM', shares, owner) end
+local function charge(r, bytes)
+  local class = CLASSES[r.class]
+  redis.call('HINCRBY', texts, class.name, bytes)
+  local held = (tonumber(redis.call('ZSCORE', class.shares, r.author)) or 0) + bytes
+  if held > 0 then redis.call('ZADD', class.shares, text(held), r.author) else redis.call('ZREM', class.shares, r.author) end
 end
 
 local function forget(record, r)
   redis.call('ZREM', lists, unpack(entries(record, r)))
   redis.call('HDEL', texts, record)
-  charge(r.author, -r.bytes)
+  charge(r, -r.bytes)
 end
 
+local written -- the class of the record that this run has written
 local function put(record, r, old)
-  local head = string.format('%s %s %d %s %s ', r.began, r.part, r.ended, r.author, r.bucket)
+  if old then forget(record, old) end
+  local head = string.format('%s %s %d %s %s ', r.began, r.part, r.class, r.author, r.bucket)
   local stored = head .. string.format('%s %s %d %d %d\n', r.seal, r.token, r.times, now, r.count) .. said
   redis.call('HSET', texts, record, stored)
-  if not old then
-    for _, entry in ipairs(entries(record, r)) do redis.call('ZADD', lists, 0, entry) end
-  end
-  charge(r.author, #stored + ENTRIES - (old and old.bytes or 0))
+  for _, entry in ipairs(entries(record, r)) do redis.call('ZADD', lists, 0, entry) end
+  charge(r, #stored + ENTRIES)
+  written = r.class
 end
 
 -- oldest returns the oldest record of a list, up to a text that follows its name.
@@ -112,13 +132,14 @@ if into ~= '' and mine and tonumber(mine.count) == 0 then
   local same = find(into)
   began = same and same.began or mine.began
   forget(id, mine)
-  put(into, { began = began, part = part, ended = 1, author = author, bucket = mine.bucket, seal = '-', token = '-',
+  put(into, { began = began, part = part, class = NOTHING, author = author, bucket = mine.bucket, seal = '-', token = '-',
     times = (same and same.times or 0) + 1, count = 0 }, same)
 elseif into == '' or mine then
   began = mine and mine.began or began
-  if not mine or mine.part ~= part or tonumber(mine.ended) < ends then -- else it came before
-    put(id, { began = began, part = part, ended = ends, author = author, bucket = mine and mine.bucket or bucket, seal = seal,
-      token = mine and mine.token or token, times = 1, count = (mine and mine.count or 0) + count }, mine)
+  if not mine or mine.part ~= part or mine.class < ends then -- else it came before
+    local kept = mine or { bucket = bucket, token = token, count = 0 }
+    put(id, { began = began, part = part, class = ends == 1 and CHANGED or BEGUN, author = author, bucket = kept.bucket, seal = seal,
+      token = kept.token, times = 1, count = kept.count + count }, mine)
   end
 else -- it came before, and is counted
   local same = find(into)
@@ -126,9 +147,12 @@ else -- it came before, and is counted
 end
 
 trim(function() return 'all' end, string.format(' %016d', now - KEPT), function() return true end)
-local function held() return tonumber(redis.call('ZSCORE', shares, author)) or 0 end
-trim(function() return 'a:' .. author end, '!', function() return held() > share end)
-local function greatest() return 'a:' .. (redis.call('ZRANGE', shares, 0, 0, 'REV')[1] or '') end
-trim(greatest, '!', function() return (tonumber(redis.call('HGET', texts, '')) or 0) > most end)
+if written then
+  local class = CLASSES[written]
+  local function held() return tonumber(redis.call('ZSCORE', class.shares, author)) or 0 end
+  trim(function() return list_of(written, author) end, '!', function() return held() > class.share end)
+  local function greatest() return list_of(written, redis.call('ZRANGE', class.shares, 0, 0, 'REV')[1] or '') end
+  trim(greatest, '!', function() return (tonumber(redis.call('HGET', texts, class.name)) or 0) > class.most end)
+end
 for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, text(KEPT / 1000)) end
 return { tonumber(began), joined }

@@ -4,6 +4,7 @@
 -- Responses change the pace of their scope: the flow, the bucket or the pool (see downstream.lua). A held job goes back to the head of
 -- its list and spends no attempt: it departs when the hold of its scope is over. A job held alone waits without one. The probe of a breaker
 -- is held too if it fails. A flow whose receiver is gone, or whose breaker was open for too long, is disabled (see empty_disabled.lua).
+-- In a bucket that keeps jobs of disabled flows, the job whose receiver is gone is kept too: it goes back as a held job does.
 --
 -- KEYS[1]  …:body    hash  id -> see codec.lua
 -- KEYS[2]  …:meta    hash  id -> see codec.lua
@@ -32,7 +33,10 @@
 -- KEYS[25] …:expiries  zset  id -> when the job expires (see expiries.lua)
 -- KEYS[26] …:charges  hash  what departures charge to budgets (see charges.lua)
 -- KEYS[27] …:responses  hash  id -> what its requests charged, or that its usage is settled (see responses.lua)
--- KEYS[28...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset;
+-- KEYS[28] …:result_flows  hash  id -> when its result was kept, and of which flow
+-- KEYS[29] …:result_order  zset  results by flow and time
+-- KEYS[30] …:result_shares  zset  how many results each flow has, and their bytes
+-- KEYS[31...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset;
 --          where flows are in groups then what group.load wants; of jobs that used a model then …:use:<day>, hashes, for each day on
 --          which these were claimed (see use.lua); in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  channel: to wake dispatchers on
@@ -42,23 +46,23 @@
 -- ARGV[5]  flow_count: number of flows
 -- ARGV[6...]  the flows, in the order of their places, 256 at most; then the outcomes in groups that have all but the job in common: how
 --          many jobs, as a number below 0 where they charged or used something; epoch, claim (of a batch with "#" and its number), result
---          (1 done, 2 retry, 3 dead, 4 returned, 5 held, 6 held alone, 7 dead after the last attempt, 8 dead, and its flow is disabled for
---          the reason, 9 dropped, 10 sent once and not done), delay in microseconds (retry, held; of done: how long its scope waits), last
---          response (JSON, "" none), signal (see downstream.note; 4: failed, and another job of the batch reports it), a word for its
---          reason, when they were claimed, microseconds, the attempt (a line of outcomes.lua; "" of done and returned); where the job may
---          have ended with a result its head ("" none), its body, 1 if the bucket keeps it (else 0), the channel of the process that waits
---          for it ("" none), and with a callback the first line of its body (else ""); then for each job: id, its mark, the number of its
---          flow, from 1, and where it charged or used something "at pool_at reserved used" of budgets (see charges.lua, reservation.lua;
---          "" nothing), then "!kind id model" of one that names a response (see responses.lua), then "@day model input output" of one that
---          used a model (see use.lua)
+--          (1 done, 2 retry, 3 dead, 4 returned, 5 held, 6 held alone, 7 dead after the last attempt, 8 dead or kept, and its flow is
+--          disabled for the reason, 9 dropped, 10 sent once and not done), delay in microseconds (retry, held; of done: how long its scope
+--          waits), last response (JSON, "" none), signal (see downstream.note; 4: failed, and another job of the batch reports it), a
+--          word for its reason, when they were claimed, microseconds, the attempt (a line of outcomes.lua; "" of done and returned);
+--          where the job may have ended with a result its head ("" none), its body, 1 if the bucket keeps it (else 0), the channel of the
+--          process that waits for it ("" none), and with a callback the first line of its body (else ""); then for each job: id, its
+--          mark, the number of its flow, from 1, and where it charged or used something "at pool_at reserved used" of budgets (see
+--          charges.lua, reservation.lua; "" nothing), then "!kind id model" of one that names a response (see responses.lua), then "@day
+--          model input output" of one that used a model, with what it was charged where that is another number of tokens (see use.lua)
 -- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, and for each job, in the order in
---          which they came, 1 settled, 2 held because it was the probe of a breaker, 3 settled, and what it used is charged to earlier
---          requests of its response or was charged before, or 0 stale; then what became of scopes, for each: 1
+--          which they came, 1 settled, 2 held because it was the probe of a breaker or is kept, 3 settled, and what it used is charged to
+--          earlier requests of its response or was charged before, or 0 stale; then what became of scopes, for each: 1
 --          a flow was disabled, 2 a breaker opened, 3 one closed; which flow, counted from 1, 0 the bucket or the pool; the word for the
 --          reason}
 -- Stores   ids of settled jobs until their dedupe window ends, dead letters until dropped, attempts until their job is gone; callbacks
 --          until moved on; results until their retention ends, or for 30 s where a process waits; flows until idle; use of models 32 days;
---          10,000 responses, 31 days after the last one
+--          10,000 responses, shared by caller, 31 days after the last one
 -- Needs    Redis 7.0
 
 --#include lib/answers.lua
@@ -87,10 +91,11 @@
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, seen_window, seen_minute = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local flows, flow_settings, due_flows, idle_key, tried, disabled = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
-local outbox_key, outbox_texts, results_key, result_ends = KEYS[17], KEYS[18], KEYS[19], KEYS[20]
+local outbox_key, outbox_texts = KEYS[17], KEYS[18]
+local of_results = { KEYS[19], KEYS[20], count, KEYS[28], KEYS[29], KEYS[30] } -- see results.open
 local callbacks_key, callback_texts, riders_key, callback_counts, expiries_key, charges_key, responses_key = unpack(KEYS, 21, 27)
 local channel, bucket, levels, member, flow_count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local FIRST_PLACE, FIRST_FLOW, HEAD, WIDTH = 27, 5, 15, 3
+local FIRST_PLACE, FIRST_FLOW, HEAD, WIDTH = 30, 5, 15, 3
 local DONE, RETRY, DEAD_NOW, RETURNED, HELD = codes.DONE, codes.RETRY, codes.DEAD, codes.RETURNED, codes.HELD
 local HELD_ALONE, EXHAUSTED, GONE, DROPPED, UNDONE = codes.HELD_ALONE, codes.EXHAUSTED, codes.GONE, codes.DROPPED, codes.UNDONE
 local SETTLED, ACCEPTED, FAILED, FAILED_TOO = codes.SETTLED, codes.SIGNAL_ACCEPTED, codes.SIGNAL_FAILED, codes.SIGNAL_FAILED_TOO
@@ -100,9 +105,9 @@ local SMALL_LETTERS = 97 -- a kind in capitals is that of a job that came with a
 redis.call('ZREM', leases, '')
 
 local max_in_flight, dedupe_window, dedupe_max, stored_levels, downstream_text, keep_attempts, events, result_retention, results_max,
-  results_bytes, expires =
+  results_bytes, expires, keeps_gone =
   unpack(redis.call('HMGET', conf, 'max_in_flight', 'dedupe_window', 'dedupe_max', 'flows', 'downstream', 'keep_attempts', 'events',
-    'result_retention', 'results_max', 'results_bytes', 'expires'))
+    'result_retention', 'results_max', 'results_bytes', 'expires', 'flow_keep'))
 if not max_in_flight or (stored_levels or codes.NO_FLOWS) ~= levels then return { 1 } end
 max_in_flight, keep_attempts = tonumber(max_in_flight), tonumber(keep_attempts or 0)
 
@@ -215,10 +220,14 @@ while at <= last_arg do
           dedupe.add(memory, id, mark, result == DONE and codec.DONE or codec.DROPPED)
           has_left(more, mark)
           if numbers then gone_tried[#gone_tried + 1] = id end
-          if has_result then with_results[#with_results + 1] = { id = id, at = at + 10, epoch = tonumber(epoch) } end
+          if has_result then
+            local tried_before = numbers and args[at + 12] == '1' and redis.call('HGET', tried, id)
+            with_results[#with_results + 1] = { id = id, at = at + 10, epoch = tonumber(epoch), of = of, tried = tried_before }
+          end
         else
           unleased[#unleased + 1] = id
-          others[#others + 1] = { part, i + 1, id, mark, result == GONE and DEAD_NOW or result, delay, numbers, line,
+          local becomes = result == GONE and keeps_gone ~= '1' and DEAD_NOW or result
+          others[#others + 1] = { part, i + 1, id, mark, becomes, delay, numbers, line,
             (signal == FAILED or signal == FAILED_TOO) and claimed_at, has_result and at + 10 }
         end
       end
@@ -265,6 +274,8 @@ for _, job in ipairs(others) do
   if failed_at and part.probed_from and failed_at > part.probed_from and (result == RETRY or result == EXHAUSTED) then
     result, reply[nth] = HELD, codes.SETTLED_HELD
     line, last = outcomes.free(line), outcomes.because(last, '')
+  elseif result == GONE then -- its flow is disabled: it waits there
+    reply[nth], line, last = codes.SETTLED_HELD, outcomes.free(line), outcomes.because(last, '')
   elseif result == EXHAUSTED then
     result = DEAD_NOW
   end
@@ -276,7 +287,7 @@ for _, job in ipairs(others) do
   elseif result == DEAD_NOW then
     state = codec.DEAD
     deaths[#deaths + 1] = id
-    if result_at then with_results[#with_results + 1] = { id = id, at = result_at, epoch = epoch } end
+    if result_at then with_results[#with_results + 1] = { id = id, at = result_at, epoch = epoch, of = part.n } end
     if box then
       outbox.note_dead(box, levels ~= codes.NO_FLOWS and args[FIRST_FLOW + part.n], { id }, string.match(last, '^{"cause":"([^"]*)"'))
     end
@@ -292,7 +303,7 @@ for _, job in ipairs(others) do
   end
   if result == RETRY or result == DEAD_NOW then
     attempts, crashes = attempts + 1, 0
-  elseif result == HELD or result == HELD_ALONE then
+  elseif result == HELD or result == HELD_ALONE or result == GONE then
     lost, crashes = lost + 1, 0 -- a delivery that counts as no attempt
   end
   metas[#metas + 1], metas[#metas + 2] = id, codec.meta(state, epoch, attempts, lost, crashes, claim, last)
@@ -342,13 +353,14 @@ in_chunks('HDEL', tried, gone_tried)
 in_chunks('HSET', tried, attempts_of)
 if #deaths > 0 then dlq.add(dead, body, meta, tried, count, now, deaths) end
 if #with_results > 0 then
-  local kept = results.open(result_retention, results_max, results_bytes, results_key, result_ends, count, now)
+  local kept = results.open(result_retention, results_max, results_bytes, now, of_results)
   results.expire(kept, 2 * #with_results + 10)
   local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
   for _, one in ipairs(with_results) do
     local id, from = one.id, one.at
     local head, text, waiter, callback = args[from], args[from + 1], args[from + 3], args[from + 4]
-    results.keep(kept, id, head, text, args[from + 2] == '1', waiter ~= '')
+    local path = levels ~= codes.NO_FLOWS and args[FIRST_FLOW + one.of] or nil
+    results.keep(kept, id, results.with_attempts(head, one.tried), text, args[from + 2] == '1', waiter ~= '', path)
     if waiter ~= '' then redis.pcall('PUBLISH', waiter, bucket .. ' ' .. id) end
     if callback ~= '' then callbacks.note(told, id, one.epoch, callback, head, text) end
   end

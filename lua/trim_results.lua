@@ -3,6 +3,9 @@
 -- KEYS[1]  …:count   hash  result_bytes (see results.lua)
 -- KEYS[2]  …:results hash  id -> what was answered
 -- KEYS[3]  …:result_ends  zset  id -> when its result is dropped
+-- KEYS[4]  …:result_flows  hash  id -> when its result was kept, and of which flow
+-- KEYS[5]  …:result_order  zset  results by flow and time
+-- KEYS[6]  …:result_shares  zset  how many results each flow has, and their bytes
 -- ARGV[1]  at_most: results to drop in this call
 -- Returns  how many were dropped
 -- Stores   nothing
@@ -11,11 +14,11 @@
 --#include lib/results.lua
 --#include lib/server_time.lua
 
-local count, kept, ends = KEYS[1], KEYS[2], KEYS[3]
+local count, kept, ends, flows, order, shares = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local at_most = tonumber(ARGV[1])
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', ends, '')
 
 local now = server_time()
-return results.expire(results.open(0, 0, 0, kept, ends, count, now), at_most)
+return results.expire(results.open(0, 0, 0, now, { kept, ends, count, flows, order, shares }), at_most)

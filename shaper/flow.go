@@ -55,7 +55,7 @@ type WhenDisabled string
 // What WhenDisabled may be.
 const (
 	RefuseDisabled WhenDisabled = "refuse" // new ones are refused ([ReasonFlowDisabled]), and those that wait become dead letters
-	KeepDisabled   WhenDisabled = "keep"   // they wait, up to the capacity of the flow, and depart once an operator has enabled it
+	KeepDisabled   WhenDisabled = "keep"   // they wait, those whose receiver was gone too, up to the capacity of the flow, and depart once an operator has enabled it
 )
 
 // EffectiveMaxPerCaller is MaxPerCaller, or its default.

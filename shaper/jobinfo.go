@@ -40,7 +40,7 @@ type JobAttempt struct {
 	Status int           // HTTP status, 0 none
 	Reason string        // one word of a closed list
 	Detail string        // for people, 200 bytes at most
-	Result Result        // ResultRetry, ResultDead or ResultHeld
+	Result Result        // ResultRetry, ResultDead or ResultHeld; of the last one of a job that is done ResultDone
 }
 
 // JobInfo is what is known of a job. Of a settled one only ID, Bucket and
@@ -97,7 +97,7 @@ type JobInfo struct {
 	Ended *JobResult
 
 	// LastAttempts are how the last deliveries ended, the oldest first: as many as the bucket's KeepAttempts, in 2 KiB at
-	// most. A redrive keeps them.
+	// most. A redrive keeps them. Of a settled job there are none, unless it is done and Ended was asked for: see [JobResult.Deliveries].
 	LastAttempts []JobAttempt
 }
 

@@ -1,6 +1,7 @@
 package shaper
 
 import (
+	"slices"
 	"time"
 	"unicode/utf8"
 )
@@ -10,7 +11,7 @@ type ResultSettings struct {
 	Retention time.Duration `setting:"result_retention,redis=result_retention"` // how long the result of a job that ended is kept; 0: not at all
 
 	// Max and Bytes bound the results that are kept or awaited: their number, and the bytes of their heads and bodies. The
-	// oldest make room.
+	// flow that has the most of what is short drops its oldest ones.
 	Max   int64 `setting:"results_max,redis=results_max"`
 	Bytes int64 `setting:"results_bytes,bytes,redis=results_bytes"`
 
@@ -73,10 +74,35 @@ type JobResult struct {
 	Reason string
 	Detail string
 
+	// Earlier are how the deliveries before the last one ended, the oldest first, of a job that is done and whose result is kept: as many as
+	// [RetryPolicy.KeepAttempts], in 2 KiB at most.
+	Earlier []JobAttempt
+
 	Attempts int           // deliveries, the last one included
 	Enqueued time.Time     // these times are by the clock of Redis
 	Departed time.Time     // of the last attempt; zero if nothing was sent
 	Took     time.Duration // from then until it had ended
+}
+
+// Deliveries are Earlier and the last delivery, if one departed.
+func (r *JobResult) Deliveries() []JobAttempt {
+	if r.Departed.IsZero() {
+		return r.Earlier
+	}
+	last := JobAttempt{At: r.Departed, Number: r.Attempts, Took: r.Took, Reason: r.Reason, Detail: r.Detail, Result: ResultDone}
+	switch r.State {
+	case StateDead:
+		last.Result = ResultDead
+	case StateDropped:
+		last.Result = ResultDropped
+	}
+	for _, earlier := range r.Earlier { // deliveries that were held have numbers too
+		last.Number = max(last.Number, earlier.Number+1)
+	}
+	if r.Answer != nil {
+		last.Status = r.Answer.Status
+	}
+	return append(slices.Clone(r.Earlier), last)
 }
 
 // ResultJSON is a [JobResult] in JSON, as the HTTP API answers it and as callbacks tell it.

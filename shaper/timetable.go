@@ -58,7 +58,9 @@ type Hours struct {
 
 	Finish     time.Time // by which jobs are to have left, of a closed bucket in its next window; zero: the window names none
 	FinishJobs int64     // that are to leave by then
-	Late       Late      // why they will not; not told of a closed bucket
+	TooSlow    bool      // the rate that they need is above the one that is allowed; not told of a closed bucket
+
+	Opened time.Time // of an open bucket: when its window or its drain began; zero: not known, or it is open at all times
 }
 
 // Late says why jobs will be left at a finish.
@@ -68,7 +70,7 @@ type Late string
 const (
 	NotLate    Late = ""       // all will have left
 	LateRate   Late = "rate"   // the rate that is needed is above the one that is allowed
-	LateBehind Late = "behind" // fewer jobs departed than were to: a quota, flows, a pool, a downstream or too few workers hold them back
+	LateBehind Late = "behind" // something keeps jobs, or they depart too slowly
 )
 
 // DrainRun is a drain that an operator has asked for.

@@ -244,6 +244,9 @@ type Outcome struct {
 type Use struct {
 	Model         string // as the request names it; of a longer name 200 bytes are kept
 	Input, Output int64  // tokens
+
+	// Asked is the model that the caller asked, where the configuration mapped it to Model; else "".
+	Asked string
 }
 
 // Response is a response of the downstream whose use several requests may report, such as one that a language model makes in the background and a

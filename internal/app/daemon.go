@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
@@ -299,6 +300,12 @@ func (d *daemon) greet(ctx context.Context) (answers bool, err error) {
 	if err := d.joinPools(ctx); err != nil {
 		return true, err
 	}
+	d.examine(ctx)
+	return true, nil
+}
+
+// examine warns of settings of Redis that would lose jobs, and of rights that the user does not have.
+func (d *daemon) examine(ctx context.Context) {
 	for _, c := range doctor.Examine(ctx, d.redis) {
 		switch {
 		case c.Status == doctor.StatusFail:
@@ -307,7 +314,23 @@ func (d *daemon) greet(ctx context.Context) (answers bool, err error) {
 			d.log.WarnContext(ctx, "redis could be set up better, see `dispatcher doctor`", "check", c.Name, "finding", c.Text, "next", c.Next)
 		}
 	}
-	return true, nil
+}
+
+// examineStage examines a Redis that did not answer at the start, once it does.
+func (d *daemon) examineStage(answers bool) stage {
+	return func(ctx context.Context) error {
+		for known := answers; !known && ctx.Err() == nil; {
+			select {
+			case <-time.After(time.Second):
+				if known = d.client.Probe(ctx) == nil; known {
+					d.examine(ctx)
+				}
+			case <-ctx.Done():
+			}
+		}
+		<-ctx.Done()
+		return nil
+	}
 }
 
 // totals sums the counters of a daemon's work.

@@ -136,7 +136,7 @@ func (d *daemon) dispatch(ctx context.Context) error {
 	}
 	d.sayDispatching(ctx, answers, append(where, "redis", d.config.Redis.URL, "version", d.version))
 	started := time.Now()
-	err = runStages(ctx, append([]stage{d.reloadStage(), d.notify.run}, stages...)...)
+	err = runStages(ctx, append([]stage{d.reloadStage(), d.notify.run, d.examineStage(answers)}, stages...)...)
 	d.log.InfoContext(ctx, "stopped", append(d.totals(), "after", opsview.Human(time.Since(started)))...)
 	return err
 }

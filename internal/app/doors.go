@@ -71,6 +71,7 @@ func (s *doors) follow(cfg *config.Config) error {
 		buckets[b.Name] = httpapi.DoorBucket{
 			API:      &llm.Transport{Permits: s.permits, Worker: w.Worker, Bucket: b.Name, Wait: b.LLM.ProxyTimeout},
 			Priority: shaper.Priority(b.LLM.ProxyPriority), FallbackAfter: b.LLM.FallbackAfter,
+			FallbackModels: b.LLM.FallbackModels,
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -44,7 +44,7 @@ func Produce(ctx context.Context, o Options) (err error) {
 	} else {
 		log.InfoContext(ctx, "producer has started: it takes jobs in as soon as redis answers", where...)
 	}
-	err = runStages(ctx, d.reloadStage(), d.notify.run, d.watchStage, exchange.run, api, member)
+	err = runStages(ctx, d.reloadStage(), d.notify.run, d.watchStage, d.examineStage(answers), exchange.run, api, member)
 	log.InfoContext(ctx, "stopped", d.totals()[:2]...)
 	return err
 }

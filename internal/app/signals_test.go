@@ -150,6 +150,22 @@ func TestSignalsNameMetricsThatExist(t *testing.T) {
 	}
 }
 
+// The verdict is what an operator looks for first: both dashboards for buckets show it.
+func TestDashboardsShowTheVerdict(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{"overview.json", "bucket.json"} {
+		for _, metric := range []string{"tundish_bucket_blocked_jobs", "tundish_bucket_stalled", "tundish_bucket_finish_late"} {
+			shown := false
+			for where, expr := range expressions(t) {
+				shown = shown || strings.HasPrefix(where, file) && slices.Contains(metricName.FindAllString(expr, -1), metric)
+			}
+			if !shown {
+				t.Errorf("%s does not show %s", file, metric)
+			}
+		}
+	}
+}
+
 // aggregations are the operators of PromQL around the place in a text, the innermost first: "max" and "sum" of "sum (max by (x) (HERE".
 func aggregations(text string) []string {
 	var found []string

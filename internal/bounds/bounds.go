@@ -36,7 +36,7 @@ const (
 var All = []Bound{
 	{"requests", "requests at a time", 4096, "internal/httpbound/httpbound.go: DefaultConnections", "process: `producer.max_connections`", Half, "503 `overloaded`"},
 	{"waiters", "requests that wait for a result", 0, "half of the requests", "process", Half, "the answer is 202 at once; of the proxy 503"},
-	{"bodies", "bytes of bodies at a time", 128 << 20, "internal/httpbound/httpbound.go: DefaultBodyMemory", "process: `producer.body_memory`", Half + "; one body alone fits", "503 `overloaded`"},
+	{"bodies", "bytes of bodies, of 1 KiB for each job of a batch, and of answers above 4 KiB at a time", 128 << 20, "internal/httpbound/httpbound.go: DefaultBodyMemory", "process: `producer.body_memory`", Half + "; one body alone fits", "503 `overloaded`"},
 	{"connections", "connections", 0, "the requests and 64", "process", "all that are idle", "the longest idle one closes"},
 	{"lists", "lists of jobs at a time", 4, "internal/httpapi/lists.go: listsAtOnce", "caller", "its own", "the next one waits 10 s, then 503"},
 	{"streams", "streams of events", 200, "internal/httpapi/stream.go: maxStreams", "process", Half, "503 `overloaded`"},
@@ -46,14 +46,14 @@ var All = []Bound{
 	{"dead", "dead letters", 0, "ten times `capacity`", "bucket: `dead_capacity`", "all", "new jobs are refused, 429 `dead-full`"},
 	{"flows", "flows that have jobs or a rate", 1_000_000, "shaper/flow.go: DefaultMaxFlows", "bucket: `flow.max_flows`", "`flow.max_per_caller`, half unless it is set", "429 `too-many-flows`"},
 	{"ids", "ids of ended jobs", 1_000_000, "shaper/bucket.go: DedupeMax", "bucket: `dedupe_max`", "all", "the oldest is forgotten, and a job of this id is new again; a metric and an alert say so"},
-	{"results", "results that are kept", 10_000, "shaper/result.go: Max", "bucket: `results_max`, `results_bytes`", "all", "the oldest one goes"},
+	{"results", "results that are kept", 10_000, "shaper/result.go: Max", "bucket: `results_max`, `results_bytes`", "what other flows leave: all alone, half each of two", "the oldest one of the flow that has the most goes"},
 	{"bundles", "bundles", 10_000, "lua/lib/bundle.lua: MOST", "bucket", Half, "409 `too-many-bundles`"},
 	{"callbacks", "callbacks on their way", 0, "the capacity of the bucket that tells them", "bucket", Flows, "they wait"},
 	{"events", "events for hooks", 1000, "lua/lib/outbox.lua: MOST", "bucket", "one a minute of a type and a flow", "further ones are counted in a metric"},
 	{"schedules", "schedules", 1000, "shaper/schedule.go: MaxSchedules", "bucket", "all: operators make them", "409"},
 	{"usage", "rows of usage in a day: caller, model and flow", 900, "lua/lib/use.lua: MOST", "bucket", Half, "the call counts in the row of its model (99 of these, shared alike), then in one row of all"},
 	{"models", "models that estimates tell apart, and all others", 51, "shaper/lesson.go: MaxLessons", "bucket", Half, "the model counts as `other`, and so does one that `models` does not list"},
-	{"responses", "ids of responses whose usage comes later", 10_000, "lua/lib/responses.lua: MOST", "bucket", "all", "an old one is forgotten, a settled one first: its usage is charged in full"},
+	{"responses", "ids of responses whose usage comes later", 10_000, "lua/lib/responses.lua: MOST", "bucket", Half, "an old one of the caller is forgotten, a settled one first: its usage is charged in full"},
 	{"begun", "requests of such responses", 10_000, "workers/llm/charges.go: rememberedIDs", "process and bucket", Half, "the oldest of the caller is forgotten: its usage teaches nothing"},
 	{"limit-keys", "callers that a limit counts", 100_000, "admission/limit.go: DefaultMaxKeys", "limit: `max_keys`", "all: an API key with the role `check` names them", "further callers count as one; a metric and the log say so"},
 	{"given-limits", "limits that a program gives by value", 1000, "admission/limiter.go: givenLimits", "process", Free, "the longest unused is made anew"},
@@ -71,7 +71,7 @@ var All = []Bound{
 	{"failures", "flows whose failures are logged apart", 1024, "shaper/dispatcher/outcome_log.go: failureLogFlows", "process and bucket", Free, "others share one line"},
 	{"reasons", "reasons of attempts in metrics", 64, "shaper/internal/metrics/reason.go: maxReasons", "process", Free, "others count as one"},
 	{"processes", "processes that report", 1000, "lua/beat.lua: MOST", "fleet", "all: programs of the operator", "further ones are not seen"},
-	{"audit", "records of the audit", 0, "64 MiB of changes, 8 MiB of logins", "fleet", "see [operating](operating.md#who-changed-what)", "the oldest one of its author goes, or of the author that holds the most"},
+	{"audit", "records of the audit", 0, "64 MiB of changes, 64 MiB begun, 8 MiB that changed nothing, 8 MiB of logins", "fleet", "see [operating](operating.md#who-changed-what)", "the oldest one of its author and class goes, or of the author that holds the most"},
 }
 
 // Table is the list as a table of Markdown, without its head.

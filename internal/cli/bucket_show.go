@@ -61,6 +61,9 @@ func (a *invocation) bucketShow(ctx context.Context, c *api, name string) error 
 			r.row("callbacks", "%d wait, the oldest for %s; they count against the capacity", c.Waiting, human(time.Duration(c.OldestAge*float64(time.Second))))
 		}
 		r.row("dead", "%s", deadOf(v))
+		if v.Results != nil {
+			r.row("results", "%s", v.Results.Text())
+		}
 		r.row("remembered", "%s, %d forgotten early", opsview.Count(v.Remembered, "settled id"), v.Forgotten)
 		r.at("last slot", v.LastSlot)
 		r.settings(v)
@@ -176,7 +179,7 @@ func lateText(late string) string {
 	case shaper.LateRate:
 		return "; late: the rate that is needed is above the one that is allowed"
 	case shaper.LateBehind:
-		return "; late: fewer jobs departed than were to"
+		return "; late: something keeps jobs, see why"
 	default:
 		return ""
 	}

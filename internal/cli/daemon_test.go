@@ -232,6 +232,10 @@ func TestDaemonsWaitForRedis(t *testing.T) {
 	}
 	producer.ready(t, p.api)
 	dispatcher.ready(t, p.ops)
+	eventually(t, "Redis is examined once it answers", func() bool {
+		const finding = "maxmemory is not set"
+		return producer.said(finding) && dispatcher.said(finding)
+	})
 	if codes := [2]int{producer.end(), dispatcher.end()}; codes != [2]int{} {
 		t.Errorf("the exit codes are %v", codes)
 	}

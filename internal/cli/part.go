@@ -171,8 +171,11 @@ func table(w io.Writer, views []opsview.View, now time.Time) {
 		for _, name := range namesOf(v) {
 			fmt.Fprintf(w, "%s\t", quoted(name[1]))
 		}
-		own := v.Own()
-		fmt.Fprintf(w, "%d\t%d\t%s\t%s\n", v.Alike().Waiting, v.Alike().InFlight, dash(settingsText(&own)), dash(strings.Join(partNotes(v, now), "; ")))
+		own, notes := v.Own(), partNotes(v, now)
+		if note := v.Alike().BudgetNote(); note != "" {
+			notes = append(notes, note)
+		}
+		fmt.Fprintf(w, "%d\t%d\t%s\t%s\n", v.Alike().Waiting, v.Alike().InFlight, dash(settingsText(&own)), dash(strings.Join(notes, "; ")))
 	}
 }
 
@@ -207,6 +210,9 @@ func (p *parts[N, V, P, S]) printOne(v opsview.View) error {
 		r.row("waiting", "%d", shown.Waiting)
 		r.row("in flight", "%d", shown.InFlight)
 		r.at("turn", shown.Turn)
+		for i := range shown.Budgets {
+			r.row("budget", "%s", shown.Budgets[i].Text())
+		}
 		for _, setting := range settingRows(&own) {
 			r.row(setting[0], "%s", setting[1])
 		}

@@ -19,9 +19,10 @@ func (a *invocation) flowCommand() *cobra.Command {
 	var look int
 	p := &flowParts{
 		listHelp: ` unless it is asked for.
-With --failing, only those are listed whose receiver has failed at last, or keeps them from
-sending: disabled, held, or with a circuit breaker that is not closed. With --sort waiting, those with the most waiting jobs
-come first, and those without any are left out.`,
+With --failing, only flows are listed whose receiver keeps them from sending (disabled, held, or with a circuit breaker that
+is not closed), or fails: its last answer was a 5xx, a timeout or no connection. A receiver that answers 401, 403 or 404
+works: "job list BUCKET --state retrying" shows such jobs with their flows. With --sort waiting, those with the most waiting
+jobs come first, and those without any are left out.`,
 		listExample: `
   dispatcher flow list webhooks --failing
   dispatcher flow list webhooks --sort waiting --limit 20`,
@@ -35,7 +36,7 @@ come first, and those without any are left out.`,
 			return ""
 		},
 		listFlags: func(cmd *cobra.Command) {
-			cmd.Flags().BoolVar(&failing, "failing", false, "only flows whose receiver has failed at last, or keeps them from sending")
+			cmd.Flags().BoolVar(&failing, "failing", false, "only flows whose receiver fails (5xx, timeout, no connection) or keeps them from sending")
 			cmd.Flags().StringVar(&match, "match", "", "only flows that have this `text` in their name")
 			cmd.Flags().IntVar(&look, "look", 0, "with --sort: of so `many` flows alone, the next ones (default: of all)")
 			cmd.Flags().StringVar(&sorted, "sort", "", "waiting, an `order`: the most waiting jobs first, and only flows with waiting jobs")

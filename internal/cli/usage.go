@@ -29,7 +29,9 @@ func (a *invocation) usageCommand() *cobra.Command {
 		Use:   "usage BUCKET",
 		Short: "Sum up the tokens that a bucket's calls of language models used",
 		Long: `Sum up the calls of language models of a bucket, and their tokens: those that the answers told,
-or estimates where an answer told none. Days are by UTC, and the last 31 are kept. A call
+or estimates where an answer told none. CHARGED is what counts against budgets of tokens: more
+where a maximum counts whatever the answer has. "claude (for gpt-5)" are calls for gpt-5 that the
+model claude of a fallback answered. Days are by UTC, and the last 31 are kept. A call
 counts on the day on which its job was claimed. "(other)" are calls above the bound of a day, which
 tells 900 combinations of caller, model and flow apart; one caller alone has half.`,
 		Example: `  dispatcher usage openai
@@ -121,7 +123,7 @@ func usageTable(w io.Writer, v *opsview.Usage) {
 	group := column{"GROUP", name(func(r *opsview.UsageRow) *string { return r.Group })}
 	of := map[operator.UsageBy][]column{
 		operator.UsageByDay:    {{"DAY", func(r *opsview.UsageRow) string { return r.Day }}},
-		operator.UsageByModel:  {{"MODEL", name(func(r *opsview.UsageRow) *string { return r.Model })}},
+		operator.UsageByModel:  {{"MODEL", modelOf(name(func(r *opsview.UsageRow) *string { return r.Model }))}},
 		operator.UsageByFlow:   {{"FLOW", name(func(r *opsview.UsageRow) *string { return r.Flow })}},
 		operator.UsageByGroup:  {group},
 		operator.UsageByCaller: {{"CALLER", name(func(r *opsview.UsageRow) *string { return r.Caller })}},
@@ -137,12 +139,22 @@ func usageTable(w io.Writer, v *opsview.Usage) {
 	for _, c := range columns {
 		fmt.Fprintf(w, "%s\t", c.title)
 	}
-	fmt.Fprintln(w, "CALLS\tINPUT\tOUTPUT")
+	fmt.Fprintln(w, "CALLS\tINPUT\tOUTPUT\tCHARGED")
 	for i := range rows {
 		for _, c := range columns {
 			fmt.Fprintf(w, "%s\t", c.cell(&rows[i]))
 		}
-		fmt.Fprintf(w, "%d\t%d\t%d\n", rows[i].Calls, rows[i].Input, rows[i].Output)
+		fmt.Fprintf(w, "%d\t%d\t%d\t%d\n", rows[i].Calls, rows[i].Input, rows[i].Output, rows[i].Charged)
 	}
-	fmt.Fprintf(w, "total%s%d\t%d\t%d\n", strings.Repeat("\t", len(columns)), v.Total.Calls, v.Total.Input, v.Total.Output)
+	fmt.Fprintf(w, "total%s%d\t%d\t%d\t%d\n", strings.Repeat("\t", len(columns)), v.Total.Calls, v.Total.Input, v.Total.Output, v.Total.Charged)
+}
+
+// modelOf is a cell with the model, and with the one that was asked where that is another.
+func modelOf(name func(r *opsview.UsageRow) string) func(r *opsview.UsageRow) string {
+	return func(r *opsview.UsageRow) string {
+		if r.Asked == nil {
+			return name(r)
+		}
+		return name(r) + " (for " + quoted(*r.Asked) + ")"
+	}
 }

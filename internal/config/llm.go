@@ -2,8 +2,10 @@ package config
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
@@ -29,6 +31,7 @@ type LLMSettings struct {
 	ProxyPriority  string            `setting:"proxy_priority"`
 	Fallback       string            `setting:"fallback"` // the bucket for a request that would wait longer than FallbackAfter; "": none
 	FallbackAfter  time.Duration     `setting:"fallback_after"`
+	FallbackModels map[string]string `setting:"fallback_models"` // by models of this bucket: the model of the fallback that answers instead
 	AllowNetworks  []netip.Prefix    `setting:"allow_networks"`
 	EgressProxy    Secret            `setting:"egress_proxy"`
 	Headers        map[string]Secret `setting:"headers"` // of each request
@@ -76,7 +79,11 @@ func (l *loader) doors(s *settings) {
 	first := map[string]*Bucket{}
 	for i := range s.Buckets {
 		b := &s.Buckets[i]
-		if b.LLM == nil || !b.LLM.ServeProxy {
+		if b.LLM == nil {
+			continue
+		}
+		l.fallbackModels(at("buckets").element(i, b.Name).key("llm").key("fallback_models"), s, b)
+		if !b.LLM.ServeProxy {
 			continue
 		}
 		p, door := at("buckets").element(i, b.Name).key("llm").key("door"), b.LLM.DoorOf(b.Name)
@@ -111,5 +118,36 @@ func (l *loader) fallback(p place, s *settings, b *Bucket) {
 		l.fail(p, literal(name), "has the api %q, and this bucket %q: want the same", s.Buckets[at].LLM.API, b.LLM.API)
 	case s.Buckets[at].LLM.Fallback != "":
 		l.fail(p, literal(name), "has a fallback itself: a request goes no further than one")
+	}
+}
+
+// maxModelBytes bounds the name of a model that a fallback is asked: it is in a header of the response.
+const maxModelBytes = 200
+
+// fallbackModels wants names of models, not patterns, of which this bucket takes the one and its fallback the other.
+func (l *loader) fallbackModels(p place, s *settings, b *Bucket) {
+	at := slices.IndexFunc(s.Buckets, func(other Bucket) bool { return other.Name == b.LLM.Fallback && other.LLM != nil })
+	if len(b.LLM.FallbackModels) > 0 && b.LLM.Fallback == "" {
+		l.fail(p, "", "maps models for a fallback, and the bucket has none: set fallback, or remove fallback_models")
+	}
+	for _, asked := range slices.Sorted(maps.Keys(b.LLM.FallbackModels)) {
+		sent, here := b.LLM.FallbackModels[asked], p.key(asked)
+		isName := func(model string) bool {
+			return model != "" && len(model) <= maxModelBytes && !strings.ContainsFunc(model, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`*?[\`, r) })
+		}
+		switch {
+		case !isName(asked):
+			l.fail(here, "", "want the name of a model as requests have it, not a pattern")
+		case !isName(sent):
+			l.fail(here, literal(sent), "want the name of a model as the fallback's API knows it, not a pattern")
+		case sent == asked:
+			l.fail(here, literal(sent), "maps a model to itself: remove it, as a model without an entry keeps its name")
+		case !b.LLM.Worker(1).Takes(asked):
+			l.fail(here, literal(sent), "no request for model %q reaches bucket %q, which takes the models %s: add it to llm.models, or remove this entry",
+				asked, b.Name, strings.Join(b.LLM.Models, ", "))
+		case at >= 0 && !s.Buckets[at].LLM.Worker(1).Takes(sent):
+			l.fail(here, literal(sent), "the fallback %q takes the models %s: name one of them, or add the model to its llm.models",
+				b.LLM.Fallback, strings.Join(s.Buckets[at].LLM.Models, ", "))
+		}
 	}
 }

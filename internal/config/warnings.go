@@ -59,6 +59,7 @@ func (c *Config) notices() (warnings, advice []string) {
 		warnOfCron(warn, p, b)
 		warnOfFlows(warn, p, b)
 		adviseOnFlows(advise, p, b)
+		adviseOnResults(advise, p, b)
 		if b.MaxPayload > swiftPayload {
 			advise("%s: max_payload is %s: Redis runs nothing else for about 3 ms a MiB while such a job is enqueued; keep what is larger than %s "+
 				"elsewhere, and have the job name it", p.shown, literal(size(b.MaxPayload)), literal(size(swiftPayload)))
@@ -108,14 +109,6 @@ func (c *Config) warnOfTime(warn func(string, ...any), p place, b Bucket) {
 			"dispatcher.concurrency (%d) allow %d: deliveries that take their whole timeout would hold the rate back",
 			p.shown, rate, of, key, brief(timeout), need, most, workers, have)
 	}
-}
-
-// fastest is the fastest rate of a bucket, and the key that says it.
-func fastest(b Bucket) (rate admission.Rate, key string) {
-	if rate = b.FastestRate(); rate != b.Rate {
-		return rate, "calendar.rate"
-	}
-	return rate, "rate"
 }
 
 // warnOfRetry warns of attempts that max_age forbids, because the waits before them take longer on average.

@@ -268,6 +268,28 @@ func TestAdviceOnLargePayloads(t *testing.T) {
 	}
 }
 
+// A log of deliveries that results_max cuts short, at the fastest rate of the bucket.
+func TestAdviceOnShortResults(t *testing.T) {
+	t.Parallel()
+	const kept = "result_retention = \"3d\"\n"
+	for more, want := range map[string]string{
+		"": "", kept + "results_max = 10000000\nrate = \"38/s\"\n": "", "rate = \"1/m\"\n" + kept: "", "rate = \"1/d\"\nresult_retention = \"8784h\"\n": "",
+		"rate = \"200/s\"\n" + kept: "result_retention is 72h, and results_max (10000) is reached in 50s at its rate (200/s): the flow that has the most results then drops " +
+			"its oldest ones; 51840000 results are more than results_max may be (10000000): want a shorter result_retention",
+		"rate = \"10/s\"\n" + kept: "is reached in 16m40s at its rate (10/s): the flow that has the most results then drops its oldest ones; to keep all want results_max = 2592000, ",
+		"rate = \"1/m\"\n" + kept + "[[buckets.calendar]]\nfrom = \"22:00\"\nto = \"06:00\"\nrate = \"10/s\"\n": "is reached in 16m40s at its calendar.rate (10/s)",
+	} {
+		text := "[[buckets]]\nname = \"b\"\nwebhook.url = \"https://example.com\"\n" + more
+		if !strings.Contains(more, "rate") {
+			text += "rate = \"200/s\"\n"
+		}
+		got := strings.Join(mustLoad(t, text).Advice(), "\n")
+		if want == "" && strings.Contains(got, "results_max") || !strings.Contains(got, want) {
+			t.Errorf("%q: advised %q, want %q", more, got, want)
+		}
+	}
+}
+
 // A caller that makes up flows or headers takes all keys of a limit.
 func TestAdviceOnKeysThatCallersMake(t *testing.T) {
 	t.Parallel()

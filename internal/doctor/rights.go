@@ -14,7 +14,7 @@ import (
 // The commands that Tundish sends, by what they name. deploy/redis/users.acl has the same ones; a test compares them. The rights to run scripts and
 // functions are looked at by ExamineScripts, and INFO is missed by the other checks.
 const (
-	keyCommands = "del exists get hdel hexists hget hgetall hincrby hkeys hlen hmget hrandfield hscan hset hsetnx hstrlen lindex llen lmove lpop lpos lpush " +
+	keyCommands = "del exists get hdel hexists hget hgetall hincrby hkeys hlen hmget hrandfield hscan hset hsetnx hstrlen hvals lindex llen lmove lpop lpos lpush " +
 		"lrange lrem lset ltrim pexpire pttl rename rpush set type unlink zadd zcard zcount zmscore zrange zrangebyscore zrem zremrangebyrank zremrangebyscore " +
 		"zrevrange zscore"
 	channelCommands = "publish subscribe"

@@ -22,7 +22,7 @@ var places = map[string]string{
 	"workers/llm/members.go":       "scanned",
 	"workers/llm/text.go":          "scanned",
 	"workers/llm/input.go":         "scanned",
-	"workers/llm/ask.go":           "scanned",
+	"workers/llm/body.go":          "scanned",
 	"workers/llm/named.go":         "scanned",
 	"workers/llm/apierror.go":      "scanned",
 	"workers/llm/stream.go":        "scanned, by events of 1 MiB at most",

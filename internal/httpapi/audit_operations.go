@@ -40,12 +40,13 @@ var ShowAudit = &Operation[AuditQuery, *AuditPage]{
 	Summary:  "Who changed what",
 	Description: `Each operation of the API and of the command line that changes something has one record, and so has each reload of a configuration. It is written
 before the first change, and again at the end: without it nothing is changed, and one that says ` + "`begun`" + ` may have changed something before its process died.
-Records have names of settings that may be secret, and never their values. Operations that changed nothing are counted in one record per hour:
-` + "`times`" + ` says how many, and ` + "`last`" + ` when the last one began.
+Records have names of settings that may be secret, and never their values. Operations that were refused or changed nothing are counted in one record per hour,
+author, address, operation, bucket and outcome, with the texts of the last one: ` + "`times`" + ` says how many, and ` + "`last`" + ` when the last one began.
 
 Records are kept for 90 days, those of one author up to 8 MiB, all of them up to 64 MiB. A record counts with its text, usually 300 to 500 bytes, and with 512 bytes more.
-Above its share an author's own oldest record is removed. Above the bound of all, the author that holds the most loses its oldest one. Logins have bounds of
-their own: 256 KiB of one key, 8 MiB of all.
+Above its share an author's own oldest record is removed. Above the bound of all, the author that holds the most loses its oldest one. Operations that have not ended have
+the same bounds once more. Operations that were refused or changed nothing have 1 MiB of one author and 8 MiB of all, and never remove the record of a change. Logins have
+256 KiB of one key and 8 MiB of all.
 
 An operation that a client makes in several requests, such as a redrive of all dead letters, has one record if each request repeats the header
 ` + "`Tundish-Audit-Part`" + ` of the response before, within ten minutes, with the same ` + "`X-Request-Id`" + ` and the same input except the cursor.`,

@@ -33,7 +33,7 @@ func TestAuthorOfACommand(t *testing.T) {
 			t.Errorf("user %q with %d keys: %q, want %q", test.user, len(test.keys), got, test.want)
 		}
 		// Whoever a program says it is, it takes one share.
-		if n := conn.ZCard(t.Context(), "tundish:{fleet}:changes:shares").Val(); n != 1 {
+		if n := conn.ZCard(t.Context(), "tundish:{fleet}:changes:changed").Val(); n != 1 {
 			t.Errorf("%d shares", n)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
@@ -17,6 +18,12 @@ import (
 const (
 	maxBatchJobs  = 1000
 	maxBatchBytes = 8 << 20
+
+	// jobCost is how many bytes a job of a batch counts in addition to the bytes of the batch: measured, it takes that while it waits for Redis.
+	jobCost = 1 << 10
+
+	// maxBatchFaults is how many faults of fields a batch shows. Each job beyond them shows its first one.
+	maxBatchFaults = 1000
 )
 
 // tally is the answer for a batch: a result for each job, in order.
@@ -57,6 +64,9 @@ func (p *producer) enqueueBatch(w http.ResponseWriter, r *http.Request) {
 	if f == nil {
 		items, f = splitBatch(kind, body)
 	}
+	if f == nil && !usageOf(r).takeRest(jobCost*int64(len(items))) {
+		f = usageOf(r).noMemory("")
+	}
 	if f != nil {
 		f.write(w, r)
 		return
@@ -71,7 +81,7 @@ func (p *producer) enqueueBatch(w http.ResponseWriter, r *http.Request) {
 func (p *producer) decideBatch(w http.ResponseWriter, r *http.Request, bucket *shaper.Bucket, items []json.RawMessage, decode func([]byte) (shaper.Job, error)) {
 	results := make([]result, len(items))
 	sender, trace := p.sender(r, bucket.Name), traceContextOf(r.Header)
-	jobs, places := make([]shaper.Job, 0, len(items)), make([]int, 0, len(items))
+	jobs, places, faults := make([]shaper.Job, 0, len(items)), make([]int, 0, len(items)), maxBatchFaults
 	for i, item := range items {
 		jobs = append(jobs, shaper.Job{})
 		job := &jobs[len(jobs)-1]
@@ -89,6 +99,8 @@ func (p *producer) decideBatch(w http.ResponseWriter, r *http.Request, bucket *s
 			places = append(places, i)
 			continue
 		}
+		f.Errors = slices.Clip(slices.Clone(f.Errors[:min(len(f.Errors), max(faults, 1))])) // the others need no memory any more
+		faults -= len(f.Errors)
 		results[i] = result{Status: f.Status, fault: f}
 		if shaper.ValidID(job.ID) {
 			results[i].ID = job.ID

@@ -22,7 +22,7 @@ const (
 )
 
 // errBodyMemory says that there is no memory for a body.
-var errBodyMemory = errors.New("the bodies of other requests take all memory, or those of this caller its share")
+var errBodyMemory = errors.New("the bodies and answers of other requests take all memory, or those of this caller its share")
 
 // read reads a body, of size bytes or, where that is negative, to its end. It takes memory as
 // the bytes arrive, at most four times as much: to announce a large body and send nothing takes none from the others. A body counts bodyCost times.

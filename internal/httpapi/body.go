@@ -59,9 +59,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, explain strin
 		return nil, newFault(codeTooLarge, "the body has more than %d bytes: %s", limit, explain)
 	}
 	if errors.Is(err, errBodyMemory) {
-		f := newFault(codeOverloaded, "%v: retry, or raise producer.body_memory", err)
-		f.RetryAfter = retryStore
-		return nil, f
+		return nil, usageOf(r).noMemory("")
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil, newFault(codeTooSlow, "the body came too slowly: want %d KiB in %s, or its end", paceBytes>>10, paceTime)

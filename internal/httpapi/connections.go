@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"container/list"
+	"context"
 	"net"
 	"net/http"
 	"sync"
@@ -11,9 +12,10 @@ import (
 const spareConnections = 64
 
 // connections bounds the connections of a listener. A connection beyond the bound replaces the one that has been idle for longest, and
-// waits only while none is idle. A connection is idle before the header of its first request has arrived, and between requests.
+// waits only while none is idle. A connection is active while its request has a place among the bounds of requests. It is idle before and after, also
+// while a probe or a refused request is answered: a client that reads no answer keeps nobody out.
 //
-//	Accept ──► idle ◄──► active      as the server's ConnState tells
+//	Accept ──► idle ◄──► active      as bounds.place tells
 //	             └─────────┴──► Close
 type connections struct {
 	net.Listener
@@ -86,32 +88,53 @@ func (c *connections) leaveIdle(conn *connection) {
 	}
 }
 
-// follow is the ConnState of the server.
+// follow is the ConnState of the server. A connection is idle for as long as since its last answer was sent.
 func (c *connections) follow(conn net.Conn, state http.ConnState) {
-	mine, ok := conn.(*connection)
-	if !ok {
-		return
+	if mine, ok := conn.(*connection); ok && state == http.StateIdle {
+		c.occupy(mine, 0)
 	}
+}
+
+// occupy adds places to those that the requests of a connection have.
+func (c *connections) occupy(conn *connection, places int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case mine.gone:
-	case state == http.StateActive:
-		c.leaveIdle(mine)
-	case state == http.StateIdle:
-		c.leaveIdle(mine)
-		mine.idle = c.idle.PushBack(mine)
+	conn.places += places
+	if conn.gone {
+		return
+	}
+	c.leaveIdle(conn)
+	if conn.places == 0 {
+		conn.idle = c.idle.PushBack(conn)
 		c.change.Broadcast()
 	}
+}
+
+type connectionKey struct{}
+
+// withConnection is the ConnContext of the server.
+func withConnection(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connectionKey{}, conn)
+}
+
+// occupyConnection makes the connection of a request active until release. A request without a connection has none to make so.
+func occupyConnection(r *http.Request) (release func()) {
+	mine, ok := r.Context().Value(connectionKey{}).(*connection)
+	if !ok {
+		return func() {}
+	}
+	mine.of.occupy(mine, 1)
+	return func() { mine.of.occupy(mine, -1) }
 }
 
 // connection is one that connections has accepted. The mutex of that guards the fields.
 type connection struct {
 	net.Conn
 
-	of   *connections
-	idle *list.Element // nil while a request is under way
-	gone bool
+	of     *connections
+	idle   *list.Element // nil while a request has a place
+	places int           // a page of the console has one more for each of its own requests
+	gone   bool
 }
 
 // Close closes the connection.

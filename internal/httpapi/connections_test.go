@@ -47,6 +47,29 @@ type peer struct {
 // piped serves a producer's API in a bubble of synctest. open opens a connection and sends text on it.
 func piped(t *testing.T, cfg httpapi.ProducerConfig) (open func(text string) peer) {
 	t.Helper()
+	connect := pipedUnread(t, cfg)
+	return func(text string) peer {
+		it := peer{connect(), make(chan int, 10)}
+		go func() {
+			defer close(it.answers)
+			for from := bufio.NewReader(it); ; {
+				response, err := http.ReadResponse(from, nil)
+				if err != nil {
+					return
+				}
+				_, _ = io.Copy(io.Discard, response.Body)
+				_ = response.Body.Close()
+				it.answers <- response.StatusCode
+			}
+		}()
+		_, _ = io.WriteString(it, text)
+		return it
+	}
+}
+
+// pipedUnread is piped with connections on which nobody reads.
+func pipedUnread(t *testing.T, cfg httpapi.ProducerConfig) (connect func() net.Conn) {
+	t.Helper()
 	p := pipes{make(chan net.Conn), make(chan struct{})}
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error)
@@ -57,25 +80,11 @@ func piped(t *testing.T, cfg httpapi.ProducerConfig) (open func(text string) pee
 			t.Error(err)
 		}
 	})
-	return func(text string) peer {
+	return func() net.Conn {
 		ours, theirs := net.Pipe()
 		t.Cleanup(func() { _ = ours.Close() })
 		p.conns <- theirs
-		it := peer{ours, make(chan int, 10)}
-		go func() {
-			defer close(it.answers)
-			for from := bufio.NewReader(ours); ; {
-				response, err := http.ReadResponse(from, nil)
-				if err != nil {
-					return
-				}
-				_, _ = io.Copy(io.Discard, response.Body)
-				_ = response.Body.Close()
-				it.answers <- response.StatusCode
-			}
-		}()
-		_, _ = io.WriteString(ours, text)
-		return it
+		return ours
 	}
 }
 
@@ -144,7 +153,7 @@ func TestIdleTimeout(t *testing.T) {
 	}
 }
 
-// A connection keeps its place while a request is under way, and a new one waits for a place. A body that nobody reads ends soon.
+// A connection stays while its request has a place. One whose request was refused gives way to a new one, whatever of its body is to come.
 func TestMaxConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -169,7 +178,7 @@ func TestMaxConnections(t *testing.T) {
 				t.Error(got)
 			}
 		}
-		if took := time.Since(began); took != time.Second {
+		if took := time.Since(began); took != 0 {
 			t.Errorf("it took %s", took)
 		}
 		close(release)
@@ -177,6 +186,74 @@ func TestMaxConnections(t *testing.T) {
 			t.Error(got)
 		}
 	})
+}
+
+// Clients that send requests ahead and read no answer keep no other one out: not with probes, and not with requests that get no place.
+func TestUnreadAnswers(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/livez", "/v1/x"} {
+		synctest.Test(t, func(t *testing.T) {
+			connect := pipedUnread(t, httpapi.ProducerConfig{Jobs: &fake{bucket: buckets(t)[0]}, MaxConnections: 2})
+			began := time.Now()
+			for range 100 {
+				_, _ = io.WriteString(connect(), strings.Repeat(strings.Replace(livez, "/livez", path, 1), 20))
+				synctest.Wait()
+			}
+			last := connect()
+			_, _ = io.WriteString(last, livez)
+			response, err := http.ReadResponse(bufio.NewReader(last), nil)
+			if err != nil {
+				t.Fatalf("%s: the last one is not served: %v", path, err)
+			}
+			if _ = response.Body.Close(); response.StatusCode != http.StatusOK {
+				t.Errorf("%s: the last one is answered %d", path, response.StatusCode)
+			}
+			if took := time.Since(began); took != 0 {
+				t.Errorf("%s: it took %s", path, took)
+			}
+		})
+	}
+}
+
+// The answer to a request without a place is the last one of its connection: of no key, of a wrong one, of no route, and of no room.
+func TestLastAnswers(t *testing.T) {
+	t.Parallel()
+	crowd, start, end := crowded(t, 2)
+	defer end()
+	start("a")
+	keyed := []string{"Authorization", "Bearer a"}
+	for name, test := range map[string]struct {
+		method, path string
+		headers      []string
+		status       int
+		last         bool
+	}{
+		"no key":    {"GET", jobs + "/x", nil, 401, true},
+		"wrong key": {"GET", jobs + "/x", []string{"Authorization", "Bearer nobody"}, 401, true},
+		"no right":  {"GET", "/metrics", keyed, 403, true},
+		"no route":  {"GET", "/v1/x", nil, 404, true},
+		"no method": {"PUT", jobs, keyed, 405, true},
+		"no room":   {"POST", jobs, keyed, 503, true},
+		"a place":   {"GET", "/openapi.yaml", nil, 200, false},
+		"a probe":   {"GET", "/livez", nil, 200, false},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), test.method, crowd.http.URL+test.path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; i < len(test.headers); i += 2 {
+			r.Header.Set(test.headers[i], test.headers[i+1])
+		}
+		response, err := crowd.http.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, response.Body)
+		_ = response.Body.Close()
+		if response.StatusCode != test.status || response.Close != test.last {
+			t.Errorf("%s: %d, last %v", name, response.StatusCode, response.Close)
+		}
+	}
 }
 
 // A body has to arrive at a least rate, whatever its length.

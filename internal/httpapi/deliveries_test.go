@@ -57,6 +57,10 @@ func TestLogOfDeliveries(t *testing.T) {
 			t.Errorf("%s sees %s", reader, a.text)
 		}
 	}
+	attempts, _ := api.as("read", "GET", keptJobs+"/first/attempts", "").want(200, "").json["attempts"].([]any)
+	if len(attempts) != 1 || attempts[0].(map[string]any)["result"] != "done" || attempts[0].(map[string]any)["status"] != 200. {
+		t.Errorf("attempts of a job that is done: %v", attempts)
+	}
 	api.as("b", "GET", keptJobs+"/first", "").want(404, "unknown-job")
 	api.as("b", "GET", keptJobs+"/first/result", "").want(404, "unknown-job")
 	api.as("a-g", "GET", keptJobs+"/first", "").want(404, "unknown-job")

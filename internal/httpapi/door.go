@@ -13,7 +13,7 @@ const maxDoorRequest = 32 << 20
 
 // door serves a request to a door.
 func (p *producer) door(w http.ResponseWriter, r *http.Request, buckets []DoorBucket) {
-	v := &visit{producer: p, w: w, r: r, began: time.Now(), DoorBucket: buckets[0]}
+	v := &visit{producer: p, w: w, r: r, began: time.Now(), DoorBucket: buckets[0], address: addressOf(r)}
 	if r.Header.Get("Upgrade") != "" {
 		invalid([]*shaper.FieldError{{Field: "Upgrade", Reason: "is not possible here: a request has one answer"}}).write(w, r)
 		return
@@ -21,7 +21,7 @@ func (p *producer) door(w http.ResponseWriter, r *http.Request, buckets []DoorBu
 	body, f := readBody(w, r, maxDoorRequest, "a door takes no larger ones")
 	if f == nil {
 		v.body = llm.ReadBody(body)
-		f = v.choose(buckets, v.body.Model(addressOf(r)))
+		f = v.choose(buckets, v.body.Model(v.address))
 	}
 	var job shaper.Job
 	if f == nil {

@@ -31,9 +31,9 @@ func TestDoorLeadsAddressesBack(t *testing.T) {
 		"a path":            {"Location", "/openai/files/7", own + "/files/7"},
 		"of its page":       {"Content-Location", "%/openai/files", own + "/files"},
 		"a link":            {"Link", `<%/openai/files?page=2>; rel="next"`, "<" + own + `/files?page=2>; rel="next"`},
-		"not below":         {"Location", "%/other/7", "%/other/7"},
+		"not below":         {"Location", "%/other/7", ""},
 		"another host":      {"Operation-Location", "https://api.example.com/openai/7", "https://api.example.com/openai/7"},
-		"to another bucket": {"Location", "%/openai/%2e%2e/slow/x", "%/openai/%2e%2e/slow/x"},
+		"to another bucket": {"Location", "%/openai/%2e%2e/slow/x", ""},
 	} {
 		for _, status := range []int{http.StatusAccepted, http.StatusConflict} {
 			d.answerWith(func(w http.ResponseWriter, r *http.Request) {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"time"
@@ -19,8 +20,11 @@ type visit struct {
 	r       *http.Request
 	began   time.Time
 	timeout time.Duration // that the client waits until its request is sent
+	address string        // what the API is asked: see addressOf
 	body    *llm.Body
-	ask     *llm.Ask
+
+	asked, sent string // the model that the client asked, and the one that a fallback is asked in its place; "" where it is the same
+	ask         *llm.Ask
 }
 
 func (v *visit) left() time.Duration { return v.timeout - time.Since(v.began) }
@@ -55,7 +59,8 @@ func (v *visit) mayUse(bucket string) *fault {
 
 // job makes the job of a request. Its payload stays here.
 func (v *visit) job() (shaper.Job, *fault) {
-	v.ask = v.API.Worker.AskOf(addressOf(v.r), v.body)
+	v.ask = v.API.Worker.AskOf(v.address, v.body)
+	v.ask.Asked = v.asked
 	v.ask.Memory = func(n int) bool { return usageOf(v.r).takeBody(int64(n)) }
 	settings, err := v.jobs.Bucket(v.API.Bucket)
 	if err != nil {
@@ -64,7 +69,7 @@ func (v *visit) job() (shaper.Job, *fault) {
 	sender := v.sender(v.r, v.API.Bucket)
 	headers := v.access.forwarded(v.r.Header, v.API.Worker.Credentials())
 	job := shaper.Job{
-		Bucket: v.API.Bucket, Method: v.r.Method, URL: addressOf(v.r), Headers: headers, Payload: v.ask.Body, Units: v.ask.Units, Priority: v.Priority,
+		Bucket: v.API.Bucket, Method: v.r.Method, URL: v.address, Headers: headers, Payload: v.ask.Body, Units: v.ask.Units, Priority: v.Priority,
 		Caller: sender.caller, Identity: sender.Identity,
 	}
 	v.timeout = clientWait(v.r.Header, v.API.Wait)
@@ -83,14 +88,24 @@ func (v *visit) job() (shaper.Job, *fault) {
 }
 
 // fallBack makes the job of a request anew, for the bucket that takes it if the first one would have it wait for too long. It reports whether there is
-// one for this model and this client.
+// one for this model, or the model that it is mapped to, and for this client.
 func (v *visit) fallBack() (job shaper.Job, isThere bool) {
 	to := v.Fallback
-	model := v.body.Model(addressOf(v.r))
-	if to == nil || model != "" && !to.API.Worker.Takes(model) || v.mayUse(to.API.Bucket) != nil {
+	if to == nil || v.mayUse(to.API.Bucket) != nil {
 		return job, false
 	}
-	v.DoorBucket = *to
+	address, body, asked := v.address, v.body, v.body.Model(v.address)
+	sent, isMapped := v.FallbackModels[asked]
+	if isMapped {
+		if address, body, isMapped = body.WithModel(address, sent); !isMapped {
+			return job, false
+		}
+		v.asked, v.sent = asked, sent
+	}
+	if model := cmp.Or(sent, asked); model != "" && !to.API.Worker.Takes(model) {
+		return job, false
+	}
+	v.DoorBucket, v.address, v.body = *to, address, body
 	job, f := v.job()
 	return job, f == nil
 }

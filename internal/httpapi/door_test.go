@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -48,7 +49,7 @@ func newDoorRigOf(t *testing.T, change func(bucket string, c *llm.Config), keys 
 	store := redistest.Start(t)
 	var buckets []shaper.Bucket
 	workers := map[string]shaper.Worker{}
-	for name, door := range map[string]string{"quick": "openai", "rest": "openai", "claude": "claude", "slow": "slow", "gone": "gone"} {
+	for name, door := range map[string]string{"quick": "openai", "rest": "openai", "claude": "claude", "slow": "slow", "gone": "gone", "steady": "steady", "spare": "spare"} {
 		b := shaper.DefaultBucket()
 		b.Name, b.Rate, b.Adapt.Scope, b.Adapt.Floor, b.Breaker.Failures = name, rateOf(t, "1000/s"), shaper.ScopeBucket, 100, 0
 		config := llm.DefaultConfig(llm.OpenAI)
@@ -61,6 +62,10 @@ func newDoorRigOf(t *testing.T, change func(bucket string, c *llm.Config), keys 
 		case "slow":
 			b.Rate = rateOf(t, "1/h")
 			timeout = 3 * time.Second
+		case "steady":
+			b.Rate = rateOf(t, "2/s")
+		case "spare":
+			b.Rate = rateOf(t, "1/10s")
 		}
 		config.HTTP.BaseURL, config.HTTP.Auth.Bearer, config.HTTP.Policy.Hold = api.URL, vendorKey, true
 		if name == "gone" {
@@ -204,6 +209,62 @@ func TestDoorFallsBack(t *testing.T) {
 		a := d.do("POST", "/v1/proxy/slow/v1/x", chatOf(c.model), "Authorization", "Bearer "+c.key)
 		if a.status != c.status || c.status == 200 && a.text != "ok" || time.Since(began) > patience {
 			t.Errorf("%s, %s: %d %s", c.key, c.model, a.status, a.text)
+		}
+	}
+}
+
+// A fallback answers only what it sends sooner than the bucket: one that has a longer queue takes nothing.
+func TestDoorWaitsWhereItIsShorter(t *testing.T) {
+	t.Parallel()
+	d := newDoorRig(t)
+	steady := &d.byDoor["steady"][0]
+	steady.Fallback, steady.FallbackAfter = &d.byDoor["spare"][0], time.Millisecond
+	answers := make(chan string)
+	const calls = 4
+	for range calls {
+		go func() {
+			a := d.do("POST", "/v1/proxy/steady/v1/x", chatOf("gpt-5"))
+			answers <- fmt.Sprint(a.status, " ", a.header.Get("Tundish-Bucket"))
+		}()
+	}
+	got := map[string]int{}
+	for range calls {
+		got[<-answers]++
+	}
+	if got["200 steady"] != calls {
+		t.Errorf("%v, want all of steady: the first slot of spare comes 10 s later", got)
+	}
+}
+
+// A model that the bucket maps has another name at the fallback, in the body or in the path, and the answer says who made it. A model that it does not
+// map keeps its name.
+func TestDoorFallsBackToAnotherModel(t *testing.T) {
+	t.Parallel()
+	d := newDoorRig(t)
+	slow := &d.byDoor["slow"][0]
+	slow.Fallback, slow.FallbackAfter = &d.byDoor["openai"][0], time.Second // quick, which takes gpt-*
+	slow.FallbackModels = map[string]string{"o3": "gpt-5%", "gpt-4": "gpt-5%", "gpt-x": "o3"}
+	d.answerWith(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		_, _ = io.WriteString(w, r.RequestURI+" "+string(body))
+	})
+	const twice = `{"model":"o3","model":"o3"}`
+	for name, c := range map[string]struct{ path, body, want, model string }{
+		"the body":    {"/v1/x", `{ "a":1, "model" : "o3","b":"o3"}`, `/v1/x { "a":1, "model" : "gpt-5%","b":"o3"}`, "gpt-5%"},
+		"the path":    {"/openai/deployments/gpt-4/chat/completions?api-version=1", chatOf(""), "/openai/deployments/gpt-5%25/chat/completions?api-version=1 " + chatOf(""), "gpt-5%"},
+		"a method":    {"/v1/models/o3:generateContent", "{}", "/v1/models/gpt-5%25:generateContent {}", "gpt-5%"},
+		"not mapped":  {"/v1/x", chatOf("gpt-3"), "/v1/x " + chatOf("gpt-3"), ""},
+		"not taken":   {"/v1/x", chatOf("gpt-x"), "", ""},
+		"named twice": {"/v1/x", twice, "", ""},
+	} {
+		a := d.do("POST", "/v1/proxy/slow"+c.path, c.body)
+		switch {
+		case c.want == "":
+			if a.status != 429 || a.header.Get("Tundish-Model") != "" {
+				t.Errorf("%s: %d %s, %v", name, a.status, a.text, a.header)
+			}
+		case a.status != 200 || a.text != c.want || a.header.Get("Tundish-Bucket") != "quick" || strings.Join(a.header.Values("Tundish-Model"), ",") != c.model:
+			t.Errorf("%s: %d %q, bucket %q, model %q: want %q of quick, model %q", name, a.status, a.text, a.header.Get("Tundish-Bucket"), a.header.Get("Tundish-Model"), c.want, c.model)
 		}
 	}
 }

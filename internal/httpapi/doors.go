@@ -24,4 +24,7 @@ type DoorBucket struct {
 	// Fallback is the bucket for a request that would wait longer than FallbackAfter; nil there is none. It has none itself.
 	Fallback      *DoorBucket
 	FallbackAfter time.Duration
+
+	// FallbackModels says which model of the fallback answers for a model of this bucket. A model that it does not have is asked by its own name.
+	FallbackModels map[string]string
 }

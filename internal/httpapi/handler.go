@@ -74,7 +74,7 @@ func newHandler(routes []route, elsewhere map[string][]route, a *access, b *boun
 			others[where].HandleFunc(strings.TrimLeft(r.method+" "+r.path, " "), noHandler)
 		}
 	}
-	return &Handler{Handler: observe(log, limitUnread(a.guard(cutProxied(cutOriginal(orProblem(mux, others)))))), draining: draining, access: a, connections: b.places}
+	return &Handler{Handler: observe(log, lastUnlessPlaced(limitUnread(a.guard(cutProxied(cutOriginal(orProblem(mux, others))))))), draining: draining, access: a, connections: b.places}
 }
 
 // noHandler stands where only the pattern of a route counts.

@@ -108,13 +108,16 @@ func (j oneJob) addEnd(r *http.Request, info *shaper.JobInfo) {
 	}
 	ended, err := j.ended(r.Context(), info.Bucket, info.ID)
 	if key := keyOf(r); err == nil && (key == nil || j.isOf(key, ended.Owner, info.Bucket, ended.Group, ended.Flow)) {
-		info.Ended = &ended
+		info.Ended, info.LastAttempts = &ended, ended.Deliveries()
 	}
 }
 
 // attempts answers how the last attempts of a job ended.
 func (j oneJob) attempts(r *http.Request, in *JobName) (*AttemptList, error) {
 	info, err := j.look(r.Context(), in)
+	if err == nil && info.State == shaper.StateDone {
+		j.addEnd(r, &info)
+	}
 	return &AttemptList{opsview.Attempts(info.LastAttempts)}, err
 }
 

@@ -143,17 +143,18 @@ in its flows and groups; any other is 404.`,
 
 	ListAttempts = &Operation[JobName, *AttemptList]{
 		ID: "listAttempts", Method: "GET", Path: "/v1/buckets/{bucket}/jobs/{id}/attempts", Roles: []apikey.Role{apikey.RoleRead},
-		Answer:  "The oldest first. Of a settled job there are none.",
+		Answer:  "The oldest first. Of a settled job there are none, unless it is done and its result is kept.",
 		Summary: "List how the last attempts of a job ended",
 		Description: `Each attempt of a job that is not done is kept with its outcome: the last ` + "`retry.keep_attempts`" + ` of the bucket, in 2 KiB at
-most. A redrive keeps them. When the job is done, cancelled or dropped, they go with it.`,
+most. A redrive keeps them. When the job is cancelled or dropped, they go with it. Of a job that is done they stay for as long as its result is
+kept (` + "`result_retention`" + `), and the last delivery follows them.`,
 	}
 
 	ShowResult = &Operation[JobName, *opsview.Result]{
 		ID: "showResult", Method: "GET", Path: "/v1/buckets/{bucket}/jobs/{id}/result", Roles: []apikey.Role{apikey.RoleEnqueue, apikey.RoleRead}, Faults: []code{codeNotEnded, codeNoResult},
 		Commands: []string{"job result"},
 		Summary:  "Show how a job ended, and what was answered",
-		Description: `A bucket keeps results for ` + "`result_retention`" + `, ` + "`results_max`" + ` of them in ` + "`results_bytes`" + ` at most. A result that a client waits for is
+		Description: `A bucket keeps results for ` + "`result_retention`" + `, ` + "`results_max`" + ` of them in ` + "`results_bytes`" + ` at most: the flow that has the most drops its oldest ones. A result that a client waits for is
 there without a retention, too: for 30 s, and for 5 s once the waiting producer has read it. 404 is ` + "`not-ended`" + ` as long as the job is under way, and ` + "`no-result`" + ` if nothing is kept.
 A key with the role enqueue alone sees the results of its caller's jobs, as it sees the jobs.`,
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,7 +38,7 @@ func newClientsRig(t *testing.T) *clientsRig {
 	store := redistest.Start(t)
 	var buckets []shaper.Bucket
 	workers, doors := map[string]shaper.Worker{}, map[string][]httpapi.DoorBucket{}
-	for _, name := range []string{"model", "azure", "strict", "claude", "slow"} {
+	for _, name := range []string{"model", "azure", "strict", "claude", "slow", "busy", "spare"} {
 		settings := llmprovider.Settings{Unseen: unseen, IsStrict: name == "strict", ExpectedOutput: 9000, CallTime: 50 * time.Millisecond}
 		config := llm.DefaultConfig(llm.OpenAI)
 		if name == "claude" {
@@ -59,7 +60,7 @@ func newClientsRig(t *testing.T) *clientsRig {
 		}
 		b := shaper.DefaultBucket()
 		b.Name, b.Rate, b.Budgets, b.BudgetBurst = name, rateOf(t, "1000/s"), shaper.Budgets{budget}, 100
-		if name == "slow" {
+		if name == "slow" || name == "busy" {
 			b.Rate, b.Budgets = rateOf(t, "1/h"), nil
 		}
 		buckets, workers[name] = append(buckets, b), w
@@ -79,6 +80,8 @@ func newClientsRig(t *testing.T) *clientsRig {
 	for _, door := range doors {
 		door[0].API.Permits = permits
 	}
+	busy := &doors["busy"][0]
+	busy.Fallback, busy.FallbackAfter, busy.FallbackModels = &doors["spare"][0], time.Second, map[string]string{"gpt-5": "claude-x", "prod": "claude-y"}
 	rig.op = newOperator(t, connect(t, store.URL()), nil, buckets)
 	rig.server = serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: client, Logger: logTo(t.Output()), Doors: func(door string) []httpapi.DoorBucket { return doors[door] }}))
 	return rig
@@ -134,6 +137,7 @@ func TestOfficialClients(t *testing.T) {
 		Azure, AzureStream, Polls, Background, Search, Prompts, Claude, Slow int64
 		First                                                                string
 		Strict                                                               []bool
+		Fallback                                                             []string
 	}
 	if err := json.Unmarshal(out, &got); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -141,6 +145,9 @@ func TestOfficialClients(t *testing.T) {
 	t.Logf("%+v", got)
 	if got.First != "queued" || got.Polls < 1 || got.Background < 9000 || got.Slow != 429 || len(got.Strict) != 3 || got.Claude < unseen {
 		t.Errorf("the clients were answered %+v", got)
+	}
+	if want := "spare claude-x claude-x,spare claude-y claude-y,spare <nil> m"; strings.Join(got.Fallback, ",") != want {
+		t.Errorf("the fallback answered %q, want %q", got.Fallback, want)
 	}
 	for bucket, want := range map[string]struct {
 		calls int64
@@ -161,6 +168,18 @@ func TestOfficialClients(t *testing.T) {
 		if len(models) != 1 || row.Calls != want.calls {
 			t.Errorf("%s: the use of models is %+v, want %d calls of %s", bucket, models, want.calls, want.model)
 		}
+	}
+	charged, models := rig.used(t, "spare")
+	asked := map[string]string{}
+	sum := int64(0)
+	for model, row := range models {
+		if row.Asked != nil {
+			asked[model] = *row.Asked
+		}
+		sum += row.Charged
+	}
+	if len(models) != 3 || len(asked) != 2 || asked["claude-x"] != "gpt-5" || asked["claude-y"] != "prod" || sum != charged {
+		t.Errorf("the use of the fallback is %+v, of models that were asked for %v; charged %d by rows and %d by the budget", models, asked, sum, charged)
 	}
 	if calls := len(rig.providers["strict"].Log()); calls != 3 {
 		t.Errorf("the strict provider took %d calls, want 3", calls)

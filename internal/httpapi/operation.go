@@ -86,7 +86,11 @@ func bind[In, Out any](of func(r *http.Request, err error) *fault, op *Operation
 		if answer, ok := any(out).(interface{ Status() int }); ok {
 			status = answer.Status()
 		}
-		writeJSON(w, status, out)
+		if r.Method != http.MethodGet { // a change has been made: its answer is written in any case
+			writeJSON(w, status, out)
+		} else if f := usageOf(r).answer(w, status, out); f != nil {
+			f.write(w, r)
+		}
 	}
 	return route{op.Method, op.Path, serve, rights{roles: op.Roles, allBuckets: op.AllBuckets}, d}
 }

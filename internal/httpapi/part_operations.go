@@ -58,7 +58,7 @@ type FlowQuery struct {
 	// Only flows that have this in their name.
 	Q string `json:"q" in:"query"`
 
-	// `true` lists only flows whose receiver has failed at last, or keeps them from sending: disabled, held, or with a circuit breaker that is not closed.
+	// `true` lists only flows whose receiver keeps them from sending (disabled, held, or with a circuit breaker that is not closed), or fails: its last answer was a 5xx, a timeout or no connection. A receiver that answers 401, 403 or 404 works.
 	Failing bool `json:"failing" in:"query"`
 
 	// With `waiting`, the flows with the most waiting jobs come first, and those without any are left out. Each page looks at all flows.

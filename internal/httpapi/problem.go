@@ -251,17 +251,32 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 // write encodes the body first, so that no status is sent without its body. A body that cannot
 // be encoded is a 500.
 func write(w http.ResponseWriter, status int, contentType string, body any) {
+	text, err := encode(body)
+	if err != nil {
+		unwritable(err).write(w)
+		return
+	}
+	writeEncoded(w, status, contentType, text)
+}
+
+func encode(body any) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(body); err != nil {
-		f := newFault(codeInternal, "the request may have been carried out, but its answer cannot be written as JSON: %v", err)
-		write(w, f.Status, "application/problem+json", &problem{Type: typeBase + string(f.Code), Title: kinds[f.Code].title, fault: f})
-		return
-	}
+	err := encoder.Encode(body)
+	return text.Bytes(), err
+}
+
+// unwritable is the problem of a body that cannot be encoded.
+func unwritable(err error) *problem {
+	f := newFault(codeInternal, "the request may have been carried out, but its answer cannot be written as JSON: %v", err)
+	return &problem{Type: typeBase + string(f.Code), Title: kinds[f.Code].title, fault: f}
+}
+
+func writeEncoded(w http.ResponseWriter, status int, contentType string, text []byte) {
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
-	_, _ = w.Write(text.Bytes()) // fails only when the client is gone
+	_, _ = w.Write(text) //nolint:gosec // JSON, with its type; it fails only when the client is gone
 }
 
 // fieldErrors lists the faults in a tree of joined errors, in order.

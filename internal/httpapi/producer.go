@@ -95,7 +95,7 @@ type ProducerConfig struct {
 	// IdleTimeout is how long a connection without a request is kept; 0 means httpbound.DefaultIdleTimeout.
 	IdleTimeout time.Duration
 
-	// BodyMemory is how many bytes the bodies of all requests may take together; above it the
+	// BodyMemory is how many bytes the bodies of all requests, and answers above 4 KiB, may take together; above it the
 	// answer is 503. 0 means DefaultBodyMemory.
 	BodyMemory int64
 

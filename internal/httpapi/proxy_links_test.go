@@ -1,12 +1,15 @@
 package httpapi_test
 
 import (
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 )
 
-// Addresses below the base URL lead back to the proxy, in every header that has some. All others stay as they are.
+// Addresses below the base URL lead back to the proxy, in every header that has some. Others of the API's host do not pass, and the answer names the
+// header. Those of other hosts stay as they are.
 func TestProxyLeadsAddressesBack(t *testing.T) {
 	t.Parallel()
 	p := newProxyRig(t)
@@ -22,17 +25,19 @@ func TestProxyLeadsAddressesBack(t *testing.T) {
 		"relative":                 {"Location", "7?a=b", "7?a=b"},
 		"a query":                  {"Location", "?page=2", "?page=2"},
 		"another path":             {"Location", "/elsewhere", "/elsewhere"},
-		"nearly the base":          {"Location", api + "/baseline", api + "/baseline"},
+		"nearly the base":          {"Location", api + "/baseline", ""},
 		"another host":             {"Location", "https://api.example.com/base/7", "https://api.example.com/base/7"},
-		"another port":             {"Location", "http://127.0.0.1:1/base/7", "http://127.0.0.1:1/base/7"},
+		"another port":             {"Location", "http://127.0.0.1:1/base/7", ""},
 		"another scheme":           {"Location", "ftp://127.0.0.1/base/7", "ftp://127.0.0.1/base/7"},
-		"it climbs out":            {"Location", api + "/base/../x", api + "/base/../x"},
-		"to another bucket":        {"Location", api + "/base/%2e%2e/slow/x", api + "/base/%2e%2e/slow/x"},
-		"to this server":           {"Location", "/v1/buckets/slow/jobs", api + "/v1/buckets/slow/jobs"},
+		"it climbs out":            {"Location", api + "/base/../x", ""},
+		"to another bucket":        {"Location", api + "/base/%2e%2e/slow/x", ""},
+		"to this server":           {"Location", "/v1/buckets/slow/jobs", ""},
 		"it stays":                 {"Location", api + "/base/a/../b", own + "/b"},
 		"no address":               {"Location", "http://%zz", "http://%zz"},
 		"a link":                   {"Link", "<" + api + `/base/p?page=2>; rel="next"`, "<" + own + `/p?page=2>; rel="next"`},
 		"several":                  {"Link", "<" + api + `/base/p?page=2>; rel="next"; title="a, <b>; \" c", </base/p?page=5>;rel=last , <https://other.example/>; rel=help`, "<" + own + `/p?page=2>; rel="next"; title="a, <b>; \" c", <` + own + `/p?page=5>;rel=last , <https://other.example/>; rel=help`},
+		"a link past the proxy":    {"Link", "<" + api + `/p?page=2>; rel="next", </base/p?page=5>;rel=last, <` + api + `/x>; rel=help`, "<" + own + "/p?page=5>;rel=last"},
+		"an operation elsewhere":   {"Operation-Location", api + "/operations/7", ""},
 		"no link":                  {"Link", "next <" + api + "/base/p>", "next <" + api + "/base/p>"},
 		"a header of another name": {"Operation-Location", api + "/base/operations/7", own + "/operations/7"},
 		"a text":                   {"X-Note", "see " + api + "/base/a", "see " + api + "/base/a"},
@@ -42,8 +47,13 @@ func TestProxyLeadsAddressesBack(t *testing.T) {
 			w.Header().Set(tt.header, tt.said)
 			w.WriteHeader(http.StatusCreated)
 		})
-		if got := p.do("POST", "/v1/proxy/api/x", "").want(201, "").header.Get(tt.header); got != tt.want {
+		a := p.do("POST", "/v1/proxy/api/x", "").want(201, "")
+		if got := a.header.Get(tt.header); got != tt.want {
 			t.Errorf("%s: %s is %q, want %q", name, tt.header, got, tt.want)
+		}
+		isPast := tt.want == "" || name == "a link past the proxy"
+		if got := a.header.Get("Tundish-Dropped"); isPast != (got == tt.header) || !isPast && got != "" {
+			t.Errorf("%s: the answer says that %q was dropped", name, got)
 		}
 	}
 	// What a client that follows such an address asks is what the API has said.
@@ -97,5 +107,53 @@ func TestProxyNamesTheWait(t *testing.T) {
 	}
 	if a := p.do("GET", "/v1/proxy/gone/x", "").want(502, "no-answer"); a.header.Get("Tundish-Bucket") != "gone" || a.header.Get("Tundish-Wait") == "" {
 		t.Errorf("%v", a.header)
+	}
+}
+
+// A client that follows an address gives the vendor no key: of Go, whatever header its key is in. Where the address is one of another host, as of a
+// download that the vendor has signed, the client follows it, without the Authorization.
+func TestProxyKeepsKeysFromVendors(t *testing.T) {
+	t.Parallel()
+	p := newProxyRig(t, keyOf("ours", []string{"*"}, "enqueue"))
+	leaks := make(chan string, 100)
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		leaks <- strings.Join([]string{r.URL.Path, r.Header.Get("Authorization"), r.Header.Get("X-Api-Key")}, " ")
+		_, _ = io.WriteString(w, "file")
+	}))
+	t.Cleanup(elsewhere.Close)
+	other := strings.Replace(elsewhere.URL, "127.0.0.1", "localhost", 1)
+	for name, c := range map[string]struct {
+		to, header, value string
+		status            int
+		seen              string
+	}{
+		"the vendor":              {elsewhere.URL + "/past", "Authorization", "Bearer ours", 302, ""},
+		"the vendor, another key": {elsewhere.URL + "/past", "X-Api-Key", "ours", 302, ""},
+		"a download":              {other + "/file?signature=1", "Authorization", "Bearer ours", 200, "/file  "},
+	} {
+		p.answerWith(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", c.to)
+			w.WriteHeader(http.StatusFound)
+		})
+		r, err := http.NewRequestWithContext(t.Context(), "GET", p.http.URL+"/v1/proxy/api/x", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set(c.header, c.value)
+		a, err := http.DefaultClient.Do(r)
+		if err != nil && c.status == http.StatusOK {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if err == nil {
+			a.Body.Close()
+		}
+		seen := ""
+		select {
+		case seen = <-leaks:
+		default:
+		}
+		if seen != c.seen {
+			t.Errorf("%s: the other server sees %q, want %q", name, seen, c.seen)
+		}
 	}
 }

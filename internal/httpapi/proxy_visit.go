@@ -21,6 +21,7 @@ const (
 	headerBucket = "Tundish-Bucket"
 	headerFlow   = "Tundish-Flow"
 	headerWait   = "Tundish-Wait"
+	headerModel  = "Tundish-Model" // that a fallback was asked, in place of the model of the request
 )
 
 // proxyVisit is a request to the proxy, from its arrival to its answer.
@@ -231,7 +232,7 @@ func (v *proxyVisit) answer(result *shaper.JobResult) {
 			result.ID, a.Status, len(a.Body), result.Bucket).write(v.w, v.r)
 		return
 	}
-	passHeaders(h, v.access.wayBack(v.r, cmp.Or(a.Base, v.settings.BaseURL), v.r.URL.Path).headers(a.Headers))
+	v.access.wayBack(v.r, cmp.Or(a.Base, v.settings.BaseURL), v.r.URL.Path).pass(h, a.Headers)
 	switch length := http.Header(a.Headers).Get("Content-Length"); {
 	case len(a.Body) > 0:
 		h.Set("Content-Length", strconv.Itoa(len(a.Body)))

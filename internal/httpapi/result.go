@@ -50,8 +50,7 @@ func (p *producer) enqueueAndWait(w http.ResponseWriter, r *http.Request, job sh
 	if err != nil && !isRevoked(r) {
 		result, err = p.asItIs(r, &receipt)
 	}
-	if err == nil {
-		writeJSON(w, http.StatusOK, result.JSON())
+	if err == nil && usageOf(r).answer(w, http.StatusOK, result.JSON()) == nil { // else the client asks for the result later
 		return
 	}
 	if result.State != "" && result.State != receipt.State {

@@ -54,6 +54,7 @@ func Serve(ctx context.Context, listener net.Listener, handler *Handler, shutdow
 		ErrorLog:          slog.NewLogLogger(orDiscard(log).Handler(), slog.LevelWarn),
 		BaseContext:       func(net.Listener) context.Context { return values },
 		ConnState:         limited.follow,
+		ConnContext:       withConnection,
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(limited) }()

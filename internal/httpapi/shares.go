@@ -82,8 +82,21 @@ func (b *bounds) place(serve http.HandlerFunc) http.HandlerFunc {
 		}
 		defer b.requests.give(mine.caller, 1)
 		defer mine.release()
+		defer occupyConnection(r)()
+		w.Header().Del("Connection") // see lastUnlessPlaced
 		serve(w, r.WithContext(context.WithValue(r.Context(), usageKey{}, mine)))
 	}
+}
+
+// lastUnlessPlaced has the connection close after an answer to a request without a place, as one without a key: requests that a client sends ahead, and
+// whose answers it does not read, are not answered one by one. Probes may share a connection.
+func lastUnlessPlaced(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != livePath && r.URL.Path != readyPath {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // callerOf names whose shares a request uses: of a user of the console whom a trusted proxy names, else of the caller of its key; "" of no key. All
@@ -133,6 +146,19 @@ func (u *usage) takeBody(n int64) bool {
 	}
 	u.body += n
 	return true
+}
+
+// takeRest is takeBody for what comes on top of a body that may have all memory: what is more than all memory takes all of it.
+func (u *usage) takeRest(n int64) bool { return u.takeBody(min(n, u.of.bodies.total-u.body)) }
+
+// noMemory refuses a request whose bytes takeBody did not take. what begins the sentence.
+func (u *usage) noMemory(what string) *fault {
+	f := newFault(codeOverloaded, "%s%v: retry", what, errBodyMemory)
+	if u.of.setting != "" { // of the producer
+		f.Detail += ", or raise producer.body_memory"
+	}
+	f.RetryAfter = retryStore
+	return f
 }
 
 // releaseBody gives back the memory of the body, which may be before the request is answered.

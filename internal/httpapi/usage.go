@@ -45,7 +45,7 @@ var ShowUsage = &Operation[UsageQuery, *opsview.Usage]{
 	Commands: []string{"usage"},
 	Summary:  "Sum up what calls of language models have used",
 	Description: `Counts the good answers in a bucket with the worker ` + "`llm`" + `, and their tokens: those that the answer tells, or an estimate where it tells
-none. The last 31 days are kept. A call counts once, on the day on which its job was claimed. It counts when its outcome is written: a call
+none. ` + "`charged`" + ` is what they count against budgets of tokens. The last 31 days are kept. A call counts once, on the day on which its job was claimed. It counts when its outcome is written: a call
 whose dispatcher dies before that is missing, and its job is sent again. A day tells 900 combinations of caller, model and flow apart, of
 which one caller alone has half. Calls of further ones are added up as ` + "`other`" + `, by model, and above 99 models without it. So no call is
 missing in the total. With a filter,

@@ -37,7 +37,7 @@ func TestUsage(t *testing.T) {
 
 	a := api.as("read", "GET", path+"?from=2026-01-01&to=2026-01-31&by=caller,flow,model", "").want(200, "")
 	row := func(calls, input, output float64, more ...string) map[string]any {
-		m := map[string]any{"calls": calls, "input": input, "output": output}
+		m := map[string]any{"calls": calls, "input": input, "output": output, "charged": input + output}
 		for i := 0; i < len(more); i += 2 {
 			m[more[i]] = more[i+1]
 		}

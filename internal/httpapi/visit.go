@@ -26,10 +26,8 @@ func (v *visit) serve(job shaper.Job) {
 	defer cancel()
 	defer context.AfterFunc(v.draining.ends, cancel)()
 	answer, err := v.API.Send(ctx, waits, job, v.ask)
-	if isTooLong(err) {
-		if job, isThere := v.fallBack(); isThere {
-			answer, err = v.API.Send(ctx, waits, job, v.ask)
-		}
+	if refusal := tooLong(err); refusal != nil && v.Fallback != nil {
+		answer, err = v.sendSoonest(ctx, waits, job, refusal)
 	}
 	if err != nil {
 		v.giveUp(err)
@@ -38,10 +36,31 @@ func (v *visit) serve(job shaper.Job) {
 	v.relay(answer, began)
 }
 
-// isTooLong reports whether a job was refused because it would wait for too long, or has no place to wait in.
-func isTooLong(err error) bool {
+// sendSoonest sends a request that would wait in its bucket for longer than fallback_after: by the fallback if that sends it sooner, else by the
+// bucket after all.
+func (v *visit) sendSoonest(ctx, waits context.Context, job shaper.Job, refusal *shaper.Refusal) (answer *llm.Answer, err error) {
+	here, isFull := *v, refusal.Reason == shaper.ReasonBucketFull
+	if there, isThere := v.fallBack(); isThere {
+		if !isFull {
+			there.MaxWait = min(there.MaxWait, here.FallbackAfter+refusal.RetryAfter)
+		}
+		answer, err = v.API.Send(ctx, waits, there, v.ask)
+		if isFull || tooLong(err) == nil {
+			return answer, err
+		}
+	}
+	*v = here
+	job.MaxWait = max(v.left(), time.Microsecond).Truncate(time.Microsecond)
+	return v.API.Send(ctx, waits, job, v.ask)
+}
+
+// tooLong returns the refusal of a job that would wait for too long, or has no place to wait in; else nil.
+func tooLong(err error) *shaper.Refusal {
 	refused, ok := errors.AsType[*client.RefusedError](err)
-	return ok && (refused.Receipt.Refusal.Reason == shaper.ReasonWaitTooLong || refused.Receipt.Refusal.Reason == shaper.ReasonBucketFull)
+	if ok && (refused.Receipt.Refusal.Reason == shaper.ReasonWaitTooLong || refused.Receipt.Refusal.Reason == shaper.ReasonBucketFull) {
+		return refused.Receipt.Refusal
+	}
+	return nil
 }
 
 // relay passes an answer on as it comes. One that breaks off breaks off for the client, too. The request came when the visit began.
@@ -59,9 +78,12 @@ func (v *visit) relay(answer *llm.Answer, began time.Time) {
 func (v *visit) pass(answer *llm.Answer, began time.Time) error {
 	control := http.NewResponseController(v.w)
 	attempt := answer.Attempt()
-	passHeaders(v.w.Header(), v.wayBack(attempt.Own).headers(answer.Header))
+	v.wayBack(attempt.Own).pass(v.w.Header(), answer.Header)
 	v.w.Header().Set(llm.HeaderJob, answer.JobID)
 	nameWay(v.w.Header(), attempt.Bucket, attempt.Flow)
+	if v.sent != "" {
+		v.w.Header().Set(headerModel, v.sent)
+	}
 	setWait(v.w.Header(), attempt.Slot().Sub(began))
 	v.w.WriteHeader(max(answer.Status, http.StatusOK))
 	_ = control.Flush()

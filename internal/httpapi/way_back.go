@@ -12,8 +12,8 @@ import (
 )
 
 // wayBack leads the addresses of an API in the headers of its answers back to the proxy, or to an LLM route: a client that follows them is paced, and
-// its key stays here.
-// Addresses in bodies stay as they are.
+// its key stays here. An address of the API's host that is not below the base URL leads past the proxy, and a client that follows it sends its key to
+// the vendor: it does not pass. Addresses of other hosts and in bodies stay as they are.
 type wayBack struct {
 	base *url.URL // of the API; nil leads nothing back
 	path string   // of it, without a slash at its end
@@ -64,14 +64,18 @@ func (a *access) origin(r *http.Request) string {
 	return scheme + "://" + host + prefix
 }
 
-// headers are those of an answer with its addresses led back: all of Link (RFC 8288), Location and Content-Location, and whatever other header is
-// an address and nothing else, such as Operation-Location.
-func (b *wayBack) headers(h http.Header) http.Header {
+// headerDropped names the headers of an answer that led past the proxy.
+const headerDropped = "Tundish-Dropped"
+
+// pass passes on the headers of an answer with its addresses led back: all of Link (RFC 8288), Location and Content-Location, and whatever other
+// header is an address and nothing else, such as Operation-Location.
+func (b *wayBack) pass(to, answer http.Header) {
 	if b.base == nil {
-		return h
+		passHeaders(to, answer)
+		return
 	}
-	led := make(http.Header, len(h))
-	for name, values := range h {
+	led, dropped := make(http.Header, len(answer)), []string(nil)
+	for name, values := range answer {
 		lead := b.absolute
 		switch name {
 		case "Link":
@@ -79,33 +83,44 @@ func (b *wayBack) headers(h http.Header) http.Header {
 		case "Location", "Content-Location":
 			lead = b.reference
 		}
-		led[name] = values
-		for i, value := range values {
-			if to := lead(value); to != value {
-				led[name] = slices.Clone(led[name])
-				led[name][i] = to
+		isWhole := true
+		for _, value := range values {
+			value, stays := lead(value)
+			if value != "" || stays {
+				led[name] = append(led[name], value)
 			}
+			isWhole = isWhole && stays
+		}
+		if !isWhole {
+			dropped = append(dropped, name)
 		}
 	}
-	return led
+	passHeaders(to, led)
+	if slices.Sort(dropped); len(dropped) > 0 {
+		to.Set(headerDropped, strings.Join(dropped, ", "))
+	}
 }
 
-// links leads back the targets in the value of a header Link.
-func (b *wayBack) links(value string) string {
-	var out strings.Builder
+// links leads back the targets in the value of a header Link. stays is false where a link was taken out.
+func (b *wayBack) links(value string) (led string, stays bool) {
+	var kept []string
+	stays = true
 	for value != "" {
 		start := strings.IndexByte(value, '<')
 		end := strings.IndexByte(value, '>')
 		if start < 0 || end < start || strings.Trim(value[:start], " \t,") != "" {
-			break // it is no list of links: what is left stays
+			kept = append(kept, strings.TrimLeft(value, ",")) // it is no list of links: what is left stays
+			break
 		}
-		out.WriteString(value[:start+1])
-		out.WriteString(b.reference(value[start+1 : end]))
 		rest := endOfLink(value[end:])
-		out.WriteString(value[end : end+rest])
+		if target, isLed := b.reference(value[start+1 : end]); isLed {
+			kept = append(kept, strings.TrimLeft(value[:start], ",")+"<"+target+value[end:end+rest])
+		} else {
+			stays = false
+		}
 		value = value[end+rest:]
 	}
-	return out.String() + value
+	return strings.TrimLeft(strings.Join(kept, ","), " \t"), stays
 }
 
 // endOfLink is where the parameters of a link end: at a comma that is in no quotes.
@@ -125,22 +140,23 @@ func endOfLink(text string) int {
 }
 
 // absolute leads back a value that is an address with its scheme.
-func (b *wayBack) absolute(value string) string {
+func (b *wayBack) absolute(value string) (led string, stays bool) {
 	if !strings.HasPrefix(value, "http://") && !strings.HasPrefix(value, "https://") {
-		return value
+		return value, true
 	}
 	return b.reference(value)
 }
 
 // reference leads back an address, with or without its host. One without a leading slash is relative to the request: it leads to the proxy as it is.
-// So does one to another host lead where it says.
-func (b *wayBack) reference(text string) string {
+// So does one to another host lead where it says. stays is false of one that leads to the vendor past the proxy, or to this server's own API.
+func (b *wayBack) reference(text string) (led string, stays bool) {
 	u, err := url.Parse(text)
-	if err != nil || u.Opaque != "" || u.Host == "" && !strings.HasPrefix(u.Path, "/") || u.Host != "" && !b.isAtAPI(u) {
-		return text
+	if err != nil || u.Opaque != "" || u.Host == "" && !strings.HasPrefix(u.Path, "/") || u.Host != "" && !b.isAtVendor(u) {
+		return text, true
 	}
 	full := b.base.ResolveReference(u) // without the parts that climb
-	if rest, below := strings.CutPrefix(full.EscapedPath(), b.path); below && (rest == "" || rest[0] == '/') && !climbs(rest) {
+	rest, below := strings.CutPrefix(full.EscapedPath(), b.path)
+	if below && (u.Host == "" || b.isAtAPI(u)) && (rest == "" || rest[0] == '/') && !climbs(rest) {
 		to := b.own + rest
 		if query := b.query(full.RawQuery); query != "" {
 			to += "?" + query
@@ -148,12 +164,18 @@ func (b *wayBack) reference(text string) string {
 		if full.Fragment != "" {
 			to += "#" + full.EscapedFragment()
 		}
-		return to
+		return to, true
 	}
-	if u.Host == "" && strings.HasPrefix(full.Path, "/v1/") { // the client would call the API of this server
-		return full.String()
+	isOfUs := u.Host == "" && strings.HasPrefix(full.Path, "/v1/") // the client would call the API of this server
+	if u.Host != "" || isOfUs {
+		return "", false
 	}
-	return text
+	return text, true
+}
+
+// isAtVendor reports whether an address is one of the API's host, on any port.
+func (b *wayBack) isAtVendor(u *url.URL) bool {
+	return (u.Scheme == "" || u.Scheme == "http" || u.Scheme == "https") && strings.EqualFold(strings.TrimSuffix(u.Hostname(), "."), b.base.Hostname())
 }
 
 // isAtAPI reports whether an address is one of the API's host. One that only lacks its TLS is.

@@ -6,7 +6,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Attempt is how a delivery of a job ended that is not done.
+// Attempt is how a delivery of a job ended.
 type Attempt struct {
 	// When it departed, by the clock of Redis.
 	At time.Time `json:"at"`
@@ -24,8 +24,8 @@ type Attempt struct {
 	// At most 200 bytes.
 	Detail string `json:"detail,omitempty"`
 
-	// held: the downstream named a time to wait for.
-	Result string `json:"result" jsonschema:"enum=retry,enum=dead,enum=held"`
+	// held: the downstream named a time to wait for. done: of the last delivery of a job that is done and whose result is kept.
+	Result string `json:"result" jsonschema:"enum=retry,enum=dead,enum=held,enum=done"`
 }
 
 // Attempts are the views of attempts, in their order; never nil.

@@ -49,6 +49,9 @@ type Bucket struct {
 	// waits, or the time is not known, as while flows are blocked: `empty_unknown` of the verdict says why.
 	Empty *time.Time `json:"empty,omitempty"`
 
+	// The results of ended jobs: the log of deliveries. Absent of a bucket that keeps none.
+	Results *KeptResults `json:"results,omitempty"`
+
 	// Callbacks that wait for the bucket that delivers them. They count against the capacity, beside unfinished jobs. Absent if there are none.
 	Callbacks *Callbacks `json:"callbacks,omitempty"`
 
@@ -193,12 +196,13 @@ func BucketOf(info operator.BucketInfo, verdict *operator.Verdict, configured *s
 	view.Budgets = BudgetsOf(info.Budgets, info.Now)
 	view.Hours, view.Drain, view.Empty = HoursOf(info.Hours), DrainOf(info.Drain), moment(info.Empty)
 	if view.Hours != nil {
-		view.Hours.Empty = view.Empty
+		view.Hours.Empty, view.Hours.Late = view.Empty, string(verdict.Late)
 	}
 	if configured != nil && configured.Batch.Has() {
 		b := configured.Batch
 		view.Batch = &Batch{b.MaxSize, b.MaxBytes, b.MaxWait.Seconds(), info.Requests}
 	}
+	view.Results = resultsOf(&info.Results, info.Now)
 	if info.Callbacks > 0 {
 		view.Callbacks = &Callbacks{info.Callbacks, info.OldestCallbackAge.Seconds()}
 	}
@@ -329,20 +333,9 @@ func (v *Bucket) noteWaits(list *noteList, info *operator.BucketInfo) {
 	} else {
 		v.noteBounds(list, info)
 	}
-	if h := v.Hours; h != nil && h.Late != "" && v.Verdict.Left == 0 { // else the verdict says so, with the cause
-		list.add("bucket show BUCKET", "late: not all of %d jobs leave by %s: %s", h.FinishJobs, h.Finish.Format(time.RFC3339), lateText(h.Late))
-	}
 	if v.Drain != nil && v.Drain.State == string(shaper.DrainRuns) {
 		list.add("bucket drain BUCKET --watch", "a drain is %s", v.Drain.Text(info.Now))
 	}
-}
-
-// lateText says why jobs will be left at a finish where nothing keeps them.
-func lateText(late string) string {
-	if shaper.Late(late) == shaper.LateRate {
-		return "its rate is too low for them"
-	}
-	return "departures are behind the plan"
 }
 
 // noteBounds notes what would keep jobs, or keeps some of them, of a bucket whose verdict is no problem. A closed bucket is as its timetable

@@ -7,7 +7,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Budget is a budget of a bucket or a pool, with what is charged to it.
+// Budget is a budget of a bucket, a pool, a flow or a group, with what is charged to it.
 type Budget struct {
 	Budget string `json:"budget" jsonschema:"example=90000 tokens/m"`
 

@@ -26,7 +26,7 @@ type Hours struct {
 	// The `empty` of the bucket.
 	Empty *time.Time `json:"empty,omitempty"`
 
-	// Why jobs will be left at the finish: the needed rate is above the allowed rate, or fewer jobs departed than were to. Absent: none will.
+	// Why jobs will be left at the finish, as `left_at_finish` of the verdict says: the needed rate is above the allowed rate, or something keeps jobs, which `blocked` names. Absent: none will.
 	Late string `json:"late,omitempty" jsonschema:"enum=rate,enum=behind"`
 
 	// By which jobs are to have left, of a closed bucket in its next window.
@@ -43,7 +43,7 @@ func HoursOf(h *shaper.Hours) *Hours {
 	}
 	return &Hours{
 		Open: h.Open, Rate: rateText(h.Rate), Until: moment(h.Until), Opens: moment(h.Opens),
-		Late: string(h.Late), Finish: moment(h.Finish), FinishJobs: h.FinishJobs,
+		Finish: moment(h.Finish), FinishJobs: h.FinishJobs,
 	}
 }
 

@@ -31,8 +31,11 @@ type Common struct {
 	// Only of a paused flow.
 	Pause *Pause `json:"pause,omitempty"`
 
-	// Nothing is known of it: no job of it waits or is in flight, it has no settings and no pause. It is idle, or its name is wrong. Absent of the
-	// others.
+	// The budgets that hold for it alone, with what is charged to each: those of all flows of its bucket, or its own. Absent without budgets.
+	Budgets []Budget `json:"budgets,omitempty"`
+
+	// Nothing is known of it: no job of it waits or is in flight, it has no settings, no pause and no charge of a budget. It is idle, or its name
+	// is wrong. Absent of the others.
 	Unknown bool `json:"unknown,omitempty"`
 
 	// Only in the answer to a change: there was something to resume, release, enable or delete.
@@ -41,6 +44,20 @@ type Common struct {
 
 // Alike is what it shows as any flow or group does.
 func (c *Common) Alike() *Common { return c }
+
+// BudgetNote says which budget holds it longest; "" if none does.
+func (c *Common) BudgetNote() string {
+	var longest *Budget
+	for i := range c.Budgets {
+		if b := &c.Budgets[i]; b.HeldUntil != nil && (longest == nil || b.HeldUntil.After(*longest.HeldUntil)) {
+			longest = b
+		}
+	}
+	if longest == nil {
+		return ""
+	}
+	return fmt.Sprintf("its budget of %s lets the next job go at %s (free in its window: %d)", longest.Budget, longest.HeldUntil.Format(time.RFC3339), longest.Free)
+}
 
 // Flow is a flow as JSON shows it.
 type Flow struct {
@@ -153,7 +170,7 @@ func GroupOf(info *operator.GroupInfo) *Group {
 }
 
 func commonOf(info *operator.PartInfo) Common {
-	common := Common{FlowNumbers: info.FlowNumbers, Pause: PauseOf(info.Own.Pause), Unknown: !info.Known}
+	common := Common{FlowNumbers: info.FlowNumbers, Pause: PauseOf(info.Own.Pause), Budgets: BudgetsOf(info.Budgets, time.Time{}), Unknown: !info.Known}
 	if info.Own.Pause == nil && info.Own.Disabled == nil { // a turn may stand until a claim sees that
 		common.Turn = instant(info.Turn)
 	}

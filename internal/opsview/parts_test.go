@@ -2,7 +2,9 @@ package opsview
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/shaper"
@@ -32,5 +34,27 @@ func TestViewsOfFlowsAndGroups(t *testing.T) {
 		if got, err := json.Marshal(test.view); err != nil || string(got) != test.want {
 			t.Errorf("shown is %s, %v, want %s", got, err, test.want)
 		}
+	}
+}
+
+// A part shows its budgets, and the one that holds it longest.
+func TestBudgetsOfParts(t *testing.T) {
+	t.Parallel()
+	frees := time.Date(2026, 11, 30, 14, 3, 0, 0, time.UTC)
+	info := operator.PartInfo{Bucket: "b", Known: true, Budgets: []shaper.BudgetUse{
+		{Budget: admission.Rate{Count: 4000, Per: 24 * time.Hour, Unit: "tokens"}, Charged: 4000, Open: 10, Frees: frees},
+		{Budget: admission.Rate{Count: 900, Per: time.Minute, Unit: "tokens"}, Charged: 10, Frees: frees.Add(-time.Hour)},
+	}}
+	for _, view := range []View{FlowOf(&operator.FlowInfo{PartInfo: info, Flow: "f"}), GroupOf(&operator.GroupInfo{PartInfo: info, Group: "g"})} {
+		got, err := json.Marshal(view)
+		if want := `"budgets":[{"budget":"4000 tokens/d","charged":4000,"open":10,"free":0,"held_until":"2026-11-30T14:03:00Z"},{"budget":"900 tokens/m",`; err != nil || !strings.Contains(string(got), want) {
+			t.Errorf("%s, %v, want %s", got, err, want)
+		}
+		if note, want := view.Alike().BudgetNote(), "its budget of 4000 tokens/d lets the next job go at 2026-11-30T14:03:00Z (free in its window: 0)"; note != want {
+			t.Errorf("%q, want %q", note, want)
+		}
+	}
+	if note := FlowOf(&operator.FlowInfo{}).BudgetNote(); note != "" {
+		t.Errorf("without budgets: %q", note)
 	}
 }

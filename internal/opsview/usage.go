@@ -46,6 +46,9 @@ type UsageRow struct {
 	Caller *string `json:"caller,omitempty"`
 	Model  *string `json:"model,omitempty"`
 
+	// The model that the calls asked, where a fallback answered with `model` in its place (`fallback_models`). Else absent.
+	Asked *string `json:"asked,omitempty"`
+
 	// The row has calls above the bound of a day, whose caller and flow are not told apart, nor their model if it is absent.
 	Other bool `json:"other,omitempty"`
 	operator.UsageSum
@@ -58,7 +61,7 @@ func UsageOf(bucket string, usage *operator.Usage, callers map[string]string) *U
 		Total: usage.Total, More: usage.More,
 	}
 	for i, row := range usage.Rows {
-		one := UsageRow{Group: row.Group, Flow: row.Flow, Model: row.Model, Other: row.Other, UsageSum: row.UsageSum}
+		one := UsageRow{Group: row.Group, Flow: row.Flow, Model: row.Model, Asked: row.Asked, Other: row.Other, UsageSum: row.UsageSum}
 		if !row.Day.IsZero() {
 			one.Day = row.Day.Format(time.DateOnly)
 		}

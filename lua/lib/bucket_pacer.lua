@@ -44,7 +44,7 @@ function bucket_pacer.open(conf, pace, stepped, known_steps, ...)
 end
 
 -- Makes the pacer true for the next slot. Returns false if the bucket is closed beyond the horizon, and when to look again; see
--- timetable.choose. What holds in a stretch of a timetable is in the bucket's stretch then. ask: lead, horizon, leased and notes;
+-- timetable.choose. What holds in a stretch of a timetable is in the bucket's stretch then. ask: lead, horizon and leased;
 -- unfinished: a function (see timetable.unfinished).
 function bucket_pacer.choose(b, ask, unfinished)
   local own, times = b.own, b.times

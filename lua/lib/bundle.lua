@@ -73,13 +73,12 @@ end
 -- Whether a caller may open another bundle, where `there` are open, and how many it has.
 function bundle.may_open(key, makers_key, letters, there, now)
   if there >= bundle.MOST or letters == bundle.NO_CALLER then return there < bundle.MOST, 0 end
-  local digits = callers.digits(letters)
+  local digits, free = callers.digits(letters), bundle.MOST - there
   local held = redis.call('ZCOUNT', makers_key, digits, digits)
-  local free = bundle.MOST - there
-  if held + 1 > free and held > 0 then -- some may be gone, without a word here
+  if not callers.may_have(free, held) then -- some may be gone, without a word here
     held = held - forget(key, makers_key, redis.call('ZRANGEBYSCORE', makers_key, digits, digits, 'LIMIT', now % held, bundle.CHUNK))
   end
-  return held == 0 or held + 1 <= free, held
+  return callers.may_have(free, held), held
 end
 
 -- Forgets bundles whose time is over. Returns how many are left.

@@ -23,6 +23,9 @@ function callers.digits(letters)
   return string.format('%06d', n % 1000000)
 end
 
+-- Whether a caller may have another one of what callers share: it has no more than it leaves free, and one that has nothing gets one.
+function callers.may_have(free, held) return free > 0 and (held == 0 or held + 1 <= free) end
+
 -- The end of a dedupe window as seen holds it, by the mark of a job with a caller.
 function callers.ends(at, mark)
   return string.format('0%d', math.floor(at / 1000000) + 1) .. callers.digits(string.sub(mark, callers.MARK + 1))

@@ -11,13 +11,14 @@ local codes = {
   QUEUED = 1, SCHEDULED = 2, DUPLICATE = 3, ID_REUSED = 4, LIMITED = 5, IMPOSSIBLE = 6, BUCKET_FULL = 7, SCHEDULED_FULL = 8, SHED = 9,
   FLOW_FULL = 10, TOO_MANY_FLOWS = 11, GROUP_FULL = 12, TOO_MANY_GROUPS = 13, DEAD_FULL = 14, DEAD_TOO_LARGE = 15, FLOW_DISABLED = 16,
   WAIT_TOO_LONG = 17, ID_TAKEN = 18, FLOW_SCHEDULED_FULL = 19, GROUP_SCHEDULED_FULL = 20, TOO_MANY_OF_CALLER = 21,
-  FLOW_MISSING = 22, FLOW_LACKS_URL = 23, OVER_BUDGET = 24,
+  FLOW_MISSING = 22, FLOW_LACKS_URL = 23, OVER_BUDGET = 24, WAITS_FOR_BUDGET = 25,
 
   -- What a limit says of a job; SHARED is added where the shared key was asked.
   ALLOWED = 0, REFUSED = 1, NEVER_ALLOWED = 2, NOT_ASKED = 3, SHARED = 4,
 
   -- What becomes of a job, as settle.lua is told: HELD_ALONE is held and nothing else; EXHAUSTED is dead after its last attempt, unless
-  -- that was the probe of a breaker; GONE is dead, and its flow is disabled; UNDONE ends a job that is sent once and whose attempt failed.
+  -- that was the probe of a breaker; GONE is dead or kept, and its flow is disabled; UNDONE ends a job that is sent once and whose attempt
+  -- failed.
   DONE = '1', RETRY = '2', DEAD = '3', RETURNED = '4', HELD = '5', HELD_ALONE = '6', EXHAUSTED = '7', GONE = '8', DROPPED = '9',
   UNDONE = '10',
 

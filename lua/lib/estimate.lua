@@ -234,6 +234,31 @@ function estimate.rivals(turn_queue, clock)
   return redis.call('ZCOUNT', turn_queue, '-inf', string.format('%d', clock + pacer.RESERVED))
 end
 
+-- The budget that lets a job of a flow go last, and after a time: "scope unit amount window", how much of it is free now, what the job
+-- reserves of it, and 1 if the budget holds the job by itself, 0 if the jobs ahead use it up first; nil where none holds it that long. It
+-- follows estimate.of_job, of the same job: ahead and text as there.
+function estimate.holding_budget(b, f, ahead, text, latest)
+  local g, p, amounts, words = f.group, b.pool, reservation.amounts(text), nil
+  local scopes = { 'bucket', b, 'flow', f, 'group', g or {}, 'pool', p or {} }
+  for _, is_alone in ipairs({ 1, 0 }) do
+    for i = 1, #scopes, 2 do
+      local s = scopes[i + 1]
+      local shift = s.budget_offset or s.offset
+      for _, one in ipairs(s.budgets or {}) do
+        local rule, start = one.rule, b.now + shift
+        local cost = reservation.cost(rule, amounts, b.default_reservation)
+        local at = (is_alone == 1 and budget.ready({ one }, { cost }, start) or budget.leaves({ one }, ahead, start, { cost })) - shift
+        if at > latest then
+          latest = at
+          words = string.format('%s %s %.0f %.0f %.0f %.0f %d', scopes[i], rule.unit, rule.amount, rule.window,
+            math.max(rule.amount - one.total, 0), cost, is_alone)
+        end
+      end
+    end
+    if words then return words end
+  end
+end
+
 -- How many turns pass until a job of a flow, or a group, with a number of jobs ahead of it has its own: at most, where it is not known who
 -- goes first.
 local function turns_until(f, rivals, ahead)

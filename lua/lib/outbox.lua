@@ -32,11 +32,11 @@ end
 function outbox.is_own(id) return string.sub(id, 1, #outbox.OWN) == outbox.OWN end
 
 -- Whether events of a kind are noted.
-local function wants(box, kind) return string.find(box.kinds, ' ' .. kind .. ' ', 1, true) end
+function outbox.wants(box, kind) return string.find(box.kinds, ' ' .. kind .. ' ', 1, true) end
 
 -- Notes that jobs ended, for the report of their window: how is sent, dead or dropped. outbox.write counts them.
 function outbox.ends(box, how, n)
-  if n == 0 or not wants(box, outbox.CLOSED) then return end
+  if n == 0 or not outbox.wants(box, outbox.CLOSED) then return end
   box.ended = box.ended or {}
   box.ended[how] = (box.ended[how] or 0) + n
 end
@@ -44,7 +44,7 @@ end
 -- Notes a number of events, to be written by outbox.write. flow is its name in Redis, nil of an event of the whole bucket. detail: a table
 -- of texts.
 function outbox.note(box, kind, flow, n, detail)
-  if not box or n == 0 or not wants(box, kind) then return end
+  if not box or n == 0 or not outbox.wants(box, kind) then return end
   local name = flow and kind .. ' ' .. flow or kind
   local event = box.found[name]
   if not event then

@@ -346,14 +346,17 @@ function places.ahead(bucket, part, priority, sealed)
   return n
 end
 
--- Whether a job that would be queued now is expected to wait for more than so many microseconds, at the earliest. Also returns when it
--- would leave, 0 where that is not known, how many are ahead of it, and how long until that is soon enough. sealed: the job as it comes.
+-- Whether a job that would be queued now is expected to wait for more than so many microseconds, at the earliest: the code, nil if it is
+-- not, and what enqueue.lua answers with it. sealed: the job as it comes.
 function places.too_late(bucket, part, priority, most, sealed)
-  local ahead = places.ahead(bucket, part, priority, sealed)
-  local at = estimate.of_job(estimate.earliest(bucket), part, ahead, '', reservation.of_new(sealed))
-  if at == 0 then return true, 0, ahead, 0 end
-  local excess = at - bucket.now - tonumber(most)
-  return excess > 0, at, ahead, excess
+  local ahead, reserves, earliest = places.ahead(bucket, part, priority, sealed), reservation.of_new(sealed), estimate.earliest(bucket)
+  local at = estimate.of_job(earliest, part, ahead, '', reserves)
+  if at == 0 then return codes.WAIT_TOO_LONG, ahead, 0, 0 end
+  local latest = bucket.now + tonumber(most)
+  if at <= latest then return nil end
+  local held = estimate.has_budgets(bucket) and estimate.holding_budget(earliest, part, ahead, reserves, latest)
+  if held then return codes.WAITS_FOR_BUDGET, string.format('%d ', ahead) .. held, at, at - latest end
+  return codes.WAIT_TOO_LONG, ahead, at, at - latest
 end
 
 return places

@@ -3,16 +3,22 @@
 -- charged to budgets (see charges.lua), whichever process sends it. Later ones charge and count nothing.
 --
 -- The hash …:responses has a text for each, by its id as settle.lua is told of it (escaped, without a space):
---   "s time"              settled by the outcome of a job that was claimed then
---   "o time request…"     open: requests of it are charged, the last one was claimed then; each request is
+--   "sCALLER time"            settled by the outcome of a job that was claimed then. CALLER: the letters of the caller that was the first
+--                             to name it (see callers.lua), none without one
+--   "oCALLER time request…"   open: requests of it are charged, the last one was claimed then; each request is
 --                         "at pool_at input output model amounts length:flow": when it was charged, by the clocks of the engine and of the
 --                         pool; what was counted of its model (see use.lua); what it charged; its flow
 --
 -- Outcomes may come in another order than they were sent: a request that was claimed before the job that settled its response charges
 -- nothing. A server may use an id again: a request that was claimed later begins a new response.
 --
--- MOST ids are kept. Of SAMPLE ones by chance the oldest makes room, a settled one first. All of it expires KEPT after the last write.
+-- The field "#CALLER" is how many ids a caller has there.
+--
+-- MOST fields are kept. A caller has no more ids than it leaves free: one caller alone has half. Beyond that an id of its own makes room:
+-- of SAMPLE ones by chance the oldest, a settled one first, in TRIES tries; where none is found, the new id is not kept. Ids without a
+-- caller are bounded by MOST alone. All of it expires KEPT after the last write.
 
+--#include lib/callers.lua
 --#include lib/codes.lua
 --#include lib/reservation.lua
 
@@ -23,6 +29,7 @@ local responses = {
   LAST = 'r', -- a request that reports the usage of its response
   MOST = 10000,
   SAMPLE = 16,
+  TRIES = 4,
   REQUESTS = 8, -- of a response; what earlier ones have charged stays
   KEPT = 2678400000, -- milliseconds: 31 days
 }
@@ -30,8 +37,8 @@ local responses = {
 local REQUEST = '^ (%d+) (%d+) (%d+) (%d+) (%S*) (%S*) (%d+):()'
 
 local function read(text)
-  local state, time, at = string.match(text or '', '^([so]) (%d+)()')
-  local r = { is_settled = state == 's', time = tonumber(time or 0), requests = {} }
+  local state, letters, time, at = string.match(text or '', '^([so])(%a*) (%d+)()')
+  local r = { is_settled = state == 's', letters = letters, time = tonumber(time or 0), requests = {} }
   while at do
     local charged_at, pool_at, input, output, model, amounts, length, behind = string.match(text, REQUEST, at)
     if not charged_at then break end
@@ -43,8 +50,8 @@ local function read(text)
 end
 
 local function write(r)
-  if r.is_settled then return string.format('s %d', r.time) end
-  local parts = { string.format('o %d', r.time) }
+  if r.is_settled then return string.format('s%s %d', r.letters, r.time) end
+  local parts = { string.format('o%s %d', r.letters, r.time) }
   for _, q in ipairs(r.requests) do
     parts[#parts + 1] = string.format(' %d %d %.0f %.0f %s %s %d:%s', q.at, q.pool_at, q.input, q.output, q.model, q.text, #q.flow, q.flow)
   end
@@ -54,7 +61,7 @@ end
 -- What an outcome has charged, and counted, as a request of a response. one: see responses.settle.
 local function request_of(one)
   local at, pool_at, reserved, used = string.match(one.spent and one.spent.text or '', '^(%d+) (%d+) (%S*) (%S+)$')
-  local input, output = string.match(one.use and one.use.text or '', ' (%d+) (%d+)$')
+  local input, output = string.match(one.use and one.use.text or '', '^%d+ %S* (%d+) (%d+)')
   local text = used == reservation.AS_RESERVED and reserved or used ~= reservation.NOTHING and used or ''
   return { at = tonumber(at or 0), pool_at = tonumber(pool_at or 0), input = tonumber(input or 0), output = tonumber(output or 0),
     model = one.model, text = text, amounts = reservation.amounts(text), flow = one.flow }
@@ -68,13 +75,15 @@ end
 -- An outcome counts what the requests of its response have not counted, for the model that they asked.
 local function count_rest(use, requests)
   if not use then return end
-  local day, model, input, output = string.match(use.text, '^(%d+) (%S*) (%d+) (%d+)$')
+  local day, model, input, output, charged = string.match(use.text, '^(%d+) (%S*) (%d+) (%d+) ?(%-?%d*)$')
   if not day then return end
+  charged = tonumber(charged) or input + output
   for _, q in ipairs(requests) do
     input, output = math.max(input - q.input, 0), math.max(output - q.output, 0)
+    if q.input + q.output > 0 then charged = charged - (q.amounts.tokens or q.input + q.output) end
     if q.model ~= '' then model = q.model end
   end
-  use.text = string.format('%s %s %.0f %.0f', day, model, input, output)
+  use.text = string.format('%s %s %.0f %.0f %.0f', day, model, input, output, charged)
 end
 
 -- The outcome reports the usage of an open response: that is what its requests have charged.
@@ -90,15 +99,16 @@ local function settles(one, r)
 end
 
 -- Decides what outcomes charge and count that name a response, 256 at most. Reads only. named: for each { kind, id, model, time, flow, nth,
--- spent, use }: time is when its job was claimed, nth its place in the reply; spent and use are what settle.lua was told of budgets and
--- of a model, nil nothing, and are changed here. Returns the responses that are to be written, by their ids.
+-- spent, use, letters }: time is when its job was claimed, nth its place in the reply; spent and use are what settle.lua was told of
+-- budgets and of a model, nil nothing, and are changed here; letters are those of its caller. Returns the responses that are to be
+-- written, by their ids.
 function responses.settle(key, named, reply)
   local ids, known = {}, {}
   for i, one in ipairs(named) do ids[i] = one.id end
   local stored = redis.call('HMGET', key, unpack(ids))
   for i, one in ipairs(named) do
     local r = known[one.id] or read(stored[i])
-    known[one.id] = r
+    known[one.id], r.letters = r, r.letters or one.letters
     local is_over = one.kind == responses.POLL and r.is_settled or one.kind == responses.OPEN and r.is_settled and r.time > one.time
       or one.kind == responses.REREAD and #r.requests == 0
     if not is_over then r.is_new, r.is_changed = not stored[i], true end
@@ -122,30 +132,52 @@ function responses.settle(key, named, reply)
   return known
 end
 
--- Makes room for new ids.
-local function make_room(key, count)
-  for _ = 1, count do
-    local some, oldest, rank = redis.call('HRANDFIELD', key, responses.SAMPLE, 'WITHVALUES'), nil, nil
+-- Takes out an id of a caller, of any where letters is nil. Returns whether it found one.
+local function make_room(key, letters)
+  for _ = 1, responses.TRIES do
+    local some, oldest, rank, its_caller = redis.call('HRANDFIELD', key, responses.SAMPLE, 'WITHVALUES'), nil, nil, nil
     for i = 1, #some, 2 do
-      local state, time = string.match(some[i + 1], '^([so]) (%d+)')
-      local its = state == 'o' and tonumber(time) or tonumber(time or 0) - 2 ^ 52
-      if not rank or its < rank then oldest, rank = some[i], its end
+      local state, of, time = string.match(some[i + 1], '^([so])(%a*) (%d+)')
+      if state and (not letters or of == letters) then
+        local its = state == 'o' and tonumber(time) or tonumber(time) - 2 ^ 52
+        if not rank or its < rank then oldest, rank, its_caller = some[i], its, of end
+      end
     end
-    if oldest then redis.call('HDEL', key, oldest) end
+    if oldest then
+      redis.call('HDEL', key, oldest)
+      if its_caller ~= '' and redis.call('HINCRBY', key, '#' .. its_caller, -1) < 1 then redis.call('HDEL', key, '#' .. its_caller) end
+      return true
+    end
   end
+  return false
 end
 
--- Writes what responses.settle returned.
-function responses.write(key, known)
-  local texts, new = {}, 0
-  for id, r in pairs(known) do
-    if r.is_changed then texts[#texts + 1], texts[#texts + 2] = id, write(r) end
-    if r.is_new then new = new + 1 end
+-- Makes room for a new id of a caller, and counts it. Returns whether it is to be kept.
+local function take_place(key, letters)
+  local own = '#' .. letters
+  local held = letters ~= '' and tonumber(redis.call('HGET', key, own) or 0) or 0
+  local free = responses.MOST - redis.call('HLEN', key)
+  if held > 0 and not callers.may_have(free, held) then
+    if not make_room(key, letters) then return false end
+  else
+    for _ = 1, (letters ~= '' and held == 0 and 2 or 1) - free do make_room(key) end -- a caller's first has its number, too
   end
-  if #texts == 0 then return end
-  make_room(key, math.max(redis.call('HLEN', key) + new - responses.MOST, 0))
-  redis.call('HSET', key, unpack(texts))
-  redis.call('PEXPIRE', key, responses.KEPT)
+  if letters ~= '' then redis.call('HINCRBY', key, own, 1) end
+  return true
+end
+
+-- Writes what responses.settle returned: first what is there, as a new one may make room among these.
+function responses.write(key, known)
+  local is_written = false
+  for _, are_new in ipairs({ false, true }) do
+    for id, r in pairs(known) do
+      if r.is_changed and r.is_new == are_new and (not are_new or take_place(key, r.letters)) then
+        redis.call('HSET', key, id, write(r))
+        is_written = true
+      end
+    end
+  end
+  if is_written then redis.call('PEXPIRE', key, responses.KEPT) end
 end
 
 return responses

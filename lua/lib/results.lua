@@ -1,42 +1,86 @@
 -- results.lua: what the downstream answered to jobs that ended: kept for a time, or on its way to a process that waits for it.
 --
 -- A result is two texts: a head (JSON, one line) and the body of the answer. A dispatcher writes them (result.go of
--- shaper/internal/codec); scripts read neither. A bucket keeps results in
+-- shaper/internal/codec); scripts read neither, and add to the head of a job that is done how its earlier attempts ended. A bucket keeps
+-- results in
 --   results  hash  id -> head LF body
 --   ends     zset  id -> when it is dropped, by the server's clock, microseconds
--- and result_bytes of …:count is the sum of their sizes. No more than max of them, and no more bytes, are there: those that end first make
--- room, and results_dropped counts these.
+-- and result_bytes of …:count is the sum of their sizes. No more than max of them, and no more bytes, are there. The flow that has the
+-- most of what is short, results or bytes, drops its oldest ones: so a loud flow never drops the results of others. results_dropped counts
+-- these.
+-- Of a bucket with flows there are also
+--   flows    hash  id -> "time flow": when the result was kept, and the path of its flow (see flow.lua)
+--   order    zset  all of score 0, "length:flow time id": length counts the bytes of the path, and time has 16 digits
+--   shares   zset  "n" flow -> how many results the flow has, as a number below 0; "b" flow -> their bytes
+-- Results without a flow are older than the shares, or of a bucket without flows: those that end first make room.
 --
 -- A result that a process waits for is there, too, where the bucket keeps none: for WAITS, and for READ once the process has read it. It is
 -- not removed at once, as the reply may be lost, the caller may ask again, and another process may wait for the same job. A message on a
 -- channel tells the process.
 
+--#include lib/text.lua
+
 local results = {
   CHUNK = 200,
   MOST_OUT = 1000, -- results dropped in one run
+  STEPS = 200, -- times that a run asks which flow has the most
   WAITS = 30000000, -- microseconds that a result waits for the process that asked for it
   READ = 5000000, -- the same, once that process has read it
   MAX = 10000, -- of a bucket whose settings are older than results; see DefaultResultSettings of result.go
   BYTES = 67108864,
 }
 
-local function size(hash, id) return #id + redis.call('HSTRLEN', hash, id) end
+-- The bytes of a result; 0 if it is gone, as a program that knows no shares has dropped it.
+local function size(hash, id)
+  local length = redis.call('HSTRLEN', hash, id)
+  return length > 0 and #id + length or 0
+end
 
--- The results of a bucket, by its settings: retention in microseconds (nil or 0: it keeps none), max and bytes.
-function results.open(retention, max, bytes, hash, ends, count, now)
+-- The results of a bucket, by its settings: retention in microseconds (nil or 0: it keeps none), max and bytes. keys: of results, ends,
+-- count, flows, order and shares; a script that drops none needs none behind count.
+function results.open(retention, max, bytes, now, keys)
+  local hash, ends, count, flows, order, shares = unpack(keys, 1, 6)
   return { retention = tonumber(retention or 0), max = tonumber(max or results.MAX), bytes = tonumber(bytes or results.BYTES),
-    hash = hash, ends = ends, count = count, now = now }
+    hash = hash, ends = ends, count = count, flows = flows, order = order, shares = shares, now = now }
 end
 
 local function held(r) return tonumber(redis.call('HGET', r.count, 'result_bytes') or 0) end
 
+-- The begin of the entries of a flow in order, and an entry.
+local function entries_of(path) return string.format('%d:', #path) .. path .. ' ' end
+local function entry(path, kept_at, id) return entries_of(path) .. string.format('%016d ', tonumber(kept_at)) .. id end
+
+-- Adds to what a flow has, or takes from it.
+local function charge(r, path, number, bytes)
+  number = number - tonumber(redis.call('ZSCORE', r.shares, 'n' .. path) or 0)
+  bytes = bytes + tonumber(redis.call('ZSCORE', r.shares, 'b' .. path) or 0)
+  if number > 0 then
+    redis.call('ZADD', r.shares, text(-number), 'n' .. path, text(math.max(bytes, 0)), 'b' .. path)
+  else
+    redis.call('ZREM', r.shares, 'n' .. path, 'b' .. path)
+  end
+end
+
 -- Drops results, and returns their bytes.
 local function drop(r, ids)
-  local bytes = 0
-  for _, id in ipairs(ids) do bytes = bytes + size(r.hash, id) end
+  local bytes, gone, numbers, sizes = 0, {}, {}, {}
+  for n, owner in ipairs(redis.call('HMGET', r.flows, unpack(ids))) do
+    local id = ids[n]
+    local its, kept_at, path = size(r.hash, id), string.match(owner or '', '^(%d+) (.*)$')
+    bytes = bytes + its
+    if path then
+      gone[#gone + 1] = entry(path, kept_at, id)
+      numbers[path], sizes[path] = (numbers[path] or 0) + 1, (sizes[path] or 0) + its
+    end
+  end
   redis.call('HDEL', r.hash, unpack(ids))
   redis.call('ZREM', r.ends, unpack(ids))
   redis.call('HINCRBY', r.count, 'result_bytes', string.format('%d', -bytes))
+  if #gone > 0 then
+    redis.call('HDEL', r.flows, unpack(ids))
+    redis.call('ZREM', r.order, unpack(gone))
+    for path, number in pairs(numbers) do charge(r, path, -number, -sizes[path]) end
+  end
   return bytes
 end
 
@@ -52,35 +96,94 @@ function results.expire(r, at_most)
   return n
 end
 
--- Drops those that end first until there is room for one more of some bytes. Returns whether there is.
-local function make_room(r, bytes)
-  local there, has, out = redis.call('HLEN', r.hash), held(r), 0
-  while there >= r.max or has + bytes > r.bytes do
-    if there == 0 or out >= results.MOST_OUT then return false end
-    -- Only as many as are too many, or one after the other where their bytes are.
-    local n = math.min(math.max(there + 1 - r.max, 1), results.CHUNK)
-    local oldest = redis.call('ZRANGE', r.ends, 0, n - 1)
-    if #oldest == 0 then return false end
-    has, there, out = has - drop(r, oldest), there - #oldest, out + #oldest
-    redis.call('HINCRBY', r.count, 'results_dropped', #oldest)
+-- How many results a flow has, and their bytes.
+local function share_of(r, path)
+  return -tonumber(redis.call('ZSCORE', r.shares, 'n' .. path) or 0), tonumber(redis.call('ZSCORE', r.shares, 'b' .. path) or 0)
+end
+
+-- The oldest results of the flow that has the most, some of too_many or of the excess bytes: as many as leave it with no less than the flow
+-- that has the next most; or a tenth of them, as there is no time to ask for each. Of flows that have as many it is the one of the new
+-- result, own. Nil if more results have no flow.
+local function of_loudest(r, there, too_many, excess, own)
+  local loudest, score, _, next_score = unpack(redis.call('ZRANGE', r.shares, 0, 1, 'WITHSCORES'))
+  local number = -tonumber(score or 0)
+  if number == 0 or there - redis.call('HLEN', r.flows) > number then return nil end
+  local path, its, bytes = string.sub(loudest, 2), 0, 0
+  if own then its, bytes = share_of(r, own) end
+  local n
+  if too_many > 0 then
+    if its >= number then path = own end
+    n = math.min(too_many, math.max(number - math.max(-tonumber(next_score or 0), 0) + 1, math.floor(number / 10)))
+  else
+    local largest, most_bytes = unpack(redis.call('ZREVRANGE', r.shares, 0, 0, 'WITHSCORES'))
+    path = own and bytes >= tonumber(most_bytes) and own or string.sub(largest, 2)
+    its, bytes = share_of(r, path)
+    n = math.floor(excess * its / math.max(bytes, 1) / 2)
   end
-  return true
+  local begins, ids = entries_of(path), {}
+  n = math.min(math.max(n, 1), results.CHUNK)
+  local oldest = redis.call('ZRANGE', r.order, '[' .. begins, '(' .. begins .. ':', 'BYLEX', 'LIMIT', 0, n)
+  for i, one in ipairs(oldest) do ids[i] = string.sub(one, #begins + 18) end
+  if #ids == 0 then redis.call('ZREM', r.shares, 'n' .. path, 'b' .. path) end -- Redis has evicted the order alone
+  return ids
+end
+
+-- Those that end first: only as many as are too many, or one after the other where their bytes are.
+local function ending_first(r, too_many)
+  return redis.call('ZRANGE', r.ends, 0, math.min(math.max(too_many, 1), results.CHUNK) - 1)
+end
+
+-- Drops results until there is room for one more of some bytes. Returns whether there is.
+local function make_room(r, bytes, path)
+  local there, has, out = redis.call('HLEN', r.hash), held(r), 0
+  for _ = 1, results.STEPS do
+    local too_many, excess = there + 1 - r.max, has + bytes - r.bytes
+    if too_many <= 0 and excess <= 0 then return true end
+    if there == 0 or out >= results.MOST_OUT then return false end
+    local ids = of_loudest(r, there, too_many, excess, path) or ending_first(r, too_many)
+    if #ids > 0 then
+      has, out = has - drop(r, ids), out + #ids
+      there = redis.call('HLEN', r.hash)
+      redis.call('HINCRBY', r.count, 'results_dropped', #ids)
+    end
+  end
+  return false
+end
+
+-- The head of a result with how the attempts before the last one ended, by the text that outcomes.lua keeps; false or nil: none.
+function results.with_attempts(head, tried)
+  local lines = tried and string.match(tried, '^%d*\n(.+)$')
+  if not lines or not string.find(head, '^{.+}$') then return head end
+  return string.sub(head, 1, -2) .. ',"tried":[' .. (string.gsub(lines, '\n', ',')) .. ']}'
 end
 
 -- Keeps a result, instead of the one of the same id: for the retention (is_kept), and for the process that waits for it (is_awaited).
--- A result for which there is no room is dropped.
-function results.keep(r, id, head, body, is_kept, is_awaited)
+-- path: of its flow, nil in a bucket without flows. A result for which there is no room is dropped.
+function results.keep(r, id, head, body, is_kept, is_awaited, path)
   local life = math.max(is_kept and r.retention or 0, is_awaited and results.WAITS or 0)
   if life <= 0 then return end
-  local text = head .. '\n' .. body
+  local result = head .. '\n' .. body
   if redis.call('HEXISTS', r.hash, id) == 1 then drop(r, { id }) end
-  if not make_room(r, #id + #text) then
+  local bytes = #id + #result
+  if not make_room(r, bytes, path) then
     redis.call('HINCRBY', r.count, 'results_dropped', 1)
     return
   end
-  redis.call('HSET', r.hash, id, text)
+  redis.call('HSET', r.hash, id, result)
   redis.call('ZADD', r.ends, string.format('%d', r.now + life), id)
-  redis.call('HINCRBY', r.count, 'result_bytes', #id + #text)
+  redis.call('HINCRBY', r.count, 'result_bytes', bytes)
+  if path then
+    redis.call('HSET', r.flows, id, string.format('%d ', r.now) .. path)
+    redis.call('ZADD', r.order, 0, entry(path, r.now, id))
+    charge(r, path, 1, bytes)
+  end
+end
+
+-- How many results there are, their bytes, and when the oldest one was kept: 0 where there is none.
+function results.look(r)
+  local id, ends = unpack(redis.call('ZRANGE', r.ends, 0, 0, 'WITHSCORES'))
+  local kept_at = id and (string.match(redis.call('HGET', r.flows, id) or '', '^%d+') or math.min(tonumber(ends) - r.retention, r.now))
+  return redis.call('HLEN', r.hash), held(r), tonumber(kept_at or 0)
 end
 
 -- Drops some results that are there. Returns how many.

@@ -10,10 +10,9 @@
 -- A bucket without the field is open at all times.
 --
 -- Two fields of the pace belong to it:
---   window  "opened emptied late jobs left gone each": of the last window: its opening; 1 if it was closed because the bucket was empty;
---           why the finish will not be met (see timetable.LATE), 0 it will; and the plan: with so many jobs so many microseconds were left,
---           and so many departed since; where there are batches then how many jobs a request had lately, in thousandths, where more
---           waited or the bucket has flows
+--   window  "opened emptied 0 0 0 0 each": of the last window: its opening; 1 if it was closed because the bucket was empty; four zeros for
+--           programs of earlier versions, which keep a plan there; where there are batches then how many jobs a request had lately, in
+--           thousandths, where more waited or the bucket has flows
 --   drain   "state id since count per most gone until_empty ended by": of the last drain of an operator: see timetable.RUNNING; its rate
 --           if that is to be slower, 0 of both; how many jobs are to leave at most, 0 any number; how many have left; whether it ends when
 --           the bucket is empty; when it ended; its author
@@ -22,13 +21,11 @@
 -- retry that is not due yet counts as waiting, and a job that came with a delay does not, until it is its flow's turn.
 
 --#include lib/downstream.lua
---#include lib/outbox.lua
 --#include lib/pacer.lua
 --#include lib/text.lua
 
 local timetable = {
   RUNNING = 'r', DONE = 'd', STOPPED = 's',
-  LATE = { '0', 'rate', 'behind' }, -- the rate that is needed is not allowed; fewer departed than planned
   MARGIN = 1000000, -- microseconds before the finish at which the last job is to leave, or a 50th of the time where that is less
   MOST = 64, -- stretches
   MEMORY = 4, -- requests
@@ -37,13 +34,8 @@ local timetable = {
 
 
 local function read_window(stored)
-  local w = { opened = 0, emptied = 0, late = 0, jobs = 0, left = 0, gone = 0, each = 0 }
-  local opened, emptied, late, jobs, left, gone, each = string.match(stored or '', '^(%d+) (%d) (%d) (%d+) (%d+) (%d+) ?(%d*)$')
-  if opened then
-    w.opened, w.emptied, w.late = tonumber(opened), tonumber(emptied), tonumber(late)
-    w.jobs, w.left, w.gone, w.each = tonumber(jobs), tonumber(left), tonumber(gone), tonumber(each) or 0
-  end
-  return w
+  local opened, emptied, each = string.match(stored or '', '^(%d+) (%d) %d %d+ %d+ %d+ ?(%d*)$')
+  return { opened = tonumber(opened or 0), emptied = tonumber(emptied or 0), each = tonumber(each or '') or 0 }
 end
 
 -- A drain of its text, nil if there was none.
@@ -166,31 +158,11 @@ local function too_slow(h, count, per, burst, requests, at, last)
   return requests > 0 and first + (requests - 1) * interval > h.finish
 end
 
--- Notes whether the finish will be met. The plan is made anew when jobs came: more than 2 % above those that are left of it.
--- together: how many jobs may leave as one request.
-local function check(times, h, base, jobs, together, at, last)
-  local w, left = times.window, math.max(math.floor(h.finish - at), 0)
-  if w.opened ~= h.opened then
-    times.window = read_window(nil)
-    times.window.each, w = w.each, times.window
-    w.opened = h.opened
-  end
-  if jobs > (w.jobs - w.gone) + w.jobs / 50 then w.jobs, w.left, w.gone = jobs, left, 0 end
-  w.was_late, w.late = w.late, 0
-  if too_slow(h, base.rate_count, base.rate_per, base.burst, math.ceil(jobs / together), at, last) then
-    w.late = 1
-  -- Requests leave one by one, and the last one at the end: before each slot one request more is there than a line through the plan says.
-  elseif w.left > 0 and jobs > w.jobs * left / w.left + together + math.max(w.jobs / 20, together) then
-    w.late = 2
-  end
-  times.changed = true
-end
-
 -- What holds at the next slot of a bucket. own: its settings (see pacer.prepare) and down; state: of its pacer; ask: clock, lead, horizon
--- and offset, of the engine's clock; unfinished, a function of a time (see timetable.unfinished); leased, how many jobs are; together,
--- how many leave as one request (see timetable.together); and notes: whether it is noted that a finish will not be met. Returns nil and
--- when to look again (0 not known) if no slot lies within the horizon; else a table: settings; state, opened by them; changed; from and
--- latest, the first and the last possible slot; closes: when permits are void, 0 never; ahead: the stretch has not begun.
+-- and offset, of the engine's clock; unfinished, a function of a time (see timetable.unfinished); leased, how many jobs are; and
+-- together, how many leave as one request (see timetable.together). Returns nil and when to look again (0 not known) if no slot lies
+-- within the horizon; else a table: settings; state, opened by them; changed; from and latest, the first and the last possible slot;
+-- closes: when permits are void, 0 never; ahead: the stretch has not begun.
 function timetable.choose(times, base, down, state, ask)
   local offset, drain = ask.offset, times.drain
   local soonest, latest = ask.clock + ask.lead, ask.clock + ask.horizon
@@ -210,7 +182,6 @@ function timetable.choose(times, base, down, state, ask)
         local jobs, is_even = ask.unfinished(h.finish) - ask.leased
         -- Jobs share out the time since the last slot of the stretch, so that the rate stays what it is while nothing comes or leaves.
         local since = state.last >= h.from + offset and state.last or first
-        if ask.notes then check(times, h, s, jobs, ask.together, first - offset, state.last - offset) end
         s.rate_count, s.rate_per, is_even = even(h, s.rate_count, s.rate_per, math.ceil(jobs / ask.together), since - offset)
         if is_even then burst, times.is_even = 1, true end
       end
@@ -296,24 +267,16 @@ function timetable.note(times, departed, requests, is_empty, now, rules)
     times.changed = times.changed or departed > 0 or drain.state ~= timetable.RUNNING
     return
   end
-  if not h then return end
-  if h.finish > 0 then times.window.gone = times.window.gone + departed end
-  if h.until_empty and is_empty then
-    times.window = read_window(nil)
-    times.window.opened, times.window.emptied, times.window.each, times.changed = h.opened, 1, w.each, true
-  end
+  if h and h.until_empty and is_empty then w.opened, w.emptied, times.changed = h.opened, 1, true end
 end
 
--- Writes what was noted. box is the outbox of the bucket, or nil (see outbox.lua): it is told once that a finish will not be met.
-function timetable.write(times, pace, box)
+-- Writes what was noted.
+function timetable.write(times, pace)
   if not times.changed then return end
   local w = times.window
   local each = w.each > 0 and string.format(' %d', w.each) or '' -- programs of an older version do not know it
-  redis.call('HSET', pace, 'window', string.format('%d %d %d %d %d %d', w.opened, w.emptied, w.late, w.jobs, w.left, w.gone) .. each)
+  redis.call('HSET', pace, 'window', string.format('%d %d 0 0 0 0', w.opened, w.emptied) .. each)
   if times.drain then redis.call('HSET', pace, 'drain', timetable.write_drain(times.drain)) end
-  if box and w.late > 0 and w.was_late == 0 then
-    outbox.note(box, 'finish.late', nil, 1, { reason = timetable.LATE[w.late + 1] })
-  end
 end
 
 -- The rate at which a bucket leaks now, as count and per. last: its last slot; requests: how many are to leave in all.
@@ -373,8 +336,8 @@ end
 
 -- What people see, at a time: open (1); rate_count and rate_per that hold, or will when it opens; till: the end of the stretch, 0 never;
 -- opens: when it is open next, 0 not known; finish, of a closed bucket that of its next window, 0 none; finish_jobs: how many are to
--- leave by then; late: the number of timetable.LATE, 0 of a closed bucket. last: the last slot; unfinished and
--- in_flight are as for timetable.choose, together as of timetable.together.
+-- leave by then; late: 1 if the rate that they need is not allowed, 0 of a closed bucket; since: when the bucket was opened, 0 always
+-- or not known. last: the last slot; unfinished and in_flight are as for timetable.choose, together as of timetable.together.
 function timetable.view(times, base, now, last, unfinished, in_flight, together)
   if (stored(times, 1) or { from = math.huge }).from > now then return {} end
   local drain = running(times)
@@ -385,13 +348,12 @@ function timetable.view(times, base, now, last, unfinished, in_flight, together)
   local jobs, late, at = 0, 0, math.max(opens, now)
   if h.open and h.finish > 0 then
     jobs = math.max(unfinished(h.finish) - in_flight, 0)
-    if open_now and jobs > 0 and times.window.opened == h.opened and times.window.late == 2 then late = 2 end
     local requests = math.ceil(jobs / together)
     if open_now and too_slow(h, count, per, base.burst, requests, now, last) then late = 1 end
     count, per = even(h, count, per, requests, at)
   end
   return { open = open_now and 1 or 0, rate_count = count, rate_per = per, till = till < math.huge and till or 0, opens = opens,
-    finish = h.finish, finish_jobs = jobs, late = late }
+    finish = h.finish, finish_jobs = jobs, late = late, since = open_now and (drain and drain.since or h.opened) or 0 }
 end
 
 return timetable

@@ -5,6 +5,9 @@
 --          flow, 'g' and the path of a flow in a group, '' in a bucket without flows
 --   value  "calls input output": the number of calls, and their tokens
 --
+-- A model that a fallback answered with, in place of the one that was asked, is written "model>asked". Where the calls of a row were
+-- charged another number of tokens than they used, the field "+" and the row's name has the difference, which may be below 0.
+--
 -- A hash has at most 1000 such rows. The first 900 are of any caller, model and flow. After them, calls of another caller, model or flow
 -- are counted in "* model *", and after 99 of these, those of another model in "* * *". So no call is missing in the sums. A caller has
 -- no more rows than it leaves free, of the 900 and of the 99: one caller alone makes half of them. Calls without a caller are bounded by
@@ -12,8 +15,9 @@
 --
 --   field  "#1", "#2": how many rows there are of the 900 and of the 99; "#1 caller", "#2 caller": how many of them a caller has made
 --
--- settle.lua is told "@day model input output" of a call: day is which of the keys of days it is, counted from the last one. settle.lua
--- counts no outcome without its lease. So a call counts once, however often its outcome is sent.
+-- settle.lua is told "@day model input output" of a call, then what it was charged if that is not their sum: day is which of the keys of
+-- days it is, counted from the last one. settle.lua counts no outcome without its lease. So a call counts once, however often its outcome
+-- is sent.
 
 --#include lib/callers.lua
 --#include lib/codes.lua
@@ -23,10 +27,11 @@ local use = {
   MOST = { 900, 99 }, -- rows of each level. There is one more level, of one row
   KEPT = 2764800000, -- milliseconds: 32 days
   OTHER = '*', -- no escaped model and no caller is written so
+  MORE = '+',
 }
 
 -- Takes apart what settle.lua is told of a job: notes what it charged to budgets, what it used of a model, and the response that it names.
--- time, nth and flow: see responses.settle.
+-- time, nth, flow and the letters of its caller: see responses.settle.
 function use.note(part, text, mark, spent, uses, named, time, nth, flow)
   local at = string.find(text, '@', 1, true)
   local charged, of_budgets, of_model = at and string.sub(text, 1, at - 1) or text, nil, nil
@@ -41,17 +46,26 @@ function use.note(part, text, mark, spent, uses, named, time, nth, flow)
     uses[#uses + 1] = of_model
   end
   if not kind then return end
-  named[#named + 1] = { kind = kind, id = id, model = model, time = time, nth = nth, flow = flow, spent = of_budgets, use = of_model }
+  named[#named + 1] = { kind = kind, id = id, model = model, time = time, nth = nth, flow = flow, spent = of_budgets, use = of_model,
+    letters = string.sub(mark, callers.MARK + 1) }
+end
+
+-- The day, the model, the tokens of input and output of a call, and how many more it was charged, by what settle.lua is told of it.
+function use.read(text)
+  local day, model, input, output, charged = string.match(text, '^(%d+) (%S*) (%d+) (%d+) ?(%-?%d*)$')
+  if not day then return nil end
+  input, output = tonumber(input), tonumber(output)
+  return day, model, input, output, (tonumber(charged) or input + output) - input - output
 end
 
 -- Adds a call, or the sum of several, to the sums of a hash. letters: who makes the row if there is none.
-local function add(sums, field, letters, model, calls, input, output)
+local function add(sums, field, letters, model, calls, input, output, more)
   local sum = sums[field]
   if not sum then
-    sum = { letters = letters, model = model, calls = 0, input = 0, output = 0 }
+    sum = { letters = letters, model = model, calls = 0, input = 0, output = 0, more = 0 }
     sums[field], sums.fields[#sums.fields + 1] = sum, field
   end
-  sum.calls, sum.input, sum.output = sum.calls + calls, sum.input + input, sum.output + output
+  sum.calls, sum.input, sum.output, sum.more = sum.calls + calls, sum.input + input, sum.output + output, sum.more + more
 end
 
 -- The value of a field with a sum added.
@@ -72,13 +86,13 @@ local function may_make(rows, key, level, letters)
   local all = '#' .. level
   local own, free = all .. ' ' .. letters, use.MOST[level] - rows_in(rows, key, all)
   local held = letters ~= '' and rows_in(rows, key, own) or 0
-  if free < 1 or held > 0 and held + 1 > free then return false end
+  if not callers.may_have(free, held) then return false end
   rows[all], rows[own] = rows[all] + 1, letters ~= '' and held + 1 or nil
   return true
 end
 
 local function write(key, sums)
-  local rows, is_new = {}, false -- rows: by the field that counts them
+  local rows, is_new, charged = {}, false, {} -- rows: by the field that counts them
   for level = 1, #use.MOST + 1 do
     if #sums.fields == 0 then break end
     local written, rest = {}, { fields = {} }
@@ -88,14 +102,16 @@ local function write(key, sums)
       if stored or may_make(rows, key, level, sum.letters) then
         written[#written + 1], written[#written + 2] = field, text(stored, sum)
         is_new = is_new or not stored
+        if sum.more ~= 0 then charged[use.MORE .. field] = sum.more end
       else
         local model = level == 1 and sum.model or use.OTHER
-        add(rest, use.OTHER .. ' ' .. model .. ' ' .. use.OTHER, sum.letters, model, sum.calls, sum.input, sum.output)
+        add(rest, use.OTHER .. ' ' .. model .. ' ' .. use.OTHER, sum.letters, model, sum.calls, sum.input, sum.output, sum.more)
       end
     end
     if #written > 0 then redis.call('HSET', key, unpack(written)) end
     sums = rest
   end
+  for field, more in pairs(charged) do redis.call('HINCRBY', key, field, string.format('%.0f', more)) end
   if is_new then
     for field, n in pairs(rows) do redis.call('HSET', key, field, n) end
     redis.call('PEXPIRE', key, use.KEPT)
@@ -108,13 +124,13 @@ function use.count(outcomes, levels, first_flow, in_pool)
   local last, keys, sums_of = #KEYS - (in_pool and pool.KEYS or 0), {}, {}
   local letter = levels == codes.GROUPS and 'g' or 'f'
   for _, one in ipairs(outcomes) do
-    local day, model, input, output = string.match(one.text, '^(%d+) (%S*) (%d+) (%d+)$')
+    local day, model, input, output, more = use.read(one.text)
     local key = day and KEYS[last + 1 - day]
     if key then
       local flow = levels == codes.NO_FLOWS and '' or letter .. ARGV[first_flow + one.part.n]
       if not sums_of[key] then keys[#keys + 1], sums_of[key] = key, { fields = {} } end
       local letters = string.sub(one.mark, callers.MARK + 1)
-      add(sums_of[key], letters .. ' ' .. model .. ' ' .. flow, letters, model, 1, tonumber(input), tonumber(output))
+      add(sums_of[key], letters .. ' ' .. model .. ' ' .. flow, letters, model, 1, input, output, more)
     end
   end
   for _, key in ipairs(keys) do write(key, sums_of[key]) end

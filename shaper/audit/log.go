@@ -44,8 +44,8 @@ func (l *Log) Begin(ctx context.Context, r *Record) error {
 }
 
 // End writes what became of an operation: r has its outcome, and in Count what this request has changed. One round trip. It goes on when ctx ends.
-// Where it fails the record stays [Begun]. An operation that changed nothing, and is not part of another one, is counted in the record of those that
-// were equal in the same hour: r then has the id of that record.
+// Where it fails the record stays [Begun]. An operation that changed nothing, and is not part of another one, is counted in one record for each hour,
+// author, address, operation, bucket and outcome: r then has the id of that record, whose texts are from the last of them.
 func (l *Log) End(ctx context.Context, r *Record) error {
 	_, err := l.write(context.WithoutCancel(ctx), r, true)
 	return err
@@ -54,16 +54,17 @@ func (l *Log) End(ctx context.Context, r *Record) error {
 func (l *Log) write(ctx context.Context, r *Record, ends bool) (joined bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	isEnd, count, into := 0, int64(0), ""
-	if ends {
-		isEnd, count, into = 1, r.Count, l.sameAs(r)
-	}
 	bucket := r.Object["bucket"]
 	if r.NoBucket || !admission.ValidName(bucket) {
 		bucket = "-"
 	}
+	isEnd, count, into := 0, int64(0), ""
+	if ends {
+		isEnd, count, into = 1, r.Count, l.sameAs(r, bucket)
+	}
 	args := []any{
-		r.ID, r.text(), r.part, isEnd, count, r.owner(), bucket, cmp.Or(r.seal, "-"), cmp.Or(r.secret, "-"), r.continues, r.shown, into, l.book.share, l.book.most,
+		r.ID, r.text(), r.part, isEnd, count, r.owner(), bucket, cmp.Or(r.seal, "-"), cmp.Or(r.secret, "-"), r.continues, r.shown, into,
+		l.book.changed.share, l.book.changed.most, l.book.nothing.share, l.book.nothing.most,
 	}
 	reply, err := lua.RecordOperation.Numbers(ctx, l.redis, l.book.keys, args...)
 	if err != nil && ctx.Err() == nil { // the reply may be lost, and a repeated call changes nothing
@@ -77,11 +78,12 @@ func (l *Log) write(ctx context.Context, r *Record, ends bool) (joined bool, err
 	return reply[1] == 1, nil
 }
 
-// sameAs names the record that counts operations like an ended one within its hour, "" of an operation that has a record of its own.
-func (l *Log) sameAs(r *Record) string {
+// sameAs names the record that counts operations like an ended one within its hour, "" of an operation that has a record of its own. Other than the
+// bucket, which exists, neither the object nor the detail tells operations apart: a client can choose any number of them.
+func (l *Log) sameAs(r *Record, bucket string) string {
 	nothing := r.Outcome == Nothing || r.Outcome == Refused || r.Outcome == Done && l.book.keys[0] == logins.keys[0]
 	if !nothing || r.Count > 0 || r.joined {
 		return ""
 	}
-	return digest(r.owner(), r.Author, r.Address, r.Operation, r.Object, r.Outcome, bound(r.Detail), r.At.Truncate(time.Hour).Unix())
+	return digest(r.owner(), r.Author, r.Address, r.Operation, bucket, r.Outcome, r.At.Truncate(time.Hour).Unix())
 }

@@ -62,7 +62,8 @@ type Record struct {
 	// Jobs or flows that it has changed, with all its requests.
 	Count int64 `json:"count,omitempty"`
 
-	// How many equal operations of one hour the record stands for, all of which changed nothing, and when the last of them began. Absent: one.
+	// How many operations of one hour the record counts, all of which changed nothing, and when the last of them began; Object, Detail and other
+	// texts are from the last. Absent: one.
 	Times int64     `json:"times,omitempty"`
 	Last  time.Time `json:"last,omitzero"`
 
@@ -151,27 +152,43 @@ func (r *Record) within(length, entries int) string {
 		change := &c.Changes[i]
 		change.Setting, change.Before, change.After = shaper.Setting(short(string(change.Setting))), short(change.Before), short(change.After)
 	}
-	text, err := json.Marshal(c)
-	if err != nil {
+	var text strings.Builder
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false) // see jsonLength
+	if err := encoder.Encode(c); err != nil {
 		return "{}" // texts, numbers and times always marshal
 	}
-	return string(text)
+	return strings.TrimSuffix(text.String(), "\n")
 }
 
-// bound is the beginning of a text that is too long. A record has room for names of flows, which are as long.
-func bound(text string) string { return cut(text, maxText) }
-
-// cut is the beginning of a text that is longer than so many bytes.
+// cut returns a text that takes at most length bytes as JSON, without quotation marks: of a longer one its beginning.
 func cut(text string, length int) string {
-	if len(text) <= length {
-		return text
-	}
 	const dots = "…"
-	start := text[:max(length-len(dots), 0)]
-	for n := 0; n < utf8.UTFMax && !utf8.ValidString(start) && start != ""; n++ {
-		start = start[:len(start)-1]
+	end, size := 0, 0
+	for at := 0; at < len(text); {
+		r, width := utf8.DecodeRuneInString(text[at:])
+		at += width
+		size += jsonLength(r, width)
+		switch {
+		case size > length:
+			return text[:end] + dots
+		case size <= length-len(dots):
+			end = at
+		}
 	}
-	return strings.ToValidUTF8(start, "") + dots
+	return text
+}
+
+// jsonLength returns how many bytes a character of a text takes as JSON, at most.
+func jsonLength(r rune, width int) int {
+	const mark, escaped = len(`\"`), len(`\u0001`)
+	switch {
+	case r == '"' || r == '\\':
+		return mark
+	case r < ' ' || r == '\u2028' || r == '\u2029' || r == utf8.RuneError && width == 1:
+		return escaped
+	}
+	return width
 }
 
 func shortList(list []string, length, entries int) []string {

@@ -3,10 +3,10 @@ package dispatcher
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
@@ -27,7 +27,11 @@ type bucketLoop struct {
 	kill     context.CancelCauseFunc // ends life
 	stop     context.CancelFunc      // has the loop stop; nil of one that is not run
 	news     atomic.Bool             // since the last look at what is in force there was a wake-up
-	late     shaper.Late             // why the finish will not be met, as last logged; of renewTimetables
+	late     time.Time               // the finish that will not be met, as last logged; of foresee
+	noWindow bool                    // when last looked at, the bucket had no tally of a window; of renewTimetables
+
+	claimed             atomic.Bool // the last claim has ended, as claiming says
+	claiming, finishing sync.WaitGroup
 }
 
 func newBucketLoop(d *Dispatcher, b *store.Bucket, life context.Context) *bucketLoop {
@@ -50,8 +54,17 @@ func newBucketLoop(d *Dispatcher, b *store.Bucket, life context.Context) *bucket
 // run drains until ctx ends, and then until the last outcome is settled.
 func (l *bucketLoop) run(ctx context.Context) error {
 	defer l.kill(nil)
+	var err error
+	l.claiming.Add(1)
+	l.finishing.Add(1)
+	context.AfterFunc(ctx, func() { // beside the last claim, which may wait for Redis
+		defer l.finishing.Done()
+		err = l.finish()
+	})
 	l.claims.loop(ctx, l.shared)
-	err := l.finish()
+	l.claimed.Store(true)
+	l.claiming.Done()
+	l.finishing.Wait()
 	l.callbacks.moveLast()
 	l.kill(errStopped)
 	l.held.beat.wait()
@@ -60,12 +73,14 @@ func (l *bucketLoop) run(ctx context.Context) error {
 	return err
 }
 
-// finish waits for deliveries, cancels those that take too long, and sees
-// their outcomes into Redis. With the last parts of a stop it takes the shutdown timeout and 5 seconds at most, also if Redis is silent.
+// finish waits for the last claim and for deliveries, cancels those that take too long, and sees their outcomes into Redis. A Redis that is silent
+// delays it by [settleGrace] and [killGrace] at most, beyond the shutdown timeout. A call to Redis that is under way cannot be ended, so what
+// sends calls ends in time before that: no last step of a stop begins with the wait for the call of another step.
 func (l *bucketLoop) finish() error {
 	ended, settled := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(settled)
+		l.claiming.Wait()
 		l.deliveries.underWay.Wait()
 		close(ended)
 		l.settler.queue.Wait()
@@ -85,7 +100,11 @@ func (l *bucketLoop) finish() error {
 	} else {
 		l.log.Warn("deliveries did not end in time and were cut off", "count", l.held.interrupt(), "shutdown_timeout", l.shutdown)
 	}
-	if within(settled, patience) {
+	if within(settled, patience-settleGrace) {
+		return nil
+	}
+	l.held.endHeartbeat()
+	if within(settled, settleGrace) {
 		return nil
 	}
 	l.kill(errStopped)
@@ -93,5 +112,8 @@ func (l *bucketLoop) finish() error {
 		return fmt.Errorf("dispatcher: bucket %q: Redis did not take the last outcomes within %s: their jobs are delivered again when their leases end",
 			l.Name, patience.Round(time.Millisecond))
 	}
-	return fmt.Errorf("dispatcher: bucket %q: deliveries go on though they were told to end: a worker ignores its context", l.Name)
+	if l.claimed.Load() {
+		return fmt.Errorf("dispatcher: bucket %q: deliveries go on though they were told to end: a worker ignores its context", l.Name)
+	}
+	return fmt.Errorf("dispatcher: bucket %q: Redis did not answer the last claim: its jobs are delivered when their leases end", l.Name)
 }

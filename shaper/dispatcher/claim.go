@@ -200,12 +200,17 @@ func (c *claimer) sendClaim(ctx context.Context, call lua.Call) (*lua.Reader, er
 	return s.RunConfigured(ctx, c.Bucket, call.Script, call.Keys, call.Args...)
 }
 
+// lastFetch bounds the last question of a stop: the claim before it may have waited for its whole timeout.
+const lastFetch = time.Second
+
 // fetchUnanswered asks once more for the answer of the last claim, if it has not
 // arrived: else the leases of its jobs would run out as those of a crash.
 func (c *claimer) fetchUnanswered(ctx context.Context, claimID string) {
 	if c.unanswered == nil {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, max(c.link.patience, lastFetch))
+	defer cancel()
 	if _, err := c.claim(ctx, claimID, 0); err != nil {
 		c.log.WarnContext(ctx, "the jobs of the last claim are not known here: they are taken back when their leases end", "error", err)
 	}

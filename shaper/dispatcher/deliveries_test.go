@@ -78,6 +78,16 @@ func TestLogOfDeliveriesIsFull(t *testing.T) {
 	}
 	if newest := page.Jobs[0]; newest.ID != "dies" || newest.Ended.Attempts != 1 {
 		t.Errorf("the newest is %s: %+v", newest.ID, newest.Ended)
+	} else if all := newest.Ended.Deliveries(); len(all) != 2 || all[0].Reason != "http_404" || all[1].Number != 2 || all[1].Result != shaper.ResultDone {
+		t.Errorf("its deliveries are %+v", all)
+	}
+	infos, err := client.Op.BucketInfos(t.Context(), "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k, now := infos[0].Results, infos[0].Now; k.Kept < int64(len(page.Jobs)) || k.Bytes > 1500 || k.Max != 1000 || k.MaxBytes != 1500 || k.Retention != time.Hour ||
+		k.Dropped < 1 || k.Oldest.After(now) || k.Oldest.Before(now.Add(-time.Hour)) || !k.IsShort(now) && k.Bytes >= 1350 {
+		t.Errorf("at %s the results are %+v", now, k)
 	}
 	logged := map[string]bool{}
 	for _, job := range page.Jobs {

@@ -24,6 +24,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/fleet"
 	"github.com/tundish-io/tundish/shaper/internal/store"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 // Defaults of a dispatcher.
@@ -88,6 +89,8 @@ type Dispatcher struct {
 	cfg   Config // without Buckets, Workers and Hooks, which a reload replaces
 	store *store.Store
 
+	operator *operator.Operator // for verdicts
+
 	shared   *store.Store // the store, for what is done for all buckets side by side
 	outage   outage       // of Redis, as its loops see it
 	stall    stall        // of this process
@@ -131,6 +134,9 @@ func New(cfg Config) (*Dispatcher, error) {
 	s.OnLost = d.noteLost
 	d.hooks.Store(&cfg.Hooks)
 	d.cfg.Buckets, d.cfg.Workers, d.cfg.Hooks = nil, nil, nil
+	if d.operator, err = operator.New(operator.Config{Redis: cfg.Redis, Timeout: cfg.Timeout}); err != nil {
+		return nil, err
+	}
 	if d.member, err = d.newMember(); err != nil {
 		return nil, err
 	}

@@ -143,6 +143,29 @@ type toldData struct {
 	By     string `json:"by,omitempty"`
 
 	Window *toldWindow `json:"window,omitempty"` // of window.closed
+	Finish *toldFinish `json:"finish,omitempty"` // of finish.late
+}
+
+// toldFinish is what is foreseen of the finish of a drain window: see lua/note_late.lua.
+type toldFinish struct {
+	At       time.Time `json:"at"`
+	Left     int64     `json:"left"`
+	Why      []string  `json:"why"`      // codes of what keeps jobs, the most jobs first
+	Sentence string    `json:"sentence"` // the verdict for people
+}
+
+// readFinish reads the detail of finish.late. Its numbers are texts: Lua's JSON rounds large ones. A program of an earlier version notes none.
+func readFinish(detail string) *toldFinish {
+	var texts struct {
+		At       int64  `json:"at,string"`
+		Left     int64  `json:"left,string"`
+		Why      string `json:"why"`
+		Sentence string `json:"sentence"`
+	}
+	if json.Unmarshal([]byte(detail), &texts) != nil || texts.At == 0 {
+		return nil
+	}
+	return &toldFinish{time.UnixMicro(texts.At).UTC(), texts.Left, strings.Fields(texts.Why), texts.Sentence}
 }
 
 // toldWindow is what became of jobs in a drain window: see lua/close_window.lua.
@@ -182,6 +205,9 @@ func (h *eventTeller) jobOf(hook Hook, e event, kind, path string, ofFlow bool) 
 	body := told{Type: kind, Timestamp: time.UnixMicro(e.since).UTC()}
 	_ = json.Unmarshal([]byte(e.detail), &body.Data) // a detail that cannot be parsed is left out
 	body.Data.Bucket, body.Data.Count = h.Name, e.count
+	if kind == string(shaper.EventFinishLate) {
+		body.Data.Finish = readFinish(e.detail)
+	}
 	if kind == string(shaper.EventWindowClosed) { // its name has its opening, so that each is told by itself
 		body.Data.Window, ofFlow = readWindow(e.detail), false
 	}

@@ -235,16 +235,22 @@ func TestSlowHandshakeKeepsTheRate(t *testing.T) {
 // drainFor has two dispatchers drain a bucket that does not run dry, for so long.
 func drainFor(t *testing.T, b shaper.Bucket, worker shaper.Worker, length time.Duration, hook func() redis.Hook) {
 	t.Helper()
+	jobs := make([]shaper.Job, int(b.Rate.PerSecond()*length.Seconds()))
+	for i := range jobs {
+		jobs[i] = shaper.Job{Bucket: b.Name, ID: fmt.Sprint("j", i), Payload: []byte("{}")}
+	}
+	drainJobs(t, b, jobs, worker, length, hook)
+}
+
+// drainJobs has two dispatchers drain these jobs, for so long.
+func drainJobs(t *testing.T, b shaper.Bucket, jobs []shaper.Job, worker shaper.Worker, length time.Duration, hook func() redis.Hook) {
+	t.Helper()
 	store := miniredis.NewMiniRedis()
 	store.ClockTTL(true)
 	t.Cleanup(store.Close)
 	client, err := rig.NewActors(producer.Config{Redis: rig.BubbleClient(t, store.Dial), Buckets: []shaper.Bucket{b}})
 	if err != nil {
 		t.Fatal(err)
-	}
-	jobs := make([]shaper.Job, int(b.Rate.PerSecond()*length.Seconds()))
-	for i := range jobs {
-		jobs[i] = shaper.Job{Bucket: b.Name, ID: fmt.Sprint("j", i), Payload: []byte("{}")}
 	}
 	for len(jobs) > 0 {
 		n := min(len(jobs), 500)

@@ -16,14 +16,18 @@ type leaseHolder struct {
 	guard *poisonGuard // shared by all buckets: the process is one
 	beat  helper       // extends leases
 
-	mu      sync.Mutex
-	jobs    map[string]*leased // by id: claimed and not settled yet
-	unknown string             // id of the claim whose answer has not arrived, "" none
+	endHeartbeat context.CancelFunc // no lease is extended any more
+
+	mu          sync.Mutex
+	jobs        map[string]*leased // by id: claimed and not settled yet
+	unknown     string             // id of the claim whose answer has not arrived, "" none
+	interrupted bool               // deliveries that begin are cancelled too
 }
 
 func newLeaseHolder(c *bucketConn, guard *poisonGuard) *leaseHolder {
 	h := &leaseHolder{bucketConn: c, guard: guard, jobs: make(map[string]*leased)}
-	h.beat.within, h.beat.do = c.life, h.heartbeat
+	h.beat.within, h.endHeartbeat = context.WithCancel(c.life)
+	h.beat.do = h.heartbeat
 	return h
 }
 
@@ -58,22 +62,26 @@ func (h *leaseHolder) forget(job *leased) {
 	}
 }
 
-// delivering notes how the delivery of jobs is cancelled. Those whose leases are lost already are cancelled at once.
+// delivering notes how the delivery of jobs is cancelled. Those whose leases are lost already, and all after interrupt, are cancelled at once.
 func (h *leaseHolder) delivering(jobs request, cancel context.CancelCauseFunc) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	jobs.withCancel(cancel)
 	for _, job := range jobs {
-		if h.jobs[job.ID] != job {
+		switch {
+		case h.jobs[job.ID] != job:
 			job.cancel(errLeaseLost)
+		case h.interrupted:
+			job.cancel(errStopped)
 		}
 	}
 }
 
-// interrupt cancels what still runs and returns how many that were.
+// interrupt cancels what still runs, and what begins later, and returns how many run.
 func (h *leaseHolder) interrupt() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.interrupted = true
 	count := 0
 	for _, job := range h.jobs {
 		if job.cancel != nil {

@@ -81,7 +81,7 @@ func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement 
 	last := s.settles(one, &outcome, hold)
 	one.last, one.charged = last.String(), chargedText(job, &outcome)
 	if outcome.Result != shaper.ResultReturned {
-		one.use, one.response = codec.UseText(outcome.Use), codec.ResponseText(outcome.Response)
+		one.use, one.response = codec.UseText(outcome.Use, chargedTokens(job, &outcome)), codec.ResponseText(outcome.Response)
 	}
 	s.closeGate(one)
 	one.outcome = outcome
@@ -172,6 +172,18 @@ func chargedText(job *leased, outcome *shaper.Outcome) string {
 		return job.charged + " " + usedAsReserved
 	}
 	return job.charged + " " + outcome.Used.String()
+}
+
+// chargedTokens is how many tokens a job counts against budgets of them, or would in a bucket without any.
+func chargedTokens(job *leased, outcome *shaper.Outcome) int64 {
+	charged, named := outcome.Used.Of(shaper.UnitTokens)
+	if outcome.Used == nil {
+		charged, named = job.Reserved.Of(shaper.UnitTokens)
+	}
+	if !named && outcome.Use != nil && !usesNothing(outcome) {
+		return outcome.Use.Input + outcome.Use.Output
+	}
+	return charged
 }
 
 // jobArgs is how many arguments of settle.lua are of one job.

@@ -3,7 +3,6 @@ package dispatcher
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 	"strings"
 	"sync"
@@ -74,25 +73,6 @@ func TestWindowForWindow(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A finish that will not be met is logged once.
-func TestLateFinishIsLogged(t *testing.T) {
-	t.Parallel()
-	b := rig.Bucket("b", 1)
-	b.Drain = &schedule.Drain{Cron: "* * * * *", For: 50 * time.Second, FinishBy: "10s"}
-	worker := shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) })
-	inBubble(t, worker, []shaper.Bucket{b}, func(l *loops) {
-		var log strings.Builder
-		l.d.store.Log = slog.New(slog.NewTextHandler(&log, nil))
-		for range 20 {
-			l.enqueue(shaper.Job{Bucket: "b", Payload: []byte("x")})
-		}
-		l.run(30 * time.Second)
-		if n := strings.Count(log.String(), "jobs will be left at the finish: the rate that is needed is above the one that is allowed"); n != 1 {
-			l.t.Errorf("logged %d times:\n%s", n, log.String())
-		}
-	})
 }
 
 // A configuration with a lower revision writes no plan and no timetable of its own, and its dispatcher renews the one in force. A reload

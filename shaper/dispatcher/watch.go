@@ -2,11 +2,11 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
@@ -16,7 +16,7 @@ import (
 const watchAll = 3
 
 // watchSettings looks every 10 s at what is in force of buckets that may have changed, and every 30 s of all, until ctx ends. It has
-// timetables renewed that end.
+// timetables renewed that end, and every 30 s looks whether finishes will be met.
 func (d *Dispatcher) watchSettings(ctx context.Context) {
 	wait := patrolInterval
 	for round := 0; sleep(ctx, wait); round++ {
@@ -24,6 +24,9 @@ func (d *Dispatcher) watchSettings(ctx context.Context) {
 		loops := *d.loops.Load()
 		d.watch(ctx, loops, round%watchAll == 0 || !d.listens.Load())
 		d.renewTimetables(ctx, loops)
+		if round%watchAll == 0 {
+			d.foresee(ctx, loops)
+		}
 	}
 }
 
@@ -45,20 +48,17 @@ func (d *Dispatcher) watch(ctx context.Context, loops []*bucketLoop, all bool) {
 	}
 }
 
-// renewTimetables has the timetables of buckets computed anew before they end, logs that a finish will not be met, and has the ends of
-// windows reported to hooks. Any number of dispatchers look, one round trip for all buckets with a plan and in a cluster one to each node; the first one that finds a timetable
-// short writes the next.
+// renewTimetables computes the timetables of buckets again before they end, and reports the ends of windows to hooks. It makes one round trip for all
+// buckets that have a plan or had a window, and in a cluster one to each node: a bucket whose plan was removed may have an open window still to be
+// reported. Any number of dispatchers look; the first one that finds a timetable short writes the next.
 func (d *Dispatcher) renewTimetables(ctx context.Context, loops []*bucketLoop) {
-	planned := those(loops, func(l *bucketLoop) bool { return l.HasPlan() })
+	planned := those(loops, func(l *bucketLoop) bool { return l.HasPlan() || !l.noWindow })
 	found, windows, tallies := make([]*redis.SliceCmd, len(planned)), make([]*redis.StringCmd, len(planned)), make([]*redis.StringCmd, len(planned))
 	pipelined(ctx, d.store, len(planned), func(i int) string { return planned[i].Keys.Conf() }, func(pipe redis.Pipeliner, i int) {
 		found[i] = pipe.HMGet(ctx, planned[i].Keys.Conf(), store.FieldPlan, store.FieldTimetable, store.FieldEvents)
 		windows[i], tallies[i] = pipe.HGet(ctx, planned[i].Keys.Pace(), "window"), pipe.HGet(ctx, planned[i].Keys.Count(), "window")
 	})
 	for i, l := range planned {
-		if windows[i].Err() == nil {
-			l.tellLate(ctx, codec.LateOf(windows[i].Val()))
-		}
 		now := l.clock.latest(time.Now())
 		values := found[i].Val()
 		if found[i].Err() != nil || len(values) != 3 || now == 0 { // the next look sees it
@@ -70,39 +70,11 @@ func (d *Dispatcher) renewTimetables(ctx context.Context, loops []*bucketLoop) {
 			l.log.ErrorContext(ctx, "the timetable of a bucket was not renewed: the bucket stays closed once it ends", "error", err)
 		}
 		events, _ := values[2].(string)
+		l.noWindow = tallies[i].Val() == "" && errors.Is(tallies[i].Err(), redis.Nil)
 		if err := d.store.CloseWindows(ctx, l.Bucket, plan, events, tallies[i].Val(), codec.EmptiedOf(windows[i].Val()), now); err != nil && ctx.Err() == nil {
 			l.log.ErrorContext(ctx, "the end of a drain window was not reported: it will be later", "error", err)
 		}
 	}
-	for _, l := range loops {
-		if !l.HasPlan() {
-			l.tellLate(ctx, shaper.NotLate)
-		}
-	}
-}
-
-// tellLate logs once that a finish will not be met, and once that it will be after all.
-func (l *bucketLoop) tellLate(ctx context.Context, late shaper.Late) {
-	if l.late == late {
-		return
-	}
-	l.late = late
-	switch late {
-	case shaper.LateRate:
-		l.log.WarnContext(ctx, "jobs will be left at the finish: the rate that is needed is above the one that is allowed", "finish_by", l.finishBy())
-	case shaper.LateBehind:
-		l.log.WarnContext(ctx, "jobs will be left at the finish: fewer departed than were to; a quota, flows, a pool, a downstream or too few workers hold them back", "finish_by", l.finishBy())
-	default:
-		l.log.InfoContext(ctx, "no finish is late any more", "finish_by", l.finishBy())
-	}
-}
-
-// finishBy is what the configuration here says; "" where the plan in force is that of another one.
-func (c *bucketConn) finishBy() string {
-	if plan := c.Settings.Load().Drain; plan != nil {
-		return plan.FinishBy
-	}
-	return ""
 }
 
 // keepWithin keeps a job within its window, whatever this process does not know of the clock of Redis: it leaves no earlier than at the

@@ -12,10 +12,13 @@ const (
 	Beat    = 5 * time.Second  // between two beats of a process
 	Watched = time.Second      // the same while somebody looks
 	Silence = 15 * time.Second // after which a silent process is gone
-	Period  = 5 * time.Minute  // between two points of the history
-	Points  = 288              // of the history: a day
-	Slots   = 12               // of a Beat, which a process remembers: a minute
-	Bin     = 100 * time.Millisecond
+
+	// Forgotten is when nothing is known of a silent process any more. What it delivered is part of [Snapshot.Progress] until then.
+	Forgotten = time.Minute
+	Period    = 5 * time.Minute // between two points of the history
+	Points    = 288             // of the history: a day
+	Slots     = 12              // of a Beat, which a process remembers: a minute
+	Bin       = 100 * time.Millisecond
 
 	lookedAt = 10 * time.Second // how long somebody who looks is known for
 )

@@ -117,6 +117,8 @@ func NewMember(cfg Config) (*Member, error) {
 // Run tells what the process does until ctx ends, and then that it leaves. It costs one command in five seconds, and one a second while
 // somebody looks; with more than 250 buckets that count something, one for each 250. While Redis is away it goes on counting.
 func (m *Member) Run(ctx context.Context) {
+	stopped := make(chan time.Time, 1)
+	context.AfterFunc(ctx, func() { stopped <- time.Now() })
 	// The first answer says what time it is; then its buckets are told.
 	m.tell(ctx, time.Now(), false)
 	m.count(m.redis(time.Now()))
@@ -132,16 +134,19 @@ func (m *Member) Run(ctx context.Context) {
 		at := time.Now()
 		m.count(m.redis(at))
 		if !goesOn || !m.wait(ctx, rand.N(step/10)) { //nolint:gosec // jitter: all processes count at once, and tell it one after another
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTell)
+			last, cancel := context.WithDeadline(context.WithoutCancel(ctx), (<-stopped).Add(lastTell))
 			defer cancel()
-			m.tell(last, at, true)
+			if last.Err() == nil {
+				m.tell(last, at, true)
+			}
 			return
 		}
 		m.tell(ctx, at, false)
 	}
 }
 
-// lastTell bounds the last beat: a Redis that is silent must not delay the stop of the process.
+// lastTell bounds the last beat, from the end of ctx on: a Redis that is silent must not delay the stop of the process by another call beyond the one
+// that is under way.
 const lastTell = time.Second
 
 // redis is an instant by the clock of Redis.

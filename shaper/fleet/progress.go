@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -9,7 +10,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/metrics"
 )
 
-// Progress is what became of the requests of a bucket lately, by all processes that told it in the last 15 seconds.
+// Progress is what became of the requests of a bucket lately, by all processes that ran in the last minute.
 type Progress struct {
 	// Window is how long the next three were counted: about 30 seconds, in whole beats that all processes have told.
 	Window    time.Duration
@@ -117,8 +118,8 @@ func (s *Snapshot) Progress(bucket string) Progress {
 	sum := Progress{Window: recent * Beat}
 	newest := s.lastSlot()
 	var last int64
-	for i := range s.Processes {
-		c, ok := s.Processes[i].counts[bucket]
+	for _, p := range slices.Concat(s.Processes, s.left, s.gone) {
+		c, ok := p.counts[bucket]
 		if !ok {
 			continue
 		}

@@ -39,6 +39,7 @@ type Process struct {
 	LastBeat time.Time `json:"last_beat"`
 
 	left   bool // it has stopped
+	silent bool // for longer than Silence
 	counts map[string]told
 }
 
@@ -58,6 +59,7 @@ type Snapshot struct {
 	Processes []Process // by their names, then the oldest first
 
 	left []Process                   // those that have stopped lately
+	gone []Process                   // those that have been silent for longer, stopped or not
 	bins map[string]map[int64]Counts // of each bucket that somebody looks at, by the number of the bin
 
 	refused map[string]map[string]int64 // by limit and caller
@@ -77,7 +79,8 @@ func (v *View) Look(ctx context.Context) (*Snapshot, error) {
 	var counts []*redis.MapStringStringCmd
 	for _, z := range beats.Val() {
 		last := time.UnixMicro(int64(z.Score))
-		if age := s.Now.Sub(last); age > Silence || age < -Silence {
+		age := s.Now.Sub(last)
+		if age > Forgotten || age < -Silence {
 			continue
 		}
 		p := Process{ID: fmt.Sprint(z.Member), LastBeat: last.UTC()}
@@ -87,7 +90,7 @@ func (v *View) Look(ctx context.Context) (*Snapshot, error) {
 		if err != nil || json.Unmarshal([]byte(says), &it) != nil {
 			continue // of a version that tells something else
 		}
-		p.About, p.left, p.Since = it.About, it.Left, time.UnixMicro(started).UTC()
+		p.About, p.left, p.silent, p.Since = it.About, it.Left, age > Silence, time.UnixMicro(started).UTC()
 		s.Processes = append(s.Processes, p)
 		counts = append(counts, pipe.HGetAll(ctx, countsKey+p.ID))
 	}
@@ -100,10 +103,13 @@ func (v *View) Look(ctx context.Context) (*Snapshot, error) {
 		s.read(&s.Processes[i], counts[i].Val())
 	}
 	s.Processes = slices.DeleteFunc(s.Processes, func(p Process) bool {
-		if p.left {
+		switch {
+		case p.silent:
+			s.gone = append(s.gone, p)
+		case p.left:
 			s.left = append(s.left, p)
 		}
-		return p.left
+		return p.silent || p.left
 	})
 	slices.SortFunc(s.Processes, func(a, b Process) int { return cmp.Or(cmp.Compare(a.Name, b.Name), a.Since.Compare(b.Since)) })
 	return s, nil
@@ -183,6 +189,17 @@ func (s *Snapshot) Dispatchers(bucket string) int {
 		}
 	}
 	return n
+}
+
+// ServedSince is when the first of the processes that deliver jobs of the bucket started, by the clock of Redis; zero: none does.
+func (s *Snapshot) ServedSince(bucket string) (at time.Time) {
+	for i := range s.Processes {
+		p := &s.Processes[i]
+		if _, has := p.counts[bucket]; has && p.Works && (at.IsZero() || p.Since.Before(at)) {
+			at = p.Since
+		}
+	}
+	return at
 }
 
 // HostFault describes why dispatchers of a bucket cannot connect to its receivers; "" if all can. isAll says that none can.

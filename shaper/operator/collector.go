@@ -189,7 +189,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		v, hours := &seen.verdicts[i], seen.buckets[i].Hours
 		v.collect(ch)
 		if hours != nil && hours.Open && !hours.Finish.IsZero() {
-			ch <- prometheus.MustNewConstMetric(finishLate, prometheus.GaugeValue, oneIf(hours.Late != "" || v.Left > 0), v.Bucket)
+			ch <- prometheus.MustNewConstMetric(finishLate, prometheus.GaugeValue, oneIf(v.Left > 0), v.Bucket)
 		}
 	}
 	for _, info := range seen.buckets {

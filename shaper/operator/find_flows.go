@@ -31,7 +31,7 @@ const ByWaiting FlowOrder = "waiting"
 type FlowFilter struct {
 	Group   *string // "" is a group too
 	Match   string  // they have it in their name
-	Failing bool    // disabled, held by their downstream, with a circuit breaker that is not closed, or their last attempt has failed
+	Failing bool    // disabled, held by their downstream, with a circuit breaker that is not closed, or with a SignalFailed at last
 	Order   FlowOrder
 }
 
@@ -72,7 +72,8 @@ func (f *FlowFilter) means(info *FlowInfo, now time.Time) bool {
 	return strings.Contains(info.Flow, f.Match) && (!f.Failing || info.isFailing(now))
 }
 
-// isFailing reports whether a flow's receiver has failed at last, or keeps it from sending.
+// isFailing reports whether a flow's receiver keeps it from sending, or fails: its last answer was a [shaper.SignalFailed]. A receiver that answers
+// 401 works, as it says something of the job alone.
 func (f *FlowInfo) isFailing(now time.Time) bool {
 	d := f.Downstream
 	return f.Own.Disabled != nil || d != nil && (d.HeldUntil.After(now) || d.Breaker != shaper.BreakerClosed || d.Failures > 0)

@@ -93,8 +93,8 @@ func (g GroupControl) Reset(ctx context.Context) (had bool, err error) {
 	return g.control().resetTarget(ctx, t)
 }
 
-// Info returns what is known of one group: zeros of one that has no jobs. One round trip;
-// two of a bucket that is not configured here.
+// Info returns what is known of one group: zeros of one that has no jobs. One round trip,
+// two where flows or groups have budgets; one more of a bucket that is not configured here.
 func (g Group) Info(ctx context.Context) (GroupInfo, error) {
 	t, err := g.target(ctx)
 	if err != nil {

@@ -57,6 +57,8 @@ type BucketInfo struct {
 	Hours *shaper.Hours    // nil of a bucket that leaks at all times, at its rate
 	Drain *shaper.DrainRun // the last one that an operator has asked for; nil: none
 
+	Results KeptResults // of a bucket that keeps none, zero
+
 	Pause     *shaper.Pause // nil if the bucket runs
 	Overrides []Override    // settings that an operator has changed
 
@@ -103,6 +105,7 @@ func readBucketInfo(name string, k store.Keys, reply any) (BucketInfo, error) {
 	}
 	info := BucketInfo{Name: name}
 	codec.ReadAnswer(a, "", &info)
+	codec.ReadAnswer(a, "", &info.Results)
 	levels := a.Int("levels")
 	info.HasFlows, info.HasGroups = levels != codec.LevelsNone, levels == codec.LevelsGroups
 	info.keys = k.As(int(levels))

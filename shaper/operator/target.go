@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -135,7 +136,7 @@ const (
 	fieldsBefore   = 5
 )
 
-// lookAt reads what is known of targets of the same kind, in one round trip.
+// lookAt reads what is known of targets of the same kind, in one round trip; two where flows or groups have budgets.
 func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -145,7 +146,8 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 	pipe := o.store.Redis.Pipeline()
 	states, own := pipe.HMGet(ctx, t.states(), names...), pipe.HMGet(ctx, t.settings(), names...)
 	pace := pipe.HMGet(ctx, t.keys.Pace(), "offset", "drain")
-	rates := pipe.HMGet(ctx, t.keys.Conf(), "rate_count", "rate_per", "flow_rate_count", "flow_rate_per", store.FieldTimetable, fieldMustExist, store.FieldKeep)
+	rates := pipe.HMGet(ctx, t.keys.Conf(), "rate_count", "rate_per", "flow_rate_count", "flow_rate_per", store.FieldTimetable, fieldMustExist, store.FieldKeep,
+		"flow_budgets", "group_budgets", "own_budgets")
 	turnsOf := map[string][]string{} // of each turn queue the names that may stand in it
 	for _, name := range names {
 		turnsOf[t.turnQueue(name)] = append(turnsOf[t.turnQueue(name)], name)
@@ -190,7 +192,15 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 		info.downstream = codec.ParseDownstream(state.Downstream, offset, configuredRate(info.Own.Rate, stored))
 		infos[i] = info
 	}
+	if hasAny(rates.Val()[fieldsBefore+2:]) {
+		return infos, o.addBudgets(ctx, t, infos)
+	}
 	return infos, nil
+}
+
+// hasAny reports whether one of some fields of a hash is there, and not empty.
+func hasAny(values []any) bool {
+	return slices.ContainsFunc(values, func(value any) bool { return value != nil && value != "" })
 }
 
 // configuredRate is the rate of a flow without its downstream: its own, else the rate of all flows, else the rate in force of the bucket.

@@ -63,13 +63,16 @@ type UsageSum struct {
 	Calls  int64 `json:"calls"`
 	Input  int64 `json:"input"`  // tokens
 	Output int64 `json:"output"` // tokens
+
+	// Tokens that count against budgets, such as a maximum that is charged whatever the response has. In a bucket without budgets of tokens, what would count.
+	Charged int64 `json:"charged"`
 }
 
 // Tokens are those of input and output.
 func (s UsageSum) Tokens() int64 { return s.Input + s.Output }
 
-func (s *UsageSum) add(calls, input, output int64) {
-	s.Calls, s.Input, s.Output = s.Calls+calls, s.Input+input, s.Output+output
+func (s *UsageSum) add(used *codec.Used) {
+	s.Calls, s.Input, s.Output, s.Charged = s.Calls+used.Calls, s.Input+used.Input, s.Output+used.Output, s.Charged+used.Charged
 }
 
 // UsageRow is a sum. What the query does not tell apart is nil, and so is what the calls do not have.
@@ -78,6 +81,7 @@ type UsageRow struct {
 	Group, Flow *string
 	Caller      *string // its mark
 	Model       *string
+	Asked       *string // the model that the calls asked, where a fallback answered with Model in its place
 	UsageSum
 
 	// Other says that the row has the calls above the bound of a day: it counts 900 combinations of caller, model and flow, of which a
@@ -158,9 +162,9 @@ func (q *UsageQuery) means(used *codec.Used) bool {
 
 // usageKey is what tells rows apart.
 type usageKey struct {
-	day, model, group, flow, caller string
-	hasGroup, hasFlow, hasModel     bool
-	other                           bool
+	day, model, asked, group, flow, caller string
+	hasGroup, hasFlow, hasModel            bool
+	other                                  bool
 }
 
 // usageSums are rows that grow.
@@ -180,7 +184,7 @@ func (s *usageSums) add(day string, used *codec.Used) {
 		case UsageByDay:
 			key.day = day
 		case UsageByModel:
-			key.model, key.hasModel, key.other = used.Model, !used.OtherModels, key.other || used.OtherModels
+			key.model, key.asked, key.hasModel, key.other = used.Model, used.Asked, !used.OtherModels, key.other || used.OtherModels
 		case UsageByFlow, UsageByGroup:
 			key.group, key.hasGroup, key.other = used.Group, used.Levels == codec.LevelsGroups, key.other || used.OtherParts
 			if by == UsageByFlow {
@@ -195,8 +199,8 @@ func (s *usageSums) add(day string, used *codec.Used) {
 		row = &UsageSum{}
 		s.rows[key] = row
 	}
-	row.add(used.Calls, used.Input, used.Output)
-	s.total.add(used.Calls, used.Input, used.Output)
+	row.add(used)
+	s.total.add(used)
 }
 
 func (s *usageSums) usage() Usage {
@@ -207,7 +211,7 @@ func (s *usageSums) usage() Usage {
 	}
 	slices.SortFunc(keys, func(a, b usageKey) int {
 		return cmp.Or(cmp.Compare(s.rows[b].Tokens(), s.rows[a].Tokens()), cmp.Compare(s.rows[b].Calls, s.rows[a].Calls), cmp.Compare(a.day, b.day),
-			strings.Compare(a.model, b.model), strings.Compare(a.group, b.group), strings.Compare(a.flow, b.flow), strings.Compare(a.caller, b.caller))
+			strings.Compare(a.model, b.model), strings.Compare(a.asked, b.asked), strings.Compare(a.group, b.group), strings.Compare(a.flow, b.flow), strings.Compare(a.caller, b.caller))
 	})
 	some := func(has bool, text string) *string {
 		if !has {
@@ -218,7 +222,7 @@ func (s *usageSums) usage() Usage {
 	for _, key := range keys[:min(len(keys), MaxUsageRows)] {
 		row := UsageRow{
 			Group: some(key.hasGroup, key.group), Flow: some(key.hasFlow, key.flow), Caller: some(key.caller != "", key.caller),
-			Model: some(key.hasModel, key.model), UsageSum: *s.rows[key], Other: key.other,
+			Model: some(key.hasModel, key.model), Asked: some(key.asked != "", key.asked), UsageSum: *s.rows[key], Other: key.other,
 		}
 		row.Day, _ = codec.ParseUseDay(key.day) // zero unless the rows are by day
 		usage.Rows = append(usage.Rows, row)

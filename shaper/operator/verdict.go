@@ -13,33 +13,6 @@ import (
 	"github.com/tundish-io/tundish/shaper/fleet"
 )
 
-// WhyCode is one word for what keeps jobs from being delivered.
-type WhyCode string
-
-// The words. Where several causes hold for a job, the first in this order is reported: it holds longest, or needs a person.
-const (
-	WhyPaused       WhyCode = "paused"        // by an operator
-	WhyNoDispatcher WhyCode = "no-dispatcher" // no process reports that it delivers jobs of the bucket
-	WhyDisabled     WhyCode = "disabled"      // the flow is disabled: its jobs become dead letters
-	WhyMissing      WhyCode = "missing"       // the flow has to exist, and has no settings: see [shaper.FlowSettings]
-	WhyClosed       WhyCode = "closed"        // the bucket is outside of its delivery windows
-	WhyBreaker      WhyCode = "breaker"       // a circuit breaker is open, or a probe is on its way
-	WhyHeld         WhyCode = "held"          // the receiver has asked for a wait
-	WhyQuota        WhyCode = "quota"         // a quota is used up
-	WhyBudget       WhyCode = "budget"        // a budget has no room for the next job
-	WhyInFlight     WhyCode = "in-flight"     // as many requests are in flight as may be
-	WhyAdaptiveRate WhyCode = "adaptive-rate" // the receiver has asked for a lower rate
-	WhyHostFault    WhyCode = "host-fault"    // no host of its dispatchers can connect to receivers
-	WhyFailing      WhyCode = "failing"       // attempts fail, so jobs wait for their next one, or die
-	WhyLate         WhyCode = "late"          // permits come back unused
-	WhyRate         WhyCode = "rate"          // they wait for their turn at the rate of the scope, which is kept
-	WhyStarting     WhyCode = "starting"      // departures have begun within the last half minute: too early to say
-	WhySlow         WhyCode = "slow"          // fewer departures than the rate, and nothing known explains it
-	WhyLater        WhyCode = "later"         // they are delayed: their time has not come
-	WhyEmpty        WhyCode = "empty"         // nothing waits. Only of a verdict
-	WhySends        WhyCode = "sends"         // deliveries succeed at the rate. Only of a verdict
-)
-
 // Verdict is whether jobs of a bucket are delivered, and what keeps those that wait. Every view of a bucket shows it.
 type Verdict struct {
 	Bucket string
@@ -70,8 +43,9 @@ type Verdict struct {
 	Grows        float64   // by how many jobs a second the backlog grows; 0: it does not
 	Full         time.Time // when it has reached the capacity at that pace; zero: it does not grow
 
-	Left   int64     // jobs that will be left at the finish of the delivery window, as it goes now; 0: none, or the bucket has no finish
-	Finish time.Time // zero where Left is 0
+	Left   int64       // jobs that will be left at the finish of the delivery window, as it goes now; 0: none, or the bucket has no finish
+	Late   shaper.Late // why, by the rate alone; Blocked has what keeps them
+	Finish time.Time   // zero where Left is 0
 
 	now   time.Time
 	dead  int64
@@ -117,8 +91,8 @@ func (v *Verdict) IsStalled() bool {
 	return v.IsProblem() && v.Succeeded == 0 && (v.Due > 0 || v.Code == WhyFailing) && v.Code != WhyPaused && v.Code != WhyClosed && v.Code != WhyQuota && v.Code != WhyBudget
 }
 
-// Verdicts returns the verdict of each of the buckets. It costs four round trips: what waits of 1000 flows of one bucket, or of 200 flows of each of
-// several, and what all processes report.
+// Verdicts returns the verdict of each of the buckets. It costs five or six round trips: what waits of 1000 flows of one bucket, or of 200 flows of each of
+// several, fewer where the store is slow, and what all processes report.
 func (o *Operator) Verdicts(ctx context.Context, infos []BucketInfo) ([]Verdict, error) {
 	if len(infos) == 0 {
 		return nil, nil
@@ -149,10 +123,11 @@ type judgement struct {
 	seen     *waiting
 	progress fleet.Progress
 	fleet    *fleet.Snapshot
-	keepsUp  bool      // enough deliveries succeed
-	stop     *Blocked  // what keeps all jobs of the bucket; nil: nothing of its own or of its pool does
-	rest     Blocked   // of due jobs that nothing of their flow keeps
-	oldest   time.Time // when the oldest that was seen came
+	busy     time.Duration // for how long deliveries could have been counted
+	keepsUp  bool          // enough deliveries succeed
+	stop     *Blocked      // what keeps all jobs of the bucket; nil: nothing of its own or of its pool does
+	rest     Blocked       // of due jobs that nothing of their flow keeps
+	oldest   time.Time     // when the oldest that was seen came
 	causes   []Blocked
 }
 
@@ -180,8 +155,9 @@ func decide(b *BucketInfo, seen *waiting, s *fleet.Snapshot) Verdict {
 	} else {
 		v.OldestAge = b.OldestAge
 	}
-	j.keepsUp = j.succeedsEnough(v.Rate, v.OldestAge)
-	j.stop, j.rest = j.ofBucket(), j.ofRest(v.Rate, v.OldestAge)
+	j.busy = j.couldSendFor(v.OldestAge)
+	j.keepsUp = j.succeedsEnough(v.Rate)
+	j.stop, j.rest = j.ofBucket(), j.ofRest(v.Rate)
 	moves := int64(0)
 	sum := int64(0)
 	for i := range seen.flows {
@@ -208,48 +184,6 @@ func decide(b *BucketInfo, seen *waiting, s *fleet.Snapshot) Verdict {
 	v.noteHost(j)
 	v.foresee(j)
 	return v
-}
-
-// foresee fills in how many jobs will be left at the finish of the window: those that are kept beyond it, and those that leave too slowly.
-func (v *Verdict) foresee(j *judgement) {
-	h := j.Hours
-	if h == nil || !h.Open || h.Finish.IsZero() || h.FinishJobs == 0 {
-		return
-	}
-	left := int64(0)
-	for i := range v.Blocked {
-		c := &v.Blocked[i]
-		if c.Code.needsAPerson() || c.Code != WhyLater && c.Until.After(h.Finish) {
-			left += c.Jobs
-		}
-	}
-	if v.IsProblem() {
-		left = max(left, h.FinishJobs-int64(v.Succeeded*h.Finish.Sub(j.Now).Seconds()))
-	}
-	if left = min(left, h.FinishJobs); left > 0 {
-		v.Left, v.Finish = left, h.Finish
-	}
-}
-
-const (
-	enough    = 0.9              // of the rate has to succeed
-	settling  = 10 * time.Second // what was counted is known after that time
-	failsMuch = 0.1              // of attempts that fail: from here on they are a cause
-)
-
-// succeedsEnough reports whether the deliveries that succeeded lately are at least 90 % of a rate, since jobs wait. A rate of less than one in 30
-// seconds has to have had one within two of its intervals.
-func (j *judgement) succeedsEnough(rate admission.Rate, age time.Duration) bool {
-	perSecond := rate.PerSecond()
-	if perSecond <= 0 {
-		return false
-	}
-	need := math.Floor(enough * perSecond * min(j.progress.Window, age).Seconds())
-	if need >= 1 {
-		return float64(j.progress.Succeeded) >= need
-	}
-	patience := time.Duration(2/perSecond*float64(time.Second)) + j.progress.Window
-	return j.progress.Succeeded > 0 || j.Now.Sub(j.progress.Last) < patience
 }
 
 // flow adds what keeps the jobs of a flow. It returns how many are due, and how many of these do not move at all.
@@ -292,11 +226,6 @@ func (j *judgement) flow(f *waitingFlow) (due, kept int64) {
 	takes(Blocked{Code: WhyFailing, Scope: scope, Name: name, Reason: reason, Until: f.nextDue}, retries)
 	takes(Blocked{Code: WhyLater, Scope: scope, Name: name, Until: f.nextDue}, later-retries)
 	return due, kept
-}
-
-// needsAPerson reports whether nothing of the scope moves before somebody acts.
-func (c WhyCode) needsAPerson() bool {
-	return c == WhyPaused || c == WhyNoDispatcher || c == WhyDisabled || c == WhyMissing
 }
 
 // add adds jobs to a cause.

@@ -141,7 +141,7 @@ func (j *judgement) paced(s *waitingScope) Blocked {
 }
 
 // ofRest returns what keeps due jobs that nothing of a scope holds back: they wait for their turn, or the bucket misses its rate.
-func (j *judgement) ofRest(rate admission.Rate, age time.Duration) Blocked {
+func (j *judgement) ofRest(rate admission.Rate) Blocked {
 	c := Blocked{Scope: shaper.ScopeBucket, Name: j.Name}
 	permits := j.fleet.Permits(j.Name)
 	fault, isAll := j.fleet.HostFault(j.Name)
@@ -162,7 +162,7 @@ func (j *judgement) ofRest(rate admission.Rate, age time.Duration) Blocked {
 		c.Code, c.detail = WhyLate, permits.String()
 	case j.poolIsBusy(rate):
 		c = Blocked{Code: WhyRate, Scope: shaper.ScopePool, Name: j.Pool.Name, detail: j.Pool.Rate.String()}
-	case age < settling || rate.PerSecond() > 0 && j.fleet.Rate(j.Name) >= enough*rate.PerSecond():
+	case j.busy < 2*settling || j.progress.Last.IsZero() && j.busy < j.patience(rate) || rate.PerSecond() > 0 && j.fleet.Rate(j.Name) >= enough*rate.PerSecond():
 		c.Code = WhyStarting
 	default:
 		c.Code = WhySlow
@@ -281,12 +281,4 @@ func (j *judgement) boundOf(c *Blocked) int64 {
 // attemptsFail reports whether so many attempts of the last minute failed that the rate is missed.
 func (j *judgement) attemptsFail() bool {
 	return j.progress.Unsuccessful > 0 && float64(j.progress.Unsuccessful) >= failsMuch*float64(j.progress.Attempts)
-}
-
-// WhyCodes lists the words in their order.
-func WhyCodes() []WhyCode {
-	return []WhyCode{
-		WhyPaused, WhyNoDispatcher, WhyDisabled, WhyMissing, WhyClosed, WhyBreaker, WhyHeld, WhyQuota, WhyBudget, WhyInFlight, WhyAdaptiveRate, WhyHostFault, WhyFailing,
-		WhyLate, WhyRate, WhyStarting, WhySlow, WhyLater, WhyEmpty, WhySends,
-	}
 }

@@ -1,6 +1,7 @@
 package operator_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,12 +9,17 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/schedule"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 	"github.com/tundish-io/tundish/shaper/operator"
+	"github.com/tundish-io/tundish/shaper/producer"
+	"github.com/tundish-io/tundish/tundishtest"
 )
 
 // A bucket that keeps its rate sends, also while one of its flows is blocked, which it names. Attempts that all fail are no progress.
@@ -37,6 +43,36 @@ func TestSendsOnlyWhatSucceeds(t *testing.T) {
 		v = j.verdict()
 		if v.Code != operator.WhyFailing || !v.IsProblem() || !v.IsStalled() || !strings.HasPrefix(v.Sentence(), "1") || !strings.Contains(v.Sentence(), "attempts of the last minute failed: http_401. Sends 0 of 2/s. ") {
 			t.Errorf("every attempt fails: %s: %s", v.Code, v.Sentence())
+		}
+	})
+}
+
+// A quota that is used up for the next seconds, while deliveries keep the rate, is no cause: the rate is.
+func TestQuotaAtTheRate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		j := judge(t, func(b *shaper.Bucket) { b.Quotas = []admission.Rate{rig.Rate("2/s")} })
+		j.enqueue(300)
+		pass(45 * time.Second)
+		for range 20 {
+			if v, _, _ := j.look(); v.Code != operator.WhySends || v.Blocked[0].Code != operator.WhyRate {
+				t.Fatalf("%s: %s", v.Code, v.Sentence())
+			}
+			pass(100 * time.Millisecond)
+		}
+	})
+}
+
+// A job that has failed waits for the breaker of its receiver, not for its next attempt: it counts once.
+func TestRetriesBehindABreaker(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := breaker(shaper.ScopeFlow)
+		j := judge(t, c.bucket, func(b *shaper.Bucket) { b.Retry = b.Retry.WithSchedule(20 * time.Minute) })
+		j.bring(c)
+		pass(35 * time.Second)
+		if v := j.verdict(); len(v.Blocked) != 1 || v.Blocked[0].Code != operator.WhyBreaker || v.Blocked[0].Jobs != 6 || v.Due != 5 {
+			t.Errorf("%s: %d due: %s %+v", v.Code, v.Due, v.Sentence(), v.Blocked)
 		}
 	})
 }
@@ -89,7 +125,7 @@ func TestVerdictOfASample(t *testing.T) {
 		t.Fatal(err)
 	}
 	must(t, op.As("anna").Bucket("b").Flow("0").Pause(t.Context(), "")) // the bucket is in Redis now
-	const flows = 100_000
+	const flows = 100_003                                               // no multiple of what is looked at
 	k, ctx, pipe := store.BucketKeys("b"), t.Context(), conn.Pipeline()
 	for i := range flows {
 		flow := fmt.Sprint(i)
@@ -123,7 +159,7 @@ func TestVerdictOfASample(t *testing.T) {
 			paused += c.Jobs
 		}
 	}
-	if v.Looked >= 3000 || v.Flows != flows || sum != flows || v.Waits != flows || len(v.Blocked) > 25 || !strings.Contains(v.Sentence(), "of 100,000 flows)") {
+	if v.Looked >= 3000 || v.Flows != flows || sum != flows || v.Waits != flows || len(v.Blocked) > 25 || !strings.Contains(v.Sentence(), "of 100,003 flows)") {
 		t.Errorf("%d of %d flows were looked at, %d of %d jobs: %s", v.Looked, v.Flows, sum, v.Waits, v.Sentence())
 	}
 	if v.Code != operator.WhyNoDispatcher { // nobody delivers: that comes before what flows say, but for a pause
@@ -138,4 +174,66 @@ func TestVerdictOfASample(t *testing.T) {
 			t.Log(strings.TrimSpace(line))
 		}
 	}
+}
+
+// slowRuns is a store whose scripts take their time.
+type slowRuns struct {
+	redis.Hook
+
+	each time.Duration
+}
+
+func (slowRuns) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (slowRuns) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (s slowRuns) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if cmd.Name() == "evalsha" {
+				pass(s.each)
+			}
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// A store that is slow is asked about fewer flows, and the verdict comes in time: the embedded one took longer than a call may take for 2,000 flows.
+func TestVerdictOfASlowStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const flows, patience = 600, time.Second
+		b := rig.Flowing("b", shaper.FlowKeyJob)
+		b.Capacity = flows
+		conn := tundishtest.Open(t).Redis()
+		op, err := operator.New(operator.Config{Timeout: patience, Redis: conn, Buckets: []shaper.Bucket{b}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: []shaper.Bucket{b}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		jobs := make([]shaper.Job, flows)
+		for i := range jobs {
+			jobs[i] = shaper.Job{Bucket: "b", Flow: fmt.Sprint(i), Payload: []byte("1")}
+		}
+		for some := range slices.Chunk(jobs, 100) {
+			if _, err := client.Enqueue(t.Context(), some...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		conn.AddHook(slowRuns{each: 100 * time.Millisecond})
+		infos, err := op.BucketInfos(t.Context(), "b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		all, err := op.Verdicts(t.Context(), infos)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, took := all[0], time.Since(began); v.Looked != 80 || v.Flows != flows || took > patience/2 {
+			t.Errorf("%d of %d flows were looked at in %s, want 80 of %d in less than %s: %s", v.Looked, v.Flows, took, flows, patience/2, v.Sentence())
+		}
+	})
 }

@@ -38,7 +38,15 @@ type judged struct {
 
 func judge(t *testing.T, change ...func(*shaper.Bucket)) *judged {
 	t.Helper()
-	j := &judged{t: t, conn: tundishtest.Open(t).Redis(), b: rig.Grouped("b", 2), registry: prometheus.NewRegistry()}
+	j := judgeOn(t, tundishtest.Open(t).Redis(), change...)
+	pass(6 * time.Second) // the fleet knows the dispatcher
+	return j
+}
+
+// judgeOn is judge on any store, also outside of a bubble.
+func judgeOn(t *testing.T, conn redis.UniversalClient, change ...func(*shaper.Bucket)) *judged {
+	t.Helper()
+	j := &judged{t: t, conn: conn, b: rig.Grouped("b", 2), registry: prometheus.NewRegistry()}
 	j.b.Retry.MaxAttempts = 100
 	for _, f := range change {
 		if f != nil {
@@ -58,7 +66,6 @@ func judge(t *testing.T, change ...func(*shaper.Bucket)) *judged {
 		j.repair()
 		j.kill()
 	})
-	pass(6 * time.Second) // the fleet knows the dispatcher
 	return j
 }
 
@@ -133,6 +140,16 @@ func (j *judged) enqueue(n int, change ...func(*shaper.Job)) {
 // verdict is the one of now. It holds that the jobs of its causes are what waits.
 func (j *judged) verdict() operator.Verdict {
 	j.t.Helper()
+	v, waits, sum := j.look()
+	if sum != v.Waits || v.Waits != waits {
+		j.t.Errorf("the causes have %d jobs, and %d wait, by the bucket %d: %s %+v", sum, v.Waits, waits, v.Sentence(), v.Blocked)
+	}
+	return v
+}
+
+// look returns the verdict of now, how many jobs of the bucket wait, and how many the causes have.
+func (j *judged) look() (v operator.Verdict, waits, sum int64) {
+	j.t.Helper()
 	infos, err := j.op.BucketInfos(j.t.Context(), "b")
 	if err != nil {
 		j.t.Fatal(err)
@@ -141,14 +158,11 @@ func (j *judged) verdict() operator.Verdict {
 	if err != nil {
 		j.t.Fatal(err)
 	}
-	v, sum := all[0], int64(0)
+	v = all[0]
 	for _, c := range v.Blocked {
 		sum += c.Jobs
 	}
-	if waits := infos[0].Unfinished + infos[0].Scheduled - infos[0].InFlight; sum != v.Waits || v.Waits != waits {
-		j.t.Errorf("the causes have %d jobs, and %d wait, by the bucket %d: %s %+v", sum, v.Waits, waits, v.Sentence(), v.Blocked)
-	}
-	return v
+	return v, infos[0].Unfinished + infos[0].Scheduled - infos[0].InFlight, sum
 }
 
 // carryOut does what a cause says that helps: a command changes something, or shows what is to be repaired. Without one time helps.

@@ -1,6 +1,7 @@
 package operator_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -60,6 +61,26 @@ func causes() map[string]cause {
 		"group paused": {code: operator.WhyPaused, scope: shaper.ScopeGroup, before: func(j *judged) {
 			must(j.t, j.op.As("anna").Bucket("b").Group("g").Pause(j.t.Context(), ""))
 		}},
+		"disabled": {code: operator.WhyDisabled, scope: shaper.ScopeFlow, bucket: func(b *shaper.Bucket) {
+			b.Flow.WhenDisabled, b.Flow.Capacity, b.Breaker.OnGone = shaper.KeepDisabled, 100, shaper.GoneDisables
+		}, before: func(j *judged) {
+			j.answers(shaper.Outcome{Result: shaper.ResultDead, Reason: "gone", Status: 410, Gone: true, Signal: shaper.SignalAccepted})
+		}},
+		"missing": {code: operator.WhyMissing, scope: shaper.ScopeFlow, bucket: func(b *shaper.Bucket) { b.Flow.MustExist = true }, before: func(j *judged) {
+			var p operator.FlowPatch
+			must(j.t, p.Put(shaper.FlowWeight, "1"))
+			_, err := j.op.As("anna").Bucket("b").Group("g").Flow("f").Set(j.t.Context(), p)
+			must(j.t, err)
+		}, jobs: func(j *judged) { // they are in when the flow loses its settings
+			j.enqueue(6)
+			had, err := j.op.As("anna").Bucket("b").Group("g").Flow("f").Reset(j.t.Context())
+			if err != nil || !had {
+				j.t.Fatal(had, err)
+			}
+		}},
+		"host fault": {code: operator.WhyHostFault, scope: shaper.ScopeBucket, before: func(j *judged) {
+			j.answers(shaper.LocalFault("local_dns", "no resolver answers", time.Second))
+		}},
 		"no dispatcher":  {code: operator.WhyNoDispatcher, scope: shaper.ScopeBucket, before: func(j *judged) { j.kill() }},
 		"breaker":        breaker(shaper.ScopeBucket),
 		"flow's breaker": breaker(shaper.ScopeFlow),
@@ -76,7 +97,7 @@ func causes() map[string]cause {
 		"group's rate": {code: operator.WhyRate, scope: shaper.ScopeGroup, bucket: func(b *shaper.Bucket) { b.Group.Rate, b.Group.Burst = rig.Rate("1/m"), 1 }},
 		"pool's rate":  {code: operator.WhyRate, scope: shaper.ScopePool, bucket: pool(shaper.Pool{Rate: rig.Rate("6/m")}), jobs: func(j *judged) { j.enqueue(12) }},
 		"closed": {code: operator.WhyClosed, scope: shaper.ScopeBucket, bucket: func(b *shaper.Bucket) {
-			b.Drain = &schedule.Drain{Cron: "0 2 * * *", For: time.Hour} // the bubble begins at midnight
+			b.Drain = &schedule.Drain{Cron: fmt.Sprintf("0 %d * * *", (time.Now().UTC().Hour()+2)%24), For: time.Hour}
 		}},
 		"in flight": {code: operator.WhyInFlight, scope: shaper.ScopeBucket, bucket: func(b *shaper.Bucket) { b.MaxInFlight = 2 }, before: (*judged).hang},
 		"flow in flight": {
@@ -107,6 +128,14 @@ func begin(t *testing.T, all ...cause) *judged {
 		changes = append(changes, c.bucket)
 	}
 	j := judge(t, changes...)
+	j.bring(all...)
+	pass(35 * time.Second)
+	return j
+}
+
+// bring has jobs come, behind what keeps them.
+func (j *judged) bring(all ...cause) {
+	j.t.Helper()
 	for _, c := range all {
 		if c.before != nil {
 			c.before(j)
@@ -122,8 +151,6 @@ func begin(t *testing.T, all ...cause) *judged {
 	if !came || len(all) > 1 {
 		j.enqueue(6)
 	}
-	pass(35 * time.Second)
-	return j
 }
 
 // Each cause is named, with its scope, and with all jobs that wait. What is said to help helps: the bucket sends, or is empty.

@@ -51,45 +51,65 @@ type waitingScope struct {
 	downstream                         *shaper.Downstream
 }
 
-// lookAtWaiting reads what waits in buckets, in two round trips: of a bucket with flows, of 1000 flows at most, by chance.
-// A run of the script looks at 40 flows.
+// waitingRun is one run of inspect_waiting.lua.
+type waitingRun struct {
+	bucket int // among those that are asked about
+	names  []string
+	looked int64 // flows of the bucket that were looked at, with those of this run
+}
+
+// lookAtWaiting reads what waits in buckets, in three or four round trips: of a bucket with flows, of 1000 flows at most, by chance.
+// After the first 40 flows of each bucket it asks about as many more as a quarter of the time for a call suffices for: a slow store, such as the
+// embedded one, gives a smaller sample and is not kept from its claims.
 func (o *Operator) lookAtWaiting(ctx context.Context, infos []BucketInfo) ([]waiting, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.store.Timeout)
 	defer cancel()
 	all := make([]waiting, len(infos))
-	names, err := o.sampleFlows(ctx, infos, all)
+	runs, err := o.sampleFlows(ctx, infos, all)
 	if err != nil {
 		return nil, err
 	}
-	var calls []lua.Call
-	var of []int
-	for i := range infos {
-		k := infos[i].keys
-		for first := 0; first < len(names[i]); first += flowsInRun {
-			some := names[i][first:min(first+flowsInRun, len(names[i]))]
-			args := []any{k.Levels}
-			for _, name := range some {
-				args = append(args, name)
-			}
-			calls, of = append(calls, lua.Call{Script: lua.InspectWaiting, Keys: k.Of(lua.InspectWaiting, some...), Args: args}), append(of, i)
-		}
+	began, next := time.Now(), 0
+	for next < len(runs) && (next == 0 || runs[next].bucket > runs[next-1].bucket) {
+		next++ // the first run of each bucket
 	}
-	for n, result := range lua.RunAll(ctx, o.store.Redis, calls) {
-		i := of[n]
-		err := result.Err
-		if err == nil {
-			err = all[i].read(&infos[i], calls[n].Args[1:], result.Reply)
+	for next > 0 {
+		started := time.Now()
+		if err := o.runAll(ctx, infos, all, runs[:next]); err != nil {
+			return nil, err
 		}
-		if err != nil {
-			return nil, fmt.Errorf("look at what waits in bucket %q: %w", infos[i].Name, err)
-		}
+		each := max(time.Since(started)/time.Duration(next), time.Microsecond) // with its part of the round trip
+		runs = runs[next:]
+		next = min(len(runs), int(max(o.store.Timeout/4-time.Since(began), 0)/each))
 	}
 	return all, nil
 }
 
-// sampleFlows returns the flows of each bucket to look at: those with waiting jobs, of a number of flows by chance.
-func (o *Operator) sampleFlows(ctx context.Context, infos []BucketInfo, all []waiting) ([][]string, error) {
-	names := make([][]string, len(infos))
+func (o *Operator) runAll(ctx context.Context, infos []BucketInfo, all []waiting, runs []waitingRun) error {
+	calls := make([]lua.Call, len(runs))
+	for n, run := range runs {
+		k := infos[run.bucket].keys
+		args := []any{k.Levels}
+		for _, name := range run.names {
+			args = append(args, name)
+		}
+		calls[n] = lua.Call{Script: lua.InspectWaiting, Keys: k.Of(lua.InspectWaiting, run.names...), Args: args}
+	}
+	for n, result := range lua.RunAll(ctx, o.store.Redis, calls) {
+		of, err := runs[n].bucket, result.Err
+		if err == nil {
+			err = all[of].read(&infos[of], runs[n].names, result.Reply)
+		}
+		if err != nil {
+			return fmt.Errorf("look at what waits in bucket %q: %w", infos[of].Name, err)
+		}
+		all[of].looked = runs[n].looked
+	}
+	return nil
+}
+
+// sampleFlows returns the runs that look at flows of each bucket, the first runs of all buckets first: flows with waiting jobs, of a number of flows by chance.
+func (o *Operator) sampleFlows(ctx context.Context, infos []BucketInfo, all []waiting) ([]waitingRun, error) {
 	asked := make([]*redis.KeyValueSliceCmd, len(infos))
 	lua.Spread(ctx, o.store.Redis, len(infos), func(n int) string { return infos[n].keys.Flows() }, func(some []int) {
 		pipe := o.store.Redis.Pipeline()
@@ -106,41 +126,65 @@ func (o *Operator) sampleFlows(ctx context.Context, infos []BucketInfo, all []wa
 	if len(infos) > 1 {
 		most = flowsInLists
 	}
+	of := make([][]waitingRun, len(infos))
 	for i := range infos {
 		switch {
 		case infos[i].waits() == 0:
 		case asked[i] == nil:
-			names[i] = []string{""}
+			of[i] = []waitingRun{{bucket: i, names: []string{""}}}
 		default:
 			states, err := asked[i].Result()
 			if err != nil && !errors.Is(err, redis.Nil) {
 				return nil, fmt.Errorf("look at the flows of bucket %q: %w", infos[i].Name, err)
 			}
 			all[i].known = max(infos[i].Flows, int64(len(states)))
-			for _, state := range states {
-				if len(names[i]) == most {
-					break
-				}
-				all[i].looked++
-				if s := codec.ParseFlowState(state.Value); s.Waiting() > 0 {
-					names[i] = append(names[i], state.Key)
-				}
+			of[i], all[i].looked = runsOf(i, states, most)
+		}
+	}
+	var runs []waitingRun
+	for n := range (most + flowsInRun - 1) / flowsInRun {
+		for i := range of {
+			if n < len(of[i]) {
+				runs = append(runs, of[i][n])
 			}
 		}
 	}
-	return names, nil
+	return runs, nil
+}
+
+// runsOf returns the runs about those of the flows that have waiting jobs, most of them, and how many flows were looked at for it.
+func runsOf(bucket int, states []redis.KeyValue, most int) (runs []waitingRun, looked int64) {
+	found := 0
+	for _, state := range states {
+		if found == most {
+			break
+		}
+		looked++
+		if s := codec.ParseFlowState(state.Value); s.Waiting() == 0 {
+			continue
+		}
+		if found%flowsInRun == 0 {
+			runs = append(runs, waitingRun{bucket: bucket})
+		}
+		found++
+		last := &runs[len(runs)-1]
+		last.names, last.looked = append(last.names, state.Key), looked
+	}
+	if len(runs) > 0 {
+		runs[len(runs)-1].looked = looked
+	}
+	return runs, looked
 }
 
 // isSample reports whether some flows were not looked at.
 func (w *waiting) isSample() bool { return w.looked < w.known }
 
 // read takes in an answer of inspect_waiting.lua about flows of these names.
-func (w *waiting) read(info *BucketInfo, names []any, reply any) error {
+func (w *waiting) read(info *BucketInfo, names []string, reply any) error {
 	r := lua.NewReader(reply)
 	_, offset := r.Int(), r.Int()
 	for _, name := range names {
-		f := waitingFlow{waits: r.Int(), later: r.Int(), retries: r.Int(), nextDue: codec.InstantOf(r.Int()), oldest: codec.InstantOf(r.Int())}
-		f.name, _ = name.(string)
+		f := waitingFlow{name: name, waits: r.Int(), later: r.Int(), retries: r.Int(), nextDue: codec.InstantOf(r.Int()), oldest: codec.InstantOf(r.Int())}
 		if info.HasFlows {
 			f.own = readScope(r, offset, info)
 		}

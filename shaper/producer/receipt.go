@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -84,7 +83,7 @@ type departures struct {
 func readReceipt(b *producerBucket, limits []limitArgs, t *entry, now int64, r *lua.Reader) shaper.Receipt {
 	code, position := r.Int(), int64(0)
 	var budget string
-	if code == lua.OverBudget {
+	if code == lua.OverBudget || code == lua.WaitsForBudget {
 		budget = r.Text()
 	} else {
 		position = r.Int()
@@ -100,6 +99,9 @@ func readReceipt(b *producerBucket, limits []limitArgs, t *entry, now int64, r *
 	switch code {
 	case lua.OverBudget:
 		receipt.Refusal = overBudget(b, t, budget, eta)
+	case lua.WaitsForBudget:
+		receipt.Refusal = refuse(b, t, code, lua.Microseconds(wait), receipt.Decisions, 0, eta)
+		receipt.Refusal.Detail = heldByBudget(b, t, budget, receipt.Refusal)
 	case lua.Queued:
 		receipt.State, receipt.Position = shaper.StateQueued, position
 	case lua.Scheduled:
@@ -119,26 +121,6 @@ func readReceipt(b *producerBucket, limits []limitArgs, t *entry, now int64, r *
 		receipt.ETA = time.UnixMicro(eta)
 	}
 	return receipt
-}
-
-// overBudget refuses a job that reserves more of a budget than there is. budget is how enqueue.lua names it.
-func overBudget(b *producerBucket, t *entry, budget string, reserves int64) *shaper.Refusal {
-	scope, text, _ := strings.Cut(budget, " ")
-	whose := fmt.Sprintf("bucket %q", b.Name)
-	switch scope {
-	case "flow":
-		whose = fmt.Sprintf("flow %q of bucket %q", t.job.Flow, b.Name)
-	case "group":
-		whose = fmt.Sprintf("group %q of bucket %q", t.job.Group, b.Name)
-	case "pool":
-		whose = fmt.Sprintf("pool %q", b.Keys.Pool)
-	}
-	of := append(codec.ReadBudgets(text), admission.Rate{}) // there is one
-	return &shaper.Refusal{
-		Reason: codec.Refusals[lua.OverBudget],
-		Detail: fmt.Sprintf("the job reserves %d %s, and %s has a budget of %s: reserve less, by a lower max_tokens for example, or raise the budget",
-			reserves, of[0].Unit, whose, of[0]),
-	}
 }
 
 // undelivered are the states of a job that ended and that no dispatcher will send any more.
@@ -311,9 +293,4 @@ func deadFullDetail(bucket string, code int64, wait time.Duration, held, bound i
 	}
 	return fmt.Sprintf("bucket %q takes no jobs, as it has too many %s (%d/%d): redrive or drop some, or raise %s; %s",
 		bucket, of, held, bound, setting, next)
-}
-
-// roundUp makes whole seconds, 1 or more, for people and for Retry-After.
-func roundUp(d time.Duration) time.Duration {
-	return time.Duration(max(math.Ceil(d.Seconds()), 1)) * time.Second
 }

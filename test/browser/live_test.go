@@ -85,7 +85,7 @@ func TestSevenPages(t *testing.T) {
 				if status := p.open(s.console + "buckets/even"); status != http.StatusOK {
 					t.Errorf("page %d: %d", i+1, status)
 				}
-				p.says("nothing waits")
+				p.says("Nothing waits")
 			}
 			tabs[len(tabs)-1].alive()
 			visible := 0

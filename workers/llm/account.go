@@ -10,7 +10,8 @@ import "github.com/tundish-io/tundish/shaper"
 //
 // A response whose model still works, such as one in the background, is charged what was reserved. Redis knows by its id which requests were charged,
 // and settles them by the first outcome that reports the usage, whichever process sends it: see [shaper.Response].
-func (w *Worker) account(a *shaper.Attempt, r *request, s spent, outcome *shaper.Outcome) {
+func (w *Worker) account(a *shaper.Attempt, ask *Ask, s spent, outcome *shaper.Outcome) {
+	r := ask.request
 	model := w.config.rowOf(r.model, s.model)
 	isCounted := true
 	switch {
@@ -36,7 +37,10 @@ func (w *Worker) account(a *shaper.Attempt, r *request, s spent, outcome *shaper
 		outcome.Used, outcome.Use = s.charged, s.use(w.config.API, model)
 	}
 	outcome.Response = w.roleOf(r, &s, model)
+	if outcome.Use != nil {
+		outcome.Use.Asked = ask.Asked
+	}
 	if isCounted {
-		w.metrics.count(a.Bucket, w.learned.nameOf(model, a.Caller), s, a.Reserved)
+		w.metrics.count(a.Bucket, w.learned.nameOf(model, a.Caller), ask.Asked, s, a.Reserved)
 	}
 }

@@ -13,6 +13,9 @@ type Ask struct {
 	Units shaper.Units // that it is expected to use: none where it asks no model
 	Body  []byte       // as the API is to get it
 
+	// Asked is the model that the client asked, where the request names another one in its place; else "".
+	Asked string
+
 	// Memory, if it is set, takes memory for what is read of the answer, in bytes, and returns false where there is none: the answer then passes on unread,
 	// and is charged what was reserved. Who sets it gives the memory back once the call is closed.
 	Memory func(bytes int) bool

@@ -29,6 +29,19 @@ func (b *Body) Model(path string) string {
 	return textOf(b.object["model"])
 }
 
+// WithModel returns the path and the body of a request with another model where [Body.Model] finds it, all else as it is spelled. ok is false of a
+// request that names no model, or names two in its body: an API may take either.
+func (b *Body) WithModel(path, model string) (newPath string, body *Body, ok bool) {
+	if e := endpointOf(path); e.model != "" {
+		return e.withModel(path, model), b, true
+	}
+	if textOf(b.object["model"]) == "" || b.twice == "model" {
+		return path, b, false
+	}
+	quoted, _ := json.Marshal(model) // a text always marshals
+	return path, ReadBody(withMember(b.text, "model", quoted)), true
+}
+
 // usageOption is the member with which OpenAI is asked for the usage of a stream.
 const usageOption = "stream_options"
 

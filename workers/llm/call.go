@@ -184,7 +184,7 @@ func (c *Call) Close() shaper.Outcome {
 	if outcome.Used != nil && (c.stream == nil || c.stream.text == 0 && c.stream.usage == nil) { // a fault, and nothing came before it
 		return outcome
 	}
-	c.worker.account(c.attempt, c.ask.request, c.spent(), &outcome)
+	c.worker.account(c.attempt, c.ask, c.spent(), &outcome)
 	return outcome
 }
 

@@ -33,7 +33,7 @@ func (b *begun) set(id, caller string, r *request) {
 // makeRoom forgets the oldest id of a caller that has its share, and of the one that has most where none is free.
 func (b *begun) makeRoom(caller string) {
 	free, held := rememberedIDs-len(b.byID), len(b.ids[caller])
-	if free > held || free > 0 && held == 0 {
+	if mayHave(free, held) {
 		return
 	}
 	if held == 0 {

@@ -152,7 +152,7 @@ func (c Config) read(method, address string, payload []byte) (*request, error) {
 	if r != nil && err == nil && r.model == "" && len(c.Models) > 0 {
 		errs = append(errs, &shaper.FieldError{Field: "payload.model", Reason: fmt.Sprintf("is missing, and this bucket takes the models %s only", strings.Join(c.Models, ", "))})
 	}
-	if r != nil && r.model != "" && !c.allows(r.model) {
+	if r != nil && r.model != "" && !c.Takes(r.model) {
 		errs = append(errs, &shaper.FieldError{
 			Field:  "payload.model",
 			Reason: fmt.Sprintf("%q: this bucket takes the models %s: name one of them, or add a pattern to %s.models", r.model, strings.Join(c.Models, ", "), table),
@@ -161,8 +161,8 @@ func (c Config) read(method, address string, payload []byte) (*request, error) {
 	return r, errors.Join(errs...)
 }
 
-// allows reports whether jobs may name the model.
-func (c Config) allows(model string) bool {
+// Takes reports whether jobs may name the model.
+func (c Config) Takes(model string) bool {
 	return len(c.Models) == 0 || slices.ContainsFunc(c.Models, func(pattern string) bool {
 		matches, _ := path.Match(pattern, model) // Validate has seen the pattern
 		return matches

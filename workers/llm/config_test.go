@@ -77,7 +77,7 @@ func TestModels(t *testing.T) {
 		{[]string{"*"}, "meta/llama", false},
 		{[]string{"*/*"}, "meta/llama", true},
 	} {
-		if got := (Config{Models: c.patterns}).allows(c.model); got != c.want {
+		if got := (Config{Models: c.patterns}).Takes(c.model); got != c.want {
 			t.Errorf("%q allows %q: %t", c.patterns, c.model, got)
 		}
 	}

@@ -13,6 +13,9 @@ type endpoint struct {
 	last  string // segment of the path
 
 	isOfThread bool // of OpenAI's assistants
+
+	at     int    // the segment that names the model
+	method string // ":" and the method behind its name; "" none
 }
 
 // endpoint reads the path of a request, or its URL.
@@ -36,19 +39,31 @@ func endpointOf(address string) (e endpoint) {
 		}
 		switch before {
 		case "deployments":
-			e.model = name
+			e.model, e.at, e.method = name, i+1, ""
 		case "model":
 			if i+2 < len(segments) {
-				e.model = name
+				e.model, e.at, e.method = name, i+1, ""
 			}
 		case "models":
 			if at := strings.LastIndexByte(name, ':'); at >= 0 && slices.Contains(googleMethods, name[at+1:]) {
-				e.model = name[:at]
+				e.model, e.at, e.method = name[:at], i+1, name[at:]
 			}
 		}
 	}
 	e.model = short(e.model)
 	return e
+}
+
+// withModel returns an address with another model in place of the model that its path names.
+func (e endpoint) withModel(address, model string) string {
+	address, query, hasQuery := strings.Cut(address, "?")
+	segments := strings.Split(address, "/")
+	segments[e.at] = url.PathEscape(model) + e.method
+	address = strings.Join(segments, "/")
+	if hasQuery {
+		address += "?" + query
+	}
+	return address
 }
 
 // googleMethods are the methods of models, behind their name. The name of a fine-tuned model of OpenAI has colons, too.

@@ -127,8 +127,11 @@ func hasRoom[T any](all map[string]T, callerOf func(T) string, most int, caller 
 			held++
 		}
 	}
-	return free > 0 && (held == 0 || held+1 <= free)
+	return mayHave(free, held)
 }
+
+// mayHave is the rule of shares: a caller has no more than it leaves free, and one that has nothing gets one.
+func mayHave(free, held int) bool { return free > 0 && (held == 0 || held+1 <= free) }
 
 // average follows numbers.
 type average struct {

@@ -56,8 +56,8 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tundish_llm_tokens_total",
-			Help: "Tokens of good answers: input but for what the provider read from its cache, input that it read there (cached), and output. The source is the answer (reported), or an estimate where the answer tells no usage.",
-		}, []string{"bucket", "model", "kind", "source"}),
+			Help: "Tokens of good answers: input but for what the provider read from its cache, input that it read there (cached), and output. The source is the answer (reported), or an estimate where the answer tells no usage. Where a fallback answered with another model, asked is the model of the request.",
+		}, []string{"bucket", "model", "asked", "kind", "source"}),
 		ratio: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "tundish_llm_estimate_ratio", Help: "Tokens that a request is charged by the usage of its answer, over those that it reserved of budgets.", Buckets: ratios,
 		}, []string{"bucket"}),
@@ -78,8 +78,8 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// count takes in a good answer of a model. reserved is what the attempt reserved of budgets: nothing in a bucket without any.
-func (m *Metrics) count(bucket, model string, s spent, reserved shaper.Units) {
+// count takes in a good answer of a model. asked is the model that the client asked instead, "" that model. reserved is what the attempt reserved of budgets: nothing in a bucket without any.
+func (m *Metrics) count(bucket, model, asked string, s spent, reserved shaper.Units) {
 	if m == nil {
 		return
 	}
@@ -89,7 +89,7 @@ func (m *Metrics) count(bucket, model string, s spent, reserved shaper.Units) {
 	}
 	m.note(bucket, func() {
 		for kind, n := range map[string]int64{kindInput: s.input, kindCached: s.cached, kindOutput: s.output} {
-			m.tokens.WithLabelValues(bucket, model, kind, source).Add(float64(n))
+			m.tokens.WithLabelValues(bucket, model, asked, kind, source).Add(float64(n))
 		}
 		before, _ := reserved.Of(shaper.UnitTokens)
 		if s.reported && before > 0 {

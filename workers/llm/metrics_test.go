@@ -53,7 +53,7 @@ func TestMetrics(t *testing.T) {
 		w.Deliver(t.Context(), a)
 	}
 	const model = "m"
-	want := "# HELP tundish_llm_tokens_total Tokens of good answers: input but for what the provider read from its cache, input that it read there (cached), and output. The source is the answer (reported), or an estimate where the answer tells no usage.\n# TYPE tundish_llm_tokens_total counter\n"
+	want := "# HELP tundish_llm_tokens_total Tokens of good answers: input but for what the provider read from its cache, input that it read there (cached), and output. The source is the answer (reported), or an estimate where the answer tells no usage. Where a fallback answered with another model, asked is the model of the request.\n# TYPE tundish_llm_tokens_total counter\n"
 	for _, series := range []struct {
 		bucket, kind, source string
 		n                    int
@@ -64,7 +64,7 @@ func TestMetrics(t *testing.T) {
 		{"counts", "cached", "reported", 1024}, {"counts", "input", "reported", 1200 - 1024}, {"counts", "output", "reported", 9},
 		{"messages", "cached", "reported", 4096}, {"messages", "input", "reported", 209}, {"messages", "output", "reported", 393},
 	} {
-		want += fmt.Sprintf("tundish_llm_tokens_total{bucket=%q,kind=%q,model=%q,source=%q} %d\n", series.bucket, series.kind, model, series.source, series.n)
+		want += fmt.Sprintf("tundish_llm_tokens_total{asked=\"\",bucket=%q,kind=%q,model=%q,source=%q} %d\n", series.bucket, series.kind, model, series.source, series.n)
 	}
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "tundish_llm_tokens_total"); err != nil {
 		t.Error(err)
@@ -103,12 +103,12 @@ func TestMetricsOfManyModels(t *testing.T) {
 	m, reg := newMetrics(t)
 	l := &Learned{}
 	for i := range 80 {
-		m.count("b", l.nameOf(fmt.Sprint("m", i), ""), spent{tokens: tokens{input: 1}}, nil)
+		m.count("b", l.nameOf(fmt.Sprint("m", i), ""), "", spent{tokens: tokens{input: 1}}, nil)
 	}
 	if n, err := testutil.GatherAndCount(reg, "tundish_llm_tokens_total"); err != nil || n != 3*51 {
 		t.Errorf("%d series, %v", n, err)
 	}
-	others := testutil.ToFloat64(m.tokens.WithLabelValues("b", otherModels, kindInput, sourceEstimated))
+	others := testutil.ToFloat64(m.tokens.WithLabelValues("b", otherModels, "", kindInput, sourceEstimated))
 	if others != 30 {
 		t.Errorf("%g tokens of others", others)
 	}
@@ -120,7 +120,7 @@ func TestMetricsWithoutRegistry(t *testing.T) {
 	if m != nil || err != nil {
 		t.Fatalf("%v, %v", m, err)
 	}
-	m.count("b", "m", spent{}, nil)
+	m.count("b", "m", "", spent{}, nil)
 	m.Keep(func(string) bool { return false })
 	reg := prometheus.NewRegistry()
 	for _, wrong := range []bool{false, true} {

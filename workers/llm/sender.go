@@ -14,7 +14,7 @@ type sender struct {
 
 // isOf notes whose a request is. The caller of a request is known once it is delivered.
 func (r *request) isOf(c Config, attempt *shaper.Attempt) {
-	r.sentBy = sender{attempt.Caller, r.model != "" && !c.allows(r.model)}
+	r.sentBy = sender{attempt.Caller, r.model != "" && !c.Takes(r.model)}
 }
 
 // subject is what the answer to a request teaches of.
@@ -32,7 +32,7 @@ func (c Config) rowOf(names ...string) string {
 	switch {
 	case model == "":
 		return unknownModel
-	case !c.allows(model):
+	case !c.Takes(model):
 		return otherModels
 	}
 	return model

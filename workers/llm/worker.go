@@ -56,7 +56,7 @@ func (w *Worker) Credentials() []string {
 func (w *Worker) CheckCall(job *shaper.Job) error { return w.config.http().CheckJob(job) }
 
 // Takes reports whether the worker takes requests to a model.
-func (w *Worker) Takes(model string) bool { return w.config.allows(model) }
+func (w *Worker) Takes(model string) bool { return w.config.Takes(model) }
 
 // Close closes the connections that are kept; those in use close when their delivery ends.
 func (w *Worker) Close() { w.http.Close() }
@@ -87,7 +87,7 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 			}
 		}
 		if outcome.Result == shaper.ResultDone {
-			w.account(attempt, r, w.config.charge(r, answer, w.learned), &outcome)
+			w.account(attempt, &Ask{request: r}, w.config.charge(r, answer, w.learned), &outcome)
 		} else {
 			outcome.Used = shaper.Units{}
 		}

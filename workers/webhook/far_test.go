@@ -87,7 +87,7 @@ func (f *farReceiver) reachedBy(w *Worker, handshake time.Duration) {
 }
 
 // delivers has a dispatcher deliver jobs until the receiver has them all, or for so long.
-func (f *farReceiver) delivers(t *testing.T, b shaper.Bucket, w *Worker, jobs []shaper.Job, within time.Duration) {
+func (f *farReceiver) delivers(t *testing.T, b shaper.Bucket, w shaper.Worker, jobs []shaper.Job, within time.Duration) {
 	t.Helper()
 	conn := redistest.Start(t).Client()
 	client, err := producer.New(producer.Config{Redis: conn, Buckets: []shaper.Bucket{b}})

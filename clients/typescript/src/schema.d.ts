@@ -300,7 +300,8 @@ export interface paths {
         /**
          * List how the last attempts of a job ended
          * @description Each attempt of a job that is not done is kept with its outcome: the last `retry.keep_attempts` of the bucket, in 2 KiB at
-         *     most. A redrive keeps them. When the job is done, cancelled or dropped, they go with it.
+         *     most. A redrive keeps them. When the job is cancelled or dropped, they go with it. Of a job that is done they stay for as long as its result is
+         *     kept (`result_retention`), and the last delivery follows them.
          */
         get: operations["listAttempts"];
         put?: never;
@@ -320,7 +321,7 @@ export interface paths {
         };
         /**
          * Show how a job ended, and what was answered
-         * @description A bucket keeps results for `result_retention`, `results_max` of them in `results_bytes` at most. A result that a client waits for is
+         * @description A bucket keeps results for `result_retention`, `results_max` of them in `results_bytes` at most: the flow that has the most drops its oldest ones. A result that a client waits for is
          *     there without a retention, too: for 30 s, and for 5 s once the waiting producer has read it. 404 is `not-ended` as long as the job is under way, and `no-result` if nothing is kept.
          *     A key with the role enqueue alone sees the results of its caller's jobs, as it sees the jobs.
          */
@@ -490,12 +491,13 @@ export interface paths {
          * Who changed what
          * @description Each operation of the API and of the command line that changes something has one record, and so has each reload of a configuration. It is written
          *     before the first change, and again at the end: without it nothing is changed, and one that says `begun` may have changed something before its process died.
-         *     Records have names of settings that may be secret, and never their values. Operations that changed nothing are counted in one record per hour:
-         *     `times` says how many, and `last` when the last one began.
+         *     Records have names of settings that may be secret, and never their values. Operations that were refused or changed nothing are counted in one record per hour,
+         *     author, address, operation, bucket and outcome, with the texts of the last one: `times` says how many, and `last` when the last one began.
          *
          *     Records are kept for 90 days, those of one author up to 8 MiB, all of them up to 64 MiB. A record counts with its text, usually 300 to 500 bytes, and with 512 bytes more.
-         *     Above its share an author's own oldest record is removed. Above the bound of all, the author that holds the most loses its oldest one. Logins have bounds of
-         *     their own: 256 KiB of one key, 8 MiB of all.
+         *     Above its share an author's own oldest record is removed. Above the bound of all, the author that holds the most loses its oldest one. Operations that have not ended have
+         *     the same bounds once more. Operations that were refused or changed nothing have 1 MiB of one author and 8 MiB of all, and never remove the record of a change. Logins have
+         *     256 KiB of one key and 8 MiB of all.
          *
          *     An operation that a client makes in several requests, such as a redrive of all dead letters, has one record if each request repeats the header
          *     `Tundish-Audit-Part` of the response before, within ten minutes, with the same `X-Request-Id` and the same input except the cursor.
@@ -905,7 +907,7 @@ export interface paths {
         /**
          * Sum up what calls of language models have used
          * @description Counts the good answers in a bucket with the worker `llm`, and their tokens: those that the answer tells, or an estimate where it tells
-         *     none. The last 31 days are kept. A call counts once, on the day on which its job was claimed. It counts when its outcome is written: a call
+         *     none. `charged` is what they count against budgets of tokens. The last 31 days are kept. A call counts once, on the day on which its job was claimed. It counts when its outcome is written: a call
          *     whose dispatcher dies before that is missing, and its job is sent again. A day tells 900 combinations of caller, model and flow apart, of
          *     which one caller alone has half. Calls of further ones are added up as `other`, by model, and above 99 models without it. So no call is
          *     missing in the total. With a filter,
@@ -2372,10 +2374,10 @@ export interface components {
             /** @description At most 200 bytes. */
             detail?: string;
             /**
-             * @description Held: the downstream named a time to wait for.
+             * @description Held: the downstream named a time to wait for. done: of the last delivery of a job that is done and whose result is kept.
              * @enum {string}
              */
-            result: "retry" | "dead" | "held";
+            result: "retry" | "dead" | "held" | "done";
         };
         AuditPage: {
             records: components["schemas"]["Record"][];
@@ -2497,6 +2499,8 @@ export interface components {
              * @description When the last job leaves that waits now, at the earliest: as `eta` of a receipt, without the bounds of single flows and groups. Absent: none waits, or the time is not known, as while flows are blocked: `empty_unknown` of the verdict says why.
              */
             empty?: string;
+            /** @description The results of ended jobs: the log of deliveries. Absent of a bucket that keeps none. */
+            results?: components["schemas"]["KeptResults"];
             /** @description Callbacks that wait for the bucket that delivers them. They count against the capacity, beside unfinished jobs. Absent if there are none. */
             callbacks?: components["schemas"]["Callbacks"];
             /** @description Only of a bucket with flows. The bucket's `waiting` then counts all waiting jobs, and `later` is 0. */
@@ -2903,7 +2907,9 @@ export interface components {
             turn?: string;
             /** @description Only of a paused flow. */
             pause?: components["schemas"]["Pause"];
-            /** @description Nothing is known of it: no job of it waits or is in flight, it has no settings and no pause. It is idle, or its name is wrong. Absent of the others. */
+            /** @description The budgets that hold for it alone, with what is charged to each: those of all flows of its bucket, or its own. Absent without budgets. */
+            budgets?: components["schemas"]["Budget"][];
+            /** @description Nothing is known of it: no job of it waits or is in flight, it has no settings, no pause and no charge of a budget. It is idle, or its name is wrong. Absent of the others. */
             unknown?: boolean;
             /** @description Only in the answer to a change: there was something to resume, release, enable or delete. */
             changed?: boolean;
@@ -2949,7 +2955,9 @@ export interface components {
             turn?: string;
             /** @description Only of a paused flow. */
             pause?: components["schemas"]["Pause"];
-            /** @description Nothing is known of it: no job of it waits or is in flight, it has no settings and no pause. It is idle, or its name is wrong. Absent of the others. */
+            /** @description The budgets that hold for it alone, with what is charged to each: those of all flows of its bucket, or its own. Absent without budgets. */
+            budgets?: components["schemas"]["Budget"][];
+            /** @description Nothing is known of it: no job of it waits or is in flight, it has no settings, no pause and no charge of a budget. It is idle, or its name is wrong. Absent of the others. */
             unknown?: boolean;
             /** @description Only in the answer to a change: there was something to resume, release, enable or delete. */
             changed?: boolean;
@@ -3025,7 +3033,9 @@ export interface components {
             turn?: string;
             /** @description Only of a paused flow. */
             pause?: components["schemas"]["Pause"];
-            /** @description Nothing is known of it: no job of it waits or is in flight, it has no settings and no pause. It is idle, or its name is wrong. Absent of the others. */
+            /** @description The budgets that hold for it alone, with what is charged to each: those of all flows of its bucket, or its own. Absent without budgets. */
+            budgets?: components["schemas"]["Budget"][];
+            /** @description Nothing is known of it: no job of it waits or is in flight, it has no settings, no pause and no charge of a budget. It is idle, or its name is wrong. Absent of the others. */
             unknown?: boolean;
             /** @description Only in the answer to a change: there was something to resume, release, enable or delete. */
             changed?: boolean;
@@ -3078,7 +3088,7 @@ export interface components {
              */
             empty?: string;
             /**
-             * @description Why jobs will be left at the finish: the needed rate is above the allowed rate, or fewer jobs departed than were to. Absent: none will.
+             * @description Why jobs will be left at the finish, as `left_at_finish` of the verdict says: the needed rate is above the allowed rate, or something keeps jobs, which `blocked` names. Absent: none will.
              * @enum {string}
              */
             late?: "rate" | "behind";
@@ -3188,6 +3198,24 @@ export interface components {
             before_redrive?: components["schemas"]["BeforeRedrive"];
             /** @description How the last attempts ended, the oldest first. Only for the role read, and not in the list of jobs. */
             last_attempts?: components["schemas"]["AttemptView"][];
+        };
+        KeptResults: {
+            kept: number;
+            bytes: number;
+            /**
+             * Format: date-time
+             * @description When the oldest one was kept. Absent if there is none.
+             */
+            oldest?: string;
+            /** @description The bounds of both: results_max and results_bytes. The flow that has the most results, or bytes, drops its oldest ones. */
+            max: number;
+            max_bytes: number;
+            /** @description All results ever dropped by the bounds, before their retention had ended. */
+            dropped: number;
+            /** @description How long each is kept within the bounds: result_retention. */
+            retention_seconds: number;
+            /** @description The bounds let results end before their retention. */
+            short?: boolean;
         };
         LastResponse: {
             /** @description Why it is dead, one of the Cause constants */
@@ -3450,7 +3478,7 @@ export interface components {
             detail?: string;
             /** @description Jobs or flows that it has changed, with all its requests. */
             count?: number;
-            /** @description How many equal operations of one hour the record stands for, all of which changed nothing, and when the last of them began. Absent: one. */
+            /** @description How many operations of one hour the record counts, all of which changed nothing, and when the last of them began; Object, Detail and other texts are from the last. Absent: one. */
             times?: number;
             /** Format: date-time */
             last?: string;
@@ -3693,6 +3721,8 @@ export interface components {
             /** @description The `caller` or the name of the API key. Absent of jobs without a caller, as those of a program with the library. Of a key that this server does not have, the seven letters by which Redis knows the caller. */
             caller?: string;
             model?: string;
+            /** @description The model that the calls asked, where a fallback answered with `model` in its place (`fallback_models`). Else absent. */
+            asked?: string;
             /** @description The row has calls above the bound of a day, whose caller and flow are not told apart, nor their model if it is absent. */
             other?: boolean;
             calls: number;
@@ -3700,6 +3730,8 @@ export interface components {
             input: number;
             /** @description Tokens */
             output: number;
+            /** @description Tokens that count against budgets, such as a maximum that is charged whatever the response has. In a bucket without budgets of tokens, what would count. */
+            charged: number;
         };
         UsageSum: {
             calls: number;
@@ -3707,6 +3739,8 @@ export interface components {
             input: number;
             /** @description Tokens */
             output: number;
+            /** @description Tokens that count against budgets, such as a maximum that is charged whatever the response has. In a bucket without budgets of tokens, what would count. */
+            charged: number;
         };
         Verdict: {
             /**
@@ -4279,6 +4313,10 @@ export interface operations {
                     "Tundish-Flow"?: string;
                     /** @description How many seconds the request waited for its slot */
                     "Tundish-Wait"?: string;
+                    /** @description Headers of the API's answer whose addresses led past the proxy */
+                    "Tundish-Dropped"?: string;
+                    /** @description The model that a fallback was asked in place of the request's (`fallback_models`) */
+                    "Tundish-Model"?: string;
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -4314,6 +4352,10 @@ export interface operations {
                     "Tundish-Flow"?: string;
                     /** @description How many seconds the request waited for its slot */
                     "Tundish-Wait"?: string;
+                    /** @description Headers of the API's answer whose addresses led past the proxy */
+                    "Tundish-Dropped"?: string;
+                    /** @description The model that a fallback was asked in place of the request's (`fallback_models`) */
+                    "Tundish-Model"?: string;
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -4613,7 +4655,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The oldest first. Of a settled job there are none. */
+            /** @description The oldest first. Of a settled job there are none, unless it is done and its result is kept. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8172,7 +8214,7 @@ export interface operations {
                 group?: string;
                 /** @description Only flows that have this in their name. */
                 q?: string;
-                /** @description `true` lists only flows whose receiver has failed at last, or keeps them from sending: disabled, held, or with a circuit breaker that is not closed. */
+                /** @description `true` lists only flows whose receiver keeps them from sending (disabled, held, or with a circuit breaker that is not closed), or fails: its last answer was a 5xx, a timeout or no connection. A receiver that answers 401, 403 or 404 works. */
                 failing?: boolean;
                 /** @description With `waiting`, the flows with the most waiting jobs come first, and those without any are left out. Each page looks at all flows. */
                 sort?: "waiting";

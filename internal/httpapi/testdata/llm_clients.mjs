@@ -44,4 +44,15 @@ try {
 } catch (error) {
   answers.slow = error.status;
 }
+const busy = new OpenAI({ ...base, baseURL: `${PROXY}/busy/v1` });
+const busyAzure = new AzureOpenAI({ ...base, baseURL: `${PROXY}/busy/openai`, apiVersion: "2024-10-21", deployment: "prod" });
+answers.fallback = [];
+for (const call of [
+  busy.chat.completions.create({ model: "gpt-5", messages }),
+  busyAzure.chat.completions.create({ model: "", messages }),
+  busy.chat.completions.create({ model, messages }),
+]) {
+  const { data, response: { headers } } = await call.withResponse();
+  answers.fallback.push(`${headers.get("tundish-bucket")} ${headers.get("tundish-model") ?? "<nil>"} ${data.model}`);
+}
 console.log(JSON.stringify(answers));

@@ -67,14 +67,21 @@ func Attempts(text string) []shaper.JobAttempt {
 		if json.Unmarshal([]byte(line), &a) != nil {
 			continue
 		}
-		result := slices.IndexFunc(shaper.Results(), func(r shaper.Result) bool { return r.String() == a.Result })
-		if result < 0 {
-			continue
+		if one, ok := a.open(); ok {
+			attempts = append(attempts, one)
 		}
-		attempts = append(attempts, shaper.JobAttempt{
-			At: time.UnixMicro(a.At), Number: a.Number, Took: time.Duration(a.Took) * time.Microsecond, Status: a.Status,
-			Reason: a.Reason, Detail: a.Detail, Result: shaper.Results()[result],
-		})
 	}
 	return attempts
+}
+
+// open is the attempt that a line is of. ok is false of a result that is none.
+func (a *attempt) open() (one shaper.JobAttempt, ok bool) {
+	result := slices.IndexFunc(shaper.Results(), func(r shaper.Result) bool { return r.String() == a.Result })
+	if result < 0 {
+		return one, false
+	}
+	return shaper.JobAttempt{
+		At: time.UnixMicro(a.At), Number: a.Number, Took: time.Duration(a.Took) * time.Microsecond, Status: a.Status,
+		Reason: a.Reason, Detail: a.Detail, Result: shaper.Results()[result],
+	}, true
 }

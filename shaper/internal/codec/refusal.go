@@ -15,6 +15,7 @@ var Refusals = map[int64]shaper.Reason{
 	lua.BucketFull:         shaper.ReasonBucketFull,
 	lua.Shed:               shaper.ReasonShed,
 	lua.WaitTooLong:        shaper.ReasonWaitTooLong,
+	lua.WaitsForBudget:     shaper.ReasonWaitTooLong,
 	lua.ScheduledFull:      shaper.ReasonScheduledFull,
 	lua.FlowScheduledFull:  shaper.ReasonScheduledFull,
 	lua.GroupScheduledFull: shaper.ReasonScheduledFull,

@@ -27,6 +27,7 @@ type resultHead struct {
 	Enqueued int64               `json:"enqueued,omitempty"` // this and those below: microseconds, by the clock of Redis
 	Departed int64               `json:"departed,omitempty"`
 	Took     int64               `json:"took,omitempty"`
+	Tried    []attempt           `json:"tried,omitempty"` // before the last one; settle.lua adds it, and so it is the last field
 }
 
 // SealResult makes the two texts of a result that settle.lua wants.
@@ -55,6 +56,11 @@ func OpenResult(bucket, id, text string) (shaper.JobResult, error) {
 	r := shaper.JobResult{
 		ID: id, Bucket: bucket, Flow: h.Flow, Group: h.Group, Owner: shaper.Owner{Mark: h.Caller}, State: h.State, Cause: h.Cause, Reason: h.Reason, Detail: h.Detail, Attempts: h.Attempts,
 		Enqueued: InstantOf(h.Enqueued), Departed: InstantOf(h.Departed), Took: time.Duration(h.Took) * time.Microsecond,
+	}
+	for i := range h.Tried {
+		if earlier, ok := h.Tried[i].open(); ok {
+			r.Earlier = append(r.Earlier, earlier)
+		}
 	}
 	if h.Status != 0 {
 		r.Answer = &shaper.Answer{Status: h.Status, Headers: h.Headers, Body: []byte(body), Cut: h.Cut, Broken: h.Broken, Base: h.Base}

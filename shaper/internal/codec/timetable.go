@@ -10,37 +10,20 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// lates are the numbers of Late in Redis: see timetable.LATE.
-var lates = [...]shaper.Late{shaper.NotLate, shaper.LateRate, shaper.LateBehind}
-
 // ReadHours reads what timetable.view says in lua/lib/timetable.lua; nil if there is nothing.
 func ReadHours(a *lua.Answer) *shaper.Hours {
 	if a.Int("timetable") == 0 {
 		return nil
 	}
-	h := shaper.Hours{
+	return &shaper.Hours{
 		Open: a.Int("hours_open") == 1, Rate: rateOf(a.Int("hours_rate_count"), a.Int("hours_rate_per")), Until: InstantOf(a.Int("hours_till")),
 		Opens: InstantOf(a.Int("hours_opens")), Finish: InstantOf(a.Int("hours_finish")), FinishJobs: a.Int("hours_finish_jobs"),
+		TooSlow: a.Int("hours_late") == 1, Opened: InstantOf(a.Int("hours_since")),
 	}
-	if late := a.Int("hours_late"); late > 0 && late < int64(len(lates)) {
-		h.Late = lates[late]
-	}
-	return &h
 }
 
-// LateOf reads why a finish will not be met, of the field window of a bucket's pace: see lua/lib/timetable.lua.
-func LateOf(window string) shaper.Late {
-	fields := strings.Fields(window)
-	const late = 2
-	if len(fields) > late {
-		if n, err := strconv.Atoi(fields[late]); err == nil && n >= 0 && n < len(lates) {
-			return lates[n]
-		}
-	}
-	return shaper.NotLate
-}
-
-// EmptiedOf reads the opening of the last window that closed because the bucket was empty, of the same field; 0 if there is none.
+// EmptiedOf reads the opening of the last window that closed because the bucket was empty, of the field window of its pace; 0 if there is
+// none: see lua/lib/timetable.lua.
 func EmptiedOf(window string) int64 {
 	fields := strings.Fields(window)
 	if len(fields) < 2 || fields[1] != "1" { //nolint:mnd // the opening, and whether it was emptied

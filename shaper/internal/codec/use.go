@@ -15,6 +15,8 @@ const UseKept = 31
 const (
 	useDay        = "20060102"
 	useOther      = "*" // see lua/lib/use.lua
+	useMore       = "+" // in front of a field: what its calls were charged beyond their tokens
+	useAsked      = ">" // between a model and the one that was asked in its place
 	maxModelBytes = 200 // of the name of a model, escaped
 )
 
@@ -36,12 +38,21 @@ func UseDays(from, to time.Time) []string {
 	}
 }
 
-// UseText is what settle.lua is told of what a job used, behind the day: "model input output", "" of a job that used no model.
-func UseText(use *shaper.Use) string {
+// UseText is what settle.lua is told of what a job used, behind the day: "model input output", then what it was charged if that is not their sum, in
+// tokens. "" of a job that used no model.
+func UseText(use *shaper.Use, charged int64) string {
 	if use == nil {
 		return ""
 	}
-	return escapeModel(use.Model) + " " + strconv.FormatInt(max(use.Input, 0), 10) + " " + strconv.FormatInt(max(use.Output, 0), 10)
+	model, input, output := escapeModel(use.Model), max(use.Input, 0), max(use.Output, 0)
+	if use.Asked != "" {
+		model += useAsked + escapeModel(use.Asked)
+	}
+	text := model + " " + strconv.FormatInt(input, 10) + " " + strconv.FormatInt(output, 10)
+	if charged = max(charged, 0); charged != input+output {
+		text += " " + strconv.FormatInt(charged, 10)
+	}
+	return text
 }
 
 // maxResponseBytes bounds the id of a response.
@@ -55,7 +66,7 @@ func ResponseText(r *shaper.Response) string {
 	return "!" + string(r.Role) + " " + url.QueryEscape(r.ID) + " " + escapeModel(r.Model)
 }
 
-// escapeModel has no space, no * and no @. A name that is too long is cut.
+// escapeModel has no space, no *, no @ and no >. A name that is too long is cut.
 func escapeModel(model string) string {
 	escaped := url.QueryEscape(model)
 	if len(escaped) <= maxModelBytes {
@@ -73,36 +84,38 @@ func escapeModel(model string) string {
 type Used struct {
 	Caller               string // its mark, "" without one
 	Model                string
-	Levels               int // 0 in a bucket without flows: see LevelsNone
+	Asked                string // the model that the callers asked, where Model answered in its place
+	Levels               int    // 0 in a bucket without flows: see LevelsNone
 	Group, Flow          string
 	OtherParts           bool // calls of other callers and flows: Caller, Group and Flow say nothing
 	OtherModels          bool // and of other models: Model says nothing too
 	Calls, Input, Output int64
+	Charged              int64 // tokens. Of a field that begins with + it is what is to be added to that of its row, and the numbers above are 0
 }
 
 // ReadUsed reads a field and its value. ok is false of what cannot be read.
 func ReadUsed(field, value string) (used Used, ok bool) {
+	field, isMore := strings.CutPrefix(field, useMore)
 	caller, rest, ok1 := strings.Cut(field, " ")
 	model, flow, ok2 := strings.Cut(rest, " ")
-	numbers := strings.Fields(value)
-	if !ok1 || !ok2 || len(numbers) != 3 {
+	if !ok1 || !ok2 || !used.readNumbers(value, isMore) {
 		return used, false
-	}
-	for i, to := range []*int64{&used.Calls, &used.Input, &used.Output} {
-		var err error
-		if *to, err = strconv.ParseInt(numbers[i], 10, 64); err != nil {
-			return used, false
-		}
 	}
 	if model == useOther {
 		used.OtherParts, used.OtherModels = true, true
 		return used, true
 	}
-	name, err := url.QueryUnescape(model)
-	if err != nil {
-		return used, false
+	model, asked, _ := strings.Cut(model, useAsked)
+	for _, one := range []struct {
+		word string
+		to   *string
+	}{{model, &used.Model}, {asked, &used.Asked}} {
+		name, err := url.QueryUnescape(one.word)
+		if err != nil {
+			return used, false
+		}
+		*one.to = strings.ToValidUTF8(name, "\uFFFD") // one that was cut may end within a character
 	}
-	used.Model = strings.ToValidUTF8(name, "\uFFFD") // one that was cut may end within a character
 	if caller == useOther {
 		used.OtherParts = true
 		return used, true
@@ -118,4 +131,24 @@ func ReadUsed(field, value string) (used Used, ok bool) {
 		used.Group, used.Flow, _ = SplitPath(flow[1:])
 	}
 	return used, true
+}
+
+// readNumbers reads the value of a field.
+func (u *Used) readNumbers(value string, isMore bool) bool {
+	to := []*int64{&u.Calls, &u.Input, &u.Output}
+	if isMore {
+		to = []*int64{&u.Charged}
+	}
+	numbers := strings.Fields(value)
+	if len(numbers) != len(to) {
+		return false
+	}
+	for i, number := range to {
+		var err error
+		if *number, err = strconv.ParseInt(numbers[i], 10, 64); err != nil {
+			return false
+		}
+	}
+	u.Charged += u.Input + u.Output
+	return true
 }

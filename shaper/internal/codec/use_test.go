@@ -12,7 +12,7 @@ import (
 
 func TestUseText(t *testing.T) {
 	t.Parallel()
-	if got := UseText(nil); got != "" {
+	if got := UseText(nil, 0); got != "" {
 		t.Errorf("a job that used no model: %q", got)
 	}
 	for model, want := range map[string]string{
@@ -20,12 +20,35 @@ func TestUseText(t *testing.T) {
 		strings.Repeat("a", 201):       strings.Repeat("a", 200) + " 1 2",
 		"aa" + strings.Repeat("é", 50): "aa" + strings.Repeat("%C3%A9", 33) + " 1 2",
 	} {
-		if got := UseText(&shaper.Use{Model: model, Input: 1, Output: 2}); got != want {
+		if got := UseText(&shaper.Use{Model: model, Input: 1, Output: 2}, 3); got != want {
 			t.Errorf("%q: %q, want %q", model, got, want)
 		}
 	}
-	if got := UseText(&shaper.Use{Model: "m", Input: -1, Output: -2}); got != "m 0 0" {
+	if got := UseText(&shaper.Use{Model: "m", Input: -1, Output: -2}, 0); got != "m 0 0" {
 		t.Errorf("less than nothing: %q", got)
+	}
+}
+
+// What a model that a fallback answered with, and what calls were charged beyond their tokens, are written and read as.
+func TestUsedInPlaceOfAnother(t *testing.T) {
+	text := UseText(&shaper.Use{Model: "claude>4", Input: 1, Output: 2, Asked: "gpt>5"}, 1000)
+	if text != "claude%3E4>gpt%3E5 1 2 1000" {
+		t.Errorf("settle.lua is told %q", text)
+	}
+	for field, want := range map[string]Used{
+		"abcdefg claude%3E4>gpt%3E5 fx": {Caller: "abcdefg", Model: "claude>4", Asked: "gpt>5", Levels: LevelsFlows, Flow: "x", Calls: 3, Input: 4, Output: 5, Charged: 9},
+		"* claude%3E4>gpt%3E5 *":        {Model: "claude>4", Asked: "gpt>5", OtherParts: true, Calls: 3, Input: 4, Output: 5, Charged: 9},
+	} {
+		if got, ok := ReadUsed(field, "3 4 5"); !ok || got != want {
+			t.Errorf("%s is read as %+v", field, got)
+		}
+		want.Calls, want.Input, want.Output, want.Charged = 0, 0, 0, -7
+		if got, ok := ReadUsed("+"+field, "-7"); !ok || got != want {
+			t.Errorf("+%s is read as %+v", field, got)
+		}
+	}
+	if _, ok := ReadUsed("+a m f", "3 4 5"); ok {
+		t.Error("three numbers are read where one is")
 	}
 }
 
@@ -36,11 +59,11 @@ func FuzzUsed(f *testing.F) {
 	f.Add("a/b é", "3:a", "", 2)
 	f.Add(strings.Repeat("é", 100), "", "", 0)
 	f.Fuzz(func(t *testing.T, model, group, flow string, levels int) {
-		words := strings.Split(UseText(&shaper.Use{Model: model, Input: 1, Output: 2}), " ")
+		words := strings.Split(UseText(&shaper.Use{Model: model, Input: 1, Output: 2}, 3), " ")
 		if len(words) != 3 || len(words[0]) > 200 || strings.ContainsAny(words[0], "@*\n") {
 			t.Fatalf("%q", words)
 		}
-		want := Used{Caller: "abcdefg", Levels: LevelsNone, Calls: 3, Input: 4, Output: 5}
+		want := Used{Caller: "abcdefg", Levels: LevelsNone, Calls: 3, Input: 4, Output: 5, Charged: 9}
 		field := want.Caller + " " + words[0] + " "
 		switch levels {
 		case LevelsFlows:
@@ -62,9 +85,9 @@ func FuzzUsed(f *testing.F) {
 func TestReadUsed(t *testing.T) {
 	t.Parallel()
 	for field, want := range map[string]Used{
-		"* gpt-4o *": {Model: "gpt-4o", OtherParts: true, Calls: 1, Input: 2, Output: 3},
-		"* * *":      {OtherParts: true, OtherModels: true, Calls: 1, Input: 2, Output: 3},
-		" m f*":      {Model: "m", Levels: LevelsFlows, Flow: "*", Calls: 1, Input: 2, Output: 3},
+		"* gpt-4o *": {Model: "gpt-4o", OtherParts: true, Calls: 1, Input: 2, Output: 3, Charged: 5},
+		"* * *":      {OtherParts: true, OtherModels: true, Calls: 1, Input: 2, Output: 3, Charged: 5},
+		" m f*":      {Model: "m", Levels: LevelsFlows, Flow: "*", Calls: 1, Input: 2, Output: 3, Charged: 5},
 	} {
 		if got, ok := ReadUsed(field, "1 2 3"); !ok || got != want {
 			t.Errorf("%q: %+v, want %+v", field, got, want)

@@ -2,6 +2,7 @@ package rig
 
 import (
 	"context"
+	"maps"
 	"strconv"
 	"sync"
 	"testing"
@@ -79,6 +80,13 @@ func (w *World) Note(_ context.Context, a *shaper.Attempt) shaper.Outcome {
 	w.mu.Unlock()
 	w.news <- struct{}{}
 	return shaper.Done(200)
+}
+
+// Sent returns how often each job was delivered so far.
+func (w *World) Sent() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.Delivered)
 }
 
 // News lets Await see a delivery that is not noted.

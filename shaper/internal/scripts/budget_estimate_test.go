@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/lua"
 )
 
 // budgeted is a rig whose bucket, flow "f" or pool has a budget of 1000 tokens in 10 s, and the flow of its jobs.
@@ -72,7 +74,7 @@ func TestEstimatesCountBudgets(t *testing.T) {
 				if told == 0 && r.now() > epoch+2*second {
 					told = r.now()
 					last = r.enqueue(nil, entry{id: "last", units: "tokens:50"}.in(r, flow))[0]
-					if a := r.enqueue(nil, entry{id: "hasty", units: "tokens:50", maxWait: fmt.Sprint(second)}.in(r, flow))[0]; a.code != 17 {
+					if a := r.enqueue(nil, entry{id: "hasty", units: "tokens:50", maxWait: fmt.Sprint(second)}.in(r, flow))[0]; a.code != lua.WaitsForBudget || !strings.Contains(a.budget, " "+kind+" tokens 1000 10000000 ") {
 						t.Errorf("%s: a job that may wait a second: %+v", kind, a)
 					}
 				}
@@ -110,7 +112,7 @@ func TestTheTimeOfALargeJobIsItsOwn(t *testing.T) {
 			r.pass(4 * second)
 			hasty := r.enqueue(nil, entry{id: "hasty", units: units, maxWait: fmt.Sprint(3 * second)}.in(r, flow))[0]
 			told := r.enqueue(nil, entry{id: "large", units: units}.in(r, flow))[0]
-			if hasty.code != 17 || told.position != 0 {
+			if hasty.code != 25 || told.position != 0 {
 				t.Errorf("%s: the large job: %+v; one that may wait 3 s: %+v", kind, told, hasty)
 			}
 			claimAny(r, flow) // which notes that it waits

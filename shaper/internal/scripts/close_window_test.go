@@ -190,3 +190,36 @@ func TestWindowsOfAnotherPlan(t *testing.T) {
 		}
 	})
 }
+
+// The end of an open window that goes is the time of the first look, however long jobs in flight delay its report. A window to come of which
+// the plan has another end keeps its place.
+func TestAWindowThatGoesWaitsForJobsInFlight(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		r.configure(settings{rateCount: 10})
+		r.notes("window.closed")
+		r.ok(r.c.HSet(r.ctx, r.key("settings"), "plan", "p").Err())
+		r.setTime(epoch)
+		r.closeWindow("p", 0, 0, second, 900*second)
+		r.closeWindow("p", second, 800*second, 900*second, 1000*second)
+		tally := func() string { return r.c.HGet(r.ctx, r.key("count"), "window").Val() }
+		if want := fmt.Sprintf("%d %d 0 0 0", epoch+second, epoch+800*second); tally() != want {
+			t.Errorf("the tally is %q, want %q", tally(), want)
+		}
+		r.put("a")
+		r.pass(2 * second)
+		for len(r.claim(ask{}).jobs) == 0 {
+			r.pass(second)
+		}
+		removed := r.now()
+		for _, look := range []struct{ after, want int64 }{{0, 1}, {30 * second, 0}, {59 * second, 0}, {60 * second, 1}} {
+			r.setTime(removed + look.after)
+			if n := r.closeWindow("p", second, 0, 0, 0); n != look.want {
+				t.Errorf("%d s after the change it answers %d, want %d", look.after/second, n, look.want)
+			}
+		}
+		if got := r.windowReports(); len(got) != 1 || got[0]["closed"] != fmt.Sprint(removed) || got[0]["why"] != "in-flight" {
+			t.Errorf("reported %v, want its end at %d", got, removed)
+		}
+	})
+}

@@ -1,11 +1,13 @@
 package scripts_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/lua"
 )
 
 // The even rate of a finish: the last of the jobs leaves shortly before it, whatever came on the way, and no second is fuller than 1.1 times
@@ -122,47 +124,58 @@ func TestFinishByOfFewJobs(t *testing.T) {
 	})
 }
 
-// A finish that cannot be met is told ahead of time, once: because the rate is too low, or because fewer jobs departed than were to.
-func TestFinishWillNotBeMet(t *testing.T) {
+// That the allowed rate is too low for the jobs until the finish is seen at once, and never of a rate that does.
+func TestRateTooLowForTheFinish(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, base *rig) {
-		for _, c := range []struct {
-			name   string
-			rate   int64
-			jobs   int
-			quotas string
-			want   string
-			within int64
-		}{
-			{"the rate is too low", 10, 1000, "", "rate", second},
-			{"a quota holds jobs back", 1000, 1000, "5 1000000;", "behind", 20 * second},
-			{"in time", 100, 1000, "", "", 100 * second},
-		} {
+		for rate, want := range map[int64]bool{10: true, 100: false} {
 			r := base.fresh(t, fmt.Sprint("b", nextClaim()))
 			r.setTime(epoch)
-			r.configure(settings{rateCount: c.rate, capacity: 10_000, inFlight: 10_000})
-			r.ok(r.c.HSet(r.ctx, r.key("settings"), "events", "finish.late", "quotas", c.quotas).Err())
+			r.configure(settings{rateCount: rate, capacity: 10_000, inFlight: 10_000})
 			r.obeyTimetable(stretch{from: -1, kind: "o", opened: -1, finish: 50 * second}, stretch{from: 50 * second, kind: "c"}, stretch{from: 100 * second, kind: "x"})
-			r.put(numbered(c.jobs)...)
-			told := ""
-			for r.now() < epoch+min(c.within, 50*second) && told == "" {
-				c := r.claim(ask{want: 500})
-				for _, job := range c.jobs {
+			r.put(numbered(1000)...)
+			looks := 0
+			for ; r.now() < epoch+50*second && (looks == 0 || !want); looks++ {
+				for _, job := range r.claim(ask{want: 500}).jobs {
 					r.settle(outcome{lease: job, result: done})
 				}
-				told, _ = r.c.HGet(r.ctx, r.key("outbox_texts"), "finish.late").Result()
+				if late := r.inspect().times[7] == 1; late != want {
+					t.Fatalf("%d/s, after %d looks: too slow %t", rate, looks, late)
+				}
 				r.pass(100_000)
 			}
-			if c.want == "" && told != "" || !strings.Contains(told, c.want) {
-				t.Errorf("%s: told %q", c.name, told)
+		}
+	})
+}
+
+// A finish that will not be met is noted once, whoever foresees it, and only where a hook asks.
+func TestNoteLate(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		r.setTime(epoch)
+		r.configure(settings{rateCount: 10})
+		note := func(finish int64, left int, why string) any {
+			return r.run(lua.NoteLate, r.of(lua.NoteLate), finish, left, why, "Sends 0 of 10/s.")
+		}
+		if got := note(epoch+second, 7, "failing rate"); got != int64(0) {
+			t.Errorf("without a hook: %v", got)
+		}
+		r.ok(r.c.HSet(r.ctx, r.key("settings"), "events", "job.dead finish.late").Err())
+		for i, want := range []int64{1, 0} {
+			if got := note(epoch+second, 7+i, "failing rate"); got != want {
+				t.Errorf("call %d: %v, want %d", i, got, want)
 			}
-			for range 5 {
-				r.claim(ask{want: 1})
-				r.pass(50_000)
-			}
-			if n, _ := r.c.HGet(r.ctx, r.key("outbox_texts"), "finish.late").Result(); n != told {
-				t.Errorf("%s: told again: %q, before %q", c.name, n, told)
-			}
+		}
+		events := r.moveEvents()
+		var detail struct{ Reason, At, Left, Why, Sentence string }
+		if len(events) != 1 || events[0].name != "finish.late" || json.Unmarshal([]byte(events[0].detail), &detail) != nil ||
+			detail.Reason != "failing" || detail.At != fmt.Sprint(epoch+second) || detail.Left != "7" || detail.Why != "failing rate" || detail.Sentence != "Sends 0 of 10/s." {
+			t.Errorf("%+v", events)
+		}
+		r.moveEvents(events...)
+		r.pass(61 * second)
+		if got := note(epoch+61*second, 3, "quota"); got != int64(1) || len(r.moveEvents()) != 1 {
+			t.Errorf("the next finish: %v", got)
 		}
 	})
 }

@@ -244,3 +244,54 @@ func TestResponsesOfOtherKinds(t *testing.T) {
 		}
 	})
 }
+
+// One caller's flood of responses makes room among its own: it has half of them, and the responses of others are settled by their polls.
+func TestResponsesAreSharedByCaller(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		r = levelsOfResponses(t, r, "plain")
+		send := func(id, caller, response string, cost int64) {
+			t.Helper()
+			r.pass(second)
+			at := r.now()
+			job := r.usedBy(entry{id: id, caller: caller, units: fmt.Sprintf("input:%d,output:0", cost)})[id]
+			o := outcome{lease: job, result: done, claimedAt: at, response: response}
+			if cost == 0 {
+				o.used = "input:10,output:0"
+			}
+			r.settle(o)
+		}
+		const quiet = 3
+		for i := range quiet {
+			send(fmt.Sprint("quiet", i), bert, fmt.Sprintf("!o quiet_%d m", i), 100)
+		}
+		flood := make([]any, 0, 10_000)
+		for i := range 4990 {
+			flood = append(flood, fmt.Sprint("flood_", i), fmt.Sprintf("o%s %d", anna, r.now()+int64(i)))
+		}
+		r.ok(r.c.HSet(r.ctx, r.key("responses"), append(flood, "#"+anna, 4990)...).Err())
+		for i := range 40 {
+			send(fmt.Sprint("more", i), anna, fmt.Sprintf("!o more_%d m", i), 100)
+		}
+		all := r.c.HGetAll(r.ctx, r.key("responses")).Val()
+		held := 0
+		for id, text := range all {
+			if strings.HasPrefix(text, "o"+anna+" ") {
+				held++
+			}
+			if strings.HasPrefix(id, "#") && (id == "#"+bert && text != fmt.Sprint(quiet) || id != "#"+bert && id != "#"+anna) {
+				t.Errorf("%s: %s", id, text)
+			}
+		}
+		if all["#"+anna] != fmt.Sprint(held) || held < 4990 || held > 5000 || len(all) != held+quiet+2 {
+			t.Errorf("one caller has %d responses, counted as %s, of %d fields", held, all["#"+anna], len(all))
+		}
+		before := r.chargedNow(t)["b"]
+		for i := range quiet {
+			send(fmt.Sprint("poll", i), bert, fmt.Sprintf("!p quiet_%d m", i), 0)
+		}
+		if got := r.chargedNow(t)["b"]; got != before-quiet*90 {
+			t.Errorf("the polls of the quiet caller make %d of %d: its responses were forgotten", got, before)
+		}
+	})
+}

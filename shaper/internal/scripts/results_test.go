@@ -369,3 +369,40 @@ func TestMaxWait(t *testing.T) {
 		}
 	})
 }
+
+// The result of a job that is done after other attempts has these, too, and one at the first attempt has none.
+func TestResultsHaveTheEarlierAttempts(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		r.configure(settings{})
+		r.ok(r.c.HSet(r.ctx, r.key("settings"), "keep_attempts", 2).Err())
+		r.keepsResults(60*second, 10, 1000)
+		r.put("a")
+		for n := range 3 {
+			failed := r.takeOne(2)
+			failed.attempt = fmt.Sprintf(`{"at":%d,"number":%d,"result":"retry"}`, r.now(), n+1)
+			r.settle(failed)
+			r.pass(second)
+		}
+		last := r.takeOne(1)
+		last.head = `{"state":"done"}`
+		for range 2 { // the second writes nothing
+			r.settle(last)
+			got := r.resultOf("a")
+			if strings.Count(got, `"number":`) != 2 || !strings.HasPrefix(got, `6 2 {"state":"done","tried":[{"at":`) || !strings.Contains(got, `"number":3,"result":"retry"}]}`) {
+				t.Errorf("the result is %s", got)
+			}
+			r.resultCounts()
+		}
+		if n := r.c.HExists(r.ctx, r.key("attempts"), "a").Val(); n {
+			t.Error("its attempts are kept apart, too")
+		}
+		r.put("b")
+		last = r.takeOne(1)
+		last.head = `{"state":"done"}`
+		r.settle(last)
+		if got := r.resultOf("b"); got != "6 2 {\"state\":\"done\"}\nbody" {
+			t.Errorf("of a job that had one attempt: %s", got)
+		}
+	})
+}

@@ -296,7 +296,7 @@ func (e entry) mark() string {
 // answer is what enqueue.lua says of a job.
 type answer struct {
 	code, position, eta, wait int64
-	budget                    string     // of OVER_BUDGET, in place of the position
+	budget                    string     // of OVER_BUDGET and WAITS_FOR_BUDGET, in place of the position
 	limits                    [][4]int64 // verdict, remaining, wait, reset
 }
 
@@ -311,7 +311,7 @@ func (r *rig) enqueue(limits []limit, jobs ...entry) []answer {
 	answers := make([]answer, len(jobs))
 	for i := range answers {
 		a := answer{code: in.Int()}
-		if a.code == lua.OverBudget {
+		if a.code == lua.OverBudget || a.code == lua.WaitsForBudget {
 			a.budget = in.Text()
 		} else {
 			a.position = in.Int()

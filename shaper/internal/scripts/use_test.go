@@ -96,13 +96,14 @@ func TestUseCountsOnce(t *testing.T) {
 				if keys := r.c.Keys(r.ctx, "*:use:*").Val(); len(keys) > 0 {
 					t.Errorf("a job that used no model leaves %v", keys)
 				}
-				all := []outcome{used("1", "gpt-4o 100 20"), used("2", "gpt-4o 3 4"), used("3", "gpt-4o 5 6"), used("4", "o%2F3 7 8"), used("1", "gpt-4o 100 20")}
+				all := []outcome{used("1", "gpt-4o 100 20"), used("2", "gpt-4o 3 4 1007"), used("3", "gpt-4o 5 6"), used("4", "o%2F3 7 8 0"), used("1", "gpt-4o 100 20")}
 				stale := used("5", "gpt-4o 1000 1000")
 				stale.claim = "other"
 				for range 2 {
 					r.settle(append(all, stale)...)
 				}
-				want := map[string]string{anna + " gpt-4o " + of.first: "2 103 24", " gpt-4o " + of.first: "1 5 6", anna + " o%2F3 " + of.second: "1 7 8"}
+				want := map[string]string{anna + " gpt-4o " + of.first: "2 103 24", " gpt-4o " + of.first: "1 5 6", anna + " o%2F3 " + of.second: "1 7 8",
+					"+" + anna + " gpt-4o " + of.first: "1000", "+" + anna + " o%2F3 " + of.second: "-15"}
 				if diff := cmp.Diff(want, r.use(at)); diff != "" {
 					t.Errorf("(-want +counted)\n%s", diff)
 				}

@@ -152,8 +152,11 @@ func (k Keys) FlowMakers() string { return k.Prefix + "flow_makers" }
 
 // Results are what was answered to jobs that ended, and ResultEnds when each is dropped; Answer is where dispatchers of a version before
 // leave the result that a process waits for: see lua/lib/results.lua.
-func (k Keys) Results() string         { return k.Prefix + "results" }
-func (k Keys) ResultEnds() string      { return k.Prefix + "result_ends" }
+func (k Keys) Results() string    { return k.Prefix + "results" }
+func (k Keys) ResultEnds() string { return k.Prefix + "result_ends" }
+func (k Keys) resultShares() []string {
+	return []string{k.Prefix + "result_flows", k.Prefix + "result_order", k.Prefix + "result_shares"}
+}
 func (k Keys) Answer(id string) string { return k.Prefix + "answer:" + id }
 
 // Schedules are the schedules of the bucket and their states, and ScheduleDue when there is something to do with each: see
@@ -230,7 +233,7 @@ func (k Keys) OfEmpty() []string {
 	return slices.Concat([]string{k.ConfAside(), k.Meta(), k.Attempts(), k.Pace(), k.Count(), k.Claims(), k.Seen(), k.SeenWindow(), k.SeenMinute(),
 		k.Flows(), k.FlowSettings(), k.Groups(), k.GroupSettings(), k.Due(), k.DueGroups(), k.Departed(), k.Charges(), k.Responses(), k.Lessons(), k.Idle(), k.Disabled(), k.DisabledDeaths(), k.Outbox(), k.OutboxTexts(),
 		k.Results(), k.ResultEnds(), k.Callbacks(), k.CallbackTexts(), k.CallbackCounts(), k.Bundles(), k.bundleEnds(), k.bundleCallers(), k.FlowMakers(), k.Riders(), k.Expiries(),
-		k.Schedules(), k.ScheduleDue()}, k.Purged(), k.Places(""))
+		k.Schedules(), k.ScheduleDue()}, k.resultShares(), k.Purged(), k.Places(""))
 }
 
 // ofBucket are all keys that a bucket may have, but its settings, those of flows, groups and callers, and those by which carry finds

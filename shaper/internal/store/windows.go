@@ -18,9 +18,12 @@ import (
 const windowsAtOnce = 64
 
 // CloseWindows reports drain windows of a bucket that have closed, as events window.closed, and keeps the tally of the next window. plan and
-// events are fields of its settings, tally is that of its counts (see lua/lib/window_tally.lua), emptied the opening of the last window that
+// events are fields of its settings, tally is a field of its counts (see lua/lib/window_tally.lua), emptied the opening of the last window that
 // closed because the bucket was empty, and now the clock of Redis. Where no hook asks for the event, the tally goes. Where nothing is to be
 // done it costs no round trip, else one for each window. Any number of dispatchers may call it: each window is reported once.
+//
+// The tally may come from an earlier plan. Only the first window of the plan in force that has not ended is waited for: a window to come gives way
+// to an earlier one, and an open window that the plan does not have, or has with an end that has passed, closes now.
 func (s *Store) CloseWindows(ctx context.Context, b *Bucket, plan, events, tally string, emptied, now int64) error {
 	wants := slices.Contains(strings.Fields(events), string(shaper.EventWindowClosed))
 	if tally == "" && (!wants || plan == "") {
@@ -33,13 +36,13 @@ func (s *Store) CloseWindows(ctx context.Context, b *Bucket, plan, events, tally
 	opened, ends := openedAndEnds(tally)
 	for range windowsAtOnce {
 		planned, after := int64(0), now
-		if o, e := window(table, opened); opened != 0 && o == opened {
+		if o, e := window(table, min(opened, now), emptied, opened); o == opened && (e == ends || e > now) {
 			planned, after = e, e
 		}
 		if planned != 0 && planned == ends && now < ends && emptied != opened {
 			return nil
 		}
-		nextOpened, nextEnds := window(table, after)
+		nextOpened, nextEnds := window(table, after, emptied, opened)
 		if opened == 0 && nextOpened == 0 {
 			return nil
 		}
@@ -51,6 +54,19 @@ func (s *Store) CloseWindows(ctx context.Context, b *Bucket, plan, events, tally
 			return nil
 		}
 		opened, ends = nextOpened, nextEnds
+	}
+	return nil
+}
+
+// NoteLate notes that jobs will be left at a finish, by the clock of Redis, as the event finish.late. why are words with spaces between. A finish is
+// reported once, whichever dispatchers foresee it. One round trip.
+func (s *Store) NoteLate(ctx context.Context, b *Bucket, finish time.Time, left int64, why, sentence string) error {
+	const most = 4000 // bytes
+	if len(sentence) > most {
+		sentence = strings.ToValidUTF8(sentence[:most], "")
+	}
+	if _, err := s.Run(ctx, lua.NoteLate, b.Keys.Of(lua.NoteLate), finish.UnixMicro(), left, why, sentence); err != nil {
+		return fmt.Errorf("bucket %q: report that its finish will not be met: %w", b.Name, err)
 	}
 	return nil
 }
@@ -70,9 +86,13 @@ func windowsOf(bucket, plan string, wants bool) (*schedule.Timetable, error) {
 	return table, nil
 }
 
-// window is the first window that ends after a time, in microseconds; zeros if there is none.
-func window(table *schedule.Timetable, after int64) (opened, ends int64) {
+// window returns the first window that ends after a time, in microseconds; zeros if there is none. It skips the window that closed because the
+// bucket was empty, unless that is the window of the tally, which is still to be reported.
+func window(table *schedule.Timetable, after, emptied, tallied int64) (opened, ends int64) {
 	o, e := table.Window(time.UnixMicro(after))
+	if opened = microsOf(o); opened != 0 && opened == emptied && opened != tallied {
+		o, e = table.Window(e)
+	}
 	return microsOf(o), microsOf(e)
 }
 

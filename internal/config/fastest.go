@@ -1,0 +1,11 @@
+package config
+
+import "github.com/tundish-io/tundish/admission"
+
+// fastest is the fastest rate of a bucket, and the key that says it.
+func fastest(b Bucket) (rate admission.Rate, key string) {
+	if rate = b.FastestRate(); rate != b.Rate {
+		return rate, "calendar.rate"
+	}
+	return rate, "rate"
+}

@@ -1,0 +1,27 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+)
+
+// smallAnswer is how many bytes an answer may have without counting: the bound of requests bounds small answers.
+const smallAnswer = 4 << 10
+
+// takeAnswer takes the bytes of an answer.
+func (u *usage) takeAnswer(n int64) bool { return n <= smallAnswer || u.takeRest(n) }
+
+// answer writes what a request asks for. A large answer counts as a body does, until the client has read it. Where there is no memory for it, answer
+// writes nothing and returns a fault.
+func (u *usage) answer(w http.ResponseWriter, status int, body any) *fault {
+	text, err := encode(body)
+	if err != nil {
+		unwritable(err).write(w)
+		return nil
+	}
+	if !u.takeAnswer(int64(len(text))) {
+		return u.noMemory(fmt.Sprintf("no memory for an answer of %d bytes: ", len(text)))
+	}
+	writeEncoded(w, status, typeJSON, text)
+	return nil
+}

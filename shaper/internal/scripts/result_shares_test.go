@@ -1,0 +1,148 @@
+package scripts_test
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/tundish-io/tundish/lua"
+)
+
+// ended has jobs of a flow end, with bodies of some bytes.
+func (r *rig) ended(flow string, bytes int, ids ...string) {
+	r.t.Helper()
+	for _, id := range ids {
+		r.enqueue(nil, entry{id: id}.in(r, flow))
+		r.pass(second)
+		jobs := r.drain(ask{want: 1}).jobs
+		if len(jobs) != 1 {
+			r.t.Fatalf("claimed %v", jobs)
+		}
+		r.settle(outcome{lease: jobs[0], result: done, kept: true, head: "head", body: strings.Repeat("x", bytes)})
+	}
+}
+
+// resultsOfFlows are the ids of the results that each flow has, the oldest first. It fails where one of the structures knows of others.
+func (r *rig) resultsOfFlows() map[string][]string {
+	r.t.Helper()
+	r.resultCounts()
+	kept, err := r.c.HGetAll(r.ctx, r.key("results")).Result()
+	r.ok(err)
+	flows, err := r.c.HGetAll(r.ctx, r.key("result_flows")).Result()
+	r.ok(err)
+	ids, want := map[string][]string{}, map[string]float64{}
+	for id, text := range kept {
+		_, path, found := strings.Cut(flows[id], " ")
+		if !found {
+			r.t.Errorf("result %q has no flow: %q", id, flows[id])
+		}
+		ids[path] = append(ids[path], id)
+		want["n"+path]--
+		want["b"+path] += float64(len(id) + len(text))
+	}
+	for _, of := range ids {
+		slices.SortFunc(of, func(a, b string) int { return strings.Compare(flows[a], flows[b]) })
+	}
+	shares, err := r.c.ZRangeWithScores(r.ctx, r.key("result_shares"), 0, -1).Result()
+	r.ok(err)
+	got := map[string]float64{}
+	for _, share := range shares {
+		got[share.Member.(string)] = share.Score
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		r.t.Errorf("the shares are %v, the results have %v", got, want)
+	}
+	if n, ordered := len(flows), int(r.c.ZCard(r.ctx, r.key("result_order")).Val()); n != len(kept) || ordered != len(kept) {
+		r.t.Errorf("%d results, %d with flows, %d in order", len(kept), n, ordered)
+	}
+	return ids
+}
+
+// A flow with many results, or with large ones, drops its own oldest ones, and those of no other flow.
+func TestALoudFlowDropsItsOwnResults(t *testing.T) {
+	t.Parallel()
+	const odd = "1:a 5\nnäme" // a name that looks like an entry
+	onBoth(t, func(t *testing.T, r *rig) {
+		r.configureFlows(settings{rateCount: 1000}, flowSettings{})
+		want := func(flow string, ids ...string) {
+			t.Helper()
+			if got := r.resultsOfFlows()[flow]; !slices.Equal(got, ids) {
+				t.Errorf("of flow %q %q are kept, want %q", flow, got, ids)
+			}
+		}
+		r.keepsResults(100_000*second, 10, 10_000)
+		r.ended("quiet", 10, "q1", "q2")
+		r.ended(odd, 10, "o1", "o2")
+		r.ended("loud", 10, numbered(40)...)
+		want("quiet", "q1", "q2")
+		want(odd, "o1", "o2")
+		want("loud", numbered(40)[34:]...)
+		r.ended("second", 10, "s1", "s2", "s3", "s4", "s5", "s6", "s7")
+		if of := r.resultsOfFlows(); len(of["loud"]) != 3 || len(of["second"]) != 3 {
+			t.Errorf("two loud flows have %v", of)
+		}
+		want("quiet", "q1", "q2")
+
+		// Large ones. The bytes are those of one flow, and fewer results are there than may be.
+		r.keepsResults(100_000*second, 1000, 2000)
+		r.ended("large", 600, "l1", "l2", "l3", "l4", "l5")
+		want("quiet", "q1", "q2")
+		want(odd, "o1", "o2")
+		if of := r.resultsOfFlows()["large"]; len(of) < 2 || of[len(of)-1] != "l5" {
+			t.Errorf("large results: %v", of)
+		}
+		r.ended("quiet", 10, "q3")
+		want("quiet", "q1", "q2", "q3")
+
+		// A bound that an operator lowers takes of all that have more than others.
+		r.keepsResults(100_000*second, 6, 2000)
+		r.ended("quiet", 10, "q4")
+		if of := r.resultsOfFlows(); len(of) != 5 || len(of["quiet"]) < 1 || len(of[odd]) < 1 {
+			t.Errorf("with room for 6: %v", of)
+		}
+		if n := r.run(lua.DropResults, r.of(lua.DropResults), "q4", "unknown"); n != int64(1) {
+			t.Errorf("dropped %v", n)
+		}
+		want("quiet", r.resultsOfFlows()["quiet"]...)
+		r.pass(100_000 * second)
+		for r.run(lua.TrimResults, r.of(lua.TrimResults), 2) != int64(0) { // in parts
+			r.resultsOfFlows()
+		}
+		if n := r.c.Exists(r.ctx, r.key("results"), r.key("result_ends"), r.key("result_flows"), r.key("result_order"), r.key("result_shares")).Val(); n != 0 {
+			t.Errorf("%d keys are left", n)
+		}
+	})
+}
+
+// Results that an older program kept have no flow. They make room while they are more than those of any flow, and the shares hold behind them.
+func TestResultsWithoutAFlow(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		r.configureFlows(settings{rateCount: 1000}, flowSettings{})
+		r.keepsResults(100_000*second, 6, 10_000)
+		r.ended("a", 10, numbered(6)...)
+		r.ok(r.c.Del(r.ctx, r.key("result_flows"), r.key("result_order"), r.key("result_shares")).Err())
+		r.ended("b", 10, "b1", "b2", "b3", "b4", "b5", "b6", "b7")
+		r.ended("quiet", 10, "q1")
+		flows, err := r.c.HVals(r.ctx, r.key("result_flows")).Result()
+		r.ok(err)
+		ofB := 0
+		for _, flow := range flows {
+			if strings.HasSuffix(flow, " b") {
+				ofB++
+			}
+		}
+		if counts := strings.Fields(r.resultCounts()); counts[0] != "6" || ofB < 2 || ofB > 4 || len(flows) != ofB+1 {
+			t.Errorf("%v results, with flows %q", counts, flows)
+		}
+		r.ok(r.c.Del(r.ctx, r.key("result_order")).Err()) // Redis has evicted it
+		for n := range 8 {
+			r.ended("b", 10, "again"+strconv.Itoa(n))
+		}
+		if counts := strings.Fields(r.resultCounts()); counts[0] != "6" {
+			t.Errorf("%v results without an order", counts)
+		}
+	})
+}

@@ -1,0 +1,47 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
+)
+
+// budgetsInRun is how many flows or groups a run of inspect_budgets.lua reads: as many as a claim of a bucket with budgets names.
+const budgetsInRun = 32
+
+// addBudgets adds to flows or groups what is charged to their budgets. One round trip; budgets of a charge make a part known.
+func (o *Operator) addBudgets(ctx context.Context, t target, infos []seen) error {
+	var calls []lua.Call
+	ofGroups := 0
+	if t.what == targetGroup {
+		ofGroups = 1
+	}
+	for first := 0; first < len(infos); first += budgetsInRun {
+		args := []any{ofGroups}
+		for _, info := range infos[first:min(first+budgetsInRun, len(infos))] {
+			args = append(args, info.name)
+		}
+		calls = append(calls, lua.Call{Script: lua.InspectBudgets, Keys: t.keys.Of(lua.InspectBudgets), Args: args})
+	}
+	next := infos
+	for n, result := range lua.RunAll(ctx, o.store.Redis, calls) {
+		if result.Err != nil {
+			return fmt.Errorf("bucket %q: read the budgets of its flows: %w", t.bucket, result.Err)
+		}
+		r := lua.NewReader(result.Reply)
+		_ = r.Int() // the server's time: no budget is told to be free before it
+		for range calls[n].Args[1:] {
+			next[0].Budgets = codec.ReadBudgetUse(r.Text())
+			for _, use := range next[0].Budgets {
+				next[0].Known = next[0].Known || use.Charged > 0 || use.Open > 0
+			}
+			next = next[1:]
+		}
+		if err := r.Err(); err != nil {
+			return fmt.Errorf("bucket %q: script inspect_budgets: %w", t.bucket, err)
+		}
+	}
+	return nil
+}
