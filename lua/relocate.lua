@@ -10,6 +10,9 @@
 -- a dispatcher may still extend. A process that dies then leaves a hold that ends by itself. Leases that ran out move along, and a
 -- sweep returns their jobs. In a cluster the places are in two slots: a bucket moves while it is empty, and put copies its settings.
 --
+-- begin clears the new place, so a key of the bucket that is there afterwards was carried. A key of that name at the old place is then a
+-- remnant: a script that does not read the settings, such as reserve_flows.lua, has made it since. It must not replace what was carried.
+--
 -- KEYS[1]  …:settings  hash  settings of the bucket. Where the bucket does not live: generation and left_for only
 -- KEYS[2]  …:conf_aside  hash  old place: the settings of before; new place: the settings to come
 -- KEYS[3]  …:body    hash  its jobs: waiting, in flight and dead
@@ -24,7 +27,8 @@
 --          key of the other place, so that a cluster refuses the call
 -- ARGV[1]  step: check, leave, begin, carry, put or clear; look counts what the bucket holds. check and look write nothing
 -- ARGV[2]  generation: to which the change leads
--- ARGV[3]  what: leave: the tag of the new place; put: "hash" or "list"
+-- ARGV[3]  what: leave: the tag of the new place; put: "hash" or "list"; carry: "keep" where a key of the new place stays, "replace" where
+--          it does not: an older list of departures of a flow, which begin cannot name
 -- ARGV[4]  schema: leave: version of this program; put: of a list, how many elements come before these
 -- ARGV[5]  revision: leave: of the configuration; put: milliseconds until the key expires, 0 or less for never
 -- ARGV[6...]  put: fields and values of a hash, or elements of a list; 1000 texts at most
@@ -73,7 +77,6 @@ end
 local function remove_keys()
   if #KEYS >= FIRST_KEY then redis.call('UNLINK', unpack(KEYS, FIRST_KEY)) end
 end
-
 
 -- How many leases a dispatcher may still extend, and when the last of these ends. A dispatcher extends its leases each third of their
 -- length, and after an outage of Redis those that ran out meanwhile, too.
@@ -135,7 +138,8 @@ elseif step == 'leave' then
 elseif step == 'carry' then
   if lowest ~= generation or lives then return { 1 } end
   for i = FIRST_KEY, #KEYS, 2 do
-    if redis.call('EXISTS', KEYS[i]) == 1 then redis.call('RENAME', KEYS[i], KEYS[i + 1]) end
+    local is_there = redis.call('EXISTS', KEYS[i]) == 1
+    if is_there and (to == 'replace' or redis.call('EXISTS', KEYS[i + 1]) == 0) then redis.call('RENAME', KEYS[i], KEYS[i + 1]) end
   end
 elseif step == 'put' then
   if lowest ~= generation then return { 1 } end

@@ -27,17 +27,24 @@ func (s *Store) together(ctx context.Context, b *shaper.Bucket, from, to string)
 	return true, nil
 }
 
+// Modes of a rename, where the new place has a key of that name: see lua/relocate.lua.
+const (
+	carryKeeps    = "keep"
+	carryReplaces = "replace"
+)
+
 // carry renames the keys of a bucket that has left its place. While no script obeys the bucket, nothing adds a flow or a group: those
-// that the two hashes name are all. The hashes go last, so that a process which completes the change finds what is left to do.
+// that the two hashes name are all. The hashes go last, so that a process which completes the change finds what is left to do. Claims stay
+// behind: they repeat the replies for leases, and a bucket that moves has no lease that a dispatcher may ask for again.
 func (s *Store) carry(ctx context.Context, b *shaper.Bucket, from, to string, generation int64) error {
 	old, now := TaggedKeys(from, b.Name), TaggedKeys(to, b.Name)
-	rename := func(names []string) error {
+	rename := func(mode string, names []string) error {
 		for some := range slices.Chunk(names, carriedAtOnce) {
 			pairs := make([]string, 0, 2*len(some))
 			for _, name := range some {
 				pairs = append(pairs, name, now.Prefix+name[len(old.Prefix):])
 			}
-			if _, err := s.relocate(ctx, b, from, now, pairs, "carry", generation); err != nil {
+			if _, err := s.relocate(ctx, b, from, now, pairs, "carry", generation, mode); err != nil {
 				return err
 			}
 		}
@@ -48,7 +55,7 @@ func (s *Store) carry(ctx context.Context, b *shaper.Bucket, from, to string, ge
 		for _, flow := range flows {
 			names = append(append(names, old.Places(flow)...), old.FlowDeparted(flow))
 		}
-		return rename(names)
+		return rename(carryReplaces, names)
 	})
 	if err == nil {
 		err = s.eachGroup(ctx, old, func(groups []string) error {
@@ -56,14 +63,17 @@ func (s *Store) carry(ctx context.Context, b *shaper.Bucket, from, to string, ge
 			for _, group := range groups {
 				names = append(names, old.DueOfGroup(group), old.GroupDeparted(group))
 			}
-			return rename(names)
+			return rename(carryReplaces, names)
 		})
 	}
+	index := []string{old.DueGroups(), old.Groups(), old.Flows()}
 	if err == nil {
-		err = rename(old.ofBucket(time.Now()))
+		err = rename(carryKeeps, slices.DeleteFunc(old.ofBucket(time.Now()), func(name string) bool {
+			return name == old.Claims() || slices.Contains(index, name)
+		}))
 	}
 	if err == nil {
-		err = rename([]string{old.DueGroups(), old.Groups(), old.Flows()})
+		err = rename(carryKeeps, index)
 	}
 	if err != nil {
 		return fmt.Errorf("bucket %q: move its keys: %w", b.Name, err)

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,13 +18,21 @@ import (
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/internal/codec"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// staysBehind are keys that do not go with a bucket: its settings, which go as conf_aside, answers for leases, which it has none of, and what is
-// told of another configuration.
-var staysBehind = []string{"settings", "conf", "claims", "differing"}
+// staysBehind are keys that do not go with a bucket, by what keys.go adds to the prefix, and why.
+var staysBehind = map[string]string{
+	"settings":    "goes as conf_aside",
+	"conf":        "of data of schema 1",
+	"claims":      "replies for leases, of which a bucket that moves has none",
+	"differing":   "of processes whose configuration differs, for a minute",
+	"answer:":     "of dispatchers of an earlier version, for a minute",
+	"limit:":      "what limits have counted begins again",
+	"limit_keys:": "what limits have counted begins again",
+}
 
 // contents are the keys of a place by their last parts, as Redis dumps them.
 func contents(t *testing.T, conn redis.UniversalClient, tag string) map[string]string {
@@ -29,7 +40,7 @@ func contents(t *testing.T, conn redis.UniversalClient, tag string) map[string]s
 	prefix, found := store.TaggedKeys(tag, "b").Prefix, map[string]string{}
 	for _, key := range conn.Keys(t.Context(), prefix+"*").Val() {
 		name := key[len(prefix):]
-		if slices.Contains(staysBehind, name) || strings.HasPrefix(name, "limit") {
+		if first, _, isLonger := strings.Cut(name, ":"); staysBehind[first] != "" || isLonger && staysBehind[first+":"] != "" {
 			continue
 		}
 		dump, err := conn.Dump(t.Context(), key).Result()
@@ -41,7 +52,32 @@ func contents(t *testing.T, conn redis.UniversalClient, tag string) map[string]s
 	return found
 }
 
-// Each key of a bucket that any script is given goes with the bucket. Only the scripts that begin with settings are of buckets.
+// ownedKeys are the keys of a bucket that keys.go makes, or that the header of a script names, without the prefix. A key that ends with a
+// colon has more behind it.
+func ownedKeys(t *testing.T) []string {
+	t.Helper()
+	source, err := os.ReadFile("keys.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, found := range regexp.MustCompile(`k\.Prefix ?\+ ?"([^"]+)"`).FindAllStringSubmatch(string(source), -1) {
+		names = append(names, found[1])
+	}
+	for _, script := range lua.All() {
+		for _, name := range script.FixedKeys() {
+			if !strings.HasPrefix(name, "tundish:") && !strings.HasPrefix(name, "p:") && name != lua.TurnQueue {
+				name, _, _ = strings.Cut(name, "<")
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Each key that a bucket can have goes with it, or is listed above. A new key in keys.go or in a script's header fails this test until
+// [store.Keys] names it among those of an empty bucket.
 func TestEveryKeyGoesWithABucket(t *testing.T) {
 	t.Parallel()
 	conn := redistest.Start(t).Client()
@@ -54,41 +90,109 @@ func TestEveryKeyGoesWithABucket(t *testing.T) {
 	if len(flows) != 1 {
 		t.Fatalf("flows %q", flows)
 	}
-	for _, script := range lua.All() {
-		if !slices.Contains(script.FixedKeys(), "settings") {
+	group, _, _ := codec.SplitPath(flows[0])
+	more := map[string][]string{ // what stands behind the keys that end with a colon
+		"q:": {"high:" + flows[0], "normal:" + flows[0], "low:" + flows[0]}, "later:": {flows[0]}, "departed:": {flows[0]}, "departed_group:": {group}, "due:": {"", group},
+		"use:": {time.Now().UTC().Format("20060102")}, "purged:": {"high:", "normal:"}, "purged_later:": {""},
+	}
+	wants := 0
+	for _, name := range ownedKeys(t) {
+		if staysBehind[name] != "" {
 			continue
 		}
-		for _, key := range k.OfGroups(script, flows, []string{"group"}) {
-			if !strings.HasPrefix(key, k.Prefix) || strings.Contains(key, ":answer:") || conn.Exists(t.Context(), key).Val() > 0 {
-				continue
+		ends := []string{""}
+		if strings.HasSuffix(name, ":") {
+			if ends = more[name]; ends == nil {
+				t.Errorf("keys.go makes %q and more: this test does not know what", name)
 			}
-			switch key { // those that the scripts of a change read
-			case k.SeenWindow(), k.SeenMinute():
+		}
+		for _, end := range ends {
+			wants++
+			switch key := k.Prefix + name + end; {
+			case conn.Exists(t.Context(), key).Val() > 0:
+			case key == k.SeenWindow() || key == k.SeenMinute(): // those that the scripts of a change read have their types
 				conn.RPush(t.Context(), key, "other")
-			case k.Dead(), k.DueGroups(), k.ScheduleDue():
+			case key == k.Dead() || key == k.DueGroups() || key == k.ScheduleDue() || key == k.Leases():
 				conn.ZAdd(t.Context(), key, redis.Z{Member: "made"})
 			default:
 				conn.HSet(t.Context(), key, "made", "by hand")
 			}
 		}
 	}
-	conn.Del(t.Context(), k.Leases(), k.ConfAside())
+	conn.Del(t.Context(), k.ConfAside())
 	before := contents(t, conn, "b")
-	if len(before) < 40 {
-		t.Errorf("only %d keys", len(before))
+	if len(before) != wants-1 {
+		t.Errorf("%d keys, want %d", len(before), wants-1)
 	}
 	mustJoin(t, conn, rig.In(rig.PoolNamed("vendor"), b))
 	if left := contents(t, conn, "b"); len(left) != 0 {
-		t.Errorf("left are %q", left)
+		t.Errorf("left are %q", slices.Sorted(maps.Keys(left)))
 	}
 	after := contents(t, conn, "vendor")
 	for name, dump := range before {
 		if after[name] != dump && !strings.HasPrefix(name, "schedule") { // those of the configuration are defined again
-
 			t.Errorf("%s did not go with the bucket, or has changed", name)
 		}
 	}
 }
+
+// A dispatcher with the old configuration asks for flows while the bucket moves: that makes a pace at the old place. It does not replace
+// the pace that has moved, with the last slot and the overrides of the bucket's downstream, when another process completes the move.
+func TestRemnantReplacesNothing(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	conn := server.Client()
+	b := changeable()["groups"]
+	old, now := store.BucketKeys("b").As(2), store.TaggedKeys("vendor", "b")
+	died := errors.New("the process dies")
+	for at, ended := 1, false; !ended; at++ {
+		conn.FlushAll(t.Context())
+		loaded(t, conn, b)
+		late := rig.Connect(t, server.Addr())
+		hook := &rig.TripHook{At: at, Do: func(func() error) error { return died }}
+		late.AddHook(hook)
+		_ = clientWith(t, late, rig.In(rig.PoolNamed("vendor"), b)).JoinPools(t.Context())
+		_ = late.Close()
+		ended = int(hook.Seen.Load()) < at
+		if conn.Exists(t.Context(), now.Pace()).Val() == 0 {
+			continue // nothing has moved
+		}
+		if _, err := lua.ReserveFlows.Run(t.Context(), conn, nil, []string{old.Pace(), old.DueOfGroup("g")}, 1, 0, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+		mustJoin(t, conn, rig.In(rig.PoolNamed("vendor"), b))
+		if slot := conn.HGet(t.Context(), now.Pace(), "slot").Val(); slot != loadedSlot {
+			t.Errorf("trip %d: the last slot became %q", at, slot)
+		}
+	}
+}
+
+// A client that knows only the name of a bucket completes its move, and enqueues.
+func TestClientThatKnowsTheNameCompletesAMove(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	conn := server.Client()
+	b := changeable()["plain"]
+	died := errors.New("the process dies")
+	for at, ended := 1, false; !ended; at++ {
+		conn.FlushAll(t.Context())
+		loaded(t, conn, b)
+		late := rig.Connect(t, server.Addr())
+		hook := &rig.TripHook{At: at, Do: func(func() error) error { return died }}
+		late.AddHook(hook)
+		_ = clientWith(t, late, rig.In(rig.PoolNamed("vendor"), b)).JoinPools(t.Context())
+		_ = late.Close()
+		ended = int(hook.Seen.Load()) < at
+		named := clientWith(t, conn, shaper.Bucket{Name: "b"})
+		if _, err := named.Enqueue(t.Context(), jobOf("named")); errors.Is(err, shaper.ErrUnknownBucket) {
+			t.Errorf("trip %d: %v", at, err)
+		}
+		mustCancel(t, mustJoin(t, conn, b), "waits")
+	}
+}
+
+// loadedSlot is the last slot of a loaded bucket, microseconds.
+const loadedSlot = "1783228800123456"
 
 // loaded gives a bucket jobs in each state, and remembered ids.
 func loaded(t *testing.T, conn redis.UniversalClient, b shaper.Bucket) *rig.Actors {
@@ -106,7 +210,7 @@ func loaded(t *testing.T, conn redis.UniversalClient, b shaper.Bucket) *rig.Acto
 	}
 	mustCancel(t, client, "over")
 	k := store.TaggedKeys(store.TagOf(&b), "b")
-	if err := conn.HSet(t.Context(), k.Pace(), "slot", "1783228800123456").Err(); err != nil {
+	if err := conn.HSet(t.Context(), k.Pace(), "slot", loadedSlot).Err(); err != nil {
 		t.Fatal(err)
 	}
 	return client

@@ -236,12 +236,9 @@ func (k Keys) OfEmpty() []string {
 		k.Schedules(), k.ScheduleDue()}, k.resultShares(), k.Purged(), k.Places(""))
 }
 
-// ofBucket are all keys that a bucket may have, but its settings, those of flows, groups and callers, and those by which carry finds
-// flows and groups. Claims are left out: they repeat the answers for leases, and a bucket that moves has none.
+// ofBucket are all keys that a bucket may have, but its settings and the keys of flows, groups and callers.
 func (k Keys) ofBucket(now time.Time) []string {
-	names := slices.Concat(k.OfEmpty(), []string{k.Body(), k.Leases(), k.Dead(), k.SeenUntil()}, k.Uses(now))
-	last := []string{k.Claims(), k.DueGroups(), k.Groups(), k.Flows()}
-	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(last, name) })
+	return slices.Concat(k.OfEmpty(), []string{k.Body(), k.Leases(), k.Dead(), k.SeenUntil()}, k.Uses(now))
 }
 
 // List has the jobs of a priority that wait. A bucket without flows has the flow "".

@@ -95,7 +95,7 @@ func (s *Store) decide(ctx context.Context, b *shaper.Bucket, old, now place) er
 // lost what the index said: arrive writes that again.
 func (s *Store) arrive(ctx context.Context, b *shaper.Bucket, p place, tag, step string, generation int64) (there bool, err error) {
 	k := TaggedKeys(tag, b.Name)
-	r, err := s.relocate(ctx, b, p.tag, k, k.OfEmpty(), step, generation)
+	r, err := s.relocate(ctx, b, p.tag, k, k.ofBucket(time.Now()), step, generation)
 	if errors.Is(err, errLivesThere) {
 		return true, s.decide(ctx, b, p, newPlace(tag, r.Int(), p.tag))
 	}
