@@ -27,13 +27,15 @@ type joining struct {
 	*system
 	given  *slotMonitor
 	posted map[string]int
+
+	hasFlows bool // the bucket
 }
 
-func startJoining(t *testing.T, lease time.Duration) *joining {
+// startJoining starts the programs; bucket are more keys and tables of the bucket.
+func startJoining(t *testing.T, server *redistest.Server, lease time.Duration, bucket string) *joining {
 	t.Helper()
-	server := redistest.Start(t)
 	j := &joining{posted: map[string]int{}}
-	j.system = start(t, server, plan{rate: aloneRate, dispatchers: 2, lease: lease, patient: true, hold: 20 * time.Millisecond, more: `
+	j.system = start(t, server, plan{rate: aloneRate, dispatchers: 2, lease: lease, patient: true, hold: 20 * time.Millisecond, bucket: bucket, more: `
 [[pools]]
 name = "` + poolName + `"
 rate = "` + fmt.Sprint(poolRate) + `/s"
@@ -50,18 +52,34 @@ func (j *joining) feed(bucket, url string) {
 	if lacks <= 0 {
 		return
 	}
-	lines := make([]string, lacks)
+	j.enqueue(bucket, url, lacks)
+}
+
+// enqueue enqueues that many new jobs.
+func (j *joining) enqueue(bucket, url string, jobs int) {
+	j.t.Helper()
+	lines := make([]string, jobs)
 	for i := range lines {
-		lines[i] = fmt.Sprintf(`{"id":"%s-%d","payload":{},"url":%q}`, bucket, j.posted[bucket]+i, url)
+		n := j.posted[bucket] + i
+		lines[i] = fmt.Sprintf(`{"id":"%s-%d","payload":{},"url":%q%s}`, bucket, n, url, j.flow(bucket, n))
 	}
 	status, answer := j.postBatch(bucket, lines)
-	if want := fmt.Sprintf(`"admitted":%d,`, lacks); status != http.StatusOK || !bytes.Contains(answer, []byte(want)) {
+	if want := fmt.Sprintf(`"admitted":%d,`, jobs); status != http.StatusOK || !bytes.Contains(answer, []byte(want)) {
 		j.t.Fatalf("a batch for %s is answered %d: %.300s", bucket, status, answer)
 	}
-	for i := range lacks {
+	for i := range jobs {
 		j.history.Admitted(fmt.Sprintf("%s-%d", bucket, j.posted[bucket]+i), time.Now())
 	}
-	j.posted[bucket] += lacks
+	j.posted[bucket] += jobs
+}
+
+// flow is the field of a job that names its flow: of a bucket that has flows, seven in turn.
+func (j *joining) flow(bucket string, n int) string {
+	const flows = 7
+	if bucket != bucketName || !j.hasFlows {
+		return ""
+	}
+	return fmt.Sprintf(`,"flow":"f-%d"`, n%flows)
 }
 
 // granted is how many jobs of a bucket have had a slot.
@@ -155,7 +173,7 @@ func (j *joining) wantHeld() {
 // wantRemembered sends an id that was delivered before the bucket moved.
 func (j *joining) wantRemembered() {
 	j.t.Helper()
-	status, answer := j.postBatch(bucketName, []string{fmt.Sprintf(`{"id":"%s-0","payload":{},"url":%q}`, bucketName, j.receiver.URL)})
+	status, answer := j.postBatch(bucketName, []string{fmt.Sprintf(`{"id":"%s-0","payload":{},"url":%q%s}`, bucketName, j.receiver.URL, j.flow(bucketName, 0))})
 	if status != http.StatusOK || !bytes.Contains(answer, []byte(`"duplicate":true`)) {
 		j.t.Errorf("an id of before is answered %d %s, want a duplicate", status, answer)
 	}
@@ -168,7 +186,7 @@ func TestBucketWithTrafficJoinsAPool(t *testing.T) {
 	for order, producerAt := range map[string]int{"producer first": 0, "dispatchers first": 2} {
 		t.Run(order, func(t *testing.T) {
 			besideOthers(t)
-			j := startJoining(t, 30*time.Second)
+			j := startJoining(t, redistest.Start(t), 30*time.Second, "")
 			j.flowing(bucketName)
 			for i, d := range j.dispatchers {
 				if i == producerAt {
@@ -191,27 +209,4 @@ func TestBucketWithTrafficJoinsAPool(t *testing.T) {
 			j.wantHeld()
 		})
 	}
-}
-
-// The dispatchers die as the bucket is about to join a pool, with deliveries under way, and start with the new configuration. No job is lost,
-// and only the deliveries that they had under way come twice.
-func TestDispatchersDieAsABucketJoinsAPool(t *testing.T) {
-	besideOthers(t)
-	j := startJoining(t, 2*time.Second)
-	j.flowing(bucketName)
-	for i, d := range j.dispatchers {
-		j.rewrite(fmt.Sprintf("dispatcher%d.toml", i))
-		d.kill()
-	}
-	for i := range j.dispatchers {
-		j.dispatchers[i] = j.restart[i]()
-	}
-	j.flowing(poolName)
-	j.wantRemembered()
-	r := j.awaitDelivered(60 * time.Second)
-	t.Log(r)
-	if r.Err() != nil {
-		t.Error(r.Err())
-	}
-	j.wantHeld()
 }
