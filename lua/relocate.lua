@@ -39,7 +39,7 @@
 --          {3, revision} a higher revision is in force. {4, schema} a newer schema is in force. {5, generation} check,
 --          begin: the bucket lives here since that generation, the caller's or a later one
 -- Stores   generation and left_for, two fields of each place where the bucket ever was; no expiry: they hold off processes
---          with an older configuration. What put writes. A hold of the bucket, 3 s (see downstream.lua)
+--          with an older configuration. carried: how many keys have come to the new place, until it is configured. What put writes. A hold of the bucket, 3 s (see downstream.lua)
 -- Needs    Redis 7.0
 
 --#include lib/downstream.lua
@@ -137,10 +137,15 @@ elseif step == 'leave' then
   redis.call('HSET', conf, 'generation', string.format('%d', generation), 'left_for', to)
 elseif step == 'carry' then
   if lowest ~= generation or lives then return { 1 } end
+  local carried = 0
   for i = FIRST_KEY, #KEYS, 2 do
     local is_there = redis.call('EXISTS', KEYS[i]) == 1
-    if is_there and (to == 'replace' or redis.call('EXISTS', KEYS[i + 1]) == 0) then redis.call('RENAME', KEYS[i], KEYS[i + 1]) end
+    if is_there and (to == 'replace' or redis.call('EXISTS', KEYS[i + 1]) == 0) then
+      redis.call('RENAME', KEYS[i], KEYS[i + 1])
+      carried = carried + 1
+    end
   end
+  if carried > 0 then redis.call('HSET', conf, 'carried', string.format('%d', (redis.call('HGET', conf, 'carried') or 0) + carried)) end
 elseif step == 'put' then
   if lowest ~= generation then return { 1 } end
   local key = KEYS[FIRST_KEY]

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -61,27 +59,6 @@ func (j *joining) stageOf(from, to string) stage {
 		return stageHeld
 	}
 	return stageBefore
-}
-
-// configure has the file of a process put the bucket into the pool, or out of it.
-func (j *joining) configure(file string, inPool bool) {
-	j.t.Helper()
-	path := filepath.Join(filepath.Dir(j.config), file)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		j.t.Fatal(err)
-	}
-	name, pooled := fmt.Sprintf("name = %q\n", bucketName), fmt.Sprintf("name = %q\npool = %q\n", bucketName, poolName)
-	changed := strings.Replace(string(text), pooled, name, 1)
-	if inPool {
-		changed = strings.Replace(changed, name, pooled, 1)
-	}
-	if err := os.WriteFile(path+".next", []byte(changed), 0o600); err != nil {
-		j.t.Fatal(err)
-	}
-	if err := os.Rename(path+".next", path); err != nil {
-		j.t.Fatal(err)
-	}
 }
 
 // load fills the bucket with what a move must not lose: jobs of many flows that are not due, an override and a paused flow.

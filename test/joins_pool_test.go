@@ -116,17 +116,15 @@ func (j *joining) slotsAt(bucket, tag string) (all slots) {
 	return all
 }
 
-// rewrite has the file of a process say that the bucket is in the pool.
-func (j *joining) rewrite(file string) {
+// rewrite changes the file of a process.
+func (j *joining) rewrite(file string, change func(text string) string) {
 	j.t.Helper()
 	path := filepath.Join(filepath.Dir(j.config), file)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		j.t.Fatal(err)
 	}
-	name := fmt.Sprintf("name = %q\n", bucketName)
-	changed := strings.Replace(string(text), name, name+fmt.Sprintf("pool = %q\n", poolName), 1)
-	if err := os.WriteFile(path+".next", []byte(changed), 0o600); err != nil {
+	if err := os.WriteFile(path+".next", []byte(change(string(text))), 0o600); err != nil {
 		j.t.Fatal(err)
 	}
 	if err := os.Rename(path+".next", path); err != nil {
@@ -134,10 +132,23 @@ func (j *joining) rewrite(file string) {
 	}
 }
 
+// configure has the file of a process put the bucket into the pool, or out of it.
+func (j *joining) configure(file string, inPool bool) {
+	j.t.Helper()
+	name, pooled := fmt.Sprintf("name = %q\n", bucketName), fmt.Sprintf("name = %q\npool = %q\n", bucketName, poolName)
+	j.rewrite(file, func(text string) string {
+		text = strings.Replace(text, pooled, name, 1)
+		if inPool {
+			text = strings.Replace(text, name, pooled, 1)
+		}
+		return text
+	})
+}
+
 // reload gives a process the new configuration.
 func (j *joining) reload(p *process, file string) {
 	j.t.Helper()
-	j.rewrite(file)
+	j.configure(file, true)
 	j.traffic(file+" is applied", func() bool { return strings.Contains(p.output.String(), "configuration reloaded") })
 }
 

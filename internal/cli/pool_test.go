@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/schedule"
@@ -159,6 +161,48 @@ func TestBucketThatJoinsAPool(t *testing.T) {
 	s.run(t, "dispatcher job cancel webhooks a").want(t, 0)
 	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "remembered  1 settled id", note)
 	s.run(t, "dispatcher bucket resume webhooks").want(t, 0, "resumed: webhooks")
+}
+
+// The steps of a change of pool are said by config check, status and bucket list, by both programs alike: what a dispatcher will do, that
+// deliveries keep the bucket, and that it is on its way. The next process that uses it completes the move.
+func TestStepsOfAMoveAreShown(t *testing.T) {
+	t.Parallel()
+	s := poolSite(t)
+	s.connected(t, nil, 1)
+	s.enqueue(t, "webhooks", "a")
+	const old, now = "tundish:{webhooks}:b:webhooks:", "tundish:{vendor}:b:webhooks:"
+	s.redis.ZAdd(t.Context(), old+"leases", redis.Z{Member: "other", Score: 9e15})
+	for _, program := range []string{"dispatcher", "producer"} {
+		s.run(t, program+" config check").want(t, 0, "is valid")
+		s.run(t, program+" config check --redis").want(t, 0, `bucket "webhooks": it is in no pool, and the configuration here has it in pool "vendor": a dispatcher that `+
+			`starts with this configuration, or reloads it, moves it with 1 job and 0 dead letters, and the bucket sends nothing until its deliveries under way (1 now) have ended`)
+		s.run(t, program+" config check --redis --json").want(t, 0, `"bucket": "webhooks"`, `"refused": false`)
+	}
+	till := s.redis.Time(t.Context()).Val().Add(time.Hour).UnixMicro()
+	s.redis.HSet(t.Context(), old+"pace", "down", fmt.Sprintf("%d,0,0,0,0,0,0,0,0,0,0,0,0,moves", till))
+	const held = "changes its pool"
+	s.run(t, "dispatcher bucket list").want(t, 0, held)
+	s.run(t, "dispatcher status").want(t, 0, held)
+	if r := s.run(t, "dispatcher status"); strings.Contains(r.out, "bucket release") {
+		t.Errorf("a release is no help:\n%s", r.out)
+	}
+	s.redis.HDel(t.Context(), old+"pace", "down")
+	s.redis.Rename(t.Context(), old+"settings", old+"conf_aside") // as lua/relocate.lua leaves it
+	s.redis.HSet(t.Context(), old+"settings", "generation", "1", "left_for", "vendor")
+	s.redis.HSet(t.Context(), now+"settings", "generation", "1", "carried", "12")
+	const moves = `it moves from no pool to pool "vendor", and 12 keys moved so far`
+	s.run(t, "dispatcher bucket list").want(t, 0, moves)
+	s.run(t, "dispatcher status").want(t, 0, moves)
+	s.enqueue(t, "webhooks", "b")
+	if tag := s.redis.HGet(t.Context(), "tundish:buckets", "webhooks").Val(); tag != "vendor" {
+		t.Errorf("the bucket has the tag %q", tag)
+	}
+	if n := s.redis.HLen(t.Context(), now+"body").Val(); n != 2 {
+		t.Errorf("%d jobs, want 2", n)
+	}
+	if s.redis.HExists(t.Context(), now+"settings", "carried").Val() {
+		t.Error("the count of keys is left")
+	}
 }
 
 // A producer takes jobs in where the bucket is, and brings it nowhere. A dispatcher brings the bucket into its pool, with its jobs.
