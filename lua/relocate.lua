@@ -133,7 +133,7 @@ elseif step == 'leave' then
     local held, any = holdings()
     if any then return held end
   end
-  if lives then redis.call('RENAME', conf, aside) end
+  if lives then redis.call('RENAME', conf, aside) else redis.call('HDEL', conf, 'carried') end
   redis.call('HSET', conf, 'generation', string.format('%d', generation), 'left_for', to)
 elseif step == 'carry' then
   if lowest ~= generation or lives then return { 1 } end

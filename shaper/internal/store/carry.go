@@ -81,6 +81,29 @@ func (s *Store) carry(ctx context.Context, b *shaper.Bucket, from, to string, ge
 	return nil
 }
 
+// awaitCarried waits while another process renames the keys of a bucket, and reports whether the bucket lives at the new place then. Of many
+// producers, each would load Redis with the same renames.
+func (s *Store) awaitCarried(ctx context.Context, b *shaper.Bucket, to string) bool {
+	conf, before, since := TaggedKeys(to, b.Name).Conf(), any(nil), time.Now()
+	tick := time.NewTicker(carryPoll)
+	defer tick.Stop()
+	for time.Since(since) < carryIdle {
+		found, err := s.Redis.HMGet(ctx, conf, FieldRateCount, "carried").Result()
+		if err != nil || found[0] != nil {
+			return err == nil
+		}
+		if found[1] != before {
+			before, since = found[1], time.Now()
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return false
+}
+
 // eachGroup calls do with names of groups that have, or may have, a turn queue at a place that the bucket has left.
 func (s *Store) eachGroup(ctx context.Context, k Keys, do func(names []string) error) error {
 	for from := int64(0); ; from += copiedAtOnce {
