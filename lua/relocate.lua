@@ -22,7 +22,7 @@
 -- KEYS[7]  …:seen_window  list  settled ids, oldest first (see dedupe.lua)
 -- KEYS[8]  …:seen_minute  list  the same for ids that the client made
 -- KEYS[9] …:callback_texts  hash  callbacks that wait (see callbacks.lua)
--- KEYS[10...]  put: the key to write; begin, clear: the keys to remove; carry: a key of the old place, then its name here, and so on, 1000
+-- KEYS[10...]  put: the key to write; begin, clear: the keys to remove; carry: a key of the old place, then its name here, and so on, 400
 --          keys at most; leave: …:pace of a bucket that moves with all it holds, none where it has to be empty; look: any
 --          key of the other place, so that a cluster refuses the call
 -- ARGV[1]  step: check, leave, begin, carry, put or clear; look counts what the bucket holds. check and look write nothing
@@ -39,7 +39,8 @@
 --          {3, revision} a higher revision is in force. {4, schema} a newer schema is in force. {5, generation} check,
 --          begin: the bucket lives here since that generation, the caller's or a later one
 -- Stores   generation and left_for, two fields of each place where the bucket ever was; no expiry: they hold off processes
---          with an older configuration. carried: how many keys have come to the new place, until it is configured. What put writes. A hold of the bucket, 3 s (see downstream.lua)
+--          with an older configuration. carried: how many keys have come to the new place, until it is configured. What put
+--          writes. A hold of the bucket, 3 s (see downstream.lua)
 -- Needs    Redis 7.0
 
 --#include lib/downstream.lua
