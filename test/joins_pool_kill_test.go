@@ -96,7 +96,7 @@ func (j *joining) kill(at stage, from, to string, restartRedis bool) (cut int) {
 		time.Sleep(500 * time.Microsecond) // the stages are short: as often as Redis answers
 	}
 	if at != stageLeft {
-		time.Sleep(rand.N(10 * time.Millisecond)) //nolint:gosec // another moment in each run
+		time.Sleep(rand.N(10 * time.Millisecond)) // another moment in each run
 	}
 	for _, d := range victims {
 		_ = d.cmd.Process.Kill()
