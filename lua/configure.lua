@@ -91,7 +91,7 @@ if ARGV[FIRST_FIELD] == 'generation' then
   if generation < lowest then return { codes.CONFIGURE_LEFT, 0, 0, lowest, left_for or '' } end
   if not lives then
     if redis.call('EXISTS', aside) == 1 then redis.call('RENAME', aside, conf) end
-    redis.call('HDEL', conf, 'left_for')
+    redis.call('HDEL', conf, 'left_for', 'carried')
     redis.call('HSET', conf, 'generation', string.format('%d', generation))
   end
 end

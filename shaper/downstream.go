@@ -36,6 +36,9 @@ type Downstream struct {
 	Heard  time.Time // when that was; zero: never
 }
 
+// ReasonMoves is the reason of a hold that no answer asked for: the bucket changes its pool once its deliveries under way have ended.
+const ReasonMoves = "moves"
+
 // HeldAt reports whether the scope is held at that time, by the clock of Redis. A nil Downstream is not.
 func (d *Downstream) HeldAt(now time.Time) bool { return d != nil && d.HeldUntil.After(now) }
 
@@ -66,6 +69,9 @@ func (d *Downstream) heldText(now time.Time) string {
 		return fmt.Sprintf("circuit breaker open since %s (%s); the next probe may leave at %s", clockText(d.OpenSince), failed, clockText(d.HeldUntil))
 	case d.Breaker == BreakerOpen:
 		return fmt.Sprintf("circuit breaker open since %s (%s); the next departure is the probe", clockText(d.OpenSince), failed)
+	}
+	if d.Reason == ReasonMoves {
+		return "changes its pool: it sends nothing until its deliveries under way have ended"
 	}
 	return fmt.Sprintf("held until %s%s", clockText(d.HeldUntil), because(d.Reason))
 }

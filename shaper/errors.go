@@ -9,8 +9,11 @@ var ErrClosed = errors.New("shaper: the client is closed")
 var ErrNotFound = errors.New("shaper: no such job")
 
 // ErrTagChanged says that a bucket is in another pool, or in none, than the configuration of this process says.
-// A bucket changes its pool only while it is empty: see dispatcher.Dispatcher.JoinPools.
+// A dispatcher moves it: see dispatcher.Dispatcher.JoinPools.
 var ErrTagChanged = errors.New("shaper: the bucket is in another pool than this configuration says")
+
+// ErrMoves says that a bucket changes its pool once the deliveries under way have ended.
+var ErrMoves = errors.New("shaper: the bucket moves to another pool once its deliveries have ended")
 
 // ErrUnknownBucket says that no bucket of this name is configured.
 var ErrUnknownBucket = errors.New("shaper: unknown bucket")

@@ -18,9 +18,10 @@ import (
 // grant is a slot that Redis has given to a job.
 type grant struct {
 	bucket, id string
-	slot       int64 // microseconds of the clock of Redis, as at
-	at         int64 // when it was claimed
-	read       int64 // when that was read here, by the clock of the machine
+	tag        string // of the bucket's keys: its pool, or its name
+	slot       int64  // microseconds of the clock of Redis, as at
+	at         int64  // when it was claimed
+	read       int64  // when that was read here, by the clock of the machine
 }
 
 // leaseChange is the begin of a lease, or its end.
@@ -39,7 +40,7 @@ type slotMonitor struct {
 }
 
 var (
-	written    = regexp.MustCompile(`"(HSET|ZADD|ZREM)" "tundish:\{[^}]*\}:b:([^:]*):(claims|leases)" `)
+	written    = regexp.MustCompile(`"(HSET|ZADD|ZREM)" "tundish:\{([^}]*)\}:b:([^:]*):(claims|leases)" `)
 	claimedJob = regexp.MustCompile(`([^\s;"]+) (-?\d+)(?: \d+)?;`) // id, slot, and of a job that was claimed before its epoch
 )
 
@@ -88,7 +89,7 @@ func (m *slotMonitor) read(line string) {
 		return
 	}
 	part := func(n int) string { return line[found[2*n]:found[2*n+1]] }
-	verb, bucket, key, rest := part(1), part(2), part(3), line[found[1]:]
+	verb, tag, bucket, key, rest := part(1), part(2), part(3), part(4), line[found[1]:]
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
@@ -113,7 +114,7 @@ func (m *slotMonitor) read(line string) {
 			} else {
 				slot += first
 			}
-			m.grants = append(m.grants, grant{bucket, job[1], slot, at, time.Now().UnixMicro()})
+			m.grants = append(m.grants, grant{bucket, job[1], tag, slot, at, time.Now().UnixMicro()})
 		}
 	case key == "leases":
 		// "deadline" "id" "deadline" "id" … or "id" "id" …

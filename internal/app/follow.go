@@ -24,7 +24,7 @@ func (d *daemon) followBuckets(_ context.Context, cfg *config.Config) error {
 	return nil
 }
 
-// checkPools reports buckets that cannot change their pools, as they are not empty, or may not be, because Redis does not answer.
+// checkPools reports buckets that cannot change their pools: in a cluster those that are not empty, and all while Redis does not answer.
 // Nothing says of a bucket that comes that it is elsewhere, then: its first use finds out, as after a start.
 func (d *daemon) checkPools(ctx context.Context, dispatcher *dispatcher.Dispatcher, cfg *config.Config) error {
 	before := d.inForce.Load()
@@ -40,7 +40,7 @@ func (d *daemon) checkPools(ctx context.Context, dispatcher *dispatcher.Dispatch
 	if err := dispatcher.CheckPools(ctx, change); errors.Is(err, shaper.ErrTagChanged) {
 		return err
 	} else if err != nil {
-		return fmt.Errorf("a bucket changes its pool only while it is empty, and Redis does not say whether it is: send SIGHUP when Redis answers: %w", err)
+		return fmt.Errorf("whether a bucket can change its pool is not known while Redis does not answer: send SIGHUP when it does: %w", err)
 	}
 	err := dispatcher.CheckPools(ctx, come)
 	if errors.Is(err, shaper.ErrTagChanged) {
@@ -52,15 +52,11 @@ func (d *daemon) checkPools(ctx context.Context, dispatcher *dispatcher.Dispatch
 	return nil
 }
 
-// writeBuckets has the dispatcher write what a reload has changed. The error is of a bucket that got a job since it was checked.
+// writeBuckets has the dispatcher write what a reload has changed. The error is of a bucket that cannot move any more since it was checked.
 func (d *daemon) writeBuckets(ctx context.Context, dispatcher *dispatcher.Dispatcher) error {
 	err := d.client.Ping(ctx)
 	if err == nil {
 		err = dispatcher.JoinPools(ctx)
 	}
-	if err == nil || errors.Is(err, shaper.ErrTagChanged) {
-		return err
-	}
-	d.log.WarnContext(ctx, "not all buckets could be configured: their first use tries again", "error", err)
-	return nil
+	return d.laterUnlessRefused(ctx, err)
 }

@@ -22,14 +22,20 @@ func poolOf(b config.Bucket) string {
 }
 
 // joinPools has a dispatcher write the settings of all buckets and bring them into the pools that the configuration says; a producer finds
-// out where they are. The error is of a bucket that is not empty: the daemon does not start then. A Redis that does not answer is no
-// error: the first use joins.
+// out where they are. The error is of a bucket that cannot move: the daemon does not start then. A Redis that does not answer is no
+// error, and neither is a bucket that moves once its deliveries have ended: the first use joins.
 func (d *daemon) joinPools(ctx context.Context) error {
-	err := d.places.JoinPools(ctx)
-	if errors.Is(err, shaper.ErrTagChanged) {
+	return d.laterUnlessRefused(ctx, d.places.JoinPools(ctx))
+}
+
+// laterUnlessRefused returns the error of a bucket that cannot move, and logs any other one: the first use of the bucket tries again.
+func (d *daemon) laterUnlessRefused(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, shaper.ErrTagChanged):
 		return err
-	}
-	if err != nil {
+	case errors.Is(err, shaper.ErrMoves):
+		d.log.InfoContext(ctx, "a bucket moves to another pool once its deliveries have ended", "state", err.Error())
+	case err != nil:
 		d.log.WarnContext(ctx, "not all buckets could be configured: their first use tries again", "error", err)
 	}
 	return nil

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +15,7 @@ import (
 
 func (a *invocation) configCheckCommand() *cobra.Command {
 	var responses string
+	var askRedis bool
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check the configuration: every fault at once",
@@ -22,15 +25,20 @@ The exit code is 2 where there are faults, and 0 where there are only warnings.
 
 --responses names a file of recorded responses, one on each line:
 {"bucket":"shop","status":200,"headers":{},"body":{…},"outcome":"held"}. The command
-prints what each means for its job. It exits with 1 if an outcome is not the given one.`,
+prints what each means for its job. It exits with 1 if an outcome is not the given one.
+
+--redis asks Redis, too, which buckets are in another pool there. The command prints what
+a dispatcher with this configuration does with each, and exits with 2 if it refuses one.`,
 		Example: `  dispatcher config check
   dispatcher config check --config staging.toml --json
-  dispatcher config check --responses responses.ndjson`,
+  dispatcher config check --responses responses.ndjson
+  dispatcher config check --redis`,
 		Args: positional(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.configCheck(cmd, responses) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.configCheck(cmd, responses, askRedis) },
 	}
 	a.jsonFlag(cmd)
 	cmd.Flags().StringVar(&responses, "responses", "", "`file` of recorded responses to judge")
+	cmd.Flags().BoolVar(&askRedis, "redis", false, "say which buckets change their pool")
 	return cmd
 }
 
@@ -56,9 +64,10 @@ type checkView struct {
 	Advice   []string    `json:"advice"`
 
 	Responses []recordedView `json:"responses,omitempty"` // of the file of --responses
+	Moves     []moveView     `json:"moves,omitempty"`     // with --redis
 }
 
-func (a *invocation) configCheck(cmd *cobra.Command, responses string) error {
+func (a *invocation) configCheck(cmd *cobra.Command, responses string, askRedis bool) error {
 	cfg, err := a.load()
 	if err != nil {
 		var faults config.Faults
@@ -93,8 +102,22 @@ func (a *invocation) configCheck(cmd *cobra.Command, responses string) error {
 			return wrongUsage(cmd, "%v", err)
 		}
 	}
-	if err := a.print(view, func(w io.Writer) { view.write(w) }); err != nil || differ == 0 {
+	if askRedis {
+		if err := a.withStation(cmd.Context(), func(ctx context.Context, s *station) (err error) {
+			view.Moves, err = s.moves(ctx)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	if err := a.print(view, func(w io.Writer) { view.write(w) }); err != nil {
 		return err
+	}
+	if slices.ContainsFunc(view.Moves, func(m moveView) bool { return m.Refused }) {
+		return fail(exitUsage, "a dispatcher refuses this configuration: a bucket cannot change its pool")
+	}
+	if differ == 0 {
+		return nil
 	}
 	return fail(exitFailed, "%d of %d responses in %s have another outcome than they name", differ, len(view.Responses), responses)
 }
@@ -112,6 +135,9 @@ func (v *checkView) write(w io.Writer) {
 		rest += ", " + opsview.Count(v.Keys, "API key")
 	}
 	fmt.Fprintf(w, "%s is valid: %s, %s%s\n", file, opsview.Count(v.Buckets, "bucket"), opsview.Count(v.Limits, "limit"), rest)
+	for _, m := range v.Moves {
+		fmt.Fprintln(w, m.Text)
+	}
 	for i := range v.Responses {
 		v.Responses[i].write(w)
 	}

@@ -123,7 +123,7 @@ func TestReloadThatAWorkerRefuses(t *testing.T) {
 	}
 }
 
-// While Redis is away a bucket may come, and works when Redis is back. A dispatcher may change the pool of none: nothing says whether it is empty.
+// While Redis is away a bucket may come, and works when Redis is back. A dispatcher changes the pool of none.
 func TestReloadWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -137,7 +137,7 @@ func TestReloadWhileRedisIsAway(t *testing.T) {
 		return strings.Replace(text, "name = \"webhooks\"\n", "name = \"webhooks\"\npool = \"vendor\"\n", 1) + mailsTable(to.URL)
 	})
 	eventually(t, "refused", func() bool {
-		return dispatcher.said("Redis does not say whether it is: send SIGHUP when Redis answers")
+		return dispatcher.said("is not known while Redis does not answer: send SIGHUP when it does")
 	})
 	applied(t, 1, producer) // it goes to where the bucket is, and moves none
 	p.rewrite(t, func(text string) string {

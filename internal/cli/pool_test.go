@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/schedule"
@@ -146,13 +148,13 @@ func TestPoolsThatAreNotUsed(t *testing.T) {
 	s.run(t, "dispatcher pool list").want(t, 5)
 }
 
-// A bucket that was given a pool while it holds jobs stays where it is, and it is said what to do.
+// A bucket that was given a pool stays where it is until a dispatcher moves it, and it is said so.
 func TestBucketThatJoinsAPool(t *testing.T) {
 	t.Parallel()
 	s := poolSite(t)
 	s.connected(t, nil, 1)
 	s.enqueue(t, "webhooks", "a")
-	const note = `it is in no pool, and the configuration here has it in pool "vendor": once it is empty`
+	const note = `it is in no pool, and the configuration here has it in pool "vendor": a dispatcher that starts with this configuration, or reloads it, moves it`
 	s.run(t, "dispatcher bucket list").want(t, 0, `1/5`, note)
 	s.run(t, "dispatcher bucket pause webhooks").want(t, 0, "paused: webhooks")
 	s.run(t, "dispatcher job show webhooks a").want(t, 0, "queued", "paused")
@@ -161,8 +163,49 @@ func TestBucketThatJoinsAPool(t *testing.T) {
 	s.run(t, "dispatcher bucket resume webhooks").want(t, 0, "resumed: webhooks")
 }
 
-// A dispatcher does not start with such a configuration, and says why. It brings an empty bucket into its pool. A producer takes jobs in
-// where the bucket is, and brings it nowhere.
+// The steps of a change of pool are said by config check, status and bucket list, what a dispatcher will do, that deliveries keep
+// the bucket, and that it is on its way. The next process that uses it completes the move: here a producer.
+func TestStepsOfAMoveAreShown(t *testing.T) {
+	t.Parallel()
+	s := poolSite(t)
+	s.connected(t, nil, 1)
+	s.enqueue(t, "webhooks", "a")
+	const old, now = "tundish:{webhooks}:b:webhooks:", "tundish:{vendor}:b:webhooks:"
+	s.redis.ZAdd(t.Context(), old+"leases", redis.Z{Member: "other", Score: 9e15})
+	if r := s.run(t, "dispatcher config check"); strings.Contains(r.out, "vendor") {
+		t.Errorf("without --redis:\n%s", r.out)
+	}
+	s.run(t, "dispatcher config check --redis").want(t, 0, `bucket "webhooks": it is in no pool, and the configuration here has it in pool "vendor": a dispatcher that `+
+		`starts with this configuration, or reloads it, moves it with 1 job and 0 dead letters, and the bucket sends nothing until its deliveries under way (1 now) have ended`)
+	s.run(t, "dispatcher config check --redis --json").want(t, 0, `"bucket": "webhooks"`, `"refused": false`)
+	till := s.redis.Time(t.Context()).Val().Add(time.Hour).UnixMicro()
+	s.redis.HSet(t.Context(), old+"pace", "down", fmt.Sprintf("%d,0,0,0,0,0,0,0,0,0,0,0,0,moves", till))
+	const held = "changes its pool"
+	s.run(t, "dispatcher bucket list").want(t, 0, held)
+	s.run(t, "dispatcher status").want(t, 0, held)
+	if r := s.run(t, "dispatcher status"); strings.Contains(r.out, "bucket release") {
+		t.Errorf("a release is no help:\n%s", r.out)
+	}
+	s.redis.HDel(t.Context(), old+"pace", "down")
+	s.redis.Rename(t.Context(), old+"settings", old+"conf_aside") // as lua/relocate.lua leaves it
+	s.redis.HSet(t.Context(), old+"settings", "generation", "1", "left_for", "vendor")
+	s.redis.HSet(t.Context(), now+"settings", "generation", "1", "carried", "12")
+	const moves = `it moves from no pool to pool "vendor", and 12 keys moved so far`
+	s.run(t, "dispatcher bucket list").want(t, 0, moves)
+	s.run(t, "dispatcher status").want(t, 0, moves)
+	s.enqueue(t, "webhooks", "b")
+	if tag := s.redis.HGet(t.Context(), "tundish:buckets", "webhooks").Val(); tag != "vendor" {
+		t.Errorf("the bucket has the tag %q", tag)
+	}
+	if n := s.redis.HLen(t.Context(), now+"body").Val(); n != 2 {
+		t.Errorf("%d jobs, want 2", n)
+	}
+	if s.redis.HExists(t.Context(), now+"settings", "carried").Val() {
+		t.Error("the count of keys is left")
+	}
+}
+
+// A producer takes jobs in where the bucket is, and brings it nowhere. A dispatcher brings the bucket into its pool, with its jobs.
 func TestDaemonsOfABucketThatJoinsAPool(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -175,7 +218,6 @@ func TestDaemonsOfABucketThatJoinsAPool(t *testing.T) {
 	s.enqueue(t, "webhooks", "a")
 	p := newPlan(t, server.URL(), "rate = \"100/s\"\npool = \"vendor\"\n")
 	p.rewrite(t, func(text string) string { return text + poolTable })
-	command(t.Context(), p.env, "", "dispatcher run").want(t, 2, `bucket "webhooks" cannot join pool "vendor": it holds 1 job: let it drain, or point producers at a new bucket in the pool`)
 	producer := start(t, p.env, "producer serve")
 	producer.ready(t, p.api)
 	eventually(t, "the producer warns", func() bool {
@@ -186,22 +228,20 @@ func TestDaemonsOfABucketThatJoinsAPool(t *testing.T) {
 	if len(ids) != 2 {
 		t.Errorf("in the bucket are %q", ids)
 	}
-	for _, id := range ids {
-		if _, err := s.client.Cancel(t.Context(), "webhooks", id); err != nil {
-			t.Error(err)
-		}
-	}
 	if code := producer.end(); code != 0 {
 		t.Errorf("the producer: the exit code is %d", code)
 	}
 	daemon := start(t, p.env, "dispatcher run")
 	eventually(t, "the dispatcher brings the bucket there", func() bool { return s.redis.HGet(t.Context(), "tundish:buckets", "webhooks").Val() == "vendor" })
+	if n := s.redis.Exists(t.Context(), "tundish:{webhooks}:b:webhooks:body").Val(); n != 0 {
+		t.Error("jobs are left where nobody looks")
+	}
 	if code := daemon.end(); code != 0 {
 		t.Errorf("the dispatcher: the exit code is %d", code)
 	}
 }
 
-// The settings of a pool can change under daemons that run; who is in it cannot.
+// The settings of a pool, and who is in it, can change under daemons that run.
 func TestDaemonsFollowThePool(t *testing.T) {
 	t.Parallel()
 	p := newPlan(t, redistest.Start(t).URL(), "rate = \"100/s\"\npool = \"vendor\"\n")
@@ -213,19 +253,15 @@ func TestDaemonsFollowThePool(t *testing.T) {
 	command(t.Context(), p.env, "1\n2\n3\n4\n", "producer send webhooks --url "+to.URL).want(t, 0, "4 jobs in")
 
 	p.rewrite(t, func(text string) string { return strings.Replace(text, `pool = "vendor"`, "", 1) })
-	eventually(t, "refused", func() bool {
-		return dispatcher.said("the old one stays in force") && dispatcher.said(`cannot leave pool \"vendor\": it holds 4 jobs: let it drain`)
-	})
+	eventually(t, "it leaves the pool with its jobs, which waited at 1/h", func() bool { return to.count() == 4 })
 	eventually(t, "applied by the producer, which moves nothing", func() bool { return producer.said("configuration reloaded") })
-	if n := to.count(); n != 0 {
-		t.Errorf("%d jobs left at 1/h", n)
-	}
 	p.rewrite(t, func(text string) string {
 		return strings.NewReplacer(`"1/h"`, `"100/s"`, "rate = \"100/s\"\n", "rate = \"100/s\"\npool = \"vendor\"\nweight = 9\n").Replace(text)
 	})
 	eventually(t, "applied", func() bool { return dispatcher.said(`buckets \"webhooks\".weight, pools \"vendor\".rate`) })
 	eventually(t, "applied by the producer", func() bool { return producer.said(`pools \"vendor\".rate`) })
-	eventually(t, "the new rate holds", func() bool { return to.count() == 4 })
+	command(t.Context(), p.env, "5\n6\n", "producer send webhooks --url "+to.URL).want(t, 0, "2 jobs in")
+	eventually(t, "it is back in the pool, whose new rate holds", func() bool { return to.count() == 6 })
 	if codes := [2]int{producer.end(), dispatcher.end()}; codes != [2]int{} {
 		t.Errorf("the exit codes are %v", codes)
 	}

@@ -63,10 +63,10 @@ func mayHaveRun(err error) bool {
 	return redisconn.FailureOf(err) == redisconn.Unreachable && elsewhere(err) == ""
 }
 
-// elsewhere says of an error that a bucket is in another pool than this process is configured for; "" of others.
+// elsewhere says of an error that a bucket changes its pool meanwhile; "" of others. A client goes to wherever the bucket lives.
 func elsewhere(err error) string {
 	if errors.Is(err, shaper.ErrTagChanged) {
-		return "this process is configured for another pool of the bucket and admits no jobs; its log tells the operator"
+		return "the bucket changes its pool or its flows at this moment: nothing was stored; retry"
 	}
 	return ""
 }

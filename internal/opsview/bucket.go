@@ -65,7 +65,7 @@ type Bucket struct {
 	Pool *Pool `json:"pool,omitempty"`
 
 	// True if the bucket lives in another pool than in the configuration of this process, or in none. The numbers are of its real place. The
-	// bucket changes its pool once it is empty, when a dispatcher with the new configuration starts.
+	// bucket changes its pool when a dispatcher starts with the new configuration or reloads it; in a Redis Cluster once it is empty.
 	Elsewhere bool `json:"elsewhere,omitempty"`
 
 	// Only of a paused bucket.
@@ -176,7 +176,7 @@ type Written struct {
 // says whether it has any bucket: a command may have read no file. pool is the bucket's pool, nil if it is in none.
 func BucketOf(info operator.BucketInfo, verdict *operator.Verdict, configured *shaper.Bucket, hasConfiguration bool, pool *operator.PoolDetails, author shaper.Authorship) *Bucket {
 	info.Empty = verdict.Empty
-	view := &Bucket{Verdict: VerdictOf(verdict), Name: info.Name, Orphaned: configured == nil, Unused: configured != nil && !info.Configured}
+	view := &Bucket{Verdict: VerdictOf(verdict), Name: info.Name, Orphaned: configured == nil, Unused: configured != nil && !info.Configured && info.Move == nil}
 	if view.Unused {
 		info.Rate, info.Burst, info.Capacity, info.Revision = configured.Rate, configured.Burst, configured.Capacity, configured.Revision
 		info.Quotas, info.Budgets = unusedQuotas(configured.Quotas), unusedBudgets(configured.Budgets)
@@ -343,7 +343,10 @@ func (v *Bucket) noteWaits(list *noteList, info *operator.BucketInfo) {
 func (v *Bucket) noteBounds(list *noteList, info *operator.BucketInfo) {
 	if d := v.Downstream; d != nil && d.Text != "" {
 		help := "bucket release BUCKET"
-		if d.Breaker != shaper.BreakerClosed { // what is released fails again and spends attempts: why they fail helps
+		switch {
+		case d.Reason == shaper.ReasonMoves:
+			help = ""
+		case d.Breaker != shaper.BreakerClosed: // what is released fails again and spends attempts: why they fail helps
 			help = "job list BUCKET --state later"
 		}
 		list.add(help, "%s", d.Text)
@@ -391,12 +394,10 @@ func (v *Bucket) noteState(list *noteList, info *operator.BucketInfo, configured
 	if v.Written != nil && v.Written.Provisional {
 		list.add("", "made by %s, which does not own it: a dispatcher that has the bucket replaces its settings", v.Written.By)
 	}
-	if v.Elsewhere {
-		live := ""
-		if v.Pool != nil {
-			live = v.Pool.Name
-		}
-		list.add("", "it is in %s, and the configuration here has it in %s: once it is empty, a dispatcher that starts with this configuration, or reloads it, moves it",
-			poolName(live), poolName(poolNameOf(configured)))
+	switch {
+	case info.Move != nil:
+		list.add("", "%s", moveText(info))
+	case v.Elsewhere:
+		list.add("", "%s", PlannedMove(info, configured))
 	}
 }

@@ -54,6 +54,13 @@ function downstream.read(text)
   return down
 end
 
+-- What is kept of a scope that has nothing to say but that reason.
+function downstream.new(reason)
+  local down = { reason = reason }
+  for _, field in ipairs(FIELDS) do down[field] = 0 end
+  return down
+end
+
 function downstream.write(down)
   local numbers = {}
   for i, field in ipairs(FIELDS) do numbers[i] = string.format('%d', math.max(down[field], 0)) end
@@ -212,8 +219,7 @@ end
 function downstream.hear(down, heard, rules, base, clock, offset)
   if not down then
     if not downstream.matters(heard) then return nil, false end
-    down = { reason = '-' }
-    for _, field in ipairs(FIELDS) do down[field] = 0 end
+    down = downstream.new('-')
   end
   local was_till, was_open = down.till, down.breaker ~= downstream.CLOSED
   if heard.reason then down.heard, down.reason = clock, heard.reason end

@@ -2,9 +2,11 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
+	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
@@ -52,6 +54,9 @@ func (c *claimer) loop(ctx context.Context, shared *store.Store) {
 			// The same claim id again: it answers what was lost.
 			if !c.elsewhere.tell(ctx, c.log, err) {
 				c.outage.failed(ctx, start, err)
+			}
+			if errors.Is(err, shaper.ErrMoves) { // each try holds the bucket: the sooner it moves, the better
+				faultWait = minFaultWait
 			}
 			wait = faultWait/2 + rand.N(faultWait/2) //nolint:gosec // jitter
 			faultWait = min(2*faultWait, maxFaultWait)

@@ -129,13 +129,25 @@ func later(a, b time.Time) time.Time {
 
 // elsewhere logs that a bucket is not where this process looks for it, and that it is there again, once each. It is
 // no outage of Redis, and not of other buckets.
-type elsewhere struct{ why string }
+type elsewhere struct {
+	why   string
+	moves bool // it moves, and that is logged
+}
 
 // tell reports whether that is what an error says.
 func (e *elsewhere) tell(ctx context.Context, log *slog.Logger, err error) bool {
-	if !errors.Is(err, shaper.ErrTagChanged) {
+	moves := errors.Is(err, shaper.ErrMoves)
+	if !moves && !errors.Is(err, shaper.ErrTagChanged) {
 		return false
 	}
+	if moves {
+		if !e.moves {
+			log.InfoContext(ctx, "the bucket moves to the pool that this configuration says; it sends nothing until its deliveries under way have ended", "state", err.Error())
+		}
+		e.moves = true
+		return true
+	}
+	e.moves = false
 	if why := err.Error(); e.why != why {
 		e.why = why
 		log.ErrorContext(ctx, "the dispatcher claims nothing of this bucket until it is in the pool that this configuration says", "error", err)
@@ -144,8 +156,8 @@ func (e *elsewhere) tell(ctx context.Context, log *slog.Logger, err error) bool 
 }
 
 func (e *elsewhere) back(ctx context.Context, log *slog.Logger) {
-	if e.why != "" {
-		e.why = ""
+	if e.why != "" || e.moves {
+		e.why, e.moves = "", false
 		log.InfoContext(ctx, "the bucket is in the pool that this configuration says")
 	}
 }

@@ -23,7 +23,7 @@ type currentRun struct {
 //
 // A bucket that comes is drained at once. Of a bucket that leaves nothing more is claimed: deliveries under way have
 // Config.ShutdownTimeout to end, as at a stop, and its jobs stay in Redis. A bucket that is in another pool than before is
-// drained there, once it is empty: see [Dispatcher.JoinPools]. Settings of a bucket that have changed are
+// drained there: see [Dispatcher.JoinPools]. Settings of a bucket that have changed are
 // written at once, for all processes, unless a higher revision is in force there. What the buckets point to is not to be changed
 // afterwards: give others instead.
 //
@@ -52,16 +52,17 @@ func (d *Dispatcher) Reconfigure(buckets []shaper.Bucket, workers map[string]sha
 // JoinPools writes the settings of all buckets that Redis does not have from this dispatcher yet, and brings each bucket into the pool
 // that the configuration says, or out of one. A dispatcher that runs does so by itself, before the first claim of a bucket.
 //
-// A bucket changes its pool while it is empty: it has no jobs, dead letters, leases or remembered ids. Settings that operators
-// have changed, of flows and groups too, go with it, and so do its pace and its quotas. What limits, flows and groups
-// have counted begins anew. A bucket that is not empty stays where it is. The error, an [shaper.ErrTagChanged], says of each what it
-// holds and how to go on; the other buckets have joined.
+// A bucket changes its pool with all that it holds: jobs, dead letters, remembered ids, results, overrides, its pace and its quotas. What
+// limits have counted begins again, and so does the quota of a flow or group without jobs. Deliveries under way keep a bucket: it sends
+// nothing until they have ended, and the error is an [shaper.ErrMoves]. A dispatcher that runs tries again by itself. In a Redis Cluster a
+// bucket changes its pool while it is empty, with its settings: no jobs, dead letters, leases or remembered ids. The error, an
+// [shaper.ErrTagChanged], says of each other bucket what it holds and how to go on; the other buckets have joined.
 //
 // Where two configurations disagree, the higher revision wins, and of equal ones the dispatcher that started or reloaded
 // last. JoinPools may be interrupted and repeated. Each of its round trips takes at most Config.Timeout.
 func (d *Dispatcher) JoinPools(ctx context.Context) error { return d.store.JoinPools(ctx) }
 
-// CheckPools reports the buckets that could not change their pool as these settings say, because they are not empty:
+// CheckPools reports the buckets that could not change their pool as these settings say, because they are not empty in a Redis Cluster:
 // an [shaper.ErrTagChanged] that says what they hold. It changes nothing.
 func (d *Dispatcher) CheckPools(ctx context.Context, buckets []shaper.Bucket) error {
 	return d.store.CheckPools(ctx, buckets)

@@ -114,7 +114,7 @@ func (s *settler) sendSome(batch []*settlement) error {
 			return err
 		}
 		gone := s.IsLent() && errors.Is(err, store.ErrNotConfigured) && time.Since(first) > s.lease
-		if gone || errors.Is(err, shaper.ErrTagChanged) { // a bucket with leases changes no pool, so these were lost before
+		if gone || errors.Is(err, shaper.ErrTagChanged) { // no bucket moves while a dispatcher may extend a lease: these had run out
 			s.log.Warn("leases were lost before their outcome came, and the bucket has changed its pool since: the jobs may be delivered twice",
 				"count", len(batch), "error", err)
 			s.store.Metrics.CountLost(s.Name, len(batch))

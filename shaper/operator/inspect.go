@@ -1,11 +1,14 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
@@ -34,6 +37,10 @@ type BucketInfo struct {
 	// Elsewhere says that the bucket lives in another pool than the configuration here says, or in none. The
 	// numbers, and Pool, are those there. See JoinPools of dispatcher.Dispatcher.
 	Elsewhere bool
+
+	// Move is a change of its pool that has begun and has not ended; nil: none. Until it begins, a Downstream whose reason is
+	// [shaper.ReasonMoves] says that deliveries under way keep the bucket.
+	Move *Move
 
 	// Downstream is what the answers to the bucket have changed; nil: nothing. Where each flow, or the pool, is a scope of its own,
 	// their infos have it.
@@ -95,7 +102,30 @@ func (o *Operator) BucketInfos(ctx context.Context, names ...string) ([]BucketIn
 		info.Elsewhere = b != nil && b.Keys.Prefix != live[names[i]].Prefix
 		infos = append(infos, info)
 	}
-	return infos, errors.Join(errs...)
+	return infos, errors.Join(append(errs, o.countCarried(ctx, infos))...)
+}
+
+// Move is a change of a bucket's pool under way: no script obeys the bucket. It takes milliseconds, unless the processes that made it have
+// died: then the next process that uses the bucket completes it.
+type Move struct {
+	To   string // the pool that it goes to, "" out of one
+	Keys int64  // that have moved
+}
+
+// countCarried counts the keys that have moved, where a bucket moves: one round trip more.
+func (o *Operator) countCarried(ctx context.Context, infos []BucketInfo) error {
+	for i := range infos {
+		m := infos[i].Move
+		if m == nil {
+			continue
+		}
+		n, err := o.store.Redis.HGet(ctx, store.TaggedKeys(cmp.Or(m.To, infos[i].Name), infos[i].Name).Conf(), "carried").Int64()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return fmt.Errorf("look at the move of bucket %q: %w", infos[i].Name, err)
+		}
+		m.Keys = n
+	}
+	return nil
 }
 
 func readBucketInfo(name string, k store.Keys, reply any) (BucketInfo, error) {
@@ -111,6 +141,12 @@ func readBucketInfo(name string, k store.Keys, reply any) (BucketInfo, error) {
 	info.keys = k.As(int(levels))
 	info.Hours, info.Drain = codec.ReadHours(a), codec.ParseDrain(a.Text("drain"))
 	info.Downstream = codec.ParseDownstream(a.Text("downstream"), a.Int("offset"), info.rateInForce())
+	if to := a.Text("moves_to"); to != "" {
+		info.Move = &Move{To: to}
+		if to == name {
+			info.Move.To = ""
+		}
+	}
 	info.Pause = codec.ReadPause(a.Int("paused"), a.Text("paused_by"), a.Text("paused_reason"))
 	info.Quotas, info.Budgets = codec.ReadQuotaUse(a.Text("quotas")), codec.ReadBudgetUse(a.Text("budgets"))
 	if k.Pool != "" {

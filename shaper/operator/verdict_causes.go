@@ -237,6 +237,9 @@ func (j *judgement) action(c *Blocked) []string {
 			return []string{"bucket", "drain", bucket, "--until-empty"}
 		}
 	case WhyBreaker, WhyHeld, WhyAdaptiveRate:
+		if c.Reason == shaper.ReasonMoves { // a release would only be followed by the next hold
+			return nil
+		}
 		if c.Scope == shaper.ScopeFlow && c.Flows > 1 {
 			return []string{"bucket", "release", bucket, "--all-flows"}
 		}

@@ -96,7 +96,11 @@ func (c *Blocked) text(bucket string, now time.Time) string {
 			parts = append(parts, text)
 		}
 	}
-	add(word(c.Reason), c.Reason != "")
+	if c.Reason == shaper.ReasonMoves {
+		parts[0] = "changes its pool once its deliveries have ended"
+	} else {
+		add(word(c.Reason), c.Reason != "")
+	}
 	add(oneLine(c.detail), c.detail != "")
 	add("since "+clock(c.Since, now), !c.Since.IsZero())
 	until := "until "

@@ -11,7 +11,7 @@ const (
 	WhyMissing      WhyCode = "missing"       // the flow has to exist, and has no settings: see [shaper.FlowSettings]
 	WhyClosed       WhyCode = "closed"        // the bucket is outside of its delivery windows
 	WhyBreaker      WhyCode = "breaker"       // a circuit breaker is open, or a probe is on its way
-	WhyHeld         WhyCode = "held"          // the receiver has asked for a wait
+	WhyHeld         WhyCode = "held"          // the receiver has asked for a wait, or the bucket changes its pool
 	WhyQuota        WhyCode = "quota"         // a quota is used up
 	WhyBudget       WhyCode = "budget"        // a budget has no room for the next job
 	WhyInFlight     WhyCode = "in-flight"     // as many requests are in flight as may be

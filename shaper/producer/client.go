@@ -360,7 +360,7 @@ func (c *Client) JoinPools(ctx context.Context) error {
 	return err
 }
 
-// CheckPools reports the buckets that could not change their pool as these settings say, because they are not empty:
+// CheckPools reports the buckets that could not change their pool as these settings say, because they are not empty in a Redis Cluster:
 // an [shaper.ErrTagChanged] that says what they hold. It changes nothing.
 func (c *Client) CheckPools(ctx context.Context, buckets []shaper.Bucket) error {
 	return c.store.CheckPools(ctx, buckets)

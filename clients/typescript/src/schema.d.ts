@@ -2509,7 +2509,7 @@ export interface components {
             groups?: components["schemas"]["PartCounts"];
             /** @description Only of a bucket in a pool. The limits of a pool hold for all its buckets together. */
             pool?: components["schemas"]["BucketPool"];
-            /** @description True if the bucket lives in another pool than in the configuration of this process, or in none. The numbers are of its real place. The bucket changes its pool once it is empty, when a dispatcher with the new configuration starts. */
+            /** @description True if the bucket lives in another pool than in the configuration of this process, or in none. The numbers are of its real place. The bucket changes its pool when a dispatcher starts with the new configuration or reloads it; in a Redis Cluster once it is empty. */
             elsewhere?: boolean;
             /** @description Only of a paused bucket. */
             pause?: components["schemas"]["Pause"];

@@ -133,12 +133,17 @@ func (s *Store) JoinPools(ctx context.Context) error {
 	})
 }
 
-// CheckPools reports the buckets that could not change their pool as these settings say. They share round trips.
+// CheckPools reports the buckets that could not change their pool as these settings say: in a cluster those that are not empty. They
+// share round trips.
 func (s *Store) CheckPools(ctx context.Context, buckets []shaper.Bucket) error {
 	return s.forEach(len(buckets), func(s *Store, i int) error {
 		b := &buckets[i]
 		p, err := s.placeOf(ctx, b.Name)
-		if err == nil && p.tag != "" && p.tag != tagOf(b) {
+		if err != nil || p.tag == "" || p.tag == tagOf(b) {
+			return err
+		}
+		together, err := s.together(ctx, b, p.tag, tagOf(b))
+		if err == nil && !together {
 			_, err = s.relocate(ctx, b, p.tag, TaggedKeys(p.tag, b.Name), nil, "look", 0)
 		}
 		return err

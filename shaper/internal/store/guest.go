@@ -46,6 +46,9 @@ func (s *Store) readInForce(ctx context.Context, k Keys) (inForce, error) {
 	return inForce{k, conf.Val(), pool.Val()}, nil
 }
 
+// moves reports whether a bucket has left this place, or has come to it and is not configured yet: see lua/relocate.lua.
+func (f *inForce) moves() bool { return f.conf[FieldRateCount] == "" && f.conf["generation"] != "" }
+
 // meet has a guest make what is missing of a bucket, and find out what is in force.
 func (s *Store) meet(ctx context.Context, b *Bucket) error {
 	own := b.own.Load()
@@ -64,6 +67,12 @@ func (s *Store) meet(ctx context.Context, b *Bucket) error {
 		// A bucket from before callers were known learns of them: see lua/lib/callers.lua.
 		if found.conf[FieldRateCount] != "" && found.conf["schema"] == strconv.Itoa(schemaVersion) && (found.conf[fieldCallers] != "" || isNamed(own)) {
 			return s.adopt(ctx, b, own, found)
+		}
+		if isNamed(own) && found.moves() { // a guest that has settings of its own finds that out as it writes them
+			if err = s.catchUp(ctx, own, p, found.number("generation"), found.conf["left_for"]); err != nil && !errors.Is(err, errOvertaken) {
+				return err
+			}
+			continue
 		}
 		if isNamed(own) {
 			return fmt.Errorf("%w %q: Redis has no settings of it, and this program gives only its name: start a dispatcher that has the bucket, "+

@@ -236,6 +236,11 @@ func (k Keys) OfEmpty() []string {
 		k.Schedules(), k.ScheduleDue()}, k.resultShares(), k.Purged(), k.Places(""))
 }
 
+// ofBucket are all keys that a bucket may have, but its settings and the keys of flows, groups and callers.
+func (k Keys) ofBucket(now time.Time) []string {
+	return slices.Concat(k.OfEmpty(), []string{k.Body(), k.Leases(), k.Dead(), k.SeenUntil()}, k.Uses(now))
+}
+
 // List has the jobs of a priority that wait. A bucket without flows has the flow "".
 func (k Keys) List(priority shaper.Priority, flow string) string {
 	return k.Prefix + "q:" + string(priority) + ":" + flow

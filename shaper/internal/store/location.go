@@ -102,7 +102,7 @@ func poolText(tag, bucket string) string {
 
 // livesElsewhere is the error of a bucket that is not where the configuration of this process has it.
 func livesElsewhere(b *shaper.Bucket, tag string) error {
-	return elsewheref("bucket %q is in %s, but this configuration has it in %s: use the current configuration, or let the bucket drain and restart",
+	return elsewheref("bucket %q is in %s, but this configuration has it in %s: use the current configuration, or reload or restart this process, which moves the bucket",
 		b.Name, poolText(tag, b.Name), poolText(tagOf(b), b.Name))
 }
 

@@ -4,44 +4,42 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
-	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// An empty bucket joins a pool, leaves one, or goes to another: it gets other keys. The steps are in
-// lua/relocate.lua. Each may be repeated, and a process that finds a change under way completes it. One write
-// decides it (assign): before that write the bucket lives at the old place, after it at the new one.
-
-// Answers of relocate.lua.
-const (
-	relocateOvertook = 1
-	relocateHolds    = 2
-	relocateRevision = 3
-	relocateSchema   = 4
-	relocateThere    = 5
-)
+// A bucket joins a pool, leaves one, or goes to another: it gets other keys. The steps are in lua/relocate.lua. Each may be
+// repeated, and a process that finds a change under way completes it. One write decides it (assign): before that write the
+// bucket lives at the old place, after it at the new one. carry.go moves all that a bucket holds; where that is impossible,
+// an empty bucket takes its settings along (copy_settings.go).
 
 const (
 	poolChangeTries = 8   // of a change that other processes make, or get in the way of, at the same time
 	copiedAtOnce    = 200 // pairs of a hash or elements of a list in one script
 	schedulesCopied = 8   // pairs of the hash of schedules, whose definitions have up to 96 KiB
+	carriedAtOnce   = 200 // keys that one script renames, in 1 to 2 ms: all of ofBucket, which belong together
+
+	carryIdle = 100 * time.Millisecond // a process that renames keys and renames none for so long has died, or stands still
+	carryPoll = 10 * time.Millisecond
 )
 
-// errOvertaken says that another process has changed where the bucket lives. It is an ErrTagChanged.
-var errOvertaken error = elsewhereError{"another process changes the pool of the bucket at the same time: try again"}
-
-// changePool begins the change of an empty bucket from p to where its configuration says, and completes it.
+// changePool begins the change of a bucket from p to where its configuration says, and completes it. Where some deliveries keep the
+// bucket, it sends nothing for 3 s, and the error is an [shaper.ErrMoves]: the caller tries again within that time.
 func (s *Store) changePool(ctx context.Context, b *shaper.Bucket, p place) error {
 	next := p.number() + 1
 	if there, err := s.arrive(ctx, b, p, tagOf(b), "check", next); there || err != nil {
 		return err
 	}
-	r, err := s.relocate(ctx, b, p.tag, TaggedKeys(p.tag, b.Name), nil, "leave", next, tagOf(b), schemaVersion, b.Revision)
+	together, err := s.together(ctx, b, p.tag, tagOf(b))
+	if err != nil {
+		return err
+	}
+	old, more := TaggedKeys(p.tag, b.Name), []string(nil)
+	if together {
+		more = []string{old.Pace()}
+	}
+	r, err := s.relocate(ctx, b, p.tag, old, more, "leave", next, tagOf(b), schemaVersion, b.Revision)
 	if err != nil {
 		return err
 	}
@@ -53,10 +51,25 @@ func (s *Store) complete(ctx context.Context, b *shaper.Bucket, p place, tag str
 	if there, err := s.arrive(ctx, b, p, tag, "begin", generation); there || err != nil {
 		return err
 	}
-	if err := s.copySettings(ctx, b, p.tag, tag, generation); err != nil {
+	together, err := s.together(ctx, b, p.tag, tag)
+	switch {
+	case err != nil:
+		return err
+	case together:
+		err = s.carry(ctx, b, p.tag, tag, generation)
+	default:
+		err = s.copySettings(ctx, b, p.tag, tag, generation)
+	}
+	if err != nil {
 		return err
 	}
-	return s.decide(ctx, b, p, newPlace(tag, generation, p.tag))
+	if err := s.decide(ctx, b, p, newPlace(tag, generation, p.tag)); err != nil {
+		return err
+	}
+	if !s.Quiet {
+		s.Log.InfoContext(ctx, "the bucket has moved", "bucket", b.Name, "from", poolText(p.tag, b.Name), "to", poolText(tag, b.Name))
+	}
+	return nil
 }
 
 // decide is the one write that says where the bucket lives.
@@ -75,7 +88,7 @@ func (s *Store) decide(ctx context.Context, b *shaper.Bucket, old, now place) er
 // lost what the index said: arrive writes that again.
 func (s *Store) arrive(ctx context.Context, b *shaper.Bucket, p place, tag, step string, generation int64) (there bool, err error) {
 	k := TaggedKeys(tag, b.Name)
-	r, err := s.relocate(ctx, b, p.tag, k, k.OfEmpty(), step, generation)
+	r, err := s.relocate(ctx, b, p.tag, k, k.ofBucket(time.Now()), step, generation)
 	if errors.Is(err, errLivesThere) {
 		return true, s.decide(ctx, b, p, newPlace(tag, r.Int(), p.tag))
 	}
@@ -107,233 +120,16 @@ func (s *Store) removeLeft(ctx context.Context, b *shaper.Bucket, p place) error
 	return s.decide(ctx, b, p, newPlace(p.tag, p.number(), ""))
 }
 
-// eachGroup calls do with names of groups that have, or may have, a turn queue at a place that the bucket has left.
-func (s *Store) eachGroup(ctx context.Context, k Keys, do func(names []string) error) error {
-	for from := int64(0); ; from += copiedAtOnce {
-		names, err := s.Redis.ZRange(ctx, k.DueGroups(), from, from+copiedAtOnce-1).Result()
-		if err != nil {
-			return fmt.Errorf("list its groups: %w", err)
-		}
-		if len(names) == 0 {
-			break
-		}
-		if err := do(names); err != nil {
-			return err
-		}
-	}
-	for cursor, first := uint64(0), true; first || cursor != 0; first = false {
-		fields, next, err := s.Redis.HScan(ctx, k.Groups(), cursor, "", copiedAtOnce).Result()
-		if err != nil {
-			return fmt.Errorf("list its groups: %w", err)
-		}
-		cursor = next
-		for some := range slices.Chunk(fields, 2*copiedAtOnce) {
-			names := make([]string, 0, len(some)/2)
-			for i := 0; i < len(some); i += 2 {
-				names = append(names, some[i])
-			}
-			if err := do(names); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // catchUp does what is left to do where configure.lua has found that the index is behind: the bucket has left this
 // place, whose process stopped then, or a failover has lost a write of the index.
 func (s *Store) catchUp(ctx context.Context, b *shaper.Bucket, p place, lowest int64, leftFor string) error {
 	switch {
 	case p.left() != "":
 		return s.removeLeft(ctx, b, p)
+	case leftFor != "" && s.Role == Guest && s.awaitCarried(ctx, b, leftFor):
+		return errOvertaken
 	case leftFor != "":
 		return s.complete(ctx, b, p, leftFor, lowest)
 	}
 	return s.decide(ctx, b, p, newPlace(p.tag, lowest, ""))
-}
-
-// copied is a key of an empty bucket whose contents go with it.
-type copied struct {
-	name   string // without the prefix of the place
-	isList bool
-	most   int    // elements or pairs in one script
-	cursor uint64 // of a hash
-	read   int    // elements of a list so far
-	ended  bool
-}
-
-// copySettings copies what goes with an empty bucket: each round trip reads, or writes, a part of every key.
-func (s *Store) copySettings(ctx context.Context, b *shaper.Bucket, from, to string, generation int64) error {
-	source, target := TaggedKeys(from, b.Name), TaggedKeys(to, b.Name)
-	var todo []*copied
-	keys := []string{source.ConfAside(), source.Pace(), source.Count(), source.FlowSettings(), source.GroupSettings(), source.Schedules(), source.Charges(), source.Responses(), source.Lessons(), source.Bundles(), source.Departed()}
-	for _, key := range append(keys, source.Uses(time.Now())...) {
-		one := &copied{name: strings.TrimPrefix(key, source.Prefix), isList: key == source.Departed(), most: copiedAtOnce}
-		if key == source.Schedules() {
-			one.most = schedulesCopied
-		}
-		todo = append(todo, one)
-	}
-	for len(todo) > 0 {
-		parts, err := s.readParts(ctx, source.Prefix, todo)
-		if err != nil {
-			return fmt.Errorf("bucket %q: read its settings: %w", b.Name, err)
-		}
-		var calls []lua.Call
-		for i, c := range todo {
-			// A hash may come in larger parts than it was asked for.
-			for texts := range slices.Chunk(parts[i].texts, 2*c.most) {
-				args := []any{"put", generation, "hash", 0, parts[i].expires.Milliseconds()}
-				if c.isList {
-					args[2], args[3] = "list", c.read
-					c.read += len(texts)
-				}
-				for _, text := range texts {
-					args = append(args, text)
-				}
-				calls = append(calls, lua.Call{Script: lua.Relocate, Keys: append(target.Of(lua.Relocate), target.Prefix+c.name), Args: args})
-			}
-		}
-		for _, result := range lua.RunAll(ctx, s.Redis, calls) {
-			if _, err := readRelocate(b, from, target, "put", result.Reply, result.Err); err != nil {
-				return err
-			}
-		}
-		todo = slices.DeleteFunc(todo, func(c *copied) bool { return c.ended })
-	}
-	return nil
-}
-
-// part is some of the contents of a key.
-type part struct {
-	texts   []string      // elements, or fields and values
-	expires time.Duration // 0 or less: never
-}
-
-func (s *Store) readParts(ctx context.Context, prefix string, todo []*copied) ([]part, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
-	defer cancel()
-	pipe := s.Redis.Pipeline()
-	parts, take := make([]part, len(todo)), make([]func(), len(todo))
-	for i, c := range todo {
-		expires := pipe.PTTL(ctx, prefix+c.name)
-		if c.isList {
-			some := pipe.LRange(ctx, prefix+c.name, int64(c.read), int64(c.read+copiedAtOnce-1))
-			take[i] = func() {
-				parts[i] = part{some.Val(), expires.Val()}
-				c.ended = len(some.Val()) < copiedAtOnce
-			}
-			continue
-		}
-		some := pipe.HScan(ctx, prefix+c.name, c.cursor, "", int64(c.most))
-		take[i] = func() {
-			parts[i].texts, c.cursor = some.Val()
-			parts[i].expires, c.ended = expires.Val(), c.cursor == 0
-		}
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, err
-	}
-	for _, do := range take {
-		do()
-	}
-	return parts, nil
-}
-
-// errLivesThere says that the bucket lives at the place that it was to come to.
-var errLivesThere = errors.New("the bucket lives there")
-
-// relocate makes a step of relocate.lua on the keys of one place. from is the tag that the bucket has now.
-func (s *Store) relocate(ctx context.Context, b *shaper.Bucket, from string, k Keys, more []string, step string, generation int64, args ...any) (*lua.Reader, error) {
-	reply, err := s.Run(ctx, lua.Relocate, append(k.Of(lua.Relocate), more...), append([]any{step, generation}, args...)...)
-	return readRelocate(b, from, k, step, reply, err)
-}
-
-// readRelocate makes an error of every answer but that the step is done.
-func readRelocate(b *shaper.Bucket, from string, k Keys, step string, reply any, err error) (*lua.Reader, error) {
-	if err != nil {
-		return nil, fmt.Errorf("bucket %q: change its pool: %w", b.Name, err)
-	}
-	r := lua.NewReader(reply)
-	switch code := r.Int(); {
-	case r.Err() != nil:
-		return nil, fmt.Errorf("bucket %q: script relocate: %w", b.Name, r.Err())
-	case code == relocateOvertook:
-		return nil, fmt.Errorf("bucket %q: %w", b.Name, errOvertaken)
-	case code == relocateHolds:
-		if step == "check" || step == "begin" {
-			return nil, elsewheref("bucket %q %s: %d of its jobs are kept where no dispatcher looks for them: remove the keys %s* or bring the bucket back there",
-				b.Name, cannot(b, from), sumOf(r), k.Prefix)
-		}
-		if held := readHoldings(r); held != "" {
-			return nil, elsewheref("bucket %q %s: it holds %s: let it drain, or point producers at a new bucket %s", b.Name, cannot(b, from), held, outside(b))
-		}
-	case code == relocateRevision:
-		return nil, elsewheref("bucket %q %s: a configuration of revision %d is in force, and this process has revision %d: restart it with the current configuration",
-			b.Name, cannot(b, from), r.Int(), b.Revision)
-	case code == relocateSchema:
-		return nil, fmt.Errorf("bucket %q: its data has schema %d, this program knows %d: use a newer program", b.Name, r.Int(), schemaVersion)
-	case code == relocateThere:
-		return r, errLivesThere
-	}
-	return r, r.Err()
-}
-
-// cannot says which change of pool is refused.
-func cannot(b *shaper.Bucket, from string) string {
-	switch {
-	case from == b.Name:
-		return fmt.Sprintf("cannot join pool %q", tagOf(b))
-	case b.Pool == nil:
-		return fmt.Sprintf("cannot leave pool %q", from)
-	}
-	return fmt.Sprintf("cannot go from pool %q to pool %q", from, tagOf(b))
-}
-
-func outside(b *shaper.Bucket) string {
-	if b.Pool == nil {
-		return "outside the pool"
-	}
-	return "in the pool"
-}
-
-func sumOf(r *lua.Reader) int64 { return r.Int() + r.Int() + r.Int() }
-
-// readHoldings reads what a bucket holds, "" if it is empty.
-func readHoldings(r *lua.Reader) string {
-	var parts []string
-	add := func(n int64, one, many string) bool {
-		if n == 1 {
-			many = one
-		}
-		if n > 0 {
-			parts = append(parts, strconv.FormatInt(n, 10)+" "+many)
-		}
-		return n > 0
-	}
-	add(r.Int(), "job", "jobs")
-	add(r.Int(), "dead letter", "dead letters")
-	add(r.Int(), "lease", "leases")
-	ids, last := r.Int(), r.Int()
-	if add(ids, "remembered id", "remembered ids") {
-		parts[len(parts)-1] += fmt.Sprintf(" (the last ends in %s)", shortDuration(lua.Microseconds(last)))
-	}
-	add(r.Int(), "callback", "callbacks")
-	if n := len(parts); n > 1 {
-		return strings.Join(parts[:n-1], ", ") + " and " + parts[n-1]
-	}
-	return strings.Join(parts, "")
-}
-
-// shortDuration is a duration in a sentence: 24h, 90m or 45s, rounded up.
-func shortDuration(d time.Duration) string {
-	for _, unit := range []struct {
-		size time.Duration
-		name string
-	}{{time.Hour, "h"}, {time.Minute, "m"}} {
-		if d > 2*unit.size {
-			return fmt.Sprint(int64((d+unit.size-1)/unit.size), unit.name)
-		}
-	}
-	return fmt.Sprint(int64((d+time.Second-1)/time.Second), "s")
 }
