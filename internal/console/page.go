@@ -176,11 +176,17 @@ func (v *visit) fail(err error) {
 
 // redirect sends the visitor to another page, named from this one.
 func (v *visit) redirect(page string) {
-	if page == "" {
-		page = "./"
-	}
-	v.w.Header().Set("Location", page)
+	v.w.Header().Set("Location", location(page))
 	v.w.WriteHeader(http.StatusSeeOther)
+}
+
+// location returns the address of a page relative to the page that was asked for. The overview has no name, and an address without a path is the page that
+// was asked for.
+func location(page string) string {
+	if page == "" || page[0] == '?' {
+		return "./" + page
+	}
+	return page
 }
 
 // acted ends an action: it says why it failed, or sends the visitor back to a page that says what was done. changed reports whether that was anything.
