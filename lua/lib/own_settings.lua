@@ -2,7 +2,7 @@
 --
 -- Its first line has the numbers, then when it was paused, then of a disabled flow "time/reason": its deliveries ended for good,
 -- at that time, by the server's clock, microseconds; reason is one word. The second line is the note of the pause. Lines for programs
--- follow, and last that of the budgets, in quotes (see flow.lua). "-" stands for what there is not.
+-- follow, and last those of the budgets and of the quotas (see flow.lua). "-" stands for what there is not.
 
 local own_settings = { NUMBERS = 6, PAUSED = 7, DISABLED = 8, NOTE = 2, BUDGETS = 6 } -- fields of the first line; lines
 
