@@ -38,6 +38,20 @@ type JobQuery struct {
 	Page
 }
 
+// JobRetry says which jobs are to be tried again now: those of a flow, or all.
+type JobRetry struct {
+	BucketName
+
+	// The name of the flow.
+	Flow *string `json:"flow,omitempty"`
+
+	// The group of the flow, in a bucket with groups.
+	Group *string `json:"group,omitempty"`
+
+	// All jobs of the bucket that wait for another attempt. It goes with no flow and no group.
+	All bool `json:"all,omitempty"`
+}
+
 // Page says how much a list of jobs has.
 type Page struct {
 	// Tell the payloads, too.
@@ -139,6 +153,16 @@ in its flows and groups; any other is 404.`,
 		Commands:    []string{"job cancel"},
 		Summary:     "Cancel a waiting job",
 		Description: "A key with the role enqueue alone cancels the jobs of its caller, and of these those in its flows and groups; any other is 404.",
+	}
+
+	RetryJobs = &Operation[JobRetry, *opsview.Retried]{
+		ID: "retryJobs", Method: "POST", Path: "/v1/buckets/{bucket}/jobs/retry", Roles: []apikey.Role{apikey.RoleOperate}, Faults: []code{codeNoFlows, codeNoGroups},
+		Answer:   "How many jobs are due now.",
+		Commands: []string{"job retry"},
+		Summary:  "Make jobs due that wait for another attempt",
+		Description: `For a receiver that is repaired: jobs in backoff do not wait any longer. They keep their attempts, and leave in the order in which they
+were due, at the pace of their flow and bucket. A hold and an open circuit breaker go on: release them first. Delayed jobs that were never sent keep
+their time. It ends after 20 seconds: with ` + "`more`" + ` in the answer, send the request again for the jobs that are left. Safe to repeat.`,
 	}
 
 	ListAttempts = &Operation[JobName, *AttemptList]{

@@ -21,7 +21,8 @@ const (
 	ActionEnable  = "enable"  // of a disabled flow
 	ActionRemove  = "remove"  // of a flow, with all that is kept of it
 
-	ActionRedrive = "redrive"
+	ActionRedrive  = "redrive"
+	ActionRetryNow = "retry_now" // of jobs that waited for another attempt
 	ActionDrop    = "drop" // of dead letters
 	ActionCancel  = "cancel"
 
