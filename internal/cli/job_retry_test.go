@@ -14,7 +14,7 @@ func TestJobRetry(t *testing.T) {
 	s.deliver(t, 1, shaper.Retry("http_503", ""))
 	s.run(t, "dispatcher job retry webhooks").want(t, 2, "name the jobs: --flow")
 	s.run(t, "dispatcher job retry webhooks --flow a --all").want(t, 2, "name the jobs: --flow")
-	s.run(t, "dispatcher job retry webhooks --flow a").want(t, 1, "no flows")
+	s.run(t, "dispatcher job retry webhooks --flow a").want(t, 2, "no flows")
 	s.run(t, "dispatcher job retry nosuch --all").want(t, 4, "nosuch")
 	s.run(t, "dispatcher job retry webhooks --all").want(t, 0, "due now: 1 job", "bucket why webhooks")
 	s.run(t, "dispatcher job retry webhooks --all --json").want(t, 0, `"jobs": 0`)

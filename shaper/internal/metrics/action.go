@@ -23,8 +23,8 @@ const (
 
 	ActionRedrive  = "redrive"
 	ActionRetryNow = "retry_now" // of jobs that waited for another attempt
-	ActionDrop    = "drop" // of dead letters
-	ActionCancel  = "cancel"
+	ActionDrop     = "drop"      // of dead letters
+	ActionCancel   = "cancel"
 
 	ActionScheduleSet    = "schedule_set"
 	ActionScheduleRemove = "schedule_remove"
