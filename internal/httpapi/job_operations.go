@@ -29,10 +29,10 @@ type JobQuery struct {
 	// Of this group.
 	Group *string `json:"group" in:"query"`
 
-	// Enqueued then or later.
+	// Enqueued then or later. With the state `done`: sent then or later, by the last attempt.
 	Since time.Time `json:"since" in:"query"`
 
-	// Enqueued before.
+	// Enqueued before. With the state `done`: sent before.
 	Until time.Time `json:"until" in:"query"`
 
 	Page
