@@ -21,8 +21,9 @@
 -- ARGV[4]  action: pause, resume, release, enable, remove, set or reset (which leaves a pause, and a disabled flow disabled)
 -- ARGV[5]  kind: 1 a flow, 2 a flow in a group, 3 a group
 -- ARGV[6...]  pause: a note of the author and the reason, one line; set: rate_count, rate_per, burst, capacity, max_in_flight,
---          weight, then any number of lines that are kept for programs, of which the fourth has budgets (see flow.lua); each "" to
---          leave it as it is, "-" to have none. "~" and what own_settings.change_list takes changes a line that holds a list
+--          weight, then any number of lines that are kept for programs, of which the fourth has budgets and the fifth quotas (see
+--          flow.lua); each "" to leave it as it is, "-" to have none. "~" and what own_settings.change_list takes changes a line that holds
+--          a list
 -- Returns  {1} the bucket is not configured; else {0, now, 1 if the bucket has flows, 2 if they are in
 --          groups, else 0 (if there is no such level, nothing was changed), text of the settings before ("" none),
 --          text after, text of the downstream before ("" none, see downstream.lua), why nothing was changed (see codes.lua; else 0);

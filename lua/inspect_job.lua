@@ -143,8 +143,8 @@ estimate.open(bucket, pace, slot, rate, nil, down, quotas, departed)
 local in_force = times and timetable.rate_at(times, bucket, now) or bucket
 
 -- What holds for a flow or a group.
-local function bounds_of(f, windows, own_text)
-  local ready, free = estimate.own(bucket, f, windows)
+local function bounds_of(f, own_text)
+  local ready, free = estimate.own(bucket, f)
   return { paused = f.settings.paused > 1 and f.settings.paused, missing = f.settings.missing and 1,
     keeps = (f.settings.disabled or 0) > 0 and redis.call('HGET', conf, 'flow_keep') == '1' and 1,
     note = string.match(own_text or '', '^[^\n]*\n([^\n]*)'),
@@ -164,14 +164,14 @@ if has_flows then
   own_flow.ready = flow.ready(own_flow.state, own_flow.settings, clock) - offset
   bucket.rivals = estimate.rivals(turn_queue, clock)
   bucket.flow_windows, bucket.group_windows = windows_of(flow_quotas), nil
-  of_flow = bounds_of(own_flow, bucket.flow_windows, redis.call('HGET', flow_settings, name))
+  of_flow = bounds_of(own_flow, redis.call('HGET', flow_settings, name))
   if levels == codes.GROUPS then
     local first = PLACES + flow.PLACES
     local g = group.load(conf, KEYS, first, loaded)[1]
     g.obeys, g.ready, g.departed = g.settings, group.ready(g, clock) - offset, KEYS[first + 4]
     g.rivals = estimate.rivals(g.due, clock)
     bucket.group_windows, group_departed = windows_of(group_quotas), g.departed
-    of_group = bounds_of(g, bucket.group_windows, redis.call('HGET', KEYS[first + 2], g.name))
+    of_group = bounds_of(g, redis.call('HGET', KEYS[first + 2], g.name))
   end
 end
 
@@ -239,8 +239,10 @@ of_flow.rate_count, of_flow.rate_per = configured.rate_count, configured.rate_pe
 
 local latest = now + pacer.MAX_HORIZON
 tell('quotas', allowance.text(departed, quotas, now, offset, latest + offset))
-if has_flows then of_flow.quotas = allowance.text(flow_departed, flow_quotas, now, offset, latest + offset) end
-if group_departed then of_group.quotas = allowance.text(group_departed, group_quotas, now, offset, latest + offset) end
+if has_flows then of_flow.quotas = allowance.text(flow_departed, own_flow.settings.quotas or flow_quotas, now, offset, latest + offset) end
+if group_departed then
+  of_group.quotas = allowance.text(group_departed, own_flow.group.settings.quotas or group_quotas, now, offset, latest + offset)
+end
 local charged, default_reservation =
   charges.look(conf, charges_key, clock, has_flows and own_flow or nil, own_flow.group, job)
 local function tell_budgets(of, level, shift)

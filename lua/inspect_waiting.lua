@@ -18,7 +18,8 @@
 --                head of a list or of later came (0 none, or not read)
 --   of a scope   when it was paused (0 it is not), "time/reason" of a disabled flow, 1 if it is missing, in flight, max_in_flight (0 none),
 --                rate_count and rate_per without its downstream (0 none), when its rate, its quotas and its budgets let it depart (0 at
---                once), what its downstream says
+--                once), what its downstream says, its quotas ("count microseconds;" for each) and its budgets ("unit amount
+--                microseconds;"), each '' where they do not hold it and with the number of the one that holds it longest, from 1 (0 none)
 -- Stores   nothing
 -- Needs    Redis 7.0
 
@@ -56,7 +57,7 @@ local function windows_of(words)
   local windows = quota.windows(words)
   return #windows > 0 and windows or nil
 end
-local flow_windows, group_windows = windows_of(flow_quotas), windows_of(group_quotas)
+bucket.flow_windows, bucket.group_windows = windows_of(flow_quotas), windows_of(group_quotas)
 
 local bytes = 0
 -- The older of a time and of when a job came, and the job, if there is room to read it.
@@ -108,12 +109,18 @@ local function tell_jobs(before, waiting)
 end
 
 -- Tells of a flow, or a group, what holds its next job back.
-local function tell_scope(f, windows, own_text, job)
-  local rate_frees, quota_frees = estimate.own(bucket, f, windows)
-  local budget_frees = 0
+local function tell_scope(f, quotas, own_text, job)
+  local rate_frees, quota_frees = estimate.own(bucket, f)
+  local budget_frees, budgets, holding = 0, '', 0
   if f.budgets then
     local costs = job and reservation.costs(f.budgets.rules, reservation.amounts(reservation.of(job)), tonumber(default_reservation or 1))
-    budget_frees = math.ceil((costs and budget.ready(f.budgets, costs, clock) or budget.leaves(f.budgets, 0, clock)) - offset)
+    local last = clock
+    for i, one in ipairs(f.budgets) do
+      local at = costs and budget.ready({ one }, { costs[i] }, clock) or budget.leaves({ one }, 0, clock)
+      if at > last then last, holding = at, i end
+      budgets = budgets .. string.format('%s %.0f %.0f;', one.rule.unit, one.rule.amount, one.rule.window)
+    end
+    budget_frees = math.ceil(last - offset)
   end
   local is_disabled, own = f.settings.disabled > 0, own_text or ''
   tell(not is_disabled and f.settings.paused > 1 and f.settings.paused or 0)
@@ -127,6 +134,10 @@ local function tell_scope(f, windows, own_text, job)
   tell(quota_frees)
   tell(budget_frees > now and budget_frees or 0)
   tell(f.state.down and downstream.write(f.state.down) or '')
+  tell(quota_frees > now and (f.settings.quotas or quotas) or '')
+  tell(quota_frees > now and quota.holding(f.quotas, clock, clock + pacer.MAX_HORIZON) or 0)
+  tell(holding > 0 and budgets or '')
+  tell(holding)
 end
 
 if not has_flows then
@@ -150,7 +161,7 @@ for n, f in ipairs(loaded) do
   local before, state = FIRST + (n - 1) * EACH, f.state
   local job = tell_jobs(before, math.max(state.unfinished + state.scheduled - state.in_flight, 0))
   f.obeys, f.departed, f.ready = f.settings, KEYS[before + EACH], flow.ready(state, f.settings, clock) - offset
-  tell_scope(f, flow_windows, own_texts[n], job)
-  if in_groups then tell_scope(f.group, group_windows, f.group.own_text, job) end
+  tell_scope(f, flow_quotas, own_texts[n], job)
+  if in_groups then tell_scope(f.group, group_quotas, f.group.own_text, job) end
 end
 return reply

@@ -61,6 +61,7 @@ var moreKeys = map[string][]Keys{
 	"oldest_waiting":     {PlacesOfFlows},
 	"purge":              {PurgedPlaces, PlacesOfFlows, GroupsOfFlows},
 	"redrive":            {PlacesOfFlows, GroupsOfFlows},
+	"retry_now":          {PlacesOfFlows, GroupsOfFlows},
 	"relocate":           {KeysToMove},
 	"reserve":            {KeysOfPool},
 	"reserve_flows":      {TurnQueuesOfGroups},

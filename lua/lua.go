@@ -35,6 +35,7 @@ var (
 	Ended            = newScript("ended")
 	Cancel           = newScript("cancel")
 	Redrive          = newScript("redrive")
+	RetryNow         = newScript("retry_now")
 	Configure        = newScript("configure")
 	Control          = newScript("control")
 	ControlFlow      = newScript("control_flow")
@@ -94,7 +95,7 @@ func All() []*Script {
 		NoteDifferences, NoteLate,
 		OldestWaiting, OpenBundle, OutsideTurnQueue, Override,
 		Probe, Purge,
-		RecordOperation, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows,
+		RecordOperation, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows, RetryNow,
 		ScheduleRuns, Settle, Sift, Start, Sweep,
 		TakeBack, TrimDead, TrimResults,
 	}

@@ -63,8 +63,10 @@ if ask_again then
   return reply
 end
 
--- Also where there is nothing to reserve: what is put in the turn queue meanwhile has times of this clock.
-bucket_pacer.write_clock(b)
+-- Also where there is nothing to reserve: what is put in the turn queue meanwhile has times of this clock. A pace that is missing begins
+-- now, also while the bucket is closed. Otherwise it began at the opening: the first slot of a window was an interval later, and a window
+-- shorter than an interval had none.
+if b.is_new then bucket_pacer.write(b) else bucket_pacer.write_clock(b) end
 if b.has_gone_back then recheck = bucket_pacer.recheck(conf) end
 
 if paused and member == '' then return reply end

@@ -46,6 +46,9 @@ type OwnBounds struct {
 	// What departures cost at most in any window of that length, in place of the budgets of all; none: no budget, in Go a list that is
 	// empty and not nil.
 	Budgets Budgets `setting:"budgets,redis=9,change" json:"budgets,omitzero" help:"what departures cost at most in any window of that length, 'amounts' such as '90000 tokens/m'; none: no budget"`
+
+	// Departures at most in any window of that length, in place of the quotas of all; none: no quota, in Go a list that is empty and not nil.
+	Quotas Quotas `setting:"quotas,redis=10,change" json:"quotas,omitzero" help:"departures at most in any window of that length, 'numbers' such as '1000/d' or '1000/d, 100/h'; none: no quota"`
 }
 
 // OwnFlow are the settings that one flow has of its own. Of a group none is set but the bounds and the pause.

@@ -1,11 +1,54 @@
 package shaper
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
 )
+
+// Quotas bound how many jobs depart in sliding windows, such as "1000/d". A flow or a group may have its own, in place of those of all. A changed
+// quota counts the departures that were counted before; without a quota, none are.
+type Quotas []admission.Rate
+
+// noQuotas says that there are none.
+const noQuotas = "none"
+
+// String is "1000/d, 100/h", and "none" of no quotas.
+func (quotas Quotas) String() string {
+	texts := make([]string, len(quotas))
+	for i, quota := range quotas {
+		texts[i] = quota.String()
+	}
+	return cmp.Or(strings.Join(texts, ", "), noQuotas)
+}
+
+// MarshalText writes what [Quotas.String] says.
+func (quotas Quotas) MarshalText() ([]byte, error) { return []byte(quotas.String()), nil }
+
+// UnmarshalText reads what [Quotas.String] says. It reports a text that is none, and not what [Quotas.Validate] reports.
+func (quotas *Quotas) UnmarshalText(text []byte) error {
+	list := Quotas{}
+	if string(text) == noQuotas {
+		*quotas = list
+		return nil
+	}
+	for one := range strings.SplitSeq(string(text), ",") {
+		quota, err := admission.ParseRate(strings.TrimSpace(one))
+		if err != nil {
+			return err //nolint:wrapcheck // it says which rate it is
+		}
+		list = append(list, quota)
+	}
+	*quotas = list
+	return nil
+}
+
+// Validate reports every fault of the quotas, joined, or nil.
+func (quotas Quotas) Validate() error { return errors.Join(validateQuotas("quotas", quotas)...) }
 
 func validateQuotas(key string, quotas []admission.Rate) []error {
 	var errs []error

@@ -30,6 +30,7 @@ const (
 	FlowMaxInFlight FlowSetting = "max_in_flight"
 	FlowWeight      FlowSetting = "weight"
 	FlowBudgets     FlowSetting = "budgets"
+	FlowQuotas      FlowSetting = "quotas"
 	FlowURL         FlowSetting = "url"
 	FlowHeaders     FlowSetting = "headers"
 	FlowSecrets     FlowSetting = "secrets"

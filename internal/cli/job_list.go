@@ -25,12 +25,17 @@ func (a *invocation) jobListCommand() *cobra.Command {
 move meanwhile may be missing, and some may be listed twice. Dead letters have a list of
 their own: "dispatcher dead list". With --state done, those are listed whose results the
 bucket keeps (result_retention), the newest first: the log of deliveries. With --state any
-all of these are listed: with --flow it is the story of one customer.`,
+all of these are listed: with --flow it is the story of one customer.
+
+Times are in UTC. Jobs that wait have the time at which they are due: a queued job is due now,
+and "job show" estimates when it leaves. --since and --until mean the time at which a job was
+enqueued, of dead letters when it died, and of jobs that are done when it was sent.`,
 		Example: `  dispatcher job list webhooks
   dispatcher job list webhooks --state retrying --flow acme
   dispatcher job list webhooks --state done --flow acme
   dispatcher job list webhooks --state any --flow acme
-  dispatcher job list webhooks --since 10m --json`,
+  dispatcher job list webhooks --since 10m --json
+  dispatcher job list webhooks --state done --since 2026-11-30T14:03:00Z --until 2026-11-30T14:04:00Z`,
 		Args: positional("BUCKET"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 1 || limit > 10_000 {
@@ -71,8 +76,8 @@ all of these are listed: with --flow it is the story of one customer.`,
 	f.StringVar(&state, "state", "", "those in this `state`: queued, scheduled, retrying, in_flight, waiting (the first three), later (scheduled or retrying), done, or any")
 	f.StringVar(&flow, "flow", "", "those of the flow of this `name`")
 	f.StringVar(&group, "group", "", "those of the group of this `name`")
-	f.StringVar(&since, "since", "", "those that were enqueued at this `time` or later: RFC 3339, or how long ago, such as 2h")
-	f.StringVar(&until, "until", "", "those that were enqueued before this `time`: RFC 3339, or how long ago, such as 2h")
+	f.StringVar(&since, "since", "", "those that were enqueued, died or were sent at this `time` or later: RFC 3339, or how long ago, such as 2h")
+	f.StringVar(&until, "until", "", "those that were enqueued, died or were sent before this `time`: RFC 3339, or how long ago, such as 2h")
 	f.StringVar(&after, "after", "", "go on behind the `cursor` that an earlier list has told")
 	f.IntVar(&limit, "limit", 50, "show at most this `number`")
 	return cmd
@@ -139,7 +144,7 @@ func waitingJobs(w io.Writer, jobs []*opsview.Job, now time.Time) {
 	fmt.Fprintln(w, "ID\tSTATE\tGROUP\tFLOW\tENQUEUED\tATTEMPTS\tDUE\tREASON")
 	for _, j := range jobs {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", j.ID, j.State, dash(line(j.Group, 40)), dash(line(deref(j.Flow), 40)),
-			since(j.EnqueuedAt, now), deref(j.Attempts), since(j.Due, now), dash(deref(j.LastResponse).Reason))
+			atAndSince(j.EnqueuedAt, now), deref(j.Attempts), atAndSince(j.Due, now), dash(deref(j.LastResponse).Reason))
 	}
 }
 
@@ -148,9 +153,21 @@ func deliveries(w io.Writer, jobs []*opsview.Job, now time.Time) {
 	fmt.Fprintln(w, "ID\tGROUP\tFLOW\tSENT\tTOOK\tSTATUS\tATTEMPTS")
 	for _, j := range jobs {
 		took := time.Duration(deref(j.Took) * float64(time.Second)).Round(time.Millisecond)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", j.ID, dash(line(j.Group, 40)), dash(line(deref(j.Flow), 40)), since(j.DepartedAt, now), took,
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", j.ID, dash(line(j.Group, 40)), dash(line(deref(j.Flow), 40)), atAndSince(j.DepartedAt, now), took,
 			dash(status(deref(j.LastResponse).Status)), deref(j.Attempts))
 	}
+}
+
+// atAndSince is a time in UTC and how long ago it was: "14:03:12Z, 2m ago". It has the date where it is more than half a day away.
+func atAndSince(t *time.Time, now time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	layout := "15:04:05Z"
+	if t.Sub(now).Abs() > 12*time.Hour {
+		layout = "2006-01-02T15:04:05Z"
+	}
+	return t.UTC().Format(layout) + ", " + since(t, now)
 }
 
 // stateAny is the --state of all lists of jobs together.
@@ -190,7 +207,7 @@ func (a *invocation) jobStory(ctx context.Context, c *api, query httpapi.JobQuer
 			}
 			last := deref(j.LastResponse)
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", j.ID, j.State, dash(line(j.Group, 40)), dash(line(deref(j.Flow), 40)),
-				since(j.EnqueuedAt, now), since(ended, now), deref(j.Attempts), dash(status(last.Status)), dash(last.Reason))
+				atAndSince(j.EnqueuedAt, now), atAndSince(ended, now), deref(j.Attempts), dash(status(last.Status)), dash(last.Reason))
 		}
 	})
 	if more := map[string]bool{"--state waiting": moreWait != "", "dead list": dead.Next != "", "--state done": moreDone != ""}; err == nil && !a.json {

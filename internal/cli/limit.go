@@ -122,6 +122,16 @@ func limitRows(r rows, v *httpapi.LimitView) {
 	r.row("limit", "%s", v.Name)
 	r.row("allows", "%s", allows(l))
 	r.row("per", "%s", perText(l))
+	for _, one := range l.Per {
+		r.row("", "%s: %s", one, identityText(one))
+	}
+	lacks := map[admission.OnMissing]string{
+		admission.Refuse: "a request that lacks one is refused (400)", admission.Share: "all requests that lack one count together",
+		admission.Exempt: "a request that lacks one is not counted",
+	}
+	if text := lacks[l.OnMissing]; text != "" && len(l.Per) > 0 {
+		r.row("on_missing", "%s", text)
+	}
 	r.row("algorithm", "%s", l.Algorithm)
 	for _, tier := range slices.Sorted(maps.Keys(l.Tiers)) {
 		r.row("tier", "%s: %s", tier, l.Tiers[tier])
@@ -129,6 +139,22 @@ func limitRows(r rows, v *httpapi.LimitView) {
 	r.row("mode", "%s", l.Mode)
 	r.row("without Redis", "%s", l.OnStoreFailure)
 	r.notes(limitNotes(v))
+}
+
+// identityText says which request has something that a limit counts by, so that a limit that counts by what no request has is seen.
+func identityText(per string) string {
+	switch per {
+	case "caller":
+		return "the name of the API key (its caller, where it has one), else the client's address"
+	case "ip":
+		return "the address of the client, by producer.trusted_proxies"
+	case "flow":
+		return "the flow of the job, in a bucket with flows; the check endpoint has to name it"
+	}
+	if name, isHeader := strings.CutPrefix(per, "header:"); isHeader {
+		return fmt.Sprintf("what requests send as %q: a program that does not send it lacks it", name)
+	}
+	return "as the request names it"
 }
 
 func (a *invocation) limitSetCommand() *cobra.Command {

@@ -46,7 +46,7 @@ func TestLimitCommands(t *testing.T) {
 	allows(5)
 	for _, looks := range []*site{s, older} {
 		looks.run(t, "dispatcher limit list").want(t, 0, "per-caller  5/m     caller  token_bucket  -")
-		looks.run(t, "dispatcher limit show per-caller").want(t, 0, "tier           pro: 9/m", "without Redis  closed")
+		looks.run(t, "dispatcher limit show per-caller").want(t, 0, "tier           pro: 9/m", "without Redis  closed", "caller: the name of the API key")
 	}
 	older.run(t, "dispatcher limit set per-caller --limit 3/m").want(t, 0, "limit per-caller allows 3/m")
 	allows(3)

@@ -183,6 +183,7 @@ var operatorRuns = map[string][]string{
 	"flow remove":  {"flowing acme --dry-run", "flowing acme --yes"},
 	"flow purge":   {"flowing acme --dry-run", "flowing acme --yes"},
 	"bucket drain": {"plain --max 1000 --rate 1/s", "plain --stop"},
+	"job retry":    {"plain --all", "flowing --flow acme"},
 	"job list":     {"plain"}, "job show": {"plain waits"}, "job find": {"waits"}, "job result": {"plain dead0"}, "job cancel": {"plain goes"},
 	"bundle open": {"plain seven --size 7"}, "bundle show": {"plain seven"},
 	"schedule list": {""}, "schedule show": {"nightly"}, "schedule pause": {"nightly --reason leak"}, "schedule resume": {"nightly"}, "schedule fire": {"nightly"},

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -164,6 +165,9 @@ func TestResultsAreExplained(t *testing.T) {
 	s.run(t, "dispatcher job show webhooks a --json").lacks(t, "is kept")
 	s.run(t, "dispatcher job list webhooks --state done").want(t, 0, "a ", "that is all that the bucket keeps")
 	s.run(t, "dispatcher job list webhooks --state done --json").lacks(t, "keeps")
+	if listed := s.run(t, "dispatcher job list webhooks --state done"); !regexp.MustCompile(`\d\d:\d\d:\d\dZ, `).MatchString(listed.out) {
+		t.Errorf("no time of the day: %s", listed.out)
+	}
 	s.run(t, "dispatcher job list webhooks").want(t, 0, "has no such job that waits or is in flight")
 	s.run(t, "dispatcher job result webhooks a").want(t, 0, "enqueued ", "ok")
 	s.enqueue(t, "webhooks", "b", "c")

@@ -104,6 +104,9 @@ func changeBucket(v *visit) {
 		after, err = call(v, httpapi.ResumeBucket, name)
 	case "release":
 		after, err = call(v, httpapi.ReleaseBucket, httpapi.BucketRelease{BucketName: name, AllFlows: v.r.PostFormValue("flows") == "all"})
+	case "retry":
+		retryNow(v, httpapi.JobRetry{BucketName: name, All: true}, "../../"+url.PathEscape(name.Bucket))
+		return
 	case "drain":
 		after, err = call(v, httpapi.DrainBucket, httpapi.BucketDrain{BucketName: name, UntilEmpty: true})
 	case "stop-drain":

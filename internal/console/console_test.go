@@ -61,6 +61,22 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// A login leads back to the page that asked for it, also to the overview with a query.
+func TestLoginLeadsBack(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, keyOf("root", []string{"*"}, apikey.RoleAdmin))
+	for _, path := range []string{"/console/", "/console/?sort=waiting", "/console/buckets/letters", "/console/jobs?id=a"} {
+		v := s.visitor()
+		at, err := url.Parse(v.get(path).at)
+		if err != nil || at.Path != "/console/login" {
+			t.Fatalf("%s without a login: %s, %v", path, at, err)
+		}
+		if page := v.post("/console/login", "key", "root", "next", at.Query().Get("next")); page.at != path {
+			t.Errorf("the login that %s asks for leads to %s", path, page.at)
+		}
+	}
+}
+
 // A login is asked for once, is bound to its key, and ends. Redis never has the session itself.
 func TestLogin(t *testing.T) {
 	t.Parallel()

@@ -70,6 +70,15 @@ func (f flowContent) Command(words string) string {
 	return partCommand("flow "+words, f.Bucket, f.Flow.Flow, deref(f.Group))
 }
 
+// RetryCommand is the command that makes its retries due.
+func (f flowContent) RetryCommand() string {
+	words := []string{"dispatcher", "job", "retry", f.Bucket}
+	if f.Group != nil {
+		words = append(words, "--group="+*f.Group)
+	}
+	return shellword.Join(append(words, "--flow="+f.Flow.Flow)...)
+}
+
 // partCommand is a command on a flow or a group. A name may begin as a flag does.
 func partCommand(words, bucket, name, group string) string {
 	text := "dispatcher " + words + " " + bucket
@@ -96,6 +105,10 @@ func flowPage(v *visit) {
 func changeFlow(v *visit) {
 	of := httpapi.FlowName{BucketName: httpapi.BucketName{Bucket: v.r.PathValue("bucket")}, Flow: v.r.PostFormValue("flow"), Group: named(v.r.PostFormValue("group"))}
 	action := v.r.PathValue("action")
+	back := "../flow?" + query("flow", of.Flow)
+	if of.Group != nil {
+		back += "&" + query("group", *of.Group)
+	}
 	var after *opsview.Flow
 	var err error
 	switch action {
@@ -105,6 +118,9 @@ func changeFlow(v *visit) {
 		after, err = call(v, httpapi.FlowOperations.Resume, of)
 	case "release":
 		after, err = call(v, httpapi.ReleaseFlow, of)
+	case "retry":
+		retryNow(v, httpapi.JobRetry{BucketName: of.BucketName, Flow: &of.Flow, Group: of.Group}, back)
+		return
 	case "enable":
 		var enabled *opsview.EnabledFlow
 		if enabled, err = call(v, httpapi.EnableFlow, httpapi.FlowEnable{FlowName: of}); err == nil {
@@ -112,10 +128,6 @@ func changeFlow(v *visit) {
 		}
 	default:
 		err = errNoAction
-	}
-	back := "../flow?" + query("flow", of.Flow)
-	if of.Group != nil {
-		back += "&" + query("group", *of.Group)
 	}
 	v.acted(back, action, err, func() bool { return isChange(after.Changed) })
 }

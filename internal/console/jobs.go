@@ -61,6 +61,12 @@ func findJob(v *visit) {
 
 const actionCancel = "cancel"
 
+// retryNow makes jobs due that wait for another attempt, and shows their bucket or flow again.
+func retryNow(v *visit, in httpapi.JobRetry, back string) {
+	retried, err := call(v, httpapi.RetryJobs, in)
+	v.acted(back, "retry", err, func() bool { return retried.Jobs > 0 })
+}
+
 // cancelJob cancels a waiting job.
 func cancelJob(v *visit) {
 	name := httpapi.JobName{BucketName: httpapi.BucketName{Bucket: v.r.PathValue("bucket")}, ID: v.r.PostFormValue("id")}

@@ -85,7 +85,7 @@ func trials() []trial {
 		{pattern: at("GET", "assets/"), path: "assets/console.css", open: true},
 	}
 	for action, keys := range map[string][]string{
-		"pause": operators, "resume": operators, "release": operators, "drain": operators, "stop-drain": operators, "set": {admins}, "reset": {admins},
+		"pause": operators, "resume": operators, "release": operators, "retry": operators, "drain": operators, "stop-drain": operators, "set": {admins}, "reset": {admins},
 	} {
 		all = append(all, trial{pattern: at("POST", "buckets/{bucket}/do/{action}"), path: "buckets/letters/do/" + action, form: url.Values{"rate": {"2/h"}}, served: keys})
 	}

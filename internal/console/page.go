@@ -176,11 +176,17 @@ func (v *visit) fail(err error) {
 
 // redirect sends the visitor to another page, named from this one.
 func (v *visit) redirect(page string) {
-	if page == "" {
-		page = "./"
-	}
-	v.w.Header().Set("Location", page)
+	v.w.Header().Set("Location", location(page))
 	v.w.WriteHeader(http.StatusSeeOther)
+}
+
+// location returns the address of a page relative to the page that was asked for. The overview has no name, and an address without a path is the page that
+// was asked for.
+func location(page string) string {
+	if page == "" || page[0] == '?' {
+		return "./" + page
+	}
+	return page
 }
 
 // acted ends an action: it says why it failed, or sends the visitor back to a page that says what was done. changed reports whether that was anything.
@@ -205,7 +211,7 @@ func isChange(changed *bool) bool { return changed == nil || *changed }
 // said is what an action has done, by its name.
 var said = map[string]string{
 	"pause": "It is paused.", "resume": "It runs again.", "release": "Holds and open breakers are ended.", "set": "The rate is changed, until it is reset.",
-	"reset": "The settings are those of the configuration again.", "drain": "It leaks now.", "stop-drain": "The drain is stopped.", "redrive": "Dead letters were put back.",
+	"reset": "The settings are those of the configuration again.", "drain": "It leaks now.", "stop-drain": "The drain is stopped.", "redrive": "Dead letters were put back.", "retry": "Jobs that waited for another attempt are due now.",
 	"drop": "Dead letters were dropped.", "purge": "The waiting jobs are dropped.", "fire": "It fires now.", "end-session": "The session is ended.", "nothing": "There was nothing to change.",
 }
 

@@ -29,13 +29,27 @@ type JobQuery struct {
 	// Of this group.
 	Group *string `json:"group" in:"query"`
 
-	// Enqueued then or later.
+	// Enqueued then or later. With the state `done`: sent then or later, by the last attempt.
 	Since time.Time `json:"since" in:"query"`
 
-	// Enqueued before.
+	// Enqueued before. With the state `done`: sent before.
 	Until time.Time `json:"until" in:"query"`
 
 	Page
+}
+
+// JobRetry says which jobs are to be tried again now: those of a flow, or all.
+type JobRetry struct {
+	BucketName
+
+	// The name of the flow.
+	Flow *string `json:"flow,omitempty"`
+
+	// The group of the flow, in a bucket with groups.
+	Group *string `json:"group,omitempty"`
+
+	// All jobs of the bucket that wait for another attempt. It goes with no flow and no group.
+	All bool `json:"all,omitempty"`
 }
 
 // Page says how much a list of jobs has.
@@ -139,6 +153,16 @@ in its flows and groups; any other is 404.`,
 		Commands:    []string{"job cancel"},
 		Summary:     "Cancel a waiting job",
 		Description: "A key with the role enqueue alone cancels the jobs of its caller, and of these those in its flows and groups; any other is 404.",
+	}
+
+	RetryJobs = &Operation[JobRetry, *opsview.Retried]{
+		ID: "retryJobs", Method: "POST", Path: "/v1/buckets/{bucket}/jobs/retry", Roles: []apikey.Role{apikey.RoleOperate}, Faults: []code{codeNoFlows, codeNoGroups},
+		Answer:   "How many jobs are due now.",
+		Commands: []string{"job retry"},
+		Summary:  "Make jobs due that wait for another attempt",
+		Description: `For a receiver that is repaired: jobs in backoff do not wait any longer. They keep their attempts, and leave in the order in which they
+were due, at the pace of their flow and bucket. A hold and an open circuit breaker go on: release them first. Delayed jobs that were never sent keep
+their time. It ends after 20 seconds: with ` + "`more`" + ` in the answer, send the request again for the jobs that are left. Safe to repeat.`,
 	}
 
 	ListAttempts = &Operation[JobName, *AttemptList]{

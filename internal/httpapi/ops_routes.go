@@ -31,6 +31,7 @@ func (o *ops) routes() []route {
 		few(o.lists, bind(o.fault, ListDead, o.listDead)),
 		few(o.lists, bind(o.fault, ShowDeadReasons, o.showDeadReasons)),
 		few(o.lists, bind(o.fault, ShowUsage, o.showUsage)),
+		bind(o.fault, RetryJobs, o.retryJobs),
 		bind(o.fault, RedriveDead, o.redriveDead),
 		bind(o.fault, DropDead, o.dropDead),
 

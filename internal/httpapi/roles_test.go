@@ -15,7 +15,7 @@ import (
 // operated are the operations of the role operate: they lose no job and change no setting.
 var operated = []string{
 	"pauseBucket", "resumeBucket", "releaseBucket", "drainBucket", "stopDrain", "pauseFlow", "resumeFlow", "releaseFlow", "enableFlow", "pauseGroup", "resumeGroup",
-	"releasePool", "redriveDead", "pauseSchedule", "resumeSchedule", "fireSchedule",
+	"releasePool", "redriveDead", "retryJobs", "pauseSchedule", "resumeSchedule", "fireSchedule",
 }
 
 // enqueued are those of the role enqueue.

@@ -29,6 +29,17 @@ type Purge struct {
 	Unfinished bool `json:"-"` // the sweeper removes those that are left
 }
 
+// Retried is the result of making retries due.
+type Retried struct {
+	Bucket string `json:"bucket"`
+
+	// Jobs that are due now.
+	Jobs int64 `json:"jobs"`
+
+	// True if the time was up before all jobs were looked at: send the request again. Absent otherwise.
+	More bool `json:"more,omitempty"`
+}
+
 // Status is that of HTTP.
 func (p *Purge) Status() int {
 	if p.Unfinished {

@@ -176,8 +176,10 @@ function drr.flows(clock, since, told, of_all, windows, lease)
   for n = 1, #told.numbers do
     local i = told.numbers[n]
     local base, own = told.bases[i], told.own_texts[i]
-    local quotas = windows[1] and quota.open(KEYS[base + flow.PLACES + 1], windows, 1)
-    local f = drr.open(clock, since, told.names[i], told.turns[i], own and flow.settings(own, of_all) or common, told.texts[i], quotas)
+    local settings = own and flow.settings(own, of_all) or common
+    local counted = quota.own(settings.quotas, windows)
+    local quotas = counted and quota.open(KEYS[base + flow.PLACES + 1], counted, 1)
+    local f = drr.open(clock, since, told.names[i], told.turns[i], settings, told.texts[i], quotas)
     if f.down then f.down.lease = lease end
     if f.settings.rate or quotas or f.down then drr.waits(f, pacer.ready(f, 1, latest)) end
     named[n], f.base, f.own = f, base, own
@@ -198,7 +200,8 @@ function drr.groups(clock, since, conf, names, keys, flows)
   local latest = clock + pacer.MAX_HORIZON
   for n = 1, #listed do
     local name, at = listed[n], keys + 2 * n
-    local quotas = windows[1] and quota.open(KEYS[at + 2], windows, 1)
+    local counted = quota.own(obeys[n].quotas, windows)
+    local quotas = counted and quota.open(KEYS[at + 2], counted, 1)
     local g = drr.open(clock, since, name, ARGV[names + 2 * n] + 0, obeys[n], texts[n], quotas, true)
     if g.settings.rate or quotas or g.down then drr.waits(g, pacer.ready(g, 1, latest)) end
     g.due = KEYS[at + 1]

@@ -27,7 +27,7 @@
 -- that counts (nil: that of the settings), least (the adaptive interval, nil none), simple (nothing but a rate counts), and what
 -- estimate.earliest needs. One with flows has has_flows, rivals (how many flows, or groups, have something to send now, with that of the
 -- job), flow_windows and group_windows (see quota.windows; nil without quotas), flow_rules and group_rules (see budget.rules;
--- nil without budgets), budget_burst, and charges, the key of what is charged.
+-- nil without budgets), budget_burst, charges, the key of what is charged, and some_own_quotas, whether one of them has quotas of its own.
 -- A pool has weights and rates (see pool.lua), and for each departure of the bucket it has `shared` departures.
 -- A flow, or a group, has state, obeys, ready (see flow.ready; by the server's clock) and, where there are quotas, departed: their key.
 -- A flow has its group. A group has rivals. Where a flow, or a group, was not among the rivals before the job came, nth is how many go
@@ -290,8 +290,14 @@ function estimate.over_budget(b, f, text)
   end
 end
 
+-- The quotas of a flow, or of a group, which has rivals; nil without any.
+local function windows_for(b, f)
+  if f.rivals then return quota.own(f.obeys.quotas, b.group_windows) end
+  return quota.own(f.obeys.quotas, b.flow_windows)
+end
+
 -- Adds to a flow, or a group, what it is as a scope.
-local function scope_of(b, f, windows)
+local function scope_of(b, f)
   local s, till = f.obeys, f.state.down and f.state.down.till - b.offset or 0
   f.now, f.offset, f.from, f.next, f.back, f.rate_at = b.now, b.offset, b.now, b.now, 0, 0
   if s.rate_count > 0 then
@@ -304,7 +310,8 @@ local function scope_of(b, f, windows)
     f.from = till
     if f.ready <= till then f.next = till end -- not by its rate
   end
-  if windows and f.departed then f.quotas = quota.open(f.departed, windows, 1) end
+  local windows = f.departed and windows_for(b, f)
+  if windows then f.quotas = quota.open(f.departed, windows, 1) end
   local rules, letter = rules_for(b, f), f.rivals and 'g' or 'f'
   if #rules > 0 then f.budgets = budget.open(rules, redis.call('HGET', b.charges, letter .. f.name), b.now + b.offset) end
   f.is_scope = true
@@ -312,8 +319,8 @@ end
 
 -- When a flow, or a group, lets a departure go with n before it, if nothing goes before `start`; and when it lets the next one go.
 -- spread is how long the n take, as others have their turns in between.
-local function by_scope(b, f, windows, n, start, spread)
-  if not f.is_scope then scope_of(b, f, windows) end
+local function by_scope(b, f, n, start, spread)
+  if not f.is_scope then scope_of(b, f) end
   start = later(start, by_rate(f, 0, f.from))
   start = by_use(f, 0, start, start)
   local at = later(by_rate(f, n, start), start + spread)
@@ -321,8 +328,8 @@ local function by_scope(b, f, windows, n, start, spread)
 end
 
 -- What keeps a scope by itself: when its rate and when its quotas let the next departure go; each 0 if at once.
-function estimate.own(b, s, windows)
-  if not (s.is_scope or s.next) then scope_of(b, s, windows) end
+function estimate.own(b, s)
+  if not (s.is_scope or s.next) then scope_of(b, s) end
   local now = b.now
   local free = by_quotas(s, 0, now, now)
   return s.rate_at > now and math.ceil(s.rate_at) or 0, free > now and math.ceil(free) or 0
@@ -332,7 +339,7 @@ end
 function estimate.leaps(b)
   local p = b.pool
   if b.quotas or b.budgets or p and (p.quotas or p.budgets) then return true end
-  return (b.flow_windows or b.group_windows or b.flow_rules or b.group_rules) ~= nil
+  return (b.flow_windows or b.group_windows or b.flow_rules or b.group_rules or b.some_own_quotas) ~= nil
 end
 
 -- Whether nothing of a flow leaves.
@@ -360,16 +367,16 @@ function estimate.eta(b, f, ahead)
   local at = estimate.of_bucket(b, turns)
   if at == 0 then return 0 end
   -- What bounds neither the rate, nor the downstream, nor a quota leaves when it is its turn.
-  local flow_bounds = f.obeys.rate_count > 0 or f.state.down or b.flow_windows or b.flow_rules
-  local group_bounds = g and (g.obeys.rate_count > 0 or g.state.down or b.group_windows or b.group_rules)
+  local flow_bounds = f.obeys.rate_count > 0 or f.state.down or windows_for(b, f) or b.flow_rules
+  local group_bounds = g and (g.obeys.rate_count > 0 or g.state.down or windows_for(b, g) or b.group_rules)
   if not (flow_bounds or group_bounds) then return at end
   local start, spread = start_of(b), 0
   if n > 0 and turns > 0 then spread = (at - start) * n / (n + 1) end
   if group_bounds then
-    local group_at, group_start = by_scope(b, g, b.group_windows, in_group, start, in_group >= g.rivals and spread or 0)
+    local group_at, group_start = by_scope(b, g, in_group, start, in_group >= g.rivals and spread or 0)
     at, start = later(at, group_at), group_start
   end
-  if flow_bounds then at = later(at, (by_scope(b, f, b.flow_windows, n, start, spread))) end
+  if flow_bounds then at = later(at, (by_scope(b, f, n, start, spread))) end
   return b.times and timetable.opens(b.times, at) or at
 end
 
@@ -415,7 +422,7 @@ function estimate.of_group(b, g, ahead)
   local n = estimate.requests(b, ahead)
   local at = estimate.of_bucket(b, math.max(n * b.rivals, 0))
   if at == 0 then return 0 end
-  return later(at, (by_scope(b, g, b.group_windows, n, start_of(b), 0)))
+  return later(at, (by_scope(b, g, n, start_of(b), 0)))
 end
 
 return estimate

@@ -24,8 +24,9 @@
 -- Where an operator has given a flow settings of its own, they are a text in the hash
 -- flow_settings: "rate_count rate_per burst capacity max_in_flight weight paused",
 -- "-" for what it has not, of a disabled flow then when it was disabled (see own_settings.lua), then lines that are not for scripts, but
--- for the last one: budgets of its own, in quotes ('""' has none). own_budgets in conf has the units of such lines. With
--- flow_must_exist in conf a flow is missing without a setting of its own: no job of it gets in, and none leaves, as if it was paused.
+-- for the last two: budgets of its own, in quotes ('""' has none), and quotas of its own, in < and > ("<>" has none). own_budgets in conf
+-- has the units of such budgets. With flow_must_exist in conf a flow is missing without a setting of its own: no job of it gets in, and
+-- none leaves, as if it was paused.
 --
 -- The turn queue is the zset due, of each group where there are some: flow -> when its turn is, for each flow that has
 -- something to send, now or later. Its times, and those of slots, are of the engine's clock (see pacer.lua).
@@ -129,9 +130,13 @@ end
 -- Whether it has a URL of its own, by its text.
 function flow.has_url(text) return text and string.find(text, '^[^\n]*\n[^\n]*\n[^-]') ~= nil end
 
--- The text of the budgets that it has of its own (see budget.rules), by its text; nil where it has those of all.
-local function own_budgets(text)
-  return text and string.byte(text, -1) == 34 and string.match(text, '^[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n"([^\n]*)"$') or nil -- 34: "
+-- The texts of the budgets (see budget.rules) and of the quotas (see quota.windows) that it has of its own, by its text; each nil where it
+-- has those of all.
+local function own_use(text)
+  local last = text and string.byte(text, -1)
+  if last ~= 34 and last ~= 62 then return nil, nil end -- " and >
+  local budgets, quotas = string.match(text, '^[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n([^\n]*)\n?([^\n]*)$')
+  return string.match(budgets or '', '^"(.*)"$'), string.match(quotas or '', '^<(.*)>$')
 end
 
 -- A number of a flow's own, else that of all.
@@ -146,10 +151,11 @@ function flow.settings(text, of_all)
     string.match(text or '', '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) ?(%d*)')
   disabled = tonumber(disabled or '') or 0
   local missing = must_exist == '1' and not flow.exists(text)
+  local budgets, quotas = own_use(text)
   return pacer.prepare({ rate_count = number(count, all_count), rate_per = number(per, all_per), burst = number(burst, all_burst),
     capacity = number(capacity, all_capacity), max_in_flight = number(in_flight, all_in_flight), weight = number(weight, 1),
     paused = math.max(number(paused, 0), disabled, missing and 1 or 0), disabled = disabled, missing = missing,
-    budgets = own_budgets(text) })
+    budgets = budgets, quotas = quotas })
 end
 
 -- The same of a flow that is disabled now.

@@ -2,9 +2,9 @@
 --
 -- Its first line has the numbers, then when it was paused, then of a disabled flow "time/reason": its deliveries ended for good,
 -- at that time, by the server's clock, microseconds; reason is one word. The second line is the note of the pause. Lines for programs
--- follow, and last that of the budgets, in quotes (see flow.lua). "-" stands for what there is not.
+-- follow, and last those of the budgets and of the quotas (see flow.lua). "-" stands for what there is not.
 
-local own_settings = { NUMBERS = 6, PAUSED = 7, DISABLED = 8, NOTE = 2, BUDGETS = 6 } -- fields of the first line; lines
+local own_settings = { NUMBERS = 6, PAUSED = 7, DISABLED = 8, NOTE = 2, BUDGETS = 6, QUOTAS = 7 } -- fields of the first line; lines
 
 -- The fields of the first line, and the lines.
 function own_settings.read(text)
@@ -38,6 +38,7 @@ end
 
 -- The text of these, '' if they say nothing.
 function own_settings.text(fields, lines)
+  if lines[own_settings.QUOTAS] == '-' then lines[own_settings.QUOTAS] = nil end -- a reader of budgets looks at the last line
   local says_something = false
   for _, word in ipairs(fields) do says_something = says_something or word ~= '-' end
   for i = own_settings.NOTE + 1, #lines do says_something = says_something or lines[i] ~= '-' end

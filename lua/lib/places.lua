@@ -47,18 +47,29 @@ function places.more_keys(last_key, more, of_flows, now)
   return last_key, pool_of, quota_keys
 end
 
+-- Reads the quotas of flows, or of groups. departed(n, f): the key of their departures, nil where the run was not told of it. Returns the
+-- windows of those that have none of their own, nil without any.
+local function read_quotas(bucket, list, text, departed)
+  local of_all, is_counted = (text or '') ~= '', false
+  for n, f in ipairs(list) do
+    local own = (f.obeys or f.settings).quotas
+    if own then bucket.some_own_quotas = true end
+    if own or of_all then
+      is_counted, f.departed = true, departed(n, f) or nil
+      if not f.departed then bucket.lacks_keys = true end
+    end
+  end
+  return of_all and is_counted and bucket.quota_keys and quota.windows(text) or nil
+end
+
 local function read_groups(bucket, parts, conf)
   bucket.groups = group.load(conf, KEYS, bucket.group_keys, parts, bucket.group_names, bucket.group_of)
   local quotas, budgets = unpack(redis.call('HMGET', conf, 'group_quotas', 'group_budgets'))
   local before = bucket.quota_keys
-  quotas = quotas or ''
   if (budgets or '') ~= '' and not before then bucket.lacks_keys = true end
-  if quotas ~= '' and before then
-    bucket.group_windows = quota.windows(quotas)
-    for n, part in ipairs(parts) do part.group.departed = KEYS[before + 3 + #parts + n] end
-  elseif quotas ~= '' then
-    bucket.lacks_keys = true
-  end
+  local departed = {}
+  for n, part in ipairs(parts) do departed[part.group] = before and KEYS[before + 3 + #parts + n] end
+  bucket.group_windows = read_quotas(bucket, bucket.groups, quotas, function(_, g) return departed[g] end)
   bucket.groups_there = redis.call('HLEN', bucket.groups.key)
   for _, g in ipairs(bucket.groups) do
     local s = g.settings
@@ -125,14 +136,7 @@ function places.read(bucket, parts, names, conf, flows, turn_queue, flow_setting
   local own_texts, clock = flow.own_texts(flow_settings, names), bucket.now + bucket.offset
   local settings, now, new = flow.all_settings(own_texts, of_all, #names), bucket.now, 0
   local before = bucket.quota_keys
-  quotas = quotas or ''
   if (budgets or '') ~= '' and not before then bucket.lacks_keys = true end
-  if quotas ~= '' and before then
-    bucket.flow_windows = quota.windows(quotas)
-    for n = 1, #parts do parts[n].departed = KEYS[before + 3 + n] end
-  elseif quotas ~= '' then
-    bucket.lacks_keys = true
-  end
   for n = 1, #parts do
     local part, state = parts[n], flow.read(texts[n])
     local obeys = state.down and flow.obeys(state, settings[n]) or settings[n]
@@ -149,6 +153,7 @@ function places.read(bucket, parts, names, conf, flows, turn_queue, flow_setting
       part.ready = math.max(state.down.till - bucket.offset, bucket.now)
     end
   end
+  bucket.flow_windows = read_quotas(bucket, parts, quotas, function(n) return before and KEYS[before + 3 + n] end)
   if must_exist == '1' and redis.call('HGET', conf, 'flow_needs_url') == '1' then
     for n = 1, #parts do parts[n].lacks_url = not flow.has_url(own_texts[n]) end
   end
@@ -163,7 +168,7 @@ end
 -- estimate.step. Flows of no rate and no group share them, as long as no more jobs come.
 function places.next(bucket, part, ahead)
   local obeys = part.obeys
-  if not obeys or obeys.rate_count > 0 or part.group or obeys.paused > 0 or part.state.down then
+  if not obeys or obeys.rate_count > 0 or part.group or obeys.paused > 0 or part.state.down or obeys.quotas then
     return math.floor(estimate.first(bucket, part, ahead)), estimate.step(bucket, part)
   end
   local at = bucket.etas[ahead]

@@ -30,6 +30,13 @@ function quota.windows(text)
   return windows
 end
 
+-- The windows of a flow, or of a group: those of a text of its own, else those of all. Nil where it has none.
+function quota.own(text, of_all)
+  if not text then return of_all and of_all[1] and of_all or nil end
+  local windows = quota.windows(text)
+  return windows[1] and windows or nil
+end
+
 -- The departures of the list at key; some_ahead of them are read at once. Nil where
 -- there are no windows, which all that follows takes.
 function quota.open(key, windows, some_ahead)
@@ -83,6 +90,16 @@ function quota.leaves(q, n, first, each, latest)
     if by and by > at then at = by end
   end
   return at
+end
+
+-- The number of the window that lets the next departure go last; 0 if each does at once. latest is as of quota.ready.
+function quota.holding(q, now, latest)
+  local number, last = 0, now
+  for i, w in ipairs(q.windows) do
+    local at = departed(q, i, w.count)
+    if at and math.min(at, latest) + w.window > last then number, last = i, math.min(at, latest) + w.window end
+  end
+  return number
 end
 
 -- The time of the last departure, at most latest; 0 if there was none.

@@ -81,6 +81,13 @@ func TestLogOfDeliveriesIsFull(t *testing.T) {
 	} else if all := newest.Ended.Deliveries(); len(all) != 2 || all[0].Reason != "http_404" || all[1].Number != 2 || all[1].Result != shaper.ResultDone {
 		t.Errorf("its deliveries are %+v", all)
 	}
+	sent := page.Jobs[0].Ended.Departed // long after it was enqueued
+	for _, f := range []operator.JobFilter{{Since: sent}, {Since: sent, Until: sent.Add(time.Microsecond)}} {
+		f.State = shaper.StateDone
+		if then, err := client.Op.Bucket("b").Find(t.Context(), f, "", 100); err != nil || len(then.Jobs) != 1 || then.Jobs[0].ID != "dies" {
+			t.Errorf("sent at %s: %d jobs, %v", sent, len(then.Jobs), err)
+		}
+	}
 	infos, err := client.Op.BucketInfos(t.Context(), "b")
 	if err != nil {
 		t.Fatal(err)

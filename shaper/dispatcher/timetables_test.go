@@ -75,6 +75,39 @@ func TestWindowForWindow(t *testing.T) {
 	}
 }
 
+// A bucket that has sent nothing yet sends when its first window opens, also where the window is shorter than an interval of its rate, and where a
+// finish makes the intervals long.
+func TestTheFirstWindowOfABucket(t *testing.T) {
+	t.Parallel()
+	for name, b := range map[string]shaper.Bucket{"none": rig.Bucket("b", 1), "flows": rig.Flowing("b", shaper.FlowKeyJob), "groups": rig.Grouped("b", 1)} {
+		for kind, drain := range map[string]schedule.Drain{
+			"short": {Cron: "*/2 * * * *", For: 20 * time.Second}, "finish": {Cron: "2 * * * *", For: 11 * time.Minute, FinishBy: "10m"},
+		} {
+			t.Run(name+" "+kind, func(t *testing.T) {
+				t.Parallel()
+				b, drain := b, drain
+				b.Rate, b.Drain = rig.Rate("100/h"), &drain
+				var arrived []time.Time
+				worker := shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome {
+					arrived = append(arrived, time.Now()) // at most one in 36 s
+					return shaper.Done(200)
+				})
+				inBubble(t, worker, []shaper.Bucket{b}, func(l *loops) {
+					<-time.After(time.Minute)
+					began := time.Now()
+					for range 3 {
+						l.enqueue(shaper.Job{Bucket: "b", Group: "g", Flow: "f", Payload: []byte("x")})
+					}
+					l.run(13 * time.Minute)
+					if len(arrived) != 3 || arrived[0].Sub(began) > 61*time.Second {
+						t.Errorf("of 3 jobs there arrived %d, at %s; the window opened at %s", len(arrived), arrived, began.Add(time.Minute))
+					}
+				})
+			})
+		}
+	}
+}
+
 // A configuration with a lower revision writes no plan and no timetable of its own, and its dispatcher renews the one in force. A reload
 // that takes the windows away opens the bucket.
 func TestOlderPlanIsNotWritten(t *testing.T) {

@@ -65,7 +65,7 @@ func (b Bucket) findDone(ctx context.Context, known *store.Bucket, filter *JobFi
 				return found, fmt.Errorf("bucket %q: script inspect_results: %w", b.name, r.Err())
 			}
 			result, err := codec.OpenResult(b.name, id, head+"\n")
-			matches := head != "" && err == nil && filter.matches(result.State, result.Enqueued, result.Group, result.Flow)
+			matches := head != "" && err == nil && filter.matches(result.State, result.Departed, result.Group, result.Flow)
 			if matches && !room.takes(len(id)+len(head)) {
 				return found, nil
 			}

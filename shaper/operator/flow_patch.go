@@ -59,6 +59,12 @@ func (p *FlowPatch) Put(setting shaper.FlowSetting, value string) error {
 				return err
 			}
 		}
+	case *shaper.Quotas:
+		if err = to.UnmarshalText([]byte(value)); err == nil {
+			if err := to.Validate(); err != nil { // it names the setting
+				return err
+			}
+		}
 	default:
 		return unknownFlowSetting(setting)
 	}

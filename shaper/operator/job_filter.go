@@ -13,8 +13,8 @@ type JobFilter struct {
 	State shaper.State // queued, scheduled, retrying or in_flight; AnyWaiting or AnyLater; or done: those whose results are kept
 	Flow  *string      // "" is a flow too
 	Group *string      // the same
-	Since time.Time    // enqueued then or later
-	Until time.Time    // enqueued before
+	Since time.Time    // enqueued then or later; of jobs that are done, sent then or later, by their last attempt
+	Until time.Time    // enqueued before; of jobs that are done, sent before
 }
 
 // Words for several states at once, in a [JobFilter] only.
@@ -35,8 +35,9 @@ func (f *JobFilter) Validate() error {
 	return nil
 }
 
-func (f *JobFilter) matches(state shaper.State, enqueued time.Time, group, flow string) bool {
-	return f.means(state) && (f.Since.IsZero() || !enqueued.Before(f.Since)) && (f.Until.IsZero() || enqueued.Before(f.Until)) &&
+// matches reports whether the filter means a job: at is the time of the job that Since and Until bound.
+func (f *JobFilter) matches(state shaper.State, at time.Time, group, flow string) bool {
+	return f.means(state) && (f.Since.IsZero() || !at.Before(f.Since)) && (f.Until.IsZero() || at.Before(f.Until)) &&
 		(f.Flow == nil || *f.Flow == flow) && (f.Group == nil || *f.Group == group)
 }
 

@@ -327,7 +327,11 @@ func (v *Verdict) grows(j *judgement) {
 // noteUsedUp says of an empty bucket which quota or budget is used up: a client of a proxy was refused, perhaps, and asks why.
 func (v *Verdict) noteUsedUp(b *BucketInfo) {
 	if used := usedUp(b.Quotas, b.Budgets, b.Now); used != nil {
-		v.notes = append(v.notes, fmt.Sprintf("%s, until %s", used.detail, used.Until.UTC().Format(time.RFC3339)))
+		what := "the quota of %s is used up, until %s"
+		if used.Code == WhyBudget {
+			what = "the budget of %s, makes the next job wait, until %s"
+		}
+		v.notes = append(v.notes, fmt.Sprintf(what, used.detail, used.Until.UTC().Format(time.RFC3339)))
 	}
 }
 

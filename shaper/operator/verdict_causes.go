@@ -90,12 +90,29 @@ func backsOff(d *shaper.Downstream, now time.Time) *Blocked {
 // usedUp is the quota or the budget that holds longest.
 func usedUp(quotas []shaper.QuotaUse, budgets []shaper.BudgetUse, now time.Time) *Blocked {
 	if q := shaper.HoldingQuota(quotas, now); q != nil {
-		return &Blocked{Code: WhyQuota, Until: q.Frees, detail: fmt.Sprintf("the quota of %s is used up", q.Quota)}
+		return &Blocked{Code: WhyQuota, Until: q.Frees, detail: q.Quota.String()}
 	}
 	if u := shaper.HoldingBudget(budgets, now); u != nil {
-		return &Blocked{Code: WhyBudget, Until: u.Frees, detail: fmt.Sprintf("the budget of %s makes the next job wait (free in its window: %d)", u.Budget, u.Free())}
+		return &Blocked{Code: WhyBudget, Until: u.Frees, detail: fmt.Sprintf("%s, free in its window: %d", u.Budget, u.Free())}
 	}
 	return nil
+}
+
+// nth is the text of one of some rates, by its number from 1; "" if there are not that many.
+func nth(rates []admission.Rate, number int64) string {
+	if number < 1 || number > int64(len(rates)) {
+		return ""
+	}
+	return rates[number-1].String()
+}
+
+// doubled returns the rates with twice as much of one of them, by its number from 1.
+func doubled(rates []admission.Rate, number int64) []admission.Rate {
+	all := slices.Clone(rates)
+	if number >= 1 && number <= int64(len(all)) {
+		all[number-1].Count *= 2
+	}
+	return all
 }
 
 // ofFlow returns what keeps the due jobs of a flow: of the flow, its group, the bucket or its pool; nil: nothing of these does.
@@ -123,8 +140,8 @@ func (j *judgement) ofScope(s *waitingScope) []*Blocked {
 		add(true, Blocked{Code: WhyDisabled, Since: d.Since, Reason: d.Reason})
 	}
 	add(s.missing && s.disabled == nil, Blocked{Code: WhyMissing})
-	add(s.quotaFrees.After(j.Now), Blocked{Code: WhyQuota, Until: s.quotaFrees})
-	add(s.budgetFrees.After(j.Now), Blocked{Code: WhyBudget, Until: s.budgetFrees})
+	add(s.quotaFrees.After(j.Now), Blocked{Code: WhyQuota, Until: s.quotaFrees, detail: nth(s.quotas, s.holdingQuota)})
+	add(s.budgetFrees.After(j.Now), Blocked{Code: WhyBudget, Until: s.budgetFrees, detail: nth(s.budgets, s.holdingBudget)})
 	add(s.maxInFlight > 0 && s.inFlight >= s.maxInFlight, Blocked{Code: WhyInFlight, detail: fmt.Sprintf("%s of %s", number(s.inFlight), number(s.maxInFlight))})
 	if s.rateFrees.After(j.Now) {
 		add(true, j.paced(s))
@@ -244,6 +261,14 @@ func (j *judgement) action(c *Blocked) []string {
 			return []string{"bucket", "release", bucket, "--all-flows"}
 		}
 		return one("release")
+	case WhyQuota: // those of a bucket and a pool are in the configuration alone
+		if s := j.scopeOf(c); s != nil && s.holdingQuota > 0 {
+			return one("set", "--quotas="+shaper.Quotas(doubled(s.quotas, s.holdingQuota)).String())
+		}
+	case WhyBudget:
+		if s := j.scopeOf(c); s != nil && s.holdingBudget > 0 {
+			return one("set", "--budgets="+shaper.Budgets(doubled(s.budgets, s.holdingBudget)).String())
+		}
 	case WhyInFlight:
 		return one("set", fmt.Sprintf("--max-in-flight=%d", 2*j.boundOf(c)))
 	case WhyHostFault, WhySlow:
@@ -269,16 +294,24 @@ func (j *judgement) boundOf(c *Blocked) int64 {
 	case c.Scope == shaper.ScopePool && j.Pool != nil:
 		return j.Pool.MaxInFlight
 	}
+	if s := j.scopeOf(c); s != nil {
+		return s.maxInFlight
+	}
+	return 1
+}
+
+// scopeOf is the flow, or the group, of a cause; nil of another scope, and of a cause that several flows share.
+func (j *judgement) scopeOf(c *Blocked) *waitingScope {
 	for i := range j.seen.flows {
 		f := &j.seen.flows[i]
 		switch {
-		case c.Scope == shaper.ScopeFlow && f.own != nil && f.name == c.Name && f.group == c.Group:
-			return f.own.maxInFlight
+		case c.Scope == shaper.ScopeFlow && f.own != nil && f.name == c.Name && f.group == c.Group && c.Flows <= 1:
+			return f.own
 		case c.Scope == shaper.ScopeGroup && f.ofGroup != nil && f.group == c.Name:
-			return f.ofGroup.maxInFlight
+			return f.ofGroup
 		}
 	}
-	return 1
+	return nil
 }
 
 // attemptsFail reports whether so many attempts of the last minute failed that the rate is missed.

@@ -83,6 +83,33 @@ func TestQuotaAtTheRate(t *testing.T) {
 	})
 }
 
+// A quota and a budget of a flow that are used up are named, with the time that ends them and the command that raises them.
+func TestUsedUpByAFlow(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		bucket        func(b *shaper.Bucket)
+		detail, value string
+	}{
+		"quota": {func(b *shaper.Bucket) { b.Flow.Quotas = []admission.Rate{rig.Rate("1000/d"), rig.Rate("2/h")} }, "(quota used up, 2/h, until 01:0", "--quotas=1000/d, 4/h"},
+		"budget": {func(b *shaper.Bucket) {
+			b.Flow.Budgets = shaper.Budgets{{Count: 25, Per: 2 * time.Hour, Unit: "tokens"}, {Count: 900, Per: time.Hour, Unit: "tokens"}}
+		}, "(budget, 25 tokens/2h0m0s, until 02:0", "--budgets=50 tokens/2h0m0s, 900 tokens/h"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				j := judge(t, c.bucket)
+				j.enqueue(8)
+				pass(time.Minute)
+				v := j.verdict()
+				if want := []string{"flow", "set", c.value, "--group=g", "b", "f"}; !slices.Equal(v.Blocked[0].Action, want) || !strings.Contains(v.Sentence(), "6 of f "+c.detail) {
+					t.Errorf("%q, want %q: %s", v.Blocked[0].Action, want, v.Sentence())
+				}
+			})
+		})
+	}
+}
+
 // A job that has failed waits for the breaker of its receiver, not for its next attempt: it counts once.
 func TestRetriesBehindABreaker(t *testing.T) {
 	t.Parallel()

@@ -89,6 +89,16 @@ func causes() map[string]cause {
 		}},
 		"quota":        {code: operator.WhyQuota, scope: shaper.ScopeBucket, bucket: func(b *shaper.Bucket) { b.Quotas = quotas() }},
 		"flow's quota": {code: operator.WhyQuota, scope: shaper.ScopeFlow, bucket: func(b *shaper.Bucket) { b.Flow.Quotas = quotas() }},
+		"own quota": {code: operator.WhyQuota, scope: shaper.ScopeFlow, before: func(j *judged) {
+			var p operator.FlowPatch
+			must(j.t, p.Put(shaper.FlowQuotas, "2/10m"))
+			_, err := j.op.As("anna").Bucket("b").Group("g").Flow("f").Set(j.t.Context(), p)
+			must(j.t, err)
+		}},
+		"group's quota": {code: operator.WhyQuota, scope: shaper.ScopeGroup, bucket: func(b *shaper.Bucket) { b.Group.Quotas = quotas() }},
+		"flow's budget": {code: operator.WhyBudget, scope: shaper.ScopeFlow, bucket: func(b *shaper.Bucket) {
+			b.Flow.Budgets = shaper.Budgets{{Count: 15, Per: 10 * time.Minute, Unit: "tokens"}}
+		}},
 		"pool's quota": {code: operator.WhyQuota, scope: shaper.ScopePool, bucket: pool(shaper.Pool{Quotas: quotas()})},
 		"budget": {code: operator.WhyBudget, scope: shaper.ScopeBucket, bucket: func(b *shaper.Bucket) {
 			b.Budgets = shaper.Budgets{{Count: 15, Per: 10 * time.Minute, Unit: "tokens"}}

@@ -48,6 +48,10 @@ type waitingScope struct {
 	inFlight, maxInFlight              int64
 	rate                               admission.Rate // of its own, or of all flows; zero: none
 	rateFrees, quotaFrees, budgetFrees time.Time      // zero: at once
+	quotas                             shaper.Quotas  // in force, where they hold it
+	holdingQuota                       int64          // which of them does, from 1; 0: none
+	budgets                            shaper.Budgets // in force, where they hold it
+	holdingBudget                      int64          // which of them does, from 1; 0: none
 	downstream                         *shaper.Downstream
 }
 
@@ -213,6 +217,8 @@ func readScope(r *lua.Reader, offset int64, info *BucketInfo) *waitingScope {
 		configured = info.rateInForce()
 	}
 	s.downstream = codec.ParseDownstream(r.Text(), offset, configured)
+	s.quotas, s.holdingQuota = codec.ReadQuotas(r.Text()), r.Int()
+	s.budgets, s.holdingBudget = codec.ReadBudgets(r.Text()), r.Int()
 	return s
 }
 

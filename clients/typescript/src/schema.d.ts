@@ -922,6 +922,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/buckets/{bucket}/jobs/retry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make jobs due that wait for another attempt
+         * @description For a receiver that is repaired: jobs in backoff do not wait any longer. They keep their attempts, and leave in the order in which they
+         *     were due, at the pace of their flow and bucket. A hold and an open circuit breaker go on: release them first. Delayed jobs that were never sent keep
+         *     their time. It ends after 20 seconds: with `more` in the answer, send the request again for the jobs that are left. Safe to repeat.
+         */
+        post: operations["retryJobs"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/buckets/{bucket}/dead/redrive": {
         parameters: {
             query?: never;
@@ -2290,6 +2312,11 @@ export interface components {
              * @example 90000 tokens/m
              */
             budgets?: string | null;
+            /**
+             * @description Departures at most in any window of that length; none has no quota
+             * @example 1000/d
+             */
+            quotas?: string | null;
             /** @description The receiver of its jobs that name no URL, before the bucket's */
             url?: string | null;
             /** @description Replace a job's, towards the origin of the url only */
@@ -2319,6 +2346,11 @@ export interface components {
              * @example 90000 tokens/m
              */
             budgets?: string | null;
+            /**
+             * @description Departures at most in any window of that length; none has no quota
+             * @example 1000/d
+             */
+            quotas?: string | null;
         };
         /** @enum {string} */
         Code: "invalid" | "identity-missing" | "unauthorized" | "forbidden" | "unknown-route" | "unknown-bucket" | "unknown-job" | "unknown-limit" | "unknown-pool" | "unknown-schedule" | "schedule-conflict" | "unknown-flow" | "unknown-group" | "unknown-bundle" | "too-many-bundles" | "method-not-allowed" | "conflicting-state" | "no-flows" | "no-groups" | "too-large" | "too-slow" | "unsupported-media-type" | "url-not-allowed" | "id-reused" | "id-taken" | "id-ended" | "flow-disabled" | "not-ended" | "no-result" | "wait-too-long" | "no-proxy" | "unknown-model" | "answer-not-kept" | "no-answer" | "api-throttled" | "result-too-large" | "not-in-time" | "cost-impossible" | "limit-exceeded" | "bucket-full" | "scheduled-full" | "flow-full" | "group-full" | "too-many-flows" | "dead-full" | "shed" | "internal" | "overloaded" | "local-fault" | "store-unavailable" | "store-full" | "store-forbidden";
@@ -2999,6 +3031,8 @@ export interface components {
              * @example 90000 tokens/m, 2000000 tokens/d
              */
             budgets?: string;
+            /** @description Departures at most in any window of that length, in place of the quotas of all; none: no quota, in Go a list that is empty and not nil. */
+            quotas?: components["schemas"]["Quotas"];
             /** @description The receiver of its jobs that name no URL, before the bucket's: its origin, and /*** for the rest. */
             url?: string;
             /** @description Names of the headers that replace a job's, towards the origin of the url only. */
@@ -3062,6 +3096,8 @@ export interface components {
              * @example 90000 tokens/m, 2000000 tokens/d
              */
             budgets?: string;
+            /** @description Departures at most in any window of that length, in place of the quotas of all; none: no quota, in Go a list that is empty and not nil. */
+            quotas?: components["schemas"]["Quotas"];
         };
         History: {
             bucket: string;
@@ -3447,6 +3483,8 @@ export interface components {
              */
             held_until?: string;
         };
+        /** @description Quotas bound how many jobs depart in sliding windows, such as "1000/d". A flow or a group may have its own, in place of those of all. A changed quota counts the departures that were counted before; without a quota, none are. */
+        Quotas: string[];
         Record: {
             id: string;
             /**
@@ -3508,6 +3546,13 @@ export interface components {
             schedule: components["schemas"]["Schedule"];
             /** @description False of a dry run. */
             removed: boolean;
+        };
+        Retried: {
+            bucket: string;
+            /** @description Jobs that are due now. */
+            jobs: number;
+            /** @description True if the time was up before all jobs were looked at: send the request again. Absent otherwise. */
+            more?: boolean;
         };
         Sample: {
             looked_at: number;
@@ -3916,9 +3961,9 @@ export interface operations {
                 flow?: string;
                 /** @description Of this group. */
                 group?: string;
-                /** @description Enqueued then or later. */
+                /** @description Enqueued then or later. With the state `done`: sent then or later, by the last attempt. */
                 since?: string;
-                /** @description Enqueued before. */
+                /** @description Enqueued before. With the state `done`: sent before. */
                 until?: string;
                 /** @description Tell the payloads, too. */
                 payload?: boolean;
@@ -5920,6 +5965,60 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Problem"];
             404: components["responses"]["Problem"];
+            500: components["responses"]["Problem"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    retryJobs: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Echoed, and written to the log. */
+                "X-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                bucket: components["parameters"]["bucket"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description The name of the flow. */
+                    flow?: string;
+                    /** @description The group of the flow, in a bucket with groups. */
+                    group?: string;
+                    /** @description All jobs of the bucket that wait for another attempt. It goes with no flow and no group. */
+                    all?: boolean;
+                };
+            };
+        };
+        responses: {
+            /** @description How many jobs are due now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Retried"];
+                };
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Problem"];
+            404: components["responses"]["Problem"];
+            408: components["responses"]["Problem"];
+            /** @description A problem with the code `no-flows` or `no-groups` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["Problem"];
+            415: components["responses"]["Problem"];
             500: components["responses"]["Problem"];
             503: components["responses"]["Unavailable"];
         };

@@ -15,7 +15,7 @@ import (
 )
 
 // What one flow has of its own is a text in Redis: numbers in the first line, the note of its pause in the second, then a line of JSON for
-// each other setting. Scripts read of these the last, which is that of budgets. See lua/lib/own_settings.lua and lua/lib/flow.lua.
+// each other setting. Scripts read of these the last two, which are those of budgets and of quotas. See lua/lib/own_settings.lua and lua/lib/flow.lua.
 const (
 	ownNumbers   = 6 // the places of settings that are numbers; those of lines follow
 	ownFirstLine = 2 // of those lines
@@ -79,6 +79,9 @@ func (s ownSetting) write(v reflect.Value) []string {
 	}
 	if budgets, ok := v.Interface().(shaper.Budgets); ok {
 		return []string{strconv.Quote(BudgetsText(budgets))}
+	}
+	if quotas, ok := v.Interface().(shaper.Quotas); ok {
+		return []string{"<" + QuotasText(quotas) + ">"}
 	}
 	text, _ := json.Marshal(v.Interface()) // numbers, text and maps of it always marshal; JSON escapes line feeds
 	return []string{string(text)}
@@ -161,10 +164,15 @@ func readOwnLines(own *shaper.OwnFlow, lines []string) error {
 		if at < ownFirstLine || at >= len(lines) || lines[at] == FlowUnset {
 			continue
 		}
-		if budgets, ok := s.in(own).Addr().Interface().(*shaper.Budgets); ok {
-			*budgets = append(shaper.Budgets{}, ReadBudgets(strings.Trim(lines[at], `"`))...)
-		} else if json.Unmarshal([]byte(lines[at]), s.in(own).Addr().Interface()) != nil {
-			return fmt.Errorf("shaper: the %s of a flow in Redis are not ours", s.Path)
+		switch to := s.in(own).Addr().Interface().(type) {
+		case *shaper.Budgets:
+			*to = append(shaper.Budgets{}, ReadBudgets(strings.Trim(lines[at], `"`))...)
+		case *shaper.Quotas:
+			*to = append(shaper.Quotas{}, ReadQuotas(strings.Trim(lines[at], "<>"))...)
+		default:
+			if json.Unmarshal([]byte(lines[at]), to) != nil {
+				return fmt.Errorf("shaper: the %s of a flow in Redis are not ours", s.Path)
+			}
 		}
 	}
 	return nil

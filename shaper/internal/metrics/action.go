@@ -21,9 +21,10 @@ const (
 	ActionEnable  = "enable"  // of a disabled flow
 	ActionRemove  = "remove"  // of a flow, with all that is kept of it
 
-	ActionRedrive = "redrive"
-	ActionDrop    = "drop" // of dead letters
-	ActionCancel  = "cancel"
+	ActionRedrive  = "redrive"
+	ActionRetryNow = "retry_now" // of jobs that waited for another attempt
+	ActionDrop     = "drop"      // of dead letters
+	ActionCancel   = "cancel"
 
 	ActionScheduleSet    = "schedule_set"
 	ActionScheduleRemove = "schedule_remove"

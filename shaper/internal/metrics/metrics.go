@@ -120,7 +120,7 @@ var (
 	single    = [][]string{{}}
 	decided   = each(append([]string{decisionAdmitted, decisionDuplicate}, textsOf(shaper.Reasons())...)...)
 	succeeded = [][]string{{shaper.ResultDone.String(), statusClass(200)}}
-	acted     = each(ActionPause, ActionResume, ActionDrain, ActionRelease, ActionEnable, ActionSet, ActionReset, ActionPurge, ActionRedrive, ActionDrop, ActionCancel,
+	acted     = each(ActionPause, ActionResume, ActionDrain, ActionRelease, ActionEnable, ActionSet, ActionReset, ActionPurge, ActionRedrive, ActionRetryNow, ActionDrop, ActionCancel,
 		ActionScheduleSet, ActionScheduleRemove, ActionSchedulePause, ActionScheduleResume, ActionScheduleFire)
 	fired   = each(append(textsOf(shaper.ScheduleOutcomes()), ScheduleBlocked)...)
 	taken   = each(reclaimExpired, reclaimPoison)

@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/opsview"
+)
+
+func (a *invocation) jobRetryCommand() *cobra.Command {
+	var all bool
+	var flow, group string
+	cmd := &cobra.Command{
+		Use:   "retry BUCKET --flow NAME|--all",
+		Short: "Make jobs due that wait for another attempt",
+		Long: `Make jobs due that wait for another attempt, once their receiver is repaired: the jobs of
+a flow, or all of the bucket. They keep their attempts, and leave in the order in which they
+were due, at the pace of their flow and bucket. A hold and an open circuit breaker go on:
+release them first. Delayed jobs that were never sent keep their time. Dead letters are put
+back with "dispatcher dead redrive". To retry twice is harmless.`,
+		Example: `  dispatcher flow release webhooks acme
+  dispatcher job retry webhooks --flow acme
+  dispatcher job retry webhooks --all`,
+		Args: positional("BUCKET"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in := httpapi.JobRetry{BucketName: theBucket(args), Flow: textFlag(cmd, "flow", &flow), Group: textFlag(cmd, "group", &group), All: all}
+			if all == (in.Flow != nil) || all && in.Group != nil {
+				return wrongUsage(cmd, "name the jobs: --flow, with --group in a bucket with groups, or --all")
+			}
+			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error { return a.jobRetry(ctx, c, in) })
+		},
+	}
+	a.jsonFlag(cmd)
+	cmd.Flags().StringVar(&flow, "flow", "", "those of the flow of this `name`")
+	cmd.Flags().StringVar(&group, "group", "", "`name` of the flow's group")
+	cmd.Flags().BoolVar(&all, "all", false, "all of the bucket")
+	return cmd
+}
+
+// jobRetry makes retries due, in as many requests as it needs.
+func (a *invocation) jobRetry(ctx context.Context, c *api, in httpapi.JobRetry) error {
+	sum := opsview.Retried{Bucket: in.Bucket}
+	for {
+		retried, err := call(ctx, c, httpapi.RetryJobs, in)
+		if err != nil {
+			if sum.Jobs > 0 {
+				a.note("%s became due before it ended: run it again for the rest", opsview.Count(int(sum.Jobs), "job"))
+			}
+			return named(err, "bucket", in.Bucket)
+		}
+		if sum.Jobs += retried.Jobs; !retried.More {
+			break
+		}
+	}
+	err := a.print(sum, func(w io.Writer) { fmt.Fprintf(w, "due now: %s\n", opsview.Count(int(sum.Jobs), "job")) })
+	if err == nil && !a.json && sum.Jobs > 0 {
+		a.note("they leave at the pace of the bucket: `%s bucket why %s` shows what keeps them", a.program, in.Bucket)
+	}
+	return err
+}
