@@ -53,6 +53,7 @@ var Structures = map[string]string{
 	"lua Answer.values":                        Call,
 	"lua library.functions":                    Fixed,
 	"lua/coalesce kindSet.all":                 Call,
+	"lua/coalesce turns.ends":                  "requests",
 	"shaper Answer.Headers":                    Call,
 	"shaper Attempt.Headers":                   Call,
 	"shaper Job.Headers":                       Call,
