@@ -94,7 +94,7 @@ end
 local code = state == codec.DEAD and codec.DROPPED or codec.CANCELLED
 local mark = codec.mark(job)
 local _, scheduled = codec.told(job)
-dlq.remove(dead, body, meta, tried, count, id)
+dlq.remove(dead, body, meta, tried, count, id, mark)
 redis.call('HDEL', body, id)
 redis.call('HDEL', meta, id)
 redis.call('HDEL', tried, id)

@@ -154,7 +154,7 @@ elseif cursor ~= '' then
     elseif state == codec.RETRYING then
       retries[#retries + 1] = id
     elseif state == codec.DEAD and not redis.call('ZSCORE', dead, id) then
-      dlq.add(dead, body, meta, tried, count, now, { id })
+      dlq.add(dead, body, meta, tried, count, now, { id }, { codec.mark(redis.call('HGET', body, id)) })
       repaired = repaired + 1
     end
     if state ~= codec.DEAD then claimed[#claimed + 1] = id end

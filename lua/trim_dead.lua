@@ -59,7 +59,7 @@ while some[i] do
   end
   read = read + length
   local mark = codec.mark(redis.call('HGET', body, id) or '')
-  dlq.remove(dead, body, meta, tried, count, id)
+  dlq.remove(dead, body, meta, tried, count, id, mark)
   redis.call('HDEL', body, id)
   redis.call('HDEL', meta, id)
   redis.call('HDEL', tried, id)
