@@ -133,7 +133,7 @@ local reply = { 0 }
 local marks_of_dead = {}
 local gone, unleased, metas, deaths, ending = {}, {}, {}, {}, {} -- gone: jobs that are done or dropped; unleased: the others
 local gone_tried, attempts_of = {}, {}
-local memory = dedupe.open(tonumber(dedupe_window), tonumber(dedupe_max), now, seen, seen_window, seen_minute)
+local memory = dedupe.open(tonumber(dedupe_window), tonumber(dedupe_max), now, seen, seen_window, seen_minute, count)
 local unscheduled, handled, with_results = 0, {}, {}
 local box = (events or '') ~= '' and outbox.open(events, outbox_key, outbox_texts, count, now)
 
@@ -418,7 +418,7 @@ if groups then
   group.close(groups, now, turn_queue)
 end
 if unscheduled > 0 then flow.unschedule(count, unscheduled) end
-dedupe.write(memory, count)
+dedupe.write(memory)
 
 if member ~= '' then pool.note(member, KEYS, batch.in_flight(leases, riders_key), now, channel) end
 if wake or (turn_queue and turn_queue.sooner) then redis.pcall('PUBLISH', channel, bucket) end

@@ -108,7 +108,7 @@ if at_most > 0 and (bound == 0 or now <= bound) then
   end
 end
 
-dedupe.forget(dedupe.open(0, 0, now, seen, seen_window, seen_minute), CHUNK)
+dedupe.forget(dedupe.open(0, 0, now, seen, seen_window, seen_minute, count), CHUNK)
 -- Ids of a bucket that was taken over, those that end last first: so the first of the list ends first.
 local of_before = redis.call('ZREVRANGE', seen_until, 0, CHUNK - 1)
 if #of_before > 0 then

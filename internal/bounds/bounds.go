@@ -45,7 +45,7 @@ var All = []Bound{
 	{"jobs", "unfinished jobs", 10_000, "shaper/bucket.go: Capacity", "bucket: `capacity`, `scheduled_capacity`", Flows, "429 `bucket-full`"},
 	{"dead", "dead letters", 0, "ten times `capacity`", "bucket: `dead_capacity`, `dead_bytes`", "all of it alone; above it others go on until each has what it leaves free of twice the bound", "429 `dead-full` to callers above their share; with `drop_oldest` the oldest one of all goes"},
 	{"flows", "flows that have jobs or a rate", 1_000_000, "shaper/flow.go: DefaultMaxFlows", "bucket: `flow.max_flows`", "`flow.max_per_caller`, half unless it is set", "429 `too-many-flows`"},
-	{"ids", "ids of ended jobs", 1_000_000, "shaper/bucket.go: DedupeMax", "bucket: `dedupe_max`", "all", "the oldest is forgotten, and a job of this id is new again; a metric and an alert say so"},
+	{"ids", "ids of ended jobs", 1_000_000, "shaper/bucket.go: DedupeMax", "bucket: `dedupe_max`", "what others leave: all alone, half each of two", "the oldest one of the caller that has the most is forgotten, and a job of this id is new again; a metric and an alert say so"},
 	{"results", "results that are kept", 10_000, "shaper/result.go: Max", "bucket: `results_max`, `results_bytes`", "what other flows leave: all alone, half each of two", "the oldest one of the flow that has the most goes"},
 	{"bundles", "bundles", 10_000, "lua/lib/bundle.lua: MOST", "bucket", Half, "409 `too-many-bundles`"},
 	{"callbacks", "callbacks on their way", 0, "the capacity of the bucket that tells them", "bucket", Flows, "they wait"},

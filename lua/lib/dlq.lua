@@ -11,6 +11,7 @@
 
 --#include lib/callers.lua
 --#include lib/codes.lua
+--#include lib/owned.lua
 --#include lib/in_chunks.lua
 
 local dlq = {
@@ -18,7 +19,6 @@ local dlq = {
   PATROL = 15000000, -- microseconds until a dispatcher has dropped what its retention has ended for
   GUESS = 60000000, -- microseconds to wait if it is not known when there is room
   OF = 'dead_of:', BYTES_OF = 'dead_bytes_of:',
-  MOST_FIELDS = 2000, -- of …:count that a run reads
 }
 
 local function size(body, meta, tried, id)
@@ -47,10 +47,10 @@ end
 
 -- Counts dead letters of a caller.
 local function charge(count, digits, number, bytes)
-  if redis.call('HINCRBY', count, dlq.OF .. digits, number) > 0 then
-    redis.call('HINCRBY', count, dlq.BYTES_OF .. digits, string.format('%d', bytes))
+  if owned.add(count, dlq.OF, digits, number) > 0 then
+    owned.add(count, dlq.BYTES_OF, digits, bytes)
   else
-    redis.call('HDEL', count, dlq.OF .. digits, dlq.BYTES_OF .. digits)
+    redis.call('HDEL', count, dlq.BYTES_OF .. digits)
   end
 end
 
@@ -100,21 +100,12 @@ function dlq.full_of(conf, there, bytes, capacity)
   if dead_drop ~= '1' then return dlq.full(there, bytes, dlq.bounds(capacity, dead_capacity, dead_max_bytes)) end
 end
 
--- What each caller has of what is full: digits -> number or bytes; nil where these are too many to read.
-local function held_by_caller(count, code)
-  if redis.call('HLEN', count) > dlq.MOST_FIELDS then return nil end
-  local fields, held = redis.call('HGETALL', count), {}
-  local prefix = code == codes.DEAD_FULL and dlq.OF or dlq.BYTES_OF
-  for i = 1, #fields, 2 do
-    if string.sub(fields[i], 1, #prefix) == prefix then held[string.sub(fields[i], #prefix + 1)] = tonumber(fields[i + 1]) end
-  end
-  return held
-end
-
 -- Who may have more dead letters though the bucket is full (code, there and most: of dlq.full): a caller that has no more than it leaves
 -- free of twice the bound. Of each other caller half the bound counts at most: what a caller had in the bucket when it became full may
 -- have become dead letters beyond any share. So a caller that is alone has the bound, and no caller keeps others out.
-function dlq.shares(count, code, there, most) return { held = held_by_caller(count, code), there = there, most = most, known = {} } end
+function dlq.shares(count, code, there, most)
+  return { held = owned.all(count, code == codes.DEAD_FULL and dlq.OF or dlq.BYTES_OF), there = there, most = most, known = {} }
+end
 
 -- Whether a job may get in all the same. letters: of its caller.
 function dlq.may_have(shares, letters)
@@ -145,8 +136,8 @@ end
 
 -- Forgets what callers have: there are no dead letters.
 local function forget_callers(count)
-  for _, code in ipairs({ codes.DEAD_FULL, codes.DEAD_TOO_LARGE }) do
-    for digits in pairs(held_by_caller(count, code) or {}) do redis.call('HDEL', count, dlq.OF .. digits, dlq.BYTES_OF .. digits) end
+  for _, prefix in ipairs({ dlq.OF, dlq.BYTES_OF }) do
+    for digits in pairs(owned.all(count, prefix) or {}) do redis.call('HDEL', count, prefix .. digits) end
   end
 end
 
