@@ -203,7 +203,7 @@ local function all_in()
     end
   end
   if has_flows and not places.all_fit(bucket, parts, job_count, first_job, width) then return false end
-  return questions.all_allow(asked, common + 1, job_count)
+  return questions.all_allow(asked, common + 1, job_count, limit_count > 0 and callers.of(args[first_job + 2]) or '')
 end
 
 if all_in() then
@@ -363,7 +363,9 @@ for j = 1, job_count do
       late, ahead, late_at, excess = places.too_late(bucket, part, priority, max_wait, args[at + 2])
     end
     local worst, longest = codes.ALLOWED, 0
-    if limit_count > 0 then worst, longest = questions.ask(asked, numbers_at, cost, not full and not late, reply, n) end
+    if limit_count > 0 then
+      worst, longest = questions.ask(asked, numbers_at, cost, not full and not late, reply, n, callers.of(args[at + 2]))
+    end
     if worst == codes.NEVER_ALLOWED then
       answer(codes.IMPOSSIBLE, 0, 0, 0)
     elseif worst == codes.REFUSED then
@@ -385,7 +387,7 @@ end
 for _, one in ipairs(limited) do
   if one.admitted < admitted then
     n = one.at
-    answer(codes.LIMITED, 0, 0, select(2, questions.ask(asked, one.numbers_at, one.cost, false, reply, n)))
+    answer(codes.LIMITED, 0, 0, select(2, questions.ask(asked, one.numbers_at, one.cost, false, reply, n, '')))
   end
 end
 

@@ -55,7 +55,7 @@ var All = []Bound{
 	{"models", "models that estimates tell apart, and all others", 51, "shaper/lesson.go: MaxLessons", "bucket", Half, "the model counts as `other`, and so does one that `models` does not list"},
 	{"responses", "ids of responses whose usage comes later", 10_000, "lua/lib/responses.lua: MOST", "bucket", Half, "an old one of the caller is forgotten, a settled one first: its usage is charged in full"},
 	{"begun", "requests of such responses", 10_000, "workers/llm/charges.go: rememberedIDs", "process and bucket", Half, "the oldest of the caller is forgotten: its usage teaches nothing"},
-	{"limit-keys", "callers that a limit counts", 100_000, "admission/limit.go: DefaultMaxKeys", "limit: `max_keys`", "all: an API key with the role `check` names them", "further callers count as one; a metric and the log say so"},
+	{"limit-keys", "callers that a limit counts", 100_000, "admission/limit.go: DefaultMaxKeys", "limit, alone and in each bucket: `max_keys`", Half + "; alone all: API keys with the role `check` name them for a whole service", "further callers count as one; a metric and the log say so"},
 	{"given-limits", "limits that a program gives by value", 1000, "admission/limiter.go: givenLimits", "process", Free, "the longest unused is made anew"},
 	{"local-keys", "callers that a limit counts in the process", 16_384, "admission/local.go: maxLocals", "process", Free, "the longest unused is reported and forgotten"},
 	{"refusals", "refusals that are repeated without Redis", 16_384, "shaper/producer/refusals.go: maxRefusals", "process and bucket, and limiter", Free, "the longest unused is forgotten"},
