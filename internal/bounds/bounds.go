@@ -1,6 +1,6 @@
 // Package bounds lists what grows by what callers send: each thing with its bound, what one caller takes of it at most, and what happens when it is
-// full. The tests hold the list against the code: a map, a cache or a key of Redis that is not in it fails. The table of docs/guarantees.md is made of
-// it by scripts/operations.
+// full. The tests hold the list against the code: a map, a cache, a list that outlives a call or a key of Redis
+// that is not in it fails. The table of docs/guarantees.md is made of it by scripts/operations.
 package bounds
 
 import (
