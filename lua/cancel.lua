@@ -94,7 +94,7 @@ end
 local code = state == codec.DEAD and codec.DROPPED or codec.CANCELLED
 local mark = codec.mark(job)
 local _, scheduled = codec.told(job)
-dlq.remove(dead, body, meta, tried, count, id)
+dlq.remove(dead, body, meta, tried, count, id, mark)
 redis.call('HDEL', body, id)
 redis.call('HDEL', meta, id)
 redis.call('HDEL', tried, id)
@@ -123,7 +123,7 @@ if state == codec.QUEUED then
     redis.call('HSET', conf, 'leftovers', '1')
   end
 end
-local memory = dedupe.open(tonumber(dedupe_window), tonumber(dedupe_max), now, seen, seen_window, seen_minute)
+local memory = dedupe.open(tonumber(dedupe_window), tonumber(dedupe_max), now, seen, seen_window, seen_minute, count)
 if mark then dedupe.add(memory, id, mark, code) end
-dedupe.write(memory, count)
+dedupe.write(memory)
 return tonumber(code)

@@ -66,7 +66,7 @@ if keep == '1' then
 end
 
 local ids, from = waiting.look(KEYS, PLACES, at_most, body, most_bytes)
-local deaths, metas, delayed, handled = {}, {}, 0, {}
+local deaths, marks, metas, delayed, handled = {}, {}, {}, 0, {}
 local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
 if #ids > 0 then
   local jobs, stored = redis.call('HMGET', body, unpack(ids)), redis.call('HMGET', meta, unpack(ids))
@@ -74,7 +74,7 @@ if #ids > 0 then
     local job = not handled[id] and waiting.job(jobs[i], stored[i], from[i], levels, name)
     if job then
       handled[id] = true
-      deaths[#deaths + 1] = id
+      deaths[#deaths + 1], marks[#deaths + 1] = id, codec.mark(jobs[i])
       if job.delayed then delayed = delayed + 1 end
       local epoch, attempts, lost, crashes, owner, last = codec.numbers(stored[i])
       local died = codec.meta(codec.DEAD, epoch, attempts, lost, crashes, owner, outcomes.because(last, cause))
@@ -88,7 +88,7 @@ end
 waiting.take(KEYS, PLACES, ids, from)
 if #deaths > 0 then
   redis.call('HSET', meta, unpack(metas))
-  dlq.add(dead, body, meta, tried, count, now, deaths)
+  dlq.add(dead, body, meta, tried, count, now, deaths, marks)
   callbacks.write(told)
   local groups = levels == codes.GROUPS and group.load(conf, KEYS, PLACES + flow.PLACES, loaded)
   flow.count(f, delayed - #deaths, -delayed, 0)

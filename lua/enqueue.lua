@@ -158,6 +158,7 @@ local bucket = { now = now, offset = tonumber(offset or 0), rate_count = tonumbe
   burst = tonumber(burst or 1), paused = paused, has_flows = has_flows, group_names = group_names, group_of = group_of,
   group_keys = group_keys, etas = {}, body = body, conf = conf, pool = pool_of, weight = weight, quota_keys = quota_keys,
   unfinished = there - dead_count - scheduled, callbacks = redis.call('HLEN', callback_texts) }
+local dead_shares = dead_full and dlq.shares(count, dead_full, dead_there, dead_most)
 if dead_full then refusal.dead(bucket, dead, dead_full, dead_there, dead_most, conf) end
 if (batch_text or '') ~= '' then bucket.batch = batch.rules(batch_text) end
 if (timetable_text or '') ~= '' or drain then bucket.times = timetable.open(conf, timetable_text, window, drain) end
@@ -202,7 +203,7 @@ local function all_in()
     end
   end
   if has_flows and not places.all_fit(bucket, parts, job_count, first_job, width) then return false end
-  return questions.all_allow(asked, common + 1, job_count)
+  return questions.all_allow(asked, common + 1, job_count, limit_count > 0 and callers.of(args[first_job + 2]) or '')
 end
 
 if all_in() then
@@ -356,13 +357,15 @@ for j = 1, job_count do
     elseif bucket.unfinished + bucket.callbacks >= bound then
       full = bucket.unfinished + bucket.callbacks < capacity and codes.SHED or codes.BUCKET_FULL
     end
-    full = dead_full or full
+    full = dead_full and not dlq.may_have(dead_shares, callers.of(args[at + 2])) and dead_full or full
     local late, ahead, late_at, excess
     if max_wait ~= '' and not full and not due_at then
       late, ahead, late_at, excess = places.too_late(bucket, part, priority, max_wait, args[at + 2])
     end
     local worst, longest = codes.ALLOWED, 0
-    if limit_count > 0 then worst, longest = questions.ask(asked, numbers_at, cost, not full and not late, reply, n) end
+    if limit_count > 0 then
+      worst, longest = questions.ask(asked, numbers_at, cost, not full and not late, reply, n, callers.of(args[at + 2]))
+    end
     if worst == codes.NEVER_ALLOWED then
       answer(codes.IMPOSSIBLE, 0, 0, 0)
     elseif worst == codes.REFUSED then
@@ -384,7 +387,7 @@ end
 for _, one in ipairs(limited) do
   if one.admitted < admitted then
     n = one.at
-    answer(codes.LIMITED, 0, 0, select(2, questions.ask(asked, one.numbers_at, one.cost, false, reply, n)))
+    answer(codes.LIMITED, 0, 0, select(2, questions.ask(asked, one.numbers_at, one.cost, false, reply, n, '')))
   end
 end
 

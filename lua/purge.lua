@@ -80,7 +80,7 @@ end
 local ids, from = waiting.look(KEYS, PURGED, at_most, body, most_bytes)
 local removed, unscheduled, gone = 0, 0, {}
 local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
-local memory = dedupe.open(tonumber(dedupe_window), tonumber(dedupe_max), now, seen, seen_window, seen_minute)
+local memory = dedupe.open(tonumber(dedupe_window), tonumber(dedupe_max), now, seen, seen_window, seen_minute, count)
 if #ids > 0 then
   local jobs, metas, handled = redis.call('HMGET', body, unpack(ids)), redis.call('HMGET', meta, unpack(ids)), {}
   for i, id in ipairs(ids) do
@@ -115,7 +115,7 @@ if removed > 0 then
   end
 end
 flow.unschedule(count, unscheduled)
-dedupe.write(memory, count)
+dedupe.write(memory)
 if removed > 0 then redis.call('HINCRBY', count, 'purged', removed) end
 redis.call('HSET', count, 'purge_done', text(done + removed), 'purge_at', text(now))
 return { 0, own and 1 or 0, removed, done + removed, waiting.left(KEYS, PURGED) }

@@ -4,6 +4,9 @@
 -- refused, or there was nothing to change). A class has bounds of its own, so no refused operation removes the record of a change.
 -- A record beyond its author's share of the class removes the author's oldest one of the class; above the bound of the class, the
 -- author that holds the most of it loses its oldest one. Equal operations that changed nothing are counted in one record.
+-- An operation that has just begun is no reason to remove one that did not end: it mostly ends, and leaves the class. So its record
+-- does not count for its author's share, and no record of its author for the bound of the class begun. That has a share above the bound
+-- at most.
 --
 -- KEYS[1]  tundish:{fleet}:<book>:lists  zset  all of score 0, "list began record": list is all, a<class>:<author>, or b:<bucket>;
 --          began has 16 digits
@@ -90,7 +93,7 @@ local function forget(record, r)
   charge(r, -r.bytes)
 end
 
-local written -- the class of the record that this run has written
+local written, written_bytes -- the class of the record that this run has written, and its bytes
 local function put(record, r, old)
   if old then forget(record, old) end
   local head = string.format('%s %s %d %s %s ', r.began, r.part, r.class, r.author, r.bucket)
@@ -98,7 +101,7 @@ local function put(record, r, old)
   redis.call('HSET', texts, record, stored)
   for _, entry in ipairs(entries(record, r)) do redis.call('ZADD', lists, 0, entry) end
   charge(r, #stored + ENTRIES)
-  written = r.class
+  written, written_bytes = r.class, #stored + ENTRIES
 end
 
 -- oldest returns the oldest record of a list, up to a text that follows its name.
@@ -150,9 +153,16 @@ trim(function() return 'all' end, string.format(' %016d', now - KEPT), function(
 if written then
   local class = CLASSES[written]
   local function held() return tonumber(redis.call('ZSCORE', class.shares, author)) or 0 end
-  trim(function() return list_of(written, author) end, '!', function() return held() > class.share end)
-  local function greatest() return list_of(written, redis.call('ZRANGE', class.shares, 0, 0, 'REV')[1] or '') end
-  trim(greatest, '!', function() return (tonumber(redis.call('HGET', texts, class.name)) or 0) > class.most end)
+  local has_begun = written == BEGUN
+  local spared = has_begun and written_bytes or 0
+  trim(function() return list_of(written, author) end, '!', function() return held() - spared > class.share end)
+  local function greatest()
+    local first, second = unpack(redis.call('ZRANGE', class.shares, 0, 1, 'REV'))
+    return list_of(written, has_begun and first == author and second or first or '')
+  end
+  trim(greatest, '!', function()
+    return (tonumber(redis.call('HGET', texts, class.name)) or 0) - (has_begun and held() or 0) > class.most
+  end)
 end
 for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, text(KEPT / 1000)) end
 return { tonumber(began), joined }

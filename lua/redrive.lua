@@ -122,7 +122,7 @@ for i = first_arg + 1, #ARGV, WIDTH do
   end
   if code == codes.REDRIVE_MOVED then
     moved, seq, unfinished = moved + 1, seq + 1, unfinished + 1
-    dlq.remove(dead, body, meta, tried, count, id)
+    dlq.remove(dead, body, meta, tried, count, id, codec.mark(job))
     rest = string.gsub(rest, '^([^ &]*)&%^ ', '%1&&^ ') -- it has been counted as dead: see bundle.lua
     redis.call('HSET', body, id, string.format('%d', seq - tonumber(string.sub(index, 2))) .. ' ' .. now .. ' '
       .. fingerprint .. string.lower(kind) .. index .. rest)

@@ -130,9 +130,10 @@ local rules = downstream.rules(downstream_text)
 local was_full = redis.call('ZCARD', leases) >= max_in_flight and batch.in_flight(leases, riders_key) >= max_in_flight
 
 local reply = { 0 }
+local marks_of_dead = {}
 local gone, unleased, metas, deaths, ending = {}, {}, {}, {}, {} -- gone: jobs that are done or dropped; unleased: the others
 local gone_tried, attempts_of = {}, {}
-local memory = dedupe.open(tonumber(dedupe_window), tonumber(dedupe_max), now, seen, seen_window, seen_minute)
+local memory = dedupe.open(tonumber(dedupe_window), tonumber(dedupe_max), now, seen, seen_window, seen_minute, count)
 local unscheduled, handled, with_results = 0, {}, {}
 local box = (events or '') ~= '' and outbox.open(events, outbox_key, outbox_texts, count, now)
 
@@ -286,7 +287,7 @@ for _, job in ipairs(others) do
     part.retries, part.earliest = retries, math.min(part.earliest or due, due)
   elseif result == DEAD_NOW then
     state = codec.DEAD
-    deaths[#deaths + 1] = id
+    deaths[#deaths + 1], marks_of_dead[#deaths + 1] = id, mark
     if result_at then with_results[#with_results + 1] = { id = id, at = result_at, epoch = epoch, of = part.n } end
     if box then
       outbox.note_dead(box, levels ~= codes.NO_FLOWS and args[FIRST_FLOW + part.n], { id }, string.match(last, '^{"cause":"([^"]*)"'))
@@ -351,7 +352,7 @@ end
 in_chunks('HSET', meta, metas)
 in_chunks('HDEL', tried, gone_tried)
 in_chunks('HSET', tried, attempts_of)
-if #deaths > 0 then dlq.add(dead, body, meta, tried, count, now, deaths) end
+if #deaths > 0 then dlq.add(dead, body, meta, tried, count, now, deaths, marks_of_dead) end
 if #with_results > 0 then
   local kept = results.open(result_retention, results_max, results_bytes, now, of_results)
   results.expire(kept, 2 * #with_results + 10)
@@ -417,7 +418,7 @@ if groups then
   group.close(groups, now, turn_queue)
 end
 if unscheduled > 0 then flow.unschedule(count, unscheduled) end
-dedupe.write(memory, count)
+dedupe.write(memory)
 
 if member ~= '' then pool.note(member, KEYS, batch.in_flight(leases, riders_key), now, channel) end
 if wake or (turn_queue and turn_queue.sooner) then redis.pcall('PUBLISH', channel, bucket) end

@@ -108,7 +108,7 @@ if at_most > 0 and (bound == 0 or now <= bound) then
   end
 end
 
-dedupe.forget(dedupe.open(0, 0, now, seen, seen_window, seen_minute), CHUNK)
+dedupe.forget(dedupe.open(0, 0, now, seen, seen_window, seen_minute, count), CHUNK)
 -- Ids of a bucket that was taken over, those that end last first: so the first of the list ends first.
 local of_before = redis.call('ZREVRANGE', seen_until, 0, CHUNK - 1)
 if #of_before > 0 then
@@ -154,7 +154,7 @@ elseif cursor ~= '' then
     elseif state == codec.RETRYING then
       retries[#retries + 1] = id
     elseif state == codec.DEAD and not redis.call('ZSCORE', dead, id) then
-      dlq.add(dead, body, meta, tried, count, now, { id })
+      dlq.add(dead, body, meta, tried, count, now, { id }, { codec.mark(redis.call('HGET', body, id)) })
       repaired = repaired + 1
     end
     if state ~= codec.DEAD then claimed[#claimed + 1] = id end

@@ -94,7 +94,7 @@ for i = first_arg + 1, #ARGV, WIDTH do
     if job and (not has_flows or flow.of(job, in_groups) == names[n]) then
       local base, kind, letter, index = string.match(job, '^(%-?%d+) %d+ ...........(.)(.)(%d+)')
       lost_jobs[#lost_jobs + 1] = { id = id, n = n, meta = stored, deadline = deadline, kind = kind or '',
-        body = codec.has_callback(job) and job, is_lent = codec.is_lent(job),
+        mark = codec.mark(job), body = codec.has_callback(job) and job, is_lent = codec.is_lent(job),
         list = flow.PRIORITY_OF[letter or ''] or 3, seq = tonumber(base or 0) + tonumber(index or 0) }
     end
   elseif state == codec.RETRYING then
@@ -124,7 +124,7 @@ for _, lost_job in ipairs(lost_jobs) do
 end
 
 -- Everything is decided. From here on there are only writes, and reads of the new state.
-local handled, soonest, poisoned, ending = {}, {}, {}, {}
+local handled, soonest, poisoned, marks, ending = {}, {}, {}, {}, {}
 local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
 for _, lost_job in ipairs(lost_jobs) do
   local id = lost_job.id
@@ -144,7 +144,7 @@ for _, lost_job in ipairs(lost_jobs) do
     if crashes >= poison_at then
       code, last = codec.DEAD, poison_last
       poison = poison + 1
-      poisoned[poison], lost_job.is_poison = id, true
+      poisoned[poison], marks[poison], lost_job.is_poison = id, lost_job.mark, true
       flow.unschedule(count, scheduled and 1 or 0)
       if f then flow.count(f, scheduled and 0 or -1, scheduled and -1 or 0, 0) end
     else
@@ -159,7 +159,7 @@ for _, lost_job in ipairs(lost_jobs) do
   end
 end
 if #ending > 0 then batch.close(ending, riders_key) end
-dlq.add(dead, body, meta, tried, count, now, poisoned)
+dlq.add(dead, body, meta, tried, count, now, poisoned, marks)
 callbacks.write(told)
 local box = outbox.open(events, outbox_key, outbox_texts, count, now)
 for _, lost_job in ipairs(box and lost_jobs or {}) do

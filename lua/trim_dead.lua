@@ -42,7 +42,7 @@ if not capacity then return { 0, 0, 0, 0, 0, 0, 0, 0 } end
 local now = server_time()
 local most, bytes_bound = dlq.bounds(tonumber(capacity), dead_capacity, dead_max_bytes)
 local retention, drops = tonumber(dead_retention or 0), dead_drop == '1'
-local memory = dedupe.open(tonumber(dedupe_window), tonumber(dedupe_max), now, seen, seen_window, seen_minute)
+local memory = dedupe.open(tonumber(dedupe_window), tonumber(dedupe_max), now, seen, seen_window, seen_minute, count)
 
 local there = redis.call('ZCARD', dead)
 local function held() return tonumber(redis.call('HGET', count, 'dead_bytes') or 0) end
@@ -59,7 +59,7 @@ while some[i] do
   end
   read = read + length
   local mark = codec.mark(redis.call('HGET', body, id) or '')
-  dlq.remove(dead, body, meta, tried, count, id)
+  dlq.remove(dead, body, meta, tried, count, id, mark)
   redis.call('HDEL', body, id)
   redis.call('HDEL', meta, id)
   redis.call('HDEL', tried, id)
@@ -70,7 +70,7 @@ end
 if i > 2 * at_most then more = 1 end
 if old > 0 then redis.call('HINCRBY', count, 'dead_dropped_old', old) end
 if full > 0 then redis.call('HINCRBY', count, 'dead_dropped_full', full) end
-if old + full > 0 then dedupe.write(memory, count) end
+if old + full > 0 then dedupe.write(memory) end
 local warn = tonumber(dead_warn or 0)
 local is_above, was_above = warn > 0 and there > warn, redis.call('HEXISTS', count, 'dead_warned') == 1
 if is_above and not was_above then

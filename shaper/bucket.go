@@ -44,7 +44,8 @@ type Bucket struct {
 	// DeadCapacity and DeadBytes bound the dead letters that the bucket keeps: their number, and
 	// the bytes of their ids, payloads, headers and last responses. A DeadCapacity of 0 is ten times
 	// Capacity, a DeadBytes of 0 is no bound. Jobs that are in may always become dead
-	// letters, so these may pass the bounds by as many; WhenDeadFull says what happens then.
+	// letters, so these may pass the bounds by as many; WhenDeadFull says what happens then. Of several callers each one is
+	// refused above its share, so that no caller keeps others out: all of them have less than three times the bounds.
 	DeadCapacity int64        `setting:"dead_capacity,redis=dead_capacity"`
 	DeadBytes    int64        `setting:"dead_bytes,bytes,redis=dead_max_bytes"`
 	DeadWarn     int64        `setting:"dead_warn,redis=dead_warn,change" help:"'number' of dead letters above which operators are told; 0: none"` // see EventDeadLetters

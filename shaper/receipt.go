@@ -41,6 +41,7 @@ const (
 	ReasonUnknownBundle Reason = "unknown-bundle"   // the caller has no such bundle open in the bucket: see [Bundle]
 	ReasonWaitTooLong   Reason = "wait-too-long"    // it is expected to wait longer than it may
 	ReasonIDTaken       Reason = "id-taken"         // the id is that of another caller's job
+	ReasonOverloaded    Reason = "overloaded"       // it did not reach Redis, behind what others send there
 	ReasonIDEnded       Reason = "id-ended"         // the job of this id ended undelivered: it is a dead letter, was dropped or cancelled
 )
 
@@ -49,7 +50,7 @@ func Reasons() []Reason {
 	return []Reason{
 		ReasonLimit, ReasonImpossible, ReasonBucketFull, ReasonScheduledFull, ReasonFlowFull, ReasonGroupFull, ReasonTooManyFlows,
 		ReasonDeadFull, ReasonShed, ReasonIdentity, ReasonIDReused, ReasonIDTaken, ReasonIDEnded, ReasonFlowDisabled, ReasonUnknownFlow,
-		ReasonUnknownBundle, ReasonWaitTooLong,
+		ReasonUnknownBundle, ReasonWaitTooLong, ReasonOverloaded,
 	}
 }
 

@@ -1,6 +1,6 @@
 // Package bounds lists what grows by what callers send: each thing with its bound, what one caller takes of it at most, and what happens when it is
-// full. The tests hold the list against the code: a map, a cache or a key of Redis that is not in it fails. The table of docs/guarantees.md is made of
-// it by scripts/operations.
+// full. The tests hold the list against the code: a map, a cache, a list that outlives a call or a key of Redis
+// that is not in it fails. The table of docs/guarantees.md is made of it by scripts/operations.
 package bounds
 
 import (
@@ -43,9 +43,9 @@ var All = []Bound{
 	{"wrong-keys", "addresses with wrong keys in a minute", 10_000, "internal/console/attempts.go: maxAddresses", "process", "all: a right key logs in however many were wrong", "further addresses are refused uncounted"},
 	{"sessions", "sessions of the console", 20, "internal/session/session.go: Most", "key", "its own", "its oldest one ends"},
 	{"jobs", "unfinished jobs", 10_000, "shaper/bucket.go: Capacity", "bucket: `capacity`, `scheduled_capacity`", Flows, "429 `bucket-full`"},
-	{"dead", "dead letters", 0, "ten times `capacity`", "bucket: `dead_capacity`", "all", "new jobs are refused, 429 `dead-full`"},
+	{"dead", "dead letters", 0, "ten times `capacity`", "bucket: `dead_capacity`, `dead_bytes`", "all of it alone; above it others go on until each has what it leaves free of twice the bound", "429 `dead-full` to callers above their share; with `drop_oldest` the oldest one of all goes"},
 	{"flows", "flows that have jobs or a rate", 1_000_000, "shaper/flow.go: DefaultMaxFlows", "bucket: `flow.max_flows`", "`flow.max_per_caller`, half unless it is set", "429 `too-many-flows`"},
-	{"ids", "ids of ended jobs", 1_000_000, "shaper/bucket.go: DedupeMax", "bucket: `dedupe_max`", "all", "the oldest is forgotten, and a job of this id is new again; a metric and an alert say so"},
+	{"ids", "ids of ended jobs", 1_000_000, "shaper/bucket.go: DedupeMax", "bucket: `dedupe_max`", "what others leave: all alone, half each of two", "the oldest one of the caller that has the most is forgotten, and a job of this id is new again; a metric and an alert say so"},
 	{"results", "results that are kept", 10_000, "shaper/result.go: Max", "bucket: `results_max`, `results_bytes`", "what other flows leave: all alone, half each of two", "the oldest one of the flow that has the most goes"},
 	{"bundles", "bundles", 10_000, "lua/lib/bundle.lua: MOST", "bucket", Half, "409 `too-many-bundles`"},
 	{"callbacks", "callbacks on their way", 0, "the capacity of the bucket that tells them", "bucket", Flows, "they wait"},
@@ -55,7 +55,7 @@ var All = []Bound{
 	{"models", "models that estimates tell apart, and all others", 51, "shaper/lesson.go: MaxLessons", "bucket", Half, "the model counts as `other`, and so does one that `models` does not list"},
 	{"responses", "ids of responses whose usage comes later", 10_000, "lua/lib/responses.lua: MOST", "bucket", Half, "an old one of the caller is forgotten, a settled one first: its usage is charged in full"},
 	{"begun", "requests of such responses", 10_000, "workers/llm/charges.go: rememberedIDs", "process and bucket", Half, "the oldest of the caller is forgotten: its usage teaches nothing"},
-	{"limit-keys", "callers that a limit counts", 100_000, "admission/limit.go: DefaultMaxKeys", "limit: `max_keys`", "all: an API key with the role `check` names them", "further callers count as one; a metric and the log say so"},
+	{"limit-keys", "callers that a limit counts", 100_000, "admission/limit.go: DefaultMaxKeys", "limit, alone and in each bucket: `max_keys`", Half + "; alone all: API keys with the role `check` name them for a whole service", "further callers count as one; a metric and the log say so"},
 	{"given-limits", "limits that a program gives by value", 1000, "admission/limiter.go: givenLimits", "process", Free, "the longest unused is made anew"},
 	{"local-keys", "callers that a limit counts in the process", 16_384, "admission/local.go: maxLocals", "process", Free, "the longest unused is reported and forgotten"},
 	{"refusals", "refusals that are repeated without Redis", 16_384, "shaper/producer/refusals.go: maxRefusals", "process and bucket, and limiter", Free, "the longest unused is forgotten"},

@@ -88,6 +88,7 @@ func structuresOf(in string, file *ast.File) (names []string) {
 // structures are those of all packages.
 func structures(t *testing.T) (names []string) {
 	t.Helper()
+	packages := map[string]*lists{}
 	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		in, _ := filepath.Rel(root, name)
 		switch {
@@ -107,10 +108,17 @@ func structures(t *testing.T) (names []string) {
 			pkg = file.Name.Name
 		}
 		names = append(names, structuresOf(pkg, file)...)
+		if packages[pkg] == nil {
+			packages[pkg] = newLists(pkg)
+		}
+		packages[pkg].add(file)
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, of := range packages {
+		names = append(names, of.found()...)
 	}
 	return names
 }
@@ -118,17 +126,23 @@ func structures(t *testing.T) (names []string) {
 var (
 	keyOfScript = regexp.MustCompile(`(?m)^-- KEYS\[[^\]]*\] +(?:…:|(tundish:))(\S+)`)
 	keyOfBucket = regexp.MustCompile(`Prefix \+ ()"([^"]+)"`)
+
+	// What else a header names: keys in the lines behind the first one of KEYS, and fields of callers.
+	header     = regexp.MustCompile(`^(?:--.*\n)+`)
+	keyOfLines = regexp.MustCompile(`…:([a-z_]+:(?:<[a-z]+>:?)*)`)
+	ofCallers  = regexp.MustCompile(`\b([a-z_]+:<digits>)`)
 )
 
 // redisKeys are those that the headers of the scripts name, and those that package store makes.
 func redisKeys(t *testing.T) (names []string) {
 	t.Helper()
 	scripts, _ := filepath.Glob(root + "/lua/*.lua")
+	pieces, _ := filepath.Glob(root + "/lua/lib/*.lua")
 	stores, _ := filepath.Glob(root + "/shaper/internal/store/*.go")
 	if len(scripts) == 0 || len(stores) == 0 {
 		t.Fatalf("%d scripts, %d files of package store", len(scripts), len(stores))
 	}
-	for _, name := range slices.Concat(scripts, stores) {
+	for _, name := range slices.Concat(scripts, pieces, stores) {
 		pattern := keyOfScript
 		if strings.HasSuffix(name, ".go") {
 			pattern = keyOfBucket
@@ -139,6 +153,11 @@ func redisKeys(t *testing.T) (names []string) {
 		}
 		for _, found := range pattern.FindAllStringSubmatch(string(text), -1) {
 			names = append(names, strings.TrimSuffix(found[1]+found[2], ","))
+		}
+		for _, pattern := range []*regexp.Regexp{keyOfLines, ofCallers} {
+			for _, found := range pattern.FindAllSubmatch(header.Find(text), -1) {
+				names = append(names, string(found[1]))
+			}
 		}
 	}
 	return names

@@ -12,7 +12,7 @@ const (
 	Fixed = "fixed"
 )
 
-// Structures say of each map and cache in a type what bounds it: the name of a [Bound], or a kind.
+// Structures say of each map, cache, list and channel with room in a type what bounds it: the name of a [Bound], or a kind.
 var Structures = map[string]string{
 	"admission KeyCollector.counts":            Configured,
 	"admission KeyCollector.limits":            Configured,
@@ -53,6 +53,7 @@ var Structures = map[string]string{
 	"lua Answer.values":                        Call,
 	"lua library.functions":                    Fixed,
 	"lua/coalesce kindSet.all":                 Call,
+	"lua/coalesce turns.ends":                  "requests",
 	"shaper Answer.Headers":                    Call,
 	"shaper Attempt.Headers":                   Call,
 	"shaper Job.Headers":                       Call,
@@ -139,6 +140,27 @@ var Structures = map[string]string{
 	"workers/outgoing refusals.since":          "origins",
 
 	"internal/httpapi DoorBucket.FallbackModels": Configured,
+
+	// Lists, and channels with room.
+	"admission gates.order":                     Configured,
+	"internal/app daemon.targets":               Configured,
+	"internal/app reloader.targets":             Configured,
+	"internal/httpapi lane.under":               "lists",
+	"lua/coalesce Queue.pending":                "bodies",
+	"shaper/dispatcher Dispatcher.gone":         Configured,
+	"shaper/dispatcher currentRun.faults":       Configured,
+	"shaper/dispatcher spacing.waiting":         "jobs",
+	"shaper/fleet Second.Lost":                  "processes",
+	"shaper/internal/store bucketSet.order":     Configured,
+	"shaper/internal/store settingsWatch.found": Call,
+	"shaper/internal/store watchedKind.fields":  Fixed,
+	"shaper/operator PoolDetails.Buckets":       Configured,
+	"shaper/operator Verdict.notes":             Call,
+	"shaper/producer call.entries":              Call,
+	"shaper/producer entry.limits":              Configured,
+	"shaper/producer limitSet.limits":           Configured,
+	"tundish Client.faults":                     Configured,
+	"workers dialAttempt.errs":                  Call,
 }
 
 // RedisKeys say the same of the keys of Redis that the headers of scripts name: the last part of a bucket's key, or a whole name.
@@ -155,4 +177,9 @@ var RedisKeys = map[string]string{
 	"tundish:{fleet}:history:<number>": "processes", "tundish:{fleet}:probe": Fixed, "tundish:{fleet}:processes": "processes", "tundish:{fleet}:watched": Configured,
 	"tundish:{l:<limit>}:conf": Configured, "tundish:{l:<limit>}:<key>": "limit-keys", "limit:": "limit-keys", "limit_keys:": "limit-keys", "use:": "usage", "q:": "jobs", "later:": "jobs", "answer:": "waiters",
 	"due:<group>": "flows", "departed:": "jobs", "departed_group:": "jobs",
+
+	// In further lines of headers; and fields of a hash, one for each caller.
+	"departed_group:<group>": "jobs", "later:<flow>": "jobs", "limit:<limit>:": "limit-keys", "limit:<limit>:<key>": "limit-keys",
+	"limit_keys:<limit>:<life>": "limit-keys", "p:<pool>:": Configured, "purged:<priority>:": "jobs", "purged_later:": "jobs", "q:<priority>:<flow>": "jobs",
+	"use:<day>": "usage", "dead_of:<digits>": Configured, "dead_bytes_of:<digits>": Configured, "seen_of:<digits>": Configured,
 }

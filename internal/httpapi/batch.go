@@ -45,7 +45,7 @@ type result struct {
 
 // enqueueBatch decides the jobs of a batch one by one:
 // POST /v1/buckets/{bucket}/jobs/batch. It answers 200 when at least one got
-// in; 429 when all were refused for now, 400 when all were refused for good,
+// in; 429 or 503 when all were refused for now, 400 when all were refused for good,
 // and 200 when it was some of both.
 func (p *producer) enqueueBatch(w http.ResponseWriter, r *http.Request) {
 	bucket, f := p.bucket(r)
@@ -150,7 +150,7 @@ func answerBatch(w http.ResponseWriter, r *http.Request, results []result) {
 		switch f := results[i].fault; {
 		case f == nil:
 			t.Admitted++
-		case f.Status == http.StatusTooManyRequests:
+		case f.Status == http.StatusTooManyRequests || f.Status == http.StatusServiceUnavailable:
 			forNow++
 			if first == nil || sooner(f, first) {
 				first = f

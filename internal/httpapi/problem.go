@@ -66,7 +66,7 @@ const (
 	codeWaitTooLong           = code(shaper.ReasonWaitTooLong)
 	codeIdentityMissing       = code(shaper.ReasonIdentity)
 	codeInternal         code = "internal"
-	codeOverloaded       code = "overloaded"
+	codeOverloaded            = code(shaper.ReasonOverloaded)
 	codeLocalFault       code = "local-fault"
 	codeStoreUnavailable code = "store-unavailable"
 	codeStoreFull        code = "store-full"

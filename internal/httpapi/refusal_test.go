@@ -37,6 +37,7 @@ func TestRefusals(t *testing.T) {
 		shaper.ReasonUnknownFlow:   {404, ""},
 		shaper.ReasonUnknownBundle: {404, ""},
 		shaper.ReasonWaitTooLong:   {429, "2"},
+		shaper.ReasonOverloaded:    {503, "2"},
 	}
 	for _, reason := range shaper.Reasons() {
 		t.Run(string(reason), func(t *testing.T) {

@@ -33,20 +33,27 @@ type Queue[T comparable] struct {
 	Kind     func(T) [2]string
 	MaxKinds int
 
+	// Caller, if not nil, says whose an item is, and Turn where the queue keeps the turn of the item. Callers then take turns: what one of them
+	// adds waits for a call of each other one, however many items that has waiting. The items of one Add are of one caller, and stay together.
+	Caller func(T) string
+	Turn   func(T) *int64
+
 	mu       sync.Mutex
-	pending  []T
+	pending  []T // by their turns
+	turns    turns
 	trips    int  // under way
 	underWay int  // items of these
 	split    bool // a trip under way ends with items of an owner that pending begins with
 	wg       sync.WaitGroup
 }
 
-// Add hands over items and returns at once.
-func (q *Queue[T]) Add(items ...T) {
+// Add hands over items and returns at once. It reports whether items wait, of this call or of others.
+func (q *Queue[T]) Add(items ...T) (waits bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.pending = append(q.pending, items...)
+	q.insert(items)
 	q.leave()
+	return len(q.pending) > 0
 }
 
 // AddAndSend is Add for a caller that can wait: a trip that leaves now is
@@ -54,7 +61,7 @@ func (q *Queue[T]) Add(items ...T) {
 // processor time instead of 95.
 func (q *Queue[T]) AddAndSend(item T) {
 	q.mu.Lock()
-	q.pending = append(q.pending, item)
+	q.insert([]T{item})
 	trip, splits := q.next()
 	q.mu.Unlock()
 	if trip != nil {
@@ -71,6 +78,22 @@ func (q *Queue[T]) Remove(item T) bool {
 		q.pending = slices.Delete(slices.Clone(q.pending), i, i+1) // trips share the array
 	}
 	return i >= 0
+}
+
+// RemoveFunc takes back the items for which is reports true, unless they are under way or were sent.
+func (q *Queue[T]) RemoveFunc(is func(T) bool) (removed []T) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	rest := make([]T, 0, len(q.pending))
+	for _, item := range q.pending {
+		if is(item) {
+			removed = append(removed, item)
+		} else {
+			rest = append(rest, item)
+		}
+	}
+	q.pending = rest
+	return removed
 }
 
 // Drain takes back all items that are not under way, so that the caller can refuse them.
@@ -146,6 +169,9 @@ func (q *Queue[T]) next() (trip []T, splits bool) {
 	}
 	full := n == q.Max || n == len(q.pending) || weight > q.MaxWeight
 	trip, q.pending = q.pending[:n:n], q.pending[n:]
+	if q.Caller != nil {
+		q.turns.advance(*q.Turn(trip[n-1]), len(q.pending))
+	}
 	if !full {
 		trip = q.more(trip, &kinds, weight)
 	}

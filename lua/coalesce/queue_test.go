@@ -279,3 +279,68 @@ func TestQueueRemove(t *testing.T) {
 		g.want(t, "[[1] [2 4]]")
 	})
 }
+
+// Items that wait can be taken back together, and those under way cannot.
+func TestQueueRemoveFunc(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGatherer()
+		g.Add(1)
+		synctest.Wait()
+		if !g.Add(2, 3, 4, 5) {
+			t.Error("nothing waits")
+		}
+		if got := g.RemoveFunc(func(n int) bool { return n%2 == 1 }); !slices.Equal(got, []int{3, 5}) {
+			t.Errorf("taken back are %v", got)
+		}
+		g.want(t, "[[1] [2 4]]")
+		if g.Add(6) {
+			t.Error("an item waits though nothing is under way")
+		}
+		g.want(t, "[[1] [2 4] [6]]")
+	})
+}
+
+// Callers take turns: what a caller adds waits for one call of each other one, not for all that this one has added. A heavy call counts as many items.
+func TestQueueServesCallersInTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGatherer() // trips of 3 items, and of a weight of 100
+		owner, turn := func(n int) string { return strconv.Itoa(n / 100) }, map[int]*int64{}
+		g.Weigh = func(n int) int { return n % 100 / 90 * 99 } // 90 and more
+		g.Caller = owner
+		g.Turn = func(n int) *int64 {
+			if turn[n] == nil {
+				turn[n] = new(int64)
+			}
+			return turn[n]
+		}
+		g.Add(1)
+		synctest.Wait()
+		g.Add(2, 3, 4)
+		g.Add(5, 6, 7)
+		g.Add(8, 9, 10)
+		g.Add(190)
+		g.Add(191)
+		g.Add(201)
+		g.Add(202)
+		g.Add(203)
+		g.want(t, "[[1] [2 3 4] [190 201 202] [203 5 6] [7 191 8] [9 10]]")
+		if len(g.turns.ends) != 0 {
+			t.Errorf("%d callers are remembered, and none waits", len(g.turns.ends))
+		}
+	})
+}
+
+// Callers that wait no more are forgotten, also while the queue never is empty.
+func TestQueueForgetsCallers(t *testing.T) {
+	t.Parallel()
+	var of turns
+	for n := range int64(10_000) {
+		of.take(strconv.FormatInt(n, 10), 1)
+		of.advance(n, 1)
+	}
+	if len(of.ends) > 200 {
+		t.Errorf("%d callers are remembered", len(of.ends))
+	}
+}

@@ -10,20 +10,30 @@
 -- the job ended otherwise, its id is free: for a minute it is remembered only for an enqueue that is sent again after a lost reply. Such an
 -- id may come again before that, and has one entry in seen_minute all the same: where its end is later than its place says, the entry
 -- moves to the end of the list.
+--
+-- Above dedupe_max the callers that have the most ids lose their oldest ones: so no caller has the ids of others forgotten. The field
+-- seen_of:<digits> of …:count says how many a caller has (see owned.lua), of those that end at seen_from or later: "number number" for the
+-- two lists, from when this program began to count. Others, of older programs, are lost by their age. An id that stays although it is the
+-- oldest moves to the end of its list, before the last one: that is the one that ends last (see relocate.lua).
 
 --#include lib/callers.lua
 --#include lib/codec.lua
+--#include lib/owned.lua
 --#include lib/in_chunks.lua
 
 local dedupe = {
   PROXY = 'proxy-', -- see ProxyID of caller.go
   CHUNK = 500,
   MINUTE = 60000000, -- microseconds: our client sends no second job under an id that it has made
+  OF = 'seen_of:',
+  LOOKS = 1000, -- at ids of a list that may be forgotten, in a run
+  SPARE = 8, -- of so many ids one may be there above the most, until those of the right callers are found
 }
 
--- The ids that a run of the script remembers: window and max as in the settings; the keys seen, seen_window and seen_minute.
-function dedupe.open(window, max, now, seen, seen_window, seen_minute)
-  local d = { window = window, max = max, now = now, seen = seen, fields = {}, lists = { seen_window, seen_minute }, ids = { {}, {} } }
+-- The ids that a run of the script remembers: window and max as in the settings; the keys seen, seen_window, seen_minute and count.
+function dedupe.open(window, max, now, seen, seen_window, seen_minute, count)
+  local d = { window = window, max = max, now = now, seen = seen, fields = {}, lists = { seen_window, seen_minute }, ids = { {}, {} },
+    count = count, of = {} }
   d.ends = { string.format('%d', now + window), string.format('%d', now + math.min(window, dedupe.MINUTE)) }
   return d
 end
@@ -33,6 +43,36 @@ local function is_of_proxy(id) return string.sub(id, 1, #dedupe.PROXY) == dedupe
 -- Whether an id is free although it is remembered (ended is what seen holds): a client of the proxy asks again for what was not done.
 function dedupe.is_free(id, ended)
   return is_of_proxy(id) and string.sub(ended, 12, 12) ~= codec.DONE
+end
+
+-- From which end of its window on an id of a list counts for its caller.
+local function counted_from(d, n)
+  if not d.from then
+    d.stored_from = redis.call('HGET', d.count, 'seen_from')
+    local first, second = string.match(d.stored_from or '', '^(%d+) (%d+)$')
+    d.from = { tonumber(first or d.ends[1]), tonumber(second or d.ends[2]) }
+  end
+  return d.from[n]
+end
+
+-- Counts an id of a list, by what seen holds of it, for its caller: 1 more, or -1.
+local function count_one(d, n, stored, by)
+  if tonumber(string.sub(stored, 13)) < counted_from(d, n) or string.sub(stored, 12, 12) == callers.NAMED then return nil end
+  local digits = callers.ended(stored)
+  d.of[digits] = (d.of[digits] or 0) + by
+  return digits
+end
+
+-- Writes what was counted.
+local function write_counts(d)
+  if d.from and not d.stored_from and d.window > 0 then
+    d.stored_from = string.format('%d %d', d.from[1], d.from[2])
+    redis.call('HSET', d.count, 'seen_from', d.stored_from)
+  end
+  for digits, by in pairs(d.of) do
+    if by ~= 0 then owned.add(d.count, dedupe.OF, digits, by) end
+  end
+  d.of = {}
 end
 
 -- Notes the job of a mark (see codec.mark) and the code of the state that it ended in.
@@ -48,8 +88,11 @@ function dedupe.add(d, id, mark, code)
   local at = #fields
   local ends = d.ends[n]
   if #mark > callers.MARK then ends = callers.ends(ends, mark) end
-  fields[at + 1], fields[at + 2] = id, string.sub(mark, 1, 11) .. code .. ends
-  if not has_entry then ids[#ids + 1] = id end
+  local stored = string.sub(mark, 1, 11) .. code .. ends
+  fields[at + 1], fields[at + 2] = id, stored
+  if has_entry then return end
+  ids[#ids + 1] = id
+  count_one(d, n, stored, 1)
 end
 
 -- Moves the head of a list to its end, if it ends later than the id behind it.
@@ -61,8 +104,9 @@ local function move_back(d, list, ends)
   end
 end
 
--- Forgets the ids at the head of a list whose window has ended, up to a number. Most runs find that the first one has not.
-local function forget(d, list, most)
+-- Forgets the ids at the head of the nth list whose window has ended, up to a number. Most runs find that the first one has not.
+local function forget(d, nth, most)
+  local list = d.lists[nth]
   local first = redis.call('LINDEX', list, 0)
   local ends = first and redis.call('HGET', d.seen, first)
   if not first then return end
@@ -74,7 +118,10 @@ local function forget(d, list, most)
   local gone, n = {}, 0
   for i, stored in ipairs(redis.call('HMGET', d.seen, unpack(ids))) do
     if stored and tonumber(string.sub(stored, 13)) > d.now then break end
-    if stored then gone[#gone + 1] = ids[i] end
+    if stored then
+      gone[#gone + 1] = ids[i]
+      count_one(d, nth, stored, -1)
+    end
     n = i
   end
   if n > 0 then redis.call('LPOP', list, n) end
@@ -83,28 +130,56 @@ end
 
 -- Forgets ids whose window has ended, up to a number of each list; 500 or fewer.
 function dedupe.forget(d, most)
-  for n = 1, 2 do forget(d, d.lists[n], most) end
+  for n = 1, 2 do forget(d, n, most) end
+  write_counts(d)
 end
 
--- Writes the noted ids. Forgets ids whose window ended, and the oldest if there are too many: first those that end within a
--- minute.
-function dedupe.write(d, count)
-  -- More ids are forgotten than come, so that ended ones do not pile up.
-  for n = 1, 2 do forget(d, d.lists[n], math.min(2 * #d.ids[n] + 10, dedupe.CHUNK)) end
-  in_chunks('HSET', d.seen, d.fields)
-  for n = 1, 2 do in_chunks('RPUSH', d.lists[n], d.ids[n]) end
-  local excess = math.min(redis.call('HLEN', d.seen) - d.max, 2 * dedupe.CHUNK)
-  for n = 2, 1, -1 do
-    if excess > 0 then
-      local oldest = redis.call('LRANGE', d.lists[n], 0, excess - 1)
-      if #oldest > 0 then
-        redis.call('LPOP', d.lists[n], #oldest)
-        in_chunks('HDEL', d.seen, oldest)
-        redis.call('HINCRBY', count, 'forgotten', #oldest)
-        excess = excess - #oldest
+-- Forgets ids of the nth list, of callers that have more than a level; the oldest of all without one. Returns how many.
+local function make_room(d, nth, excess, all, level)
+  local list, gone, looked = d.lists[nth], 0, 0
+  local looks = math.min(redis.call('LLEN', list), dedupe.LOOKS)
+  while gone < excess and looked < looks do
+    local ids, forgotten, stay = redis.call('LRANGE', list, 0, math.min(excess - gone, looks - looked) - 1), {}, {}
+    for i, stored in ipairs(redis.call('HMGET', d.seen, unpack(ids))) do
+      local counted = stored and count_one(d, nth, stored, -1)
+      if stored and level and counted and (all[counted] or 0) <= level then
+        count_one(d, nth, stored, 1)
+        stay[#stay + 1] = ids[i]
+      else
+        if counted and all then all[counted] = (all[counted] or 0) - 1 end
+        forgotten[#forgotten + 1] = ids[i]
       end
     end
+    redis.call('LPOP', list, #ids)
+    in_chunks('HDEL', d.seen, forgotten)
+    if #stay > 0 then
+      stay[#stay + 1] = redis.call('RPOP', list) or nil
+      in_chunks('RPUSH', list, stay)
+    end
+    gone, looked = gone + #forgotten, looked + #ids
   end
+  return gone
+end
+
+-- Writes the noted ids. Forgets ids whose window ended, and if there are too many the oldest of the callers that have the most: first those
+-- that end within a minute.
+function dedupe.write(d)
+  -- More ids are forgotten than come, so that ended ones do not pile up.
+  for n = 1, 2 do forget(d, n, math.min(2 * #d.ids[n] + 10, dedupe.CHUNK)) end
+  in_chunks('HSET', d.seen, d.fields)
+  for n = 1, 2 do in_chunks('RPUSH', d.lists[n], d.ids[n]) end
+  write_counts(d)
+  local above = redis.call('HLEN', d.seen) - d.max
+  if above <= 0 then return end
+  local excess, gone, all = math.min(above, 2 * dedupe.CHUNK), 0, owned.all(d.count, dedupe.OF)
+  local level = all and owned.level(all, excess)
+  for n = 2, 1, -1 do gone = gone + make_room(d, n, excess - gone, all, level) end
+  local spare = math.floor(d.max / dedupe.SPARE)
+  for n = 2, 1, -1 do
+    if above - gone > spare and gone < excess then gone = gone + make_room(d, n, math.min(above - spare, excess) - gone) end
+  end
+  if gone > 0 then redis.call('HINCRBY', d.count, 'forgotten', gone) end
+  write_counts(d)
 end
 
 return dedupe

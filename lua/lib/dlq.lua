@@ -5,14 +5,20 @@
 -- A counter may be lost, or missing in older data. So dlq.audit sums up all dead letters again, a chunk at
 -- a time in the order of their deaths. dead_walk of …:count holds its progress, "time bytes". add and remove
 -- change that sum too, so that it is exact at the end.
+--
+-- dead_of:<digits> and dead_bytes_of:<digits> of …:count say how many dead letters a caller has (see callers.lua; no digits: jobs without a
+-- caller), and their bytes. Those of older programs count for nobody. What a fault left there goes when the bucket has no dead letters.
 
+--#include lib/callers.lua
 --#include lib/codes.lua
+--#include lib/owned.lua
 --#include lib/in_chunks.lua
 
 local dlq = {
   AUDIT = 200, -- dead letters that one audit sums up
   PATROL = 15000000, -- microseconds until a dispatcher has dropped what its retention has ended for
   GUESS = 60000000, -- microseconds to wait if it is not known when there is room
+  OF = 'dead_of:', BYTES_OF = 'dead_bytes_of:',
 }
 
 local function size(body, meta, tried, id)
@@ -34,24 +40,43 @@ local function change(count, time, bytes)
   if upto and time <= upto then write_walk(count, upto, sum + bytes) end
 end
 
--- Adds jobs. Their metas and attempts are written already and do not change any more.
-function dlq.add(dead, body, meta, tried, count, now, ids)
+-- The digits of the caller of a job by its mark (see codec.mark), '' none.
+local function caller_of(mark)
+  return mark and #mark > callers.MARK and callers.digits(string.sub(mark, callers.MARK + 1)) or ''
+end
+
+-- Counts dead letters of a caller.
+local function charge(count, digits, number, bytes)
+  if owned.add(count, dlq.OF, digits, number) > 0 then
+    owned.add(count, dlq.BYTES_OF, digits, bytes)
+  else
+    redis.call('HDEL', count, dlq.BYTES_OF .. digits)
+  end
+end
+
+-- Adds jobs. Their metas and attempts are written already and do not change any more. marks: of each; see codec.mark.
+function dlq.add(dead, body, meta, tried, count, now, ids, marks)
   if #ids == 0 then return end
-  local bytes, scores = 0, {}
+  local bytes, scores, numbers, sizes = 0, {}, {}, {}
   for i, id in ipairs(ids) do
-    bytes = bytes + size(body, meta, tried, id)
+    local its, digits = size(body, meta, tried, id), caller_of(marks[i])
+    bytes = bytes + its
+    numbers[digits], sizes[digits] = (numbers[digits] or 0) + 1, (sizes[digits] or 0) + its
     scores[2 * i - 1], scores[2 * i] = string.format('%d', now), id
   end
   in_chunks('ZADD', dead, scores)
   change(count, now, bytes)
+  for digits, number in pairs(numbers) do charge(count, digits, number, sizes[digits]) end
 end
 
--- Takes one away, before its body, its meta and its attempts change or go.
-function dlq.remove(dead, body, meta, tried, count, id)
+-- Takes one away, before its body, its meta and its attempts change or go. mark: see codec.mark.
+function dlq.remove(dead, body, meta, tried, count, id, mark)
   local time = redis.call('ZSCORE', dead, id)
   if not time then return end
   redis.call('ZREM', dead, id)
-  change(count, tonumber(time), -size(body, meta, tried, id))
+  local bytes = size(body, meta, tried, id)
+  change(count, tonumber(time), -bytes)
+  charge(count, caller_of(mark), -1, -bytes)
 end
 
 -- The bounds of the bucket on dead letters and on their bytes; math.huge without a bound, as in older
@@ -75,6 +100,31 @@ function dlq.full_of(conf, there, bytes, capacity)
   if dead_drop ~= '1' then return dlq.full(there, bytes, dlq.bounds(capacity, dead_capacity, dead_max_bytes)) end
 end
 
+-- Who may have more dead letters though the bucket is full (code, there and most: of dlq.full): a caller that has no more than it leaves
+-- free of twice the bound. Of each other caller half the bound counts at most: what a caller had in the bucket when it became full may
+-- have become dead letters beyond any share. So a caller that is alone has the bound, and no caller keeps others out.
+function dlq.shares(count, code, there, most)
+  return { held = owned.all(count, code == codes.DEAD_FULL and dlq.OF or dlq.BYTES_OF), there = there, most = most, known = {} }
+end
+
+-- Whether a job may get in all the same. letters: of its caller.
+function dlq.may_have(shares, letters)
+  local known = shares.known[letters]
+  if known ~= nil then return known end
+  known = false
+  if shares.held then
+    local digits, others, counted = letters ~= '' and callers.digits(letters) or '', 0, 0
+    for owner, number in pairs(shares.held) do
+      counted = counted + number
+      if owner ~= digits then others = others + math.min(number, shares.most / 2) end
+    end
+    local own, of_nobody = shares.held[digits] or 0, math.max(shares.there - counted, 0)
+    known = callers.may_have(2 * shares.most - own - others - of_nobody, own)
+  end
+  shares.known[letters] = known
+  return known
+end
+
 -- How long until there is room, in microseconds; negative where that is a guess. More than one may have to go.
 function dlq.wait(dead, code, there, most, retention, now)
   if retention == 0 then return -dlq.GUESS end
@@ -82,6 +132,13 @@ function dlq.wait(dead, code, there, most, retention, now)
   local died = redis.call('ZRANGE', dead, rank, rank, 'WITHSCORES')[2]
   local wait = math.max(tonumber(died or now) + retention - now, 0) + dlq.PATROL
   return code == codes.DEAD_FULL and wait or -wait
+end
+
+-- Forgets what callers have: there are no dead letters.
+local function forget_callers(count)
+  for _, prefix in ipairs({ dlq.OF, dlq.BYTES_OF }) do
+    for digits in pairs(owned.all(count, prefix) or {}) do redis.call('HDEL', count, prefix .. digits) end
+  end
 end
 
 -- Goes on to sum up the dead letters.
@@ -103,6 +160,7 @@ function dlq.audit(dead, body, meta, tried, count)
   if ended then
     redis.call('HSET', count, 'dead_bytes', string.format('%d', sum))
     redis.call('HDEL', count, 'dead_walk')
+    if n == 0 and redis.call('EXISTS', dead) == 0 then forget_callers(count) end
   else
     write_walk(count, tonumber(some[n]), sum)
   end

@@ -18,7 +18,7 @@ local expiry = {
 -- out: what the claim hands out (see handout.lua); told: its callbacks; box: its events, or nil; tried: the key of the attempts; max_age:
 -- microseconds, 0 none; last: last response of a job that has expired (JSON).
 function expiry.open(out, told, box, tried, max_age, last)
-  return { out = out, told = told, box = box, tried = tried, max_age = max_age, last = last, ids = {}, delayed = 0 }
+  return { out = out, told = told, box = box, tried = tried, max_age = max_age, last = last, ids = {}, marks = {}, delayed = 0 }
 end
 
 -- Why a job is too late to be sent at that time: see codes.lua; nil if it is not. reader: see queue.lua.
@@ -40,7 +40,7 @@ function expiry.note(e, f, id, job, stored, why)
   handout.note(e.out, id, died)
   callbacks.note_dead(e.told, id, job, died)
   handout.tell_dead(e.out, why, id, f.name or '', attempts)
-  e.ids[#e.ids + 1] = id
+  e.ids[#e.ids + 1], e.marks[#e.ids + 1] = id, codec.mark(job)
   if e.box then outbox.note_dead(e.box, f.name, { id }, cause or 'expired') end
   local _, delayed = codec.told(job)
   if delayed then e.delayed = e.delayed + 1 end
@@ -51,7 +51,7 @@ end
 -- Writes what was noted, behind the metas (see handout.write).
 function expiry.write(e, dead, body, meta, count, now)
   if #e.ids == 0 then return end
-  dlq.add(dead, body, meta, e.tried, count, now, e.ids)
+  dlq.add(dead, body, meta, e.tried, count, now, e.ids, e.marks)
   callbacks.write(e.told)
   flow.unschedule(count, e.delayed)
 end

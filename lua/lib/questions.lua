@@ -1,6 +1,7 @@
 -- questions.lua: what enqueue.lua asks the limits of its jobs. The rule of each limit key, its state and what is asked are read from
 -- KEYS and ARGV as enqueue.lua has them. A state is read when it is first asked. Nothing is written before questions.write.
 
+--#include lib/callers.lua
 --#include lib/codes.lua
 --#include lib/limit_keys.lua
 --#include lib/limits.lua
@@ -22,23 +23,25 @@ function questions.open(now, first_key, key_count, first_arg, limit_count)
   return q
 end
 
-local function state_of(q, number)
+-- The state of a limit's key; letters: of the caller that asks first.
+local function state_of(q, number, letters)
   local state = q.states[number]
   if not state then
     local r, at = q.rules[number], q.first_key + (number - 1) * questions.KEYS_OF_LIMIT
-    state = limit_keys.read(q.known_keys, r.rule.read, q.now, KEYS[at + 1], KEYS[at + 2], KEYS[at + 3], r.a, r.b, r.full, r.max, r.life)
+    state = limit_keys.read(q.known_keys, r.rule.read, q.now, KEYS[at + 1], KEYS[at + 2], KEYS[at + 3], r.a, r.b, r.full, r.max, r.life,
+      letters ~= '' and callers.digits(letters) or nil, callers.may_have)
     q.states[number] = state
     if state.stepped then q.used[state] = r.rule end
   end
   return state
 end
 
--- Whether every limit whose number stands behind `at` allows so many jobs, and none of them by its shared key.
-function questions.all_allow(q, at, jobs)
+-- Whether every limit whose number stands behind `at` allows so many jobs, and none of them by its shared key. letters: of the caller.
+function questions.all_allow(q, at, jobs, letters)
   for i = 1, q.limit_count do
     local number = tonumber(ARGV[at + i])
     if number > 0 then
-      local state = state_of(q, number)
+      local state = state_of(q, number, letters)
       if state.shared or q.rules[number].rule.check(state, jobs) ~= codes.ALLOWED then return false end
     end
   end
@@ -61,14 +64,14 @@ function questions.take_all(q, at, jobs, reply, to)
 end
 
 -- Asks every limit of one job whose number stands behind `at`, and puts the answers into the reply behind `n`. It spends only if all
--- that are not in shadow mode allow, and there is `room`. Returns the worst verdict and the longest wait.
-function questions.ask(q, at, cost, room, reply, n)
+-- that are not in shadow mode allow, and there is `room`. letters: of the caller. Returns the worst verdict and the longest wait.
+function questions.ask(q, at, cost, room, reply, n, letters)
   local worst, longest = codes.ALLOWED, 0
   for i = 1, q.limit_count do
     local number, to = tonumber(ARGV[at + i]), n + 4 * i
     local verdict, wait = codes.NOT_ASKED, 0
     if number > 0 then
-      verdict, wait = q.rules[number].rule.check(state_of(q, number), cost)
+      verdict, wait = q.rules[number].rule.check(state_of(q, number, letters), cost)
       if not q.shadow[i] then
         if verdict > worst then worst = verdict end
         if wait > longest then longest = wait end

@@ -38,6 +38,8 @@ func (c *Client) newBucket(state *store.Bucket) *producerBucket {
 		Owner:    func(t *entry) any { return t.call },
 		Kind:     func(t *entry) [2]string { return flowKind(b.Levels(), &t.job) },
 		MaxKinds: flowsOfScript(b.Levels()),
+		Caller:   func(t *entry) string { return t.job.Caller },
+		Turn:     func(t *entry) *int64 { return &t.turn },
 		Send:     func(entries []*entry) func() { return c.sending(b, entries) },
 	}
 	return b

@@ -176,8 +176,9 @@ func (e *JobError) Unwrap() error { return e.Err }
 // the receipts then hold no more than the ids: enqueue the same ids again, and
 // no job is doubled. [redisconn.Unavailable] tells whether that may help.
 //
-// Concurrent calls for a bucket share round trips; a call that is alone takes
-// one. When Redis is down it takes at most Config.Timeout.
+// Concurrent calls for a bucket share round trips, and the callers of the jobs take turns; a call that is alone takes one round trip. When
+// Redis is down it takes at most Config.Timeout. A job that has waited for its turn for Config.Timeout is refused with
+// [shaper.ReasonOverloaded]: it is not stored. When ctx ends, jobs that wait for their turn are not stored either.
 func (c *Client) Enqueue(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error) {
 	return c.enqueue(ctx, nil, jobs)
 }
@@ -239,36 +240,20 @@ func (c *Client) admit(ctx context.Context, awaited *Awaited, jobs []shaper.Job)
 	}
 	shared.left.Store(int64(len(queued)))
 	c.queued.Add(1)
-	queue(queued)
-
-	select {
-	case <-shared.done:
-		receipts, err := shared.receipts, shared.err.Load()
-		if err != nil {
-			receipts = onlyIDs(entries)
-		} else if len(receipts) > 1 {
-			keepOwnDuplicates(receipts)
-		}
-		c.release(shared)
-		if err != nil {
-			return receipts, *err
-		}
-		return receipts, nil
-	case <-ctx.Done():
-		return onlyIDs(entries), fmt.Errorf("enqueue: the outcome is unknown: %w", context.Cause(ctx))
+	if err := c.sendInTime(ctx, shared); err != nil {
+		return onlyIDs(entries), err
 	}
-}
-
-// queue puts the jobs of a call into the queues of their buckets.
-func queue(entries []*entry) {
-	for i := 0; i < len(entries); {
-		end := i + 1
-		for end < len(entries) && entries[end].bucket == entries[i].bucket {
-			end++
-		}
-		entries[i].bucket.queue.Add(entries[i:end]...)
-		i = end
+	receipts, err := shared.receipts, shared.err.Load()
+	if err != nil {
+		receipts = onlyIDs(entries)
+	} else if len(receipts) > 1 {
+		keepOwnDuplicates(receipts)
 	}
+	c.release(shared)
+	if err != nil {
+		return receipts, *err
+	}
+	return receipts, nil
 }
 
 // onlyIDs makes the receipts of jobs whose outcome is unknown.

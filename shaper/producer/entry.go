@@ -18,6 +18,7 @@ type entry struct {
 	sealed    codec.Sealed
 	call      *call
 	receipt   *shaper.Receipt
+	turn      int64 // of its caller, among all that wait
 
 	limits  []limitArgs // of the bucket, when the job was sent
 	counted string      // the keys by which these count it: see keyring

@@ -231,7 +231,7 @@ func (r *refused) detail() string {
 		return fmt.Sprintf("bucket %q holds %d of at most %d jobs for later already: %s or raise scheduled_capacity",
 			b.Name, r.held, r.bound, r.next)
 	case lua.DeadFull, lua.DeadTooLarge:
-		return deadFullDetail(b.Name, r.code, r.wait, r.held, r.bound)
+		return deadFullDetail(b.Name, t.job.Caller, r.code, r.wait, r.held, r.bound)
 	}
 	return r.flowDetail()
 }
@@ -282,7 +282,7 @@ func inGroup(b *producerBucket, t *entry) string {
 
 // deadFullDetail explains a refusal by too many dead letters, or by too many bytes of them. A
 // negative wait is a guess.
-func deadFullDetail(bucket string, code int64, wait time.Duration, held, bound int64) string {
+func deadFullDetail(bucket, caller string, code int64, wait time.Duration, held, bound int64) string {
 	of, setting := "dead letters", "dead_capacity"
 	if code == lua.DeadTooLarge {
 		of, setting = "bytes of dead letters", "dead_bytes"
@@ -291,6 +291,10 @@ func deadFullDetail(bucket string, code int64, wait time.Duration, held, bound i
 	if wait < 0 {
 		next = "it is not known when there is room, so retry in " + roundUp(-wait).String() + " to see"
 	}
-	return fmt.Sprintf("bucket %q takes no jobs, as it has too many %s (%d/%d): redrive or drop some, or raise %s; %s",
-		bucket, of, held, bound, setting, next)
+	whose := ""
+	if caller != "" { // others may be below their share
+		whose = " of this caller"
+	}
+	return fmt.Sprintf("bucket %q takes no jobs%s, as it has too many %s (%d/%d): redrive or drop some, or raise %s; %s",
+		bucket, whose, of, held, bound, setting, next)
 }

@@ -72,7 +72,7 @@ export async function sendAll(post: Post, jobs: readonly Job[], policy: Policy, 
 
 /** A refusal without a time ends when an operator acts. */
 function isRefusedForNow(result: Result): boolean {
-  return result.status === 429 && result.retry_after !== undefined;
+  return (result.status === 429 || result.status === 503) && result.retry_after !== undefined;
 }
 
 /** soonest is after how many seconds the first of the refused jobs may pass. */

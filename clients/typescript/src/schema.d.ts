@@ -54,8 +54,8 @@ export interface paths {
         /**
          * Enqueue up to 1,000 jobs or 8 MiB
          * @description Not atomic: each job is decided alone and has its result, in order. An invalid job has a result with status 400, 413
-         *     or 422, and the others are admitted. 429 means that all were refused for now, 400 that all were refused for good.
-         *     Both carry the results too. Each job gets the Trace Context of the request.
+         *     or 422, and the others are admitted. 429 or 503 means that all were refused for now, 400 that all were refused for good.
+         *     They carry the results too. Each job gets the Trace Context of the request.
          */
         post: operations["enqueueBatch"];
         delete?: never;
@@ -3899,7 +3899,7 @@ export interface components {
         };
         /**
          * @description Redis is not reachable or too slow (`store-unavailable`), out of memory (`store-full`), refuses this server's user (`store-forbidden`), or the server has no room for the request (`overloaded`): other
-         *     requests use all of producer.body_memory or producer.max_connections, or those of this caller use the caller's share
+         *     requests use all of producer.body_memory or producer.max_connections, or those of this caller use the caller's share. A job that waits for Redis behind others for producer.store_timeout is `overloaded` too, and is not stored
          */
         Unavailable: {
             headers: {

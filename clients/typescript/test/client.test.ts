@@ -111,11 +111,12 @@ test("a batch of any size goes in parts, with an id for each job", async () => {
   assert.deepEqual(await client.enqueueBatch("webhooks", []), { admitted: 0, refused: 0, results: [] });
 });
 
-test("a batch sends again only what a limit refused for now", async () => {
+test("a batch sends again only what was refused for now", async () => {
   const refused = { status: 429, code: "limit-exceeded", retry_after: 0 };
+  const late = { status: 503, code: "overloaded", retry_after: 0 };
   const full = { status: 429, code: "bucket-full" };
   const server = fake(
-    json(200, { results: [{ status: 202, id: "a" }, refused, { status: 400, code: "invalid" }, full] }),
+    json(200, { results: [{ status: 202, id: "a" }, late, { status: 400, code: "invalid" }, full] }),
     json(429, { code: "limit-exceeded", results: [refused] }, { "Retry-After": "0" }),
     json(200, { results: [{ status: 202, id: "b" }] }),
   );

@@ -1,0 +1,77 @@
+package scripts_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tundish-io/tundish/lua"
+)
+
+// A caller that makes up keys of a limit, as by a header, has no more of them than it leaves free: further ones share one, and the keys of
+// others are their own.
+func TestKeysOfOneCallerLeaveRoomForOthers(t *testing.T) {
+	t.Parallel()
+	conform(t, func(t *testing.T, r *rig, a algorithm) {
+		r.configure(settings{rateCount: 10_000, capacity: 10_000})
+		l := a.window(1000, 1000*second)
+		l.max, l.life = 20, lifeOf(1000*second)
+		ask := func(caller, key string) (isShared bool) {
+			t.Helper()
+			l.key = key
+			answer := r.enqueue([]limit{l}, entry{id: fmt.Sprint("j", nextClaim()), caller: caller})[0]
+			if answer.code != lua.Queued {
+				t.Fatalf("%s: %+v", key, answer)
+			}
+			return answer.limits[0][0] == lua.Shared+lua.Allowed
+		}
+		own := map[string]int{}
+		for i := range 40 {
+			for _, caller := range []string{loud, loud, loud, calm} {
+				if i < 20 && caller == calm {
+					continue // it comes when the other has made what it may
+				}
+				if !ask(caller, fmt.Sprint("k", caller, "-", nextClaim())) {
+					own[caller]++
+				}
+			}
+		}
+		if own[loud] != 10 || own[calm] != 5 { // half, and half of the rest
+			t.Errorf("keys of their own: %v", own)
+		}
+		if ask(third, "third") || ask("", "nobody") {
+			t.Error("nothing is left for a third caller, or for none")
+		}
+		if ask(third, "third") { // it is known
+			t.Error("a key lost its state")
+		}
+		text := r.c.Get(r.ctx, r.key("limit_keys")).Val()
+		if n := len(r.c.Keys(r.ctx, r.key("limit:k")+"*").Val()); n != 15 || !strings.Contains(text, ":17:0:0 ") || !strings.Contains(text, " 000000:10:0:0") ||
+			!strings.Contains(text, " 000001:5:0:0") {
+			t.Errorf("%d states, counted as %q", n, text)
+		}
+	})
+}
+
+// What a caller has is counted over the spans as all keys are, and its keys that expired are forgotten.
+func TestKeysOfACallerExpire(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		r.configure(settings{rateCount: 10_000, capacity: 10_000})
+		l := per(1000, 1000*second, 1000)
+		l.max, l.life = 20, lifeOf(1000*second)
+		for span := range 6 {
+			own := 0
+			for i := range 15 {
+				l.key = fmt.Sprint("k", span, "-", i)
+				if a := r.enqueue([]limit{l}, entry{id: fmt.Sprint(span, "j", i), caller: loud})[0]; a.limits[0][0] == lua.Allowed {
+					own++
+				}
+			}
+			if own != 10 {
+				t.Errorf("in span %d it has %d keys", span, own)
+			}
+			r.pass(2 * l.life)
+		}
+	})
+}

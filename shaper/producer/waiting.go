@@ -1,0 +1,70 @@
+package producer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tundish-io/tundish/shaper"
+)
+
+// sendInTime puts the jobs of a call into the queues of their buckets, and waits until each is answered. Jobs whose turn has not come within the
+// client's timeout are taken back and refused. An error says that ctx has ended before.
+func (c *Client) sendInTime(ctx context.Context, shared *call) error {
+	var late <-chan time.Time
+	if queue(shared.queued) {
+		timer := time.NewTimer(c.store.Timeout)
+		defer timer.Stop()
+		late = timer.C
+	}
+	for {
+		select {
+		case <-shared.done:
+			return nil
+		case <-late:
+			late = nil // what is under way has a timeout of its own
+			shared.takeBack(c.store.Timeout)
+		case <-ctx.Done():
+			if all := len(shared.queued); shared.takeBack(c.store.Timeout) == all {
+				return fmt.Errorf("enqueue: nothing is stored, as the call ended before its turn: %w", context.Cause(ctx))
+			}
+			return fmt.Errorf("enqueue: the outcome is unknown: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// queue puts the jobs of a call into the queues of their buckets. It reports whether jobs wait there.
+func queue(entries []*entry) (waits bool) {
+	for i := 0; i < len(entries); {
+		end := i + 1
+		for end < len(entries) && entries[end].bucket == entries[i].bucket {
+			end++
+		}
+		waits = entries[i].bucket.queue.Add(entries[i:end]...) || waits
+		i = end
+	}
+	return waits
+}
+
+// takeBack refuses the jobs of the call that wait for their turn, and returns how many these were.
+func (shared *call) takeBack(waited time.Duration) (taken int) {
+	var last *producerBucket
+	for _, t := range shared.queued {
+		if t.bucket == last {
+			continue
+		}
+		last = t.bucket
+		for _, late := range last.queue.RemoveFunc(func(t *entry) bool { return t.call == shared }) {
+			*late.receipt = shaper.Receipt{ID: late.job.ID, Bucket: late.job.Bucket, Flow: late.job.Flow, Group: late.job.Group, Refusal: tooLate(late, waited)}
+			taken++
+			late.finish(nil)
+		}
+	}
+	return taken
+}
+
+// tooLate refuses a job whose turn did not come in time.
+func tooLate(t *entry, waited time.Duration) *shaper.Refusal {
+	return &shaper.Refusal{Reason: shaper.ReasonOverloaded, RetryAfter: time.Second, Detail: fmt.Sprintf(
+		"the job is not stored: for %s this process was sending earlier jobs of bucket %q to Redis: retry, and send fewer jobs in parallel", waited, t.job.Bucket)}
+}
