@@ -107,6 +107,15 @@ func (b *wayBack) pass(to, answer http.Header, status int) {
 	}
 }
 
+// redirect leads back the address of a redirect, which clients follow by themselves: only where their key does not go along.
+func (b *wayBack) redirect(text string) (led string, stays bool) {
+	led, stays = b.reference(text)
+	if stays && led == text && b.leaksKey(text) {
+		return "", false
+	}
+	return led, stays
+}
+
 // links leads back the targets in the value of a header Link. stays is false where a link was taken out.
 func (b *wayBack) links(value string) (led string, stays bool) {
 	var kept []string

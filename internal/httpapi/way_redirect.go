@@ -25,17 +25,10 @@ func (a *access) redirectsCarryKey(h http.Header, credentials []string) bool {
 	return false
 }
 
-// redirect leads back the address of a redirect, which clients follow by themselves. One to another host does not pass if the client's key would go
-// along, and none passes to another port of this server's host: clients of Go send even their Authorization there.
-func (b *wayBack) redirect(text string) (led string, stays bool) {
-	led, stays = b.reference(text)
-	if !stays || led != text || staysHere(text) {
-		return led, stays
-	}
-	if b.carriesKey || b.isAtThisHost(text) {
-		return "", false
-	}
-	return text, true
+// leaksKey reports whether a client that follows a redirect to an address which is not led back sends its key along: to another host, if the key is in
+// a header that clients keep; and to another port of this server's host always, as clients of Go send even their Authorization there.
+func (b *wayBack) leaksKey(text string) bool {
+	return !staysHere(text) && (b.carriesKey || b.isAtThisHost(text))
 }
 
 // staysHere reports whether every client reads an address as one of the host that it has asked. Clients that follow the URL standard of browsers, as
