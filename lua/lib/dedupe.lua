@@ -50,7 +50,8 @@ local function counted_from(d, n)
   if not d.from then
     d.stored_from = redis.call('HGET', d.count, 'seen_from')
     local first, second = string.match(d.stored_from or '', '^(%d+) (%d+)$')
-    d.from = { tonumber(first or d.ends[1]), tonumber(second or d.ends[2]) }
+    local window_ends, minute_ends = unpack(d.ends)
+    d.from = { tonumber(first or window_ends), tonumber(second or minute_ends) }
   end
   return d.from[n]
 end
@@ -66,7 +67,7 @@ end
 -- Writes what was counted.
 local function write_counts(d)
   if d.from and not d.stored_from and d.window > 0 then
-    d.stored_from = string.format('%d %d', d.from[1], d.from[2])
+    d.stored_from = string.format('%d %d', unpack(d.from))
     redis.call('HSET', d.count, 'seen_from', d.stored_from)
   end
   for digits, by in pairs(d.of) do
