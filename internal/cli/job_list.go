@@ -15,13 +15,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-func (a *invocation) jobListCommand() *cobra.Command {
-	var limit int
-	var state, flow, group, since, until, after string
-	cmd := &cobra.Command{
-		Use:   "list BUCKET",
-		Short: "List jobs that wait or are in flight, or that are done",
-		Long: `List jobs: first those in flight, then flow by flow those that wait. Jobs that come, go or
+const jobListLong = `List jobs: first those in flight, then flow by flow those that wait. Jobs that come, go or
 move meanwhile may be missing, and some may be listed twice. Dead letters have a list of
 their own: "dispatcher dead list". With --state done, those are listed whose results the
 bucket keeps (result_retention), the newest first: the log of deliveries. With --state any
@@ -29,14 +23,24 @@ all of these are listed: with --flow it is the story of one customer.
 
 Times are in UTC. Jobs that wait have the time at which they are due: a queued job is due now,
 and "job show" estimates when it leaves. --since and --until mean the time at which a job was
-enqueued, of dead letters when it died, and of jobs that are done when it was sent.`,
-		Example: `  dispatcher job list webhooks
+enqueued, of dead letters when it died, and of jobs that are done when it was sent.`
+
+const jobListExample = `  dispatcher job list webhooks
   dispatcher job list webhooks --state retrying --flow acme
   dispatcher job list webhooks --state done --flow acme
   dispatcher job list webhooks --state any --flow acme
   dispatcher job list webhooks --since 10m --json
-  dispatcher job list webhooks --state done --since 2026-11-30T14:03:00Z --until 2026-11-30T14:04:00Z`,
-		Args: positional("BUCKET"),
+  dispatcher job list webhooks --state done --since 2026-11-30T14:03:00Z --until 2026-11-30T14:04:00Z`
+
+func (a *invocation) jobListCommand() *cobra.Command {
+	var limit int
+	var state, flow, group, since, until, after string
+	cmd := &cobra.Command{
+		Use:     "list BUCKET",
+		Short:   "List jobs that wait or are in flight, or that are done",
+		Long:    jobListLong,
+		Example: jobListExample,
+		Args:    positional("BUCKET"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 1 || limit > 10_000 {
 				return wrongUsage(cmd, "want a --limit of 1 to 10000")

@@ -220,26 +220,7 @@ func (j *judgement) restOf(f *waitingFlow) Blocked {
 // action returns the command that ends a cause, or shows what is to be repaired.
 func (j *judgement) action(c *Blocked) []string {
 	bucket := j.Name
-	one := func(verb string, more ...string) []string { // on the scope of the cause
-		var words []string
-		switch {
-		case c.Scope == shaper.ScopeBucket || c.Scope == shaper.ScopePool:
-			words = []string{string(c.Scope), verb, c.Name}
-		case c.Name == "" && c.Flows > 1:
-			return []string{"flow", "list", bucket}
-		default:
-			words = append([]string{string(c.Scope), verb}, more...)
-			more = nil
-			if c.Scope == shaper.ScopeFlow && j.HasGroups {
-				words = append(words, "--group="+c.Group)
-			}
-			words = append(words, bucket, "--", c.Name)
-			if c.Name != "" && c.Name[0] != '-' {
-				words = slices.Delete(words, len(words)-2, len(words)-1)
-			}
-		}
-		return append(words, more...)
-	}
+	one := func(verb string, more ...string) []string { return j.commandOn(c, verb, more...) }
 	switch c.Code {
 	case WhyPaused:
 		return one("resume")
@@ -284,6 +265,28 @@ func (j *judgement) action(c *Blocked) []string {
 	default:
 	}
 	return nil
+}
+
+// commandOn returns a command on the scope of a cause.
+func (j *judgement) commandOn(c *Blocked, verb string, more ...string) []string {
+	var words []string
+	switch {
+	case c.Scope == shaper.ScopeBucket || c.Scope == shaper.ScopePool:
+		words = []string{string(c.Scope), verb, c.Name}
+	case c.Name == "" && c.Flows > 1:
+		return []string{"flow", "list", j.Name}
+	default:
+		words = append([]string{string(c.Scope), verb}, more...)
+		more = nil
+		if c.Scope == shaper.ScopeFlow && j.HasGroups {
+			words = append(words, "--group="+c.Group)
+		}
+		words = append(words, j.Name, "--", c.Name)
+		if c.Name != "" && c.Name[0] != '-' {
+			words = slices.Delete(words, len(words)-2, len(words)-1)
+		}
+	}
+	return append(words, more...)
 }
 
 // boundOf is the bound of requests in flight of the scope of a cause.
