@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
