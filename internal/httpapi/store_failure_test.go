@@ -16,12 +16,18 @@ import (
 // gatewayOn is the producer's API on a Redis, with a limit for each OnStoreFailure, and an admin of that Redis whose connection stays.
 func gatewayOn(t *testing.T, store *redistest.Server, servesAlone bool) (*server, *redis.Client) {
 	t.Helper()
-	conn := connect(t, store.URL())
+	return gatewayFor(t, store, servesAlone, patience)
+}
+
+// gatewayFor is gatewayOn, and waits so long for Redis.
+func gatewayFor(t *testing.T, store *redistest.Server, servesAlone bool, timeout time.Duration) (*server, *redis.Client) {
+	t.Helper()
+	conn := connectFor(t, store.URL(), timeout)
 	var limits []admission.Limit
 	for _, mode := range []admission.OnStoreFailure{admission.Closed, admission.Open, admission.Local} {
 		limits = append(limits, admission.Limit{Name: string(mode), Limit: rateOf(t, "1000/m"), Per: []string{admission.PerCaller}, OnMissing: admission.Share, OnStoreFailure: mode})
 	}
-	limiter, err := admission.NewLimiter(admission.LimiterConfig{Redis: conn, Limits: limits, Timeout: patience})
+	limiter, err := admission.NewLimiter(admission.LimiterConfig{Redis: conn, Limits: limits, Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +35,7 @@ func gatewayOn(t *testing.T, store *redistest.Server, servesAlone bool) (*server
 	admin := redis.NewClient(&redis.Options{Addr: store.Addr(), PoolSize: 1, MaxRetries: -1})
 	t.Cleanup(func() { _ = admin.Close() })
 	return serve(t, httpapi.NewProducer(httpapi.ProducerConfig{
-		Jobs: newClientFor(t, conn, nil, patience), CheckJob: checkJob, Limits: limiter, ServesAlone: func() bool { return servesAlone },
+		Jobs: newClientFor(t, conn, nil, timeout), CheckJob: checkJob, Limits: limiter, ServesAlone: func() bool { return servesAlone },
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})), admin
 }
@@ -91,6 +97,51 @@ func TestEveryFailureOfRedis(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
+				await(t, func() bool { return s.do("POST", jobs, job("")).status == 202 })
+				await(t, func() bool { return s.do("GET", "/readyz", "").text == "ok\n" })
+			}
+		})
+	}
+}
+
+// A Redis that stands still or is gone is no reason to take limits that serve alone out of service: a gateway behind this readiness goes on.
+func TestLimitsServeWhileRedisIsSilent(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]func(store *redistest.Server) (repair func() error){
+		"frozen": func(store *redistest.Server) func() error {
+			store.Stop()
+			return func() error { store.Cont(); return nil }
+		},
+		"gone": func(store *redistest.Server) func() error {
+			store.Kill()
+			return store.Restart
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := redistest.Start(t, "--appendonly", "yes")
+			alone, _ := gatewayFor(t, store, true, time.Second)
+			bound, _ := gatewayFor(t, store, false, time.Second)
+			for _, s := range []*server{alone, bound} {
+				await(t, func() bool { return s.do("POST", jobs, job("")).status == 202 })
+				await(t, func() bool { return s.do("GET", "/readyz", "").status == 200 })
+			}
+			repair := fault(store)
+			for range 20 {
+				alone.do("GET", "/v1/limits/open/check?key=k", "").want(200, "")
+				alone.do("GET", "/v1/limits/local/check?key=k", "").want(200, "")
+				alone.do("GET", "/v1/limits/closed/check?key=k", "").want(503, "store-unavailable")
+			}
+			const words = "not reachable or too slow"
+			for s, ready := range map[*server]int{alone: 200, bound: 503} {
+				if got := readiness(s, words); got.status != ready || !strings.Contains(got.text, words) {
+					t.Errorf("/readyz is %d, want %d and %q: %s", got.status, ready, words, got.text)
+				}
+			}
+			if err := repair(); err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range []*server{alone, bound} {
 				await(t, func() bool { return s.do("POST", jobs, job("")).status == 202 })
 				await(t, func() bool { return s.do("GET", "/readyz", "").text == "ok\n" })
 			}
