@@ -63,10 +63,10 @@ func mayHaveRun(err error) bool {
 	return redisconn.FailureOf(err) == redisconn.Unreachable && elsewhere(err) == ""
 }
 
-// elsewhere says of an error that a bucket changes its pool meanwhile; "" of others. A client goes to wherever the bucket lives.
+// elsewhere says of an error that a bucket changes its pool meanwhile, or is in another pool than this process knows; "" of others.
 func elsewhere(err error) string {
 	if errors.Is(err, shaper.ErrTagChanged) {
-		return "the bucket changes its pool or its flows at this moment: nothing was stored; retry"
+		return "the bucket changes its pool or its flows at this moment, or this process is configured for another pool of the bucket, as its log tells the operator: nothing was stored; retry"
 	}
 	return ""
 }

@@ -238,6 +238,7 @@ func (c *Client) admit(ctx context.Context, awaited *Awaited, jobs []shaper.Job)
 		c.release(shared)
 		return receipts, nil
 	}
+	shared.queued = queued // without the jobs of unknown bundles
 	shared.left.Store(int64(len(queued)))
 	c.queued.Add(1)
 	if err := c.sendInTime(ctx, shared); err != nil {
