@@ -102,6 +102,7 @@ func TestOwnFields(t *testing.T) {
 		OwnBounds: shaper.OwnBounds{
 			Rate: admission.Rate{Count: 5, Per: time.Minute, Unit: admission.UnitRequests}, Burst: &seven, Capacity: &zero, MaxInFlight: &seven, Weight: &seven,
 			Budgets: shaper.Budgets{{Count: 9, Per: time.Minute, Unit: "tokens"}, {Count: 1, Per: time.Hour, Unit: "images"}},
+			Quotas:  shaper.Quotas{{Count: 1000, Per: 24 * time.Hour, Unit: admission.UnitRequests}},
 		},
 		URL: "https://a.example/?a=1&b=\n", Headers: map[string]string{"X-A": "<1>"}, Secrets: []string{},
 	}
@@ -114,11 +115,12 @@ func TestOwnFields(t *testing.T) {
 	if got, err := ParseOwnFlow(text); err != nil || !reflect.DeepEqual(got, own) {
 		t.Errorf("%q is read as %#v, %v", text, got, err)
 	}
-	fields[len(fields)-1] = OwnFields(&shaper.OwnFlow{OwnBounds: shaper.OwnBounds{Budgets: shaper.Budgets{}}}, given)[len(fields)-1]
-	if got, err := ParseOwnFlow(strings.Join(fields[:ownNumbers], " ") + " -\n-\n" + strings.Join(fields[ownNumbers:], "\n")); err != nil || got.Budgets == nil || len(got.Budgets) > 0 {
-		t.Errorf("no budget is read as %v, %v", got.Budgets, err)
+	none := OwnFields(&shaper.OwnFlow{OwnBounds: shaper.OwnBounds{Budgets: shaper.Budgets{}, Quotas: shaper.Quotas{}}}, given)
+	copy(fields[len(fields)-2:], none[len(none)-2:]) // its budgets and its quotas
+	if got, err := ParseOwnFlow(strings.Join(fields[:ownNumbers], " ") + " -\n-\n" + strings.Join(fields[ownNumbers:], "\n")); err != nil || got.Budgets == nil || len(got.Budgets) > 0 || got.Quotas == nil || len(got.Quotas) > 0 {
+		t.Errorf("no budget and no quota are read as %v, %v, %v", got.Budgets, got.Quotas, err)
 	}
-	for name, want := range map[string]string{"rate": "[- -        ]", "weight": "[     -    ]", "headers": "[       -  ]", "budgets": "[         -]"} {
+	for name, want := range map[string]string{"rate": "[- -         ]", "weight": "[     -     ]", "headers": "[       -   ]", "budgets": "[         - ]", "quotas": "[          -]"} {
 		if got := fmt.Sprint(OwnFields(&shaper.OwnFlow{}, map[shaper.FlowSetting]bool{shaper.FlowSetting(name): true})); got != want {
 			t.Errorf("%s is taken back by %s, want %s", name, got, want)
 		}
