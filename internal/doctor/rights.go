@@ -15,7 +15,7 @@ import (
 // functions are looked at by ExamineScripts, and INFO is missed by the other checks.
 const (
 	keyCommands = "del exists get hdel hexists hget hgetall hincrby hkeys hlen hmget hrandfield hscan hset hsetnx hstrlen hvals lindex llen lmove lpop lpos lpush " +
-		"lrange lrem lset ltrim pexpire pttl rename rpush set type unlink zadd zcard zcount zmscore zrange zrangebyscore zrem zremrangebyrank zremrangebyscore " +
+		"lrange lrem lset ltrim pexpire pttl rename rpop rpush set type unlink zadd zcard zcount zmscore zrange zrangebyscore zrem zremrangebyrank zremrangebyscore " +
 		"zrevrange zscore"
 	channelCommands = "publish subscribe"
 	plainCommands   = "ping select time unsubscribe"
