@@ -56,12 +56,14 @@ local function counted_from(d, n)
   return d.from[n]
 end
 
--- Counts an id of a list, by what seen holds of it, for its caller: 1 more, or -1.
-local function count_one(d, n, stored, by)
+-- The digits of the caller for whom an id of a list counts, by what seen holds of it; nil where it counts for none.
+local function owner_of(d, n, stored)
   if tonumber(string.sub(stored, 13)) < counted_from(d, n) or string.sub(stored, 12, 12) == callers.NAMED then return nil end
-  local digits = callers.ended(stored)
-  d.of[digits] = (d.of[digits] or 0) + by
-  return digits
+  return callers.ended(stored)
+end
+
+local function count_for(d, digits, by)
+  if digits then d.of[digits] = (d.of[digits] or 0) + by end
 end
 
 -- Writes what was counted.
@@ -93,7 +95,7 @@ function dedupe.add(d, id, mark, code)
   fields[at + 1], fields[at + 2] = id, stored
   if has_entry then return end
   ids[#ids + 1] = id
-  count_one(d, n, stored, 1)
+  count_for(d, owner_of(d, n, stored), 1)
 end
 
 -- Moves the head of a list to its end, if it ends later than the id behind it.
@@ -121,7 +123,7 @@ local function forget(d, nth, most)
     if stored and tonumber(string.sub(stored, 13)) > d.now then break end
     if stored then
       gone[#gone + 1] = ids[i]
-      count_one(d, nth, stored, -1)
+      count_for(d, owner_of(d, nth, stored), -1)
     end
     n = i
   end
@@ -142,12 +144,12 @@ local function make_room(d, nth, excess, all, level)
   while gone < excess and looked < looks do
     local ids, forgotten, stay = redis.call('LRANGE', list, 0, math.min(excess - gone, looks - looked) - 1), {}, {}
     for i, stored in ipairs(redis.call('HMGET', d.seen, unpack(ids))) do
-      local counted = stored and count_one(d, nth, stored, -1)
-      if stored and level and counted and (all[counted] or 0) <= level then
-        count_one(d, nth, stored, 1)
+      local owner = stored and owner_of(d, nth, stored) or nil
+      if owner and level and (all[owner] or 0) <= level then
         stay[#stay + 1] = ids[i]
       else
-        if counted and all then all[counted] = (all[counted] or 0) - 1 end
+        count_for(d, owner, -1)
+        if owner and all then all[owner] = (all[owner] or 0) - 1 end
         forgotten[#forgotten + 1] = ids[i]
       end
     end

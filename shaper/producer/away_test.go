@@ -16,7 +16,7 @@ import (
 
 // TestEnqueueWhileRedisHangs: many callers, also before the bucket was ever
 // used, are all answered within the client's timeout and the time that one
-// command in line before them takes. They do not wait for each other. Each gets the error, or the refusal of a job whose turn did not come in time.
+// command in line before them takes. They do not wait for each other.
 func TestEnqueueWhileRedisHangs(t *testing.T) {
 	t.Parallel()
 	const callers = 40
@@ -47,10 +47,9 @@ func TestEnqueueWhileRedisHangs(t *testing.T) {
 			var all sync.WaitGroup
 			for range callers {
 				all.Go(func() {
-					receipts, err := c.Enqueue(t.Context(), shaper.Job{Bucket: "away", Payload: []byte("1")})
-					isLate := err == nil && receipts[0].Refusal != nil && receipts[0].Refusal.Reason == shaper.ReasonOverloaded
-					if !isLate && !redisconn.Unavailable(err) {
-						t.Errorf("enqueue while Redis hangs: %v, %+v", err, receipts)
+					_, err := c.Enqueue(t.Context(), shaper.Job{Bucket: "away", Payload: []byte("1")})
+					if err == nil || !redisconn.Unavailable(err) {
+						t.Errorf("enqueue while Redis hangs: %v", err)
 					}
 					var jobError *producer.JobError
 					if errors.As(err, &jobError) {

@@ -24,6 +24,7 @@ type producerBucket struct {
 	spreads     admission.Spread
 	breaker     *redisconn.Breaker // one for all buckets, unless Redis is a cluster
 	queue       coalesce.Queue[*entry]
+	answered    atomic.Int64 // calls of the script that Redis answered
 }
 
 func (c *Client) newBucket(state *store.Bucket) *producerBucket {

@@ -177,8 +177,9 @@ func (e *JobError) Unwrap() error { return e.Err }
 // no job is doubled. [redisconn.Unavailable] tells whether that may help.
 //
 // Concurrent calls for a bucket share round trips, and the callers of the jobs take turns; a call that is alone takes one round trip. When
-// Redis is down it takes at most Config.Timeout. A job that has waited for its turn for Config.Timeout is refused with
-// [shaper.ReasonOverloaded]: it is not stored. When ctx ends, jobs that wait for their turn are not stored either.
+// Redis is down it takes at most Config.Timeout. A job that has waited for its turn for Config.Timeout is not stored: it is
+// refused with [shaper.ReasonOverloaded], or the call fails if Redis has answered nothing meanwhile. When ctx ends, jobs that wait for their
+// turn are not stored either.
 func (c *Client) Enqueue(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error) {
 	return c.enqueue(ctx, nil, jobs)
 }

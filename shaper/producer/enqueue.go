@@ -44,6 +44,9 @@ func (c *Client) send(b *producerBucket, entries []*entry) (after func()) {
 		first, second := c.send(b, entries[:n/2:n/2]), c.send(b, entries[n/2:])
 		return func() { first(); second() }
 	}
+	if !redisconn.Unavailable(err) {
+		b.answered.Add(1)
+	}
 	if err != nil {
 		err = fmt.Errorf("enqueue into bucket %q: %w", b.Name, err)
 		if redisconn.Unavailable(err) {

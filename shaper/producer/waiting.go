@@ -9,7 +9,8 @@ import (
 )
 
 // sendInTime puts the jobs of a call into the queues of their buckets, and waits until each is answered. Jobs whose turn has not come within the
-// client's timeout are taken back and refused. An error says that ctx has ended before.
+// client's timeout are taken back: refused if Redis has answered others meanwhile, else they end with an error of Redis. An error says that ctx has
+// ended before.
 func (c *Client) sendInTime(ctx context.Context, shared *call) error {
 	var late <-chan time.Time
 	if queue(shared.queued) {
@@ -23,9 +24,9 @@ func (c *Client) sendInTime(ctx context.Context, shared *call) error {
 			return nil
 		case <-late:
 			late = nil // what is under way has a timeout of its own
-			shared.takeBack(c.store.Timeout)
+			c.takeBack(shared)
 		case <-ctx.Done():
-			if all := len(shared.queued); shared.takeBack(c.store.Timeout) == all {
+			if all := len(shared.queued); c.takeBack(shared) == all {
 				return fmt.Errorf("enqueue: nothing is stored, as the call ended before its turn: %w", context.Cause(ctx))
 			}
 			return fmt.Errorf("enqueue: the outcome is unknown: %w", context.Cause(ctx))
@@ -40,14 +41,18 @@ func queue(entries []*entry) (waits bool) {
 		for end < len(entries) && entries[end].bucket == entries[i].bucket {
 			end++
 		}
-		waits = entries[i].bucket.queue.Add(entries[i:end]...) || waits
+		b := entries[i].bucket
+		for _, t := range entries[i:end] {
+			t.answered = b.answered.Load()
+		}
+		waits = b.queue.Add(entries[i:end]...) || waits
 		i = end
 	}
 	return waits
 }
 
-// takeBack refuses the jobs of the call that wait for their turn, and returns how many these were.
-func (shared *call) takeBack(waited time.Duration) (taken int) {
+// takeBack ends the jobs of a call that wait for their turn, and returns how many these were. They are not stored.
+func (c *Client) takeBack(shared *call) (taken int) {
 	var last *producerBucket
 	for _, t := range shared.queued {
 		if t.bucket == last {
@@ -55,8 +60,15 @@ func (shared *call) takeBack(waited time.Duration) (taken int) {
 		}
 		last = t.bucket
 		for _, late := range last.queue.RemoveFunc(func(t *entry) bool { return t.call == shared }) {
-			*late.receipt = shaper.Receipt{ID: late.job.ID, Bucket: late.job.Bucket, Flow: late.job.Flow, Group: late.job.Group, Refusal: tooLate(late, waited)}
 			taken++
+			if last.answered.Load() == late.answered {
+				late.finish(fmt.Errorf("enqueue into bucket %q: nothing is stored: Redis has answered no call for %s: %w", last.Name, c.store.Timeout, context.DeadlineExceeded))
+				continue
+			}
+			*late.receipt = shaper.Receipt{ID: late.job.ID, Bucket: late.job.Bucket, Flow: late.job.Flow, Group: late.job.Group, Refusal: c.tooLate(late)}
+			if c.store.Known(last.Name) != nil { // else its series were removed
+				c.store.Metrics.CountReceipt(late.receipt)
+			}
 			late.finish(nil)
 		}
 	}
@@ -64,7 +76,7 @@ func (shared *call) takeBack(waited time.Duration) (taken int) {
 }
 
 // tooLate refuses a job whose turn did not come in time.
-func tooLate(t *entry, waited time.Duration) *shaper.Refusal {
+func (c *Client) tooLate(t *entry) *shaper.Refusal {
 	return &shaper.Refusal{Reason: shaper.ReasonOverloaded, RetryAfter: time.Second, Detail: fmt.Sprintf(
-		"the job is not stored: for %s this process was sending earlier jobs of bucket %q to Redis: retry, and send fewer jobs in parallel", waited, t.job.Bucket)}
+		"the job is not stored: for %s this process was sending earlier jobs of bucket %q to Redis: retry, and send fewer jobs in parallel", c.store.Timeout, t.job.Bucket)}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/internal/store"
@@ -94,6 +95,28 @@ func TestLargeBatchesKeepNobodyWaiting(t *testing.T) {
 		stored, err := conn.HLen(t.Context(), store.BucketKeys("b").Body()).Result()
 		if err != nil || refused.Load() == 0 || in.Load()+refused.Load() != 10_000 || stored != in.Load()+2 {
 			t.Errorf("%d are in, %d refused and %d stored: %v", in.Load(), refused.Load(), stored, err)
+		}
+	})
+}
+
+// While Redis answers nothing, a job that waits for its turn is no job of a busy process: the call ends with a failure of Redis.
+func TestWaitForASilentRedisIsItsFailure(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, conn := newSlow(t, 10*time.Second)
+		conn.takes.Store(int64(time.Minute))
+		var all sync.WaitGroup
+		all.Go(func() { _, _ = c.Enqueue(t.Context(), batchOf("loud", 0, 1000)...) })
+		synctest.Wait()
+		began := time.Now()
+		receipts, err := c.Enqueue(t.Context(), batchOf("calm", 0, 2)...)
+		if took := time.Since(began); !redisconn.Unavailable(err) || !strings.Contains(err.Error(), "nothing is stored") || receipts[0].Refusal != nil || took > 10*time.Second {
+			t.Errorf("after %s: %+v, %v", took, receipts, err)
+		}
+		all.Wait()
+		conn.takes.Store(0)
+		if job, err := c.Job(t.Context(), "b", "calm-0-0"); !errors.Is(err, shaper.ErrNotFound) {
+			t.Errorf("%+v, %v", job, err)
 		}
 	})
 }
