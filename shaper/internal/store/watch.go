@@ -339,7 +339,7 @@ func (w *settingsWatch) know(conf map[string]string) {
 
 // see finds what is not as it was the last time, logs pauses, and reports whether there is more to read.
 func (w *settingsWatch) see(ctx context.Context, values []any) (news bool) {
-	now := make(map[string]string, len(values))
+	now := make(map[string]string) // without room for all fields: most buckets have few of them, and this stays for each bucket
 	for i, name := range w.fields {
 		if text, ok := values[i].(string); ok {
 			now[name] = text
