@@ -15,7 +15,7 @@ KUBE_SCORE_VERSION := v1.20.0
 export GOFLAGS := -trimpath $(GOFLAGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run build test unit soak slowpaths race fuzz bench lint redis parsers examples image ship ship-check ship-test upgrade-test client-check browser ci
+.PHONY: help demo run build test unit soak slowpaths race embedded fuzz bench lint redis parsers examples image ship ship-check ship-test upgrade-test client-check browser ci
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,10 +30,10 @@ build: ## both programs into bin/
 	@[ -x bin/dispatcher ] || echo "building both programs: the first time takes a minute or two" >&2
 	@go build -o bin/ ./cmd/...
 
-test: redis parsers ## all units, then each promise once with real processes; 6 minutes on two cores, more where nothing is built yet
+test: redis ## all units, then each promise once with real processes
 	@scripts/test
 
-unit: redis parsers ## the units alone
+unit: redis ## the units alone
 	@scripts/test units
 
 soak: redis ## the long measurements, with their figures
@@ -42,8 +42,11 @@ soak: redis ## the long measurements, with their figures
 slowpaths: redis ## the tests of the scripts with all fast paths off
 	@scripts/slowpaths
 
-race: redis ## all units five times over with the race detector
-	@go test -race -timeout 40m -count=5 $$(go list ./... | grep -v /test)
+race: redis ## the units of all packages with goroutines, with the race detector
+	@scripts/race
+
+embedded: ## all tests of the scripts on the embedded store
+	@scripts/embedded
 
 fuzz: ## every fuzz target for 20 s
 	@scripts/fuzz 20s
@@ -106,5 +109,5 @@ ship-test: redis $(SHIP_TOOLS) $(HELM_TOOLS) ## what ship-check leaves out as it
 client-check: ## the TypeScript client: types not stale, strict compiler, units, size
 	@scripts/client-check
 
-ci: lint client-check test slowpaths examples ship-check browser ## what CI runs: lint, the TypeScript client, tests, examples, what is shipped, the console in a browser, the commands of README and docs
+ci: lint client-check test race embedded slowpaths examples ship-check browser ## what CI runs: lint, the TypeScript client, tests, races, the embedded store, examples, what is shipped, the console in a browser, the commands of README and docs
 	@scripts/readme-commands

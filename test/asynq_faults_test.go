@@ -116,6 +116,7 @@ func TestAsynqDispatchersDie(t *testing.T) {
 
 // TestAsynqServersDie kills asynq servers in their handlers. Only what they ran may run again.
 func TestAsynqServersDie(t *testing.T) {
+	onlyInCI(t)
 	t.Parallel()
 	kills, each := atSoak(8, 2), 200
 	u := startAsynqUnder(t, 2*time.Second, 50*time.Millisecond)
@@ -136,6 +137,7 @@ func TestAsynqServersDie(t *testing.T) {
 
 // TestAsynqRedisAway stops the Redis of asynq under load, for 10 s in a soak: the jobs are held, none is lost, and none runs twice.
 func TestAsynqRedisAway(t *testing.T) {
+	onlyInCI(t)
 	t.Parallel()
 	away := time.Duration(atSoak(10, 3)) * time.Second
 	u := startAsynqUnder(t, 2*time.Second, 5*time.Millisecond)

@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -16,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/npmtest"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/dispatcher"
@@ -119,29 +118,15 @@ func deliverOne(t *testing.T, addr string, config webhook.Config) {
 // acceptedAt reports whether the library of Standard Webhooks accepts a delivery on a machine whose clock is off.
 func acceptedAt(t *testing.T, off time.Duration, delivery signed) bool {
 	t.Helper()
-	node, err := exec.LookPath("node")
-	installed := filepath.Join("..", ".tools", "npm")
-	if _, statErr := os.Stat(filepath.Join(installed, "node_modules", "standardwebhooks")); err != nil || statErr != nil {
-		skip(t, "node or the library standardwebhooks is not installed: scripts/parsers installs it")
-	}
+	node := npmtest.Clients(t)
 	library, clock := buildClock(t)
 	clock.set(off)
 	text, err := json.Marshal([]signed{delivery})
 	if err != nil {
 		t.Fatal(err)
 	}
-	script, err := os.Open(filepath.Join("..", "workers", "webhook", "testdata", "verify.mjs"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer script.Close()
-	cmd := exec.CommandContext(t.Context(), node, "--input-type=module", "-")
-	cmd.Dir, cmd.Stdin = installed, script
-	cmd.Env = append(os.Environ(), "DELIVERIES="+string(text), "LD_PRELOAD="+library, "CLOCK_OFFSET="+clock.file.Name())
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %v", err, cmd.Stderr)
-	}
+	out := node.Output(t, filepath.Join("..", "workers", "webhook", "testdata", "verify.mjs"),
+		"DELIVERIES="+string(text), "LD_PRELOAD="+library, "CLOCK_OFFSET="+clock.file.Name())
 	var accepted []bool
 	if err := json.Unmarshal(out, &accepted); err != nil || len(accepted) != 1 {
 		t.Fatalf("%v: %s", err, out)

@@ -77,6 +77,7 @@ func hearAt(t *testing.T, address string) *streamed {
 // The sums of the stream are those of the receiver's log and of the answers of the producers. A process that is killed leaves the fleet, and the
 // stream says so.
 func TestFleet(t *testing.T) {
+	onlyInCI(t)
 	t.Parallel()
 	quietly(t, func(t *testing.T, _ *stallWatch) string { return fleetIsTold(t) })
 }

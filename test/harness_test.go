@@ -328,6 +328,14 @@ func skip(t *testing.T, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
+// onlyInCI leaves a test out where no CI runs it: it takes half a minute or more, and a shorter one holds what users are promised.
+func onlyInCI(t *testing.T) {
+	t.Helper()
+	if os.Getenv("CI") == "" && !redistest.Soak {
+		t.Skip("CI and a soak run this test; so does CI=true make test")
+	}
+}
+
 // report prints the figures of a run.
 func report(t *testing.T, rate int, r checker.Result) {
 	t.Helper()

@@ -210,6 +210,7 @@ func (j *joining) wantRates(moves int) {
 // file, too. Producers go on. No job is lost, only deliveries that a kill cut come twice, no window has more slots than the rates allow,
 // and what the bucket remembers, counts and was told by operators goes with it.
 func TestDispatchersDieAsABucketJoinsAPool(t *testing.T) {
+	onlyInCI(t)
 	besideOthers(t)
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	j := startJoining(t, server, 2*time.Second, "quotas = [\"100000/h\"]\nresult_retention = \"1h\"\n[buckets.flow]\nkey = \"job\"\n")

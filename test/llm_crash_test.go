@@ -42,6 +42,7 @@ func (s *llmSystem) postCrash(models []model, calls int) {
 // TestDispatchersDieWithCharges: kill -9 of all three dispatchers with calls in flight. Their leases are back within the lease and 5 s. What they
 // charged stays charged until its window is over, because the provider may have counted it, and then it is gone. No window has more than the budget.
 func TestDispatchersDieWithCharges(t *testing.T) {
+	onlyInCI(t)
 	besideOthers(t)
 	const calls, lease, back = 30, 2 * time.Second, 5 * time.Second
 	quietly(t, func(t *testing.T, stall *stallWatch) (fault string) {
@@ -110,6 +111,7 @@ func (s *llmSystem) charged(bucket string) (charged int64, shown bool) {
 // TestRedisDiesWithCharges: kill -9 of Redis, whose append-only file is synced every second, and the last second of that file is lost with it, as
 // it may be in a power failure. Without what left in lost writes, no window has more than the budget; and no job is lost.
 func TestRedisDiesWithCharges(t *testing.T) {
+	onlyInCI(t)
 	besideOthers(t)
 	const lost, kills = time.Second, 2
 	calls := 60

@@ -67,6 +67,7 @@ func TestStreamsOutliveDispatchers(t *testing.T) {
 // TestProducersDieWithStreams: kill -9 of a producer with streams and with requests that wait. Nothing of its requests is left, and none is a dead
 // letter. The streams of the other producer go on.
 func TestProducersDieWithStreams(t *testing.T) {
+	onlyInCI(t)
 	besideOthers(t)
 	const streams, lease = 8, 2 * time.Second
 	quietly(t, func(t *testing.T, stall *stallWatch) string {

@@ -169,7 +169,7 @@ type clientAnswer struct {
 func TestDoorWithUnchangedClients(t *testing.T) {
 	besideOthers(t)
 	const clients, aborted, output = 24, 50, 300
-	script := client(t, filepath.Join("testdata", "llm.mjs"), "@anthropic-ai/sdk")
+	script := client(t, filepath.Join("testdata", "llm.mjs"))
 	const budget, door = "budgets = [\"10000000 tokens/h\"]\nbudget_burst = \"100%\"\n", "serve_proxy = true\ncount_max_tokens = false\nauth.bearer = \"sk_of_the_vendor\"\n"
 	settings := llmprovider.Settings{CallTime: time.Second}
 	models := []model{

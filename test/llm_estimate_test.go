@@ -39,6 +39,7 @@ func (s *llmSystem) reserved(bucket string, ids []string) map[string]int64 {
 // TestTokensWithoutMaximum: calls without max_tokens, whose answers have 0.3 to 2 times the output that is expected at first. Usage exceeds the
 // budget in no window by more than the calls in it had too low reservations. In a soak, answers have taught by the second hundred calls what to reserve.
 func TestTokensWithoutMaximum(t *testing.T) {
+	onlyInCI(t)
 	besideOthers(t)
 	const first = 100
 	second := 40

@@ -30,7 +30,7 @@ func TestExamplesOfLLM(t *testing.T) {
 		}
 	})
 	t.Run("Node", func(t *testing.T) {
-		script := client(t, filepath.Join(example, "door.mjs"), "@anthropic-ai/sdk")
+		script := client(t, filepath.Join(example, "door.mjs"))
 		s := startLLM(t, llmPlan{models: models, dispatchers: 1, server: redistest.Start(t), isNear: true})
 		answersAll(t, script("TUNDISH_OPENAI="+s.producers[0]+"/v1/proxy/openai/v1", "TUNDISH_ANTHROPIC="+s.producers[0]+"/v1/proxy/claude"))
 	})

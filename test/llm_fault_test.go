@@ -15,6 +15,7 @@ import (
 // have, jobs wait: they spend no attempt, although they have one only, and all are delivered once the fault is over. A hold that lasts as long as
 // people need is ended by them.
 func TestProviderFaults(t *testing.T) {
+	onlyInCI(t)
 	besideOthers(t)
 	const calls = 8
 	short := 300 * time.Millisecond

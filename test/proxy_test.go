@@ -1,6 +1,7 @@
 package test
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/checker"
+	"github.com/tundish-io/tundish/internal/npmtest"
 	"github.com/tundish-io/tundish/internal/redistest"
 )
 
@@ -30,29 +32,21 @@ func keyTable(secret string) string {
 }
 
 // client is a script that calls an API with a package of npm; the command runs it with more variables of the environment.
-func client(t *testing.T, script, module string) (command func(env ...string) *exec.Cmd) {
+func client(t *testing.T, script string) (command func(env ...string) *exec.Cmd) {
 	t.Helper()
-	node, err := exec.LookPath("node")
-	installed := filepath.Join("..", ".tools", "npm")
-	if _, statErr := os.Stat(filepath.Join(installed, "node_modules", filepath.FromSlash(module))); err != nil || statErr != nil {
-		skip(t, "node or the package is not installed: `make test` installs it where it can")
-	}
+	node := npmtest.Clients(t)
 	text, err := os.ReadFile(script)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func(env ...string) *exec.Cmd {
-		cmd := exec.CommandContext(t.Context(), node, "--input-type=module", "-")
-		cmd.Dir, cmd.Stdin, cmd.Env = installed, strings.NewReader(string(text)), append(os.Environ(), env...)
-		return cmd
-	}
+	return func(env ...string) *exec.Cmd { return node.Script(t, bytes.NewReader(text), env...) }
 }
 
 // TestProxyWithAnUnchangedClient: 20 clients of GitHub's API, as its own library makes them, share a rate by a change of their base URL and key.
 // Each gets its own answers, and the API sees the rate, and its own key.
 func TestProxyWithAnUnchangedClient(t *testing.T) {
 	const rate, clients, each = 20, 20, 3
-	script := client(t, filepath.Join("testdata", "octokit.mjs"), "@octokit/rest")
+	script := client(t, filepath.Join("testdata", "octokit.mjs"))
 	quietly(t, func(t *testing.T, stall *stallWatch) string {
 		var mu sync.Mutex
 		var wrong []string

@@ -7,8 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -16,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/faultproxy"
+	"github.com/tundish-io/tundish/internal/npmtest"
 	"github.com/tundish-io/tundish/internal/redistest"
 )
 
@@ -67,7 +66,7 @@ func TestTypeScriptClient(t *testing.T) {
 		nodeTests(t, node, 2, programs("clock.test.js"), append(environment, "LD_PRELOAD="+library, "CLOCK_OFFSET="+clock.file.Name()))
 	})
 	t.Run("first example", func(t *testing.T) {
-		out, err := nodeCommand(t, node, environment, filepath.Join("build", "test", "examples", "first.js")).CombinedOutput()
+		out, err := node.Command(t, environment, filepath.Join("build", "test", "examples", "first.js")).CombinedOutput()
 		if err != nil || !strings.HasPrefix(string(out), "order-42 queued 20") {
 			t.Errorf("%v: %s", err, out)
 		}
@@ -119,34 +118,21 @@ func (c *tally) count(body string) int {
 	return c.of[body]
 }
 
-var clientFolder = filepath.Join("..", "clients", "typescript")
-
-// compiledClient compiles the client and its tests, and returns Node.
-func compiledClient(t *testing.T) (node string) {
+// compiledClient compiles the client and its tests.
+func compiledClient(t *testing.T) npmtest.Program {
 	t.Helper()
-	node, err := exec.LookPath("node")
-	compiler := filepath.Join("node_modules", "typescript", "bin", "tsc")
-	if _, statErr := os.Stat(filepath.Join(clientFolder, compiler)); err != nil || statErr != nil {
-		skip(t, "node or the packages of clients/typescript are not installed: `make test` installs them where it can")
-	}
-	if out, err := nodeCommand(t, node, nil, compiler).CombinedOutput(); err != nil {
+	node := npmtest.At(t, filepath.Join("clients", "typescript"))
+	if out, err := node.Command(t, nil, filepath.Join("node_modules", "typescript", "bin", "tsc")).CombinedOutput(); err != nil {
 		t.Fatalf("tsc: %v\n%s", err, out)
 	}
 	return node
 }
 
 // nodeTests runs a file of tests, and demands that as many as there are pass: a file that is empty passes by itself.
-func nodeTests(t *testing.T, node string, want int, file string, env []string) {
+func nodeTests(t *testing.T, node npmtest.Program, want int, file string, env []string) {
 	t.Helper()
-	out, err := nodeCommand(t, node, env, "--test", "--test-reporter=tap", file).CombinedOutput()
+	out, err := node.Command(t, env, "--test", "--test-reporter=tap", file).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), fmt.Sprintf("\n# pass %d\n", want)) || !strings.Contains(string(out), "\n# skipped 0\n") {
 		t.Errorf("want %d tests that pass: %v\n%s", want, err, out)
 	}
-}
-
-func nodeCommand(t *testing.T, node string, env []string, args ...string) *exec.Cmd {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), node, args...)
-	cmd.Dir, cmd.Env = clientFolder, append(os.Environ(), env...)
-	return cmd
 }

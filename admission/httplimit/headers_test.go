@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/admission/httplimit"
+	"github.com/tundish-io/tundish/internal/npmtest"
 )
 
 var (
@@ -197,29 +196,12 @@ func untilMore(d admission.Decision) time.Duration {
 
 func readByOthers(t *testing.T, sent []map[string]string, now int64) []reading {
 	t.Helper()
-	node, err := exec.LookPath("node")
-	installed := filepath.Join("..", "..", ".tools", "npm")
-	if _, statErr := os.Stat(filepath.Join(installed, "node_modules")); err != nil || statErr != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("node or the parsers are not installed: scripts/parsers installs them")
-		}
-		t.Skip("node or the parsers are not installed: `make test` installs them where it can")
-	}
+	node := npmtest.Clients(t)
 	text, err := json.Marshal(sent)
 	if err != nil {
 		t.Fatal(err)
 	}
-	script, err := os.Open(filepath.Join("testdata", "headers", "parse.mjs"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer script.Close()
-	cmd := exec.CommandContext(t.Context(), node, "--input-type=module", "-")
-	cmd.Dir, cmd.Stdin, cmd.Env = installed, script, append(os.Environ(), "HEADERS="+string(text), "NOW="+strconv.FormatInt(now, 10))
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %v", err, cmd.Stderr)
-	}
+	out := node.Output(t, filepath.Join("testdata", "headers", "parse.mjs"), "HEADERS="+string(text), "NOW="+strconv.FormatInt(now, 10))
 	var read []reading
 	if err := json.Unmarshal(out, &read); err != nil || len(read) != len(sent) {
 		t.Fatalf("%v: %s", err, out)

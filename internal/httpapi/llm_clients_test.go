@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"net/http/httptest"
 	"net/netip"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,6 +12,7 @@ import (
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/llmprovider"
+	"github.com/tundish-io/tundish/internal/npmtest"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/dispatcher"
@@ -113,26 +112,9 @@ func (r *clientsRig) used(t *testing.T, bucket string) (charged int64, models ma
 // TestOfficialClients: what the clients of npm do, unchanged, is charged what the providers used, wherever the model, the input or the usage is.
 func TestOfficialClients(t *testing.T) {
 	t.Parallel()
-	node, err := exec.LookPath("node")
-	installed := filepath.Join("..", "..", ".tools", "npm")
-	if _, statErr := os.Stat(filepath.Join(installed, "node_modules", "openai")); err != nil || statErr != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("node or the clients are not installed: scripts/parsers installs them")
-		}
-		t.Skip("node or the clients are not installed: `make test` installs them where it can")
-	}
+	node := npmtest.Clients(t)
 	rig := newClientsRig(t)
-	script, err := os.Open(filepath.Join("testdata", "llm_clients.mjs"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer script.Close()
-	cmd := exec.CommandContext(t.Context(), node, "--input-type=module", "-")
-	cmd.Dir, cmd.Stdin, cmd.Env = installed, script, append(os.Environ(), "PROXY="+rig.http.URL+"/v1/proxy")
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %s", err, cmd.Stderr)
-	}
+	out := node.Output(t, filepath.Join("testdata", "llm_clients.mjs"), "PROXY="+rig.http.URL+"/v1/proxy")
 	var got struct {
 		Azure, AzureStream, Polls, Background, Search, Prompts, Claude, Slow int64
 		First                                                                string

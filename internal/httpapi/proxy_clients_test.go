@@ -1,19 +1,16 @@
 package httpapi_test
 
 import (
-	"context"
 	"encoding/json"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/internal/npmtest"
 )
 
 // did is what a client of an API got for a call.
@@ -25,28 +22,7 @@ type did struct {
 // runClients has the official clients of six APIs make their calls. `make test` installs them (scripts/parsers).
 func runClients(t *testing.T, env ...string) map[string][]did {
 	t.Helper()
-	node, err := exec.LookPath("node")
-	installed := filepath.Join("..", "..", ".tools", "npm")
-	if _, statErr := os.Stat(filepath.Join(installed, "node_modules", "stripe")); err != nil || statErr != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("node or the clients are not installed: scripts/parsers installs them")
-		}
-		t.Skip("node or the clients are not installed: `make test` installs them where it can")
-	}
-	script, err := os.ReadFile(filepath.Join("testdata", "clients.mjs"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, node, "--input-type=module", "-")
-	cmd.Dir, cmd.Stdin, cmd.Env = installed, strings.NewReader(string(script)), append(os.Environ(), env...)
-	var said strings.Builder
-	cmd.Stderr = &said
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %s", err, said.String())
-	}
+	out := npmtest.Clients(t).Output(t, filepath.Join("testdata", "clients.mjs"), env...)
 	var all map[string][]did
 	if err := json.Unmarshal(out, &all); err != nil || len(all) != 6 {
 		t.Fatalf("%v: %s", err, out)

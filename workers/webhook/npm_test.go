@@ -2,13 +2,12 @@ package webhook
 
 import (
 	"encoding/json"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/npmtest"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -71,29 +70,12 @@ func TestSecretsForOthers(t *testing.T) {
 
 func verifiedByOthers(t *testing.T, deliveries []toVerify) []bool {
 	t.Helper()
-	node, err := exec.LookPath("node")
-	installed := filepath.Join("..", "..", ".tools", "npm")
-	if _, statErr := os.Stat(filepath.Join(installed, "node_modules", "standardwebhooks")); err != nil || statErr != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("node or the library is not installed: scripts/parsers installs it")
-		}
-		t.Skip("node or the library is not installed: `make test` installs it where it can")
-	}
+	node := npmtest.Clients(t)
 	text, err := json.Marshal(deliveries)
 	if err != nil {
 		t.Fatal(err)
 	}
-	script, err := os.Open(filepath.Join("testdata", "verify.mjs"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer script.Close()
-	cmd := exec.CommandContext(t.Context(), node, "--input-type=module", "-")
-	cmd.Dir, cmd.Stdin, cmd.Env = installed, script, append(os.Environ(), "DELIVERIES="+string(text))
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %v", err, cmd.Stderr)
-	}
+	out := node.Output(t, filepath.Join("testdata", "verify.mjs"), "DELIVERIES="+string(text))
 	var accepted []bool
 	if err := json.Unmarshal(out, &accepted); err != nil || len(accepted) != len(deliveries) {
 		t.Fatalf("%v: %s", err, out)

@@ -19,7 +19,7 @@ func TestAlikeJobsOfFlows(t *testing.T) {
 	for _, groups := range []bool{false, true} {
 		t.Run(fmt.Sprint("groups ", groups), func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, base *rig) {
+			onBothInCI(t, func(t *testing.T, base *rig) {
 				rapid.Check(t, func(rt *rapid.T) {
 					bound := rapid.SampledFrom([]int64{0, 3, 9})
 					s := settings{rateCount: 10, capacity: rapid.SampledFrom([]int64{8, 1000}).Draw(rt, "capacity")}

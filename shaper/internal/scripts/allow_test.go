@@ -143,7 +143,7 @@ func TestTokenBucket(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, r *rig) {
+			onBothInCI(t, func(t *testing.T, r *rig) {
 				now := int64(epoch)
 				for i, a := range table.attempts {
 					now += a.after
@@ -193,7 +193,7 @@ func drawLimit(t *rapid.T, key string) limit {
 // arithmetic: nothing is minted and nothing is lost to rounding.
 func TestTokenBucketIsExact(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		rapid.Check(t, func(rt *rapid.T) {
 			r := base.fresh(rt, "b")
 			l := drawLimit(rt, fmt.Sprint(nextClaim()))
@@ -219,7 +219,7 @@ func TestTokenBucketIsExact(t *testing.T) {
 // Who waits exactly as long as was said is admitted; a microsecond less is not.
 func TestRetryAfterIsTrue(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		rapid.Check(t, func(rt *rapid.T) {
 			r := base.fresh(rt, "b")
 			l := drawLimit(rt, fmt.Sprint(nextClaim()))
@@ -255,7 +255,7 @@ func TestRetryAfterIsTrue(t *testing.T) {
 // either: what came before the step back does not come again.
 func TestJitterOfTheClockMintsNothing(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		const burst = 50
 		rounds := atLength(100, 5)
 		l := per(100, second, burst)
@@ -284,7 +284,7 @@ func TestJitterOfTheClockMintsNothing(t *testing.T) {
 // Small steps for a long time: a thousand minutes of 7 a minute are 7,000.
 func TestManySmallStepsDoNotDrift(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		l, passed := per(7, 60*second, 1), int64(0)
 		const step = 1_234_567
 		steps := atLength(2000, 5)
@@ -312,7 +312,7 @@ func TestManySmallStepsDoNotDrift(t *testing.T) {
 // The state is worth nothing a second after the bucket is full again.
 func TestLimitStateExpires(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		l := per(1, 60*second, 5)
 		r.allow(l, 2, r.now())
 		if ttl := r.ttl(r.key("limit:" + l.key)); ttl.Milliseconds() > 121_000 || ttl.Milliseconds() < 120_000 {

@@ -36,7 +36,7 @@ func (r *rig) wantAttempts(what, id, want string) {
 // The first time and the last lines of a job are kept, of every outcome but done and returned.
 func TestAttemptsAreKept(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.obeyAttempts(2, 0)
 		r.put("a")
@@ -76,7 +76,7 @@ func TestAttemptsAreKept(t *testing.T) {
 // A text has 2 KiB at most: the oldest lines go, and a line that does not fit alone.
 func TestAttemptsAreBounded(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.obeyAttempts(20, 0)
 		r.put("a")
@@ -225,7 +225,7 @@ func TestMaxAge(t *testing.T) {
 func TestMaxAgeWithFlows(t *testing.T) {
 	t.Parallel()
 	const maxAge = 60 * second
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 10}, flowSettings{})
 		r.obeyAttempts(2, maxAge)
 		r.claimFlows(ask{}, reserved{})
@@ -255,7 +255,7 @@ func TestMaxAgeWithFlows(t *testing.T) {
 // The probe of a breaker spends no attempt: it is listed as held, and a job whose last attempt it would be lives on.
 func TestAttemptsOfProbes(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		const spent = 7
 		r.configure(settings{rateCount: 1000})
 		r.obeyAttempts(5, 0)

@@ -14,7 +14,7 @@ func TestABatchWaitsForOthers(t *testing.T) {
 	for _, flows := range []bool{false, true} {
 		t.Run(fmt.Sprint("flows ", flows), func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, base *rig) {
+			onBothInCI(t, func(t *testing.T, base *rig) {
 				var r *rig
 				in := func(jobs ...entry) []entry {
 					for i := range jobs {
@@ -92,7 +92,7 @@ func TestABatchWaitsForOthers(t *testing.T) {
 // The estimated departure of a job counts full batches, whether jobs are decided as one or one by one.
 func TestEstimatesOfBatches(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10})
 		r.batches(5, 1000, 0)
 		keys, args := r.alike(nil, 5, 3, "")

@@ -83,7 +83,7 @@ func TestWhichJobsAreABatch(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, r *rig) {
+			onBothInCI(t, func(t *testing.T, r *rig) {
 				r.configure(settings{rateCount: 100})
 				size, bytes := c.size, c.bytes
 				if size == 0 {
@@ -143,7 +143,7 @@ func TestBoundsCountRequests(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, r *rig) {
+			onBothInCI(t, func(t *testing.T, r *rig) {
 				c.configure(r)
 				r.batches(4, 1000, 0)
 				r.claim0() // the pace begins
@@ -213,7 +213,7 @@ func (r *rig) settleAll(result int, leases ...lease) {
 
 func TestClaimOfBatchesIsAnsweredAgain(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{})
 		r.batches(3, 1000, 0)
 		r.setFlow("f", flowSettings{weight: 1})
@@ -279,7 +279,7 @@ func TestCrashedBatchLeavesOneByOne(t *testing.T) {
 // Those that failed alone are sent again; they may leave with others.
 func TestFailedJobsOfABatchAreTriedAgain(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.batches(4, 1000, 0)
 		r.putEach(entries("a b c d")...)

@@ -42,7 +42,7 @@ func claimAny(r *rig, flow string) claimed {
 // A receipt tells when the job leaves, by what the last jobs reserved: so do max_wait, and the estimate of the bucket.
 func TestEstimatesCountBudgets(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		for _, kind := range []string{"bucket", "flow", "pool"} {
 			r, flow := budgeted(t, base, kind)
 			costs, ids := map[string]int64{}, numbered(60)
@@ -91,7 +91,7 @@ func TestEstimatesCountBudgets(t *testing.T) {
 // bucket one behind it leaves after it.
 func TestTheTimeOfALargeJobIsItsOwn(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		for _, kind := range []string{"bucket", "flow", "pool", "pool, and the bucket says what a job reserves"} {
 			scope, says, _ := strings.Cut(kind, ", ")
 			r, flow := budgeted(t, base, scope)

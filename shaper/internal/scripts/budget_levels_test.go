@@ -156,7 +156,7 @@ func TestBudgetsOfEachLevel(t *testing.T) {
 // A changed amount keeps what was charged, and so does a changed window; a budget that is new knows nothing.
 func TestChangedBudgets(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		for name, change := range map[string]struct {
 			budgets string
 			left    int
@@ -193,7 +193,7 @@ func TestChangedBudgets(t *testing.T) {
 // and no longer, also where the budget is spread. A receipt says so.
 func TestExcessOfABudgetEndsWithItsWindow(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		const window = 10 * second
 		for name, change := range map[string]struct{ budgets, used string }{
 			"lowered":   {fmt.Sprintf("tokens 20 %d;", window), "="},
@@ -246,7 +246,7 @@ func TestExcessOfABudgetEndsWithItsWindow(t *testing.T) {
 // its window has passed.
 func TestPoolBudgetWhileTheClockSteps(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		for _, step := range []int64{3600 * second, -3600 * second} {
 			name := fmt.Sprint("b", nextClaim())
 			base.setTime(epoch)

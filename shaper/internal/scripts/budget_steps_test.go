@@ -10,7 +10,7 @@ import (
 // beyond the window of a budget.
 func TestASettlementBeforeAStepIsTold(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		for _, kind := range []string{"bucket", "pool"} {
 			for _, step := range []int64{9 * second, 3600 * second} {
 				for _, settles := range []bool{false, true} {
@@ -139,7 +139,7 @@ func TestAnUnexpectedTimeHandsOutNothing(t *testing.T) {
 func TestTheFirstQuestionWhereNobodyAsked(t *testing.T) {
 	t.Parallel()
 	const first, later = -1, -2
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		for _, flow := range []string{"", "f"} {
 			r := base.fresh(t, fmt.Sprint("b", nextClaim()))
 			r.setTime(epoch)

@@ -68,7 +68,7 @@ func (r *rig) putUnits(flow string, costs map[string]int64, ids ...string) {
 // that slice, and the clock of the last claim that did is the one before.
 func TestLateRefundsAreOfTheirOwnSlice(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 1000})
 		r.setBudgets("", fmt.Sprint("tokens 100 ", 10*second, ";"), 100)
 		r.claim(ask{})

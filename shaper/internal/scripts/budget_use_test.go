@@ -138,7 +138,7 @@ func TestALargeJobDoesNotStarve(t *testing.T) {
 // What a job used beyond its reservation stays charged, and nothing leaves until it fits. What it used less is free at once.
 func TestUsageIsCharged(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 1000})
 		r.setBudgets("", fmt.Sprintf("tokens 100 %d;", 10*second), 100)
 		costs := map[string]int64{"a": 50, "b": 50, "c": 50, "d": 50}
@@ -175,7 +175,7 @@ func TestUsageIsCharged(t *testing.T) {
 // A settlement counts once, however often it is sent, and so does a claim. A job of another claim changes nothing.
 func TestChargesCountOnce(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 1000})
 		r.setBudgets("", fmt.Sprintf("tokens 100 %d;", 10*second), 100)
 		costs := map[string]int64{"a": 50, "b": 30, "c": 60, "d": 40}
@@ -204,7 +204,7 @@ func TestChargesCountOnce(t *testing.T) {
 // is what the bucket says, then too.
 func TestChargesOfAnAnswerGivenAgain(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 1000, capacity: 100, inFlight: 100}, flowSettings{})
 		r.ownBudgets("flow_settings", "f", fmt.Sprintf("images 10 %d;", 10*second))
 		r.ok(r.c.HSet(r.ctx, r.key("settings"), "default_reservation", 5, "budget_burst", 100).Err())
@@ -225,7 +225,7 @@ func TestChargesOfAnAnswerGivenAgain(t *testing.T) {
 // reserves what the bucket says, at most the budget.
 func TestJobsAboveABudget(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 1000})
 		r.setBudgets("", fmt.Sprintf("images 9 %d;tokens 101 %[1]d;", 10*second), 100)
 		r.putUnits("", map[string]int64{"large": 101}, "large")
@@ -246,7 +246,7 @@ func TestJobsAboveABudget(t *testing.T) {
 // Flows come, send one job and never come again. What is kept of their budgets is not much more than what counts.
 func TestBudgetsOfFlowsThatStayAwayAreDropped(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		const rounds, newcomers, window = 60, 20, 10
 		r.configureFlows(settings{rateCount: 1000, capacity: 10_000, inFlight: 10_000}, flowSettings{})
 		r.setBudgets("flow_", fmt.Sprintf("tokens 100 %d;", window*second), 100)

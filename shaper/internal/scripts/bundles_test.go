@@ -109,7 +109,7 @@ func TestBundles(t *testing.T) {
 // The size may be said when all have ended, and only those are told that have somewhere to tell it.
 func TestBundlesThatFinishLate(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		for _, tt := range []struct {
 			tells, url string

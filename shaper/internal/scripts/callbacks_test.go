@@ -80,7 +80,7 @@ func TestCallbacksOfSettlements(t *testing.T) {
 	for _, levels := range []string{"plain", "flows", "pool"} {
 		t.Run(levels, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, r *rig) {
+			onBothInCI(t, func(t *testing.T, r *rig) {
 				flow := ""
 				switch levels {
 				case "flows":
@@ -194,7 +194,7 @@ func TestCallbacksOfOtherDeaths(t *testing.T) {
 // Callbacks that wait take the places of new jobs, and of no other.
 func TestCallbacksCountAgainstTheCapacity(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{capacity: 3, scheduled: 3})
 		r.enqueue(nil, entry{id: "a", callback: true}, entry{id: "b", callback: true}, entry{id: "dies"})
 		r.pass(10 * second)

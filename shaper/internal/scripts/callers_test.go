@@ -76,7 +76,7 @@ func TestCallerOfAJob(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, r *rig) {
+			onBothInCI(t, func(t *testing.T, r *rig) {
 				r.configure(settings{})
 				r.knowsCallers(r.now(), r.now())
 				r.put("before") // has no caller
@@ -115,7 +115,7 @@ func lastOf(text string, n int) string { return text[max(len(text)-n, 0):] }
 // What stands with the caller in a job's head is read as without: when it expires, its batch, its callback.
 func TestCallerBesideOtherFields(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.put("first")
 		r.codes(entry{id: "long", caller: anna, expires: 3600 * second, callback: true, agrees: "abcdefgh"}, entry{id: "short", caller: bert, expires: second, callback: true})
@@ -140,7 +140,7 @@ func TestCallerBesideOtherFields(t *testing.T) {
 // Jobs without a caller are everybody's if they came before callers were known, until they end, and nobody's if they came later.
 func TestJobsFromBeforeCallers(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.put("never known")
 		if r.job("never known").nobodys || r.codes(entry{id: "never known", caller: anna}) != fmt.Sprint(isThere) {
@@ -172,7 +172,7 @@ func TestJobsFromBeforeCallers(t *testing.T) {
 // configure.lua notes it once: of a bucket that was there, for one dedupe window to come.
 func TestSinceWhenCallersAreKnown(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		configure := func(revision int) {
 			r.run(lua.Configure, r.keys("settings", "body", "dead", "aside", "before", "leases"), 1, revision, "", r.name, 1, "test", 0, "generation", 0, "dedupe_window", 5*second)
 		}

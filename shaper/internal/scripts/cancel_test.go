@@ -9,7 +9,7 @@ import (
 // ids than jobs, and no more ids are remembered than dedupe_max.
 func TestCancelLeavesNothing(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{capacity: 10, dedupeMax: 20})
 		r.put("first")
 		for i := range 300 {
@@ -32,7 +32,7 @@ func TestCancelLeavesNothing(t *testing.T) {
 // An id that our client made is remembered for a minute, as where its job is done.
 func TestCancelledIDIsRemembered(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{dedupe: 600 * second, inFlight: 2})
 		r.enqueue(nil, entry{id: "mine"}, entry{id: "made", made: true}, entry{id: "dropped"}, entry{id: "droppedmade", made: true})
 		for _, id := range []string{"mine", "made"} {

@@ -85,7 +85,7 @@ func TestChangedBurstMakesNoDepartures(t *testing.T) {
 	for _, l := range levels() {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, r *rig) {
+			onBothInCI(t, func(t *testing.T, r *rig) {
 				l.begin(r)
 				l.set(r, 1, 100)
 				r.take(second)
@@ -119,7 +119,7 @@ func TestLowerRateWithSlotsAhead(t *testing.T) {
 		}
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, base *rig) {
+			onBothInCI(t, func(t *testing.T, base *rig) {
 				for phase := range int64(10) {
 					r := base.fresh(t, fmt.Sprint("phase", nextClaim()))
 					l.begin(r)

@@ -48,7 +48,7 @@ func TestClaimIsBoundedInBytes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, r *rig) {
+			onBothInCI(t, func(t *testing.T, r *rig) {
 				claim := fill(r)
 				r.enlarge(size, numbered(jobs)...)
 				var got []string
@@ -84,7 +84,7 @@ func unique(ids []string) map[string]bool {
 // the bound goes alone.
 func TestLargeJobGoesAlone(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 100_000})
 		r.put(numbered(3)...)
 		r.enlarge(2<<20, "j0", "j1")
@@ -103,7 +103,7 @@ func TestLargeJobGoesAlone(t *testing.T) {
 // Expired jobs are no part of the answer, but they are read: not many large ones in one run.
 func TestLargeExpiredJobsAreReadInParts(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 100_000})
 		for _, id := range numbered(30) {
 			r.enqueue(nil, entry{id: id, expires: 1000})

@@ -23,7 +23,7 @@ func TestClaimOfAnUnknownBucket(t *testing.T) {
 // large its burst. The pace of before has nothing to say after a failover.
 func TestMissingPaceStartsEmpty(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 50, ratePer: second, burst: 10})
 		r.put(numbered(20)...)
 		for round := range 2 {
@@ -50,7 +50,7 @@ func slots(t *testing.T, c claimed, base int64, want ...int64) {
 
 func TestFractionIsCarried(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		for _, rate := range []struct{ count, per, n int64 }{
 			{30_000, second, 3000}, {7, 60 * second, 70}, {50_000, second, 3000}, {999_983, second, 1000}, {3, 100 * second, 9},
 		} {
@@ -83,7 +83,7 @@ func TestFractionIsCarried(t *testing.T) {
 
 func TestSlotTooFarAheadIsCut(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10, ratePer: second, burst: 3})
 		r.put(numbered(9)...)
 		set := func(ahead int64) { r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", r.now()+ahead, "frac", 0).Err()) }
@@ -103,7 +103,7 @@ func TestSlotTooFarAheadIsCut(t *testing.T) {
 
 func TestSameClaimAnswersTheSame(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.put(numbered(6)...)
 		first := r.claim(ask{claim: "c1", want: 4})
@@ -124,7 +124,7 @@ func TestSameClaimAnswersTheSame(t *testing.T) {
 
 func TestReplayOmitsWhatWasTakenBack(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.put(numbered(5)...)
 		first := r.claim(ask{claim: "c1"})
@@ -148,7 +148,7 @@ func TestReplayOmitsWhatWasTakenBack(t *testing.T) {
 
 func TestCancelledJobsTakeNoSlot(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 100, ratePer: second, burst: 1, dedupe: -1, capacity: 10_000})
 		const n = 700
 		r.put(numbered(n)...)
@@ -227,7 +227,7 @@ func TestManyTombstones(t *testing.T) {
 // its dedupe window is delivered once, and not before it is due.
 func TestCancelAndEnqueueAgain(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		for _, due := range []string{"", "+60000000"} {
 			r := r.fresh(t, "due"+due)
 			r.configure(settings{dedupe: -1, rateCount: 10_000})
@@ -269,7 +269,7 @@ func TestCancelAndEnqueueAgain(t *testing.T) {
 
 func TestMaxInFlight(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 100_000, inFlight: 3})
 		r.put(numbered(5)...)
 		first := r.claim(ask{})
@@ -288,7 +288,7 @@ func TestMaxInFlight(t *testing.T) {
 
 func TestDueJobsGoFirst(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 100, ratePer: second})
 		r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", r.now(), "frac", 0).Err())
 		r.put("a", "b", "c", "d", "e")
@@ -319,7 +319,7 @@ func TestDueJobsGoFirst(t *testing.T) {
 // A job that is due when nothing else waits leaves at its due time, not before.
 func TestDelayedJobLeavesWhenDue(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		due := r.now() + 100_000
 		r.putAt(fmt.Sprint(due), "j")
@@ -334,7 +334,7 @@ func TestDelayedJobLeavesWhenDue(t *testing.T) {
 
 func TestNext(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10, ratePer: second, inFlight: 100})
 		if c := r.claim(ask{}); c.next != 0 {
 			t.Errorf("nothing to do: next %d", c.next)
@@ -356,7 +356,7 @@ func TestNext(t *testing.T) {
 // The last slot is stored, not the next: a new rate holds at once.
 func TestRateChange(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 1, ratePer: 3600 * second})
 		r.put(numbered(9)...)
 		last := r.now() + 50_000 // no more than a claim looks ahead

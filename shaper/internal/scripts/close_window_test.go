@@ -156,7 +156,7 @@ func TestWhyJobsAreLeft(t *testing.T) {
 // open, and else is forgotten.
 func TestWindowsOfAnotherPlan(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		tally := func() string { return r.c.HGet(r.ctx, r.key("count"), "window").Val() }
 		r.notes("job.dead")
@@ -195,7 +195,7 @@ func TestWindowsOfAnotherPlan(t *testing.T) {
 // the plan has another end keeps its place.
 func TestAWindowThatGoesWaitsForJobsInFlight(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10})
 		r.notes("window.closed")
 		r.ok(r.c.HSet(r.ctx, r.key("settings"), "plan", "p").Err())

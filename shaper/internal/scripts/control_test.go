@@ -14,7 +14,7 @@ import (
 // bucket is full, and are told no time.
 func TestPause(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 1000, burst: 3, capacity: 8, scheduled: 1})
 		r.put(numbered(5)...)
 		r.pass(second)
@@ -97,7 +97,7 @@ func numberedEntries(prefix string, n int) []entry {
 // Jobs that are alike travel as one, and are told no time either.
 func TestPauseTellsJobsThatAreAlikeNoTime(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 1000})
 		for _, paused := range []bool{false, true} {
 			if paused {
@@ -116,7 +116,7 @@ func TestPauseTellsJobsThatAreAlikeNoTime(t *testing.T) {
 // back; then what the last one says is in force.
 func TestSet(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 7, ratePer: 60 * second, capacity: 10, burst: 2, revision: 5})
 		want := func(step string, rate, per, capacity, burst int64, overrides string) {
 			t.Helper()
@@ -159,7 +159,7 @@ func TestSet(t *testing.T) {
 // A new rate holds from the next slot on.
 func TestSetRate(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		const hour = 3600 * second
 		r.configure(settings{rateCount: 1, ratePer: hour, burst: 1})
 		r.put(numbered(20)...)

@@ -70,7 +70,7 @@ func (r *rig) wantDeadOf() {
 // A caller whose dead letters fill a bucket is refused, and keeps no other caller out: that one may have its share too.
 func TestDeadLettersOfOneCallerKeepNobodyOut(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000})
 		r.boundDead(8, 0, 0, false)
 		r.dieOf(loud, 8, 1)
@@ -101,7 +101,7 @@ func TestDeadLettersOfOneCallerKeepNobodyOut(t *testing.T) {
 // So it is with bytes, and with what was in the bucket when it became full: that is many times the bound.
 func TestDeadBytesOfOneCallerKeepNobodyOut(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000})
 		r.dieOf(loud, 10, 500)
 		r.boundDead(0, 1000, 0, false)

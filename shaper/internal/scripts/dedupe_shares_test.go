@@ -65,7 +65,7 @@ func (r *rig) wantSeenOf() map[string]int {
 // A caller whose jobs end in masses has its own ids forgotten, and none of others: these would be delivered twice.
 func TestIDsOfOthersAreNotForgotten(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		const most = 60
 		r.configure(settings{dedupeMax: most})
 		mine := append(r.endOf(calm, 10, false), r.endOf("", 5, false)...)

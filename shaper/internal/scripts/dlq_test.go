@@ -124,7 +124,7 @@ func TestBytesOfDeadLetters(t *testing.T) {
 // A counter that was lost, or never kept, is right again after a comparison, in chunks and while dead letters come and go.
 func TestBytesOfDeadLettersAreMended(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 50_000, capacity: 10_000, inFlight: 10_000})
 		ids := numbered(1300)
 		for i := 0; i < len(ids); i += 100 {
@@ -158,7 +158,7 @@ func TestBytesOfDeadLettersAreMended(t *testing.T) {
 // With as many dead letters as there may be no job is let in, however it is asked for; jobs that are in may die all the same.
 func TestDoorIsShutByDeadLetters(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000, capacity: 100})
 		r.boundDead(3, 0, 0, false)
 		r.put("in1", "in2", "in3", "in4")

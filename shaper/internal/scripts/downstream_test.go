@@ -310,7 +310,7 @@ func TestAdaptiveRate(t *testing.T) {
 // A flow of which its downstream has said something is not forgotten when its jobs are gone, but in a day.
 func TestDownstreamIsRemembered(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 100}, flowSettings{maxFlows: 1})
 		r.ok(r.c.HSet(r.ctx, r.key("settings"), "downstream", "f 60000000 10 3 1000000 4000000").Err())
 		l := &listener{rig: r, flow: "a"}

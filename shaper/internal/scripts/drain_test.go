@@ -38,7 +38,7 @@ const forEver = 1 << 50
 // A bucket that is drained by hand only leaks during a drain: so many jobs at most, no faster than the bucket, and evenly from the first slot on.
 func TestDrainOfSoManyJobs(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		for _, hasFlows := range []bool{false, true} {
 			r := base.fresh(t, fmt.Sprint("b", hasFlows))
 			r.setTime(epoch)
@@ -88,7 +88,7 @@ func TestDrainOfSoManyJobs(t *testing.T) {
 // hands out no more.
 func TestDrainUntilEmpty(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		for _, hasFlows := range []bool{false, true} {
 			r := base.fresh(t, fmt.Sprint("b", hasFlows))
 			r.setTime(epoch)
@@ -151,7 +151,7 @@ func TestDrainUntilEmpty(t *testing.T) {
 // What people see of a timetable: whether the bucket is open, at which rate, until when, when it opens, and when the last job leaves.
 func TestViewOfATimetable(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10})
 		if b := r.inspect(); b.hasTimes != 0 || b.drain != "" {
 			t.Errorf("without a timetable: %v %v", b.hasTimes, b.times)

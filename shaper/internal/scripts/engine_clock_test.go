@@ -7,7 +7,7 @@ import "testing"
 func TestStepsOfTheClockAreToldOnce(t *testing.T) {
 	t.Parallel()
 	const hour = 3600 * second
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10})
 		r.put(numbered(20)...)
 		claim := func(step string, a ask, known int64) {

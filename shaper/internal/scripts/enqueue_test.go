@@ -61,7 +61,7 @@ func TestSameIDSameJob(t *testing.T) {
 
 func TestDuplicatesWithinABatch(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		got := r.enqueue([]limit{per(1, second, 2)},
 			entry{id: "a"}, entry{id: "a"}, entry{id: "a", content: "other"},
@@ -80,7 +80,7 @@ func TestDuplicatesWithinABatch(t *testing.T) {
 // All limits allow or nothing is spent, and a full bucket spends nothing.
 func TestARefusalSpendsNothing(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{capacity: 2, scheduled: 1})
 		limits := []limit{per(1, 60*second, 5), per(1, 60*second, 3), per(1, 60*second, 4)}
 		remaining := func(a answer) (n []int64) {
@@ -124,7 +124,7 @@ func TestARefusalSpendsNothing(t *testing.T) {
 // Jobs that are alike are decided as one where all get in, and one by one else.
 func TestAlikeJobs(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{capacity: 6, rateCount: 10, ratePer: second})
 		l := per(1, 60*second, 7)
 		send := func(ids ...string) *lua.Reader {
@@ -174,7 +174,7 @@ func TestAlikeJobs(t *testing.T) {
 
 func TestBoundIsExact(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{capacity: 50, scheduled: 20})
 		var admitted, scheduled atomic.Int64
 		var all sync.WaitGroup
@@ -204,7 +204,7 @@ func TestBoundIsExact(t *testing.T) {
 // All that is unfinished counts: waiting, in flight, retrying. What ends makes room.
 func TestWhatCountsAgainstTheBound(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{capacity: 4, rateCount: 10_000})
 		full := func(want bool) {
 			t.Helper()
@@ -238,7 +238,7 @@ func TestWhatCountsAgainstTheBound(t *testing.T) {
 
 func TestDueTimes(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		now := r.now()
 		got := r.enqueue(nil, entry{id: "a", due: "+1500000"}, entry{id: "b", due: fmt.Sprint(now + 9*second)},

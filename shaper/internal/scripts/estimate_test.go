@@ -165,7 +165,7 @@ func (r *rig) leave(t *testing.T, length int64) map[string]int64 {
 // finish the last two rest on the earliest departure.
 func TestEstimatesAgree(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		for _, e := range estimates() {
 			r, told := e.begun(t, base, numbered(12)...)
 			last, flow := r.job("j11"), ""
@@ -236,7 +236,7 @@ func TestEstimatesComeTrue(t *testing.T) {
 // Jobs that are alike are told the same as jobs one by one, also where a quota lets some leave at once and others much later.
 func TestAlikeJobsAreToldOfQuotas(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		for _, e := range estimates() {
 			_, told := e.begun(t, base, numbered(12)...)
 			r, _ := e.begun(t, base)

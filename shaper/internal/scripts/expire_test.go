@@ -206,7 +206,7 @@ func TestExpiriesGoWithTheirJobs(t *testing.T) {
 // A job whose id was used again for another flow is looked at later, where it is by then.
 func TestExpireOfAnotherFlow(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{})
 		r.putIn("a", 3, second, "x")
 		r.pass(2 * second)
@@ -225,7 +225,7 @@ func TestExpireOfAnotherFlow(t *testing.T) {
 // Bodies may be large: a run reads some.
 func TestExpireReadsLargeJobsInParts(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		ids := numbered(10)
 		for _, id := range ids {

@@ -104,7 +104,7 @@ func TestEdgeBurst(t *testing.T) {
 		"sliding_window_counter, precision 10": {100, 0},
 		"fixed_window":                         {100, 100},
 	}
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		const edge = epoch / second * second
 		table := fmt.Sprintf("%-38s %s\n", "limit 100/s", "before the edge, after it, together")
 		for _, a := range algorithms {

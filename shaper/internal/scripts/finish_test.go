@@ -14,7 +14,7 @@ import (
 // the mean between two changes of the backlog. What returned from an attempt leaves too.
 func TestFinishBy(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 5000, capacity: 100_000, inFlight: 100_000, burst: 7})
 		const end = 20 * second
 		r.obeyTimetable(stretch{from: beforeEpoch, kind: "c"}, stretch{from: 0, kind: "o", opened: 1, finish: end}, stretch{from: end, kind: "c"}, stretch{from: 100 * second, kind: "x"})
@@ -72,7 +72,7 @@ func TestFinishBy(t *testing.T) {
 // came. What the jobs were told when they came is when they left.
 func TestFinishByOfFewJobs(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 5000, capacity: 100_000, inFlight: 100_000})
 		const end = 50 * second
 		r.obeyTimetable(stretch{from: beforeEpoch, kind: "o"}, stretch{from: 0, kind: "o", opened: 1, finish: end}, stretch{from: end, kind: "c"}, stretch{from: 100 * second, kind: "x"})
@@ -127,7 +127,7 @@ func TestFinishByOfFewJobs(t *testing.T) {
 // That the allowed rate is too low for the jobs until the finish is seen at once, and never of a rate that does.
 func TestRateTooLowForTheFinish(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		for rate, want := range map[int64]bool{10: true, 100: false} {
 			r := base.fresh(t, fmt.Sprint("b", nextClaim()))
 			r.setTime(epoch)

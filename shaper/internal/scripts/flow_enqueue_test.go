@@ -53,7 +53,7 @@ func codes(answers []answer) string {
 func TestEnqueueByPriority(t *testing.T) {
 	t.Parallel()
 	const critical, high, normal, low = 1, 2, 3, 4
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 1})
 		got := r.enqueue(nil, entry{id: "l", priority: low}, entry{id: "n"}, entry{id: "c", priority: critical},
 			entry{id: "n2"}, entry{id: "h", priority: high}, entry{id: "l2", priority: low}, entry{id: "later", priority: high, due: "+5000000"})
@@ -149,7 +149,7 @@ func TestEnqueueWakes(t *testing.T) {
 // flows have their room.
 func TestFlowFull(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 10, capacity: 5}, flowSettings{capacity: 2, rateCount: 1})
 		l := per(1, 60*second, 10)
 		got := r.enqueue([]limit{l}, entry{id: "a1", flow: "a b"}, entry{id: "a2", flow: "a b"}, entry{id: "a3", flow: "a b"},
@@ -194,7 +194,7 @@ func TestFlowFull(t *testing.T) {
 // Jobs that are alike fit into their flow together, or are decided one by one.
 func TestAlikeJobsOfAFlow(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 100}, flowSettings{capacity: 5, rateCount: 10, burst: 2})
 		send := func(prefix string, n int) *lua.Reader {
 			keys, args := r.alike(nil, n, 3, "x")
@@ -232,7 +232,7 @@ func TestAlikeJobsOfAFlow(t *testing.T) {
 // No new flow is let in where there are as many as may be; those that are there go on.
 func TestTooManyFlows(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{maxFlows: 2})
 		l := per(1, 60*second, 10)
 		got := r.enqueue([]limit{l}, entry{id: "a", flow: "a"}, entry{id: "b", flow: "b", due: "+5000000"}, entry{id: "c", flow: "c"},
@@ -255,7 +255,7 @@ func TestTooManyFlows(t *testing.T) {
 func TestEnqueueAndTheCalendar(t *testing.T) {
 	t.Parallel()
 	const offset, slack = 7 * second, 2 * second // a test may take its time between two clocks
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{rateCount: 1, ratePer: 100 * second, burst: 2})
 		r.ok(r.c.HSet(r.ctx, r.key("pace"), "offset", int64(offset)).Err())
 		now := r.now()
@@ -304,7 +304,7 @@ func TestEnqueueAndTheCalendar(t *testing.T) {
 // Who thinks that a bucket has no flows where it has, puts nothing where nobody looks.
 func TestFlowsMustBeAgreedOn(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		for _, has := range []bool{false, true} {
 			if has {

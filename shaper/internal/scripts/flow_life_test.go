@@ -8,7 +8,7 @@ import (
 
 func TestFlowWithoutAName(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{})
 		r.putIn("", 1, 0, "j")
 		r.pass(second)
@@ -21,7 +21,7 @@ func TestFlowWithoutAName(t *testing.T) {
 // A bucket whose slots are further apart than anybody looks ahead begins, too.
 func TestFlowsOfASlowBucketBegin(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 1, ratePer: 10 * second}, flowSettings{})
 		r.putIn("f", 3, 0, "j")
 		if c := r.drain(ask{}); len(c.jobs) != 0 || c.next < c.now+9*second {
@@ -44,7 +44,7 @@ func TestHeldFlowGoesOnAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, r *rig) {
+			onBothInCI(t, func(t *testing.T, r *rig) {
 				r.configureFlows(settings{}, flowSettings{inFlight: 1})
 				r.putIn("f", 3, 0, "flying", "waits")
 				r.pass(second)
@@ -67,7 +67,7 @@ func TestHeldFlowGoesOnAtOnce(t *testing.T) {
 // for the clock.
 func TestFlowWithARateAndAStepBack(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{inFlight: 1, rateCount: 10})
 		r.putIn("f", 3, 0, "flying", "waits")
 		r.pass(second)
@@ -85,7 +85,7 @@ func TestFlowWithARateAndAStepBack(t *testing.T) {
 // Nor does one to which something came while nothing was reserved.
 func TestStepBackOfAPausedBucket(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{})
 		r.reserve(1, 1000)
 		r.pause()
@@ -125,7 +125,7 @@ func TestIDUsedAgainInTheFlowWithoutAName(t *testing.T) {
 // id a cancelled one has left in the list.
 func TestPurgeOfAFlowThatGoesOnKeepsLater(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{dedupe: -1}, flowSettings{})
 		r.putIn("f", 3, 0, "first", "j")
 		r.cancelDeep("j")

@@ -47,7 +47,7 @@ func TestCancelInFlows(t *testing.T) {
 // Redriven jobs obey the bound of their flow, and that of the number of flows.
 func TestRedriveInFlows(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{capacity: 9}, flowSettings{capacity: 3, maxFlows: 3})
 		r.own("c", "- - - 1 - - -")
 		r.place(
@@ -120,7 +120,7 @@ func TestInspectJobInFlows(t *testing.T) {
 // ends of the list.
 func TestPositionInALongList(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{capacity: 5000})
 		for i := range 3000 {
 			r.ok(r.c.HSet(r.ctx, r.key("body"), fmt.Sprint("j", i), fmt.Sprintf("%d 1 00000000000cn001 \nx", 2*i)).Err())
@@ -136,7 +136,7 @@ func TestPositionInALongList(t *testing.T) {
 
 func TestControlFlow(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		run := func(flow, action string, args ...any) any {
 			return r.run(lua.ControlFlow, r.of(lua.ControlFlow, flow),
 				append([]any{"tundish:wake", r.name, flow, action}, args...)...)
@@ -238,7 +238,7 @@ func TestControlFlowAndTheCalendar(t *testing.T) {
 // tenth is filled.
 func TestRedriveSpares(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{capacity: 20}, flowSettings{capacity: 10, maxFlows: 9})
 		r.own("c", "- - - 1 - - -")
 		var jobs []placed
@@ -273,7 +273,7 @@ func TestRedriveSpares(t *testing.T) {
 			t.Errorf("by ids %s", got)
 		}
 	})
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{capacity: 1})
 		r.kill("only")
 		if got := r.redriveSparing(10, "only"); got[0] != 1 {

@@ -39,7 +39,7 @@ func TestScheduledJobsOfAFlowAreBounded(t *testing.T) {
 	for _, level := range []string{"flows", "groups"} {
 		t.Run(level, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, r *rig) {
+			onBothInCI(t, func(t *testing.T, r *rig) {
 				one, sister, other := "one", "", "other"
 				if level == "groups" {
 					r.configureGroups(settings{scheduled: scheduled}, flowSettings{capacity: 10}, flowSettings{capacity: 15})
@@ -101,7 +101,7 @@ func TestWhenScheduledJobsMakeRoom(t *testing.T) {
 	for _, level := range []string{"plain", "flows", "groups"} {
 		t.Run(level, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, r *rig) {
+			onBothInCI(t, func(t *testing.T, r *rig) {
 				one, other := "one", "other"
 				switch level {
 				case "flows":
@@ -142,7 +142,7 @@ func TestWhenScheduledJobsOfOneScriptMakeRoom(t *testing.T) {
 	for _, of := range []string{"bucket", "bucket of flows", "flow", "group"} {
 		t.Run(of, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, r *rig) {
+			onBothInCI(t, func(t *testing.T, r *rig) {
 				flow, code := "", scheduledFull
 				switch of {
 				case "bucket":

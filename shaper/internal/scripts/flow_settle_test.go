@@ -13,7 +13,7 @@ var oddFlows = []string{"a", "", "with space", "q:normal:x", `"quoted" \back`, "
 
 func TestFlowsOf(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{})
 		args := []any{1 << 20, 1}
 		for i, flow := range oddFlows {
@@ -100,7 +100,7 @@ func TestSettleOfFlows(t *testing.T) {
 // When a flow has its turn after a lease of it ended.
 func TestSettleAndTheCalendar(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		const soon, far = 10 * second, 100 * second
 		held := placed{id: "j", flow: "f", state: isInFlight, in: 30 * second}
 		waits := []placed{{id: "w", flow: "f"}}

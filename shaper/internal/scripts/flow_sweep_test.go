@@ -53,7 +53,7 @@ func TestSweepOfFlows(t *testing.T) {
 // Between the two scripts of a sweep jobs live on: what is not lost any more is left.
 func TestTakeBackLooksAgain(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{})
 		jobs := []placed{{id: "lost"}, {id: "extended"}, {id: "settled"}, {id: "other"}, {id: "stepped"}}
 		var ids []string
@@ -145,7 +145,7 @@ func TestRepairOfFlows(t *testing.T) {
 // A counter of leases that there are not any more would hold a flow back for ever.
 func TestRepairOfInFlight(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{inFlight: 1})
 		r.place(placed{id: "w", flow: "f"}, placed{id: "x", flow: "g", state: isInFlight, in: 60 * second})
 		r.setState("f", flowState{unfinished: 3, inFlight: 2})
@@ -163,7 +163,7 @@ func TestRepairOfInFlight(t *testing.T) {
 // The sweep goes through any number of flows, and drops those that are idle.
 func TestSweepOfManyFlows(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		n := 3000
 		if r.mini != nil {
 			n = 300 // it gives all at once
@@ -186,7 +186,7 @@ func TestSweepOfManyFlows(t *testing.T) {
 // A purge of a flow takes what is there of it, and nothing of another.
 func TestPurgeOfAFlow(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{})
 		for _, flow := range []string{"a", `b "`} {
 			for priority := range 5 {

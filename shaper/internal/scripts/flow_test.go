@@ -29,7 +29,7 @@ func flowsOf(c claimed) string {
 
 func TestFlowsTakeTurns(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 100}, flowSettings{})
 		r.putIn("a", 3, 0, named("a", 500)...)
 		r.putIn("b", 3, 0, named("b", 5)...)
@@ -56,7 +56,7 @@ func TestFlowsTakeTurns(t *testing.T) {
 
 func TestFlowWeights(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 1000}, flowSettings{})
 		r.setFlow("a", flowSettings{weight: 3})
 		r.putIn("a", 3, 0, named("a", 300)...)
@@ -76,7 +76,7 @@ func TestFlowWeights(t *testing.T) {
 
 func TestFlowRate(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 1000}, flowSettings{rateCount: 10, ratePer: second})
 		r.setFlow("b", flowSettings{rateCount: 100, ratePer: second, burst: 3})
 		for _, flow := range []string{"a", "b", "c"} {
@@ -111,7 +111,7 @@ func TestFlowRate(t *testing.T) {
 // A flow with as many in flight as it may is off the calendar, and delays nobody.
 func TestFlowInFlight(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 1000}, flowSettings{inFlight: 2})
 		r.setFlow("b", flowSettings{inFlight: 1})
 		r.putIn("a", 3, 0, named("a", 5)...)
@@ -130,7 +130,7 @@ func TestFlowInFlight(t *testing.T) {
 
 func TestPausedFlow(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 1000}, flowSettings{})
 		r.setFlow("a", flowSettings{paused: 77})
 		r.putIn("a", 3, 0, named("a", 5)...)
@@ -146,7 +146,7 @@ func TestPausedFlow(t *testing.T) {
 // What was reserved and not claimed comes again after a second.
 func TestReservationsEnd(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 1000}, flowSettings{})
 		r.putIn("a", 3, 0, "a0")
 		r.putIn("b", 3, 0, "b0")
@@ -201,7 +201,7 @@ func TestTurnsAreKept(t *testing.T) {
 // The clock of the calendar does not step back with the server's.
 func TestCalendarAfterStepBack(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 1000}, flowSettings{rateCount: 1, ratePer: second})
 		r.putIn("a", 3, 0, named("a", 20)...)
 		r.claimFlows(ask{}, reserved{})
@@ -227,7 +227,7 @@ func TestCalendarAfterStepBack(t *testing.T) {
 // came three times the aging later.
 func TestPriorities(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 1000})
 		r.ok(r.c.HSet(r.ctx, r.key("settings"), "aging", 10*second).Err())
 		r.claim(ask{})
@@ -252,7 +252,7 @@ func TestPriorities(t *testing.T) {
 
 func TestExpiry(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 10}, flowSettings{})
 		r.claimFlows(ask{}, reserved{})
 		r.putIn("a", 3, 500_000, named("e", 5)...)
@@ -282,7 +282,7 @@ func TestExpiry(t *testing.T) {
 // may be that of another job meanwhile, which is claimed there.
 func TestCancelledIDInAnotherFlow(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 1000, dedupe: -1}, flowSettings{})
 		r.putIn("a", 3, 0, "x", "a1")
 		r.cancelDeep("x")

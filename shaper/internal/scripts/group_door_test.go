@@ -14,7 +14,7 @@ import (
 // A flow is one of its group: the same name in two groups is two flows, whatever bytes the names are of.
 func TestFlowsOfGroupsAreApart(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{}, flowSettings{}, flowSettings{})
 		var ids, want []string
 		args := []any{1 << 20, 2}
@@ -48,7 +48,7 @@ func TestFlowsOfGroupsAreApart(t *testing.T) {
 // A group is full exactly at its bound, by all of its flows together, and a refusal spends nothing.
 func TestAFullGroup(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{rateCount: 10}, flowSettings{capacity: 3}, flowSettings{capacity: 4})
 		limits := []limit{per(100, second, 100)}
 		jobs := []entry{
@@ -106,7 +106,7 @@ func TestAFullGroup(t *testing.T) {
 
 func TestTooManyGroups(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{rateCount: 1000}, flowSettings{maxFlows: 2}, flowSettings{rateCount: 1, burst: 1})
 		r.inGroups(1, "a/x", "b/x")
 		r.begin()
@@ -133,7 +133,7 @@ func TestTooManyGroups(t *testing.T) {
 // What waits longer than its group lets it is told so.
 func TestTimesOfGroups(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{rateCount: 1000}, flowSettings{}, flowSettings{rateCount: 2})
 		a := r.enqueue(nil, entry{id: "x0", group: "a", flow: "x"}, entry{id: "x1", group: "a", flow: "x"}, entry{id: "x2", group: "a", flow: "x"})
 		if gap := a[2].eta - a[0].eta; gap < second-1000 || gap > second+1000 {

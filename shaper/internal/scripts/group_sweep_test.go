@@ -39,7 +39,7 @@ func TestSweepMendsGroups(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, r *rig) {
+			onBothInCI(t, func(t *testing.T, r *rig) {
 				r.configureGroups(settings{}, flowSettings{}, flowSettings{})
 				r.inGroups(2, "a/x", "a/", "b/x")
 				r.enqueue(nil, entry{id: "later", group: "b", flow: "z", due: "+60000000"})
@@ -69,7 +69,7 @@ func TestSweepMendsGroups(t *testing.T) {
 // A lease that runs out frees the place that held its group back.
 func TestSweepFreesAGroup(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{}, flowSettings{}, flowSettings{inFlight: 1})
 		r.inGroups(2, "a/x", "a/y")
 		r.begin()
@@ -116,7 +116,7 @@ func TestSweepLowersGroupsWithTheirFlows(t *testing.T) {
 // Of many flows there are no sums: groups whose counters cannot be true are mended all the same.
 func TestSweepOfGroupsOfManyFlows(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{}, flowSettings{}, flowSettings{})
 		other := flowState{rate: "1/1000000", slot: r.now() + 500*second, unfinished: 0}
 		for i := range 600 {
@@ -187,7 +187,7 @@ func TestOperatorsAndGroups(t *testing.T) {
 // What holds a job back of its group is told.
 func TestInspectAJobOfAGroup(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{}, flowSettings{}, flowSettings{rateCount: 1, inFlight: 1, quotas: fmt.Sprintf("1 %d;", 60*second)})
 		r.putIn(path("a", "x"), 3, 0, "x0", "x1")
 		r.begin()

@@ -35,7 +35,7 @@ func (r *rig) begin() {
 // Groups take turns, whatever the number of their flows is, and within a group its flows do.
 func TestGroupsTakeTurns(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{rateCount: 100}, flowSettings{}, flowSettings{})
 		r.inGroups(50, "a/x", "a/y", "a/z", "b/x", "c/x", "c/y")
 		r.begin()
@@ -67,7 +67,7 @@ func TestGroupsTakeTurns(t *testing.T) {
 
 func TestGroupWeights(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{rateCount: 1000}, flowSettings{}, flowSettings{})
 		r.controlGroup("a", "set", "", "", "", "", "", 3)
 		r.inGroups(300, "a/x", "a/y", "b/x")
@@ -88,7 +88,7 @@ func TestGroupWeights(t *testing.T) {
 func TestAGroupOfNewFlowsWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
 	for _, horizon := range []int64{100_000, 200_000} { // one slot a claim, or two
-		onBoth(t, func(t *testing.T, r *rig) {
+		onBothInCI(t, func(t *testing.T, r *rig) {
 			r.configureGroups(settings{rateCount: 10}, flowSettings{}, flowSettings{})
 			r.inGroups(60, "a/old", "b/x")
 			r.begin()
@@ -170,7 +170,7 @@ func TestHeldGroups(t *testing.T) {
 // A rate and a quota of a group hold for all its flows together, and those of a flow beside them.
 func TestGroupRateAndQuota(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{rateCount: 1000}, flowSettings{}, flowSettings{quotas: fmt.Sprintf("40 %d;", second)})
 		r.controlGroup("a", "set", 20, second, 2, "", "", "")
 		r.setFlow(path("a", "x"), flowSettings{rateCount: 5, ratePer: second})
@@ -204,7 +204,7 @@ func TestGroupRateAndQuota(t *testing.T) {
 // The flow's own bounds hold under its group, which goes on with its other flows.
 func TestAHeldFlowOfAGroup(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{rateCount: 1000}, flowSettings{inFlight: 1}, flowSettings{})
 		r.inGroups(5, "a/x", "a/y")
 		r.begin()
@@ -227,7 +227,7 @@ func TestAHeldFlowOfAGroup(t *testing.T) {
 // reserve_flows.lua: each group gets its share, and those that have more what others leave.
 func TestReserveFlowsOfGroups(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{rateCount: 50}, flowSettings{}, flowSettings{})
 		r.inGroups(1, "a/1", "a/2", "a/3", "a/4", "a/5", "a/6", "a/7", "b/1", "c/1", "c/2", "c/3", "c/4")
 		r.begin()

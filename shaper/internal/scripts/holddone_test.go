@@ -43,7 +43,7 @@ func TestHoldOfADoneJob(t *testing.T) {
 // A claim tells of which jobs an earlier attempt may have taken effect, and tells it again when it is repeated.
 func TestJobsInDoubt(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 100})
 		want := map[string]bool{}
 		for id, last := range map[string]string{

@@ -129,7 +129,7 @@ func TestFlowsAreKeptForTheirRate(t *testing.T) {
 // A flow that is slower or faster by now is forgotten at the time that holds now.
 func TestFlowsAreForgottenByTheRateOfNow(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{rateCount: 1, maxFlows: 1})
 		r.enter("a")
 		r.doneAll()
@@ -150,7 +150,7 @@ func TestFlowsAreForgottenByTheRateOfNow(t *testing.T) {
 // Where many flows have jobs again that were noted as idle, those that are idle are found behind them.
 func TestIdleFlowsBehindOthers(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		const most = 300
 		r.configureFlows(settings{rateCount: 10_000}, flowSettings{rateCount: 1, maxFlows: most})
 		names := make([]string, most-1)

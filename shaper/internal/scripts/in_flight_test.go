@@ -11,7 +11,7 @@ import (
 // the configuration or an operator says stays.
 func TestInFlightFollowsOverrides(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		const rule = "15000000 750" // 15 s, of 50/s
 		is := func(what, inForce, configured string) {
 			t.Helper()

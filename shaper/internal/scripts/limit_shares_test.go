@@ -56,7 +56,7 @@ func TestKeysOfOneCallerLeaveRoomForOthers(t *testing.T) {
 // What a caller has is counted over the spans as all keys are, and its keys that expired are forgotten.
 func TestKeysOfACallerExpire(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000, capacity: 10_000})
 		l := per(1000, 1000*second, 1000)
 		l.max, l.life = 20, lifeOf(1000*second)

@@ -38,7 +38,7 @@ func (r *rig) crash(a ask) (claimed, swept) {
 // of the first two crashes all get through, in their order.
 func TestLastChanceIsAlone(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000})
 		r.put(numbered(6)...) // j2 is the poison
 		for range lastChance {
@@ -132,7 +132,7 @@ func TestLastChanceReplay(t *testing.T) {
 // twice, and others do not wait behind them for long.
 func TestManyLastChances(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		const doomed = 1200
 		r.configure(settings{rateCount: 10_000, capacity: 2000})
 		r.put(numbered(doomed)...)
@@ -174,7 +174,7 @@ func TestManyLastChances(t *testing.T) {
 // They go in the order in which they wait.
 func TestLastChancesInOrder(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000})
 		r.put(numbered(60)...)
 		r.doom(upTo(60))

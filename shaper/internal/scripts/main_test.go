@@ -17,5 +17,5 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	goleak.VerifyTestMain(redistest.Main(m))
+	goleak.VerifyTestMain(conforming{redistest.Main(m)})
 }

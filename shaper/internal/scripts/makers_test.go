@@ -8,7 +8,7 @@ import (
 // One caller makes no more than its share of the flows. Others still make some, and its own flows still take jobs.
 func TestFlowsOfACaller(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{maxFlows: 8, perCaller: 3})
 		of := func(caller, flow string, n int) entry {
 			return entry{id: fmt.Sprint(caller, flow, n), flow: flow, caller: caller}
@@ -47,7 +47,7 @@ func TestFlowsOfACaller(t *testing.T) {
 // without a share nothing is noted at all.
 func TestFlowsOfACallerInSmallBuckets(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{maxFlows: 100, perCaller: 20})
 		in := 0
 		for i := range 30 {
@@ -135,7 +135,7 @@ func TestFlowsOfACallerComeBack(t *testing.T) {
 // Those who made flows that are gone are forgotten by the audit, also where nobody makes flows any more.
 func TestMakersOfGoneFlowsAreForgotten(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{maxFlows: 1000, perCaller: 1000})
 		for from := 0; from < 600; from += 50 {
 			var jobs []entry

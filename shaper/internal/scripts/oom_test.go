@@ -108,7 +108,7 @@ func (r *rig) dump() string {
 // Large answers: a batch of the largest size goes through all scripts.
 func TestLargestBatches(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		const n = 1000
 		r.configure(settings{rateCount: 1_000_000, capacity: n, inFlight: n, scheduled: n})
 		r.put(numbered(n)...)

@@ -7,7 +7,7 @@ import (
 
 func TestCancel(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		if r.cancel("a", "") != -1 {
 			t.Error("cancelled in a bucket that is not configured")
 		}
@@ -44,7 +44,7 @@ func TestCancel(t *testing.T) {
 
 func TestRedrive(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{capacity: 5, rateCount: 10_000})
 		r.put(numbered(5)...)
 		for _, job := range r.claim(ask{}).jobs {
@@ -77,7 +77,7 @@ func TestRedrive(t *testing.T) {
 
 func TestConfigure(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		for i, c := range []struct {
 			schema, revision, capacity int64
 			want                       string
@@ -137,7 +137,7 @@ func TestInspectBucket(t *testing.T) {
 
 func TestInspectJob(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10, ratePer: second})
 		slot := r.now() + 50_000
 		r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", slot, "frac", 0, "rate", "10/1000000").Err())

@@ -116,7 +116,7 @@ func TestOutbox(t *testing.T) {
 // The outbox is bounded, and counts what it drops.
 func TestOutboxIsBounded(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{capacity: 5000}, flowSettings{maxFlows: 5000})
 		r.notes("job.dead")
 		const most, more = 1000, 7

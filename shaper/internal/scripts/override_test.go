@@ -59,7 +59,7 @@ func TestLimitsRev(t *testing.T) {
 // it is there already: its reply was lost.
 func TestPinOfOldLimits(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		override := func(text, of string) int64 {
 			numbers, err := lua.Integers(r.run(lua.Override, r.keys("settings"), "l", text, of))
 			r.ok(err)

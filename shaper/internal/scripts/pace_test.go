@@ -15,7 +15,7 @@ import (
 // microseconds, so a window may be short by one.
 func TestPaceInEveryWindow(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		rapid.Check(t, func(rt *rapid.T) {
 			r := base.fresh(rt, fmt.Sprint("p", nextClaim()))
 			s := settings{
@@ -80,7 +80,7 @@ func checkWindows(t tb, slots []int64, s settings) {
 // though some jobs have to stand aside.
 func TestPaceIsReached(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		rapid.Check(t, func(rt *rapid.T) {
 			r := base.fresh(rt, fmt.Sprint("p", nextClaim()))
 			s := settings{rateCount: rapid.Int64Range(1, 500).Draw(rt, "count"), ratePer: second, capacity: 100_000, inFlight: 100_000}
@@ -118,7 +118,7 @@ func TestPaceIsReached(t *testing.T) {
 // of the two rates holds.
 func TestPaceOverARateChange(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		rapid.Check(t, func(rt *rapid.T) {
 			r := base.fresh(rt, fmt.Sprint("p", nextClaim()))
 			draw := func(revision int64) settings {
@@ -153,7 +153,7 @@ func TestPaceOverARateChange(t *testing.T) {
 // Numbers of the largest size that the settings allow keep their last digit.
 func TestExtremePace(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		const month = 31 * 24 * 3600 * second
 		r.configure(settings{rateCount: 1, ratePer: month, burst: 10})
 		r.put(numbered(20)...)

@@ -112,7 +112,7 @@ func TestPlainTurns(t *testing.T) {
 // No slot passes while a job waits, whichever flows are plain, and each flow that has jobs gets its share.
 func TestPlainTurnsLoseNoSlot(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		rapid.Check(t, func(rt *rapid.T) {
 			r := base.fresh(rt, fmt.Sprint("b", nextClaim()))
 			r.configureFlows(settings{rateCount: 100}, flowSettings{})
@@ -193,7 +193,7 @@ func (r *rig) onCalendar() []string {
 // Plain flows leave an answer that is full as it is.
 func TestPlainTurnsInAFullAnswer(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 1000}, flowSettings{})
 		r.ok(r.c.HSet(r.ctx, r.key("flow_settings"), "c", "- - - - - - -\n"+strings.Repeat("x", 500)).Err())
 		for _, flow := range []string{"c", "a", "b"} {

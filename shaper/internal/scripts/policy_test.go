@@ -11,7 +11,7 @@ import (
 // what it would allow.
 func TestShadowLimit(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		strict, loose := per(1, 60*second, 1), per(1, 60*second, 3)
 		strict.key, loose.key, strict.shadow = "strict", "loose", 1
@@ -46,7 +46,7 @@ func TestShadowLimit(t *testing.T) {
 // A key number of 0 is a limit that does not ask this caller.
 func TestExemptCaller(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		keys, _ := r.enqueueKeys(nil, "")
 		in := r.reader(lua.Enqueue, keys, "tundish:wake", r.name, "", 1, 2, 1, "0q", 1, "", 0, 3, 0,
@@ -76,7 +76,7 @@ func TestExemptCaller(t *testing.T) {
 func TestShedding(t *testing.T) {
 	t.Parallel()
 	const critical, high, normal, low = 1, 2, 3, 4
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{capacity: 10, rateCount: 10, shed: [3]int64{85, 75, 65}}) // 9, 8 and 7 jobs
 		n := 0
 		send := func(priority int, want int64) answer {
@@ -117,7 +117,7 @@ func TestShedding(t *testing.T) {
 // Who knows other limits than are in force decides nothing.
 func TestStaleLimits(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.ok(r.c.HSet(r.ctx, r.key("settings"), "limits_rev", "17").Err())
 		keys, args := r.enqueueArgs(nil, []entry{{id: "a"}})

@@ -9,7 +9,7 @@ import (
 // Asked again with the same claim id, it answers the same, and nothing departs from the pool a second time.
 func TestPoolClaimTwice(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		a, _ := pair(t, base, poolSettings{rateCount: 1000, quotas: "500 60000000;"}, settings{rateCount: 1000}, settings{}, 20)
 		first := a.claim(ask{claim: "once", want: 5})
 		before := a.ofPool()
@@ -43,7 +43,7 @@ func (r *rig) ofPool() string {
 // What lies further ahead than it can is from before the clock stepped back, and is cut.
 func TestPoolWhereTheClockSteppedBack(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		a, b := pair(t, base, poolSettings{rateCount: 100}, settings{rateCount: 1000}, settings{rateCount: 1000}, 50)
 		a.claim(ask{})
 		b.claim(ask{})

@@ -19,7 +19,7 @@ func pair(t tb, base *rig, p poolSettings, a, b settings, jobs int) (*rig, *rig)
 // One bucket's departures move the last slot of all.
 func TestPoolSpacesAllItsBuckets(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		a, b := pair(t, base, poolSettings{rateCount: 10}, settings{rateCount: 1000}, settings{rateCount: 1000}, 5)
 		c := a.claim(ask{horizon: 150_000})
 		if len(c.jobs) != 1 || c.jobs[0].slot != c.now+second/10 {
@@ -38,7 +38,7 @@ func TestPoolSpacesAllItsBuckets(t *testing.T) {
 // Without its pool's settings a bucket is not configured.
 func TestPoolHasToBeConfigured(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		a := base.pooled(t, "pool", "a", 1, settings{})
 		a.put("j")
 		keys := a.of(lua.Claim, "")
@@ -101,7 +101,7 @@ func TestPoolInFlight(t *testing.T) {
 // If those do not come to whom places are left, whoever comes again takes them.
 func TestPlacesThatNobodyTakes(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		a, b := pair(t, base, poolSettings{rateCount: 1000, ratePer: second / 1000, inFlight: 2}, settings{rateCount: 1000}, settings{rateCount: 1000}, 9)
 		taken := a.claim(ask{}).jobs
 		b.claim(ask{}) // b waits for a place, and dies
@@ -122,7 +122,7 @@ func TestPlacesThatNobodyTakes(t *testing.T) {
 // A quota of the pool counts the departures of all its buckets.
 func TestPoolQuota(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		a, b := pair(t, base, poolSettings{rateCount: 1000, ratePer: second / 10, quotas: "5 3600000000;"},
 			settings{rateCount: 1000}, settings{rateCount: 1000}, 9)
 		n := 0

@@ -166,7 +166,7 @@ func TestPoolClaimLooksAtOneBucket(t *testing.T) {
 // Sums that are lost by hand come back with the next sweep.
 func TestPoolHealsItself(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		a, b := pair(t, base, poolSettings{rateCount: 1000, inFlight: 4}, settings{rateCount: 1000}, settings{rateCount: 1000}, 9)
 		a.claim(ask{want: 3})
 		b.claim(ask{want: 1})
@@ -197,7 +197,7 @@ func TestPoolHealsItself(t *testing.T) {
 // be used twice.
 func TestPoolGaps(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		for _, test := range []struct {
 			name   string
 			change func(r *rig)
@@ -238,7 +238,7 @@ func TestPoolGaps(t *testing.T) {
 // for the others again and again.
 func TestSlowPoolGoesOnAfterAPause(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		var all []*sharer
 		for name, weight := range map[string]int64{"a": 10, "b": 1} {
 			s := &sharer{rig: base.pooled(t, "slow", name, weight, settings{rateCount: 2}), horizon: 200_000, lead: 1000, late: func() int64 { return 0 }}

@@ -14,7 +14,7 @@ import (
 // where it was cut off, and is answered alike when it is sent again.
 func TestPurge(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		if reply := r.run(lua.Purge, r.of(lua.Purge, ""), "p", 0, 10, 1000, 0, ""); fmt.Sprint(reply) != "[1]" {
 			t.Errorf("purged a bucket that is not there: %v", reply)
 		}
@@ -90,7 +90,7 @@ func TestPurge(t *testing.T) {
 // has it now.
 func TestPurgeKeepsLaterUnderAnIDUsedAgain(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000, dedupe: -1})
 		r.put("retried")
 		r.cancelDeep("retried") // its id stays in the list
@@ -155,7 +155,7 @@ func TestPurgeAndIDsUsedAgain(t *testing.T) {
 // made no progress for a while.
 func TestSweepFindsALostPurge(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.put(numbered(20)...)
 		r.purge(purge{id: "p", atMost: 5})

@@ -20,7 +20,7 @@ func TestNewSettingsOfFlowsHoldAtOnce(t *testing.T) {
 		for _, grouped := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, " of groups: ", grouped), func(t *testing.T) {
 				t.Parallel()
-				onBoth(t, func(t *testing.T, r *rig) {
+				onBothInCI(t, func(t *testing.T, r *rig) {
 					configure := func(s flowSettings) {
 						if grouped {
 							r.configureGroups(wide, flowSettings{}, s)

@@ -73,7 +73,7 @@ func TestReleaseOfAFlow(t *testing.T) {
 // disabled flow stays disabled.
 func TestReleaseTellsHooks(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{})
 		r.notes(allEvents)
 		open := func() words { return words{till: r.now() + 3600*second, breaker: 1, failures: 10, opened: r.now()} }
@@ -159,7 +159,7 @@ func TestInspectWhatTheDownstreamSays(t *testing.T) {
 
 func TestReleaseOfAPool(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		r := base.pooled(t, "pool", "a", 1, settings{rateCount: 1000})
 		r.configurePool(poolSettings{rateCount: 10, burst: 1})
 		r.put("n1")

@@ -148,7 +148,7 @@ func TestResponsesAreSettledOnce(t *testing.T) {
 // What is given back is free at once.
 func TestResponsesAndWindows(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		for name, c := range map[string]struct {
 			after int64
 			used  int64
@@ -248,7 +248,7 @@ func TestResponsesOfOtherKinds(t *testing.T) {
 // One caller's flood of responses makes room among its own: it has half of them, and the responses of others are settled by their polls.
 func TestResponsesAreSharedByCaller(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r = levelsOfResponses(t, r, "plain")
 		send := func(id, caller, response string, cost int64) {
 			t.Helper()

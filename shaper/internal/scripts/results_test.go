@@ -164,7 +164,7 @@ func TestAwaitedAnswers(t *testing.T) {
 	for _, levels := range []string{"plain", "flows", "pool"} {
 		t.Run(levels, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, r *rig) {
+			onBothInCI(t, func(t *testing.T, r *rig) {
 				switch levels {
 				case "flows":
 					r.configureFlows(settings{}, flowSettings{})
@@ -247,7 +247,7 @@ func TestAwaitedAnswersAreBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, r *rig) {
+			onBothInCI(t, func(t *testing.T, r *rig) {
 				r.configure(settings{})
 				most, size := 500, 100
 				if tt.configured {
@@ -343,7 +343,7 @@ func TestAnswersAfterTheWait(t *testing.T) {
 // A job that would wait too long is refused, and spends nothing.
 func TestMaxWait(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10})
 		for n := range 10 {
 			r.put(fmt.Sprint("before", n))

@@ -57,31 +57,55 @@ type rig struct {
 	expected int64  // the latest time that it expects
 }
 
-// onBoth runs a test on a real server and on a miniredis.
+// onBoth runs a test on a real server and on a miniredis. The tests that use it have a miniredis run each script, and each command with each
+// of its options that scripts run: embedded_test.go says in CI what lacks.
 func onBoth(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
-	t.Run("redis", func(t *testing.T) {
-		t.Parallel()
-		test(t, realRig(t))
-	})
+	if !embedded {
+		t.Run("redis", func(t *testing.T) {
+			t.Parallel()
+			test(t, realRig(t))
+		})
+	}
 	t.Run("miniredis", func(t *testing.T) {
 		t.Parallel()
-		mini := redistest.Miniredis(t)
-		mini.SetTime(time.UnixMicro(epoch))
-		client := redistest.ClientOf(t, mini)
-		test(t, &rig{t: t, ctx: t.Context(), c: client, mini: mini, name: "b"})
+		r := miniRig(t)
+		observe(t, r.mini, &ranOnBoth)
+		test(t, r)
 	})
 }
 
-// onBothForLong runs a test in which buckets work for long: on a real server, and in `make soak` on a miniredis too, which takes three
-// times as long. That the scripts do the same there is held by the tests that use onBoth.
-func onBothForLong(t *testing.T, test func(t *testing.T, r *rig)) {
+// onBothInCI runs a test on a real server, and in `make embedded` on a miniredis, which takes three times as long.
+func onBothInCI(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
-	if redistest.Soak {
-		onBoth(t, test)
+	if !embedded {
+		t.Run("redis", func(t *testing.T) {
+			t.Parallel()
+			test(t, realRig(t))
+		})
 		return
 	}
-	t.Run("redis", func(t *testing.T) { test(t, realRig(t)) })
+	t.Run("miniredis", func(t *testing.T) {
+		t.Parallel()
+		r := miniRig(t)
+		observe(t, r.mini, &ranInCI)
+		test(t, r)
+	})
+}
+
+// onBothForLong is onBothInCI of a test in which buckets work for long: on a miniredis in `make soak` alone.
+func onBothForLong(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	if !embedded || redistest.Soak {
+		onBothInCI(t, test)
+	}
+}
+
+func miniRig(t *testing.T) *rig {
+	t.Helper()
+	mini := redistest.Miniredis(t)
+	mini.SetTime(time.UnixMicro(epoch))
+	return &rig{t: t, ctx: t.Context(), c: redistest.ClientOf(t, mini), mini: mini, name: "b"}
 }
 
 // onReal runs a test on a real server.
@@ -94,6 +118,9 @@ func onReal(t *testing.T, test func(t *testing.T, r *rig)) {
 // miniredis.
 func realRig(t *testing.T, args ...string) *rig {
 	t.Helper()
+	if embedded {
+		t.Skip("make test runs it")
+	}
 	client := redistest.Start(t, args...).Client()
 	lua.AsFunctions(client, func(err error) { t.Error(err) }) // a miniredis has none
 	clock := clocked(client)

@@ -39,7 +39,7 @@ func rivalFlows(grouped bool) (a, b string) {
 // ahead of its time.
 func TestEstimatesStandStill(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		for _, grouped := range []bool{false, true} {
 			r := rivals(t, base, grouped)
 			for range 20 {

@@ -194,7 +194,7 @@ func TestFireOfASchedule(t *testing.T) {
 
 func TestOverlapSkips(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.define(0, "a", "when\n{}")
 		r.advance(fireArg{Name: "a", V: 1, Due: "0", Next: past}, "", 0)
@@ -212,7 +212,7 @@ func TestOverlapSkips(t *testing.T) {
 
 func TestControlOfASchedule(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.define(0, "a", "when\n{}")
 		r.advance(fireArg{Name: "a", V: 1, Due: "0", Next: past}, "", 0)
@@ -236,7 +236,7 @@ func TestControlOfASchedule(t *testing.T) {
 
 func TestDefineSchedules(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{revision: 3})
 		r.define(3, "a", "when\n{}", "b", "when\n{}")
 		r.advance(fireArg{Name: "a", V: 1, Due: "0", Next: past}, "", 0)
@@ -269,7 +269,7 @@ func TestDefineSchedules(t *testing.T) {
 // The history keeps the last twenty fires.
 func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.define(0, "a", "when\n{}")
 		r.advance(fireArg{Name: "a", V: 1, Due: "0", Next: "1"}, "", 0)

@@ -34,7 +34,7 @@ func TestSweepMendsScheduled(t *testing.T) {
 		for _, flows := range [][]string{{""}, {"f", "g", "h"}} {
 			t.Run(fmt.Sprint(name, len(flows)), func(t *testing.T) {
 				t.Parallel()
-				onBoth(t, func(t *testing.T, r *rig) {
+				onBothInCI(t, func(t *testing.T, r *rig) {
 					if r.configure(settings{}); len(flows) > 1 {
 						r.configureFlows(settings{}, flowSettings{})
 					}

@@ -7,7 +7,7 @@ import (
 
 func TestSettle(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.put("a", "b", "c", "d", "e")
 		c := r.claim(ask{})
@@ -122,7 +122,7 @@ func TestDedupeWindow(t *testing.T) {
 
 func TestDedupeMax(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{dedupeMax: 3, rateCount: 100_000})
 		r.put(numbered(5)...)
 		for _, job := range r.claim(ask{}).jobs {
@@ -144,7 +144,7 @@ func TestDedupeMax(t *testing.T) {
 // Jobs that are given back go to the head, in the order they had.
 func TestReturnedJobsKeepTheirOrder(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000})
 		r.put(numbered(6)...)
 		c := r.claim(ask{want: 4})
@@ -163,7 +163,7 @@ func TestReturnedJobsKeepTheirOrder(t *testing.T) {
 // it ends, and the count comes back to 0.
 func TestScheduledCount(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{scheduled: 7, rateCount: 10_000})
 		ids := []string{"done", "retry", "dead", "returned", "poison", "cancelled", "lost"}
 		r.putAt("+1000", ids...)
@@ -213,7 +213,7 @@ func TestScheduledCount(t *testing.T) {
 
 func TestExtend(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.put("a", "b", "c")
 		jobs := r.claim(ask{lease: second}).jobs
@@ -239,7 +239,7 @@ func TestExtend(t *testing.T) {
 // What a settled job leaves behind is its id, for its dedupe window.
 func TestNothingIsLeftBehind(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{dedupe: -1, rateCount: 50_000})
 		r.put(numbered(500)...)
 		for {

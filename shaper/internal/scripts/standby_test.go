@@ -98,7 +98,7 @@ func TestStandby(t *testing.T) {
 // slots with its last workers wakes it. An empty bucket has none.
 func TestStandbyWithoutFlows(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 100})
 		r.claim(ask{dispatcher: "d1"})
 		if r.standby() != "" {

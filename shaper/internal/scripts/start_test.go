@@ -82,7 +82,7 @@ func TestStartOnceAnEpoch(t *testing.T) {
 // A dropped job leaves no dead letter, and its id is remembered as that of a job that ended undelivered.
 func TestSettleDropped(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.put("a", "b")
 		c := r.claim(ask{})
@@ -102,7 +102,7 @@ func TestSettleDropped(t *testing.T) {
 // Of jobs that run in other processes, a lost lease is a crash only if the job was started there.
 func TestCrashOfWhatWasStarted(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.put("a", "b")
 		for range lastChance + 2 {
@@ -136,7 +136,7 @@ func TestCrashOfWhatWasStarted(t *testing.T) {
 // A job that is too late does not start. A start that is sent twice, as its reply was lost, was in time. It tells what the flow has of its own.
 func TestStartInTime(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.put("a")
 		l := r.claim(ask{want: 1}).jobs[0]

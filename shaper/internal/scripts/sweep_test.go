@@ -36,7 +36,7 @@ func TestSweepTakesBackWhatExpired(t *testing.T) {
 // has the number of the last one that was admitted before it.
 func TestSweepKeepsTheOrder(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000})
 		r.putAt("+1", "scheduled")
 		r.put(numbered(12)...)
@@ -60,7 +60,7 @@ func TestSweepKeepsTheOrder(t *testing.T) {
 
 func TestPoison(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000})
 		crash := func(s sweep) swept {
 			t.Helper()
@@ -110,7 +110,7 @@ func TestPoison(t *testing.T) {
 // When the clock stepped forwards, leases look as if they had run out.
 func TestSweepDistrustsTheClock(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.put("a", "b")
 		r.claim(ask{})
@@ -130,7 +130,7 @@ func TestSweepDistrustsTheClock(t *testing.T) {
 // A lease beyond its length means that the clock stepped back: it is cut.
 func TestLeasesBeyondTheirLength(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.put("a", "b")
 		r.claim(ask{lease: 30 * second})
@@ -208,7 +208,7 @@ func TestRepair(t *testing.T) {
 // A deleted claims hash costs nothing but the answer to a resend.
 func TestDeletedClaims(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000})
 		r.put("a", "b")
 		r.claim(ask{claim: "c", want: 1})
@@ -227,7 +227,7 @@ func TestDeletedClaims(t *testing.T) {
 // The comparison goes through any number of jobs, in steps.
 func TestComparisonOfManyJobs(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		const n = 2000
 		r.configure(settings{rateCount: 1_000_000, capacity: n, inFlight: n})
 		for i := range n / 500 {

@@ -131,7 +131,7 @@ func TestFinishOfFewRequests(t *testing.T) {
 // want of jobs. One that bytes kept small counts.
 func TestBacklogOfBatches(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		for _, c := range []struct {
 			name         string
 			bytes        int64

@@ -64,7 +64,7 @@ func TestETAMindsTheTimetable(t *testing.T) {
 // A bucket that was never used, too, sends its first job when its window opens, as the receipt says: an interval passes while it is closed.
 func TestFirstOpening(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 1, ratePer: 100 * second})
 		const opens = 3600 * second
 		r.setTime(epoch)
@@ -151,7 +151,7 @@ func TestETAInTheNextWindowWithAFinish(t *testing.T) {
 // max_wait and Retry-After rest on the rate of the bucket.
 func TestFinishRefusesWhatCannotLeaveInTime(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		const end = 101 * second
 		for _, hasFlows := range []bool{false, true} {
 			r := base.fresh(t, fmt.Sprint("b", hasFlows))

@@ -43,7 +43,7 @@ func TestOpening(t *testing.T) {
 		burst int64
 		want  []int64
 	}{{1, []int64{0, 20_000, 40_000, 60_000}}, {3, []int64{0, 0, 0, 20_000, 40_000, 60_000}}} {
-		onBoth(t, func(t *testing.T, r *rig) {
+		onBothInCI(t, func(t *testing.T, r *rig) {
 			r.configure(settings{rateCount: 50, burst: c.burst})
 			r.put(numbered(50)...)
 			for range 3 { // so that there is a pace
@@ -75,7 +75,7 @@ func TestOpening(t *testing.T) {
 // The last slot lies before the end, and a claim that is answered again says when permits are void, too.
 func TestClosing(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 50})
 		r.put(numbered(50)...)
 		r.obeyTimetable(stretch{from: beforeEpoch, kind: "o"}, stretch{from: 100_000, kind: "c"}, stretch{from: 7200 * second, kind: "o"}, stretch{from: 7300 * second, kind: "x"})
@@ -101,7 +101,7 @@ func TestClosing(t *testing.T) {
 // One rate of the calendar follows another one without a gap or a double, and an operator's override goes before both.
 func TestCalendarRates(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10})
 		r.put(numbered(60)...)
 		r.obeyTimetable(stretch{from: beforeEpoch, kind: "o"}, stretch{from: 250_000, kind: "o", count: 100, per: second}, stretch{from: 345_000, kind: "o", count: 20, per: second})
@@ -182,7 +182,7 @@ func TestUntilEmpty(t *testing.T) {
 // A closed bucket with flows, or of a pool, is like a held one: turns stay, and it takes no slot from another bucket.
 func TestClosedBucketOfAPool(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		a := r.pooled(t, "p", "a", 1, settings{rateCount: 1000})
 		b := r.pooled(t, "p", "b", 1, settings{rateCount: 1000})
 		a.configurePool(poolSettings{rateCount: 100})
@@ -238,7 +238,7 @@ func TestNoSlotOfAStretchThatWasLeft(t *testing.T) {
 // Whatever the timetable, no slot lies outside its windows, and R·W+B holds at every time, with the highest rate that any stretch has.
 func TestNoSlotOutsideAWindow(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, base *rig) {
+	onBothInCI(t, func(t *testing.T, base *rig) {
 		rapid.Check(t, func(rt *rapid.T) {
 			r := base.fresh(rt, fmt.Sprint("p", nextClaim()))
 			r.setTime(epoch)

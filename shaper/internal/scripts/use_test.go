@@ -123,7 +123,7 @@ func TestUseCountsOnce(t *testing.T) {
 // A lease that ran out is another one's: its outcome, which comes late, counts nothing.
 func TestUseOfALostLease(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 1000})
 		first := r.usedBy(entry{id: "1"})["1"]
 		r.end(first.id)
@@ -144,7 +144,7 @@ func TestUseOfALostLease(t *testing.T) {
 // A failed attempt may have used a model too, and so may each of several attempts.
 func TestUseOfAttempts(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 1000})
 		at := r.now()
 		r.settle(outcome{lease: r.usedBy(entry{id: "1"})["1"], result: retry, claimedAt: at, use: "m 1 2"})
@@ -163,7 +163,7 @@ func TestUseOfDays(t *testing.T) {
 		of := kindsOfUse[kind]
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, r *rig) {
+			onBothInCI(t, func(t *testing.T, r *rig) {
 				r = of.configure(t, r)
 				jobs := r.usedBy(entry{id: "1"}.in(r, of.one), entry{id: "2"}.in(r, of.one), entry{id: "3"}.in(r, of.one), entry{id: "4"}.in(r, of.one))
 				at := r.now()
@@ -186,7 +186,7 @@ func TestUseOfDays(t *testing.T) {
 // it. No call is missing.
 func TestUseIsBounded(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		const n = 1200
 		r.configure(settings{rateCount: 1_000_000, capacity: n + 4, inFlight: n + 4})
 		r.put(numbered(n)...)

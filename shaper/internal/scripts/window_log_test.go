@@ -36,7 +36,7 @@ func TestLogForgets(t *testing.T) {
 // The log's memory is bounded by the limit, whatever the traffic is.
 func TestLogIsBounded(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		l := algorithms[1].window(10, second)
 		l.key = "l"
 		for i := range atLength(2000, 8) {

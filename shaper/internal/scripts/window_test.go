@@ -319,7 +319,7 @@ func TestEveryStateExpires(t *testing.T) {
 // Windows of other lengths, and other pieces, forget nothing of what counts.
 func TestCounterOfAnotherWindow(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, r *rig) {
+	onBothInCI(t, func(t *testing.T, r *rig) {
 		for _, to := range []func(count, micros int64) limit{sliding(10), sliding(4), algorithms[4].window} {
 			before := sliding(1)(10, 60*second)
 			before.key = fmt.Sprint("l", nextClaim())
