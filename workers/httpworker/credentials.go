@@ -100,19 +100,26 @@ func (w *Worker) renewed(s *sent) bool {
 // attempt: the API has not looked at it. Each renewal excuses the requests under way, so a 401 to the new credentials counts.
 //
 // While the API refuses credentials that are still the same to several jobs, and accepts none, the jobs wait: see [refused].
-func (w *Worker) judge(outcome shaper.Outcome, s *sent, job string) shaper.Outcome {
+func (w *Worker) judge(outcome shaper.Outcome, s *sent, attempt *shaper.Attempt) shaper.Outcome {
 	if outcome.Status != http.StatusUnauthorized {
 		w.noteStatus(outcome.Status)
 		return outcome
 	}
 	switch {
 	case w.renewed(s):
-		held := shaper.Outcome{Result: shaper.ResultHeld, Reason: workers.ReasonCredentials, Status: outcome.Status, Body: outcome.Body, Answer: outcome.Answer}
-		held.Detail = "the receiver refused credentials that have been replaced meanwhile"
-		held.Used = shaper.Units{}
+		held := replaced()
+		held.Body, held.Answer = outcome.Body, outcome.Answer
 		return held
 	case w.holdsSecret(s):
-		return w.judgeRefused(outcome, job)
+		return w.judgeRefused(outcome, attempt)
 	}
 	return outcome
+}
+
+// replaced returns the outcome of a 401 to credentials of which the worker has new ones by now.
+func replaced() shaper.Outcome {
+	return shaper.Outcome{
+		Result: shaper.ResultHeld, Reason: workers.ReasonCredentials, Status: http.StatusUnauthorized,
+		Detail: "the receiver refused credentials that have been replaced meanwhile", Used: shaper.Units{},
+	}
 }
