@@ -45,7 +45,9 @@ func newCredentials(c *Config) *credentials {
 	all := &credentials{auth: c.Auth, headers: c.Headers}
 	add := func(path, text string, set func(c *sent, text string)) {
 		if path != "" {
-			all.files = append(all.files, credentialFile{outgoing.NewSecretFile(path, text), set})
+			file := outgoing.NewSecretFile(path, text)
+			file.Accepts = httpguts.ValidHeaderFieldValue
+			all.files = append(all.files, credentialFile{file, set})
 		}
 	}
 	f := c.Files
@@ -72,9 +74,8 @@ func (c *credentials) read(read func(*outgoing.SecretFile) (string, error)) sent
 		s.headers = maps.Clone(c.headers)
 	}
 	for _, file := range c.files {
-		if text, _ := read(file.SecretFile); httpguts.ValidHeaderFieldValue(text) { // the reload of the configuration reports the fault
-			file.set(&s, text)
-		}
+		text, _ := read(file.SecretFile) // the reload of the configuration reports the fault
+		file.set(&s, text)
 	}
 	return s
 }
