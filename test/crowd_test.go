@@ -19,7 +19,8 @@ import (
 )
 
 // TestCrowdThatIsRefused has 200 clients come at one instant, and obey the Retry-After that they get. A limit or a full bucket serves
-// them in 4 s, as a proxy does whose clients wait for a second. Refusals tell them apart, so few tries are in vain: less than 1.5 a client, where it was 7.9 once.
+// them in 4 s, as a proxy does whose clients wait for a second. Refusals tell them apart, so few tries are in vain: fewer than 1.25 per client, and 1.5 where all
+// that hear the same return together. (At 10/s these are 7.9.)
 func TestCrowdThatIsRefused(t *testing.T) {
 	besideOthers(t)
 	const clients, perSecond = 200, 50
@@ -69,8 +70,8 @@ func TestCrowdThatIsRefused(t *testing.T) {
 			refused, took := obeyingCrowd(t, name, clients, try)
 			ratio := float64(refused) / clients
 			t.Logf("%s: %.2f refusals per admitted client, all in after %.1f s at %d/s", name, ratio, took.Seconds(), perSecond)
-			if ratio > 1.5 {
-				t.Errorf("%s: %.2f refusals per admitted client: want at most 1.5", name, ratio)
+			if ratio > 1.25 {
+				t.Errorf("%s: %.2f refusals per admitted client: want at most 1.25", name, ratio)
 			}
 			return nil
 		})
