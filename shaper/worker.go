@@ -67,6 +67,10 @@ type Attempt struct {
 	// nil where nothing has budgets.
 	Reserved Units
 
+	// Once says that a client waits for the answer to this attempt, and decides whether to try again: any response is the end of the job,
+	// except one after which a worker holds it.
+	Once bool
+
 	// Number counts the deliveries of the job from 1, those of dispatchers
 	// that crashed included, so that it grows with each.
 	Number int

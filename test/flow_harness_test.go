@@ -4,8 +4,6 @@ package test
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -104,32 +102,10 @@ func (s *system) scriptCalls() int {
 
 // permitsReturned is how many permits the dispatchers that run have given back.
 func (s *system) permitsReturned() (sum int) {
-	s.t.Helper()
-	for _, ops := range s.opsOf {
-		sum += s.counted(ops, "tundish_permits_returned_total")
+	for i := range s.opsOf {
+		sum += int(s.metric(i, "tundish_permits_returned_total"))
 	}
 	return sum
-}
-
-// counted is what a dispatcher has counted of the bucket, by the name of a metric.
-func (s *system) counted(ops, metric string) int {
-	s.t.Helper()
-	response, err := http.Get(ops + "/metrics")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	text, err := io.ReadAll(response.Body)
-	response.Body.Close()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	_, value, found := strings.Cut(string(text), "\n"+metric+"{bucket=\""+bucketName+"\"} ")
-	value, _, _ = strings.Cut(value, "\n")
-	n, err := strconv.ParseFloat(value, 64)
-	if !found || err != nil {
-		s.t.Fatalf("%s of %s: %v in %q", metric, ops, err, value)
-	}
-	return int(n)
 }
 
 // sorted are the arrivals of a prefix, the first one first.

@@ -20,7 +20,7 @@ import (
 // call of each caller does not count: it opens a connection, all at the same time. They would be the slowest 1 in 75.
 func TestWaitForResults(t *testing.T) {
 	const rate, callers, calls, hold, bound = 100, 20, 1500, 20 * time.Millisecond, 10 * time.Millisecond
-	quietly(t, func(t *testing.T, _ *stallWatch) string {
+	quietly(t, func(t *testing.T, stall *stallWatch) string {
 		s := start(t, redistest.Start(t), plan{rate: rate, dispatchers: 2, hold: hold, api: " "})
 		var mu sync.Mutex
 		var added, all []time.Duration
@@ -60,8 +60,8 @@ func TestWaitForResults(t *testing.T) {
 		if r.Delivered != calls+callers || r.Extra > 0 {
 			t.Errorf("%s", r)
 		}
-		if p99 := at(added, 99); p99 > bound {
-			return fmt.Sprintf("p99 is %s, want at most %s", p99, bound)
+		if p99 := at(added, 99); p99 > bound+stall.soFar() {
+			return fmt.Sprintf("p99 is %s, want at most %s and what the machine was late by", p99, bound)
 		}
 		return ""
 	})

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 
@@ -91,7 +92,8 @@ func TestChangeOfLimitHalfDone(t *testing.T) {
 		"done":            {limit: "a", status: 200, has: `"in_force"`, buckets: 1},
 		"no such":         {limit: "b", status: 404, code: "unknown-limit"},
 		"not valid":       {limit: "a", err: invalid, status: 400, code: "invalid", has: `{"field":"burst","reason":"0: want 1 or more"},{"field":"body","reason":"odd"}`},
-		"Redis away":      {limit: "a", err: redisconn.ErrBreakerOpen, status: 503, code: "store-unavailable", has: "is not in buckets"},
+		"no response":     {limit: "a", err: io.ErrUnexpectedEOF, status: 503, code: "store-unavailable", has: "is not in buckets"},
+		"Redis away":      {limit: "a", err: redisconn.ErrBreakerOpen, status: 503, code: "store-unavailable", has: "nothing was stored"},
 		"buckets away":    {limit: "a", overrideErr: redisconn.ErrBreakerOpen, status: 503, code: "store-unavailable", has: "is changed at the check", buckets: 1},
 		"buckets refuse":  {limit: "a", overrideErr: errors.New("canary"), status: 500, code: "internal", has: "is changed at the check", buckets: 1},
 		"limiter refuses": {limit: "a", err: errors.New("canary"), status: 500, code: "internal"},

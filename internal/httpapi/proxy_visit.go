@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 	client "github.com/tundish-io/tundish/shaper/producer"
 	"github.com/tundish-io/tundish/workers"
@@ -167,6 +168,9 @@ func (v *proxyVisit) giveUp(receipt *shaper.Receipt, awaited *client.Awaited, le
 		localFault(receipt.ID, retryLocal).write(w, r)
 	case err == nil && state != shaper.StateInFlight && state != shaper.StateDone && state != shaper.StateDropped:
 		newFault(codeNotInTime, "the request waited for too long in bucket %q and was not sent to the API: it was job %q", receipt.Bucket, receipt.ID).write(w, r)
+	case !stops && redisconn.FailureOf(err) != redisconn.NoFailure:
+		newFault(codeNotInTime, "the request waited for too long as job %q of bucket %q. Redis does not answer, so whether it was sent to the API is not known: "+
+			"GET /v1/buckets/%s/jobs/%s says so once Redis answers", receipt.ID, receipt.Bucket, receipt.Bucket, receipt.ID).write(w, r)
 	case stops:
 		awaited.Resume()
 		defer awaited.Stop()

@@ -53,14 +53,18 @@ func (s *storeFaults) of(r *http.Request, err error) *fault {
 		f = newFault(codeStoreUnavailable, "Redis refuses writes for now: nothing was stored; retry")
 	case redisconn.Unreachable:
 		f = newFault(codeStoreUnavailable, "Redis is not reachable or too slow: retry")
+		if !redisconn.ReplyLost(err) {
+			f = newFault(codeStoreUnavailable, "Redis is not reachable or too slow: nothing was stored; retry")
+		}
 	}
 	f.RetryAfter = retryStore
 	return f
 }
 
-// mayHaveRun reports whether what a request asked for may be done all the same: the response of Redis was lost.
+// mayHaveRun reports whether what a request asked for may be done all the same: the response of Redis was lost. While the circuit breaker is open,
+// nothing is sent.
 func mayHaveRun(err error) bool {
-	return redisconn.FailureOf(err) == redisconn.Unreachable && elsewhere(err) == ""
+	return redisconn.ReplyLost(err) && elsewhere(err) == ""
 }
 
 // elsewhere says of an error that a bucket changes its pool meanwhile, or is in another pool than this process knows; "" of others.

@@ -11,6 +11,8 @@ import (
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/redisconn"
+	"github.com/tundish-io/tundish/shaper/producer"
 )
 
 // gatewayOn is the producer's API on a Redis, with a limit for each OnStoreFailure, and an admin of that Redis whose connection stays.
@@ -146,6 +148,26 @@ func TestLimitsServeWhileRedisIsSilent(t *testing.T) {
 				await(t, func() bool { return s.do("GET", "/readyz", "").text == "ok\n" })
 			}
 		})
+	}
+}
+
+// While the circuit breaker is open nothing is sent to Redis, so no job may be in: a client may enqueue it elsewhere.
+func TestNothingIsStoredWhileTheBreakerIsOpen(t *testing.T) {
+	t.Parallel()
+	store := redistest.Start(t, "--appendonly", "no") // a server of its own
+	breaker := redisconn.NewBreaker(redisconn.BreakerConfig{Failures: 1, Pause: time.Hour})
+	client, err := producer.New(producer.Config{Redis: connectFor(t, store.URL(), time.Second), Buckets: buckets(t), Timeout: time.Second, Breaker: breaker})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	s := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: client, CheckJob: checkJob, Logger: logTo(t.Output())}))
+	s.do("POST", jobs, job("")).want(202, "")
+	store.Kill()
+	for _, words := range []string{"jobs may be in or not", "nothing was stored"} { // the second one finds the breaker open
+		if a := s.do("POST", jobs, job("")).want(503, "store-unavailable"); !strings.Contains(a.text, words) {
+			t.Errorf("want %q: %s", words, a.text)
+		}
 	}
 }
 

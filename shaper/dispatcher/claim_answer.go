@@ -106,9 +106,9 @@ func (c *claimer) readLease(r *lua.Reader, claimID string) (*leased, error) {
 		Attempt: shaper.Attempt{
 			Bucket: c.Name, ID: id, Flow: job.Flow, Group: job.Group, URL: job.URL, Method: job.Method, Headers: job.Headers,
 			Own: own, Payload: job.Payload, Number: 1, Caller: codec.OwnerOf(job.Mark).Mark, Enqueued: codec.InstantOf(job.Enqueued),
-			AnswerBytes: c.answerBytes(job.Waiter != "" || job.Callback != "" && !job.OnlyCounted),
+			AnswerBytes: c.answerBytes(job.Waiter != "" || job.Callback != "" && !job.OnlyCounted), Once: job.Once,
 		},
-		once: job.Once, expires: time.Duration(job.ExpiresIn) * time.Microsecond, waiter: job.Waiter, sender: job.Sender,
+		expires: time.Duration(job.ExpiresIn) * time.Microsecond, waiter: job.Waiter, sender: job.Sender,
 		callback: job.Callback, callbackURL: job.CallbackURL, failureURL: job.FailureURL,
 		slot: c.clock.local(slot), permitTTL: c.permitTTL,
 		mark: job.Mark, epoch: 1, claim: claimID, maxAttempts: job.MaxAttempts,

@@ -30,7 +30,6 @@ type leased struct {
 	woken       time.Time               // when the delivery began, at the slot or late
 	departed    time.Time
 	traceID     string        // of the attempt, if it is sampled
-	once        bool          // the first attempt ends the job
 	expires     time.Duration // after its enqueue; 0 never
 	waiter      string        // the channel of the waiter for the result, "" none
 	sender      string        // the channel of the process that sends the job itself, "" none

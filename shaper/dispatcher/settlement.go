@@ -68,7 +68,7 @@ func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement 
 	hold := s.holdOfDone(job, &outcome)
 	one := &settlement{
 		job: job, result: outcome.Result, signal: outcome.Signal, reason: "-",
-		undone: job.once && !job.isLent() && !isDone && outcome.Result == shaper.ResultDone,
+		undone: job.Once && !job.isLent() && !isDone && outcome.Result == shaper.ResultDone,
 	}
 	switch {
 	case !s.HasFlows() && shaper.NamesReceiver(job.URL): // what its receiver says is no word on the others
@@ -142,7 +142,7 @@ func (s *settler) holdOfDone(job *leased, outcome *shaper.Outcome) (hold time.Du
 	if outcome.Result == shaper.ResultDone && outcome.RetryAfter > 0 {
 		hold = holdFor(s.Settings.Load(), outcome.RetryAfter)
 	}
-	if job.once {
+	if job.Once {
 		hold = max(hold, s.endOnce(job, outcome))
 	}
 	return hold

@@ -57,7 +57,7 @@ func (c *bucketConn) ticketOf(job *leased) string {
 	t := ticket{
 		Bucket: c.Name, Pool: c.Keys.Pool, Levels: c.Levels(), ID: job.ID, Flow: job.Flow, Group: job.Group, Mark: job.mark,
 		Epoch: job.epoch, Claim: job.claim, ClaimedAt: job.claimedAt, Charged: job.charged, Counted: job.counted.String(), Number: job.Number, Attempts: job.attempts, MaxAttempts: job.maxAttempts,
-		Expires: job.expires.Microseconds(), Once: job.once, Waiter: job.waiter, Callback: job.callback, LastChance: job.lastChance, Lease: c.lease.Microseconds(),
+		Expires: job.expires.Microseconds(), Once: job.Once, Waiter: job.waiter, Callback: job.callback, LastChance: job.lastChance, Lease: c.lease.Microseconds(),
 		MinBackoff: settings.Retry.MinBackoff.Microseconds(), MaxBackoff: settings.Retry.MaxBackoff.Microseconds(),
 		Schedule: settings.Retry.Schedule, MaxHold: settings.Adapt.MaxHold.Microseconds(),
 	}
@@ -127,10 +127,10 @@ func (t *ticket) leased(claim string) *leased {
 	job := &leased{
 		Attempt: shaper.Attempt{
 			Bucket: t.Bucket, ID: t.ID, Flow: t.Flow, Group: t.Group, Number: t.Number, Epoch: t.Epoch, Enqueued: codec.InstantOf(t.Enqueued),
-			Reserved: shaper.ParseUnits(reserved), Caller: codec.OwnerOf(t.Mark).Mark,
+			Reserved: shaper.ParseUnits(reserved), Caller: codec.OwnerOf(t.Mark).Mark, Once: t.Once,
 		},
 		mark: t.Mark, epoch: t.Epoch, claim: claim, claimedAt: t.ClaimedAt, charged: t.Charged, counted: shaper.ParseUnits(t.Counted), attempts: t.Attempts, maxAttempts: t.MaxAttempts,
-		once: t.Once, expires: micros(t.Expires), waiter: t.Waiter, sender: t.Sender, callback: t.Callback, lastChance: t.LastChance, ended: make(chan struct{}),
+		expires: micros(t.Expires), waiter: t.Waiter, sender: t.Sender, callback: t.Callback, lastChance: t.LastChance, ended: make(chan struct{}),
 	}
 	return job
 }

@@ -45,7 +45,9 @@ func newCredentials(c *Config) *credentials {
 	all := &credentials{auth: c.Auth, headers: c.Headers}
 	add := func(path, text string, set func(c *sent, text string)) {
 		if path != "" {
-			all.files = append(all.files, credentialFile{outgoing.NewSecretFile(path, text), set})
+			file := outgoing.NewSecretFile(path, text)
+			file.Accepts = httpguts.ValidHeaderFieldValue
+			all.files = append(all.files, credentialFile{file, set})
 		}
 	}
 	f := c.Files
@@ -72,9 +74,8 @@ func (c *credentials) read(read func(*outgoing.SecretFile) (string, error)) sent
 		s.headers = maps.Clone(c.headers)
 	}
 	for _, file := range c.files {
-		if text, _ := read(file.SecretFile); httpguts.ValidHeaderFieldValue(text) { // the reload of the configuration reports the fault
-			file.set(&s, text)
-		}
+		text, _ := read(file.SecretFile) // the reload of the configuration reports the fault
+		file.set(&s, text)
 	}
 	return s
 }
@@ -100,19 +101,26 @@ func (w *Worker) renewed(s *sent) bool {
 // attempt: the API has not looked at it. Each renewal excuses the requests under way, so a 401 to the new credentials counts.
 //
 // While the API refuses credentials that are still the same to several jobs, and accepts none, the jobs wait: see [refused].
-func (w *Worker) judge(outcome shaper.Outcome, s *sent, job string) shaper.Outcome {
+func (w *Worker) judge(outcome shaper.Outcome, s *sent, attempt *shaper.Attempt) shaper.Outcome {
 	if outcome.Status != http.StatusUnauthorized {
 		w.noteStatus(outcome.Status)
 		return outcome
 	}
 	switch {
 	case w.renewed(s):
-		held := shaper.Outcome{Result: shaper.ResultHeld, Reason: workers.ReasonCredentials, Status: outcome.Status, Body: outcome.Body, Answer: outcome.Answer}
-		held.Detail = "the receiver refused credentials that have been replaced meanwhile"
-		held.Used = shaper.Units{}
+		held := replaced()
+		held.Body, held.Answer = outcome.Body, outcome.Answer
 		return held
 	case w.holdsSecret(s):
-		return w.judgeRefused(outcome, job)
+		return w.judgeRefused(outcome, attempt)
 	}
 	return outcome
+}
+
+// replaced returns the outcome of a 401 to credentials of which the worker has new ones by now.
+func replaced() shaper.Outcome {
+	return shaper.Outcome{
+		Result: shaper.ResultHeld, Reason: workers.ReasonCredentials, Status: http.StatusUnauthorized,
+		Detail: "the receiver refused credentials that have been replaced meanwhile", Used: shaper.Units{},
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -84,13 +85,16 @@ func TestSecretsTurn(t *testing.T) {
 				return http.StatusUnauthorized
 			}
 			w := workerOf(t, config)
-			for _, next := range []string{"s2", "s3-longer", "s4-as-long"} {
+			for _, next := range []string{"s2", "s3-longer", "\ufeffs4-long"} {
 				if outcome := deliver(t, w, nil); outcome.Result != shaper.ResultDone {
 					t.Fatalf("before %s: %+v", next, outcome)
 				}
 				v.put(map[string]string{"secret": next})
-				valid.Store(next)
-				for range 5 {
+				valid.Store(strings.TrimPrefix(next, "\ufeff"))
+				for i := range 6 {
+					if i == 3 {
+						v.put(map[string]string{"secret": "is no\nheader"}) // the last one stays
+					}
 					if outcome := deliver(t, w, nil); outcome.Result != shaper.ResultDone {
 						t.Errorf("after %s: %+v", next, outcome)
 					}

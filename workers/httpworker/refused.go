@@ -92,12 +92,15 @@ func (w *Worker) noteStatus(status int) {
 }
 
 // judgeRefused is the outcome of a 401 to credentials that are still the same. A status for which the bucket has a rule, or that names a time, was
-// judged before.
-func (w *Worker) judgeRefused(outcome shaper.Outcome, job string) shaper.Outcome {
+// judged before. A client that waits for its answer gets the 401 at once: other jobs wait.
+func (w *Worker) judgeRefused(outcome shaper.Outcome, attempt *shaper.Attempt) shaper.Outcome {
 	if outcome.Result != shaper.ResultDead || outcome.Reason != "http_401" {
 		return outcome
 	}
-	result, hold := w.refused.refuses(job, time.Now())
+	result, hold := w.refused.refuses(attempt.ID, time.Now())
+	if attempt.Once {
+		return outcome
+	}
 	outcome.Result = result
 	if result == shaper.ResultHeld {
 		// The API neither took the request nor asks for less, so the rate stays: an accepted outcome would not hold the scope.

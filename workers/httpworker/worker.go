@@ -73,10 +73,11 @@ func (w *Worker) deliver(ctx context.Context, attempt *shaper.Attempt, ofBatch b
 	if credentials == nil {
 		return outcome
 	}
-	return w.judge(outcome, credentials, attempt.ID)
+	return w.judge(outcome, credentials, attempt)
 }
 
-// Open makes one attempt as Deliver does, and returns its answer as soon as that begins: see [outgoing.Sender.Open].
+// Open makes one attempt as Deliver does, and returns its answer as soon as that begins: see [outgoing.Sender.Open]. After a 401 to credentials that
+// were replaced meanwhile, the outcome is [shaper.ResultHeld] with [workers.ReasonCredentials]: another attempt has the new ones.
 func (w *Worker) Open(ctx context.Context, attempt *shaper.Attempt) (*outgoing.Answer, shaper.Outcome) {
 	req, credentials, outcome := w.prepare(ctx, attempt)
 	if req == nil {
@@ -85,8 +86,9 @@ func (w *Worker) Open(ctx context.Context, attempt *shaper.Attempt) (*outgoing.A
 	answer, outcome := w.sender.Open(ctx, attempt, req)
 	switch {
 	case answer == nil || credentials == nil:
+	case answer.StatusCode == http.StatusUnauthorized && w.renewed(credentials):
+		outcome = replaced()
 	case answer.StatusCode == http.StatusUnauthorized:
-		w.renewed(credentials)
 	default:
 		w.noteStatus(answer.StatusCode)
 	}

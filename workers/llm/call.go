@@ -83,13 +83,18 @@ func (w *Worker) Open(ctx context.Context, attempt *shaper.Attempt, ask *Ask) (*
 	if c.unread = c.whole; err != nil || len(c.whole) < maxFault {
 		c.broken = cmp.Or(err, io.EOF)
 	}
-	c.verdict = judge(w.config.HTTP.Policy, w.config.HTTP.Policy.Judge(c.response()), c.whole)
+	if c.verdict = outcome; !isReplaced(outcome) {
+		c.verdict = judge(w.config.HTTP.Policy, w.config.HTTP.Policy.Judge(c.response()), c.whole)
+	}
 	c.verdict.Body = workers.Snippet(c.whole)
 	if w.config.API == Anthropic {
 		c.verdict.Used = shaper.Units{}
 	}
 	return c, c.verdict
 }
+
+// isReplaced reports whether the API refused credentials that were replaced meanwhile: see [httpworker.Worker.Open].
+func isReplaced(o shaper.Outcome) bool { return o.Reason == workers.ReasonCredentials }
 
 // Attempt returns the attempt to which the call is the answer.
 func (c *Call) Attempt() *shaper.Attempt { return c.attempt }

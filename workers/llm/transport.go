@@ -56,7 +56,8 @@ func (e *LocalFaultError) Error() string {
 
 // Send waits for the permit of a job, calls the API and returns its answer as soon as that begins. The caller reads it to its end and closes it. Where
 // the API asks for less (429, 503, 529), the bucket is held, and the call waits for another slot; the answer is returned if there is no time for that.
-// Where the API refuses stream_options that the client has not sent, the call waits for another slot, too, and is sent as it came.
+// Where the API refuses stream_options that the client has not sent, the call waits for another slot, too, and is sent as it came. So is a call with
+// credentials that were replaced meanwhile, once.
 //
 // waits bounds the waiting only, and must end with ctx. When ctx ends, the call is cancelled and charged what came of it. The job is that of the
 // ask: it has its Units, and no other payload than its Body. Its Headers, with canonical names, belong to Send.
@@ -66,6 +67,7 @@ func (t *Transport) Send(ctx, waits context.Context, job shaper.Job, ask *Ask) (
 	delete(job.Headers, "Accept-Encoding") // the usage is read
 	job.Payload = nil                      // what is sent is that of the ask
 	var last *Answer
+	hasNewCredentials := false
 	permit, err := t.Permits.Acquire(waits, job)
 	for ; err == nil; err = permit.Again(waits) {
 		answer, outcome := t.open(ctx, permit, ask)
@@ -85,6 +87,11 @@ func (t *Transport) Send(ctx, waits context.Context, job shaper.Job, ask *Ask) (
 			ask, last = ask.withoutUsage(), answer
 			outcome.Result = shaper.ResultHeld
 			permit.Settle(outcome)
+		case isReplaced(outcome) && !hasNewCredentials:
+			hasNewCredentials = true
+			answer.end()
+			permit.Settle(outcome)
+			last = answer
 		case !waitsAfter(waits, &outcome):
 			ask.came = nil // it is not sent again
 			return answer, nil

@@ -14,6 +14,9 @@ import (
 type SecretFile struct {
 	path string
 
+	// Accepts reports whether a text can be the secret: nil accepts any. Another text leaves the secret as it was. Set it before the first use.
+	Accepts func(text string) bool
+
 	mu   sync.Mutex
 	seen os.FileInfo // of the file that was read last; nil before
 	text string
@@ -23,7 +26,7 @@ type SecretFile struct {
 func NewSecretFile(path, text string) *SecretFile { return &SecretFile{path: path, text: text} }
 
 // Read returns the secret. It reads the file only if that is another one than before, or has changed since. While the file cannot be read,
-// or is empty, it returns the last secret with the error.
+// or is empty, or its text is not accepted, it returns the last secret with the error.
 func (f *SecretFile) Read() (string, error) { return f.read(false) }
 
 // ReadAgain is Read, and reads the file also if it seems to be the same.
@@ -43,7 +46,10 @@ func (f *SecretFile) read(again bool) (string, error) {
 	if err != nil {
 		return f.text, err
 	}
-	f.seen, f.text = found, text
+	if f.seen = found; f.Accepts != nil && !f.Accepts(text) {
+		return f.text, fmt.Errorf("the file %s holds characters that the secret cannot have", strconv.Quote(f.path))
+	}
+	f.text = text
 	return text, nil
 }
 
@@ -59,13 +65,16 @@ func readBounded(path string) (data []byte, err error) {
 	return io.ReadAll(io.LimitReader(file, maxSecret))
 }
 
-// ReadSecret reads a secret with read, without the newline at the file's end.
+// byteOrderMark begins files of some editors.
+const byteOrderMark = "\ufeff"
+
+// ReadSecret reads a secret with read, without a byte order mark and the newline at the file's end.
 func ReadSecret(path string, read func(path string) ([]byte, error)) (string, error) {
 	data, err := read(path)
 	if err != nil {
 		return "", fmt.Errorf("cannot be read: %w", err)
 	}
-	secret := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
+	secret := strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(string(data), byteOrderMark), "\n"), "\r")
 	if secret == "" {
 		return "", fmt.Errorf("the file %s is empty", strconv.Quote(path))
 	}

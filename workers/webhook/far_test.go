@@ -142,8 +142,12 @@ func TestFarReceivers(t *testing.T) {
 			}
 		}
 	})
+	least := .65 // in 2 s a stall of the machine costs as much
+	if redistest.Soak {
+		least = .9
+	}
 	for _, trip := range trips[1:] {
-		if near := slowest[0]; slowest[trip] < .65*near {
+		if near := slowest[0]; slowest[trip] < least*near {
 			t.Errorf("%s away: %.2f/s, and %.2f/s near", trip, slowest[trip], near)
 		}
 	}
@@ -171,24 +175,40 @@ func farRow(t *testing.T, trip time.Duration, http2, closes bool, rate int, leng
 	return r.Rate
 }
 
-// TestFarQuota: a far receiver that closes each connection gets its whole quota in one window: no permit comes back unused.
+// TestFarQuota: a far receiver that closes each connection gets its quota in one window: its distance brings no permit back. What a busy machine costs,
+// a near receiver loses too.
 func TestFarQuota(t *testing.T) {
 	t.Parallel()
-	const quota, trip, window = 20, 160 * time.Millisecond, 10 * time.Second
+	const quota, window = 20, 10 * time.Second
+	var near, far int
+	t.Run("rows", func(t *testing.T) {
+		for trip, got := range map[time.Duration]*int{0: &near, 160 * time.Millisecond: &far} {
+			t.Run(trip.String(), func(t *testing.T) {
+				t.Parallel()
+				*got = farQuota(t, trip, quota, window)
+			})
+		}
+	})
+	t.Logf("of %d in one window: near %d, far %d", quota, near, far)
+	if far < quota/2+1 || 10*far < 8*near { // where distance costs permits it gets half
+		t.Errorf("%d of %d in one window, and %d near", far, quota, near)
+	}
+}
+
+// farQuota delivers as many jobs as a quota allows to a receiver that is a round trip away, and returns how many of them arrived in one window.
+func farQuota(t *testing.T, trip time.Duration, quota int, window time.Duration) int {
 	f := newFarReceiver(t, trip, true, false, true, quota)
 	w := newWorker(t, nil)
 	f.reachedBy(w, trip)
 	b := shaper.DefaultBucket()
 	b.Name, b.Burst, b.Rate = "quota", 1, admission.Rate{Count: 50, Per: time.Second, Unit: admission.UnitRequests}
-	b.Quotas = []admission.Rate{{Count: quota, Per: window, Unit: admission.UnitRequests}}
+	b.Quotas = []admission.Rate{{Count: int64(quota), Per: window, Unit: admission.UnitRequests}}
 	jobs := make([]shaper.Job, quota)
 	for i := range jobs {
 		jobs[i] = shaper.Job{Bucket: b.Name, ID: fmt.Sprint("j", i), URL: f.URL, Payload: []byte("{}")}
 	}
 	f.delivers(t, b, w, jobs, 3*window)
-	if got := f.arrivals.Check().MostIn(window); got != quota {
-		t.Errorf("%d of %d in one window", got, quota)
-	}
+	return f.arrivals.Check().MostIn(window)
 }
 
 // TestFarHosts: each of many far hosts gets its job in its flow's first turn, however long it is until the second one.
