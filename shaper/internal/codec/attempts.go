@@ -103,11 +103,10 @@ func hiddenIn(detail, private string) (addresses []string) {
 			n = len(rest)
 		}
 		address := strings.TrimRight(rest[:n], ":.") // which may end a sentence
-		if rest, isSame = strings.CutPrefix(rest[len(address):], before); isSame && address != "" && len(address) <= maxAddress {
-			addresses = append(addresses, address)
-		} else {
+		if rest, isSame = strings.CutPrefix(rest[len(address):], before); !isSame || address == "" || len(address) > maxAddress {
 			return nil
 		}
+		addresses = append(addresses, address)
 	}
 	if !hides && rest != "" {
 		return nil
