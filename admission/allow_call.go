@@ -148,8 +148,8 @@ func (c *allowCall) run(ctx context.Context) (err error) {
 // args are the limits, the states and the questions; of one question alone, its cost.
 func (c *allowCall) args() []any {
 	f := c.limits[0]
-	args := append(make([]any, 0, 6+len(f.args)*len(c.limits)+len(c.of)+3*len(c.groups)),
-		f.rev, c.gate.limiter.now, string(f.params.Algorithm), f.MaxKeys, f.life, len(c.limits))
+	args := append(make([]any, 0, 7+len(f.args)*len(c.limits)+len(c.of)+3*len(c.groups)),
+		f.rev, c.gate.limiter.now, string(f.params.Algorithm), f.MaxKeys, f.life, len(c.limits), c.batch[0].namer)
 	for _, f := range c.limits {
 		args = append(args, f.args[:]...)
 	}

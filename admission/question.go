@@ -30,8 +30,8 @@ func newGate(l *Limiter, limit string) *gate {
 	g.queue = coalesce.Queue[*question]{
 		Max: maxBatch, Send: g.send,
 		Owner: func(q *question) any { return q },
-		// Questions of another kind go in another batch.
-		MaxKinds: 1, Kind: func(q *question) [2]string { return [2]string{q.kind} },
+		// Questions of another kind, or of another one who names keys, go in another batch.
+		MaxKinds: 1, Kind: func(q *question) [2]string { return [2]string{q.kind, q.namer} },
 	}
 	return g
 }
@@ -43,6 +43,7 @@ type question struct {
 	*compiledLimit
 	ctx    context.Context //nolint:containedctx // of the caller, for its values
 	key    string
+	namer  string // digits of who names the key; "" nobody: all of a batch have the same
 	cost   int64
 	start  time.Time
 	report int64 // was admitted without Redis, and is to be taken first
@@ -56,7 +57,7 @@ type question struct {
 }
 
 func newQuestion(ctx context.Context, f *compiledLimit, key string, cost int64, start time.Time) *question {
-	return &question{compiledLimit: f, ctx: ctx, key: key, cost: cost, start: start, answered: make(chan struct{})}
+	return &question{compiledLimit: f, ctx: ctx, key: key, namer: namerOf(ctx), cost: cost, start: start, answered: make(chan struct{})}
 }
 
 // ask has the question answered. It returns when it is, when its context ends, or when

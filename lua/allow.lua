@@ -15,7 +15,8 @@
 -- ARGV[4]     max: keys that the limit may have, 0 any number
 -- ARGV[5]     life: microseconds, 1 or more: a state expires within
 -- ARGV[6]     setting_count: how many settings follow; more than one if tiers of the limit differ
--- ARGV[7...]  each setting:
+-- ARGV[7]     caller: six digits of the one that names the keys, "" none
+-- ARGV[8...]  each setting:
 --               a: token_bucket: micro-tokens that come every b microseconds, 1 or more;
 --                  sliding_window_counter: pieces of a window, 1 to 100; else 0
 --               b: microseconds, 1 or more: of a refill, a piece or a window
@@ -39,13 +40,14 @@
 --          and how many keys there are
 -- Needs    Redis 7.0
 
+--#include lib/callers.lua
 --#include lib/codes.lua
 --#include lib/limit_keys.lua
 --#include lib/limits.lua
 
 local conf, known_rev, now, algorithm = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
-local max, life, setting_count = ARGV[4], ARGV[5], ARGV[6]
-local FIRST_STATE, FIRST_SETTING, SETTING = 2, 7, 3
+local max, life, setting_count, caller = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local FIRST_STATE, FIRST_SETTING, SETTING = 2, 8, 3
 local rule = limits[algorithm]
 local read, check, take, answer, write = rule.read, rule.check, rule.take, rule.answer, rule.write
 
@@ -59,6 +61,11 @@ if known_rev ~= '' then
   end
 end
 
+-- A caller names keys for a whole service, so alone it has all of them. Above the bound others go on until each has what it leaves free of
+-- twice the bound, as with dead letters (see dlq.lua).
+local digits = caller ~= '' and caller or nil
+local may_have = digits and function(free, held) return free > 0 or callers.may_have(free + max, held) end
+
 if now == '' then
   local seconds, micros = unpack(redis.call('TIME')) -- not server_time: a call is one in fifty of all that a question costs
   now = seconds * 1000000 + micros
@@ -71,7 +78,7 @@ local known, r, at = {}, FIRST_SETTING, FIRST_SETTING + SETTING * setting_count
 if #ARGV == at then
   local k, cost = FIRST_STATE, ARGV[at] + 0
   local state = limit_keys.read(known, read, now, KEYS[k], KEYS[k + 1], KEYS[k + 2], ARGV[r] + 0, ARGV[r + 1] + 0, ARGV[r + 2] + 0,
-    max, life)
+    max, life, digits, may_have)
   local verdict, wait = check(state, cost)
   local is_allowed = verdict == codes.ALLOWED
   if is_allowed then take(state, cost) end
@@ -90,7 +97,7 @@ for i = FIRST_STATE, last_state do
   local setting = ARGV[at] + 0
   local first, k = r + SETTING * (setting - 1), last_state + 2 * setting
   states[i] = limit_keys.read(known, read, now, KEYS[i], KEYS[k - 1], KEYS[k], ARGV[first] + 0, ARGV[first + 1] + 0, ARGV[first + 2] + 0,
-    max, life)
+    max, life, digits, may_have)
   if states[i].shared then overflowed[#overflowed + 1] = i - 1 end
   at = at + 1
 end

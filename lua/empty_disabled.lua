@@ -96,7 +96,7 @@ if #deaths > 0 then
   group.close(groups, now)
   flow.unschedule(count, delayed)
   local box = outbox.open(events, outbox_key, outbox_texts, count, now)
-  outbox.note_dead(box, name, deaths, cause)
+  outbox.note_dead(box, name, deaths, cause, marks[#deaths])
   outbox.write(box)
 end
 local left = waiting.left(KEYS, PLACES)

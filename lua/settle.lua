@@ -68,6 +68,7 @@
 --#include lib/answers.lua
 --#include lib/batch.lua
 --#include lib/callbacks.lua
+--#include lib/callers.lua
 --#include lib/charges.lua
 --#include lib/codec.lua
 --#include lib/codes.lua
@@ -180,7 +181,7 @@ while at <= last_arg do
       local part = parts[of] or part_of(of)
       part.usual = part.usual + 1
       if claimed_at > part.accepted_at then part.accepted_at = claimed_at end
-      if box and not part.tells then part.tells = not outbox.is_own(id) end
+      if box and not part.tells and not outbox.is_own(id) then part.tells = callers.letters(mark) or '' end
       gone_count = gone_count + 1
       gone[gone_count] = id
       dedupe.add(memory, id, mark, codec.DONE)
@@ -206,7 +207,7 @@ while at <= last_arg do
           local its_flow = levels ~= codes.NO_FLOWS and args[FIRST_FLOW + of] or ''
           use.note(part, args[from + 3], mark, spent, uses, named, claimed_at, i + 1, its_flow)
         end
-        if box and not part.tells then part.tells = not outbox.is_own(id) end
+        if box and not part.tells and not outbox.is_own(id) then part.tells = callers.letters(mark) or '' end
         if signal == ACCEPTED then
           more.accepted, part.accepted_at = more.accepted + 1, math.max(part.accepted_at, claimed_at)
           if result == DONE and delay > 0 then part.heard, some_heard = downstream.rest(part.heard, delay, reason), true end
@@ -223,7 +224,7 @@ while at <= last_arg do
           if numbers then gone_tried[#gone_tried + 1] = id end
           if has_result then
             local tried_before = numbers and args[at + 12] == '1' and redis.call('HGET', tried, id)
-            with_results[#with_results + 1] = { id = id, at = at + 10, epoch = tonumber(epoch), of = of, tried = tried_before }
+            with_results[#with_results + 1] = { id = id, at = at + 10, epoch = tonumber(epoch), of = of, tried = tried_before, mark = mark }
           end
         else
           unleased[#unleased + 1] = id
@@ -288,9 +289,10 @@ for _, job in ipairs(others) do
   elseif result == DEAD_NOW then
     state = codec.DEAD
     deaths[#deaths + 1], marks_of_dead[#deaths + 1] = id, mark
-    if result_at then with_results[#with_results + 1] = { id = id, at = result_at, epoch = epoch, of = part.n } end
+    if result_at then with_results[#with_results + 1] = { id = id, at = result_at, epoch = epoch, of = part.n, mark = mark } end
     if box then
-      outbox.note_dead(box, levels ~= codes.NO_FLOWS and args[FIRST_FLOW + part.n], { id }, string.match(last, '^{"cause":"([^"]*)"'))
+      outbox.note_dead(box, levels ~= codes.NO_FLOWS and args[FIRST_FLOW + part.n], { id }, string.match(last, '^{"cause":"([^"]*)"'),
+        mark)
     end
     has_left(part.more, mark)
   else
@@ -316,7 +318,7 @@ if some_disabled then
       f.state.down, f.configured = nil, flow.disabled(f.configured, now)
       f.settings = f.configured
       answers.report(heard, codes.BECAME_DISABLED, part.n, part.disabled)
-      if box and part.tells then outbox.note(box, 'flow.disabled', f.name, 1, { reason = part.disabled }) end
+      if box and part.tells then outbox.note(box, 'flow.disabled', f.name, 1, { reason = part.disabled }, part.tells) end
     else
       part.disabled = nil
     end
@@ -360,8 +362,8 @@ if #with_results > 0 then
   for _, one in ipairs(with_results) do
     local id, from = one.id, one.at
     local head, text, waiter, callback = args[from], args[from + 1], args[from + 3], args[from + 4]
-    local path = levels ~= codes.NO_FLOWS and args[FIRST_FLOW + one.of] or nil
-    results.keep(kept, id, results.with_attempts(head, one.tried), text, args[from + 2] == '1', waiter ~= '', path)
+    local owner = levels ~= codes.NO_FLOWS and args[FIRST_FLOW + one.of] or callers.letters(one.mark)
+    results.keep(kept, id, results.with_attempts(head, one.tried), text, args[from + 2] == '1', waiter ~= '', owner)
     if waiter ~= '' then redis.pcall('PUBLISH', waiter, bucket .. ' ' .. id) end
     if callback ~= '' then callbacks.note(told, id, one.epoch, callback, head, text) end
   end

@@ -163,7 +163,7 @@ dlq.add(dead, body, meta, tried, count, now, poisoned, marks)
 callbacks.write(told)
 local box = outbox.open(events, outbox_key, outbox_texts, count, now)
 for _, lost_job in ipairs(box and lost_jobs or {}) do
-  if lost_job.is_poison then outbox.note_dead(box, loaded and names[lost_job.n], { lost_job.id }, 'poison') end
+  if lost_job.is_poison then outbox.note_dead(box, loaded and names[lost_job.n], { lost_job.id }, 'poison', lost_job.mark) end
 end
 outbox.write(box)
 for _, job in ipairs(unplaced) do

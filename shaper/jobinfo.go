@@ -39,8 +39,10 @@ type JobAttempt struct {
 	Took   time.Duration // from the departure to the outcome; 0 if nothing was sent
 	Status int           // HTTP status, 0 none
 	Reason string        // one word of a closed list
-	Detail string        // for people, 200 bytes at most
+	Detail string        // for people, 200 bytes at most. Who enqueued the job may read it
 	Result Result        // ResultRetry, ResultDead or ResultHeld; of the last one of a job that is done ResultDone
+
+	Private string // Detail with the addresses that it hides, for those who may read the bucket: see [Outcome.Private]; "" it hides none
 }
 
 // JobInfo is what is known of a job. Of a settled one only ID, Bucket and

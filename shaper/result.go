@@ -11,7 +11,7 @@ type ResultSettings struct {
 	Retention time.Duration `setting:"result_retention,redis=result_retention"` // how long the result of a job that ended is kept; 0: not at all
 
 	// Max and Bytes bound the results that are kept or awaited: their number, and the bytes of their heads and bodies. The
-	// flow that has the most of what is short drops its oldest ones.
+	// flow that has the most of what is short drops its oldest ones; in a bucket without flows, the caller that has the most.
 	Max   int64 `setting:"results_max,redis=results_max"`
 	Bytes int64 `setting:"results_bytes,bytes,redis=results_bytes"`
 

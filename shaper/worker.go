@@ -187,6 +187,9 @@ const (
 	SignalFailed                  // it does not work: a network error, a timeout, any other 5xx
 )
 
+// HiddenAddress stands in [Outcome.Detail] for an address of this network.
+const HiddenAddress = "(address)"
+
 // Outcome is what a worker says of an attempt.
 type Outcome struct {
 	Result Result
@@ -198,7 +201,8 @@ type Outcome struct {
 	// Detail is a sentence for people: an error's text, without secrets. Who enqueued the job reads it.
 	Detail string
 
-	// Private is Detail as only the log of the dispatcher has it: with addresses of this network, say. "": Detail has it all.
+	// Private is Detail as only the log of the dispatcher and those have it who may read the bucket: with addresses in place of
+	// HiddenAddress. "": Detail has it all.
 	Private string
 
 	// Status is the downstream's HTTP status, 0 if there was none, and Body

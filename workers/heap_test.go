@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,7 +12,7 @@ import (
 )
 
 // Responses of receivers cost no tree of values, those to batches neither. A rule that looks into each item takes a cursor for each, which is free again
-// at once: that counts here, and is what the bound is for.
+// at once: that counts here, and is what the bound is for. The time is linear in the bytes.
 func TestResponsesCostNoTree(t *testing.T) { //nolint:paralleltest // measures the heap
 	const size, most, slack = 256 << 10, 60, 256 << 10
 	rules := Policy{Rules: Rules{
@@ -20,11 +21,12 @@ func TestResponsesCostNoTree(t *testing.T) { //nolint:paralleltest // measures t
 		{Status: []string{"202"}, Outcome: RuleItems, Items: "/items", ItemStatus: "/*/status"},
 	}}
 	worst, highest := "", 0.0
+	smaller := maps.Collect(hostile.Values(size / hostile.Factor))
 	for kind, value := range hostile.Values(size) {
 		for _, shape := range []string{`@`, `{"error":@}`, `{"errors":true,"items":@}`, `{"results":@}`, `{"items":[{"status":@,"id":@}]}`, `{"results":[{"id":@,"status":@}]}`} {
 			body := []byte(strings.ReplaceAll(shape, "@", value))
 			batch := batchOf("a", "b", "c")
-			cost := hostile.CostOf(func() {
+			judge := func(body []byte) {
 				for _, status := range []int{200, 201, 202, 207, 429} {
 					for _, policy := range []Policy{{}, rules} {
 						policy.Judge(&Response{Status: status, Header: http.Header{}, Body: body, At: noon})
@@ -32,7 +34,12 @@ func TestResponsesCostNoTree(t *testing.T) { //nolint:paralleltest // measures t
 						policy.Outcomes(batch, shaper.Outcome{Result: shaper.ResultDone, Status: status, Answer: answer}, time.Now())
 					}
 				}
-			})
+			}
+			cost := hostile.CostOf(func() { judge(body) })
+			small := []byte(strings.ReplaceAll(shape, "@", smaller[kind]))
+			if times, isLinear := hostile.Growth(cost.Time, func() { judge(small) }, func() { judge(body) }); !isLinear {
+				t.Errorf("%s in %s: %d times the bytes take %.0f times as long", kind, shape, hostile.Factor, times)
+			}
 			if per := float64(cost.Heap-slack) / float64(len(body)); per > highest {
 				highest, worst = per, kind+" in "+shape
 			}

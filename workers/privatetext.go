@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+
+	"github.com/tundish-io/tundish/shaper"
 )
 
 // maybeAddress matches what may be an IP address, with or without a port, after what does not belong to a word.
@@ -27,7 +29,7 @@ func withoutAddresses(text string, err error) string {
 		trimmed := strings.TrimRight(address, ":.")
 		for _, one := range []string{address, trimmed} {
 			if addr, ok := parseAddress(one); ok && addr.String() != known {
-				return before + "(address)" + address[len(one):]
+				return before + shaper.HiddenAddress + address[len(one):]
 			}
 		}
 		return found

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/shaper"
 )
@@ -163,7 +165,7 @@ func TestARightKeyLogsInAfterWrongOnes(t *testing.T) {
 	v.get("/console/fleet").want(t, http.StatusOK)
 }
 
-// Ten wrong keys a minute from an address, and no more.
+// Ten wrong keys a minute from an address, and no more. Those that were looked at are counted, and logged.
 func TestWrongKeys(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, keyOf("root", []string{"*"}, apikey.RoleAdmin))
@@ -179,6 +181,13 @@ func TestWrongKeys(t *testing.T) {
 	}
 	if refused < 5 {
 		t.Errorf("%d of 25 attempts are refused", refused)
+	}
+	v.login("root").want(t, http.StatusOK)
+	if got := int(testutil.ToFloat64(s.wrongKeys)); got != 25-refused {
+		t.Errorf("%d wrong keys are counted, want %d", got, 25-refused)
+	}
+	if text := s.log.String(); strings.Count(text, "level=WARN") < 1 || !strings.Contains(text, "API keys that this server does not know") || !strings.Contains(text, "last_address=127.0.0.1") {
+		t.Errorf("the log says %q", text)
 	}
 }
 

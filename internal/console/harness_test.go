@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"io"
 	"log/slog"
@@ -9,9 +10,11 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
@@ -39,6 +42,27 @@ type site struct {
 	redis   redis.UniversalClient
 	jobs    *producer.Client
 	store   *redistest.Server
+
+	wrongKeys prometheus.Counter
+	log       *logText
+}
+
+// logText is what a site has logged.
+type logText struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logText) Write(text []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(text)
+}
+
+func (l *logText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // keyOf is a key whose secret is its name.
@@ -84,15 +108,16 @@ func newSiteWith(t *testing.T, cfg console.Config, keys ...apikey.Key) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{t: t, redis: conn, store: store}
+	s := &site{t: t, redis: conn, store: store, log: &logText{}}
+	s.wrongKeys = prometheus.NewCounter(prometheus.CounterOpts{Name: "wrong"})
 	if s.jobs, err = producer.New(producer.Config{Redis: conn, Buckets: buckets, Timeout: patience}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.jobs.Close)
-	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	log := slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), s.log), nil))
 	cfg.Redis, cfg.Name, cfg.Version, cfg.Logger, cfg.Audit = conn, "staging", "v1", log, op.Audit()
 	s.handler = httpapi.NewOps(httpapi.OpsConfig{
-		Buckets: op, Keys: keys, Logger: log, Limits: limits, BucketLimits: s.jobs, Pages: console.Pages(cfg), Sessions: session.New(conn),
+		Buckets: op, Keys: keys, Logger: log, Limits: limits, BucketLimits: s.jobs, Pages: console.Pages(cfg), Sessions: session.New(conn), WrongKeys: s.wrongKeys,
 	})
 	server := httptest.NewServer(s.handler)
 	t.Cleanup(server.Close)

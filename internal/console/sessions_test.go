@@ -1,16 +1,12 @@
 package console_test
 
 import (
-	"fmt"
-	"io"
 	"net/http"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tundish-io/tundish/internal/apikey"
-	"github.com/tundish-io/tundish/internal/console"
 	"github.com/tundish-io/tundish/internal/session"
 )
 
@@ -75,39 +71,4 @@ func TestSessionsOfOperators(t *testing.T) {
 		t.Error("the session goes on")
 	}
 	root.get("/console/audit").want(t, http.StatusOK, "endSession")
-}
-
-// A stream ends within five seconds after its login has, and as soon as its key has fewer rights.
-func TestStreamsEndWithTheirLogin(t *testing.T) {
-	t.Parallel()
-	for name, end := range map[string]func(s *site, v *visitor){
-		"logout":       func(_ *site, v *visitor) { v.post("/console/logout") },
-		"the key left": func(s *site, _ *visitor) { s.handler.SetKeys([]apikey.Key{keyOf("other", nil, apikey.RoleRead)}) },
-		"fewer rights": func(s *site, _ *visitor) {
-			s.handler.SetKeys([]apikey.Key{keyOf("root", []string{"letters"}, apikey.RoleRead)})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newSiteWith(t, console.Config{}, keyOf("root", []string{"*"}, apikey.RoleRead))
-			v := s.visitor()
-			v.login("root").want(t, http.StatusOK)
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/console/stream?bucket=letters", http.NoBody)
-			if err != nil {
-				t.Fatal(err)
-			}
-			response, err := v.http.Do(request)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer response.Body.Close()
-			t.Cleanup(s.handler.Drain)
-			began := time.Now()
-			end(s, v)
-			if _, err := io.ReadAll(response.Body); err != nil { // its end, without which the test does not end
-				t.Error(err)
-			}
-			fmt.Fprintln(t.Output(), "it has ended after", time.Since(began))
-		})
-	}
 }

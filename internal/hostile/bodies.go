@@ -65,6 +65,27 @@ func keys(n int, form string) string {
 	return b.String()
 }
 
+// Factor is how much larger a body is than the one that its time is compared with.
+const Factor = 8
+
+// Growth returns how many times as long work takes with Factor times the bytes, which took so long already: Factor where the time is linear, its square
+// where each byte is read again for each other one. It tries again while that is too much, as another program may have had the processor.
+func Growth(took time.Duration, small, large func()) (times float64, isLinear bool) {
+	const tries, most = 10, 4 * Factor
+	of := func(do func()) time.Duration {
+		began := time.Now()
+		do()
+		return max(time.Since(began), time.Microsecond)
+	}
+	for range tries {
+		if times = float64(took) / float64(of(small)); times < most {
+			return times, true
+		}
+		took = min(took, of(large))
+	}
+	return times, false
+}
+
 // Cost is what a piece of work takes.
 type Cost struct {
 	Heap int64 // bytes that it takes from the heap and for its stack, those given back included: no peak is higher

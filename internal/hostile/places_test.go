@@ -12,11 +12,11 @@ import (
 
 // decoding are the calls that make values of bytes, or that read until the end.
 var decoding = regexp.MustCompile(`json\.(Unmarshal|NewDecoder)\(|io\.ReadAll\(|\.(ParseForm|ParseMultipartForm|FormValue|PostFormValue)\(|gzip\.NewReader|flate\.NewReader|zlib\.NewReader|` +
-	`csv\.NewReader\(|toml\.(Unmarshal|NewDecoder)\(|bufio\.NewScanner\(|\.ReadString\(|\.ReadBytes\(|jsonscan\.(New|Members|Elements|Valid)\(`)
+	`csv\.NewReader\(|toml\.(Unmarshal|NewDecoder)\(|bufio\.NewScanner\(|\.ReadString\(|\.ReadBytes\(|jsonscan\.(New|Members|Elements|Valid)\(|clientcredentials\.`)
 
 // places are all files that read bytes of others, and why that costs no more than it should. Bodies of requests are read in internal/httpapi/bodies.go alone,
 // which counts each twice against producer.body_memory. A request with a Content-Encoding is refused (body.go), and calls have DisableCompression
-// (workers/outgoing/transport.go). What a client of the proxy asks for compressed is decompressed to be judged, 64 KiB of it. There are no tokens of OAuth, no JWKS and no OIDC.
+// (workers/outgoing/transport.go). What a client of the proxy asks for compressed is decompressed to be judged, 64 KiB of it. Tundish checks no tokens of others: there is no JWKS and no OIDC.
 var places = map[string]string{
 	// Scanned: no values are made. TestRequestsCostNoTree and its neighbours in workers/llm, and TestResponsesCostNoTree in workers, measure them.
 	"workers/llm/members.go":       "scanned",
@@ -45,6 +45,7 @@ var places = map[string]string{
 	"internal/httpapi/sink.go":        "200 bytes",
 	"internal/console/":               "forms of 64 KiB, a login of 4 KiB, headers of 16 KiB; answers of our own API",
 	"workers/outgoing/secret_file.go": "a file of the operator, 64 KiB",
+	"workers/httpworker/auth.go":      "package oauth2 decodes answers of token_url, 64 KiB at most (token_transport.go); TestTokenAnswersAreBounded",
 
 	// Of the operator, at the command line: it ends, and shares its memory with nobody.
 	"internal/cli/":         "the operator's files and answers of our own API",

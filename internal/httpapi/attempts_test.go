@@ -21,7 +21,7 @@ func TestAttempts(t *testing.T) {
 	}
 	api.do("GET", jobs+"/a", "").want(200, "").lacks("kept_attempts")
 
-	const first = `{"at":1783228800123456,"number":1,"took":1500000,"status":500,"reason":"http_500","detail":"no","result":"retry"}`
+	const first = `{"at":1783228800123456,"number":1,"took":1500000,"reason":"connection","detail":"dial tcp (address): refused","addresses":["10.0.0.7:443"],"result":"retry"}`
 	const second = `{"at":1783228860000000,"number":3,"result":"held"}`
 	text := fmt.Sprintf("1783228800123456\n%s\n%s", first, second)
 	if err := store.Client().HSet(t.Context(), "tundish:{roomy}:b:roomy:attempts", "a", text).Err(); err != nil {
@@ -29,7 +29,7 @@ func TestAttempts(t *testing.T) {
 	}
 	a = api.do("GET", jobs+"/a/attempts", "").want(200, "")
 	want := map[string]any{"attempts": []any{
-		map[string]any{"at": "2026-07-05T05:20:00.123456Z", "number": 1., "took_seconds": 1.5, "status": 500., "reason": "http_500", "detail": "no", "result": "retry"},
+		map[string]any{"at": "2026-07-05T05:20:00.123456Z", "number": 1., "took_seconds": 1.5, "reason": "connection", "detail": "dial tcp 10.0.0.7:443: refused", "result": "retry"},
 		map[string]any{"at": "2026-07-05T05:21:00Z", "number": 3., "took_seconds": 0., "result": "held"},
 	}}
 	if diff := cmp.Diff(want, a.json); diff != "" {

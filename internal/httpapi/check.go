@@ -113,10 +113,14 @@ func (p *producer) ask(r *http.Request, q *question) (admission.Decision, error)
 	if q.tier != "" {
 		id.Tier = q.tier
 	}
-	if q.key == nil {
-		return p.limits.Ask(r.Context(), name, id, max(q.cost, 1))
+	ctx := r.Context()
+	if key := keyOf(r); key != nil {
+		ctx = admission.WithNamer(ctx, key.Owner())
 	}
-	return p.limits.AskKey(r.Context(), name, id.Tier, *q.key, max(q.cost, 1))
+	if q.key == nil {
+		return p.limits.Ask(ctx, name, id, max(q.cost, 1))
+	}
+	return p.limits.AskKey(ctx, name, id.Tier, *q.key, max(q.cost, 1))
 }
 
 // limited makes a fault of a refusal by a limit.

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/redisconn"
@@ -284,6 +285,31 @@ func TestCheckAndChange(t *testing.T) {
 	a = api.do("GET", "/v1/limits", "").want(200, "")
 	if list := a.json["limits"].([]any); len(list) != 2 || list[0].(map[string]any)["override"] != nil {
 		t.Errorf("after DELETE: %s", a.text)
+	}
+}
+
+// An API key that makes up callers has all keys of a limit, and those of another API key are counted apart all the same.
+func TestGatewaysShareTheKeysOfALimit(t *testing.T) {
+	t.Parallel()
+	limit := buckets(t)[1].Limits[0]
+	limit.MaxKeys = 10
+	limiter, err := admission.NewLimiter(admission.LimiterConfig{Redis: redistest.Start(t).Client(), Limits: []admission.Limit{limit}, Timeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: store(t), Limits: limiter, Keys: []apikey.Key{
+		keyOf("loud", nil, apikey.RoleCheck), keyOf("calm", nil, apikey.RoleCheck),
+	}}))
+	own := func(gateway string, keys int) (n int) {
+		for i := range keys {
+			if a := api.as(gateway, "GET", fmt.Sprintf("/v1/limits/per-caller/check?key=%s-%d", gateway, i), "").want(200, ""); a.json["overflow"] == nil {
+				n++
+			}
+		}
+		return n
+	}
+	if loud, calm := own("loud", 12), own("calm", 3); loud != 10 || calm != 3 {
+		t.Errorf("%d and %d callers are counted apart", loud, calm)
 	}
 }
 

@@ -1,6 +1,7 @@
 package opsview
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/tundish-io/tundish/shaper"
@@ -21,19 +22,19 @@ type Attempt struct {
 	Status int    `json:"status,omitempty"`
 	Reason string `json:"reason,omitempty" jsonschema:"example=http_500"`
 
-	// At most 200 bytes.
+	// What happened, with the addresses that the error of the job hides from the client that enqueued it.
 	Detail string `json:"detail,omitempty"`
 
 	// held: the downstream named a time to wait for. done: of the last delivery of a job that is done and whose result is kept.
 	Result string `json:"result" jsonschema:"enum=retry,enum=dead,enum=held,enum=done"`
 }
 
-// Attempts are the views of attempts, in their order; never nil.
+// Attempts are the views of attempts for those who may read the bucket, in their order; never nil.
 func Attempts(list []shaper.JobAttempt) []Attempt {
 	views := make([]Attempt, len(list))
 	for i, a := range list {
 		views[i] = Attempt{
-			At: a.At.UTC(), Number: a.Number, Took: a.Took.Seconds(), Status: a.Status, Reason: a.Reason, Detail: a.Detail, Result: a.Result.String(),
+			At: a.At.UTC(), Number: a.Number, Took: a.Took.Seconds(), Status: a.Status, Reason: a.Reason, Detail: cmp.Or(a.Private, a.Detail), Result: a.Result.String(),
 		}
 	}
 	return views

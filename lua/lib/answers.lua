@@ -1,7 +1,8 @@
 -- answers.lua: what the answers to the jobs of settle.lua change of their scopes, and who is told. See downstream.lua.
 --
 -- The answers stand in parts, one for each flow: usual and more.accepted, how many requests were accepted, and accepted_at, when the last
--- of these was claimed; heard, the other answers, nil if there are none (see downstream.note); tells, whether a hook may tell of them.
+-- of these was claimed; heard, the other answers, nil if there are none (see downstream.note); tells, nil if no hook may tell of them, else
+-- the letters of the caller of one of these jobs, '' none.
 
 --#include lib/codes.lua
 --#include lib/downstream.lua
@@ -41,7 +42,8 @@ local function tell(box, change, down, some, name)
   for _, part in ipairs(some) do
     if part.tells then
       local opened = change == codes.BREAKER_OPENED
-      outbox.note(box, opened and 'breaker.open' or 'flow.recovered', name, 1, { reason = opened and down.reason or 'breaker closed' })
+      outbox.note(box, opened and 'breaker.open' or 'flow.recovered', name, 1, { reason = opened and down.reason or 'breaker closed' },
+        part.tells)
       return
     end
   end

@@ -34,6 +34,9 @@ end
 -- The letters of a caller in a job as it comes, '' none.
 function callers.of(sealed) return string.match(sealed, '^.............%d+~?%d*(%a*)') or '' end
 
+-- The letters of a caller behind the mark of a job (see codec.mark), nil none.
+function callers.letters(mark) return mark and #mark > callers.MARK and string.sub(mark, callers.MARK + 1) or nil end
+
 -- Since when jobs without a caller belong to none, and until when one may be the same as that of a caller, by the settings.
 function callers.times(conf)
   local from, till = string.match(redis.call('HGET', conf, 'callers') or '', '^(%d+) (%d+)$')

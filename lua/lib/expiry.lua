@@ -41,7 +41,7 @@ function expiry.note(e, f, id, job, stored, why)
   callbacks.note_dead(e.told, id, job, died)
   handout.tell_dead(e.out, why, id, f.name or '', attempts)
   e.ids[#e.ids + 1], e.marks[#e.ids + 1] = id, codec.mark(job)
-  if e.box then outbox.note_dead(e.box, f.name, { id }, cause or 'expired') end
+  if e.box then outbox.note_dead(e.box, f.name, { id }, cause or 'expired', e.marks[#e.ids]) end
   local _, delayed = codec.told(job)
   if delayed then e.delayed = e.delayed + 1 end
   if f.name then drr.drop(f, delayed) end

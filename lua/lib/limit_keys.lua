@@ -1,12 +1,13 @@
 -- limit_keys.lua: the number of keys of a limit, and the key that all callers above that number share. Scripts that
 -- ask limits include it (see limits.lua).
 --
--- A limit may have at most `max` keys (0: any number). A key expires within `life` microseconds of its last write. So each
+-- A limit may have `max` keys (0: any number). A key expires within `life` microseconds of its last write. So each
 -- key was written in this span of `life` or in the one before. The first write in a span counts a key,
--- which costs the others nothing. So never more than `max` keys live, and an expired key counts for up to two spans.
+-- which costs the others nothing. So never more than `max` keys live, unless
+-- `may_have` permits it, and an expired key counts for up to two spans.
 -- If the count is lost, it is right again two spans later.
--- Where the caller that names a key is known, no caller has more of the keys than it leaves free: its further keys share that key too. So
--- a caller that makes up keys takes none of the keys of others.
+-- Where the caller that names a key is known, `may_have` bounds its keys, and its further keys share that key too. So a caller that makes
+-- up keys takes none of the keys of others.
 -- Stores the string span:this:before:both, the start of the span and the numbers of keys written in it, in the one
 -- before, and in both; and behind a blank each the same of a caller, by its digits (see callers.lua): digits:this:before:both. It expires
 -- two spans after it was written.
@@ -43,7 +44,7 @@ local function alive(n) return math.max(n.this, n.this + n.before - n.both) + n.
 
 -- The state of a key by a rule's `read`. If the key is new and there are `max`, it is the state of the shared key. `known`
 -- has the counts and shared states of this run. `max` and `life` are texts, as most calls need no numbers of them. `digits` names the
--- caller, nil none, and `may_have` says whether it may have one more (see callers.lua).
+-- caller, nil none, and `may_have` says whether it may have one more, by how many are free (below 0 above `max`) and how many it has.
 -- `shared` marks the shared state.
 function limit_keys.read(known, read, now, key, counter, overflow, a, b, full, max, life, digits, may_have)
   local state = read(key, now, a, b, full)
@@ -54,7 +55,9 @@ function limit_keys.read(known, read, now, key, counter, overflow, a, b, full, m
   local mine = digits and (count.of[digits] or numbers(count.life + 1, count.life))
   if not state.at then
     local free = max - alive(count.all)
-    if free <= 0 or mine and not may_have(free, alive(mine)) then
+    local is_full = free <= 0
+    if mine then is_full = not may_have(free, alive(mine)) end
+    if is_full then
       state = known[overflow] or read(overflow, now, a, b, full)
       known[overflow], state.place, state.shared = state, overflow, true
       return state

@@ -4,14 +4,16 @@
 -- An event is of a kind, such as "job.dead", and of a flow, or of the whole bucket. Events of the same kind and flow are told together,
 -- at most once a minute:
 --   outbox  zset  "kind flow", or "kind" -> when it is to be moved on, by the server's clock, microseconds
---   texts   hash  the same -> "moving since more first LF detail"
+--   texts   hash  the same -> "moving since more first caller LF detail"
 --     moving  how many events are being moved on, the first of them at since
 --     more    how many came after these, the first of them at first
+--     caller  the letters of the caller whose job was the first one; without its blank of an event without a caller (see callers.lua)
 --     detail  of the last one, JSON
--- No more than MOST of them are kept. Others are counted, and lost.
+-- No more than MOST of them are kept, and of one caller no more than it leaves free. Others are counted, and lost.
 --
 -- A window that closes has a name of its own, "window.closed" and its opening: each is reported with its own detail.
 
+--#include lib/callers.lua
 --#include lib/window_tally.lua
 
 local outbox = {
@@ -42,36 +44,56 @@ function outbox.ends(box, how, n)
 end
 
 -- Notes a number of events, to be written by outbox.write. flow is its name in Redis, nil of an event of the whole bucket. detail: a table
--- of texts.
-function outbox.note(box, kind, flow, n, detail)
+-- of texts. caller: the letters of the caller whose job it was, nil none.
+function outbox.note(box, kind, flow, n, detail, caller)
   if not box or n == 0 or not outbox.wants(box, kind) then return end
   local name = flow and kind .. ' ' .. flow or kind
   local event = box.found[name]
   if not event then
-    event = { n = 0 }
+    event = { n = 0, caller = caller or '' }
     box.found[name], box.found[#box.found + 1] = event, name
   end
   event.n, event.detail = event.n + n, detail
 end
 
--- Notes dead letters of a flow, by their ids.
-function outbox.note_dead(box, flow, ids, cause)
+-- Notes dead letters of a flow, by their ids. mark is that of one of them, with the letters of its caller.
+function outbox.note_dead(box, flow, ids, cause, mark)
   if not box then return end
   local n, last = 0, nil
   for _, id in ipairs(ids) do
     if not outbox.is_own(id) then n, last = n + 1, id end
   end
-  outbox.note(box, 'job.dead', flow, n, { job = last, reason = cause })
+  outbox.note(box, 'job.dead', flow, n, { job = last, reason = cause }, callers.letters(mark))
   outbox.ends(box, 'dead', #ids)
 end
 
-local function text_of(moving, since, more, first, detail)
-  return string.format('%d %d %d %d\n', moving, since, more, first) .. detail
+local HEAD = '^(%d+) (%d+) (%d+) (%d+) ?(%a*)\n'
+
+local function text_of(moving, since, more, first, caller, detail)
+  local head = string.format('%d %d %d %d', moving, since, more, first)
+  return head .. (caller ~= '' and ' ' .. caller or '') .. '\n' .. detail
 end
 
 local function read(text)
-  local moving, since, more, first, detail = string.match(text or '', '^(%d+) (%d+) (%d+) (%d+)\n(.*)$')
-  return tonumber(moving or 0), tonumber(since or 0), tonumber(more or 0), tonumber(first or 0), detail or '{}'
+  local moving, since, more, first, caller, detail = string.match(text or '', HEAD .. '(.*)$')
+  return tonumber(moving or 0), tonumber(since or 0), tonumber(more or 0), tonumber(first or 0), caller or '', detail or '{}'
+end
+
+-- Whether there is room for another event of a caller. Its events are counted in the texts where it may have too many: above half of MOST.
+local function has_room(box, caller)
+  local there = redis.call('HLEN', box.texts)
+  local free = outbox.MOST - there
+  if caller == '' or there < free then return free > 0 end
+  if not box.held then
+    box.held = {}
+    for _, text in ipairs(redis.call('HVALS', box.texts)) do
+      local its = select(5, string.match(text, HEAD)) or ''
+      box.held[its] = (box.held[its] or 0) + 1
+    end
+  end
+  if not callers.may_have(free, box.held[caller] or 0) then return false end
+  box.held[caller] = (box.held[caller] or 0) + 1
+  return true
 end
 
 -- Writes what was noted.
@@ -80,11 +102,12 @@ function outbox.write(box)
   for _, name in ipairs(box and box.found or {}) do
     local event = box.found[name]
     local text = redis.call('HGET', box.texts, name)
-    if not text and redis.call('HLEN', box.texts) >= outbox.MOST then
+    if not text and not has_room(box, event.caller) then
       redis.call('HINCRBY', box.count, 'events_dropped', event.n)
     else
-      local moving, since, more, first = read(text)
-      redis.call('HSET', box.texts, name, text_of(moving, since, more + event.n, more > 0 and first or box.now, cjson.encode(event.detail)))
+      local moving, since, more, first, caller = read(text)
+      redis.call('HSET', box.texts, name, text_of(moving, since, more + event.n, more > 0 and first or box.now,
+        text and caller or event.caller, cjson.encode(event.detail)))
       redis.call('ZADD', box.key, 'NX', string.format('%d', box.now), name)
     end
   end
@@ -92,9 +115,9 @@ end
 
 -- What was moved on is out of the outbox, unless another dispatcher did it. since is what outbox.take said of it.
 function outbox.is_moved(key, texts, name, since, now)
-  local moving, from, more, first, detail = read(redis.call('HGET', texts, name))
+  local moving, from, more, first, caller, detail = read(redis.call('HGET', texts, name))
   if moving == 0 or from ~= since then return end
-  redis.call('HSET', texts, name, text_of(0, 0, more, first, detail))
+  redis.call('HSET', texts, name, text_of(0, 0, more, first, caller, detail))
   redis.call('ZADD', key, string.format('%d', now + outbox.PAUSE), name)
 end
 
@@ -102,13 +125,13 @@ end
 function outbox.take(key, texts, at_most, now)
   local taken = {}
   for _, name in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', string.format('%d', now), 'LIMIT', 0, at_most)) do
-    local moving, since, more, first, detail = read(redis.call('HGET', texts, name))
+    local moving, since, more, first, caller, detail = read(redis.call('HGET', texts, name))
     if moving == 0 then moving, since, more, first = more, first, 0, 0 end
     if moving == 0 then
       redis.call('ZREM', key, name)
       redis.call('HDEL', texts, name)
     else
-      redis.call('HSET', texts, name, text_of(moving, since, more, first, detail))
+      redis.call('HSET', texts, name, text_of(moving, since, more, first, caller, detail))
       for _, value in ipairs({ name, moving, since, detail }) do taken[#taken + 1] = value end
     end
   end

@@ -8,11 +8,12 @@
 -- and result_bytes of …:count is the sum of their sizes. No more than max of them, and no more bytes, are there. The flow that has the
 -- most of what is short, results or bytes, drops its oldest ones: so a loud flow never drops the results of others. results_dropped counts
 -- these.
--- Of a bucket with flows there are also
+-- Of a bucket with flows there are also, and of one without flows for each caller in place of a flow, by its letters (see callers.lua)
 --   flows    hash  id -> "time flow": when the result was kept, and the path of its flow (see flow.lua)
 --   order    zset  all of score 0, "length:flow time id": length counts the bytes of the path, and time has 16 digits
 --   shares   zset  "n" flow -> how many results the flow has, as a number below 0; "b" flow -> their bytes
--- Results without a flow are older than the shares, or of a bucket without flows: those that end first make room.
+-- Results of no caller in a bucket without flows, and those that are older than the shares, have none: while they are more than those of
+-- any flow, those that end first make room.
 --
 -- A result that a process waits for is there, too, where the bucket keeps none: for WAITS, and for READ once the process has read it. It is
 -- not removed at once, as the reply may be lost, the caller may ask again, and another process may wait for the same job. A message on a
@@ -158,7 +159,7 @@ function results.with_attempts(head, tried)
 end
 
 -- Keeps a result, instead of the one of the same id: for the retention (is_kept), and for the process that waits for it (is_awaited).
--- path: of its flow, nil in a bucket without flows. A result for which there is no room is dropped.
+-- path: of its flow, in a bucket without flows the letters of its caller, nil none. A result for which there is no room is dropped.
 function results.keep(r, id, head, body, is_kept, is_awaited, path)
   local life = math.max(is_kept and r.retention or 0, is_awaited and results.WAITS or 0)
   if life <= 0 then return end

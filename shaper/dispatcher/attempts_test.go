@@ -73,7 +73,7 @@ func TestAttemptsAndMaxAge(t *testing.T) {
 				<-time.After(time.Second) // of the bubble
 				return outcome
 			case "gone":
-				return shaper.Outcome{Result: shaper.ResultDead, Status: 410, Reason: "gone"}
+				return shaper.Outcome{Result: shaper.ResultDead, Status: 410, Reason: "gone", Detail: "by " + shaper.HiddenAddress, Private: "by 10.0.0.7:443"}
 			case "late":
 				if a.Number < 3 {
 					return shaper.Retry("timeout", "")
@@ -133,7 +133,8 @@ func TestAttemptsAndMaxAge(t *testing.T) {
 			fails.Attempts < 5 || fails.Attempts > 7 {
 			t.Errorf("%+v", fails)
 		}
-		if a := gone.LastAttempts; len(a) != 1 || a[0].Result != shaper.ResultDead || a[0].Reason != "gone" || a[0].Status != 410 {
+		if a := gone.LastAttempts; len(a) != 1 || a[0].Result != shaper.ResultDead || a[0].Reason != "gone" || a[0].Status != 410 || a[0].Private != "by 10.0.0.7:443" ||
+			a[0].Detail != "by (address)" || gone.Last.Detail != a[0].Detail {
 			t.Errorf("%+v", gone)
 		}
 		kept, err := conn.HKeys(t.Context(), store.BucketKeys("b").Attempts()).Result()

@@ -340,7 +340,7 @@ func (s *settler) attemptOf(one *settlement) shaper.JobAttempt {
 	}
 	return codec.ShortAttempt(shaper.JobAttempt{
 		At: s.clock.redis(at), Number: one.job.Number, Took: one.took,
-		Status: one.outcome.Status, Reason: one.outcome.Reason, Detail: one.outcome.Detail, Result: one.result,
+		Status: one.outcome.Status, Reason: one.outcome.Reason, Detail: one.outcome.Detail, Result: one.result, Private: one.outcome.Private,
 	})
 }
 

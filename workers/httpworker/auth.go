@@ -199,7 +199,7 @@ func newTokens(o OAuth2, allowed []netip.Prefix, secret func() string) *tokens {
 		secret: secret,
 		client: &http.Client{
 			Timeout:   tokenTimeout,
-			Transport: outgoing.GuardedTransport(allowed),
+			Transport: tokenTransport{outgoing.GuardedTransport(allowed)},
 			// A redirect would take the client's secret to another place.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},

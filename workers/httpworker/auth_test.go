@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/hostile"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 )
@@ -67,6 +68,58 @@ func (i *issuer) RoundTrip(r *http.Request) (*http.Response, error) {
 		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
 		Body: io.NopCloser(strings.NewReader(fmt.Sprintf(`{"access_token":"t%d","token_type":"Bearer","expires_in":%d}`, i.issued, cmp.Or(i.life, 3600)))),
 	}, nil
+}
+
+// answers is a server that answers all alike.
+type answers struct {
+	status int
+	body   string
+}
+
+func (a answers) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: a.status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(a.body))}, nil
+}
+
+// The answer of an OAuth server is read to 64 KiB, so what is made of it is small. A longer one is no token, and the status of a refusal is told.
+func TestTokenAnswersAreBounded(t *testing.T) { //nolint:paralleltest // measures the heap
+	const most = 8 << 20
+	worst, highest := "", int64(0)
+	ask := func(status int, body string) (err error) {
+		tokens := newTokens(OAuth2{TokenURL: "https://issuer.example/token"}, nil, func() string { return "" })
+		bounded, isBounded := tokens.client.Transport.(tokenTransport)
+		if !isBounded {
+			t.Fatal("its answers are not bounded")
+		}
+		bounded.next = answers{status, body}
+		tokens.client.Transport = bounded
+		_, _, err = tokens.token(t.Context())
+		tokens.stop()
+		return err
+	}
+	for _, size := range []int{60 << 10, 900 << 10} { // below the bound, and below that of package oauth2
+		for kind, value := range hostile.Values(size) {
+			for status, want := range map[int]string{http.StatusOK: "it answers with more than 64 KiB", http.StatusBadRequest: "it answers 400"} {
+				body := `{"access_token":"t","token_type":"Bearer","more":` + value + `}`
+				var err error
+				cost := hostile.CostOf(func() { err = ask(status, body) })
+				if isLong := len(body) > maxTokenAnswer; isLong && (err == nil || !strings.Contains(err.Error(), want)) {
+					t.Errorf("%s, %d: %v", kind, status, err)
+				}
+				if cost.Heap > highest {
+					highest, worst = cost.Heap, kind
+				}
+			}
+		}
+	}
+	if t.Logf("heap: %d bytes at most, of %s", highest, worst); highest > most {
+		t.Errorf("%d bytes for %s: want %d at most", highest, worst, most)
+	}
+	for size, isToken := range map[int]bool{maxTokenAnswer: true, maxTokenAnswer + 1: false} {
+		body := `{"access_token":"` + strings.Repeat("t", size-len(`{"access_token":""}`)) + `"}`
+		if err := ask(http.StatusOK, body); (err == nil) != isToken {
+			t.Errorf("a token in %d bytes: %v", size, err)
+		}
+	}
 }
 
 // Tokens that are not taken are replaced once a rejectPause.

@@ -204,7 +204,8 @@ const (
 func (c *Call) judge() shaper.Outcome {
 	r := c.response()
 	outcome := c.worker.config.HTTP.Policy.Judge(r)
-	if outcome.Result == shaper.ResultDone && c.stream == nil && c.ask.request.asks != asksNothing {
+	isUnread := c.isCut && len(c.whole) == 0 // there was no memory: it is no answer without a body
+	if outcome.Result == shaper.ResultDone && c.stream == nil && c.ask.request.asks != asksNothing && !isUnread {
 		if fault, ok := judged(c.worker.config.HTTP.Policy, r); ok {
 			outcome = fault
 		}

@@ -85,6 +85,61 @@ func TestCallPassesAtOnce(t *testing.T) {
 	}
 }
 
+// An answer for which there is no memory passes on as it comes, and is charged what was reserved. Memory is taken for all that is kept.
+func TestMemoryOfAnswers(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 300<<10)
+	whole := `{"id":"r","model":"m","choices":[{"message":{"content":"` + long + `"}}],"usage":{"prompt_tokens":1200,"completion_tokens":9,"total_tokens":1209}}`
+	events := `data: {"id":"r","model":"m","choices":[{"delta":{"content":"` + long + `"}}]}` + "\n\n" + usageChunk + "data: [DONE]\n\n"
+	for _, c := range []struct {
+		answer, kind, body string
+		room, most         int
+		told               bool
+	}{
+		{whole, "application/json", chat(""), 4 << 20, 2 * len(whole), true},
+		{whole, "application/json", chat(""), 64 << 10, 64 << 10, false},
+		{whole, "application/json", chat(""), 0, 0, false},
+		{events, "text/event-stream", chat(`,"stream":true,"stream_options":{"include_usage":true}`), 4 << 20, 2 * len(events), true},
+		{events, "text/event-stream", chat(`,"stream":true,"stream_options":{"include_usage":true}`), 64 << 10, 64 << 10, false},
+	} {
+		w := workerOf(t, apiOf(t, OpenAI, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", c.kind)
+			_, _ = io.WriteString(w, c.answer)
+		}))
+		ask := w.Ask("/v1/chat/completions", []byte(c.body))
+		taken, refusals := 0, 0
+		ask.Memory = func(n int) bool {
+			if n < 0 || taken+n > c.room {
+				refusals++
+				return false
+			}
+			taken += n
+			return true
+		}
+		a := shaper.NewAttempt(time.Now(), time.Minute, nil)
+		a.Bucket, a.ID, a.URL = "b", "job-1", "/v1/chat/completions"
+		call, outcome := w.Open(t.Context(), a, ask)
+		if call == nil {
+			t.Fatalf("%+v", outcome)
+		}
+		if passed, _ := drain(call); passed != c.answer {
+			t.Errorf("%s, room for %d: %d bytes passed on, of %d", c.kind, c.room, len(passed), len(c.answer))
+		}
+		kept := cap(call.whole)
+		if call.stream != nil {
+			kept = cap(call.stream.event) - firstEvent
+		}
+		outcome = call.Close()
+		isTold := outcome.Used.String() == "input:1200,output:9"
+		if isTold != c.told || !c.told && outcome.Used != nil || outcome.Result != shaper.ResultDone {
+			t.Errorf("%s, room for %d: used %v of %v, %+v", c.kind, c.room, outcome.Used, ask.Units, outcome)
+		}
+		if taken < kept || taken > c.most || (refusals > 0) == c.told || refusals > 1 {
+			t.Errorf("%s, room for %d: %d bytes are taken, %d kept, %d times refused", c.kind, c.room, taken, kept, refusals)
+		}
+	}
+}
+
 // What the status calls a success is judged alike whether a request names a model, is a form, or leaves the model to the API. A poll has asked for nothing:
 // what it reads may say that another request failed.
 func TestCallsWhoseSuccessIsNone(t *testing.T) {

@@ -6,6 +6,7 @@ package llm
 
 import (
 	"bytes"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -35,15 +36,21 @@ var (
 	}
 )
 
-// costs runs a reader of bodies on all shapes with all hostile values, and wants each to take at most so many times the bytes of its body.
+// costs runs a reader of bodies on all shapes with all hostile values, and wants each to take at most so many times the bytes of its body, and a time that
+// is linear in them.
 func costs(t *testing.T, size int, most float64, shapes []string, read func(body []byte)) {
 	t.Helper()
 	var worst, slowest string
 	var highest, longest float64
+	smaller := maps.Collect(hostile.Values(size / hostile.Factor))
 	for kind, value := range hostile.Values(size) {
 		for _, shape := range shapes {
 			body := []byte(strings.ReplaceAll(shape, "@", value))
 			cost := hostile.CostOf(func() { read(body) })
+			small := []byte(strings.ReplaceAll(shape, "@", smaller[kind]))
+			if times, isLinear := hostile.Growth(cost.Time, func() { read(small) }, func() { read(body) }); !isLinear {
+				t.Errorf("%s in %s: %d times the bytes take %.0f times as long", kind, shape, hostile.Factor, times)
+			}
 			per, speed := float64(cost.Heap-slack)/float64(len(body)), cost.Time.Seconds()*1000/(float64(len(body))/(1<<20))
 			if per > most {
 				t.Errorf("%s in %s: %d bytes of %d, %.1f for each: want %.1f at most", kind, shape, cost.Heap, len(body), per, most)

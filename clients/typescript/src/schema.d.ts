@@ -2403,7 +2403,7 @@ export interface components {
             status?: number;
             /** @example http_500 */
             reason?: string;
-            /** @description At most 200 bytes. */
+            /** @description What happened, with the addresses that the error of the job hides from the client that enqueued it. */
             detail?: string;
             /**
              * @description Held: the downstream named a time to wait for. done: of the last delivery of a job that is done and whose result is kept.

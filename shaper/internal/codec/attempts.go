@@ -13,8 +13,10 @@ import (
 // Bounds of an attempt in Redis, in bytes. Even if JSON escapes every byte of them, a line has less than the 2 KiB of
 // lua/lib/outcomes.lua.
 const (
-	maxDetail = 200
-	maxReason = 40
+	maxDetail    = 200
+	maxReason    = 40
+	maxAddresses = 4
+	maxAddress   = 60
 )
 
 // attempt is a line of lua/lib/outcomes.lua, which knows its first and its last field.
@@ -25,6 +27,9 @@ type attempt struct {
 	Status int    `json:"status,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	Detail string `json:"detail,omitempty"`
+
+	Addresses []string `json:"addresses,omitempty"` // that detail hides, in its order
+
 	Result string `json:"result"`
 }
 
@@ -47,10 +52,11 @@ func ShortAttempt(a shaper.JobAttempt) shaper.JobAttempt {
 
 // AttemptLine is an attempt as settle.lua wants it.
 func AttemptLine(a shaper.JobAttempt) string {
+	hidden := hiddenIn(a.Detail, a.Private)
 	a = ShortAttempt(a)
 	text, err := json.Marshal(attempt{
 		At: a.At.UnixMicro(), Number: a.Number, Took: a.Took.Microseconds(), Status: a.Status,
-		Reason: a.Reason, Detail: a.Detail, Result: a.Result.String(),
+		Reason: a.Reason, Detail: a.Detail, Addresses: hidden, Result: a.Result.String(),
 	})
 	if err != nil {
 		return "" // strings and numbers always marshal
@@ -82,6 +88,44 @@ func (a *attempt) open() (one shaper.JobAttempt, ok bool) {
 	}
 	return shaper.JobAttempt{
 		At: time.UnixMicro(a.At), Number: a.Number, Took: time.Duration(a.Took) * time.Microsecond, Status: a.Status,
-		Reason: a.Reason, Detail: a.Detail, Result: shaper.Results()[result],
+		Reason: a.Reason, Detail: a.Detail, Result: shaper.Results()[result], Private: shown(a.Detail, a.Addresses),
 	}, true
+}
+
+// hiddenIn returns the addresses of private that detail hides, nil if the two differ in other things.
+func hiddenIn(detail, private string) (addresses []string) {
+	before, after, hides := strings.Cut(detail, shaper.HiddenAddress)
+	rest, isSame := strings.CutPrefix(private, before)
+	for hides && isSame && len(addresses) < maxAddresses {
+		before, after, hides = strings.Cut(after, shaper.HiddenAddress)
+		n := strings.IndexFunc(rest, func(r rune) bool { return !isOfAddress(r) })
+		if n < 0 {
+			n = len(rest)
+		}
+		address := strings.TrimRight(rest[:n], ":.") // which may end a sentence
+		if rest, isSame = strings.CutPrefix(rest[len(address):], before); !isSame || address == "" || len(address) > maxAddress {
+			return nil
+		}
+		addresses = append(addresses, address)
+	}
+	if !hides && rest != "" {
+		return nil
+	}
+	return addresses
+}
+
+// isOfAddress reports whether a character may be one of an IP address with its zone, port and brackets: none of those that JSON escapes.
+func isOfAddress(r rune) bool {
+	return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune(".:%[]", r)
+}
+
+// shown returns detail with the addresses that it hides, "" if none are known.
+func shown(detail string, addresses []string) string {
+	if len(addresses) == 0 {
+		return ""
+	}
+	for _, address := range addresses {
+		detail = strings.Replace(detail, shaper.HiddenAddress, address, 1)
+	}
+	return detail
 }

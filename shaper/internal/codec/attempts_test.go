@@ -24,6 +24,12 @@ func TestAttempts(t *testing.T) {
 				Status: rapid.IntRange(0, 599).Draw(t, "status"), Reason: rapid.StringN(0, 100, -1).Draw(t, "reason"),
 				Detail: rapid.StringN(0, 400, -1).Draw(t, "detail"), Result: rapid.SampledFrom(shaper.Results()).Draw(t, "result"),
 			}
+			if addresses := rapid.SliceOfN(rapid.StringMatching(`[0-9a-fA-F:.%\[\]]{0,59}[0-9a-f]`), 0, maxAddresses).Draw(t, "addresses"); len(addresses) > 0 {
+				a.Detail, a.Private = "dial", "dial"
+				for _, address := range addresses {
+					a.Detail, a.Private = a.Detail+" "+shaper.HiddenAddress+": no", a.Private+" "+address+": no"
+				}
+			}
 			line := AttemptLine(a)
 			if len(line)+len(text) > 2048 && len(want) == 0 || strings.Contains(line, "\n") {
 				t.Fatalf("%d bytes: %s", len(line), line)
@@ -41,6 +47,13 @@ func TestAttempts(t *testing.T) {
 	long := AttemptLine(shaper.JobAttempt{At: time.UnixMicro(1 << 52), Reason: strings.Repeat("\x00", 1000), Detail: strings.Repeat("\xff", 1000)})
 	if len(long) > 2000 {
 		t.Errorf("%d bytes", len(long))
+	}
+	hides := "(address)(address)" + strings.Repeat("(address) ", 10)
+	for _, one := range [][2]string{{"read tcp (address)->(address): reset", ""}, {"dial (address)", "dial 10.0.0.7 again"}, {"dial (address)", "dial (address)"}, {"x", "y"}, {hides, strings.Repeat("1", 300)}} {
+		got := Attempts("\n" + AttemptLine(shaper.JobAttempt{Detail: one[0], Private: one[1], Result: shaper.ResultRetry}))
+		if len(got) != 1 || got[0].Private != "" || got[0].Detail != cut(one[0], maxDetail) {
+			t.Errorf("%q: %+v", one, got)
+		}
 	}
 	for _, text := range []string{"", "1783228800123456", "\n", "x\ny\n{}\n" + `{"at":1,"result":"none"}` + "\n[]"} {
 		if got := Attempts(text); got != nil {

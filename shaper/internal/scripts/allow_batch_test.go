@@ -107,7 +107,7 @@ func TestAllowKnowsTheConf(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		ask := func(rev string) []int64 {
-			n, err := lua.Integers(r.run(lua.Allow, r.keys("settings", "state", "keys", "overflow"), rev, "", "token_bucket", 0, 1, 1, 1, 1, 2*second, 1))
+			n, err := lua.Integers(r.run(lua.Allow, r.keys("settings", "state", "keys", "overflow"), rev, "", "token_bucket", 0, 1, 1, "", 1, 1, 2*second, 1))
 			r.ok(err)
 			return n
 		}
@@ -137,7 +137,7 @@ func TestASpoiltKeySpendsNothing(t *testing.T) {
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.ok(r.c.LPush(r.ctx, r.key("spoilt"), 1).Err())
 		_, err := lua.Allow.Run(r.ctx, r.c, nil, r.keys("settings", "state", "spoilt", "keys", "overflow"),
-			"", "", "token_bucket", 0, 1, 1, 1, 1, 2*second, 1, 1, 1, 1, 1, 2, 1, 1)
+			"", "", "token_bucket", 0, 1, 1, "", 1, 1, 2*second, 1, 1, 1, 1, 1, 2, 1, 1)
 		if err == nil {
 			t.Fatal("a list is no state")
 		}

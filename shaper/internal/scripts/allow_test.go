@@ -42,7 +42,7 @@ func (r *rig) allowAll(now any, limits []limit, inquiries ...inquiry) [][]said {
 func (r *rig) inquire(alone bool, now any, limits []limit, inquiries ...inquiry) [][]said {
 	r.t.Helper()
 	rule := limits[0].args()[0].(string)
-	keys, args := []string{r.key("limits")}, []any{"", now, rule, limits[0].max, max(limits[0].life, 1), len(limits)}
+	keys, args := []string{r.key("limits")}, []any{"", now, rule, limits[0].max, max(limits[0].life, 1), len(limits), limits[0].namer}
 	for _, l := range limits {
 		keys = append(keys, r.key("limit:"+l.key))
 		args = append(args, l.a, l.b, l.full)

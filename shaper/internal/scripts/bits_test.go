@@ -33,7 +33,7 @@ func TestServersOf32BitsAreRefused(t *testing.T) {
 			args   []any
 		}{
 			"a pool":  {lua.Configure, []string{r.key("settings")}, []any{2, 1, "", "", 1, "test", 0, "rate_count", 5}},
-			"a limit": {lua.Allow, []string{r.key("settings"), r.key("state"), r.key("keys"), r.key("shared")}, []any{"", "", "token_bucket", 0, 2000000, 1, 1000000, 1, 5000000, 1}},
+			"a limit": {lua.Allow, []string{r.key("settings"), r.key("state"), r.key("keys"), r.key("shared")}, []any{"", "", "token_bucket", 0, 2000000, 1, "", 1000000, 1, 5000000, 1}},
 		} {
 			if err := r.c.Eval(r.ctx, run.script.Text(), run.keys, run.args...).Err(); err != nil {
 				t.Errorf("%s on a server of 64 bits: %v", name, err)

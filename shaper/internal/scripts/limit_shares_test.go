@@ -53,6 +53,38 @@ func TestKeysOfOneCallerLeaveRoomForOthers(t *testing.T) {
 	})
 }
 
+// A client that names the keys of others, such as a gateway, has all keys of a limit alone. Another one then has keys of its own too, up to twice
+// as many together.
+func TestKeysThatGatewaysNameAreShared(t *testing.T) {
+	t.Parallel()
+	conform(t, func(t *testing.T, r *rig, a algorithm) {
+		l := a.window(1000, 1000*second)
+		l.max, l.life = 20, lifeOf(1000*second)
+		own := func(namer string, keys int) (n int) {
+			for i := range keys {
+				l.namer, l.key = namer, fmt.Sprint("k", namer, "-", i)
+				if i%2 == 0 {
+					r.allow(l, 1, r.now())
+				} else {
+					r.allowAll(r.now(), []limit{l}, inquiry{of: 0, cost: 1, times: 1})
+				}
+				if len(r.shared) == 0 {
+					n++
+				}
+			}
+			return n
+		}
+		for _, c := range []struct {
+			namer    string
+			ask, has int
+		}{{"000000", 30, 20}, {"000001", 30, 10}, {"000000", 30, 20}, {"000002", 30, 5}, {"000001", 10, 10}, {"", 3, 0}} {
+			if got := own(c.namer, c.ask); got != c.has {
+				t.Errorf("%q has %d keys of its own of %d, want %d", c.namer, got, c.ask, c.has)
+			}
+		}
+	})
+}
+
 // What a caller has is counted over the spans as all keys are, and its keys that expired are forgotten.
 func TestKeysOfACallerExpire(t *testing.T) {
 	t.Parallel()

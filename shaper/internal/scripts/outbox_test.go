@@ -144,6 +144,59 @@ func TestOutboxIsBounded(t *testing.T) {
 	})
 }
 
+// A caller whose jobs make events of many flows has no more of the outbox than it leaves free, and events of others are noted.
+func TestEventsAreShared(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		r.configureFlows(settings{capacity: 5000}, flowSettings{maxFlows: 5000})
+		r.notes("job.dead breaker.open flow.disabled")
+		n := 0
+		die := func(caller string, flows int) (kept int) {
+			t.Helper()
+			for made := 0; made < flows; {
+				var outcomes []outcome
+				for ; made < flows && len(outcomes) < 50; made++ {
+					n++
+					p := placed{id: fmt.Sprint("j", n), flow: fmt.Sprint(caller, "-", n), state: isInFlight, in: 30 * second}
+					r.place(p)
+					l := p.lease()
+					l.mark += caller
+					o := outcome{lease: l, result: dead, last: `{"cause":"permanent"}`}
+					if made%2 == 1 {
+						o.result, o.signal, o.reason = wasGone, accepted, "http_410" // it disables its flow, which is an event more
+					}
+					outcomes = append(outcomes, o)
+				}
+				r.settle(outcomes...)
+			}
+			for _, name := range r.c.HKeys(r.ctx, r.key("outbox_texts")).Val() {
+				if strings.Contains(name, " "+caller+"-") {
+					kept++
+				}
+			}
+			return kept
+		}
+		if got := die(loud, 1010); got != 500 {
+			t.Errorf("one caller has %d events", got)
+		}
+		if got := die(calm, 300); got != 250 {
+			t.Errorf("another one has %d", got)
+		}
+		if got := die("", 10); got != 15 {
+			t.Errorf("jobs without a caller have %d", got)
+		}
+		first := r.moveEvents()
+		r.moveEvents(first...)
+		r.pass(61 * second)
+		for range 10 { // those that were told go, and leave room
+			r.moveEvents(r.moveEvents()...)
+		}
+		if got := die(third, 4); got != 6 {
+			t.Errorf("a third caller has %d", got)
+		}
+	})
+}
+
 // Each kind is noted where it happens.
 func TestKindsOfEvents(t *testing.T) {
 	t.Parallel()

@@ -13,10 +13,17 @@ import (
 // ended has jobs of a flow end, with bodies of some bytes.
 func (r *rig) ended(flow string, bytes int, ids ...string) {
 	r.t.Helper()
+	r.complete(entry{}.in(r, flow), r.drain, bytes, ids...)
+}
+
+// complete has jobs end that are otherwise as one is.
+func (r *rig) complete(as entry, claim func(ask) claimed, bytes int, ids ...string) {
+	r.t.Helper()
 	for _, id := range ids {
-		r.enqueue(nil, entry{id: id}.in(r, flow))
+		as.id = id
+		r.enqueue(nil, as)
 		r.pass(second)
-		jobs := r.drain(ask{want: 1}).jobs
+		jobs := claim(ask{want: 1}).jobs
 		if len(jobs) != 1 {
 			r.t.Fatalf("claimed %v", jobs)
 		}
@@ -113,6 +120,31 @@ func TestALoudFlowDropsItsOwnResults(t *testing.T) {
 		if n := r.c.Exists(r.ctx, r.key("results"), r.key("result_ends"), r.key("result_flows"), r.key("result_order"), r.key("result_shares")).Val(); n != 0 {
 			t.Errorf("%d keys are left", n)
 		}
+	})
+}
+
+// In a bucket without flows a caller with many results, or with large ones, drops its own oldest ones, and those of no other caller.
+func TestALoudCallerDropsItsOwnResults(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		r.configure(settings{rateCount: 1000})
+		r.keepsResults(100_000*second, 10, 10_000)
+		r.complete(entry{caller: calm}, r.claim, 10, "c1", "c2")
+		r.complete(entry{caller: loud}, r.claim, 10, numbered(40)...)
+		want := func(when string) {
+			t.Helper()
+			kept := r.resultsOfFlows()
+			if got := kept[calm]; !slices.Equal(got, []string{"c1", "c2"}) {
+				t.Errorf("%s: of another caller %q are kept", when, got)
+			}
+			if got := kept[loud]; len(got) == 0 {
+				t.Errorf("%s: of the loud caller none is kept", when)
+			}
+		}
+		want("many")
+		r.keepsResults(100_000*second, 1000, 2000)
+		r.complete(entry{caller: loud}, r.claim, 600, "l1", "l2", "l3", "l4", "l5")
+		want("large")
 	})
 }
 

@@ -241,6 +241,7 @@ type limit struct {
 	algorithm  string
 	shadow     int // 1 in shadow mode
 	max, life  int64
+	namer      string // of a question on its own: digits of who names the key
 }
 
 // args are those of a limit in the scripts.

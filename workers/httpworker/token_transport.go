@@ -1,0 +1,44 @@
+package httpworker
+
+import (
+	"errors"
+	"io"
+	"net/http"
+)
+
+// maxTokenAnswer bounds the answer of an OAuth server, in bytes. Package oauth2 makes a tree of values of it, and of up to 1 MiB.
+const maxTokenAnswer = 64 << 10
+
+var errTokenAnswer = errors.New("it answers with more than 64 KiB")
+
+// tokenTransport bounds the answers to requests for tokens. Of one that is no success, the beginning is read, so that its status is told.
+type tokenTransport struct{ next http.RoundTripper }
+
+func (t tokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := t.next.RoundTrip(r)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // of the transport, whose errors are classified
+	}
+	body := answer.Body
+	bounded := io.LimitReader(body, maxTokenAnswer)
+	if answer.StatusCode/100 == 2 { //nolint:mnd // a class of statuses
+		bounded = io.MultiReader(bounded, endOf{body})
+	}
+	answer.Body = struct {
+		io.Reader
+		io.Closer
+	}{bounded, body}
+	return answer, nil
+}
+
+// endOf is the end of a body, or an error if something more comes.
+type endOf struct{ body io.Reader }
+
+func (e endOf) Read(part []byte) (int, error) {
+	switch n, err := io.ReadFull(e.body, part[:min(len(part), 1)]); {
+	case n > 0:
+		return 0, errTokenAnswer
+	default:
+		return 0, err //nolint:wrapcheck // of the body
+	}
+}
