@@ -3232,7 +3232,7 @@ export interface components {
             payload_base64?: string;
             /** @description Only of a job that was dead and was put back, as far as that is known: what was before. With a cause, last_response is of that time. */
             before_redrive?: components["schemas"]["BeforeRedrive"];
-            /** @description How the last attempts ended, the oldest first. Only for the role read, and not in the list of jobs. */
+            /** @description How the last attempts ended, the oldest first. Only for the role read, and in the list of jobs only of jobs that are done, where each delivery is. */
             last_attempts?: components["schemas"]["AttemptView"][];
         };
         KeptResults: {
@@ -3961,9 +3961,9 @@ export interface operations {
                 flow?: string;
                 /** @description Of this group. */
                 group?: string;
-                /** @description Enqueued then or later. With the state `done`: sent then or later, by the last attempt. */
+                /** @description Enqueued then or later. With the state `done`: sent then or later, in one of the deliveries that are kept. */
                 since?: string;
-                /** @description Enqueued before. With the state `done`: sent before. */
+                /** @description Enqueued before. With the state `done`: the same delivery was sent before. */
                 until?: string;
                 /** @description Tell the payloads, too. */
                 payload?: boolean;
