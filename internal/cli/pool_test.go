@@ -51,7 +51,7 @@ func TestBucketsOfAPool(t *testing.T) {
 	t.Parallel()
 	s := poolSite(t)
 	unused := s.run(t, "dispatcher bucket list")
-	unused.want(t, 0, "OLDEST  POOL                           NOTE", "vendor: 1/h, 0 of 7 in flight", "not used yet")
+	unused.want(t, 0, "OLDEST  POOL                           STATE", "vendor: 1/h, 0 of 7 in flight", "not used yet")
 	if n := strings.Count(unused.out, "vendor: "); n != 2 {
 		t.Errorf("%d buckets are listed in the pool, want 2:\n%s", n, unused.out)
 	}

@@ -16,6 +16,9 @@ type Verdict struct {
 	// the cause that keeps most jobs.
 	Code operator.WhyCode `json:"code" jsonschema:"enum=empty,enum=sends,enum=paused,enum=no-dispatcher,enum=disabled,enum=missing,enum=closed,enum=breaker,enum=held,enum=quota,enum=budget,enum=in-flight,enum=adaptive-rate,enum=host-fault,enum=failing,enum=late,enum=rate,enum=starting,enum=slow,enum=later"`
 
+	// The same in a few words, for people: that the bucket is paused, or closed and when it opens, comes before that nothing waits.
+	State string `json:"state" jsonschema:"example=closed\\, opens 22:00"`
+
 	// For people, in one line.
 	Sentence string `json:"sentence" jsonschema:"example=Sends 0 of 60/s. 1\\,018 wait\\, the oldest 31 min: 1\\,018 of endpoint-2 (breaker\\, http_500\\, since 21:12\\, next probe 21:44)"`
 
@@ -106,7 +109,7 @@ type Sample struct {
 // VerdictOf shows a verdict.
 func VerdictOf(v *operator.Verdict) *Verdict {
 	view := &Verdict{
-		Code: v.Code, Sentence: v.Sentence(), Problem: v.IsProblem(), Succeeded: v.Succeeded, Waits: v.Waits, Due: v.Due, OldestAge: v.OldestAge.Seconds(),
+		Code: v.Code, State: v.State(), Sentence: v.Sentence(), Problem: v.IsProblem(), Succeeded: v.Succeeded, Waits: v.Waits, Due: v.Due, OldestAge: v.OldestAge.Seconds(),
 		Attempts: v.Attempts, Failed: v.Failed, Reason: v.Reason, EmptyUnknown: v.EmptyUnknown, Grows: v.Grows, Full: instant(v.Full), Left: v.Left, Blocked: []Blocked{},
 	}
 	if v.Looked < v.Flows {

@@ -179,7 +179,7 @@ func (j *judgement) ofRest(rate admission.Rate) Blocked {
 		c.Code, c.detail = WhyLate, permits.String()
 	case j.poolIsBusy(rate):
 		c = Blocked{Code: WhyRate, Scope: shaper.ScopePool, Name: j.Pool.Name, detail: j.Pool.Rate.String()}
-	case j.busy < 2*settling || j.progress.Last.IsZero() && j.busy < j.patience(rate) || rate.PerSecond() > 0 && j.fleet.Rate(j.Name) >= enough*rate.PerSecond():
+	case j.busy < 2*settling || j.isFirst() && j.busy < j.patience() || j.asked > 0 && j.fleet.Rate(j.Name) >= enough*j.asked:
 		c.Code = WhyStarting
 	default:
 		c.Code = WhySlow

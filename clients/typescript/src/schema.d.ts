@@ -2654,6 +2654,11 @@ export interface components {
              */
             code: "paused" | "no-dispatcher" | "disabled" | "missing" | "closed" | "breaker" | "held" | "quota" | "budget" | "in-flight" | "adaptive-rate" | "host-fault" | "failing" | "late" | "rate" | "starting" | "slow" | "later" | "empty" | "sends" | "empty" | "sends" | "paused" | "no-dispatcher" | "disabled" | "missing" | "closed" | "breaker" | "held" | "quota" | "budget" | "in-flight" | "adaptive-rate" | "host-fault" | "failing" | "late" | "rate" | "starting" | "slow" | "later";
             /**
+             * @description The same in a few words, for people: that the bucket is paused, or closed and when it opens, comes before that nothing waits.
+             * @example closed, opens 22:00
+             */
+            state: string;
+            /**
              * @description For people, in one line.
              * @example Sends 0 of 60/s. 1,018 wait, the oldest 31 min: 1,018 of endpoint-2 (breaker, http_500, since 21:12, next probe 21:44)
              */
@@ -3793,6 +3798,11 @@ export interface components {
              * @enum {string}
              */
             code: "paused" | "no-dispatcher" | "disabled" | "missing" | "closed" | "breaker" | "held" | "quota" | "budget" | "in-flight" | "adaptive-rate" | "host-fault" | "failing" | "late" | "rate" | "starting" | "slow" | "later" | "empty" | "sends" | "empty" | "sends" | "paused" | "no-dispatcher" | "disabled" | "missing" | "closed" | "breaker" | "held" | "quota" | "budget" | "in-flight" | "adaptive-rate" | "host-fault" | "failing" | "late" | "rate" | "starting" | "slow" | "later";
+            /**
+             * @description The same in a few words, for people: that the bucket is paused, or closed and when it opens, comes before that nothing waits.
+             * @example closed, opens 22:00
+             */
+            state: string;
             /**
              * @description For people, in one line.
              * @example Sends 0 of 60/s. 1,018 wait, the oldest 31 min: 1,018 of endpoint-2 (breaker, http_500, since 21:12, next probe 21:44)
