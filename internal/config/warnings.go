@@ -86,6 +86,7 @@ func (c *Config) notices() (warnings, advice []string) {
 		}
 	}
 	c.warnOfPools(warn)
+	c.warnOfHooks(warn, advise)
 	for i, limit := range c.Limits {
 		p := at("limits").element(i, limit.Name)
 		c.warnOfLimit(warn, p, limit, users[limit.Name])
