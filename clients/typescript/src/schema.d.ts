@@ -2946,7 +2946,9 @@ export interface components {
             pause?: components["schemas"]["Pause"];
             /** @description The budgets that hold for it alone, with what is charged to each: those of all flows of its bucket, or its own. Absent without budgets. */
             budgets?: components["schemas"]["Budget"][];
-            /** @description Nothing is known of it: no job of it waits or is in flight, it has no settings, no pause and no charge of a budget. It is idle, or its name is wrong. Absent of the others. */
+            /** @description The quotas that hold for it alone, with what is left of each: those of all flows of its bucket, or its own. Absent without quotas. */
+            quotas?: components["schemas"]["QuotaUse"][];
+            /** @description Nothing is known of it: no job of it waits or is in flight, it has no settings, no pause, no charge of a budget and no departure of a quota. It is idle, or its name is wrong. Absent of the others. */
             unknown?: boolean;
             /** @description Only in the answer to a change: there was something to resume, release, enable or delete. */
             changed?: boolean;
@@ -2994,7 +2996,9 @@ export interface components {
             pause?: components["schemas"]["Pause"];
             /** @description The budgets that hold for it alone, with what is charged to each: those of all flows of its bucket, or its own. Absent without budgets. */
             budgets?: components["schemas"]["Budget"][];
-            /** @description Nothing is known of it: no job of it waits or is in flight, it has no settings, no pause and no charge of a budget. It is idle, or its name is wrong. Absent of the others. */
+            /** @description The quotas that hold for it alone, with what is left of each: those of all flows of its bucket, or its own. Absent without quotas. */
+            quotas?: components["schemas"]["QuotaUse"][];
+            /** @description Nothing is known of it: no job of it waits or is in flight, it has no settings, no pause, no charge of a budget and no departure of a quota. It is idle, or its name is wrong. Absent of the others. */
             unknown?: boolean;
             /** @description Only in the answer to a change: there was something to resume, release, enable or delete. */
             changed?: boolean;
@@ -3074,7 +3078,9 @@ export interface components {
             pause?: components["schemas"]["Pause"];
             /** @description The budgets that hold for it alone, with what is charged to each: those of all flows of its bucket, or its own. Absent without budgets. */
             budgets?: components["schemas"]["Budget"][];
-            /** @description Nothing is known of it: no job of it waits or is in flight, it has no settings, no pause and no charge of a budget. It is idle, or its name is wrong. Absent of the others. */
+            /** @description The quotas that hold for it alone, with what is left of each: those of all flows of its bucket, or its own. Absent without quotas. */
+            quotas?: components["schemas"]["QuotaUse"][];
+            /** @description Nothing is known of it: no job of it waits or is in flight, it has no settings, no pause, no charge of a budget and no departure of a quota. It is idle, or its name is wrong. Absent of the others. */
             unknown?: boolean;
             /** @description Only in the answer to a change: there was something to resume, release, enable or delete. */
             changed?: boolean;
