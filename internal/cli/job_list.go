@@ -64,7 +64,7 @@ func (a *invocation) jobListCommand() *cobra.Command {
 			}
 			filter := operator.JobFilter{State: shaper.State(state)}
 			if err := filter.Validate(); err != nil {
-				return wrongUsage(cmd, "%v", err)
+				return wrongUsage(cmd, "--%v or %s", err, stateAny)
 			}
 			query := httpapi.JobQuery{BucketName: theBucket(args), State: filter.State, Since: at, Until: before, Page: httpapi.Page{Cursor: after}}
 			query.Flow, query.Group = textFlag(cmd, "flow", &flow), textFlag(cmd, "group", &group)

@@ -98,6 +98,9 @@ type Blocked struct {
 
 	// The command that ends the cause, or shows what has to be repaired, without the name of the program. Absent: it ends by itself.
 	Action string `json:"action,omitempty" jsonschema:"example=flow release webhooks endpoint-2"`
+
+	// The command to give once that is repaired: it makes jobs due that wait for another attempt. Absent: they leave by themselves.
+	Then string `json:"then,omitempty" jsonschema:"example=job retry webhooks --flow=acme"`
 }
 
 // Sample is how many flows of a bucket were looked at.
@@ -119,7 +122,7 @@ func VerdictOf(v *operator.Verdict) *Verdict {
 		c := &v.Blocked[i]
 		view.Blocked = append(view.Blocked, Blocked{
 			Code: c.Code, Scope: c.Scope, Name: c.Name, Group: c.Group, Flows: c.Flows, Jobs: c.Jobs, OldestAge: c.OldestAge.Seconds(),
-			Since: instant(c.Since), Until: instant(c.Until), Reason: c.Reason, Action: shellword.Join(c.Action...),
+			Since: instant(c.Since), Until: instant(c.Until), Reason: c.Reason, Action: shellword.Join(c.Action...), Then: shellword.Join(c.Then...),
 		})
 	}
 	if v.Code != operator.WhySends && len(view.Blocked) > 0 {

@@ -72,6 +72,10 @@ type Blocked struct {
 	// itself.
 	Action []string
 
+	// Then is the command to give once what Action shows is repaired, as its words: it makes jobs due that wait for another attempt. None: jobs leave by
+	// themselves.
+	Then []string
+
 	detail string // for the sentence
 }
 
@@ -182,6 +186,7 @@ func decide(b *BucketInfo, seen *waiting, s *fleet.Snapshot) Verdict {
 	v.Blocked = scaled(merged(j.causes, seen.isSample()), v.Waits, sum, float64(max(seen.known, 1))/float64(max(seen.looked, 1)))
 	for i := range v.Blocked {
 		v.Blocked[i].Action = j.action(&v.Blocked[i])
+		v.Blocked[i].Then = j.afterRepair(&v.Blocked[i])
 	}
 	v.Code = v.Blocked[0].Code
 	if j.keepsUp && moves > 0 && j.stop == nil {

@@ -267,6 +267,19 @@ func (j *judgement) action(c *Blocked) []string {
 	return nil
 }
 
+// afterRepair returns the command for jobs that wait for another attempt, once their receiver is repaired.
+func (j *judgement) afterRepair(c *Blocked) []string {
+	switch {
+	case c.Code != WhyFailing || c.Until.IsZero(): // what is due already needs no command
+		return nil
+	case c.Scope != shaper.ScopeFlow || c.Flows > 1:
+		return []string{"job", "retry", j.Name, "--all"}
+	case j.HasGroups:
+		return []string{"job", "retry", j.Name, "--group=" + c.Group, "--flow=" + c.Name}
+	}
+	return []string{"job", "retry", j.Name, "--flow=" + c.Name}
+}
+
 // commandOn returns a command on the scope of a cause.
 func (j *judgement) commandOn(c *Blocked, verb string, more ...string) []string {
 	var words []string

@@ -2468,6 +2468,11 @@ export interface components {
              * @example flow release webhooks endpoint-2
              */
             action?: string;
+            /**
+             * @description The command to give once that is repaired: it makes jobs due that wait for another attempt. Absent: they leave by themselves.
+             * @example job retry webhooks --flow=acme
+             */
+            then?: string;
         };
         Bucket: {
             name: string;
