@@ -26,6 +26,7 @@ const (
 	PlacesAndDepartures                 // for each flow its five places, and the times of its departures
 	GroupsOfFlows                       // where flows are in groups: groups, group_settings, and for each group of the flows its turn queue
 	GroupDepartures                     // where flows are in groups: for each group the times of its departures
+	DeparturesOfParts                   // for each flow, or each group, the times of its departures
 	GroupsAndDepartures                 // where flows are in groups: groups, group_settings, and for each group its turn queue and the times of its departures
 	TurnQueuesOfGroups                  // for each group its turn queue
 	TurnQueuesOfFlows                   // for each flow the turn queue in which it stands
@@ -54,6 +55,7 @@ var moreKeys = map[string][]Keys{
 	"enqueue":            {KeysOfLimits, PlacesOfFlows, GroupsOfFlows, KeysOfQuotas, PaceOfPool, KeysOfFire, KeyOfNames},
 	"empty_disabled":     {PlacesOfFlows, GroupsOfFlows},
 	"expire":             {PurgedPlaces, PlacesOfFlows, GroupsOfFlows},
+	"inspect_budgets":    {DeparturesOfParts},
 	"inspect_bucket":     {PurgedPlaces, PlacesOfFlows, KeysOfPool},
 	"inspect_job":        {PurgedPlaces, PlacesOfFlows, GroupsOfFlows, GroupDepartures, KeysOfPool},
 	"inspect_waiting":    {PlacesAndDepartures, GroupsOfFlows, GroupDepartures},

@@ -25,7 +25,8 @@ the orphaned ones, which left the configuration and may still hold jobs.
 DEPTH counts unfinished jobs (waiting, in flight, retrying) against the
 capacity. LATER are delayed jobs and retries that wait for their time; a bucket with flows
 does not count them apart from those that wait, and shows "-". OLDEST is the age
-of the job at the head. POOL is the pool of the bucket, if it has one.
+of the job at the head. POOL is the pool of the bucket, if it has one. STATE is the verdict:
+sends, empty, closed and when it opens, or what keeps most jobs ("bucket why").
 
 Of many buckets, choose some with --match, --sort and --limit: a note then sums up all.
 
@@ -84,14 +85,14 @@ func (a *invocation) bucketList(ctx context.Context, c *api, query httpapi.Bucke
 		if pooled {
 			title = "POOL\t"
 		}
-		fmt.Fprintf(w, "BUCKET\tRATE\tDEPTH\tIN FLIGHT\tLATER\tDEAD\tOLDEST\t%sNOTE\n", title)
+		fmt.Fprintf(w, "BUCKET\tRATE\tDEPTH\tIN FLIGHT\tLATER\tDEAD\tOLDEST\t%sSTATE\tNOTE\n", title)
 		for _, v := range views {
 			pool := ""
 			if pooled {
 				pool = dash(poolText(v)) + "\t"
 			}
-			fmt.Fprintf(w, "%s\t%s\t%d/%d\t%d/%d\t%s\t%d\t%s\t%s%s\n", v.Name, v.Rate, v.Unfinished, v.Capacity,
-				v.InFlight, v.MaxInFlight, laterText(v), v.Dead, oldest(v), pool, dash(strings.Join(v.Notes, "; ")))
+			fmt.Fprintf(w, "%s\t%s\t%d/%d\t%d/%d\t%s\t%d\t%s\t%s%s\t%s\n", v.Name, v.Rate, v.Unfinished, v.Capacity,
+				v.InFlight, v.MaxInFlight, laterText(v), v.Dead, oldest(v), pool, v.Verdict.State, dash(strings.Join(v.Notes, "; ")))
 		}
 	})
 }

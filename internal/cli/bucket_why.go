@@ -73,6 +73,9 @@ func (r rows) blocked(v *opsview.Verdict) {
 		if c.Action != "" {
 			text += "; dispatcher " + c.Action
 		}
+		if c.Then != "" {
+			text += "; once that is repaired: dispatcher " + c.Then
+		}
 		r.text("blocked", text)
 	}
 }

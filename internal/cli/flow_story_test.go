@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/dispatcher"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -19,7 +20,7 @@ func TestStoryOfAFlow(t *testing.T) {
 	s := newSite(t)
 	b := bucket(t, "tenants")
 	flow := shaper.DefaultFlowSettings()
-	flow.Key = shaper.FlowKeyJob
+	flow.Key, flow.Quotas = shaper.FlowKeyJob, []admission.Rate{{Count: 10, Per: time.Hour, Unit: admission.UnitRequests}}
 	b.Flow, b.Capacity, b.Results.Retention, b.Results.MaxBody, b.PermitTTL = &flow, 100, time.Hour, 0, shaper.MaxPermitTTL
 	client, err := producer.New(producer.Config{Redis: s.redis, Buckets: []shaper.Bucket{b}, Timeout: patience})
 	if err != nil {
@@ -61,6 +62,8 @@ func TestStoryOfAFlow(t *testing.T) {
 	if strings.Contains(story.out, "other") {
 		t.Errorf("it has jobs of another flow:\n%s", story.out)
 	}
+	s.run(t, "dispatcher flow list tenants").want(t, 0, "LEFT", " of 10/h")
+	s.run(t, "dispatcher flow show tenants acme").want(t, 0, "quota      10/h: ", " used, ", " left")
 	s.run(t, "dispatcher dead redrive tenants --flow acme --all").want(t, 0, "redriven: 1 job")
 	left := s.run(t, "dispatcher dead list tenants")
 	left.want(t, 0, "dead-other")

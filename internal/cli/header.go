@@ -49,13 +49,13 @@ func (s *secrets) value(text string) (string, error) {
 }
 
 // headers reads what --header says, each "Name: value"; none is nil. No error shows a value.
-func (s *secrets) headers(cmd *cobra.Command, flags []string) (map[string][]string, error) {
+func (s *secrets) headers(cmd *cobra.Command, of string, flags []string) (map[string][]string, error) {
 	headers, names := make(map[string][]string, len(flags)), map[string]string{}
 	for _, flag := range flags {
 		name, value, ok := strings.Cut(flag, ":")
 		if name = strings.TrimSpace(name); !ok || !httpguts.ValidHeaderFieldName(name) {
 			name, _, _ = strings.Cut(name, "=")
-			return nil, wrongUsage(cmd, "--header: %q is not in the form \"Name: value\"", line(name, 60))
+			return nil, wrongUsage(cmd, "--%s: %q is not in the form \"Name: value\"", of, line(name, 60))
 		}
 		canonical := http.CanonicalHeaderKey(name)
 		if names[canonical] == "" {
@@ -63,7 +63,7 @@ func (s *secrets) headers(cmd *cobra.Command, flags []string) (map[string][]stri
 		}
 		value, err := s.value(strings.TrimSpace(value))
 		if err != nil {
-			return nil, wrongUsage(cmd, "--header: %q: %v", name, err)
+			return nil, wrongUsage(cmd, "--%s: %q: %v", of, name, err)
 		}
 		headers[names[canonical]] = append(headers[names[canonical]], value)
 	}
@@ -72,7 +72,7 @@ func (s *secrets) headers(cmd *cobra.Command, flags []string) (map[string][]stri
 
 // single are headers of which each has one value, as those of a flow have.
 func (s *secrets) single(cmd *cobra.Command, flags []string) (map[string]string, error) {
-	lists, err := s.headers(cmd, flags)
+	lists, err := s.headers(cmd, "header", flags)
 	if err != nil || len(lists) == 0 {
 		return nil, err
 	}

@@ -23,7 +23,9 @@ all of these are listed: with --flow it is the story of one customer.
 
 Times are in UTC. Jobs that wait have the time at which they are due: a queued job is due now,
 and "job show" estimates when it leaves. --since and --until mean the time at which a job was
-enqueued, of dead letters when it died, and of jobs that are done when it was sent.`
+enqueued, of dead letters when it died, and of jobs that are done when one of their attempts
+was sent: each attempt of that period is a line. For "what did we answer at 14:03?", a job
+that was sent again later is found too, as long as the bucket keeps its attempts.`
 
 const jobListExample = `  dispatcher job list webhooks
   dispatcher job list webhooks --state retrying --flow acme
@@ -62,7 +64,7 @@ func (a *invocation) jobListCommand() *cobra.Command {
 			}
 			filter := operator.JobFilter{State: shaper.State(state)}
 			if err := filter.Validate(); err != nil {
-				return wrongUsage(cmd, "%v", err)
+				return wrongUsage(cmd, "--%v or %s", err, stateAny)
 			}
 			query := httpapi.JobQuery{BucketName: theBucket(args), State: filter.State, Since: at, Until: before, Page: httpapi.Page{Cursor: after}}
 			query.Flow, query.Group = textFlag(cmd, "flow", &flow), textFlag(cmd, "group", &group)
@@ -119,16 +121,15 @@ func (a *invocation) jobList(ctx context.Context, c *api, query httpapi.JobQuery
 	query.Cursor = next
 	if len(jobs) == 0 && !a.json {
 		if query.State == shaper.StateDone {
-			a.note("bucket %q keeps no such job: result_retention says for how long it keeps done ones, and without that it keeps none", query.Bucket)
-		} else {
-			a.note("bucket %q has no such job that waits or is in flight: --state done lists those that are done", query.Bucket)
+			return a.noneDone(ctx, c, &query)
 		}
+		a.note("bucket %q has no such job that waits or is in flight: --state done lists those that are done", query.Bucket)
 		return nil
 	}
 	now := time.Now()
 	err = a.print(jobs, func(w io.Writer) {
 		if query.State == shaper.StateDone {
-			deliveries(w, jobs, now)
+			deliveries(w, jobs, &query, now)
 			return
 		}
 		waitingJobs(w, jobs, now)
@@ -152,14 +153,41 @@ func waitingJobs(w io.Writer, jobs []*opsview.Job, now time.Time) {
 	}
 }
 
-// deliveries lists jobs that are done.
-func deliveries(w io.Writer, jobs []*opsview.Job, now time.Time) {
-	fmt.Fprintln(w, "ID\tGROUP\tFLOW\tSENT\tTOOK\tSTATUS\tATTEMPTS")
-	for _, j := range jobs {
-		took := time.Duration(deref(j.Took) * float64(time.Second)).Round(time.Millisecond)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", j.ID, dash(line(j.Group, 40)), dash(line(deref(j.Flow), 40)), atAndSince(j.DepartedAt, now), took,
-			dash(status(deref(j.LastResponse).Status)), deref(j.Attempts))
+// noneDone says why no job that is done was found.
+func (a *invocation) noneDone(ctx context.Context, c *api, query *httpapi.JobQuery) error {
+	bucket, err := call(ctx, c, httpapi.ShowBucket, query.BucketName)
+	if err != nil {
+		return named(err, "bucket", query.Bucket)
 	}
+	a.note("%s", bucket.NoneDone(query.Asked()))
+	return nil
+}
+
+// deliveries lists jobs that are done, by their last delivery, or by each one that departed in the period of the query.
+func deliveries(w io.Writer, jobs []*opsview.Job, query *httpapi.JobQuery, now time.Time) {
+	fmt.Fprintln(w, "ID\tGROUP\tFLOW\tSENT\tTOOK\tSTATUS\tREASON\tATTEMPT")
+	for _, j := range jobs {
+		sent := j.SentWithin(query.Since, query.Until)
+		if len(sent) == 0 { // nothing was sent
+			sent = []opsview.Attempt{{}}
+		} else if query.Since.IsZero() && query.Until.IsZero() {
+			sent = sent[len(sent)-1:]
+		}
+		for i := range sent {
+			one := &sent[i]
+			took := time.Duration(one.Took * float64(time.Second)).Round(time.Millisecond)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d of %d\n", j.ID, dash(line(j.Group, 40)), dash(line(deref(j.Flow), 40)), atAndSince(instantOf(one.At), now), took,
+				dash(status(one.Status)), dash(one.Reason), one.Number, max(one.Number, deref(j.Attempts)))
+		}
+	}
+}
+
+// instantOf is a time as views have it: nil of the zero time.
+func instantOf(at time.Time) *time.Time {
+	if at.IsZero() {
+		return nil
+	}
+	return &at
 }
 
 // atAndSince is a time in UTC and how long ago it was: "14:03:12Z, 2m ago". It has the date where it is more than half a day away.

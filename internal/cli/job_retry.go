@@ -57,6 +57,9 @@ func (a *invocation) jobRetry(ctx context.Context, c *api, in httpapi.JobRetry) 
 		}
 	}
 	err := a.print(sum, func(w io.Writer) { fmt.Fprintf(w, "due now: %s\n", opsview.Count(int(sum.Jobs), "job")) })
+	if err == nil && !a.json && sum.Jobs == 0 {
+		a.note("no job waits for another attempt: those in the list are due, or were delayed when they were enqueued and keep their time. Dead letters: `%s dead redrive %s`", a.program, in.Bucket)
+	}
 	if err == nil && !a.json && sum.Jobs > 0 {
 		a.note("they leave at the pace of the bucket: `%s bucket why %s` shows what keeps them", a.program, in.Bucket)
 	}

@@ -109,6 +109,20 @@ func (s *site) deliver(t *testing.T, n int, outcome shaper.Outcome) {
 	}
 }
 
+// depart notes departures of now, as a claim does: a delivery that a busy machine makes late would use up one more of a quota.
+func (s *site) depart(t *testing.T, key string, n int) {
+	t.Helper()
+	now, err := s.redis.Time(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		if err := s.redis.LPush(t.Context(), key, now.UnixMicro()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func (s *site) run(t *testing.T, words string) result {
 	t.Helper()
 	return command(t.Context(), s.env, "", words)
@@ -175,10 +189,13 @@ func TestQuotasAreShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.own.Quotas = []admission.Rate{{Count: 2, Per: time.Hour, Unit: admission.UnitRequests}, {Count: 9, Per: 24 * time.Hour, Unit: admission.UnitRequests}}
-	s.enqueue(t, "webhooks", "a", "b")
-	s.deliver(t, 2, shaper.Done(200))
+	var err error
+	if s.client, err = producer.New(producer.Config{Redis: s.redis, Buckets: []shaper.Bucket{s.own}, Timeout: patience}); err != nil {
+		t.Fatal(err)
+	}
 	s.enqueue(t, "webhooks", "c")
-	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "2/h: 0 left, nothing leaves before ", "9/d: 7 left")
+	s.depart(t, "tundish:{webhooks}:b:webhooks:departed", 2)
+	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "2/h: 2 used, 0 left, nothing leaves before ", "9/d: 2 used, 7 left")
 	s.run(t, "dispatcher bucket list").want(t, 0, "no dispatcher runs")
 	s.run(t, "dispatcher bucket show webhooks --json").want(t, 0, `"quota_use": [`, `"quota": "2/h"`, `"left": 7`, `"held_until": "`)
 	s.run(t, "dispatcher job show webhooks c").want(t, 0, `as many have left as its quota of 2/h allows bucket "webhooks"; it is free again at `)

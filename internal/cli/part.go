@@ -166,16 +166,16 @@ func table(w io.Writer, views []opsview.View, now time.Time) {
 	for _, name := range namesOf(views[0]) { // all are of the same bucket
 		fmt.Fprintf(w, "%s\t", strings.ToUpper(name[0]))
 	}
-	fmt.Fprintln(w, "WAITING\tIN FLIGHT\tSETTINGS\tNOTE")
+	fmt.Fprintln(w, "WAITING\tIN FLIGHT\tLEFT\tSETTINGS\tNOTE")
 	for _, v := range views {
 		for _, name := range namesOf(v) {
 			fmt.Fprintf(w, "%s\t", quoted(name[1]))
 		}
 		own, notes := v.Own(), partNotes(v, now)
-		if note := v.Alike().BudgetNote(); note != "" {
+		if note := v.Alike().AllowanceNote(); note != "" {
 			notes = append(notes, note)
 		}
-		fmt.Fprintf(w, "%d\t%d\t%s\t%s\n", v.Alike().Waiting, v.Alike().InFlight, dash(settingsText(&own)), dash(strings.Join(notes, "; ")))
+		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\n", v.Alike().Waiting, v.Alike().InFlight, dash(v.Alike().Left()), dash(settingsText(&own)), dash(strings.Join(notes, "; ")))
 	}
 }
 
@@ -210,6 +210,9 @@ func (p *parts[N, V, P, S]) printOne(v opsview.View) error {
 		r.row("waiting", "%d", shown.Waiting)
 		r.row("in flight", "%d", shown.InFlight)
 		r.at("turn", shown.Turn)
+		for i := range shown.Quotas {
+			r.row("quota", "%s", shown.Quotas[i].Text())
+		}
 		for i := range shown.Budgets {
 			r.row("budget", "%s", shown.Budgets[i].Text())
 		}

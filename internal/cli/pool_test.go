@@ -51,7 +51,7 @@ func TestBucketsOfAPool(t *testing.T) {
 	t.Parallel()
 	s := poolSite(t)
 	unused := s.run(t, "dispatcher bucket list")
-	unused.want(t, 0, "OLDEST  POOL                           NOTE", "vendor: 1/h, 0 of 7 in flight", "not used yet")
+	unused.want(t, 0, "OLDEST  POOL                           STATE", "vendor: 1/h, 0 of 7 in flight", "not used yet")
 	if n := strings.Count(unused.out, "vendor: "); n != 2 {
 		t.Errorf("%d buckets are listed in the pool, want 2:\n%s", n, unused.out)
 	}
@@ -89,9 +89,10 @@ func TestQuotasOfThePoolAreShown(t *testing.T) {
 	s := poolSite(t)
 	quotas := []admission.Rate{{Count: 2, Per: time.Hour, Unit: admission.UnitRequests}, {Count: 9, Per: 24 * time.Hour, Unit: admission.UnitRequests}}
 	s.connected(t, &shaper.Pool{Name: "vendor", Rate: bucket(t, "x").Rate, Burst: 4, Quotas: quotas}, 5)
-	s.enqueue(t, "webhooks", "a", "b")
-	s.deliver(t, 2, shaper.Done(200))
-	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "pool quota  2/h: 0 left, nothing leaves before ", "9/d: 7 left", "pool vendor: its quota of 2/h is used up until ")
+	s.enqueue(t, "webhooks", "a")
+	s.run(t, "dispatcher job cancel webhooks a").want(t, 0)
+	s.depart(t, "tundish:{vendor}:p:vendor:departed", 2)
+	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "pool quota  2/h: 2 used, 0 left, nothing leaves before ", "9/d: 2 used, 7 left", "pool vendor: its quota of 2/h is used up until ")
 	s.run(t, "dispatcher bucket show webhooks --json").want(t, 0, `"quota_use": [`, `"left": 7`, `"held_until": "`)
 	if list := s.run(t, "dispatcher bucket list").out; strings.Count(list, "pool vendor: its quota of 2/h is used up until ") != 2 {
 		t.Errorf("of both buckets, the list says:\n%s", list)

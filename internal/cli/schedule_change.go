@@ -103,7 +103,7 @@ func (a *invocation) scheduleBody(cmd *cobra.Command, flags scheduleFlags) (json
 	}
 	var err error
 	values := secrets{app: a}
-	if r.Headers, err = values.headers(cmd, flags.headers); err != nil {
+	if r.Headers, err = values.headers(cmd, "header", flags.headers); err != nil {
 		return nil, err
 	}
 	if r.URL != "" {

@@ -23,7 +23,8 @@ import (
 type sendFlags struct {
 	server  string
 	key     string
-	headers []string
+	headers []string // of the delivery
+	request []string // headers of the request that enqueues
 	wait    bool
 	result  time.Duration
 	noBody  bool
@@ -58,6 +59,7 @@ variables to a key in --key itself.
   producer send webhooks '{"order":17}' --header "X-Tenant: 7" --header "Authorization: file:/run/secrets/hook"
   TUNDISH_KEY_FILE=/run/secrets/tundish producer send webhooks '{"order":17}' --priority low
   producer send webhooks '{"order":17}' --group acme --flow hooks.acme.example
+  producer send tenants '{"order":17}' --request-header "X-Tenant: acme"
   producer send crm --method GET --path customers/7 --query expand=orders --no-body
   producer send crm --path charges --body "amount=5&currency=eur" --content-type application/x-www-form-urlencoded
   producer send crm '{"amount":5}' --path charges --result 30s
@@ -82,6 +84,7 @@ variables to a key in --key itself.
 	f.StringVar(&flags.job.ContentType, "content-type", "", "`type` of the payload or the body (default: application/json)")
 	f.BoolVar(&flags.noBody, "no-body", false, "deliver nothing: one request without PAYLOAD and --body")
 	f.StringArrayVar(&flags.headers, "header", nil, "`\"Name: value\"` sent with the delivery; may be repeated, also with one name for several lines")
+	f.StringArrayVar(&flags.request, "request-header", nil, "`\"Name: value\"` of the request to Tundish, which is not delivered: for a flow, a group or a limit that a header names (flow.key = \"header:X-Tenant\"); may be repeated")
 	f.StringVar(&flags.job.ID, "id", "", "the job's `id`: the same id is the same job (default: a new one)")
 	f.DurationVar(&flags.delay, "delay", 0, "leave no earlier than this `time` from now, such as 10s")
 	f.DurationVar(&flags.expires, "expires-in", 0, "worth sending for this `time` only, such as 10m; then the job becomes a dead letter (default: for ever)")
@@ -135,7 +138,7 @@ func (f *sendFlags) read(cmd *cobra.Command) error {
 
 // checkText refuses what would be altered on its way to the server, as JSON is UTF-8.
 func (f *sendFlags) checkText(cmd *cobra.Command) error {
-	texts := map[string][]string{"path": {f.job.Path}, "query": {f.job.Query}, "body": {f.job.Body}, "content-type": {f.job.ContentType}, "url": {f.job.URL}, "header": f.headers, "method": {f.job.Method}, "flow": {f.job.Flow}, "group": {f.job.Group}}
+	texts := map[string][]string{"path": {f.job.Path}, "query": {f.job.Query}, "body": {f.job.Body}, "content-type": {f.job.ContentType}, "url": {f.job.URL}, "header": f.headers, "request-header": f.request, "method": {f.job.Method}, "flow": {f.job.Flow}, "group": {f.job.Group}}
 	for _, flag := range slices.Sorted(maps.Keys(texts)) {
 		if slices.ContainsFunc(texts[flag], func(text string) bool { return !utf8.ValidString(text) }) {
 			return wrongUsage(cmd, "--%s: is not UTF-8, and would be delivered altered", flag)
@@ -155,11 +158,15 @@ func (a *invocation) send(cmd *cobra.Command, args []string, flags sendFlags) er
 	}
 	bodyGiven := flags.noBody || flags.job.Body != ""
 	values := secrets{app: a, stdin: !bodyGiven && (len(args) == 1 || args[1] == "-")} // which then holds the payloads
-	if flags.job.Headers, err = values.headers(cmd, flags.headers); err != nil {
+	if flags.job.Headers, err = values.headers(cmd, "header", flags.headers); err != nil {
+		return err
+	}
+	request, err := values.headers(cmd, "request-header", flags.request)
+	if err != nil {
 		return err
 	}
 	s := newSender(server, args[0], flags.wait, a.note)
-	s.key, s.result = key, flags.result
+	s.key, s.result, s.header = key, flags.result, request
 	s.http.Timeout += flags.result
 	defer s.http.CloseIdleConnections()
 	switch {

@@ -45,6 +45,27 @@ func TestSendWarnsOfWholeJobs(t *testing.T) {
 	}
 }
 
+// A bucket may name flows by a header of the request that enqueues: it goes out with the request, and not with the delivery. A refusal for want of it names
+// the flag.
+func TestSendNamesAFlowByAHeader(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if r.Header.Get("X-Tenant") == "acme" && !strings.Contains(string(body), "acme") && r.Header.Get("Content-Type") == "application/json" {
+			w.WriteHeader(http.StatusAccepted)
+			_, _ = io.WriteString(w, `{"id":"x","bucket":"b","state":"queued"}`)
+			return
+		}
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"status":400,"code":"invalid","detail":"flow: is named by the header X-Tenant, which the request has not: send it"}`)
+	}))
+	t.Cleanup(server.Close)
+	send := []string{"producer", "send", "b", "1", "--server", server.URL}
+	runArgs(t.Context(), nil, "", append(send, "--request-header", "x-tenant: acme", "--request-header", "content-type: text/plain")...).want(t, 0, "queued")
+	runArgs(t.Context(), nil, "", append(send, "--header", "X-Tenant: acme")...).want(t, 2, `--request-header "Name: value"`)
+	runArgs(t.Context(), nil, "", append(send, "--request-header", "X-Tenant=acme")...).want(t, 2, `--request-header: "X-Tenant" is not in the form`)
+}
+
 // With --result the end of a job is waited for, and the exit code tells whether it is done.
 func TestSendWaitsForTheResult(t *testing.T) {
 	t.Parallel()

@@ -182,6 +182,9 @@ func (a *answer) reason() string {
 	if a.Status == http.StatusUnauthorized {
 		text += "; the key is taken from --key, TUNDISH_KEY or TUNDISH_KEY_FILE"
 	}
+	if a.Status == http.StatusBadRequest && strings.Contains(text, "is named by the header") {
+		text += `: producer send has --request-header "Name: value"`
+	}
 	return line(text, 500)
 }
 
@@ -189,7 +192,8 @@ func (a *answer) reason() string {
 type sender struct {
 	http           *http.Client
 	server, bucket string
-	key            config.Secret // "" where there is none
+	key            config.Secret       // "" where there is none
+	header         map[string][]string // of each request, besides its own
 	wait           bool
 	result         time.Duration // how long a job's end is waited for; 0: not at all
 	note           func(format string, args ...any)
@@ -242,6 +246,9 @@ func (s *sender) postTo(ctx context.Context, path, kind, id string, body []byte)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {
 		return nil, fail(exitUsage, "--server %q is not an address: %w", s.server, err)
+	}
+	for name, values := range s.header {
+		req.Header[http.CanonicalHeaderKey(name)] = values
 	}
 	req.Header.Set("Content-Type", kind)
 	if s.key != "" {

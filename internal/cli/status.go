@@ -30,7 +30,9 @@ their rate says, and what keeps their jobs (see bucket why), that are paused or 
 above dead_warn. Then a line for each bucket. SEEN is how many requests left it a second in the last ten seconds. MINUTE is a picture
 of the last minute: a bar at half height is its rate. LATER counts delayed jobs and retries that wait
 for their time; with flows they are among those WAITING. FAILING counts flows whose receivers keep them
-from sending; LEFT is what is left of the quota or the budget that is used up most.
+from sending; LEFT is what is left of the bucket's quota or budget that is used up most ("flow list"
+has LEFT of each flow). STATE is the verdict: sends, empty, closed and when it opens, or what keeps most
+jobs.
 
 With --watch the screen is drawn anew every two seconds, until Ctrl-C. With --check, the exit
 code is 1 where there is a problem, for scripts and monitors.`,
@@ -148,11 +150,11 @@ func problems(w io.Writer, list []httpapi.BucketNotes) {
 }
 
 func statusTable(w io.Writer, buckets []*opsview.Bucket, seen map[string]*httpapi.Traffic) {
-	fmt.Fprintln(w, "BUCKET\tRATE\tSEEN\tMINUTE\tWAITING\tLATER\tOLDEST\tIN FLIGHT\tDEAD\tFAILING\tLEFT")
+	fmt.Fprintln(w, "BUCKET\tRATE\tSEEN\tMINUTE\tWAITING\tLATER\tOLDEST\tIN FLIGHT\tDEAD\tFAILING\tLEFT\tSTATE")
 	byProblems := func(a, b *opsview.Bucket) int { return min(len(b.Notes), 1) - min(len(a.Notes), 1) }
 	for _, v := range slices.SortedStableFunc(slices.Values(buckets), byProblems) {
 		rate, minute := seenOf(v, seen[v.Name])
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%d\t%d\t%s\t%s\n", v.Name, dash(v.Rate), rate, minute, v.Waiting, laterOf(v), oldest(v), v.InFlight, v.Dead, failing(v), dash(leftOf(v)))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", v.Name, dash(v.Rate), rate, minute, v.Waiting, laterOf(v), oldest(v), v.InFlight, v.Dead, failing(v), dash(v.Left()), v.Verdict.State)
 	}
 }
 
@@ -182,21 +184,4 @@ func failing(v *opsview.Bucket) string {
 		return "-"
 	}
 	return fmt.Sprint(v.Flows.Held + v.Flows.Open + v.Flows.HalfOpen + v.Flows.Disabled)
-}
-
-// leftOf is what is left of the quota or budget that is used up most.
-func leftOf(v *opsview.Bucket) string {
-	text, least := "", 2.0
-	see := func(left, used int64, of string) {
-		if all := left + used; all > 0 && float64(left)/float64(all) < least {
-			text, least = fmt.Sprintf("%d of %s", left, of), float64(left)/float64(all)
-		}
-	}
-	for _, q := range v.Quotas {
-		see(q.Left, q.Used, q.Quota)
-	}
-	for _, b := range v.Budgets {
-		see(b.Free, b.Charged, b.Budget)
-	}
-	return text
 }

@@ -1,11 +1,13 @@
 package cli_test
 
 import (
+	"encoding/json"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 )
@@ -188,6 +190,36 @@ func TestResultsAreExplained(t *testing.T) {
 	text[2], text[6] = "0", `{"cause":"flow-disabled"}`
 	s.redis.HSet(t.Context(), meta, "c", strings.Join(text, " "))
 	s.run(t, "dispatcher job result webhooks c").want(t, 4, `job "c" is dead (flow-disabled) and was never sent: there was no answer`)
+}
+
+// What was answered at a time is found by each attempt that is kept of a job that is done, not by its last one alone. Where none is found, the reason is
+// true: what was asked, how many results there are and since when.
+func TestDeliveriesAreFoundByTime(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.run(t, "dispatcher job list webhooks --state done").want(t, 0, `bucket "webhooks" has taken no job yet`)
+	s.enqueue(t, "webhooks", "b")
+	s.run(t, "dispatcher job list webhooks --state done").want(t, 0, `bucket "webhooks" keeps no jobs that are done: set result_retention`)
+	s.run(t, "dispatcher job cancel webhooks b").want(t, 0)
+	s.own.Results.Retention, s.own.Results.MaxBody = time.Hour, 0
+	s.redis.Del(t.Context(), "tundish:{webhooks}:b:webhooks:settings")
+	s.enqueue(t, "webhooks", "a")
+	s.deliver(t, 1, shaper.Outcome{Result: shaper.ResultRetry, Status: 503, Reason: "http_503"})
+	s.run(t, "dispatcher job list webhooks --state done").want(t, 0, `keeps no job that is done yet: it keeps each for 1h0m0s (result_retention)`)
+	s.deliver(t, 1, shaper.Done(200))
+	var jobs []opsview.Job
+	if listed := s.run(t, "dispatcher job list webhooks --state done --json"); json.Unmarshal([]byte(listed.out), &jobs) != nil || len(jobs) != 1 || len(jobs[0].LastAttempts) != 2 {
+		t.Fatal(listed.out)
+	}
+	first, second := jobs[0].LastAttempts[0].At, jobs[0].LastAttempts[1].At
+	during := func(at time.Time) result {
+		return s.run(t, "dispatcher job list webhooks --state done --since "+at.Format(time.RFC3339Nano)+" --until "+at.Add(time.Microsecond).Format(time.RFC3339Nano))
+	}
+	then := during(first)
+	then.want(t, 0, "503     http_503  1 of 2")
+	then.lacks(t, "200")
+	during(second).want(t, 0, "200     -       2 of 2")
+	during(first.Add(-time.Hour)).want(t, 0, `bucket "webhooks" keeps no job that is done, sent at `, " or later and before ", ". Results that it keeps: 1, the oldest of ", "(result_retention is 1h0m0s)")
 }
 
 // A job that was handed to asynq is in flight, and may have been started by no server: bucket show says where to look.

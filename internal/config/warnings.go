@@ -86,6 +86,7 @@ func (c *Config) notices() (warnings, advice []string) {
 		}
 	}
 	c.warnOfPools(warn)
+	c.warnOfHooks(warn, advise)
 	for i, limit := range c.Limits {
 		p := at("limits").element(i, limit.Name)
 		c.warnOfLimit(warn, p, limit, users[limit.Name])
@@ -93,8 +94,7 @@ func (c *Config) notices() (warnings, advice []string) {
 	}
 	c.warnOfAccess(warn)
 	if len(c.Keys) == 0 && !c.Redis.URL.Embedded() {
-		advise("there are no [[keys]]: every program of this machine may do everything. Behind a reverse proxy on this machine that adds no " +
-			"forwarding header, every client may. Make keys before a proxy is put in front")
+		advise("there are no [[keys]]: every program of this machine may do everything. Behind a reverse proxy on this machine that adds no forwarding header, every client may. Make keys before a proxy is put in front")
 	}
 	return warnings, advice
 }

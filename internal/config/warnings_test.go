@@ -68,6 +68,38 @@ func TestWarningsOfRetry(t *testing.T) {
 	}
 }
 
+// A report of a window that comes when the bucket of its hook is closed waits until that opens, and the warning says for how long.
+func TestWarningsOfHooks(t *testing.T) {
+	t.Parallel()
+	const own = `drain = { cron = "0 2 * * *", for = "4h" }`
+	for name, test := range map[string]struct {
+		events, bucket, reports string
+		want                    string // the warning; "" none
+		advised                 bool
+	}{
+		"its own bucket":   {events: "window.closed", bucket: "night", want: `"night": window.closed of bucket "night" comes while the bucket of the hook is closed by its own drain windows, and waits up to 20h: `},
+		"closes as well":   {events: "window.closed", bucket: "reports", reports: own, want: `"reports": window.closed of bucket "night" comes while `},
+		"opens later":      {events: "window.closed", bucket: "reports", reports: `drain = { cron = "0 9 * * 1-5", for = "10h" }`, want: "waits up to 51h: "},
+		"by hand":          {events: "window.closed", bucket: "reports", reports: `drain = { manual = true }`, want: "waits until an operator drains it: "},
+		"has no windows":   {events: "window.closed", bucket: "reports"},
+		"is open then":     {events: "window.closed", bucket: "reports", reports: `drain = { cron = "0 5 * * *", for = "4h" }`, want: `of bucket "reports" comes while`},
+		"another event":    {events: "breaker.open", bucket: "night", advised: true},
+		"no windows at it": {events: "breaker.open", bucket: "reports"},
+	} {
+		c := mustLoad(t, fmt.Sprintf("[[buckets]]\nname = \"night\"\nrate = \"1/s\"\n%s\n[[buckets]]\nname = \"reports\"\nrate = \"1/s\"\n%s\n"+
+			"[[hooks]]\nevents = [%q]\nbucket = %q\nurl = \"http://example.com/\"\n", own, test.reports, test.events, test.bucket))
+		of := func(list []string) string {
+			return strings.Join(slices.DeleteFunc(slices.Clone(list), func(text string) bool { return !strings.HasPrefix(text, "hooks[0]") }), "\n")
+		}
+		if got := of(c.Warnings()); (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
+			t.Errorf("%s: it warns %q, want %q", name, got, test.want)
+		}
+		if got := of(c.Advice()); (got != "") != test.advised {
+			t.Errorf("%s: it advises %q", name, got)
+		}
+	}
+}
+
 // Of three levels, each is held against the nearest above it that has such a bound.
 func TestWarningsOfGroups(t *testing.T) {
 	t.Parallel()

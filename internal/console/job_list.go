@@ -4,6 +4,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
@@ -22,6 +23,9 @@ type jobListContent struct {
 	Cursor       string
 	States       []stateChoice
 	IsDone       bool
+	NoneDone     string // why there is none that is done
+
+	since, until time.Time
 
 	*opsview.JobPage
 }
@@ -49,6 +53,14 @@ func (l *jobListContent) Query() template.URL {
 	return template.URL(values.Encode()) //nolint:gosec // all of it is escaped
 }
 
+// Sent are the deliveries of a job in the period that the visitor asks for; none where there is no period.
+func (l *jobListContent) Sent(job *opsview.Job) []opsview.Attempt {
+	if l.since.IsZero() && l.until.IsZero() {
+		return nil
+	}
+	return job.SentWithin(l.since, l.until)
+}
+
 // jobList shows the jobs of a bucket by state, flow, group and time.
 func jobList(v *visit) {
 	form := v.r.FormValue
@@ -68,15 +80,16 @@ func jobList(v *visit) {
 	if in.Since, err = timeOf("since", page.Since); err == nil {
 		in.Until, err = timeOf("until", page.Until)
 	}
-	if err == nil {
+	if page.since, page.until = in.Since, in.Until; err == nil {
 		page.JobPage, err = call(v, httpapi.ListJobs, in)
 	}
 	if err != nil {
 		v.fail(err)
 		return
 	}
-	if bucket, err := call(v, httpapi.ShowBucket, in.BucketName); err == nil { // only to leave out fields of the form
+	if bucket, err := call(v, httpapi.ShowBucket, in.BucketName); err == nil { // without it fields of the form are too many, and why there is none is not known
 		page.HasFlows, page.HasGroups = bucket.Flows != nil, bucket.Groups != nil
+		page.NoneDone = bucket.NoneDone(in.Asked())
 	}
 	v.render(http.StatusOK, "joblist", "Jobs of "+page.Bucket, &page)
 }

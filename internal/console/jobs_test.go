@@ -28,7 +28,7 @@ func TestJobs(t *testing.T) {
 	s := newSite(t)
 	v := s.visitor()
 	v.get("/console/buckets/work/jobs").want(t, http.StatusOK, "No job waits or is in flight", "producer send work 1")
-	v.get("/console/buckets/work/jobs?state=done").want(t, http.StatusOK, "result_retention")
+	v.get("/console/buckets/work/jobs?state=done&since=1h").want(t, http.StatusOK, "has taken no job yet")
 	v.get("/console/jobs").want(t, http.StatusOK, "dispatcher job find ID")
 	s.deliver()
 	for _, id := range []string{"done-1", "dead-1", "again-1", "flying-1"} {

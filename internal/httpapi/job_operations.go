@@ -29,10 +29,10 @@ type JobQuery struct {
 	// Of this group.
 	Group *string `json:"group" in:"query"`
 
-	// Enqueued then or later. With the state `done`: sent then or later, by the last attempt.
+	// Enqueued then or later. With the state `done`: sent then or later, in one of the deliveries that are kept.
 	Since time.Time `json:"since" in:"query"`
 
-	// Enqueued before. With the state `done`: sent before.
+	// Enqueued before. With the state `done`: the same delivery was sent before.
 	Until time.Time `json:"until" in:"query"`
 
 	Page

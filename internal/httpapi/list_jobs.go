@@ -1,7 +1,10 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
+	"time"
 
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper/operator"
@@ -24,6 +27,27 @@ func (p *Page) limit() int {
 	return p.Limit
 }
 
+// Asked says for people which jobs a query means, of those in its state; "" if it means all.
+func (q *JobQuery) Asked() string {
+	var asked strings.Builder
+	add := func(given bool, format string, args ...any) {
+		if given {
+			fmt.Fprintf(&asked, format, args...)
+		}
+	}
+	if q.Group != nil {
+		add(true, " of group %q", *q.Group)
+	}
+	if q.Flow != nil {
+		add(true, " of flow %q", *q.Flow)
+	}
+	add(!q.Since.IsZero() || !q.Until.IsZero(), ", sent")
+	add(!q.Since.IsZero(), " at %s or later", q.Since.UTC().Format(time.RFC3339))
+	add(!q.Since.IsZero() && !q.Until.IsZero(), " and")
+	add(!q.Until.IsZero(), " before %s", q.Until.UTC().Format(time.RFC3339))
+	return asked.String()
+}
+
 // listJobs answers jobs that wait or are in flight, and where to go on.
 func (o *ops) listJobs(r *http.Request, in *JobQuery) (*opsview.JobPage, error) {
 	filter := operator.JobFilter{State: in.State, Flow: in.Flow, Group: in.Group, Since: in.Since, Until: in.Until}
@@ -33,6 +57,9 @@ func (o *ops) listJobs(r *http.Request, in *JobQuery) (*opsview.JobPage, error) 
 		view := opsview.JobOf(&page.Jobs[i])
 		// One job's own address tells what holds it back, and where it is.
 		view.Why, view.BlockedBy, view.Position, view.ETA = "", nil, nil, view.Due
+		if ended := page.Jobs[i].Ended; ended != nil {
+			view.LastAttempts = opsview.Attempts(ended.Deliveries())
+		}
 		answer.Jobs[i] = view
 	}
 	return answer, err

@@ -67,7 +67,7 @@ type Job struct {
 	// Only of a job that was dead and was put back, as far as that is known: what was before. With a cause, last_response is of that time.
 	BeforeRedrive *BeforeRedrive `json:"before_redrive,omitempty"`
 
-	// How the last attempts ended, the oldest first. Only for the role read, and not in the list of jobs.
+	// How the last attempts ended, the oldest first. Only for the role read, and in the list of jobs only of jobs that are done, where each delivery is.
 	LastAttempts []Attempt `json:"last_attempts,omitempty"`
 }
 
@@ -145,6 +145,14 @@ func urlOf(info *shaper.JobInfo) string {
 		}
 	}
 	return info.URL
+}
+
+// SentWithin returns the deliveries of a listed job that departed at since or later and before until, the oldest first. A zero time is no bound. They are
+// what a list of jobs that are done has found.
+func (j *Job) SentWithin(since, until time.Time) []Attempt {
+	return slices.DeleteFunc(slices.Clone(j.LastAttempts), func(a Attempt) bool {
+		return !since.IsZero() && a.At.Before(since) || !until.IsZero() && !a.At.Before(until)
+	})
 }
 
 // JobForOperators shows a job in full, with its headers but for credentials, and how its last attempts ended.

@@ -39,6 +39,26 @@ func resultsOf(k *operator.KeptResults, now time.Time) *KeptResults {
 	}
 }
 
+// NoneDone says why a list of jobs that are done has none: what was asked, how many results the bucket keeps, and since when.
+func (v *Bucket) NoneDone(asked string) string {
+	k := v.Results
+	switch {
+	case v.Unused:
+		return fmt.Sprintf("bucket %q has taken no job yet", v.Name)
+	case k == nil:
+		return fmt.Sprintf("bucket %q keeps no jobs that are done: set result_retention", v.Name)
+	case k.Oldest == nil:
+		return fmt.Sprintf("bucket %q keeps no job that is done yet: it keeps each for %s (result_retention) from its end on", v.Name, retention(k.Retention))
+	}
+	text := fmt.Sprintf("bucket %q keeps no job that is done%s. Results that it keeps: %d, the oldest of %s", v.Name, asked, k.Kept, k.Oldest.Format(time.RFC3339))
+	if k.Short {
+		return text + ": results_max or results_bytes is used up"
+	}
+	return text + fmt.Sprintf(" (result_retention is %s)", retention(k.Retention))
+}
+
+func retention(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+
 // Text says how many there are, and how far back they go.
 func (k *KeptResults) Text() string {
 	text := fmt.Sprintf("%d of %d kept, %d of %d bytes", k.Kept, k.Max, k.Bytes, k.MaxBytes)
@@ -49,7 +69,7 @@ func (k *KeptResults) Text() string {
 		text += fmt.Sprintf("; %d dropped by these bounds", k.Dropped)
 	}
 	if k.Short {
-		text += fmt.Sprintf(": they do not reach back result_retention (%s): raise results_max and results_bytes", time.Duration(k.Retention*float64(time.Second)))
+		text += fmt.Sprintf(": they do not reach back result_retention (%s): raise results_max and results_bytes", retention(k.Retention))
 	}
 	return text
 }

@@ -34,7 +34,10 @@ type Common struct {
 	// The budgets that hold for it alone, with what is charged to each: those of all flows of its bucket, or its own. Absent without budgets.
 	Budgets []Budget `json:"budgets,omitempty"`
 
-	// Nothing is known of it: no job of it waits or is in flight, it has no settings, no pause and no charge of a budget. It is idle, or its name
+	// The quotas that hold for it alone, with what is left of each: those of all flows of its bucket, or its own. Absent without quotas.
+	Quotas []Quota `json:"quotas,omitempty"`
+
+	// Nothing is known of it: no job of it waits or is in flight, it has no settings, no pause, no charge of a budget and no departure of a quota. It is idle, or its name
 	// is wrong. Absent of the others.
 	Unknown bool `json:"unknown,omitempty"`
 
@@ -45,18 +48,26 @@ type Common struct {
 // Alike is what it shows as any flow or group does.
 func (c *Common) Alike() *Common { return c }
 
-// BudgetNote says which budget holds it longest; "" if none does.
-func (c *Common) BudgetNote() string {
-	var longest *Budget
+// Left is what is left of the quota or the budget that is used up most, such as "2 of 10/m"; "" without any.
+func (c *Common) Left() string { return leastLeft(c.Quotas, c.Budgets) }
+
+// AllowanceNote says which quota or budget holds it longest; "" if none does.
+func (c *Common) AllowanceNote() string {
+	var longest time.Time
+	note := ""
 	for i := range c.Budgets {
-		if b := &c.Budgets[i]; b.HeldUntil != nil && (longest == nil || b.HeldUntil.After(*longest.HeldUntil)) {
-			longest = b
+		if b := &c.Budgets[i]; b.HeldUntil != nil && b.HeldUntil.After(longest) {
+			longest = *b.HeldUntil
+			note = fmt.Sprintf("its budget of %s lets the next job go at %s (free in its window: %d)", b.Budget, longest.Format(time.RFC3339), b.Free)
 		}
 	}
-	if longest == nil {
-		return ""
+	for i := range c.Quotas {
+		if q := &c.Quotas[i]; q.HeldUntil != nil && q.HeldUntil.After(longest) {
+			longest = *q.HeldUntil
+			note = fmt.Sprintf("its quota of %s is used up until %s", q.Quota, longest.Format(time.RFC3339))
+		}
 	}
-	return fmt.Sprintf("its budget of %s lets the next job go at %s (free in its window: %d)", longest.Budget, longest.HeldUntil.Format(time.RFC3339), longest.Free)
+	return note
 }
 
 // Flow is a flow as JSON shows it.
@@ -170,7 +181,7 @@ func GroupOf(info *operator.GroupInfo) *Group {
 }
 
 func commonOf(info *operator.PartInfo) Common {
-	common := Common{FlowNumbers: info.FlowNumbers, Pause: PauseOf(info.Own.Pause), Budgets: BudgetsOf(info.Budgets, time.Time{}), Unknown: !info.Known}
+	common := Common{FlowNumbers: info.FlowNumbers, Pause: PauseOf(info.Own.Pause), Budgets: BudgetsOf(info.Budgets, time.Time{}), Quotas: QuotasOf(info.Quotas, time.Time{}), Unknown: !info.Known}
 	if info.Own.Pause == nil && info.Own.Disabled == nil { // a turn may stand until a claim sees that
 		common.Turn = instant(info.Turn)
 	}

@@ -50,11 +50,11 @@ func TestBudgetsOfParts(t *testing.T) {
 		if want := `"budgets":[{"budget":"4000 tokens/d","charged":4000,"open":10,"free":0,"held_until":"2026-11-30T14:03:00Z"},{"budget":"900 tokens/m",`; err != nil || !strings.Contains(string(got), want) {
 			t.Errorf("%s, %v, want %s", got, err, want)
 		}
-		if note, want := view.Alike().BudgetNote(), "its budget of 4000 tokens/d lets the next job go at 2026-11-30T14:03:00Z (free in its window: 0)"; note != want {
+		if note, want := view.Alike().AllowanceNote(), "its budget of 4000 tokens/d lets the next job go at 2026-11-30T14:03:00Z (free in its window: 0)"; note != want {
 			t.Errorf("%q, want %q", note, want)
 		}
 	}
-	if note := FlowOf(&operator.FlowInfo{}).BudgetNote(); note != "" {
+	if note := FlowOf(&operator.FlowInfo{}).AllowanceNote(); note != "" {
 		t.Errorf("without budgets: %q", note)
 	}
 }

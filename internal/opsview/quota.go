@@ -8,7 +8,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Quota is a quota of a bucket or a pool, with what is left of it.
+// Quota is a quota of a bucket, a pool, a flow or a group, with what is left of it.
 type Quota struct {
 	Quota string `json:"quota" jsonschema:"example=5/m"`
 
@@ -46,12 +46,32 @@ func unusedQuotas(quotas []admission.Rate) []shaper.QuotaUse {
 
 // Text says what is left.
 func (q *Quota) Text() string {
-	text := fmt.Sprintf("%s: %d left", q.Quota, q.Left)
+	text := fmt.Sprintf("%s: %d used, %d left", q.Quota, q.Used, q.Left)
 	if q.HeldUntil != nil {
 		text += fmt.Sprintf(", nothing leaves before %s", q.HeldUntil.Format(time.RFC3339))
 	}
 	return text
 }
+
+// leastLeft is what is left of the quota or the budget that is used up most, such as "2 of 10/m"; "" without any.
+func leastLeft(quotas []Quota, budgets []Budget) string {
+	text, least := "", 2.0
+	see := func(left, used int64, of string) {
+		if all := left + used; all > 0 && float64(left)/float64(all) < least {
+			text, least = fmt.Sprintf("%d of %s", left, of), float64(left)/float64(all)
+		}
+	}
+	for _, q := range quotas {
+		see(q.Left, q.Used, q.Quota)
+	}
+	for _, b := range budgets {
+		see(b.Free, b.Charged, b.Budget)
+	}
+	return text
+}
+
+// Left is what is left of the bucket's own quota or budget that is used up most; "" without any.
+func (v *Bucket) Left() string { return leastLeft(v.Quotas, v.Budgets) }
 
 // quotaNote says which quota holds longest; "" if none does.
 func quotaNote(uses []shaper.QuotaUse, now time.Time) string {

@@ -16,6 +16,9 @@ type Verdict struct {
 	// the cause that keeps most jobs.
 	Code operator.WhyCode `json:"code" jsonschema:"enum=empty,enum=sends,enum=paused,enum=no-dispatcher,enum=disabled,enum=missing,enum=closed,enum=breaker,enum=held,enum=quota,enum=budget,enum=in-flight,enum=adaptive-rate,enum=host-fault,enum=failing,enum=late,enum=rate,enum=starting,enum=slow,enum=later"`
 
+	// The same in a few words, for people: that the bucket is paused, or closed and when it opens, comes before that nothing waits.
+	State string `json:"state" jsonschema:"example=closed\\, opens 22:00"`
+
 	// For people, in one line.
 	Sentence string `json:"sentence" jsonschema:"example=Sends 0 of 60/s. 1\\,018 wait\\, the oldest 31 min: 1\\,018 of endpoint-2 (breaker\\, http_500\\, since 21:12\\, next probe 21:44)"`
 
@@ -95,6 +98,9 @@ type Blocked struct {
 
 	// The command that ends the cause, or shows what has to be repaired, without the name of the program. Absent: it ends by itself.
 	Action string `json:"action,omitempty" jsonschema:"example=flow release webhooks endpoint-2"`
+
+	// The command to give once that is repaired: it makes jobs due that wait for another attempt. Absent: they leave by themselves.
+	Then string `json:"then,omitempty" jsonschema:"example=job retry webhooks --flow=acme"`
 }
 
 // Sample is how many flows of a bucket were looked at.
@@ -106,7 +112,7 @@ type Sample struct {
 // VerdictOf shows a verdict.
 func VerdictOf(v *operator.Verdict) *Verdict {
 	view := &Verdict{
-		Code: v.Code, Sentence: v.Sentence(), Problem: v.IsProblem(), Succeeded: v.Succeeded, Waits: v.Waits, Due: v.Due, OldestAge: v.OldestAge.Seconds(),
+		Code: v.Code, State: v.State(), Sentence: v.Sentence(), Problem: v.IsProblem(), Succeeded: v.Succeeded, Waits: v.Waits, Due: v.Due, OldestAge: v.OldestAge.Seconds(),
 		Attempts: v.Attempts, Failed: v.Failed, Reason: v.Reason, EmptyUnknown: v.EmptyUnknown, Grows: v.Grows, Full: instant(v.Full), Left: v.Left, Blocked: []Blocked{},
 	}
 	if v.Looked < v.Flows {
@@ -116,7 +122,7 @@ func VerdictOf(v *operator.Verdict) *Verdict {
 		c := &v.Blocked[i]
 		view.Blocked = append(view.Blocked, Blocked{
 			Code: c.Code, Scope: c.Scope, Name: c.Name, Group: c.Group, Flows: c.Flows, Jobs: c.Jobs, OldestAge: c.OldestAge.Seconds(),
-			Since: instant(c.Since), Until: instant(c.Until), Reason: c.Reason, Action: shellword.Join(c.Action...),
+			Since: instant(c.Since), Until: instant(c.Until), Reason: c.Reason, Action: shellword.Join(c.Action...), Then: shellword.Join(c.Then...),
 		})
 	}
 	if v.Code != operator.WhySends && len(view.Blocked) > 0 {

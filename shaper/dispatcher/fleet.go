@@ -47,7 +47,13 @@ func (d *Dispatcher) about() fleet.About {
 
 // noteLost has the fleet, and the audit, say that Redis has lost data: the audit has lost what was in it, and would say that nothing had happened.
 func (d *Dispatcher) noteLost(ctx context.Context, loss store.Loss) {
-	d.lost.Store(&fleet.DataLoss{At: loss.At.UTC(), Buckets: loss.Buckets, Count: loss.Count})
+	found := &fleet.DataLoss{At: loss.At.UTC(), Buckets: loss.Buckets, Count: loss.Count}
+	d.lost.Store(found)
+	bounded, cancel := context.WithTimeout(ctx, d.store.Timeout)
+	defer cancel()
+	if err := fleet.KeepLoss(bounded, d.store.Redis, found); err != nil {
+		d.store.Log.WarnContext(ctx, "dispatchers that start later will not report this loss of data", "error", err)
+	}
 	log := audit.NewLog(d.store.Redis, d.store.Timeout)
 	r := &audit.Record{
 		ID:     "data_lost " + loss.At.UTC().Truncate(time.Minute).Format(time.RFC3339), // all dispatchers find it, within 10 s
@@ -67,7 +73,18 @@ func (d *Dispatcher) noteLost(ctx context.Context, loss store.Loss) {
 // tellFleet tells what the dispatcher does until ctx ends.
 func (d *Dispatcher) tellFleet(ctx context.Context) {
 	if d.member != nil {
+		d.recallLoss(ctx)
 		d.member.Run(ctx)
+	}
+}
+
+// recallLoss has the dispatcher report a loss of data of the last day that another one has found, which may have ended since. Without a reply of Redis it
+// reports none: the processes that found it do.
+func (d *Dispatcher) recallLoss(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, d.store.Timeout)
+	defer cancel()
+	if loss, err := fleet.LastLoss(ctx, d.store.Redis); err == nil && loss != nil {
+		d.lost.CompareAndSwap(nil, loss)
 	}
 }
 

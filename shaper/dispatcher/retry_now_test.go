@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -78,11 +80,18 @@ func TestRetryNow(t *testing.T) {
 				began := time.Now()
 				due := l.redis.ZRange(ctx, laterOf(b, "f"), 0, -1).Val()
 				due = slices.DeleteFunc(due, func(id string) bool { return strings.HasPrefix(id, "delayed") })
+				// A leftover of an id that is dead now is no retry: it keeps its time, and does not count.
+				k, at := store.BucketKeys("b"), float64(time.Now().Add(50*time.Minute).UnixMicro())
+				l.redis.HSet(ctx, k.Meta(), "leftover", "5 1 1 0 0 - {}")
+				l.redis.ZAdd(ctx, laterOf(b, "f"), redis.Z{Score: at, Member: "leftover"})
 				if n, err := retry(ctx); n != want || err != nil {
 					t.Fatalf("%d jobs are due, want %d: %v", n, want, err)
 				}
 				if n, err := retry(ctx); n != 0 || err != nil {
 					t.Errorf("again: %d jobs are due: %v", n, err)
+				}
+				if got := l.redis.ZScore(ctx, laterOf(b, "f"), "leftover").Val(); got != at {
+					t.Errorf("the leftover is due at %.0f, was at %.0f", got, at)
 				}
 				<-time.After(30 * time.Second)
 				mu.Lock()

@@ -28,7 +28,8 @@ const (
 	beatsKey     = "tundish:{fleet}:beats"
 	processesKey = "tundish:{fleet}:processes"
 	watchedKey   = "tundish:{fleet}:watched"
-	countsKey    = "tundish:{fleet}:counts:"  // and the id of a process
+	countsKey    = "tundish:{fleet}:counts:" // and the id of a process
+	lossKey      = "tundish:{fleet}:data_lost"
 	historyKey   = "tundish:{fleet}:history:" // and the number of a period
 )
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
@@ -65,7 +66,7 @@ func (b Bucket) findDone(ctx context.Context, known *store.Bucket, filter *JobFi
 				return found, fmt.Errorf("bucket %q: script inspect_results: %w", b.name, r.Err())
 			}
 			result, err := codec.OpenResult(b.name, id, head+"\n")
-			matches := head != "" && err == nil && filter.matches(result.State, result.Departed, result.Group, result.Flow)
+			matches := head != "" && err == nil && filter.matches(result.State, result.Group, result.Flow, departures(&result)...)
 			if matches && !room.takes(len(id)+len(head)) {
 				return found, nil
 			}
@@ -80,6 +81,14 @@ func (b Bucket) findDone(ctx context.Context, known *store.Bucket, filter *JobFi
 		}
 	}
 	return found, nil
+}
+
+// departures are when the deliveries of a job departed, as far as they are kept.
+func departures(r *shaper.JobResult) (times []time.Time) {
+	for _, one := range r.Deliveries() {
+		times = append(times, one.At)
+	}
+	return times
 }
 
 // doneJob is a job that has ended, by its result.

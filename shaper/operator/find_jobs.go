@@ -100,7 +100,7 @@ func (f *finder) run(ctx context.Context, found *JobPage) error {
 		}
 		for i := range jobs {
 			info, here := f.info(some[i], &jobs[i])
-			matches := here && f.filter.matches(info.State, info.Enqueued, info.Group, info.Flow)
+			matches := here && f.filter.matches(info.State, info.Group, info.Flow, info.Enqueued)
 			if matches && !f.room.takes(jobs[i].size()) {
 				return nil
 			}

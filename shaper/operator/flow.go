@@ -26,7 +26,7 @@ type PartInfo struct {
 	Bucket string
 	FlowNumbers
 
-	// Known says that Redis holds something of it: jobs, settings, a pause, charges of its budgets, or what is
+	// Known says that Redis holds something of it: jobs, settings, a pause, charges of its budgets, departures that count for its quotas, or what is
 	// left of its burst. Any name is that of a flow or a group, also a mistyped one, which is not known.
 	Known bool
 
@@ -38,6 +38,7 @@ type PartInfo struct {
 	Own shaper.OwnFlow // its own settings, and its pause; of a group never a URL, headers or secrets
 
 	Budgets []shaper.BudgetUse // the budgets that hold for it, with what is charged to each; nil: none
+	Quotas  []shaper.QuotaUse  // the quotas that hold for it, with what has left of each; nil: none
 }
 
 // FlowInfo is a flow in numbers.
@@ -156,7 +157,7 @@ func (f FlowControl) Reset(ctx context.Context) (had bool, err error) {
 }
 
 // Info returns what is known of one flow: zeros of one that has no jobs. One round trip,
-// two where flows or groups have budgets; one more of a bucket that is not configured here.
+// two where flows or groups have budgets or quotas; one more of a bucket that is not configured here.
 func (f Flow) Info(ctx context.Context) (FlowInfo, error) {
 	t, err := f.target(ctx)
 	if err != nil {

@@ -13,8 +13,8 @@ type JobFilter struct {
 	State shaper.State // queued, scheduled, retrying or in_flight; AnyWaiting or AnyLater; or done: those whose results are kept
 	Flow  *string      // "" is a flow too
 	Group *string      // the same
-	Since time.Time    // enqueued then or later; of jobs that are done, sent then or later, by their last attempt
-	Until time.Time    // enqueued before; of jobs that are done, sent before
+	Since time.Time    // enqueued then or later; of jobs that are done, a delivery that is kept departed then or later
+	Until time.Time    // enqueued before; of jobs that are done, the same delivery departed before
 }
 
 // Words for several states at once, in a [JobFilter] only.
@@ -35,10 +35,15 @@ func (f *JobFilter) Validate() error {
 	return nil
 }
 
-// matches reports whether the filter means a job: at is the time of the job that Since and Until bound.
-func (f *JobFilter) matches(state shaper.State, at time.Time, group, flow string) bool {
-	return f.means(state) && (f.Since.IsZero() || !at.Before(f.Since)) && (f.Until.IsZero() || at.Before(f.Until)) &&
-		(f.Flow == nil || *f.Flow == flow) && (f.Group == nil || *f.Group == group)
+// matches reports whether the filter means a job: one of the times is between Since and Until.
+func (f *JobFilter) matches(state shaper.State, group, flow string, times ...time.Time) bool {
+	return f.means(state) && (f.Flow == nil || *f.Flow == flow) && (f.Group == nil || *f.Group == group) &&
+		(f.Since.IsZero() && f.Until.IsZero() || slices.ContainsFunc(times, f.spans))
+}
+
+// spans reports whether a time is between Since and Until.
+func (f *JobFilter) spans(at time.Time) bool {
+	return (f.Since.IsZero() || !at.Before(f.Since)) && (f.Until.IsZero() || at.Before(f.Until))
 }
 
 // means reports whether the filter means jobs in a state.

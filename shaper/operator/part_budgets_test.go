@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/operator"
@@ -82,6 +83,65 @@ func TestUsedUpBudgetsAreShown(t *testing.T) {
 				pass(25 * time.Hour)
 				if ofFlow, err = flow.Info(t.Context()); err != nil || ofFlow.Known != (c.own != "") || c.inFlow && (len(ofFlow.Budgets) != 2 || ofFlow.Budgets[0].Charged != 0) {
 					t.Errorf("a day later: %+v, %v", ofFlow, err)
+				}
+			})
+		})
+	}
+}
+
+// A flow whose quota is used up is shown with it, also once it has no jobs, and so is its group: used, left, and when the next departure goes.
+func TestUsedUpQuotasAreShown(t *testing.T) {
+	t.Parallel()
+	quotas := []admission.Rate{rig.Rate("2/h"), rig.Rate("10/d")}
+	for name, c := range map[string]struct {
+		bucket          func(*shaper.Bucket)
+		own             string // the flow's
+		inFlow, inGroup bool
+	}{
+		"flow":      {bucket: func(b *shaper.Bucket) { b.Flow.Quotas = quotas }, inFlow: true},
+		"own quota": {own: "2/h, 10/d", inFlow: true},
+		"group":     {bucket: func(b *shaper.Bucket) { b.Group.Quotas = quotas }, inGroup: true},
+		"exempt":    {bucket: func(b *shaper.Bucket) { b.Flow.Quotas = quotas }, own: "none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				j := judge(t, c.bucket)
+				bucket := j.op.As("anna").Bucket("b")
+				flow := bucket.Group("g").Flow("f")
+				if c.own != "" {
+					var patch operator.FlowPatch
+					must(t, patch.Put(shaper.FlowQuotas, c.own))
+					_, err := flow.Set(t.Context(), patch)
+					must(t, err)
+				}
+				j.enqueue(2)
+				pass(time.Minute)
+				var flows []operator.FlowInfo
+				for cursor, again := "", true; again; again = cursor != "" {
+					some, next, err := bucket.Flows(t.Context(), cursor, 10)
+					must(t, err)
+					flows, cursor = append(flows, some...), next
+				}
+				ofFlow, err := flow.Info(t.Context())
+				must(t, err)
+				ofGroup, err := bucket.Group("g").Info(t.Context())
+				must(t, err)
+				for _, part := range []struct {
+					name string
+					of   bool
+					seen operator.PartInfo
+				}{{"flow", c.inFlow, ofFlow.PartInfo}, {"group", c.inGroup, ofGroup.PartInfo}} {
+					switch q := part.seen.Quotas; {
+					case !part.of && len(q) != 0:
+						t.Errorf("%s has quotas %+v", part.name, q)
+					case part.of && (len(q) != 2 || q[0].Quota != quotas[0] || q[0].Used != 2 || q[0].Left() != 0 || q[1].Used != 2 || q[1].Left() != 8 || !q[1].Frees.IsZero() ||
+						q[0].Frees.Before(time.Now().Add(50*time.Minute)) || q[0].Frees.After(time.Now().Add(time.Hour)) || !part.seen.Known):
+						t.Errorf("%s has quotas %+v, known: %t", part.name, q, part.seen.Known)
+					}
+				}
+				if c.own != "" && (len(flows) == 0 || len(flows[0].Quotas) != len(ofFlow.Quotas)) {
+					t.Errorf("the list has %+v", flows)
 				}
 			})
 		})

@@ -135,7 +135,7 @@ func (f FlowControl) someResults(ctx context.Context, known *store.Bucket, walk 
 	for r.Int(); r.Left() > 0; n++ {
 		id, at, head := r.Text(), r.Text(), r.Text()
 		result, err := codec.OpenResult(f.bucket, id, head+"\n")
-		if matches := head != "" && err == nil && filter.matches(result.State, result.Enqueued, result.Group, result.Flow); matches {
+		if matches := head != "" && err == nil && filter.matches(result.State, result.Group, result.Flow); matches {
 			ids = append(ids, id)
 			if !dryRun {
 				continue

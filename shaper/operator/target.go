@@ -147,7 +147,7 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 	states, own := pipe.HMGet(ctx, t.states(), names...), pipe.HMGet(ctx, t.settings(), names...)
 	pace := pipe.HMGet(ctx, t.keys.Pace(), "offset", "drain")
 	rates := pipe.HMGet(ctx, t.keys.Conf(), "rate_count", "rate_per", "flow_rate_count", "flow_rate_per", store.FieldTimetable, fieldMustExist, store.FieldKeep,
-		"flow_budgets", "group_budgets", "own_budgets")
+		"flow_budgets", "group_budgets", "own_budgets", "flow_quotas", "group_quotas")
 	turnsOf := map[string][]string{} // of each turn queue the names that may stand in it
 	for _, name := range names {
 		turnsOf[t.turnQueue(name)] = append(turnsOf[t.turnQueue(name)], name)
@@ -168,7 +168,7 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 	ahead, _ := pace.Val()[0].(string)
 	offset, _ := strconv.ParseInt(ahead, 10, 64) // 0 without one
 	stored, hasHours := storedNumbers(rates.Val()[:4]), pace.Val()[1] != nil || rates.Val()[4] != nil
-	infos := make([]seen, len(names))
+	infos, some := make([]seen, len(names)), hasAny(rates.Val()[fieldsBefore+2:])
 	for i, name := range names {
 		text, _ := states.Val()[i].(string)
 		state := codec.ParseFlowState(text)
@@ -179,6 +179,7 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 		if info.Own, err = codec.ParseOwnFlow(text); err != nil {
 			return nil, fmt.Errorf("bucket %q: flow %q: %w", t.bucket, name, err)
 		}
+		some = some || len(info.Own.Quotas) > 0
 		if turn := turns[name]; turn > 0 {
 			info.Turn = time.UnixMicro(int64(turn) - offset)
 		}
@@ -192,8 +193,8 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 		info.downstream = codec.ParseDownstream(state.Downstream, offset, configuredRate(info.Own.Rate, stored))
 		infos[i] = info
 	}
-	if hasAny(rates.Val()[fieldsBefore+2:]) {
-		return infos, o.addBudgets(ctx, t, infos)
+	if some {
+		return infos, o.addAllowances(ctx, t, infos)
 	}
 	return infos, nil
 }

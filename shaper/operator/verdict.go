@@ -47,9 +47,11 @@ type Verdict struct {
 	Late   shaper.Late // why, by the rate alone; Blocked has what keeps them
 	Finish time.Time   // zero where Left is 0
 
-	now   time.Time
-	dead  int64
-	notes []string // for the sentence
+	now      time.Time
+	dead     int64
+	isPaused bool
+	hours    *shaper.Hours
+	notes    []string // for the sentence
 }
 
 // Blocked is one cause that keeps jobs from being delivered.
@@ -69,6 +71,10 @@ type Blocked struct {
 	// Action is the command that ends the cause, or that shows what has to be repaired: its words, without the name of the program. None: it ends by
 	// itself.
 	Action []string
+
+	// Then is the command to give once what Action shows is repaired, as its words: it makes jobs due that wait for another attempt. None: jobs leave by
+	// themselves.
+	Then []string
 
 	detail string // for the sentence
 }
@@ -124,6 +130,7 @@ type judgement struct {
 	progress fleet.Progress
 	fleet    *fleet.Snapshot
 	busy     time.Duration // for how long deliveries could have been counted
+	asked    float64       // requests a second that deliveries are compared with
 	keepsUp  bool          // enough deliveries succeed
 	stop     *Blocked      // what keeps all jobs of the bucket; nil: nothing of its own or of its pool does
 	rest     Blocked       // of due jobs that nothing of their flow keeps
@@ -135,13 +142,16 @@ type judgement struct {
 func decide(b *BucketInfo, seen *waiting, s *fleet.Snapshot) Verdict {
 	j := &judgement{BucketInfo: b, seen: seen, fleet: s, progress: s.Progress(b.Name)}
 	v := Verdict{
-		Bucket: b.Name, Rate: b.rateInForce(), Waits: b.waits(), Looked: seen.looked, Flows: seen.known, now: b.Now, dead: b.Dead,
+		Bucket: b.Name, Rate: b.rateInForce(), Waits: b.waits(), Looked: seen.looked, Flows: seen.known, now: b.Now, dead: b.Dead, isPaused: b.Pause != nil, hours: b.Hours,
 		Succeeded: float64(j.progress.Succeeded) / j.progress.Window.Seconds(),
 		Attempts:  j.progress.Attempts, Failed: j.progress.Unsuccessful, Reason: j.progress.Reason, Empty: b.Empty,
 	}
 	v.grows(j)
 	if v.Waits == 0 {
 		v.Code = WhyEmpty
+		if closed := v.closed(); closed != "" {
+			v.notes = append(v.notes, closed)
+		}
 		v.noteUsedUp(b)
 		return v
 	}
@@ -156,7 +166,8 @@ func decide(b *BucketInfo, seen *waiting, s *fleet.Snapshot) Verdict {
 		v.OldestAge = b.OldestAge
 	}
 	j.busy = j.couldSendFor(v.OldestAge)
-	j.keepsUp = j.succeedsEnough(v.Rate)
+	j.asked = j.lately(v.Rate)
+	j.keepsUp = j.succeedsEnough()
 	j.stop, j.rest = j.ofBucket(), j.ofRest(v.Rate)
 	moves := int64(0)
 	sum := int64(0)
@@ -175,6 +186,7 @@ func decide(b *BucketInfo, seen *waiting, s *fleet.Snapshot) Verdict {
 	v.Blocked = scaled(merged(j.causes, seen.isSample()), v.Waits, sum, float64(max(seen.known, 1))/float64(max(seen.looked, 1)))
 	for i := range v.Blocked {
 		v.Blocked[i].Action = j.action(&v.Blocked[i])
+		v.Blocked[i].Then = j.afterRepair(&v.Blocked[i])
 	}
 	v.Code = v.Blocked[0].Code
 	if j.keepsUp && moves > 0 && j.stop == nil {

@@ -179,7 +179,7 @@ func (j *judgement) ofRest(rate admission.Rate) Blocked {
 		c.Code, c.detail = WhyLate, permits.String()
 	case j.poolIsBusy(rate):
 		c = Blocked{Code: WhyRate, Scope: shaper.ScopePool, Name: j.Pool.Name, detail: j.Pool.Rate.String()}
-	case j.busy < 2*settling || j.progress.Last.IsZero() && j.busy < j.patience(rate) || rate.PerSecond() > 0 && j.fleet.Rate(j.Name) >= enough*rate.PerSecond():
+	case j.busy < 2*settling || j.isFirst() && j.busy < j.patience() || j.asked > 0 && j.fleet.Rate(j.Name) >= enough*j.asked:
 		c.Code = WhyStarting
 	default:
 		c.Code = WhySlow
@@ -265,6 +265,19 @@ func (j *judgement) action(c *Blocked) []string {
 	default:
 	}
 	return nil
+}
+
+// afterRepair returns the command for jobs that wait for another attempt, once their receiver is repaired.
+func (j *judgement) afterRepair(c *Blocked) []string {
+	switch {
+	case c.Code != WhyFailing || c.Until.IsZero(): // what is due already needs no command
+		return nil
+	case c.Scope != shaper.ScopeFlow || c.Flows > 1:
+		return []string{"job", "retry", j.Name, "--all"}
+	case j.HasGroups:
+		return []string{"job", "retry", j.Name, "--group=" + c.Group, "--flow=" + c.Name}
+	}
+	return []string{"job", "retry", j.Name, "--flow=" + c.Name}
 }
 
 // commandOn returns a command on the scope of a cause.

@@ -32,7 +32,7 @@ func (v *Verdict) foresee(j *judgement) {
 	case j.keepsUp || v.Code == WhyLater || v.Code == WhyStarting:
 	case most.Code.endsByItself() && most.Until.After(j.Now):
 		left = max(left, behind(j.fastest()*j.together(), most.Until))
-	case j.isMuchSlower(v.Rate):
+	case j.isMuchSlower():
 		left = max(left, behind(float64(j.progress.Gone)/j.progress.Window.Seconds(), j.Now))
 	}
 	if left = min(left, h.FinishJobs); left > 0 {

@@ -55,13 +55,13 @@ func TestClosedBucketIsNoProblem(t *testing.T) {
 			b.Drain = &schedule.Drain{Cron: fmt.Sprintf("0 %d * * *", (time.Now().UTC().Hour()+2)%24), For: time.Hour}
 		})
 		pass(35 * time.Second)
-		if v, _, _ := j.look(); v.IsProblem() || v.IsStalled() || len(v.Blocked) > 0 {
-			t.Errorf("empty: %s: %s: %+v", v.Code, v.Sentence(), v.Blocked)
+		if v, _, _ := j.look(); v.IsProblem() || v.IsStalled() || len(v.Blocked) > 0 || v.Sentence() != "Nothing waits; closed, opens 02:00" || v.State() != "closed, opens 02:00" {
+			t.Errorf("empty: %s: %s: %s: %+v", v.Code, v.State(), v.Sentence(), v.Blocked)
 		}
 		j.enqueue(6)
 		pass(35 * time.Second)
 		v := j.verdict()
-		if v.Code != operator.WhyClosed || v.IsProblem() || v.IsStalled() || len(v.Blocked[0].Action) > 0 || !v.Blocked[0].Until.After(time.Now()) {
+		if v.Code != operator.WhyClosed || v.IsProblem() || v.IsStalled() || len(v.Blocked[0].Action) > 0 || !v.Blocked[0].Until.After(time.Now()) || v.State() != "closed, opens 02:00" {
 			t.Errorf("6 jobs wait: %s: %s; the action is %q until %s", v.Code, v.Sentence(), v.Blocked[0].Action, v.Blocked[0].Until)
 		}
 	})
@@ -160,6 +160,35 @@ func TestFinishIsForeseen(t *testing.T) {
 			t.Errorf("%s: %d left: %s", v.Code, v.Left, v.Sentence())
 		}
 	})
+}
+
+// Jobs that leave in time, evenly until the finish of a short window, are no problem, although the rate rises with all that rounding leaves and the last
+// success was in the window before.
+func TestShortWindow(t *testing.T) {
+	t.Parallel()
+	for rate, jobs := range map[string]int{"10/m": 3, "2/s": 20} {
+		t.Run(rate, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				j := judge(t, func(b *shaper.Bucket) {
+					b.Rate, b.Drain = rig.Rate(rate), &schedule.Drain{Cron: "*/10 * * * *", FinishBy: "1m"}
+				})
+				for range 2 {
+					j.enqueue(jobs)
+					pass(time.Until(time.Now().Truncate(10 * time.Minute).Add(10 * time.Minute)))
+					for s := range 60 {
+						if v, _, _ := j.look(); v.IsProblem() || v.Left > 0 {
+							t.Errorf("after %d s: %s: %s", s, v.Code, v.Sentence())
+						}
+						pass(time.Second)
+					}
+				}
+				if v := j.verdict(); v.Code != operator.WhyEmpty {
+					t.Errorf("not all left: %s", v.Sentence())
+				}
+			})
+		})
+	}
 }
 
 // Of very many flows some are looked at, by chance. The verdict says so, and its causes stand for all that waits.

@@ -27,35 +27,51 @@ func (j *judgement) couldSendFor(age time.Duration) time.Duration {
 	return age
 }
 
-// succeedsEnough reports whether the deliveries that succeeded lately are at least 90 % of a rate, since jobs could be sent. A rate of less than one
-// in 30 seconds has to have had one within two of its intervals.
-func (j *judgement) succeedsEnough(rate admission.Rate) bool {
-	perSecond := rate.PerSecond()
-	if perSecond <= 0 {
+// lately returns the requests a second that were asked for while deliveries were counted: a rate. An even rate until a finish rises by all that it
+// misses, so what jobs and time asked for at the beginning of that period is what deliveries have to match.
+func (j *judgement) lately(rate admission.Rate) float64 {
+	h := j.Hours
+	if h == nil || !h.Open || h.Finish.IsZero() || h.FinishJobs == 0 {
+		return rate.PerSecond()
+	}
+	left := h.Finish.Sub(j.Now) + min(j.progress.Window, j.busy)
+	if left <= 0 {
+		return rate.PerSecond()
+	}
+	return min(rate.PerSecond(), float64(h.FinishJobs+j.progress.Gone)/left.Seconds())
+}
+
+// succeedsEnough reports whether the deliveries that succeeded lately are at least 90 % of what was asked, since jobs could be sent. A rate of less
+// than one in 30 seconds has to have had one within two of its intervals.
+func (j *judgement) succeedsEnough() bool {
+	if j.asked <= 0 {
 		return false
 	}
-	need := math.Floor(enough * perSecond * min(j.progress.Window, max(j.busy-settling, 0)).Seconds())
+	need := math.Floor(enough * j.asked * min(j.progress.Window, max(j.busy-settling, 0)).Seconds())
 	if need >= 1 {
 		return float64(j.progress.Succeeded) >= need
 	}
-	return j.progress.Succeeded > 0 || j.Now.Sub(j.progress.Last) < j.patience(rate)
+	return j.progress.Succeeded > 0 || j.Now.Sub(j.progress.Last) < j.patience()
 }
 
 // patience is the time after which something succeeded, or the rate is missed.
-func (j *judgement) patience(rate admission.Rate) time.Duration {
-	if perSecond := rate.PerSecond(); perSecond > 0 {
-		return j.progress.Window + max(settling, time.Duration(2/perSecond*float64(time.Second)))
+func (j *judgement) patience() time.Duration {
+	if j.asked > 0 {
+		return j.progress.Window + max(settling, time.Duration(2/j.asked*float64(time.Second)))
 	}
 	return j.progress.Window + settling
 }
 
+// isFirst reports whether nothing has succeeded since jobs could be sent.
+func (j *judgement) isFirst() bool { return j.progress.Last.Before(j.Now.Add(-j.busy)) }
+
 // isMuchSlower reports whether so few deliveries have succeeded that it is no chance: an even rate until a finish rises where a few are missing, so
 // that jobs are left only if something keeps it from rising.
-func (j *judgement) isMuchSlower(rate admission.Rate) bool {
+func (j *judgement) isMuchSlower() bool {
 	const part, chance = 0.75, 2 // of the rate; deliveries
-	if j.busy < j.patience(rate) {
+	if j.busy < j.patience() {
 		return false // what was counted began before
 	}
-	few := float64(j.progress.Succeeded)+chance < part*rate.PerSecond()*j.progress.Window.Seconds()
-	return few || j.progress.Succeeded == 0 && j.Now.Sub(j.progress.Last) >= j.patience(rate)
+	few := float64(j.progress.Succeeded)+chance < part*j.asked*j.progress.Window.Seconds()
+	return few || j.progress.Succeeded == 0 && j.Now.Sub(j.progress.Last) >= j.patience()
 }

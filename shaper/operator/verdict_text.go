@@ -47,6 +47,28 @@ func (v *Verdict) Sentence() string {
 	return text.String()
 }
 
+// State is the verdict in a few words, for a column of a table: that the bucket is paused, or closed and until when, comes before that nothing waits.
+func (v *Verdict) State() string {
+	switch closed := v.closed(); {
+	case v.isPaused:
+		return string(WhyPaused)
+	case closed != "" && (v.Code == WhyEmpty || v.Code == WhyLater || v.Code == WhyClosed):
+		return closed
+	}
+	return string(v.Code)
+}
+
+// closed is "closed, opens 22:00" of a bucket that is closed by its timetable, else "".
+func (v *Verdict) closed() string {
+	switch {
+	case v.hours == nil || v.hours.Open:
+		return ""
+	case v.hours.Opens.IsZero():
+		return "closed until an operator drains it"
+	}
+	return "closed, opens " + clock(v.hours.Opens, v.now)
+}
+
 // pace is "0 of 60/s", in the unit of the rate.
 func (v *Verdict) pace() string {
 	if v.Rate.IsZero() {

@@ -2468,6 +2468,11 @@ export interface components {
              * @example flow release webhooks endpoint-2
              */
             action?: string;
+            /**
+             * @description The command to give once that is repaired: it makes jobs due that wait for another attempt. Absent: they leave by themselves.
+             * @example job retry webhooks --flow=acme
+             */
+            then?: string;
         };
         Bucket: {
             name: string;
@@ -2653,6 +2658,11 @@ export interface components {
              * @enum {string}
              */
             code: "paused" | "no-dispatcher" | "disabled" | "missing" | "closed" | "breaker" | "held" | "quota" | "budget" | "in-flight" | "adaptive-rate" | "host-fault" | "failing" | "late" | "rate" | "starting" | "slow" | "later" | "empty" | "sends" | "empty" | "sends" | "paused" | "no-dispatcher" | "disabled" | "missing" | "closed" | "breaker" | "held" | "quota" | "budget" | "in-flight" | "adaptive-rate" | "host-fault" | "failing" | "late" | "rate" | "starting" | "slow" | "later";
+            /**
+             * @description The same in a few words, for people: that the bucket is paused, or closed and when it opens, comes before that nothing waits.
+             * @example closed, opens 22:00
+             */
+            state: string;
             /**
              * @description For people, in one line.
              * @example Sends 0 of 60/s. 1,018 wait, the oldest 31 min: 1,018 of endpoint-2 (breaker, http_500, since 21:12, next probe 21:44)
@@ -2941,7 +2951,9 @@ export interface components {
             pause?: components["schemas"]["Pause"];
             /** @description The budgets that hold for it alone, with what is charged to each: those of all flows of its bucket, or its own. Absent without budgets. */
             budgets?: components["schemas"]["Budget"][];
-            /** @description Nothing is known of it: no job of it waits or is in flight, it has no settings, no pause and no charge of a budget. It is idle, or its name is wrong. Absent of the others. */
+            /** @description The quotas that hold for it alone, with what is left of each: those of all flows of its bucket, or its own. Absent without quotas. */
+            quotas?: components["schemas"]["QuotaUse"][];
+            /** @description Nothing is known of it: no job of it waits or is in flight, it has no settings, no pause, no charge of a budget and no departure of a quota. It is idle, or its name is wrong. Absent of the others. */
             unknown?: boolean;
             /** @description Only in the answer to a change: there was something to resume, release, enable or delete. */
             changed?: boolean;
@@ -2989,7 +3001,9 @@ export interface components {
             pause?: components["schemas"]["Pause"];
             /** @description The budgets that hold for it alone, with what is charged to each: those of all flows of its bucket, or its own. Absent without budgets. */
             budgets?: components["schemas"]["Budget"][];
-            /** @description Nothing is known of it: no job of it waits or is in flight, it has no settings, no pause and no charge of a budget. It is idle, or its name is wrong. Absent of the others. */
+            /** @description The quotas that hold for it alone, with what is left of each: those of all flows of its bucket, or its own. Absent without quotas. */
+            quotas?: components["schemas"]["QuotaUse"][];
+            /** @description Nothing is known of it: no job of it waits or is in flight, it has no settings, no pause, no charge of a budget and no departure of a quota. It is idle, or its name is wrong. Absent of the others. */
             unknown?: boolean;
             /** @description Only in the answer to a change: there was something to resume, release, enable or delete. */
             changed?: boolean;
@@ -3069,7 +3083,9 @@ export interface components {
             pause?: components["schemas"]["Pause"];
             /** @description The budgets that hold for it alone, with what is charged to each: those of all flows of its bucket, or its own. Absent without budgets. */
             budgets?: components["schemas"]["Budget"][];
-            /** @description Nothing is known of it: no job of it waits or is in flight, it has no settings, no pause and no charge of a budget. It is idle, or its name is wrong. Absent of the others. */
+            /** @description The quotas that hold for it alone, with what is left of each: those of all flows of its bucket, or its own. Absent without quotas. */
+            quotas?: components["schemas"]["QuotaUse"][];
+            /** @description Nothing is known of it: no job of it waits or is in flight, it has no settings, no pause, no charge of a budget and no departure of a quota. It is idle, or its name is wrong. Absent of the others. */
             unknown?: boolean;
             /** @description Only in the answer to a change: there was something to resume, release, enable or delete. */
             changed?: boolean;
@@ -3232,7 +3248,7 @@ export interface components {
             payload_base64?: string;
             /** @description Only of a job that was dead and was put back, as far as that is known: what was before. With a cause, last_response is of that time. */
             before_redrive?: components["schemas"]["BeforeRedrive"];
-            /** @description How the last attempts ended, the oldest first. Only for the role read, and not in the list of jobs. */
+            /** @description How the last attempts ended, the oldest first. Only for the role read, and in the list of jobs only of jobs that are done, where each delivery is. */
             last_attempts?: components["schemas"]["AttemptView"][];
         };
         KeptResults: {
@@ -3794,6 +3810,11 @@ export interface components {
              */
             code: "paused" | "no-dispatcher" | "disabled" | "missing" | "closed" | "breaker" | "held" | "quota" | "budget" | "in-flight" | "adaptive-rate" | "host-fault" | "failing" | "late" | "rate" | "starting" | "slow" | "later" | "empty" | "sends" | "empty" | "sends" | "paused" | "no-dispatcher" | "disabled" | "missing" | "closed" | "breaker" | "held" | "quota" | "budget" | "in-flight" | "adaptive-rate" | "host-fault" | "failing" | "late" | "rate" | "starting" | "slow" | "later";
             /**
+             * @description The same in a few words, for people: that the bucket is paused, or closed and when it opens, comes before that nothing waits.
+             * @example closed, opens 22:00
+             */
+            state: string;
+            /**
              * @description For people, in one line.
              * @example Sends 0 of 60/s. 1,018 wait, the oldest 31 min: 1,018 of endpoint-2 (breaker, http_500, since 21:12, next probe 21:44)
              */
@@ -3961,9 +3982,9 @@ export interface operations {
                 flow?: string;
                 /** @description Of this group. */
                 group?: string;
-                /** @description Enqueued then or later. With the state `done`: sent then or later, by the last attempt. */
+                /** @description Enqueued then or later. With the state `done`: sent then or later, in one of the deliveries that are kept. */
                 since?: string;
-                /** @description Enqueued before. With the state `done`: sent before. */
+                /** @description Enqueued before. With the state `done`: the same delivery was sent before. */
                 until?: string;
                 /** @description Tell the payloads, too. */
                 payload?: boolean;

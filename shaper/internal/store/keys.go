@@ -338,6 +338,13 @@ func (k Keys) more(kind lua.Keys, keys, flows, groups []string) []string {
 		for _, group := range groups {
 			keys = append(keys, k.DueOfGroup(group))
 		}
+	case lua.DeparturesOfParts:
+		for _, flow := range flows {
+			keys = append(keys, k.FlowDeparted(flow))
+		}
+		for _, group := range groups {
+			keys = append(keys, k.GroupDeparted(group))
+		}
 	case lua.KeysOfPool:
 		keys = k.InPool(keys)
 	}
