@@ -2,7 +2,7 @@ package scripts_test
 
 import (
 	"cmp"
-	"crypto/sha1" //nolint:gosec // the name that Redis gives a script
+	"crypto/sha1"
 	"flag"
 	"fmt"
 	"os"
@@ -41,7 +41,7 @@ func observe(t *testing.T, mini *miniredis.Miniredis, to *ran) {
 		defer to.mu.Unlock()
 		switch command {
 		case "EVAL":
-			script, command, args = fmt.Sprintf("%x", sha1.Sum([]byte(args[0]))), "", nil //nolint:gosec // the name that Redis gives a script
+			script, command, args = fmt.Sprintf("%x", sha1.Sum([]byte(args[0]))), "", nil
 		case "EVALSHA":
 			script, command, args = args[0], "", nil
 		}
