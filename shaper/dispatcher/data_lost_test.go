@@ -1,9 +1,12 @@
 package dispatcher
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/audit"
@@ -16,36 +19,63 @@ import (
 // also when all dispatchers have been restarted.
 func TestLostDataIsReported(t *testing.T) {
 	t.Parallel()
-	w := rig.NewWorld(t, rig.Bucket("b", 20))
-	conn := w.Server.Client()
-	stop := dispatch(w, shaper.WorkerFunc(w.Note), func(cfg *Config) { cfg.Program = "dispatcher" })
-	view := fleet.NewView(conn, rig.Patience)
-	until(t, func() bool { // it has seen what is in force: it looks every 10 s
-		seen, err := view.Look(t.Context())
-		return err == nil && len(seen.Processes) == 1 && seen.Processes[0].LastBeat.Sub(seen.Processes[0].Since) > store.WatchEvery+time.Second
-	})
-	if err := conn.FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
-	isReported := func() bool {
-		seen, err := view.Look(t.Context())
-		if err != nil {
-			return false
+	worker := shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) })
+	buckets := []shaper.Bucket{rig.Bucket("b", 20)}
+	inBubble(t, worker, buckets, func(l *loops) {
+		isReported := func() bool {
+			seen, err := fleet.NewView(l.redis, rig.Patience).Look(l.t.Context())
+			if err != nil {
+				l.t.Fatal(err)
+			}
+			lines := fleet.Notices(seen.Processes)
+			return len(lines) == 1 && strings.HasPrefix(lines[0], "Redis lost data") && strings.Contains(lines[0], "1 bucket were gone (b)")
 		}
-		lines := fleet.Notices(seen.Processes)
-		return len(lines) == 1 && strings.HasPrefix(lines[0], "Redis lost data") && strings.Contains(lines[0], "1 bucket were gone (b)")
-	}
-	until(t, isReported) // at the next look of the dispatcher at what is in force, within 10 s
-	records, _, err := audit.NewLog(conn, rig.Patience).Records(t.Context(), "", "", 10)
-	if err != nil || len(records) != 1 || records[0].Operation != "data_lost" || records[0].Outcome != audit.Done {
-		t.Errorf("the audit has %+v, %v", records, err)
-	}
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
-	again := dispatch(w, shaper.WorkerFunc(w.Note), func(cfg *Config) { cfg.Program = "dispatcher" })
-	until(t, isReported) // by a dispatcher that started after it
-	if err := again(); err != nil {
-		t.Error(err)
-	}
+		run := func(while func()) {
+			var err error
+			config := Config{Redis: l.redis, Buckets: buckets, Workers: rig.Workers(buckets, worker), Program: "dispatcher", Registerer: prometheus.NewRegistry()}
+			if l.d, err = New(config); err != nil {
+				l.t.Fatal(err)
+			}
+			ended := make(chan struct{})
+			ctx, stop := context.WithCancel(l.t.Context())
+			go func() {
+				defer close(ended)
+				if err := l.d.Run(ctx); err != nil {
+					l.t.Error(err)
+				}
+			}()
+			while()
+			stop()
+			<-ended
+		}
+		const look = 3 * store.WatchEvery // within which it has looked at what is in force
+		run(func() {
+			<-time.After(look)
+			if err := l.redis.FlushAll(l.t.Context()).Err(); err != nil {
+				l.t.Fatal(err)
+			}
+			if isReported() {
+				l.t.Error("reported before it was seen")
+			}
+			<-time.After(look)
+			if !isReported() {
+				l.t.Error("no dispatcher reports it")
+			}
+		})
+		records, _, err := audit.NewLog(l.redis, rig.Patience).Records(l.t.Context(), "", "", 10)
+		if err != nil || len(records) != 1 || records[0].Operation != "data_lost" || records[0].Outcome != audit.Done {
+			l.t.Errorf("the audit has %+v, %v", records, err)
+		}
+		reported := func(want bool) func() {
+			return func() {
+				<-time.After(look)
+				if isReported() != want {
+					l.t.Errorf("a dispatcher that started later reports it: %t", !want)
+				}
+			}
+		}
+		run(reported(true))
+		<-time.After(24 * time.Hour)
+		run(reported(false))
+	})
 }
