@@ -126,10 +126,10 @@ func (d *departureQueues) forget(part departurePart, s *spacing, interval time.D
 	}
 }
 
-// forgetOld drops the queues whose last job departed long ago: no permit is as old as that.
+// forgetOld drops the queues whose last job departed long ago: no permit is as old as that. One that has no slot has just been made.
 func (d *departureQueues) forgetOld(now time.Time) {
 	for part, s := range d.parts {
-		if len(s.waiting) == 0 && now.Sub(s.at.Add(s.shift)) > shaper.MaxPermitTTL {
+		if len(s.waiting) == 0 && !s.slot.IsZero() && now.Sub(s.at.Add(s.shift)) > shaper.MaxPermitTTL {
 			delete(d.parts, part)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -194,6 +195,19 @@ func TestDeparturesForgetFlows(t *testing.T) {
 			t.Errorf("%d flows are remembered after a while", n)
 		}
 	})
+}
+
+// A queue that has just been made, and has no job yet, is not taken for an old one.
+func TestDeparturesKeepNewQueues(t *testing.T) {
+	t.Parallel()
+	var d departureQueues
+	part := func(i int) departurePart { return departurePart{flow: strconv.Itoa(i), isFlow: true} }
+	for i := range maxSpacings {
+		d.spacingOf(part(i))
+	}
+	if d.spacingOf(part(maxSpacings)) != nil || len(d.parts) != maxSpacings {
+		t.Errorf("%d of %d queues are there", len(d.parts), maxSpacings)
+	}
 }
 
 // A job that waits for its departure ends with its delivery.
