@@ -22,6 +22,7 @@ func written(redisURL string) (path string, remove func()) {
 	path = filepath.Join(dir, "config.toml")
 	text := `
 redis.url = "` + redisURL + `"
+redis.timeout = "10s" # the machine may be busy, and the race detector is slow
 [[buckets]]
 name = "letters"
 rate = "20/s"
