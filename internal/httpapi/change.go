@@ -47,13 +47,15 @@ func shareOf(r *http.Request, programs string) string {
 	return authorOf(r, programs)
 }
 
-// change makes the change of an operator, even if the client does not wait for it, and answers the object after it.
-func change[Done, Out any](r *http.Request, do func(ctx context.Context) (Done, error), after func(Done) (Out, error)) (out Out, err error) {
-	done, err := do(context.WithoutCancel(r.Context()))
+// change makes the change of an operator, even if the client does not wait for it, and answers the object after it. after has a request that the
+// client does not end: else a change that was made would be recorded as one that failed.
+func change[Done, Out any](r *http.Request, do func(ctx context.Context) (Done, error), after func(r *http.Request, done Done) (Out, error)) (out Out, err error) {
+	ctx := context.WithoutCancel(r.Context())
+	done, err := do(ctx)
 	if err != nil {
 		return out, err
 	}
-	return after(done)
+	return after(r.WithContext(ctx), done)
 }
 
 // patience is how long a request waits for a change of many jobs or flows. The sweeper of a

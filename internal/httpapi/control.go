@@ -15,7 +15,9 @@ import (
 
 func (o *ops) changeBucket(r *http.Request, name string, do func(ctx context.Context, b operator.BucketControl) (opsview.Outcome, error)) (*opsview.Bucket, error) {
 	return change(r, func(ctx context.Context) (opsview.Outcome, error) { return do(ctx, o.as(r).Bucket(name)) },
-		func(outcome opsview.Outcome) (*opsview.Bucket, error) { return o.bucketAfter(r, name, outcome) })
+		func(r *http.Request, outcome opsview.Outcome) (*opsview.Bucket, error) {
+			return o.bucketAfter(r, name, outcome)
+		})
 }
 
 // settable is a bucket or a pool.

@@ -177,7 +177,7 @@ func (p *parts[N, V, P, S]) change(r *http.Request, of N, do func(ctx context.Co
 	return change(r, func(ctx context.Context) (opsview.Outcome, error) {
 		return do(ctx, p.control(p.as(r).Bucket(bucket), of))
 	},
-		func(outcome opsview.Outcome) (*V, error) {
+		func(r *http.Request, outcome opsview.Outcome) (*V, error) {
 			view, err := p.show(r, &of)
 			if before != nil && err == nil {
 				changedFrom(r, p.own(before), p.own(view))
@@ -231,7 +231,9 @@ func (p *parts[N, V, P, S]) resume(r *http.Request, of *N) (*V, error) {
 func (o *ops) releaseFlow(r *http.Request, in *FlowName) (*opsview.Flow, error) {
 	return change(r, func(ctx context.Context) (opsview.Outcome, error) {
 		return outcomeOf(flowControl(o.as(r).Bucket(in.Bucket), *in).Release(ctx))
-	}, func(outcome opsview.Outcome) (*opsview.Flow, error) { return o.flowAfter(r, in, outcome) })
+	}, func(r *http.Request, outcome opsview.Outcome) (*opsview.Flow, error) {
+		return o.flowAfter(r, in, outcome)
+	})
 }
 
 // enableFlow lets a disabled flow run again, and redrives its dead letters, if that is asked.
@@ -246,7 +248,7 @@ func (o *ops) enableFlow(r *http.Request, in *FlowEnable) (*opsview.EnabledFlow,
 			answer.Redriven = &opsview.FlowRedriven{Moved: redriven.Moved, Full: redriven.Full + redriven.FlowFull + redriven.GroupFull}
 		}
 		return outcomeOf(was, err)
-	}, func(outcome opsview.Outcome) (*opsview.EnabledFlow, error) {
+	}, func(r *http.Request, outcome opsview.Outcome) (*opsview.EnabledFlow, error) {
 		view, err := o.flowAfter(r, &in.FlowName, outcome)
 		answer.Flow = *view
 		return answer, err

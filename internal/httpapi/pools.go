@@ -93,7 +93,9 @@ func (o *ops) poolAfter(r *http.Request, name string, outcome opsview.Outcome) (
 
 func (o *ops) changePool(r *http.Request, name string, do func(ctx context.Context, p operator.PoolControl) (opsview.Outcome, error)) (*opsview.PoolView, error) {
 	return change(r, func(ctx context.Context) (opsview.Outcome, error) { return do(ctx, o.as(r).Pool(name)) },
-		func(outcome opsview.Outcome) (*opsview.PoolView, error) { return o.poolAfter(r, name, outcome) })
+		func(r *http.Request, outcome opsview.Outcome) (*opsview.PoolView, error) {
+			return o.poolAfter(r, name, outcome)
+		})
 }
 
 func (o *ops) setPool(r *http.Request, in *PoolSettings) (*opsview.PoolView, error) {

@@ -223,6 +223,8 @@ func took(record *audit.Record, out any) {
 			}
 		}
 		count(int64(n))
+	case *opsview.Retried:
+		count(out.Jobs)
 	case *FlowsPut:
 		count(int64(out.Flows))
 	}

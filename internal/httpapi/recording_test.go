@@ -112,6 +112,7 @@ func TestRecords(t *testing.T) {
 		{"POST", "/v1/buckets/nosuch/pause", "", 404, "pauseBucket", audit.Refused, "unknown-bucket: "},
 		{"POST", "/v1/buckets/small/purge", `{"confirm":"other"}`, 400, "purgeBucket", audit.Refused, "invalid: "},
 		{"POST", "/v1/buckets/small/purge", `{"confirm":"small"}`, 200, "purgeBucket", audit.Nothing, ""},
+		{"POST", "/v1/buckets/small/jobs/retry", `{"all":true}`, 200, "retryJobs", audit.Nothing, ""},
 		{"POST", "/v1/buckets/small/purge", `{"dry_run":true}`, 200, "", "", ""},
 		{"PUT", "/v1/schedules/x", `{"bucket":"small","cron":"@daily","dry_run":true,"payload":1}`, 200, "", "", ""},
 		{"GET", "/v1/buckets/small", "", 200, "", "", ""},

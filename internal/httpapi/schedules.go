@@ -62,7 +62,9 @@ func (o *ops) changeSchedule(r *http.Request, name string, do func(ctx context.C
 		return nil, err
 	}
 	return change(r, func(ctx context.Context) (scheduleChange, error) { return do(ctx, o.as(r).Schedule(name)) },
-		func(done scheduleChange) (*opsview.Schedule, error) { return o.scheduleAfter(r, name, done) })
+		func(r *http.Request, done scheduleChange) (*opsview.Schedule, error) {
+			return o.scheduleAfter(r, name, done)
+		})
 }
 
 // scheduleAfter is a schedule, and what a change of it came to.
@@ -179,7 +181,7 @@ func (o *ops) setSchedule(r *http.Request, in *ScheduleDefinition) (*opsview.Sch
 			before = ruleOf(info)
 		}
 		return change(r, func(ctx context.Context) (bool, error) { return control.Set(ctx, bucket, s) },
-			func(changed bool) (*opsview.Schedule, error) {
+			func(r *http.Request, changed bool) (*opsview.Schedule, error) {
 				s.Name = name
 				changedFrom(r, before, ruleOf(shaper.ScheduleInfo{Schedule: s, Bucket: bucket}))
 				return o.scheduleAfter(r, name, scheduleChange{changed: changed})
