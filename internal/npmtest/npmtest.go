@@ -31,14 +31,7 @@ func At(t testing.TB, folder string) Program {
 	if err != nil {
 		t.Fatal("npmtest: this test needs Node: ", err)
 	}
-	root, err := os.Getwd()
-	for err == nil {
-		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
-			break
-		}
-		root = filepath.Dir(root)
-	}
-	p := Program{node, filepath.Join(root, folder)}
+	p := Program{node, filepath.Join(rootOf(t), folder)}
 	if _, err := os.Stat(filepath.Join(p.folder, "node_modules")); err != nil {
 		t.Fatalf("npmtest: the packages are not installed, scripts/parsers installs them: %v", err)
 	}
@@ -76,4 +69,20 @@ func (p Program) Output(t testing.TB, file string, env ...string) []byte {
 		t.Fatalf("%s: %v: %s", file, err, said.String())
 	}
 	return out
+}
+
+// rootOf is the folder of the repository, in which the test is.
+func rootOf(t testing.TB) string {
+	t.Helper()
+	at, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for folder := at; folder != filepath.Dir(folder); folder = filepath.Dir(folder) {
+		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
+			return folder
+		}
+	}
+	t.Fatalf("npmtest: no folder above %s has a go.mod", at)
+	return ""
 }
