@@ -18,6 +18,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/doctor"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 const (
@@ -117,13 +118,13 @@ func TestACLUser(t *testing.T) {
 	t.Parallel()
 	const rate, jobs = 200, 200
 	server, url := withUser(t, "--appendonly", "yes")
-	s := start(t, server, plan{rate: rate, dispatchers: 2, redisURL: url})
-	s.post("acl", jobs)
-	s.post("acl", 1) // a duplicate
-	s.awaitDelivered(20 * time.Second)
-	await(t, 10*time.Second, "everything is settled", func() bool { return s.unfinished() == 0 })
+	s := start(t, server, harness.Plan{Rate: rate, Dispatchers: 2, RedisURL: url})
+	s.Post("acl", jobs)
+	s.Post("acl", 1) // a duplicate
+	s.AwaitDelivered(20 * time.Second)
+	harness.Await(t, 10*time.Second, "everything is settled", func() bool { return s.Unfinished() == 0 })
 
-	bucket := "/v1/buckets/" + bucketName + "/jobs"
+	bucket := "/v1/buckets/" + harness.BucketName + "/jobs"
 	for _, step := range []struct {
 		method, path, body string
 		want               int
@@ -132,15 +133,15 @@ func TestACLUser(t *testing.T) {
 		{http.MethodGet, bucket + "/later", "", http.StatusOK},
 		{http.MethodDelete, bucket + "/later", "", http.StatusOK},
 	} {
-		if status, answer := s.request(step.method, step.path, "application/json", strings.NewReader(step.body)); status != step.want {
+		if status, answer := s.Request(step.method, step.path, "application/json", strings.NewReader(step.body)); status != step.want {
 			t.Errorf("%s %s: %d %s", step.method, step.path, status, answer)
 		}
 	}
 	for _, args := range []string{
-		"fleet", "audit", "bucket history " + bucketName, "bucket why " + bucketName, "bucket list --json", "bucket show " + bucketName, "bucket pause " + bucketName, "bucket set " + bucketName + " --rate 100/s", "bucket reset " + bucketName,
-		"bucket purge " + bucketName + " --yes", "bucket resume " + bucketName, "dead list " + bucketName, "job show " + bucketName + " acl-1", "doctor",
+		"fleet", "audit", "bucket history " + harness.BucketName, "bucket why " + harness.BucketName, "bucket list --json", "bucket show " + harness.BucketName, "bucket pause " + harness.BucketName, "bucket set " + harness.BucketName + " --rate 100/s", "bucket reset " + harness.BucketName,
+		"bucket purge " + harness.BucketName + " --yes", "bucket resume " + harness.BucketName, "dead list " + harness.BucketName, "job show " + harness.BucketName + " acl-1", "doctor",
 	} {
-		out, err := exec.CommandContext(t.Context(), filepath.Join(programs, "dispatcher"), append(strings.Fields(args), "--config", s.config)...).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), filepath.Join(harness.Programs, "dispatcher"), append(strings.Fields(args), "--config", s.Config)...).CombinedOutput()
 		if err != nil || strings.Contains(string(out), "[fail]") {
 			t.Errorf("dispatcher %s: %v\n%s", args, err, out)
 		}
@@ -163,10 +164,10 @@ func TestACLWithoutFunctions(t *testing.T) {
 	if err := server.Client().Do(t.Context(), "ACL", "SETUSER", aclUser, "-fcall", "-function").Err(); err != nil {
 		t.Fatal(err)
 	}
-	s := start(t, server, plan{rate: rate, dispatchers: 2, redisURL: url})
-	s.post("acl", jobs)
-	s.awaitDelivered(20 * time.Second)
-	await(t, 10*time.Second, "everything is settled", func() bool { return s.unfinished() == 0 })
+	s := start(t, server, harness.Plan{Rate: rate, Dispatchers: 2, RedisURL: url})
+	s.Post("acl", jobs)
+	s.AwaitDelivered(20 * time.Second)
+	harness.Await(t, 10*time.Second, "everything is settled", func() bool { return s.Unfinished() == 0 })
 	for _, command := range denied(t, server.Client()) {
 		if command != "function|list" && command != "function|load" && command != "config|get" {
 			t.Errorf("Redis forbade %s", command)
@@ -182,13 +183,13 @@ func TestACLWithoutPublish(t *testing.T) {
 	if err := server.Client().Do(t.Context(), "ACL", "SETUSER", aclUser, "-publish").Err(); err != nil {
 		t.Fatal(err)
 	}
-	s := start(t, server, plan{rate: rate, dispatchers: 1, redisURL: url})
-	s.post("acl", jobs)
-	s.awaitDelivered(20 * time.Second)
-	await(t, 10*time.Second, "everything is settled", func() bool { return s.unfinished() == 0 })
-	for _, p := range []*process{s.producer, s.dispatchers[0]} {
-		await(t, 10*time.Second, "the log names the right that is missing", func() bool { // at the start, or once Redis answers
-			log := p.output.String()
+	s := start(t, server, harness.Plan{Rate: rate, Dispatchers: 1, RedisURL: url})
+	s.Post("acl", jobs)
+	s.AwaitDelivered(20 * time.Second)
+	harness.Await(t, 10*time.Second, "everything is settled", func() bool { return s.Unfinished() == 0 })
+	for _, p := range []*harness.Process{s.Producer, s.Dispatchers[0]} {
+		harness.Await(t, 10*time.Second, "the log names the right that is missing", func() bool { // at the start, or once Redis answers
+			log := p.Output.String()
 			return strings.Contains(log, "may not use publish on keys") && strings.Contains(log, "+publish")
 		})
 	}
@@ -199,10 +200,10 @@ func limits(t *testing.T, redisURL string) {
 	t.Helper()
 	tables, names := "", []string{"token_bucket", "sliding_window_log", "sliding_window_counter", "fixed_window"}
 	for i, algorithm := range names {
-		tables += limitTable(fmt.Sprint("l", i), algorithm, "2/m", `on_store_failure = "local"`)
+		tables += harness.LimitTable(fmt.Sprint("l", i), algorithm, "2/m", `on_store_failure = "local"`)
 	}
 	tables += "[[buckets]]\nname = \"limited\"\nrate = \"1000/s\"\nlimits = [\"l0\", \"l1\", \"l2\", \"l3\"]\n[buckets.webhook]\nurl = \"http://127.0.0.1:9/\"\n"
-	api := producers(t, redisURL, 1, tables)[0]
+	api := harness.Producers(t, redisURL, 1, tables)[0]
 	do := func(method, path, body string) int {
 		request, err := http.NewRequestWithContext(t.Context(), method, api+path, strings.NewReader(body))
 		if err != nil {

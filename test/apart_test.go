@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // Hosts of their own for single processes: namespaces of Linux. Some machines give none to users, among them those of CI: there the tests are skipped.
@@ -30,7 +32,7 @@ type apart struct {
 
 const apartVariable = "TUNDISH_TEST_APART"
 
-func init() { mains[apartVariable] = runApart }
+func init() { harness.Mains[apartVariable] = runApart }
 
 // commandApart returns the command of a process that has a network of its own. Its API, at the address ops, is reached from outside.
 // What it calls inside, by address, is the socket of outside.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // heard is what callbacks said of each job.
@@ -49,9 +50,9 @@ func TestAsynqOutcomesAreTold(t *testing.T) {
 	ear := httptest.NewServer(hears)
 	t.Cleanup(ear.Close)
 	tasks := redistest.Start(t)
-	s := start(t, redistest.Start(t), plan{
-		rate: 200, dispatchers: 1, asynq: asynqKeys(tasks.URL()),
-		respond: func(w http.ResponseWriter, _ *http.Request, id string, attempt int) {
+	s := start(t, redistest.Start(t), harness.Plan{
+		Rate: 200, Dispatchers: 1, Asynq: harness.AsynqKeys(tasks.URL()),
+		Respond: func(w http.ResponseWriter, _ *http.Request, id string, attempt int) {
 			switch kind, _, _ := strings.Cut(id, "-"); {
 			case kind == "skipped":
 				w.WriteHeader(http.StatusGone)
@@ -61,10 +62,10 @@ func TestAsynqOutcomesAreTold(t *testing.T) {
 				w.WriteHeader(http.StatusServiceUnavailable)
 			}
 		},
-		more: fmt.Sprintf("[buckets.callbacks]\nbucket = \"told\"\nurl = %q\nfailure_url = %q\n"+
+		More: fmt.Sprintf("[buckets.callbacks]\nbucket = \"told\"\nurl = %q\nfailure_url = %q\n"+
 			"[[buckets]]\nname = \"told\"\nrate = \"300/s\"\n[buckets.webhook]\nallow_networks = [\"127.0.0.0/8\"]\n", ear.URL+"/done", ear.URL+"/dead"),
 	})
-	startAsynq(t, asynqPlan{Tasks: tasks.URL(), Tundish: s.redis.URL(), Receiver: s.receiver.URL, Workers: 20})
+	harness.StartAsynq(t, harness.AsynqPlan{Tasks: tasks.URL(), Tundish: s.Redis.URL(), Receiver: s.Receiver.URL, Workers: 20})
 	want := map[string]string{
 		"done":    "/done job.done 1",
 		"retried": "/done job.done 2",
@@ -73,12 +74,12 @@ func TestAsynqOutcomesAreTold(t *testing.T) {
 		"revoked": "/done job.dropped revoked 1",
 	}
 	for kind := range want {
-		s.postAs(kind, each, `,"max_attempts":2`)
+		s.PostAs(kind, each, `,"max_attempts":2`)
 	}
-	await(t, 30*time.Second, "all jobs have ended", func() bool {
-		return s.unfinished() == int64(2*each) // dead letters
+	harness.Await(t, 30*time.Second, "all jobs have ended", func() bool {
+		return s.Unfinished() == int64(2*each) // dead letters
 	})
-	await(t, 30*time.Second, "all callbacks are sent", func() bool {
+	harness.Await(t, 30*time.Second, "all callbacks are sent", func() bool {
 		hears.mu.Lock()
 		defer hears.mu.Unlock()
 		return len(hears.said) >= len(want)*each
@@ -98,7 +99,7 @@ func TestAsynqOutcomesAreTold(t *testing.T) {
 		t.Errorf("callbacks of other jobs: %v", hears.said)
 	}
 	for id, says := range map[string]string{"retried-wait": `"state":"done"`, "skipped-wait": `"state":"dead"`} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.api+"/v1/buckets/"+bucketName+"/jobs",
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.API+"/v1/buckets/"+harness.BucketName+"/jobs",
 			strings.NewReader(fmt.Sprintf(`{"id":%q,"payload":{}}`, id)))
 		if err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // TestAsynqReload gives a bucket another Redis of asynq while tasks wait in the one before. Their leases are kept, they are still
@@ -17,14 +18,14 @@ func TestAsynqReload(t *testing.T) {
 	t.Parallel()
 	const lease, each = 2 * time.Second, 20
 	before, after := redistest.Start(t), redistest.Start(t)
-	s := start(t, redistest.Start(t), plan{rate: 200, dispatchers: 1, lease: lease, asynq: asynqKeys(before.URL())})
+	s := start(t, redistest.Start(t), harness.Plan{Rate: 200, Dispatchers: 1, Lease: lease, Asynq: harness.AsynqKeys(before.URL())})
 	pending := func(tasks *redistest.Server) int64 {
-		return tasks.Client().LLen(t.Context(), "asynq:{"+asynqQueue+"}:pending").Val()
+		return tasks.Client().LLen(t.Context(), "asynq:{"+harness.AsynqQueue+"}:pending").Val()
 	}
-	s.post("before", each)
-	await(t, 20*time.Second, "tasks wait before the reload", func() bool { return pending(before) == each })
+	s.Post("before", each)
+	harness.Await(t, 20*time.Second, "tasks wait before the reload", func() bool { return pending(before) == each })
 
-	path := filepath.Join(filepath.Dir(s.config), "dispatcher0.toml")
+	path := filepath.Join(filepath.Dir(s.Config), "dispatcher0.toml")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -32,20 +33,20 @@ func TestAsynqReload(t *testing.T) {
 	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(text), before.URL(), after.URL())), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d := s.dispatchers[0]
-	d.signal(t, syscall.SIGHUP)
-	await(t, 20*time.Second, "the dispatcher reloads", func() bool { return strings.Contains(d.output.String(), "configuration reloaded") })
-	s.post("after", each)
-	await(t, 20*time.Second, "tasks wait in the other Redis", func() bool { return pending(after) == each })
+	d := s.Dispatchers[0]
+	d.Signal(t, syscall.SIGHUP)
+	harness.Await(t, 20*time.Second, "the dispatcher reloads", func() bool { return strings.Contains(d.Output.String(), "configuration reloaded") })
+	s.Post("after", each)
+	harness.Await(t, 20*time.Second, "tasks wait in the other Redis", func() bool { return pending(after) == each })
 	began := time.Now()
-	await(t, time.Minute, "three leases have passed", func() bool { return time.Since(began) > 3*lease })
+	harness.Await(t, time.Minute, "three leases have passed", func() bool { return time.Since(began) > 3*lease })
 	if n := pending(before) + pending(after); n != 2*each {
 		t.Errorf("%d tasks wait, want %d: a lease was lost", n, 2*each)
 	}
 
 	// A task of before the reload that somebody deletes is noticed.
 	const deleted = "before-0"
-	key := "asynq:{" + asynqQueue + "}:"
+	key := "asynq:{" + harness.AsynqQueue + "}:"
 	ids := before.Client().LRange(t.Context(), key+"pending", 0, -1).Val()
 	for _, id := range ids {
 		if strings.HasPrefix(id, deleted+".") {
@@ -53,19 +54,19 @@ func TestAsynqReload(t *testing.T) {
 			before.Client().Del(t.Context(), key+"t:"+id)
 		}
 	}
-	await(t, 20*time.Second, "the job without a task is dead", func() bool {
-		return s.inspector.ZScore(t.Context(), s.key("dead"), deleted).Err() == nil
+	harness.Await(t, 20*time.Second, "the job without a task is dead", func() bool {
+		return s.Inspector.ZScore(t.Context(), s.Key("dead"), deleted).Err() == nil
 	})
-	s.history.Dead(deleted)
+	s.History.Dead(deleted)
 
 	for _, tasks := range []*redistest.Server{before, after} {
-		startAsynq(t, asynqPlan{Tasks: tasks.URL(), Tundish: s.redis.URL(), Receiver: s.receiver.URL, Workers: 20})
+		harness.StartAsynq(t, harness.AsynqPlan{Tasks: tasks.URL(), Tundish: s.Redis.URL(), Receiver: s.Receiver.URL, Workers: 20})
 	}
-	await(t, 20*time.Second, "all others have run", func() bool { return s.unfinished() == 1 })
-	if r := s.history.Check(); r.Err() != nil || r.Extra > 0 || r.Delivered != 2*each-1 {
+	harness.Await(t, 20*time.Second, "all others have run", func() bool { return s.Unfinished() == 1 })
+	if r := s.History.Check(); r.Err() != nil || r.Extra > 0 || r.Delivered != 2*each-1 {
 		t.Errorf("%s; %v", r, r.Err())
 	}
-	if out := d.output.String(); strings.Contains(out, "swept") {
+	if out := d.Output.String(); strings.Contains(out, "swept") {
 		t.Errorf("leases were taken back:\n%s", out)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // batchReceiver takes batches. It answers each job of a request by itself, after a while.
@@ -35,12 +36,6 @@ func newBatchReceiver(hold time.Duration, fails func(id string) bool) *batchRece
 	return &batchReceiver{hold: hold, fails: fails, nowOf: map[string]int{}, times: map[string][]time.Time{}, came: map[string]int{}, done: map[string]int{}, failed: map[string]bool{}}
 }
 
-type sentItem struct {
-	ID      string          `json:"id"`
-	Attempt int             `json:"attempt"`
-	Data    json.RawMessage `json:"data"`
-}
-
 type itemStatus struct {
 	ID     string `json:"id"`
 	Status int    `json:"status"`
@@ -53,7 +48,7 @@ func flowOfJob(id string) string {
 
 func (b *batchReceiver) respond(w http.ResponseWriter, r *http.Request, _ string, _ int) {
 	at := time.Now()
-	var items []sentItem
+	var items []harness.SentItem
 	err := json.NewDecoder(r.Body).Decode(&items)
 	results, flow := b.take(at, items, err)
 	timer := time.NewTimer(b.hold)
@@ -81,7 +76,7 @@ func (b *batchReceiver) respond(w http.ResponseWriter, r *http.Request, _ string
 }
 
 // take notes a request, and decides what to answer to each of its jobs.
-func (b *batchReceiver) take(at time.Time, items []sentItem, err error) (results []itemStatus, flow string) {
+func (b *batchReceiver) take(at time.Time, items []harness.SentItem, err error) (results []itemStatus, flow string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err != nil || len(items) == 0 {
@@ -115,15 +110,15 @@ type batchRun struct {
 	inPool            bool // quota and bound are of the pool of the bucket, else of the bucket
 }
 
-func (p batchRun) plan(b *batchReceiver) plan {
+func (p batchRun) plan(b *batchReceiver) harness.Plan {
 	bounds, inFlight, pool := fmt.Sprintf("quotas = [\"%d/5s\"]\n", p.quota), p.bound, ""
 	if p.inPool {
 		pool = fmt.Sprintf("[[pools]]\nname = \"vendor\"\nrate = \"%d/s\"\nmax_in_flight = %d\n%s", 2*p.rate, p.bound, bounds)
 		bounds, inFlight = "pool = \"vendor\"\n", 0
 	}
-	return plan{
-		rate: p.rate, dispatchers: 3, maxInFlight: inFlight, lease: 3 * time.Second, respond: b.respond, more: pool,
-		bucket: bounds + fmt.Sprintf(`[buckets.flow]
+	return harness.Plan{
+		Rate: p.rate, Dispatchers: 3, MaxInFlight: inFlight, Lease: 3 * time.Second, Respond: b.respond, More: pool,
+		Bucket: bounds + fmt.Sprintf(`[buckets.flow]
 key = "job"
 rate = "1/s"
 max_in_flight = 1
@@ -134,7 +129,7 @@ max_wait = "2s"`, p.size),
 }
 
 // run enqueues the jobs and waits until nothing is left of them. It returns what went wrong with times.
-func (p batchRun) run(t *testing.T, stall *stallWatch) (fault string) {
+func (p batchRun) run(t *testing.T, stall *harness.StallWatch) (fault string) {
 	t.Helper()
 	b := newBatchReceiver(250*time.Millisecond, func(id string) bool { return strings.HasSuffix(id, "-7") })
 	s := start(t, redistest.Start(t), p.plan(b))
@@ -145,7 +140,7 @@ func (p batchRun) run(t *testing.T, stall *stallWatch) (fault string) {
 			lines = append(lines, fmt.Sprintf(`{"id":%q,"flow":"f%d","payload":{"of":%q}}`, id, flow, id))
 		}
 	}
-	s.postLines(lines)
+	s.PostLines(lines)
 	jobs := len(lines)
 	delivered := func(n int) func() bool {
 		return func() bool {
@@ -155,22 +150,22 @@ func (p batchRun) run(t *testing.T, stall *stallWatch) (fault string) {
 		}
 	}
 	for kill := range p.kills {
-		await(t, 120*time.Second, fmt.Sprintf("jobs are done before kill %d", kill+1), delivered(jobs*(kill+1)/(p.kills+2)))
-		s.dispatchers[kill%3].kill()
-		s.dispatchers[kill%3] = s.restart[kill%3]()
+		harness.Await(t, 120*time.Second, fmt.Sprintf("jobs are done before kill %d", kill+1), delivered(jobs*(kill+1)/(p.kills+2)))
+		s.Dispatchers[kill%3].Kill()
+		s.Dispatchers[kill%3] = s.Restart[kill%3]()
 	}
-	key := s.key
+	key := s.Key
 	if p.inPool {
-		key = func(name string) string { return "tundish:{vendor}:b:" + bucketName + ":" + name }
+		key = func(name string) string { return "tundish:{vendor}:b:" + harness.BucketName + ":" + name }
 	}
-	await(t, 300*time.Second, "everything is settled", func() bool {
-		left, err := s.inspector.HLen(t.Context(), key("body")).Result()
+	harness.Await(t, 300*time.Second, "everything is settled", func() bool {
+		left, err := s.Inspector.HLen(t.Context(), key("body")).Result()
 		return err == nil && left == 0 && delivered(jobs)()
 	})
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := s.history.Check()
+	r := s.History.Check()
 	requests, extra, alone := len(b.sizes), 0, 0
 	for id, n := range b.came {
 		if extra += n - 1; b.failed[id] {
@@ -200,7 +195,7 @@ func (p batchRun) run(t *testing.T, stall *stallWatch) (fault string) {
 	if most := p.kills * p.bound * p.size; extra > most || p.kills == 0 && extra > 0 {
 		t.Errorf("%d jobs came again without reason, at most %d can have been in flight", extra, most)
 	}
-	if left := s.inspector.Exists(t.Context(), key("riders"), key("leases"), key("dead")).Val(); left > 0 {
+	if left := s.Inspector.Exists(t.Context(), key("riders"), key("leases"), key("dead")).Val(); left > 0 {
 		t.Errorf("%d of riders, leases and dead letters are left", left)
 	}
 	if t.Failed() {
@@ -209,15 +204,15 @@ func (p batchRun) run(t *testing.T, stall *stallWatch) (fault string) {
 	if p.kills == 0 && float64(jobs)/float64(requests-len(b.failed)) < .9*float64(p.size) {
 		return fmt.Sprintf("%d requests, of which %d may be of jobs that failed: batches of %d are not full", requests, len(b.failed), p.size)
 	}
-	if got := r.MostIn(5 * time.Second); got > p.quota+int(stall.soFar().Seconds()*float64(p.rate)) {
+	if got := r.MostIn(5 * time.Second); got > p.quota+int(stall.SoFar().Seconds()*float64(p.rate)) {
 		return fmt.Sprintf("%d requests in 5s, the quota is %d", got, p.quota)
 	}
 	for flow, times := range b.times {
-		if fault := stall.crowded(func(window time.Duration) int { return mostOf(times, window) }, 1, spread, 900*time.Millisecond, 5*time.Second); fault != "" {
+		if fault := stall.Crowded(func(window time.Duration) int { return harness.MostOf(times, window) }, 1, harness.Spread, 900*time.Millisecond, 5*time.Second); fault != "" {
 			return "flow " + flow + ": " + fault
 		}
 	}
-	return stall.crowded(r.MostIn, p.rate, spread, 100*time.Millisecond, time.Second, 5*time.Second)
+	return stall.Crowded(r.MostIn, p.rate, harness.Spread, 100*time.Millisecond, time.Second, 5*time.Second)
 }
 
 func batchesOf(kills int) batchRun {
@@ -231,12 +226,12 @@ func batchesOf(kills int) batchRun {
 // alone, and every other job once.
 func TestBatches(t *testing.T) {
 	t.Parallel()
-	quietly(t, func(t *testing.T, stall *stallWatch) string { return batchesOf(0).run(t, stall) })
+	harness.Quietly(t, func(t *testing.T, stall *harness.StallWatch) string { return batchesOf(0).run(t, stall) })
 }
 
 // TestBatchesWhileProcessesDie: kill -9 of dispatchers with batches in flight, in a bucket of a pool. No job is lost, and no bound of the
 // bucket, its flows and the pool is passed.
 func TestBatchesWhileProcessesDie(t *testing.T) {
 	t.Parallel()
-	quietly(t, func(t *testing.T, stall *stallWatch) string { return batchesOf(3).run(t, stall) })
+	harness.Quietly(t, func(t *testing.T, stall *harness.StallWatch) string { return batchesOf(3).run(t, stall) })
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/tundish-io/tundish/internal/faultproxy"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // told is who hears the outcomes of jobs.
@@ -70,54 +71,54 @@ func TestCallbacksSurviveKills(t *testing.T) {
 	hears := &told{by: map[string]map[string]int{}, outcomes: map[string]string{}}
 	ear := httptest.NewServer(hears)
 	t.Cleanup(ear.Close)
-	s := start(t, redistest.Start(t), plan{
-		rate: 300, lease: 2 * time.Second,
-		respond: func(w http.ResponseWriter, _ *http.Request, id string, _ int) {
+	s := start(t, redistest.Start(t), harness.Plan{
+		Rate: 300, Lease: 2 * time.Second,
+		Respond: func(w http.ResponseWriter, _ *http.Request, id string, _ int) {
 			if strings.HasPrefix(id, "gone") {
 				w.WriteHeader(http.StatusGone)
 			}
 			fmt.Fprint(w, "answer to ", id)
 		},
-		more: fmt.Sprintf("[buckets.callbacks]\nbucket = \"told\"\nurl = %q\nfailure_url = %q\n"+
+		More: fmt.Sprintf("[buckets.callbacks]\nbucket = \"told\"\nurl = %q\nfailure_url = %q\n"+
 			"[[buckets]]\nname = \"told\"\nrate = \"300/s\"\n[buckets.webhook]\ntimeout = \"1s\"\nallow_networks = [\"127.0.0.0/8\"]\n", ear.URL+"/done", ear.URL+"/dead"),
 	})
-	proxy, err := faultproxy.New(s.redis.Addr())
+	proxy, err := faultproxy.New(s.Redis.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = proxy.Close() })
-	text, err := os.ReadFile(s.config)
+	text, err := os.ReadFile(s.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "killed.toml")
-	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(text), s.redis.URL(), "redis://"+proxy.Addr())), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(text), s.Redis.URL(), "redis://"+proxy.Addr())), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	dispatch := func() *process { return run(t, s.ops, "dispatcher", "run", "--config", path) }
+	dispatch := func() *harness.Process { return harness.Run(t, s.Ops, "dispatcher", "run", "--config", path) }
 
 	jobs, kills, d := 0, 0, dispatch()
 	for round := range rounds {
 		for _, step := range []*lua.Script{lua.Claim, lua.Settle, lua.MoveCallbacks, lua.Enqueue} {
-			s.post(fmt.Sprintf("job-%d-%s", round, step.Name()), each)
-			s.post(fmt.Sprintf("gone-%d-%s", round, step.Name()), each/10)
+			s.Post(fmt.Sprintf("job-%d-%s", round, step.Name()), each)
+			s.Post(fmt.Sprintf("gone-%d-%s", round, step.Name()), each/10)
 			jobs += each + each/10
 			select {
 			case <-proxy.DropReply(step.SHA() + "\r\n"):
-			case <-time.After(patience * 20 * time.Second):
+			case <-time.After(harness.Patience * 20 * time.Second):
 				t.Fatalf("%s: the dispatcher did not come there", step.Name())
 			}
 			proxy.Freeze()
-			d.kill()
+			d.Kill()
 			kills++
 			proxy.Thaw()
 			d = dispatch()
 		}
 	}
-	await(t, 60*time.Second, "each job is told", func() bool { return hears.count() == jobs })
-	await(t, 20*time.Second, "nothing is left", func() bool {
-		left := s.inspector.HLen(t.Context(), s.key("callback_texts")).Val()
-		made := s.inspector.HLen(t.Context(), "tundish:{told}:b:told:body").Val()
+	harness.Await(t, 60*time.Second, "each job is told", func() bool { return hears.count() == jobs })
+	harness.Await(t, 20*time.Second, "nothing is left", func() bool {
+		left := s.Inspector.HLen(t.Context(), s.Key("callback_texts")).Val()
+		made := s.Inspector.HLen(t.Context(), "tundish:{told}:b:told:body").Val()
 		return left == 0 && made == 0
 	})
 	hears.mu.Lock()

@@ -19,6 +19,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/dispatcher"
 	"github.com/tundish-io/tundish/shaper/producer"
+	"github.com/tundish-io/tundish/test/harness"
 	"github.com/tundish-io/tundish/workers/webhook"
 )
 
@@ -37,8 +38,8 @@ func TestSignaturesGoByTheClockOfRedis(t *testing.T) {
 	for _, off := range []time.Duration{6 * time.Minute, -6 * time.Minute} {
 		t.Run(off.String(), func(t *testing.T) {
 			t.Parallel()
-			server, clock := startMovable(t)
-			clock.set(off)
+			server, clock := harness.StartMovable(t)
+			clock.Set(off)
 			got := make(chan signed, 1)
 			receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				body, _ := io.ReadAll(r.Body)
@@ -119,14 +120,14 @@ func deliverOne(t *testing.T, addr string, config webhook.Config) {
 func acceptedAt(t *testing.T, off time.Duration, delivery signed) bool {
 	t.Helper()
 	node := npmtest.Clients(t)
-	library, clock := buildClock(t)
-	clock.set(off)
+	library, clock := harness.BuildClock(t)
+	clock.Set(off)
 	text, err := json.Marshal([]signed{delivery})
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := node.Output(t, filepath.Join("..", "workers", "webhook", "testdata", "verify.mjs"),
-		"DELIVERIES="+string(text), "LD_PRELOAD="+library, "CLOCK_OFFSET="+clock.file.Name())
+		"DELIVERIES="+string(text), "LD_PRELOAD="+library, "CLOCK_OFFSET="+clock.File.Name())
 	var accepted []bool
 	if err := json.Unmarshal(out, &accepted); err != nil || len(accepted) != 1 {
 		t.Fatalf("%v: %s", err, out)

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // consolePrefix is where the proxy of the docs has the console.
@@ -27,7 +28,7 @@ const consolePrefix = "/ops/tundish/console/"
 // console, forms are taken, and the live numbers come.
 func TestConsoleBehindNginx(t *testing.T) {
 	if _, err := exec.LookPath("nginx"); err != nil {
-		skip(t, "this test needs nginx (apt-get install nginx)")
+		harness.Skip(t, "this test needs nginx (apt-get install nginx)")
 	}
 	for name, settings := range map[string]string{
 		"users of the proxy": "user_header = \"X-Forwarded-User\"\nuser_key = \"on-call\"\n",
@@ -79,7 +80,7 @@ type browser struct {
 func consoleBehindNginx(t *testing.T, settings string) *browser {
 	t.Helper()
 	ops, gateway, sso := redistest.FreeAddr(t), redistest.FreeAddr(t), redistest.FreeAddr(t)
-	out, err := exec.Command(filepath.Join(programs, "producer"), "key", "new", "on-call", "--role", "read", "--role", "operate", "--bucket", "*", "--json").Output()
+	out, err := exec.Command(filepath.Join(harness.Programs, "producer"), "key", "new", "on-call", "--role", "read", "--role", "operate", "--bucket", "*", "--json").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +118,7 @@ payload = "{}"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run(t, "http://"+ops, "dispatcher", "run", "--config", path)
+	harness.Run(t, "http://"+ops, "dispatcher", "run", "--config", path)
 	runNginx(t, fmt.Sprintf(`daemon off;
 pid nginx.pid;
 error_log stderr warn;

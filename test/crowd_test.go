@@ -1,7 +1,6 @@
 package test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,17 +15,18 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // TestCrowdThatIsRefused has 200 clients come at one instant, and obey the Retry-After that they get. A limit or a full bucket serves
 // them in 4 s, as a proxy does whose clients wait for a second. Refusals tell them apart, so few tries are in vain: fewer than 1.25 per client, and 1.5 where all
 // that hear the same return together. (At 10/s these are 7.9.)
 func TestCrowdThatIsRefused(t *testing.T) {
-	besideOthers(t)
+	harness.BesideOthers(t)
 	const clients, perSecond = 200, 50
 	var tables strings.Builder
 	for _, a := range algorithms {
-		tables.WriteString(limitTable("check-"+a.name, a.algorithm, "50/s", a.more))
+		tables.WriteString(harness.LimitTable("check-"+a.name, a.algorithm, "50/s", a.more))
 	}
 	const bucket = "[[buckets]]\nname = %q\nrate = %q\n%s\n[buckets.webhook]\nurl = %q\nallow_networks = [\"127.0.0.0/8\"]\n"
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -40,12 +40,12 @@ func TestCrowdThatIsRefused(t *testing.T) {
 	const route = "[[buckets]]\nname = %q\nrate = \"50/s\"\nworker = %q\n[buckets.%s]\nbase_url = %q\nserve_proxy = true\nproxy_timeout = \"1s\"\nallow_networks = [\"127.0.0.0/8\"]\n%s"
 	fmt.Fprintf(&tables, route, "shaped", "http", "http", receiver.URL, "")
 	fmt.Fprintf(&tables, route, "model", "llm", "llm", receiver.URL, "api = \"openai\"\n")
-	system := start(t, redistest.Start(t), plan{rate: 50, dispatchers: 1, patient: true, more: tables.String()})
-	asker := newAsker(t, clients)
+	system := start(t, redistest.Start(t), harness.Plan{Rate: 50, Dispatchers: 1, Patient: true, More: tables.String()})
+	asker := harness.NewAsker(t, clients)
 
 	enqueue := func(bucket, body string) func() (int, http.Header) {
 		return func() (int, http.Header) {
-			return asker.postFor(t.Context(), system.api+"/v1/buckets/"+bucket+"/jobs", body)
+			return asker.PostFor(t.Context(), system.API+"/v1/buckets/"+bucket+"/jobs", body)
 		}
 	}
 	ways := map[string]func() (int, http.Header){
@@ -55,12 +55,12 @@ func TestCrowdThatIsRefused(t *testing.T) {
 	}
 	for name, route := range map[string]string{"proxy": "shaped", "LLM route": "model"} {
 		ways[name] = func() (int, http.Header) {
-			return asker.postFor(t.Context(), system.api+"/v1/proxy/"+route+"/v1/x", `{"model":"m","max_tokens":5,"messages":[]}`)
+			return asker.PostFor(t.Context(), system.API+"/v1/proxy/"+route+"/v1/x", `{"model":"m","max_tokens":5,"messages":[]}`)
 		}
 	}
 	for _, a := range algorithms {
 		ways["check "+a.name] = func() (int, http.Header) {
-			return asker.ask(t.Context(), system.api+"/v1/limits/check-"+a.name+"/check")
+			return asker.Ask(t.Context(), system.API+"/v1/limits/check-"+a.name+"/check")
 		}
 	}
 	var group errgroup.Group
@@ -112,19 +112,4 @@ func obeyingCrowd(t *testing.T, name string, clients int, try func() (int, http.
 	group.Wait()
 	t.Logf("%s: %d refusals of %d are times that ended", name, late.Load(), refusals.Load())
 	return refusals.Load(), time.Since(began)
-}
-
-// postFor sends a body and returns the status, 0 where there was no answer, and the headers.
-func (a *asker) postFor(ctx context.Context, url, body string) (int, http.Header) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
-	if err != nil {
-		return 0, nil
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := a.client.Do(request)
-	if err != nil {
-		return 0, nil
-	}
-	defer response.Body.Close()
-	return response.StatusCode, response.Header
 }

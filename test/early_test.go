@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // TestEarlyResponse: a receiver answers 413 before it has read the body, and closes the connection once it has read the rest. The attempt ends as
@@ -23,7 +24,7 @@ func TestEarlyResponse(t *testing.T) {
 		least int // attempts that end as http_413
 	}{"reset": {reset: true, least: jobs / 2}, "reset, late": {true, 20 * time.Millisecond, jobs / 2}, "lingering": {least: jobs}, "lingering, late": {false, 20 * time.Millisecond, jobs}} {
 		t.Run(name, func(t *testing.T) {
-			besideOthers(t)
+			harness.BesideOthers(t)
 			listener, err := listenAt("127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)
@@ -31,19 +32,19 @@ func TestEarlyResponse(t *testing.T) {
 			t.Cleanup(func() { listener.Close() })
 			go refuseBodies(listener, c.reset, c.delay)
 			address := listener.Addr().String()
-			s := start(t, redistest.Start(t), plan{rate: 20, dispatchers: 1, retry: "max_attempts = 1", bucket: `max_payload = "1MiB"`})
+			s := start(t, redistest.Start(t), harness.Plan{Rate: 20, Dispatchers: 1, Retry: "max_attempts = 1", Bucket: `max_payload = "1MiB"`})
 			payload, lines := strings.Repeat("x", size), make([]string, 0, 1)
 			for i := range jobs {
 				lines = append(lines[:0], fmt.Sprintf(`{"id":"early-%d","payload":%q,"url":"http://%s"}`, i, payload, address))
-				s.postLines(lines)
+				s.PostLines(lines)
 			}
-			await(t, 20*time.Second, "all jobs have ended", func() bool {
-				return s.inspector.ZCard(t.Context(), s.key("dead")).Val() == jobs
+			harness.Await(t, 20*time.Second, "all jobs have ended", func() bool {
+				return s.Inspector.ZCard(t.Context(), s.Key("dead")).Val() == jobs
 			})
 			// The metrics of an attempt follow its end.
 			refused, lost := 0., 0.
-			await(t, 10*time.Second, "all attempts are counted", func() bool {
-				refused, lost = s.metric(0, "tundish_attempts_total", `reason="http_413"`), s.metric(0, "tundish_attempts_total", `reason="connection"`)
+			harness.Await(t, 10*time.Second, "all attempts are counted", func() bool {
+				refused, lost = s.Metric(0, "tundish_attempts_total", `reason="http_413"`), s.Metric(0, "tundish_attempts_total", `reason="connection"`)
 				return refused+lost == jobs
 			})
 			t.Logf("%.0f of %d attempts ended as http_413, %.0f as connection", refused, jobs, lost)

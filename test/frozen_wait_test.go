@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // waiting is a client that waits for its answer.
@@ -33,16 +34,16 @@ func (s *system) waits(ctx context.Context, c *waiting) {
 	if c.way == "queued" {
 		path, body, headers = "/v1/buckets/queued/jobs", fmt.Sprintf(`{"id":%q,"path":"v1/x","payload":{},"headers":{"X-Client":%q}}`, c.id, c.id), http.Header{"Prefer": {"wait=2"}}
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.api+path, strings.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.API+path, strings.NewReader(body))
 	if err != nil {
-		s.t.Error(err)
+		s.T.Error(err)
 		return
 	}
 	request.Header = headers
 	request.Header.Set("Content-Type", "application/json")
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		s.t.Errorf("%s: %v", c.id, err)
+		s.T.Errorf("%s: %v", c.id, err)
 		return
 	}
 	defer response.Body.Close()
@@ -58,10 +59,10 @@ func (s *system) waits(ctx context.Context, c *waiting) {
 
 // stateOf is the state of the job of a client, "" of one that is not known.
 func (s *system) stateOf(c *waiting) string {
-	_, text := s.request(http.MethodGet, "/v1/buckets/"+c.way+"/jobs/"+c.job, "", nil)
+	_, text := s.Request(http.MethodGet, "/v1/buckets/"+c.way+"/jobs/"+c.job, "", nil)
 	var job struct{ State string }
 	if err := json.Unmarshal(text, &job); err != nil {
-		s.t.Errorf("%s: %v: %s", c.id, err, text)
+		s.T.Errorf("%s: %v: %s", c.id, err, text)
 	}
 	return job.State
 }
@@ -70,7 +71,7 @@ func (s *system) stateOf(c *waiting) string {
 // its answer, or learns by name that there is none. Afterwards each request was sent once at most, and is in one place. A client that was answered 503
 // meanwhile asks again, and its request is sent once.
 func TestRedisFreezesWhileClientsWait(t *testing.T) {
-	besideOthers(t)
+	harness.BesideOthers(t)
 	const clients = 6
 	ways := []string{"queued", "shaped", "model"}
 	var mu sync.Mutex
@@ -104,7 +105,7 @@ func TestRedisFreezesWhileClientsWait(t *testing.T) {
 		}
 	}
 	server := redistest.Start(t)
-	s := start(t, server, plan{rate: 4, dispatchers: 1, more: tables.String()})
+	s := start(t, server, harness.Plan{Rate: 4, Dispatchers: 1, More: tables.String()})
 	var all []*waiting
 	var answered sync.WaitGroup
 	ask := func(way, id string) {
@@ -117,7 +118,7 @@ func TestRedisFreezesWhileClientsWait(t *testing.T) {
 			ask(way, fmt.Sprint(way, "-", n))
 		}
 	}
-	await(t, 10*time.Second, "each way has had a response", func() bool {
+	harness.Await(t, 10*time.Second, "each way has had a response", func() bool {
 		return count("queued") > 0 && count("shaped") > 0 && count("model") > 0
 	})
 	server.Stop()
@@ -129,9 +130,9 @@ func TestRedisFreezesWhileClientsWait(t *testing.T) {
 
 	for _, c := range all {
 		left := int64(-1)
-		await(t, 20*time.Second, "nothing is left of "+c.way, func() bool {
-			left = s.inspector.HLen(t.Context(), "tundish:{"+c.way+"}:b:"+c.way+":body").Val()
-			return left == s.inspector.ZCard(t.Context(), "tundish:{"+c.way+"}:b:"+c.way+":dead").Val()
+		harness.Await(t, 20*time.Second, "nothing is left of "+c.way, func() bool {
+			left = s.Inspector.HLen(t.Context(), "tundish:{"+c.way+"}:b:"+c.way+":body").Val()
+			return left == s.Inspector.ZCard(t.Context(), "tundish:{"+c.way+"}:b:"+c.way+":dead").Val()
 		})
 		n, ended := count(c.id), s.stateOf(c)
 		t.Logf("%s: answered %d %s%s; sent %d times, %s now; %d dead letters", c.id, c.status, c.code, c.state, n, ended, left)

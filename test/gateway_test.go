@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // TestNginx: the example for nginx, as it is shipped but for its ports, in
@@ -19,21 +20,21 @@ import (
 // that is true; clients count apart; nobody chooses what he is counted as.
 func TestNginx(t *testing.T) {
 	if _, err := exec.LookPath("nginx"); err != nil {
-		skip(t, "this test needs nginx (apt-get install nginx)")
+		harness.Skip(t, "this test needs nginx (apt-get install nginx)")
 	}
 	server := redistest.Start(t)
-	url := producers(t, server.URL(), 1,
-		"trusted_proxies = [\"127.0.0.1\"]\n"+limitTable("per-caller", "fixed_window", "3/2s", `per = ["caller"]`))[0]
+	url := harness.Producers(t, server.URL(), 1,
+		"trusted_proxies = [\"127.0.0.1\"]\n"+harness.LimitTable("per-caller", "fixed_window", "3/2s", `per = ["caller"]`))[0]
 	gateway := startNginx(t, "../examples/gateway/nginx.conf", map[string]string{
 		"127.0.0.1:8080": strings.TrimPrefix(url, "http://"), "127.0.0.1:8088": "", "127.0.0.1:8089": "",
 	})["127.0.0.1:8088"]
-	asker := newAsker(t, 1)
+	asker := harness.NewAsker(t, 1)
 
 	// Up to four in a row: an edge of the window may lie between them.
 	var refused http.Header
 	passed := 0
-	await(t, 10*time.Second, "a refusal", func() bool {
-		status, header := asker.ask(t.Context(), "http://"+gateway+"/orders?key=other&cost=-5")
+	harness.Await(t, 10*time.Second, "a refusal", func() bool {
+		status, header := asker.Ask(t.Context(), "http://"+gateway+"/orders?key=other&cost=-5")
 		switch status {
 		case http.StatusOK:
 			passed++
@@ -56,12 +57,12 @@ func TestNginx(t *testing.T) {
 		passed, wait, refused.Get("RateLimit"), refused.Get("RateLimit-Policy"))
 	again := time.After(time.Duration(wait) * time.Second)
 	<-again
-	if status, _ := asker.ask(t.Context(), "http://"+gateway+"/"); status != http.StatusOK {
+	if status, _ := asker.Ask(t.Context(), "http://"+gateway+"/"); status != http.StatusOK {
 		t.Errorf("after Retry-After: %d", status)
 	}
 
 	server.Stop()
-	status, header := asker.ask(t.Context(), "http://"+gateway+"/")
+	status, header := asker.Ask(t.Context(), "http://"+gateway+"/")
 	server.Cont()
 	if status != http.StatusServiceUnavailable || header.Get("Retry-After") != "1" {
 		t.Errorf("with Redis away: %d, %v", status, header)
@@ -78,7 +79,7 @@ func TestEnvoy(t *testing.T) {
 	if err != nil || !strings.Contains(string(example), "path_prefix: "+prefix+"\n") {
 		t.Fatalf("the example has another path_prefix (%v)", err)
 	}
-	out, err := exec.Command(filepath.Join(programs, "producer"), "key", "new", "envoy", "--role", "check", "--json").Output()
+	out, err := exec.Command(filepath.Join(harness.Programs, "producer"), "key", "new", "envoy", "--role", "check", "--json").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,8 +87,8 @@ func TestEnvoy(t *testing.T) {
 	if err := json.Unmarshal(out, &key); err != nil {
 		t.Fatal(err)
 	}
-	url := producers(t, redistest.Start(t).URL(), 1,
-		"trusted_proxies = [\"127.0.0.1\"]\n"+key.TOML+limitTable("per-caller", "fixed_window", "3/744h", `per = ["caller"]`))[0]
+	url := harness.Producers(t, redistest.Start(t).URL(), 1,
+		"trusted_proxies = [\"127.0.0.1\"]\n"+key.TOML+harness.LimitTable("per-caller", "fixed_window", "3/744h", `per = ["caller"]`))[0]
 
 	ask := func(client, query string) (int, http.Header) {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, url+prefix+"/orders/7"+query, nil)
@@ -150,7 +151,7 @@ func runNginx(t *testing.T, conf, ready string) {
 	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	output := &lockedBuffer{}
+	output := &harness.LockedBuffer{}
 	nginx := exec.Command("nginx", "-p", dir, "-e", "stderr", "-c", path)
 	nginx.Stdout, nginx.Stderr = output, output
 	if err := nginx.Start(); err != nil {
@@ -163,9 +164,9 @@ func runNginx(t *testing.T, conf, ready string) {
 			t.Logf("nginx:\n%s", output)
 		}
 	})
-	probe := newAsker(t, 1)
-	await(t, 10*time.Second, "nginx is up", func() bool {
-		status, _ := probe.ask(t.Context(), ready)
+	probe := harness.NewAsker(t, 1)
+	harness.Await(t, 10*time.Second, "nginx is up", func() bool {
+		status, _ := probe.Ask(t.Context(), ready)
 		return status == http.StatusOK
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/faultproxy"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // nginxKeepalive keeps connections to the producer for 2 s.
@@ -34,7 +35,7 @@ http {
 // that closes them earlier does so while requests are on their way, and nginx answers 502 to a POST.
 func TestIdleTimeoutBehindNginx(t *testing.T) {
 	if _, err := exec.LookPath("nginx"); err != nil {
-		skip(t, "this test needs nginx (apt-get install nginx)")
+		harness.Skip(t, "this test needs nginx (apt-get install nginx)")
 	}
 	const kept = 2 * time.Second // by nginx
 	for name, c := range map[string]struct {
@@ -43,8 +44,8 @@ func TestIdleTimeoutBehindNginx(t *testing.T) {
 		step int // ms
 	}{"below": {idle: time.Second, cuts: true, step: 8}, "above": {idle: 3 * time.Second, step: 60}} {
 		t.Run(name, func(t *testing.T) {
-			besideOthers(t)
-			producer := producers(t, redistest.Start(t).URL(), 1,
+			harness.BesideOthers(t)
+			producer := harness.Producers(t, redistest.Start(t).URL(), 1,
 				fmt.Sprintf("idle_timeout = %q\n[[buckets]]\nname = \"a\"\nrate = \"1/s\"\nwebhook.url = \"http://127.0.0.1:1\"\n", c.idle))[0]
 			proxy, err := faultproxy.New(strings.TrimPrefix(producer, "http://"))
 			if err != nil {

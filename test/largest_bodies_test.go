@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // The chart's memory of a producer, and what it has Go use of it.
@@ -28,7 +29,7 @@ const (
 // most memory where they become values. It sends one of the two at least. Another tenant gets an answer meanwhile: 202, or 503 where these bodies take
 // all of body_memory.
 func TestLargestBodiesFitIntoThePod(t *testing.T) {
-	besideOthers(t)
+	harness.BesideOthers(t)
 	const largest = 32 << 20
 	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -68,10 +69,10 @@ webhook = { url = %q, allow_networks = ["127.0.0.0/8"] }
 		t.Fatal(err)
 	}
 	url := "http://" + address
-	cmd := exec.Command(filepath.Join(programs, "producer"), "serve", "--config", path)
+	cmd := exec.Command(filepath.Join(harness.Programs, "producer"), "serve", "--config", path)
 	cmd.Env = append(os.Environ(), goMemLimit)
-	p := runCommand(t, url, cmd)
-	run(t, "http://"+ops, "dispatcher", "run", "--config", path)
+	p := harness.RunCommand(t, url, cmd)
+	harness.Run(t, "http://"+ops, "dispatcher", "run", "--config", path)
 	post := func(tenant int, path, body string) (int, string, error) {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+path, strings.NewReader(body))
 		if err != nil {
@@ -133,16 +134,16 @@ webhook = { url = %q, allow_networks = ["127.0.0.0/8"] }
 		t.Errorf("the producer had %d MiB, and the pod has %d", peak>>20, podMemory>>20)
 	}
 	select {
-	case <-p.done:
+	case <-p.Done:
 		t.Error("the producer has ended")
 	default:
 	}
 }
 
 // peakOf is how many bytes of memory a process had at most, by the kernel.
-func peakOf(t *testing.T, p *process) (bytes int64) {
+func peakOf(t *testing.T, p *harness.Process) (bytes int64) {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Cmd.Process.Pid))
 	if err != nil {
 		t.Skip("the system tells no peak of memory: ", err)
 	}

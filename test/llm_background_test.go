@@ -12,13 +12,14 @@ import (
 
 	"github.com/tundish-io/tundish/internal/llmprovider"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // TestBackgroundThroughTwoProducers: each of two producers sends responses in the background. Of these a third is polled at the other producer, a third
 // at both at once, and a third after one producer was killed, each until it is done and twice more. The usage of each is charged once, as the provider
 // counts it, and each counts as one call.
 func TestBackgroundThroughTwoProducers(t *testing.T) {
-	besideOthers(t)
+	harness.BesideOthers(t)
 	const responses = 12
 	provider := llmprovider.New(llmprovider.Settings{CallTime: 2 * time.Second, UsedFrom: .2, UsedTo: .4})
 	bucket := model{
@@ -60,7 +61,7 @@ func TestBackgroundThroughTwoProducers(t *testing.T) {
 		}
 	}
 	polls.Wait()
-	s.producing[0].kill() // what its process knew of the rest is gone
+	s.producing[0].Kill() // what its process knew of the rest is gone
 	for _, id := range ids[responses*2/3:] {
 		poll(s.producers[1], id)
 		poll(s.producers[1], id)
@@ -113,7 +114,7 @@ func (s *llmSystem) response(method, producer, path, body string) (one backgroun
 // wantCharged waits until fault finds none in what is charged and how many calls are counted: the last outcomes may be on their way.
 func (s *llmSystem) wantCharged(fault func(charged, calls int64) string) {
 	s.t.Helper()
-	tick, late := time.NewTicker(100*time.Millisecond), time.After(patience*10*time.Second)
+	tick, late := time.NewTicker(100*time.Millisecond), time.After(harness.Patience*10*time.Second)
 	defer tick.Stop()
 	for {
 		var used struct {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/llmprovider"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // tokenLimit is what the providers of these tests allow in any window, which is a minute in a soak.
@@ -82,19 +83,19 @@ func budgetForms() map[string]budgetForm {
 // killed on the way. The provider refuses no call, no window of it has more than the limit, and all calls are answered. In a soak the clock
 // of Redis steps too, and most of the budget is used while jobs wait.
 func TestTokenBudgets(t *testing.T) {
-	besideOthers(t)
+	harness.BesideOthers(t)
 	calls := 100
 	if redistest.Soak {
 		calls = 500
 	}
-	quietly(t, func(t *testing.T, stall *stallWatch) (fault string) {
+	harness.Quietly(t, func(t *testing.T, stall *harness.StallWatch) (fault string) {
 		forms := budgetForms()
 		plan := llmPlan{dispatchers: 3, pools: "[[pools]]\nname = \"vendor\"\nrate = \"100/s\"\n" + tokenBudgets()}
 		step := func(time.Duration) {}
 		if redistest.Soak {
-			var clock *movable
-			plan.server, clock = startMovable(t)
-			step = clock.set
+			var clock *harness.Movable
+			plan.server, clock = harness.StartMovable(t)
+			step = clock.Set
 		} else {
 			plan.server = redistest.Start(t)
 		}
@@ -120,12 +121,12 @@ func TestTokenBudgets(t *testing.T) {
 			return func() bool { return len(forms["bucket"].models[0].provider.Log()) >= int(part*float64(calls)) }
 		}
 		most := time.Duration(calls*2100/tokenLimit+2) * tokenWindow()
-		await(t, most, "a third is answered", arrived(1./3))
-		s.dispatchers[0].kill()
-		await(t, most, "a half is answered", arrived(.5))
+		harness.Await(t, most, "a third is answered", arrived(1./3))
+		s.dispatchers[0].Kill()
+		harness.Await(t, most, "a half is answered", arrived(.5))
 		step(5 * time.Second)
 		s.dispatchers[0] = s.restart[0]()
-		await(t, most, "two thirds are answered", arrived(2./3))
+		harness.Await(t, most, "two thirds are answered", arrived(2./3))
 		step(0)
 		s.awaitAnswered(most)
 		for _, name := range slices.Sorted(maps.Keys(forms)) {
@@ -136,7 +137,7 @@ func TestTokenBudgets(t *testing.T) {
 }
 
 // judgeBudget prints how a budget was used, and holds it to what is promised. It returns what the machine may be to blame for.
-func judgeBudget(t *testing.T, stall *stallWatch, name string, form budgetForm) (fault string) {
+func judgeBudget(t *testing.T, stall *harness.StallWatch, name string, form budgetForm) (fault string) {
 	t.Helper()
 	log := form.models[0].provider.Log()
 	limit := llmprovider.Limit{Unit: llmprovider.Tokens, Amount: tokenLimit, Window: tokenWindow()}
@@ -160,9 +161,9 @@ func judgeBudget(t *testing.T, stall *stallWatch, name string, form budgetForm) 
 
 // overWindow is a window that has too much. The window of a budget is longer by a 50th: only a machine that stood still for a good part of
 // that can have brought together what left in time. Else the test fails at once.
-func overWindow(t *testing.T, stall *stallWatch, window time.Duration, fault string) string {
+func overWindow(t *testing.T, stall *harness.StallWatch, window time.Duration, fault string) string {
 	t.Helper()
-	if stall.soFar() < window/200 {
+	if stall.SoFar() < window/200 {
 		t.Error(fault)
 	}
 	return fault

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/llmprovider"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // TestTokenBudgetsWhileTheClockSteps: the clock of Redis steps forwards, by less than a window and by an hour, and back, while the calls of three
@@ -16,8 +17,8 @@ func TestTokenBudgetsWhileTheClockSteps(t *testing.T) {
 	const calls, budget, limit, window = 150, "budgets = [\"90000 tokens/10s\"]\n", 90_000, 10 * time.Second
 	for _, step := range []time.Duration{3 * time.Second, time.Hour} {
 		t.Run(step.String(), func(t *testing.T) {
-			quietly(t, func(t *testing.T, stall *stallWatch) (fault string) {
-				server, clock := startMovable(t)
+			harness.Quietly(t, func(t *testing.T, stall *harness.StallWatch) (fault string) {
+				server, clock := harness.StartMovable(t)
 				p := llmPlan{dispatchers: 3, server: server}
 				fields := map[string]func(int) string{}
 				for name, burst := range map[string]string{"spread": "", "whole": "budget_burst = \"100%\"\n"} {
@@ -44,7 +45,7 @@ func TestTokenBudgetsWhileTheClockSteps(t *testing.T) {
 				}
 				for _, to := range []time.Duration{step, 0} {
 					<-time.After(window * 12 / 10)
-					clock.set(to)
+					clock.Set(to)
 				}
 				s.awaitAnswered(6 * window)
 				for _, m := range p.models {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/llmprovider"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // crashModels are buckets with a budget at three places, whose calls take a part of the window. Their providers refuse nothing.
@@ -42,35 +43,35 @@ func (s *llmSystem) postCrash(models []model, calls int) {
 // TestDispatchersDieWithCharges: kill -9 of all three dispatchers with calls in flight. Their leases are back within the lease and 5 s. What they
 // charged stays charged until its window is over, because the provider may have counted it, and then it is gone. No window has more than the budget.
 func TestDispatchersDieWithCharges(t *testing.T) {
-	onlyInCI(t)
-	besideOthers(t)
+	harness.OnlyInCI(t)
+	harness.BesideOthers(t)
 	const calls, lease, back = 30, 2 * time.Second, 5 * time.Second
-	quietly(t, func(t *testing.T, stall *stallWatch) (fault string) {
+	harness.Quietly(t, func(t *testing.T, stall *harness.StallWatch) (fault string) {
 		models, pools := crashModels(tokenWindow() / 2)
 		s := startLLM(t, llmPlan{models: models, pools: pools, dispatchers: 3, lease: lease, server: redistest.Start(t)})
 		s.postCrash(models, calls)
 		for _, m := range models {
-			await(t, 2*tokenWindow(), "calls are under way in "+m.name, func() bool { return s.numbers(m.name).InFlight >= 6 })
+			harness.Await(t, 2*tokenWindow(), "calls are under way in "+m.name, func() bool { return s.numbers(m.name).InFlight >= 6 })
 		}
 		for _, m := range models {
 			s.operate("bucket", "pause", m.name)
 		}
 		for _, d := range s.dispatchers {
-			d.kill()
+			d.Kill()
 		}
 		killed := time.Now()
 		for i := range s.dispatchers {
 			s.dispatchers[i] = s.restart[i]()
 		}
 		for _, m := range models {
-			await(t, lease+back, "the leases are back in "+m.name, func() bool { return s.numbers(m.name).InFlight == 0 })
+			harness.Await(t, lease+back, "the leases are back in "+m.name, func() bool { return s.numbers(m.name).InFlight == 0 })
 			took := time.Since(killed)
 			log := m.provider.Log()
 			charged, shown := s.charged(m.name)
 			within := log.Sum(llmprovider.Tokens, time.Now().Add(-tokenWindow()), time.Now())
 			t.Logf("%s: %d calls had left; the leases were back after %s; then the provider had %d tokens in its window, and charged were %d (%t)",
 				m.name, len(log), took.Round(time.Millisecond), within, charged, shown)
-			if took > lease+back+stall.cost() {
+			if took > lease+back+stall.Cost() {
 				t.Errorf("%s: the leases were back after %s, want %s", m.name, took, lease+back)
 			}
 			if shown && charged < within {
@@ -111,21 +112,21 @@ func (s *llmSystem) charged(bucket string) (charged int64, shown bool) {
 // TestRedisDiesWithCharges: kill -9 of Redis, whose append-only file is synced every second, and the last second of that file is lost with it, as
 // it may be in a power failure. Without what left in lost writes, no window has more than the budget; and no job is lost.
 func TestRedisDiesWithCharges(t *testing.T) {
-	onlyInCI(t)
-	besideOthers(t)
+	harness.OnlyInCI(t)
+	harness.BesideOthers(t)
 	const lost, kills = time.Second, 2
 	calls := 60
 	if redistest.Soak {
 		calls = 150
 	}
-	quietly(t, func(t *testing.T, stall *stallWatch) (fault string) {
+	harness.Quietly(t, func(t *testing.T, stall *harness.StallWatch) (fault string) {
 		models, pools := crashModels(tokenWindow() / 20)
 		server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "everysec")
 		s := startLLM(t, llmPlan{models: models, pools: pools, dispatchers: 3, server: server})
 		s.postCrash(models, calls)
 		var gone []span
 		for kill := range kills {
-			await(t, 3*tokenWindow(), "calls leave", func() bool { return len(models[0].provider.Log()) >= (kill+1)*calls/3 })
+			harness.Await(t, 3*tokenWindow(), "calls leave", func() bool { return len(models[0].provider.Log()) >= (kill+1)*calls/3 })
 			gone = append(gone, loseWrites(t, server, lost))
 		}
 		s.awaitAnswered(6 * tokenWindow())
@@ -154,7 +155,7 @@ func (s span) has(at time.Time) bool { return !at.Before(s.from) && at.Before(s.
 // may know nothing: a slot that was claimed in that time may lie behind the kill.
 func loseWrites(t *testing.T, server *redistest.Server, lost time.Duration) span {
 	t.Helper()
-	const ahead = permitTTL + 160*time.Millisecond // a horizon of claims
+	const ahead = harness.PermitTTL + 160*time.Millisecond // a horizon of claims
 	files, err := filepath.Glob(filepath.Join(server.Dir(), "appendonlydir", "*.incr.aof"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("append-only files: %v, %v", files, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/llmprovider"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // begin begins a call through a door of a producer, or one at the API itself, and returns its answer, whose body is still to be read.
@@ -31,7 +32,7 @@ const atDoor = "serve_proxy = true\n"
 
 // TestStreamsOutliveDispatchers: kill -9 of all dispatchers cuts no stream, also one that lasts for more than three leases.
 func TestStreamsOutliveDispatchers(t *testing.T) {
-	besideOthers(t)
+	harness.BesideOthers(t)
 	const streams, output, lease = 20, 200, 2 * time.Second
 	m := model{name: "bucket", keys: tokenBudgets(), llm: atDoor, provider: llmprovider.New(llmprovider.Settings{CallTime: 4 * lease})}
 	s := startLLM(t, llmPlan{models: []model{m}, dispatchers: 3, lease: lease, server: redistest.Start(t)})
@@ -52,13 +53,13 @@ func TestStreamsOutliveDispatchers(t *testing.T) {
 			}
 		})
 	}
-	await(t, 20*time.Second, "all streams have begun", func() bool { return open.Load() == streams })
+	harness.Await(t, 20*time.Second, "all streams have begun", func() bool { return open.Load() == streams })
 	for _, d := range s.dispatchers {
-		d.kill()
+		d.Kill()
 	}
 	clients.Wait()
 	s.dispatchers[2] = s.restart[2]()
-	await(t, 20*time.Second, "all is settled", func() bool { return s.numbers("bucket").Unfinished == 0 })
+	harness.Await(t, 20*time.Second, "all is settled", func() bool { return s.numbers("bucket").Unfinished == 0 })
 	if n := s.numbers("bucket"); n.Dead != 0 || n.Budgets[0].Open != 0 {
 		t.Errorf("%+v", n)
 	}
@@ -67,10 +68,10 @@ func TestStreamsOutliveDispatchers(t *testing.T) {
 // TestProducersDieWithStreams: kill -9 of a producer with streams and with requests that wait. Nothing of its requests is left, and none is a dead
 // letter. The streams of the other producer go on.
 func TestProducersDieWithStreams(t *testing.T) {
-	onlyInCI(t)
-	besideOthers(t)
+	harness.OnlyInCI(t)
+	harness.BesideOthers(t)
 	const streams, lease = 8, 2 * time.Second
-	quietly(t, func(t *testing.T, stall *stallWatch) string {
+	harness.Quietly(t, func(t *testing.T, stall *harness.StallWatch) string {
 		m := model{name: "bucket", rate: "4/s", keys: tokenBudgets(), llm: atDoor, provider: llmprovider.New(llmprovider.Settings{CallTime: 10 * time.Second})}
 		s := startLLM(t, llmPlan{models: []model{m}, dispatchers: 3, lease: lease, server: redistest.Start(t)})
 		var clients sync.WaitGroup
@@ -90,11 +91,11 @@ func TestProducersDieWithStreams(t *testing.T) {
 				}
 			})
 		}
-		await(t, 20*time.Second, "half of the streams have begun", func() bool { return len(m.provider.Log()) >= 2*streams })
-		s.producing[0].kill()
+		harness.Await(t, 20*time.Second, "half of the streams have begun", func() bool { return len(m.provider.Log()) >= 2*streams })
+		s.producing[0].Kill()
 		killed := time.Now()
 		clients.Wait()
-		await(t, 20*time.Second, "nothing is left", func() bool { return s.numbers("bucket").Unfinished == 0 })
+		harness.Await(t, 20*time.Second, "nothing is left", func() bool { return s.numbers("bucket").Unfinished == 0 })
 		t.Logf("%d of %d streams were whole; nothing was left %s after the kill, with a lease of %s", whole.Load(), 4*streams, time.Since(killed).Round(time.Millisecond), lease)
 		if n := s.numbers("bucket"); n.Dead != 0 || n.InFlight != 0 {
 			t.Errorf("%+v", n)
@@ -109,9 +110,9 @@ func TestProducersDieWithStreams(t *testing.T) {
 // TestLeasesOfADeadProducer: kill -9 of a producer whose streams are all that is under way. Its leases are back within the lease and 5 s. The jobs then
 // end, as nobody starts them any more, and none is a dead letter.
 func TestLeasesOfADeadProducer(t *testing.T) {
-	besideOthers(t)
+	harness.BesideOthers(t)
 	const streams, lease, back = 8, 2 * time.Second, 5 * time.Second
-	quietly(t, func(t *testing.T, stall *stallWatch) (fault string) {
+	harness.Quietly(t, func(t *testing.T, stall *harness.StallWatch) (fault string) {
 		m := model{name: "bucket", rate: "20/s", llm: atDoor, provider: llmprovider.New(llmprovider.Settings{CallTime: time.Minute})}
 		s := startLLM(t, llmPlan{models: []model{m}, dispatchers: 3, lease: lease, server: redistest.Start(t)})
 		var clients sync.WaitGroup
@@ -123,20 +124,20 @@ func TestLeasesOfADeadProducer(t *testing.T) {
 				}
 			})
 		}
-		await(t, 20*time.Second, "all streams have begun", func() bool { return len(m.provider.Log()) == streams && s.numbers("bucket").InFlight == streams })
+		harness.Await(t, 20*time.Second, "all streams have begun", func() bool { return len(m.provider.Log()) == streams && s.numbers("bucket").InFlight == streams })
 		s.operate("bucket", "pause", "bucket") // so that no job that is back leaves again
-		s.producing[0].kill()
+		s.producing[0].Kill()
 		killed := time.Now()
 		clients.Wait()
-		await(t, 20*time.Second, "the leases are back", func() bool { return s.numbers("bucket").InFlight == 0 })
+		harness.Await(t, 20*time.Second, "the leases are back", func() bool { return s.numbers("bucket").InFlight == 0 })
 		took := time.Since(killed)
 		t.Logf("%d leases of %s were back %s after the kill", streams, lease, took.Round(time.Millisecond))
 		s.operate("bucket", "resume", "bucket")
-		await(t, 20*time.Second, "the jobs have ended", func() bool { return s.numbers("bucket").Unfinished == 0 })
+		harness.Await(t, 20*time.Second, "the jobs have ended", func() bool { return s.numbers("bucket").Unfinished == 0 })
 		if n := s.numbers("bucket"); n.Dead != 0 {
 			t.Errorf("%+v", n)
 		}
-		if took > lease+back+stall.cost() {
+		if took > lease+back+stall.Cost() {
 			fault = fmt.Sprintf("the leases were back after %s, want %s", took, lease+back)
 		}
 		return fault
@@ -190,7 +191,7 @@ func TestWhatTheDoorCosts(t *testing.T) {
 	for _, response := range open {
 		response.Body.Close()
 	}
-	await(t, 20*time.Second, "all is settled", func() bool { return s.numbers("hanging").Unfinished == 0 })
+	harness.Await(t, 20*time.Second, "all is settled", func() bool { return s.numbers("hanging").Unfinished == 0 })
 }
 
 // gauge is a metric of a process without labels.

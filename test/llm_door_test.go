@@ -14,19 +14,20 @@ import (
 
 	"github.com/tundish-io/tundish/internal/llmprovider"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // TestDoor: half of the calls are queued, and half come through the door, from clients that stream and clients that do not, to both producers. A
 // dispatcher is killed on the way. No client is refused, each gets its own answer, the provider refuses nothing, and no window of it has more
 // than the limit.
 func TestDoor(t *testing.T) {
-	besideOthers(t)
+	harness.BesideOthers(t)
 	const clients = 10
 	calls := 60
 	if redistest.Soak {
 		calls = 500
 	}
-	quietly(t, func(t *testing.T, stall *stallWatch) string {
+	harness.Quietly(t, func(t *testing.T, stall *harness.StallWatch) string {
 		fast := llmprovider.Settings{CallTime: tokenWindow() / 60}
 		shared := limited(fast, 0)
 		const door = "serve_proxy = true\nproxy_timeout = \"5m\"\n"
@@ -62,8 +63,8 @@ func TestDoor(t *testing.T) {
 			}
 		}
 		most := tokenWindow() * time.Duration(calls) / 30
-		await(t, max(most, time.Minute), "a third of the calls have come", func() bool { return len(models[0].provider.Log()) >= calls/3 })
-		s.dispatchers[0].kill()
+		harness.Await(t, max(most, time.Minute), "a third of the calls have come", func() bool { return len(models[0].provider.Log()) >= calls/3 })
+		s.dispatchers[0].Kill()
 		visits.Wait()
 		s.awaitAnswered(most)
 		for _, m := range models[:3] {
@@ -167,7 +168,7 @@ type clientAnswer struct {
 // TestDoorWithUnchangedClients: the providers' own clients call through doors, 24 at once, streaming and not, and 50 more abort their streams. Each gets
 // what the provider sent, less the usage that nobody asked for. What is charged is what the provider counts, of aborted streams within a tenth.
 func TestDoorWithUnchangedClients(t *testing.T) {
-	besideOthers(t)
+	harness.BesideOthers(t)
 	const clients, aborted, output = 24, 50, 300
 	script := client(t, filepath.Join("testdata", "llm.mjs"))
 	const budget, door = "budgets = [\"10000000 tokens/h\"]\nbudget_burst = \"100%\"\n", "serve_proxy = true\ncount_max_tokens = false\nauth.bearer = \"sk_of_the_vendor\"\n"
@@ -182,7 +183,7 @@ func TestDoorWithUnchangedClients(t *testing.T) {
 	var mu sync.Mutex
 	told := map[string]string{} // secret -> the command that had it
 	commands := 0
-	commandsOf(t, server, func(line string) {
+	harness.CommandsOf(t, server, func(line string) {
 		mu.Lock()
 		defer mu.Unlock()
 		commands++
@@ -212,7 +213,7 @@ func TestDoorWithUnchangedClients(t *testing.T) {
 		}
 	}
 	for _, m := range models {
-		await(t, 20*time.Second, "all is settled in "+m.name, func() bool { return s.numbers(m.name).Unfinished == 0 })
+		harness.Await(t, 20*time.Second, "all is settled in "+m.name, func() bool { return s.numbers(m.name).Unfinished == 0 })
 		var counted, cut int64
 		late := 0
 		for _, c := range m.provider.Log() {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/llmprovider"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // reservationText is what the stored text of a job says of its reservation: see lua/lib/reservation.lua.
@@ -39,8 +40,8 @@ func (s *llmSystem) reserved(bucket string, ids []string) map[string]int64 {
 // TestTokensWithoutMaximum: calls without max_tokens, whose answers have 0.3 to 2 times the output that is expected at first. Usage exceeds the
 // budget in no window by more than the calls in it had too low reservations. In a soak, answers have taught by the second hundred calls what to reserve.
 func TestTokensWithoutMaximum(t *testing.T) {
-	onlyInCI(t)
-	besideOthers(t)
+	harness.OnlyInCI(t)
+	harness.BesideOthers(t)
 	const first = 100
 	second := 40
 	if redistest.Soak {
@@ -86,7 +87,7 @@ func TestTokensWithoutMaximum(t *testing.T) {
 	for _, m := range models {
 		post(m, first, first+second)
 	}
-	s.dispatchers[0].kill()
+	s.dispatchers[0].Kill()
 	s.awaitAnswered(10 * window)
 	for _, m := range models {
 		judgeEstimates(t, m, reserved, limit, window, first)

@@ -10,11 +10,12 @@ import (
 
 	"github.com/tundish-io/tundish/internal/llmprovider"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // TestExamplesOfLLM runs what stands in examples/llm against providers of this test: the official clients of Node and of Go, queued.
 func TestExamplesOfLLM(t *testing.T) {
-	besideOthers(t)
+	harness.BesideOthers(t)
 	const budget = "budgets = [\"90000 tokens/m\"]\n"
 	const door = "serve_proxy = true\nauth.bearer = \"sk_of_the_vendor\"\n"
 	models := []model{
@@ -23,7 +24,7 @@ func TestExamplesOfLLM(t *testing.T) {
 	}
 	example := filepath.Join("..", "examples", "llm")
 	t.Run("the configuration", func(t *testing.T) {
-		cmd := exec.CommandContext(t.Context(), filepath.Join(programs, "dispatcher"), "config", "check", "--config", filepath.Join(example, "tundish.toml"))
+		cmd := exec.CommandContext(t.Context(), filepath.Join(harness.Programs, "dispatcher"), "config", "check", "--config", filepath.Join(example, "tundish.toml"))
 		cmd.Env = append(os.Environ(), "OPENAI_API_KEY=a", "ANTHROPIC_API_KEY=b")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, out)
@@ -42,7 +43,7 @@ func TestExamplesOfLLM(t *testing.T) {
 		build.Dir = filepath.Join(example, "library")
 		if out, err := build.CombinedOutput(); err != nil {
 			if strings.Contains(string(out), "dial tcp") {
-				skip(t, "the clients of the providers cannot be fetched: %s", out)
+				harness.Skip(t, "the clients of the providers cannot be fetched: %s", out)
 			}
 			t.Fatalf("%v: %s", err, out)
 		}

@@ -9,14 +9,15 @@ import (
 
 	"github.com/tundish-io/tundish/internal/llmprovider"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // TestProviderFaults: while a provider has no money for the account, is overloaded, or names a time to wait in one of the ways that providers
 // have, jobs wait: they spend no attempt, although they have one only, and all are delivered once the fault is over. A hold that lasts as long as
 // people need is ended by them.
 func TestProviderFaults(t *testing.T) {
-	onlyInCI(t)
-	besideOthers(t)
+	harness.OnlyInCI(t)
+	harness.BesideOthers(t)
 	const calls = 8
 	short := 300 * time.Millisecond
 	faults := []struct {
@@ -67,9 +68,9 @@ func TestProviderFaults(t *testing.T) {
 		if faults[i].released {
 			least = 1
 		}
-		await(t, 30*time.Second, "calls of "+m.name+" are refused", func() bool { return len(m.provider.Log()) >= least })
+		harness.Await(t, 30*time.Second, "calls of "+m.name+" are refused", func() bool { return len(m.provider.Log()) >= least })
 	}
-	s.dispatchers[0].kill()
+	s.dispatchers[0].Kill()
 	for i, m := range models {
 		for _, id := range s.posted[m.name] {
 			if state, attempts := s.attempts(m.name, id); attempts != 0 || state == "dead" {

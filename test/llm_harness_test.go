@@ -21,6 +21,7 @@ import (
 	"github.com/tundish-io/tundish/internal/faultproxy"
 	"github.com/tundish-io/tundish/internal/llmprovider"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // model is a bucket with the worker llm, and the provider that its jobs call.
@@ -51,11 +52,11 @@ type llmSystem struct {
 	inspector   *redis.Client
 	models      map[string]model
 	producers   []string // URLs
-	producing   []*process
+	producing   []*harness.Process
 	providers   map[string]string // URLs by bucket
-	dispatchers []*process
-	restart     []func() *process // starts a dispatcher with the configuration of the i-th
-	ops         []string          // URL of each dispatcher
+	dispatchers []*harness.Process
+	restart     []func() *harness.Process // starts a dispatcher with the configuration of the i-th
+	ops         []string                  // URL of each dispatcher
 	config      string
 	posted      map[string][]string // ids by bucket
 	batches     int
@@ -97,7 +98,7 @@ allow_networks = ["127.0.0.0/8"]
 `, m.name, cmp.Or(m.rate, "100/s"), m.keys, m.retry, cmp.Or(m.api, llmprovider.OpenAI), server.URL, m.llm, m.tables)
 	}
 	redisURL := "redis://" + proxy.Addr()
-	s.producers, s.producing = runProducers(t, redisURL, 2, tables)
+	s.producers, s.producing = harness.RunProducers(t, redisURL, 2, tables)
 	for i := range p.dispatchers {
 		address, path := redistest.FreeAddr(t), filepath.Join(t.TempDir(), fmt.Sprintf("dispatcher%d.toml", i))
 		text := fmt.Sprintf("[redis]\nurl = %q\n[dispatcher]\nlisten = %q\nlease = %q\n%s", redisURL, address, cmp.Or(p.lease, 3*time.Second), tables)
@@ -106,8 +107,8 @@ allow_networks = ["127.0.0.0/8"]
 		}
 		s.config = path
 		s.ops = append(s.ops, "http://"+address)
-		s.restart = append(s.restart, func() *process {
-			return run(t, "http://"+address, "dispatcher", "run", "--config", path)
+		s.restart = append(s.restart, func() *harness.Process {
+			return harness.Run(t, "http://"+address, "dispatcher", "run", "--config", path)
 		})
 		s.dispatchers = append(s.dispatchers, s.restart[i]())
 	}
@@ -141,7 +142,7 @@ func (s *llmSystem) post(bucket string, calls ...string) {
 		producer := s.producers[s.batches%len(s.producers)]
 		s.batches++
 		var ids []string
-		await(s.t, 20*time.Second, "the producer takes calls of "+bucket, func() bool {
+		harness.Await(s.t, 20*time.Second, "the producer takes calls of "+bucket, func() bool {
 			ids = nil
 			answer := s.ask(http.MethodPost, producer+"/v1/buckets/"+bucket+"/jobs/batch", "application/x-ndjson", strings.Join(lines, "\n")+"\n")
 			var batch struct {
@@ -171,7 +172,7 @@ func (s *llmSystem) post(bucket string, calls ...string) {
 // ask makes a request of an API, and makes it again while Redis is not there for it. Any other answer than 200 fails the test.
 func (s *llmSystem) ask(method, url, contentType, body string) (answer []byte) {
 	s.t.Helper()
-	await(s.t, 20*time.Second, method+" "+url, func() bool {
+	harness.Await(s.t, 20*time.Second, method+" "+url, func() bool {
 		request, err := http.NewRequestWithContext(s.t.Context(), method, url, strings.NewReader(body))
 		if err != nil {
 			s.t.Fatal(err)
@@ -199,8 +200,8 @@ func (s *llmSystem) operate(args ...string) {
 	s.t.Helper()
 	const unreachable = 5 // the exit code
 	args = append(args, "--config", s.config)
-	await(s.t, 20*time.Second, fmt.Sprintf("dispatcher %v", args), func() bool {
-		out, err := exec.CommandContext(s.t.Context(), filepath.Join(programs, "dispatcher"), args...).CombinedOutput()
+	harness.Await(s.t, 20*time.Second, fmt.Sprintf("dispatcher %v", args), func() bool {
+		out, err := exec.CommandContext(s.t.Context(), filepath.Join(harness.Programs, "dispatcher"), args...).CombinedOutput()
 		if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || exit.ExitCode() != unreachable) {
 			s.t.Fatalf("dispatcher %v: %v\n%s", args, err, out)
 		}
@@ -238,7 +239,7 @@ func (s *llmSystem) numbersAt(path string) (n llmNumbers) {
 // awaitAnswered waits until all calls of all buckets are answered, and nothing of them is left.
 func (s *llmSystem) awaitAnswered(limit time.Duration) {
 	s.t.Helper()
-	deadline := time.Now().Add(patience * limit)
+	deadline := time.Now().Add(harness.Patience * limit)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for bucket, ids := range s.posted {
@@ -255,7 +256,7 @@ func (s *llmSystem) awaitAnswered(limit time.Duration) {
 			}
 			if n.Dead > 0 || time.Now().After(deadline) {
 				dead := s.ask(http.MethodGet, s.ops[len(s.ops)-1]+"/v1/buckets/"+bucket+"/dead", "", "")
-				s.t.Fatalf("bucket %s: %d of %d calls are not answered within %s: %+v; dead are %.500s", bucket, missing, len(ids), patience*limit, n, dead)
+				s.t.Fatalf("bucket %s: %d of %d calls are not answered within %s: %+v; dead are %.500s", bucket, missing, len(ids), harness.Patience*limit, n, dead)
 			}
 			<-tick.C
 		}

@@ -2,12 +2,9 @@ package test
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +13,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/checker"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // hostFault is a fault of the host of one of two dispatchers.
@@ -81,7 +79,7 @@ func networks(withReceiver bool, setup string) func(*testing.T, *redistest.Serve
 func TestLocalFaults(t *testing.T) {
 	for name, fault := range hostFaults {
 		t.Run(name, func(t *testing.T) {
-			besideOthers(t)
+			harness.BesideOthers(t)
 			testLocalFault(t, fault)
 		})
 	}
@@ -101,16 +99,16 @@ func testLocalFault(t *testing.T, fault hostFault) {
 	receiver, socket := listener.Addr().String(), filepath.Join(t.TempDir(), "receiver")
 	forward(t, socket, receiver)
 	commands := map[int][]string{}
-	s := start(t, server, plan{
-		rate: rate, dispatchers: 2, lease: 10 * time.Second, retry: "max_attempts = 1", bucket: "[buckets.flow]\nkey = \"job\"",
-		around: func(i int, ops string, command []string) []string {
+	s := start(t, server, harness.Plan{
+		Rate: rate, Dispatchers: 2, Lease: 10 * time.Second, Retry: "max_attempts = 1", Bucket: "[buckets.flow]\nkey = \"job\"",
+		Around: func(i int, ops string, command []string) []string {
 			if commands[i] == nil {
 				commands[i] = fault.around(t, server, receiver, socket, i, ops, command)
 			}
 			return commands[i]
 		},
 	})
-	s.dispatchers[0].stop(t) // the one that works
+	s.Dispatchers[0].Stop(t) // the one that works
 	respond := func(w http.ResponseWriter, r *http.Request, _ string, _ int) {
 		w.Header().Set("Connection", "close")
 		select {
@@ -118,7 +116,7 @@ func testLocalFault(t *testing.T, fault hostFault) {
 		case <-r.Context().Done():
 		}
 	}
-	receivers := http.Server{Handler: &checker.Receiver{History: s.history, Respond: respond}}
+	receivers := http.Server{Handler: &checker.Receiver{History: s.History, Respond: respond}}
 	go func() { _ = receivers.Serve(listener) }()
 	t.Cleanup(func() { receivers.Close() })
 
@@ -131,32 +129,32 @@ func testLocalFault(t *testing.T, fault hostFault) {
 		}
 		lines[i] = fmt.Sprintf(`{"id":"local-%d","payload":{},"flow":"f%d","url":"http://%s"}`, i, i%flows, net.JoinHostPort(host, port))
 	}
-	s.postLines(lines)
+	s.PostLines(lines)
 	faults := func(dispatcher int) float64 {
-		return s.metric(dispatcher, "tundish_local_faults_total", fmt.Sprintf("reason=%q", fault.reason))
+		return s.Metric(dispatcher, "tundish_local_faults_total", fmt.Sprintf("reason=%q", fault.reason))
 	}
-	dead := func() int64 { return s.inspector.ZCard(t.Context(), s.key("dead")).Val() }
-	await(t, 20*time.Second, "the dispatcher counts faults of its host", func() bool {
+	dead := func() int64 { return s.Inspector.ZCard(t.Context(), s.Key("dead")).Val() }
+	harness.Await(t, 20*time.Second, "the dispatcher counts faults of its host", func() bool {
 		if n := dead(); n > 0 {
 			t.Fatalf("%d dead letters, and %.0f faults of the host", n, faults(1))
 		}
 		return faults(1) > 0
 	})
-	s.dispatchers[0] = s.restart[0]()
-	began, left := time.Now(), s.unfinished()
+	s.Dispatchers[0] = s.Restart[0]()
+	began, left := time.Now(), s.Unfinished()
 	open := 0.
-	await(t, time.Duration(4*jobs/rate)*time.Second, "all jobs are done", func() bool {
-		open = max(open, s.metric(0, "tundish_breakers", `bucket="webhooks"`))
-		return s.unfinished() == 0
+	harness.Await(t, time.Duration(4*jobs/rate)*time.Second, "all jobs are done", func() bool {
+		open = max(open, s.Metric(0, "tundish_breakers", `bucket="webhooks"`))
+		return s.Unfinished() == 0
 	})
 	share := float64(left) / time.Since(began).Seconds() / rate
 	here, there := 0., faults(0)
-	await(t, 10*time.Second, "the API of the dispatcher answers", func() bool {
+	harness.Await(t, 10*time.Second, "the API of the dispatcher answers", func() bool {
 		here = faults(1)
 		return here > 0
 	})
-	r := s.history.Check()
-	report(t, rate, r)
+	r := s.History.Check()
+	harness.Report(t, rate, r)
 	t.Logf("%.0f faults of the host; %.0f %% of the rate since the other dispatcher began", here, 100*share)
 	if dead() > 0 || open > 0 || r.Extra > 0 || r.Err() != nil {
 		t.Errorf("%d dead letters, %.0f breakers open, %d sent twice, %v; want none", dead(), open, r.Extra, r.Err())
@@ -164,33 +162,10 @@ func testLocalFault(t *testing.T, fault hostFault) {
 	if there != 0 {
 		t.Errorf("the dispatcher that works counts %.0f faults of its host", there)
 	}
-	if log := s.dispatchers[1].output.String(); !strings.Contains(log, "this host could not connect") || !strings.Contains(log, fault.reason) {
+	if log := s.Dispatchers[1].Output.String(); !strings.Contains(log, "this host could not connect") || !strings.Contains(log, fault.reason) {
 		t.Errorf("the log of the dispatcher does not name %s", fault.reason)
 	}
 	if redistest.Soak && share < 0.9 {
 		t.Errorf("%.0f %% of the rate", 100*share)
 	}
-}
-
-// metric returns the sum of the series of a dispatcher that have a name and all of some labels; 0 if there are none, or no answer.
-func (s *system) metric(dispatcher int, name string, labels ...string) (sum float64) {
-	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.opsOf[dispatcher]+"/metrics", nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0
-	}
-	defer response.Body.Close()
-	text, _ := io.ReadAll(response.Body)
-	for line := range strings.Lines(string(text)) {
-		series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if !strings.HasPrefix(series, name+"{") || slices.ContainsFunc(labels, func(label string) bool { return !strings.Contains(series, label) }) {
-			continue
-		}
-		n, _ := strconv.ParseFloat(value, 64)
-		sum += n
-	}
-	return sum
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/tundish-io/tundish/internal/checker"
 	"github.com/tundish-io/tundish/internal/npmtest"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 const (
@@ -47,14 +48,14 @@ func client(t *testing.T, script string) (command func(env ...string) *exec.Cmd)
 func TestProxyWithAnUnchangedClient(t *testing.T) {
 	const rate, clients, each = 20, 20, 3
 	script := client(t, filepath.Join("testdata", "octokit.mjs"))
-	quietly(t, func(t *testing.T, stall *stallWatch) string {
+	harness.Quietly(t, func(t *testing.T, stall *harness.StallWatch) string {
 		var mu sync.Mutex
 		var wrong []string
 		var arrivals checker.History
-		s := start(t, redistest.Start(t), plan{
-			rate: rate, dispatchers: 2,
-			api: fmt.Sprintf("serve_proxy = true\nauth.bearer = %q\n%s", vendorKey, keyTable(ownKey)),
-			respond: func(w http.ResponseWriter, r *http.Request, id string, attempt int) {
+		s := start(t, redistest.Start(t), harness.Plan{
+			Rate: rate, Dispatchers: 2,
+			API: fmt.Sprintf("serve_proxy = true\nauth.bearer = %q\n%s", vendorKey, keyTable(ownKey)),
+			Respond: func(w http.ResponseWriter, r *http.Request, id string, attempt int) {
 				arrivals.Delivered(id, attempt, time.Now())
 				if h := r.Header; h.Get("Authorization") != "Bearer "+vendorKey || !strings.HasPrefix(h.Get("User-Agent"), "their-client/1") || h.Get("Tundish-Key") != "" {
 					mu.Lock()
@@ -63,7 +64,7 @@ func TestProxyWithAnUnchangedClient(t *testing.T) {
 				}
 				mock(w, r)
 			}})
-		cmd := script("CLIENTS="+fmt.Sprint(clients), "KEY="+ownKey, "BASE_URL="+s.api+"/v1/proxy/"+bucketName)
+		cmd := script("CLIENTS="+fmt.Sprint(clients), "KEY="+ownKey, "BASE_URL="+s.API+"/v1/proxy/"+harness.BucketName)
 		began := time.Now()
 		out, err := cmd.Output()
 		took := time.Since(began)
@@ -88,7 +89,7 @@ func TestProxyWithAnUnchangedClient(t *testing.T) {
 			t.Errorf("%d calls; not as they should be: %v", r.Delivered, wrong)
 		}
 		s.holdsNo(ownKey, vendorKey)
-		return stall.crowded(r.MostIn, rate, steady, time.Second, 100*time.Millisecond)
+		return stall.Crowded(r.MostIn, rate, harness.Steady, time.Second, 100*time.Millisecond)
 	})
 }
 
@@ -112,37 +113,37 @@ func mock(w http.ResponseWriter, r *http.Request) {
 
 // holdsNo demands that no secret is in Redis, nor in what a dispatcher has printed.
 func (s *system) holdsNo(secrets ...string) {
-	s.t.Helper()
-	ctx := s.t.Context()
+	s.T.Helper()
+	ctx := s.T.Context()
 	seen := 0
-	for _, key := range s.inspector.Keys(ctx, "*").Val() {
+	for _, key := range s.Inspector.Keys(ctx, "*").Val() {
 		var texts []string
-		switch s.inspector.Type(ctx, key).Val() {
+		switch s.Inspector.Type(ctx, key).Val() {
 		case "hash":
-			for field, value := range s.inspector.HGetAll(ctx, key).Val() {
+			for field, value := range s.Inspector.HGetAll(ctx, key).Val() {
 				texts = append(texts, field, value)
 			}
 		case "list":
-			texts = s.inspector.LRange(ctx, key, 0, -1).Val()
+			texts = s.Inspector.LRange(ctx, key, 0, -1).Val()
 		case "zset":
-			texts = s.inspector.ZRange(ctx, key, 0, -1).Val()
+			texts = s.Inspector.ZRange(ctx, key, 0, -1).Val()
 		case "string":
-			texts = []string{s.inspector.Get(ctx, key).Val()}
+			texts = []string{s.Inspector.Get(ctx, key).Val()}
 		}
 		seen += len(texts)
 		for _, secret := range secrets {
 			if strings.Contains(strings.Join(append(texts, key), "\n"), secret) {
-				s.t.Errorf("%s holds %q", key, secret)
+				s.T.Errorf("%s holds %q", key, secret)
 			}
 		}
 	}
 	if seen == 0 {
-		s.t.Error("Redis holds nothing: this proves nothing")
+		s.T.Error("Redis holds nothing: this proves nothing")
 	}
-	for _, p := range append(s.dispatchers, s.producer) {
+	for _, p := range append(s.Dispatchers, s.Producer) {
 		for _, secret := range secrets {
-			if strings.Contains(p.output.String(), secret) {
-				s.t.Errorf("%s has logged %q", p.cmd.Path, secret)
+			if strings.Contains(p.Output.String(), secret) {
+				s.T.Errorf("%s has logged %q", p.Cmd.Path, secret)
 			}
 		}
 	}

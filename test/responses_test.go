@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // pageRules returns the rules for an API as docs/responses.md has them.
@@ -115,20 +116,20 @@ func TestLimitsOfAPIs(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			besideOthers(t)
+			harness.BesideOthers(t)
 			const rate, jobs, every = 50, 100, 40
 			api := &limitedAPI{every: every, ban: 2 * time.Second, refuse: c.refuse}
 			server := redistest.Start(t)
-			slots := monitor(t, server)
+			slots := harness.Monitor(t, server)
 			rules := ""
 			if c.rules != "" {
 				rules = pageRules(t, c.rules)
 			}
-			s := start(t, server, plan{rate: rate, dispatchers: 1, retry: "max_attempts = 1", bucket: "breaker.failures = 0", more: rules, api: "headers = {}", respond: api.respond})
-			s.postAs("limit", jobs, `,"path":"x"`)
+			s := start(t, server, harness.Plan{Rate: rate, Dispatchers: 1, Retry: "max_attempts = 1", Bucket: "breaker.failures = 0", More: rules, API: "headers = {}", Respond: api.respond})
+			s.PostAs("limit", jobs, `,"path":"x"`)
 			s.awaitDone(30 * time.Second)
 			s.judgeLimited(api, jobs)
-			if early := slots.sorted().early(rate); early >= time.Microsecond {
+			if early := slots.Sorted().Early(rate); early >= time.Microsecond {
 				t.Errorf("the slots of some window are %s ahead of the rate", early)
 			}
 			for _, n := range api.refused {
@@ -142,28 +143,28 @@ func TestLimitsOfAPIs(t *testing.T) {
 
 // awaitDone waits until all jobs of the bucket are done. A dead letter fails the test.
 func (s *system) awaitDone(limit time.Duration) {
-	s.t.Helper()
-	await(s.t, limit, "all jobs are done", func() bool {
-		if dead := s.inspector.ZCard(s.t.Context(), s.key("dead")).Val(); dead > 0 {
-			s.t.Fatalf("%d dead letters", dead)
+	s.T.Helper()
+	harness.Await(s.T, limit, "all jobs are done", func() bool {
+		if dead := s.Inspector.ZCard(s.T.Context(), s.Key("dead")).Val(); dead > 0 {
+			s.T.Fatalf("%d dead letters", dead)
 		}
-		return s.unfinished() == 0
+		return s.Unfinished() == 0
 	})
 }
 
 // judgeLimited holds that each job was accepted once, and that none became a dead letter.
 func (s *system) judgeLimited(api *limitedAPI, jobs int) {
-	s.t.Helper()
+	s.T.Helper()
 	api.mu.Lock()
 	defer api.mu.Unlock()
-	dead := s.inspector.ZCard(s.t.Context(), s.key("dead")).Val()
-	s.t.Logf("%d of %d jobs accepted, %d dead letters; refused in each ban %v, %d of them in its last third", len(api.accepted), jobs, dead, api.refused, api.late)
+	dead := s.Inspector.ZCard(s.T.Context(), s.Key("dead")).Val()
+	s.T.Logf("%d of %d jobs accepted, %d dead letters; refused in each ban %v, %d of them in its last third", len(api.accepted), jobs, dead, api.refused, api.late)
 	if dead > 0 || len(api.accepted) != jobs {
-		s.t.Errorf("%d of %d jobs accepted, %d dead letters; want all, and none", len(api.accepted), jobs, dead)
+		s.T.Errorf("%d of %d jobs accepted, %d dead letters; want all, and none", len(api.accepted), jobs, dead)
 	}
 	for id, n := range api.accepted {
 		if n != 1 {
-			s.t.Errorf("%s was accepted %d times", id, n)
+			s.T.Errorf("%s was accepted %d times", id, n)
 		}
 	}
 }
@@ -174,14 +175,14 @@ func TestZeroRemaining(t *testing.T) {
 	const rate, jobs, quota, few = 10, 30, 5, 2
 	for _, hold := range []bool{true, false} {
 		t.Run(fmt.Sprintf("hold_at_zero %t", hold), func(t *testing.T) {
-			besideOthers(t)
+			harness.BesideOthers(t)
 			var mu sync.Mutex
 			var ends time.Time
 			used, refused := 0, 0
 			accepted := map[string]int{}
-			s := start(t, redistest.Start(t), plan{
-				rate: rate, dispatchers: 1, retry: "max_attempts = 1", bucket: fmt.Sprintf("adapt = {hold_at_zero = %t, floor = \"100%%\"}", hold), api: "headers = {}",
-				respond: func(w http.ResponseWriter, _ *http.Request, id string, _ int) {
+			s := start(t, redistest.Start(t), harness.Plan{
+				Rate: rate, Dispatchers: 1, Retry: "max_attempts = 1", Bucket: fmt.Sprintf("adapt = {hold_at_zero = %t, floor = \"100%%\"}", hold), API: "headers = {}",
+				Respond: func(w http.ResponseWriter, _ *http.Request, id string, _ int) {
 					mu.Lock()
 					defer mu.Unlock()
 					if now := time.Now(); now.After(ends) {
@@ -196,7 +197,7 @@ func TestZeroRemaining(t *testing.T) {
 					answerJSON(w, 200, `{}`, "RateLimit-Policy", `"default";q=5;w=1`, "RateLimit", fmt.Sprintf(`"default";r=%d;t=1`, quota-used))
 				},
 			})
-			s.postAs("zero", jobs, `,"path":"x"`)
+			s.PostAs("zero", jobs, `,"path":"x"`)
 			s.awaitDone(40 * time.Second)
 			mu.Lock()
 			defer mu.Unlock()
@@ -211,7 +212,7 @@ func TestZeroRemaining(t *testing.T) {
 // TestPartialResponses: a _bulk that refuses some documents is sent again by the rules of the page. A 207 that refuses some parts is a dead letter without
 // them, and not done.
 func TestPartialResponses(t *testing.T) {
-	besideOthers(t)
+	harness.BesideOthers(t)
 	const rate, jobs, third = 50, 45, 3
 	partial := map[string]string{
 		"elasticsearch": `{"took":30,"errors":true,"items":[{"index":{"_index":"a","_id":"1","status":201}},{"index":{"_index":"a","_id":"2","status":429,"error":{"type":"es_rejected_execution_exception"}}}]}`,
@@ -219,7 +220,7 @@ func TestPartialResponses(t *testing.T) {
 	}
 	for rules, body := range partial {
 		t.Run(cmp.Or(rules, "207"), func(t *testing.T) {
-			besideOthers(t)
+			harness.BesideOthers(t)
 			var mu sync.Mutex
 			accepted, refused := map[string]int{}, map[string]int{}
 			more := ""
@@ -227,7 +228,7 @@ func TestPartialResponses(t *testing.T) {
 			if rules != "" {
 				more, status = pageRules(t, rules), http.StatusOK
 			}
-			s := start(t, redistest.Start(t), plan{rate: rate, dispatchers: 1, more: more, api: "headers = {}", bucket: "breaker.failures = 0", respond: func(w http.ResponseWriter, _ *http.Request, id string, _ int) {
+			s := start(t, redistest.Start(t), harness.Plan{Rate: rate, Dispatchers: 1, More: more, API: "headers = {}", Bucket: "breaker.failures = 0", Respond: func(w http.ResponseWriter, _ *http.Request, id string, _ int) {
 				mu.Lock()
 				defer mu.Unlock()
 				_, n, _ := strings.Cut(id, "-")
@@ -239,15 +240,15 @@ func TestPartialResponses(t *testing.T) {
 				accepted[id]++
 				answerJSON(w, 200, `{"took":30,"errors":false,"items":[{"index":{"_index":"a","_id":"1","status":201}},{"index":{"_index":"a","_id":"2","status":201}}]}`)
 			}})
-			s.postAs("bulk", jobs, `,"path":"x"`)
+			s.PostAs("bulk", jobs, `,"path":"x"`)
 			wantDead := int64(0)
 			if rules == "" {
 				wantDead = jobs / third
 			}
-			await(t, 30*time.Second, "all jobs are done or dead", func() bool { return s.unfinished() == wantDead })
+			harness.Await(t, 30*time.Second, "all jobs are done or dead", func() bool { return s.Unfinished() == wantDead })
 			mu.Lock()
 			defer mu.Unlock()
-			dead := s.inspector.ZCard(t.Context(), s.key("dead")).Val()
+			dead := s.Inspector.ZCard(t.Context(), s.Key("dead")).Val()
 			t.Logf("%d of %d jobs accepted in full, %d dead letters, %d partial responses", len(accepted), jobs, dead, len(refused))
 			if dead != wantDead || int64(len(accepted))+dead != jobs {
 				t.Errorf("%d of %d jobs accepted in full, %d dead letters, want %d", len(accepted), jobs, dead, wantDead)

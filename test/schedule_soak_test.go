@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // TestSchedulesFireOnceInACluster is TestSchedulesFireOnce on a Cluster.
@@ -31,14 +32,14 @@ func TestAMillionDelayed(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			const jobs, batch, callers, bytesAtMost, scriptsAtMost = 1_000_000, 1000, 4, 600, 20
 			server := redistest.Start(t, "--appendonly", "yes")
-			s := start(t, server, plan{rate: 200, dispatchers: 1, bucket: fmt.Sprintf("scheduled_capacity = %d\n", 2*jobs) + c.bucket})
+			s := start(t, server, harness.Plan{Rate: 200, Dispatchers: 1, Bucket: fmt.Sprintf("scheduled_capacity = %d\n", 2*jobs) + c.bucket})
 			memory := func() (n int64) { return infoNumber(t, s, "memory", "used_memory:") }
 			warm := ""
 			if c.flows > 0 {
 				warm = `,"flow":"f0"`
 			}
-			s.postAs("warm", 10, warm) // so that what there is once is there
-			s.awaitDelivered(20 * time.Second)
+			s.PostAs("warm", 10, warm) // so that what there is once is there
+			s.AwaitDelivered(20 * time.Second)
 			before, began := memory(), time.Now()
 			var group sync.WaitGroup
 			var next atomic.Int64
@@ -53,7 +54,7 @@ func TestAMillionDelayed(t *testing.T) {
 							}
 							fmt.Fprintf(&body, `{"id":"later-%d","delay":"24h","payload":{"order":%d}%s}`+"\n", i, i, flow)
 						}
-						status, answer := s.request(http.MethodPost, "/v1/buckets/"+bucketName+"/jobs/batch", "application/x-ndjson", strings.NewReader(body.String()))
+						status, answer := s.Request(http.MethodPost, "/v1/buckets/"+harness.BucketName+"/jobs/batch", "application/x-ndjson", strings.NewReader(body.String()))
 						if status != http.StatusOK || !strings.Contains(string(answer), fmt.Sprintf(`"admitted":%d,`, batch)) {
 							t.Errorf("a batch is answered %d %.300s", status, answer)
 							return
@@ -81,7 +82,7 @@ func TestAMillionDelayed(t *testing.T) {
 			if perSecond > scriptsAtMost {
 				t.Errorf("an idle dispatcher runs %.1f scripts a second, want at most %d", perSecond, scriptsAtMost)
 			}
-			if n := s.inspector.HGet(t.Context(), s.key("count"), "scheduled").Val(); n != fmt.Sprint(jobs) {
+			if n := s.Inspector.HGet(t.Context(), s.Key("count"), "scheduled").Val(); n != fmt.Sprint(jobs) {
 				t.Errorf("%s jobs are scheduled, want %d", n, jobs)
 			}
 		})
@@ -91,7 +92,7 @@ func TestAMillionDelayed(t *testing.T) {
 // infoNumber is a number that INFO tells behind a text.
 func infoNumber(t *testing.T, s *system, section, text string) (n int64) {
 	t.Helper()
-	info, err := s.inspector.Info(t.Context(), section).Result()
+	info, err := s.Inspector.Info(t.Context(), section).Result()
 	if err != nil {
 		t.Fatal(err)
 	}

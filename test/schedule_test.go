@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // TestSchedulesFireOnce: three dispatchers, a schedule that fires each second, and one of them killed with -9 around each fire. Each fire
@@ -38,10 +39,10 @@ func fireAndKill(t *testing.T, server *redistest.Server, inspector redis.Cmdable
 	t.Helper()
 	var mu sync.Mutex
 	delivered := map[string]int{}
-	s := start(t, server, plan{
-		rate: 200, dispatchers: 3, lease: 3 * time.Second, redisURL: redisURL,
-		bucket: "dedupe_window = \"0s\"\n[[schedules]]\nname = \"tick\"\ncron = \"@every 1s\"\nbucket = \"" + bucketName + "\"\ncatch_up = \"all\"\npayload = \"{}\"\n",
-		respond: func(_ http.ResponseWriter, r *http.Request, id string, _ int) {
+	s := start(t, server, harness.Plan{
+		Rate: 200, Dispatchers: 3, Lease: 3 * time.Second, RedisURL: redisURL,
+		Bucket: "dedupe_window = \"0s\"\n[[schedules]]\nname = \"tick\"\ncron = \"@every 1s\"\nbucket = \"" + harness.BucketName + "\"\ncatch_up = \"all\"\npayload = \"{}\"\n",
+		Respond: func(_ http.ResponseWriter, r *http.Request, id string, _ int) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			mu.Lock()
 			defer mu.Unlock()
@@ -58,17 +59,17 @@ func fireAndKill(t *testing.T, server *redistest.Server, inspector redis.Cmdable
 		}
 		return all
 	}
-	await(t, 20*time.Second, "the schedule fires", func() bool { return len(ids()) > 0 })
+	harness.Await(t, 20*time.Second, "the schedule fires", func() bool { return len(ids()) > 0 })
 	kills := 0
 	for began := time.Now(); time.Since(began) < time.Duration(fires)*time.Second; kills++ {
 		next := time.Now().Truncate(time.Second).Add(time.Second + time.Duration(rand.IntN(30)-20)*time.Millisecond)
 		<-time.After(time.Until(next))
-		victim := kills % len(s.dispatchers)
-		s.dispatchers[victim].kill()
-		s.dispatchers[victim] = s.restart[victim]()
+		victim := kills % len(s.Dispatchers)
+		s.Dispatchers[victim].Kill()
+		s.Dispatchers[victim] = s.Restart[victim]()
 	}
 	// From here on no other fire counts.
-	status, answer := s.requestTo(s.opsOf[0], http.MethodPost, "/v1/schedules/tick/pause")
+	status, answer := s.requestTo(s.OpsOf[0], http.MethodPost, "/v1/schedules/tick/pause")
 	if status != http.StatusOK {
 		t.Fatalf("pause: %d %s", status, answer)
 	}
@@ -79,8 +80,8 @@ func fireAndKill(t *testing.T, server *redistest.Server, inspector redis.Cmdable
 	if err := json.Unmarshal(answer, &view); err != nil {
 		t.Fatal(err)
 	}
-	jobs := inspector.HGet(t.Context(), s.key("count"), "seq").Val()
-	await(t, 30*time.Second, "all jobs are delivered", func() bool { return len(ids()) >= view.Fired })
+	jobs := inspector.HGet(t.Context(), s.Key("count"), "seq").Val()
+	harness.Await(t, 30*time.Second, "all jobs are delivered", func() bool { return len(ids()) >= view.Fired })
 	first, last := view.Last, time.Time{}
 	times := ids()
 	for _, at := range times {
@@ -107,21 +108,21 @@ func fireAndKill(t *testing.T, server *redistest.Server, inspector redis.Cmdable
 func TestReloadOfSchedules(t *testing.T) {
 	t.Parallel()
 	delivered := make(chan string, 1000)
-	s := start(t, redistest.Start(t), plan{
-		rate: 200, dispatchers: 1,
-		respond: func(_ http.ResponseWriter, r *http.Request, id string, _ int) {
+	s := start(t, redistest.Start(t), harness.Plan{
+		Rate: 200, Dispatchers: 1,
+		Respond: func(_ http.ResponseWriter, r *http.Request, id string, _ int) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			delivered <- id
 		},
 	})
-	file := filepath.Join(filepath.Dir(s.config), "dispatcher0.toml")
+	file := filepath.Join(filepath.Dir(s.Config), "dispatcher0.toml")
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	fires := func(name string) {
 		t.Helper()
-		limit := time.After(patience * 10 * time.Second)
+		limit := time.After(harness.Patience * 10 * time.Second)
 		for {
 			select {
 			case id := <-delivered:
@@ -138,22 +139,22 @@ func TestReloadOfSchedules(t *testing.T) {
 		var tables strings.Builder
 		tables.Write(text)
 		for _, one := range schedules {
-			fmt.Fprintf(&tables, "\n[[schedules]]\nname = %q\ncron = %q\nbucket = %q\npayload = \"{}\"\n", one[0], one[1], bucketName)
+			fmt.Fprintf(&tables, "\n[[schedules]]\nname = %q\ncron = %q\nbucket = %q\npayload = \"{}\"\n", one[0], one[1], harness.BucketName)
 		}
 		if err := os.WriteFile(file, []byte(tables.String()), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		before := strings.Count(s.dispatchers[0].output.String(), "configuration reloaded")
-		s.dispatchers[0].signal(t, syscall.SIGHUP)
-		await(t, 10*time.Second, "the reload", func() bool {
-			return strings.Count(s.dispatchers[0].output.String(), "configuration reloaded") > before
+		before := strings.Count(s.Dispatchers[0].Output.String(), "configuration reloaded")
+		s.Dispatchers[0].Signal(t, syscall.SIGHUP)
+		harness.Await(t, 10*time.Second, "the reload", func() bool {
+			return strings.Count(s.Dispatchers[0].Output.String(), "configuration reloaded") > before
 		})
 	}
 	listed := func(want string) {
 		t.Helper()
 		got := ""
-		await(t, 10*time.Second, "the schedules are "+want, func() bool {
-			_, answer := s.requestTo(s.opsOf[0], http.MethodGet, "/v1/schedules")
+		harness.Await(t, 10*time.Second, "the schedules are "+want, func() bool {
+			_, answer := s.requestTo(s.OpsOf[0], http.MethodGet, "/v1/schedules")
 			var view struct {
 				Schedules []struct{ Name, Cron, Source string }
 			}
@@ -168,11 +169,11 @@ func TestReloadOfSchedules(t *testing.T) {
 	reload([2]string{"goes", "@every 1s"}, [2]string{"stays", "0 0 1 1 *"})
 	listed("[{goes @every 1s config} {stays 0 0 1 1 * config}]")
 	fires("goes")
-	await(t, 10*time.Second, "the history tells that a job is done", func() bool {
-		_, answer := s.requestTo(s.opsOf[0], http.MethodGet, "/v1/schedules/goes/runs")
+	harness.Await(t, 10*time.Second, "the history tells that a job is done", func() bool {
+		_, answer := s.requestTo(s.OpsOf[0], http.MethodGet, "/v1/schedules/goes/runs")
 		return strings.Contains(string(answer), `"job_state":"done","jobs":1`)
 	})
-	put, err := http.NewRequestWithContext(t.Context(), http.MethodPut, s.opsOf[0]+"/v1/schedules/made", strings.NewReader(`{"cron":"@every 2s","bucket":"`+bucketName+`","payload":{}}`))
+	put, err := http.NewRequestWithContext(t.Context(), http.MethodPut, s.OpsOf[0]+"/v1/schedules/made", strings.NewReader(`{"cron":"@every 2s","bucket":"`+harness.BucketName+`","payload":{}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,19 +216,19 @@ func mustAtoi(t *testing.T, text string) (n int) {
 
 // requestTo asks one of the programs.
 func (s *system) requestTo(base, method, path string) (status int, answer []byte) {
-	s.t.Helper()
-	r, err := http.NewRequestWithContext(s.t.Context(), method, base+path, http.NoBody)
+	s.T.Helper()
+	r, err := http.NewRequestWithContext(s.T.Context(), method, base+path, http.NoBody)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	response, err := http.DefaultClient.Do(r)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	defer response.Body.Close()
 	answer, err = io.ReadAll(response.Body)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	return response.StatusCode, answer
 }

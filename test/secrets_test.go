@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // mountedSecret is a file in a volume of Kubernetes: a link through ..data to a folder, which another one replaces at once.
@@ -55,15 +56,15 @@ func (m *mountedSecret) swap(text string) {
 // TestBearerFileSwapped: a file with a token is replaced as Kubernetes does it, and the API refuses the old token from then on. Nobody sends a signal. No
 // job spends its only attempt.
 func TestBearerFileSwapped(t *testing.T) {
-	besideOthers(t)
+	harness.BesideOthers(t)
 	const rate, jobs, before = 100, 400, 150
 	secret := mountSecret(t, "token-1")
 	var mu sync.Mutex
 	valid, old := "token-1", 0
 	accepted := map[string]int{}
-	s := start(t, redistest.Start(t), plan{
-		rate: rate, dispatchers: 1, retry: "max_attempts = 1", api: fmt.Sprintf("auth.bearer = %q", "file:"+secret.path()),
-		respond: func(w http.ResponseWriter, r *http.Request, id string, _ int) {
+	s := start(t, redistest.Start(t), harness.Plan{
+		Rate: rate, Dispatchers: 1, Retry: "max_attempts = 1", API: fmt.Sprintf("auth.bearer = %q", "file:"+secret.path()),
+		Respond: func(w http.ResponseWriter, r *http.Request, id string, _ int) {
 			mu.Lock()
 			defer mu.Unlock()
 			if r.Header.Get("Authorization") != "Bearer "+valid {
@@ -77,12 +78,12 @@ func TestBearerFileSwapped(t *testing.T) {
 			}
 		},
 	})
-	s.postAs("bearer", jobs, `,"path":"x"`)
+	s.PostAs("bearer", jobs, `,"path":"x"`)
 	s.awaitDone(2 * jobs / rate * time.Second)
-	report(t, rate, s.history.Check())
+	harness.Report(t, rate, s.History.Check())
 	mu.Lock()
 	defer mu.Unlock()
-	dead := s.inspector.ZCard(t.Context(), s.key("dead")).Val()
+	dead := s.Inspector.ZCard(t.Context(), s.Key("dead")).Val()
 	t.Logf("%d requests had the old token after the swap; %d dead letters", old, dead)
 	if dead > 0 || len(accepted) != jobs {
 		t.Errorf("%d of %d jobs accepted, %d dead letters; want all, and none", len(accepted), jobs, dead)
@@ -111,7 +112,7 @@ func TestRedisPasswordChanges(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			besideOthers(t)
+			harness.BesideOthers(t)
 			server := redistest.Start(t, "--maxclients", "1000") // a server of its own
 			inspect := func(password string) *redis.Client {
 				client := redis.NewClient(&redis.Options{Network: "unix", Addr: server.Socket(), Password: password, DisableIdentity: true})
@@ -126,40 +127,40 @@ func TestRedisPasswordChanges(t *testing.T) {
 				old, now = "old", "new"
 			}
 			secret := mountSecret(t, "old")
-			s := start(t, server, plan{
-				rate: 100, dispatchers: 1, lease: 5 * time.Second,
-				redisURL: "redis://" + c.user + server.Addr(), redis: fmt.Sprintf("password = %q", "file:"+secret.path()),
+			s := start(t, server, harness.Plan{
+				Rate: 100, Dispatchers: 1, Lease: 5 * time.Second,
+				RedisURL: "redis://" + c.user + server.Addr(), Redis: fmt.Sprintf("password = %q", "file:"+secret.path()),
 			})
-			s.inspector = inspect(old)
-			s.post("before", 300)
-			await(t, 10*time.Second, "jobs arrive", func() bool { return s.history.Check().Delivered > 50 })
+			s.Inspector = inspect(old)
+			s.Post("before", 300)
+			harness.Await(t, 10*time.Second, "jobs arrive", func() bool { return s.History.Check().Delivered > 50 })
 
-			operator := s.inspector.Conn()
+			operator := s.Inspector.Conn()
 			defer operator.Close()
 			for _, command := range c.changes {
 				if err := operator.Do(t.Context(), command...).Err(); err != nil {
 					t.Fatalf("%v: %v", command, err)
 				}
 			}
-			s.inspector = inspect(now)
+			s.Inspector = inspect(now)
 			statuses := map[int]int{}
-			await(t, 10*time.Second, "the producer notices", func() bool {
-				status := s.send("during")
+			harness.Await(t, 10*time.Second, "the producer notices", func() bool {
+				status := s.Send("during")
 				statuses[status]++
 				return status == http.StatusServiceUnavailable
 			})
 			secret.swap("new")
 			for i := range 100 {
-				await(t, 20*time.Second, "a job is admitted", func() bool {
-					status := s.send(fmt.Sprintf("after-%d", i))
+				harness.Await(t, 20*time.Second, "a job is admitted", func() bool {
+					status := s.Send(fmt.Sprintf("after-%d", i))
 					statuses[status]++
 					return status == http.StatusAccepted
 				})
 			}
-			r := s.awaitDelivered(20 * time.Second)
-			await(t, 20*time.Second, "all jobs are done", func() bool { return s.unfinished() == 0 })
+			r := s.AwaitDelivered(20 * time.Second)
+			harness.Await(t, 20*time.Second, "all jobs are done", func() bool { return s.Unfinished() == 0 })
 			t.Logf("%s; answers after the change: %v", r, statuses)
-			if dead := s.inspector.ZCard(t.Context(), s.key("dead")).Val(); dead > 0 || r.Repeated > 0 {
+			if dead := s.Inspector.ZCard(t.Context(), s.Key("dead")).Val(); dead > 0 || r.Repeated > 0 {
 				t.Errorf("%d dead letters, %d attempts sent twice", dead, r.Repeated)
 			}
 			for status := range statuses {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // TestTLS: the programs talk TLS to Redis, by their own certificate.
@@ -15,11 +16,11 @@ func TestTLS(t *testing.T) {
 	t.Setenv("TUNDISH_REDIS_TLS_CERT", files.Cert)
 	t.Setenv("TUNDISH_REDIS_TLS_KEY", files.Key)
 	t.Setenv("TUNDISH_REDIS_TLS_SERVER_NAME", redistest.ServerName)
-	s := start(t, server, plan{rate: rate, dispatchers: 1, redisURL: "rediss://" + server.TLSAddr()})
-	s.post("tls", jobs)
-	r := s.awaitDelivered(20 * time.Second)
-	report(t, rate, r)
-	await(t, 10*time.Second, "everything is settled", func() bool { return s.unfinished() == 0 })
+	s := start(t, server, harness.Plan{Rate: rate, Dispatchers: 1, RedisURL: "rediss://" + server.TLSAddr()})
+	s.Post("tls", jobs)
+	r := s.AwaitDelivered(20 * time.Second)
+	harness.Report(t, rate, r)
+	harness.Await(t, 10*time.Second, "everything is settled", func() bool { return s.Unfinished() == 0 })
 	if r.Err() != nil || r.Extra > 0 {
 		t.Errorf("%v; came twice: %v", r.Err(), r.Duplicated)
 	}

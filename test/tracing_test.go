@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // otlpReceiver is a collector that keeps spans.
@@ -89,9 +90,9 @@ func TestTraces(t *testing.T) {
 	var works atomic.Bool
 	var mu sync.Mutex
 	var parents []string
-	s := start(t, redistest.Start(t), plan{
-		rate: 100, dispatchers: 1,
-		respond: func(w http.ResponseWriter, r *http.Request, _ string, _ int) {
+	s := start(t, redistest.Start(t), harness.Plan{
+		Rate: 100, Dispatchers: 1,
+		Respond: func(w http.ResponseWriter, r *http.Request, _ string, _ int) {
 			mu.Lock()
 			parents = append(parents, r.Header.Get("Traceparent"))
 			attempt := len(parents)
@@ -104,7 +105,7 @@ func TestTraces(t *testing.T) {
 			}
 		},
 	})
-	request, err := http.NewRequest(http.MethodPost, s.api+"/v1/buckets/"+bucketName+"/jobs", strings.NewReader(`{"id":"job","payload":{}}`))
+	request, err := http.NewRequest(http.MethodPost, s.API+"/v1/buckets/"+harness.BucketName+"/jobs", strings.NewReader(`{"id":"job","payload":{}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,15 +116,15 @@ func TestTraces(t *testing.T) {
 		t.Fatal(response, err)
 	}
 	response.Body.Close()
-	await(t, 10*time.Second, "the job is dead", func() bool { return s.inspector.ZCard(t.Context(), s.key("dead")).Val() == 1 })
+	harness.Await(t, 10*time.Second, "the job is dead", func() bool { return s.Inspector.ZCard(t.Context(), s.Key("dead")).Val() == 1 })
 	works.Store(true)
-	if out, err := exec.CommandContext(t.Context(), filepath.Join(programs, "dispatcher"), "dead", "redrive", bucketName, "job", "--config", s.config).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), filepath.Join(harness.Programs, "dispatcher"), "dead", "redrive", harness.BucketName, "job", "--config", s.Config).CombinedOutput(); err != nil {
 		t.Fatal(string(out), err)
 	}
-	attempts := "process " + bucketName
-	await(t, 10*time.Second, "four attempts are exported", func() bool { return len(otlp.named(attempts)) == 4 && len(otlp.named("POST")) == 4 })
-	await(t, 10*time.Second, "the send is exported", func() bool { return len(otlp.named("send "+bucketName)) == 1 })
-	send := otlp.named("send " + bucketName)[0]
+	attempts := "process " + harness.BucketName
+	harness.Await(t, 10*time.Second, "four attempts are exported", func() bool { return len(otlp.named(attempts)) == 4 && len(otlp.named("POST")) == 4 })
+	harness.Await(t, 10*time.Second, "the send is exported", func() bool { return len(otlp.named("send "+harness.BucketName)) == 1 })
+	send := otlp.named("send " + harness.BucketName)[0]
 	if hex.EncodeToString(send.GetTraceId()) != ofClient[3:35] || hex.EncodeToString(send.GetParentSpanId()) != ofClient[36:52] || send.GetKind() != tracepb.Span_SPAN_KIND_PRODUCER {
 		t.Errorf("the send is no child of the client's span: %v", send)
 	}
@@ -137,7 +138,7 @@ func TestTraces(t *testing.T) {
 		if got := attribute(span, "tundish.outcome"); got != want || attribute(span, "messaging.message.id") != "job" {
 			t.Errorf("attempt %d: outcome %q, want %q", i, got, want)
 		}
-		if !bytes.Equal(posts[i].GetParentSpanId(), span.GetSpanId()) || posts[i].GetKind() != tracepb.Span_SPAN_KIND_CLIENT || attribute(posts[i], "url.full") != s.receiver.URL {
+		if !bytes.Equal(posts[i].GetParentSpanId(), span.GetSpanId()) || posts[i].GetKind() != tracepb.Span_SPAN_KIND_CLIENT || attribute(posts[i], "url.full") != s.Receiver.URL {
 			t.Errorf("request %d is no child of its attempt, or shows more than an origin: %v", i, posts[i])
 		}
 		if got := parents[i]; !strings.HasPrefix(got, "00-"+hex.EncodeToString(span.GetTraceId())+"-"+hex.EncodeToString(posts[i].GetSpanId())) {
@@ -152,24 +153,24 @@ func TestTraces(t *testing.T) {
 
 // wantExemplars wants trace ids for a scraper that asks for OpenMetrics, and the old format for others.
 func (s *system) wantExemplars() {
-	s.t.Helper()
+	s.T.Helper()
 	for accept, wants := range map[string]bool{"": false, "text/plain": false, "application/openmetrics-text; version=1.0.0": true} {
-		request, err := http.NewRequest(http.MethodGet, s.opsOf[0]+"/metrics", nil)
+		request, err := http.NewRequest(http.MethodGet, s.OpsOf[0]+"/metrics", nil)
 		if err != nil {
-			s.t.Fatal(err)
+			s.T.Fatal(err)
 		}
 		request.Header.Set("Accept", accept)
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {
-			s.t.Fatal(err)
+			s.T.Fatal(err)
 		}
 		text, err := io.ReadAll(response.Body)
 		response.Body.Close()
 		if got := strings.Contains(string(text), "trace_id"); err != nil || got != wants {
-			s.t.Errorf("Accept %q: exemplars %t, %v", accept, got, err)
+			s.T.Errorf("Accept %q: exemplars %t, %v", accept, got, err)
 		}
 		if isText := strings.HasPrefix(response.Header.Get("Content-Type"), "text/plain; version=0.0.4"); isText == wants {
-			s.t.Errorf("Accept %q: %s", accept, response.Header.Get("Content-Type"))
+			s.T.Errorf("Accept %q: %s", accept, response.Header.Get("Content-Type"))
 		}
 	}
 }
@@ -181,10 +182,10 @@ func TestTracesOfABatch(t *testing.T) {
 	server := httptest.NewServer(&otlp)
 	defer server.Close()
 	trace(t, server.URL)
-	s := start(t, redistest.Start(t), plan{
-		rate: 100, dispatchers: 1, bucket: fmt.Sprintf("[buckets.batch]\nmax_size = %d\nmax_wait = \"1m\"", jobs),
-		respond: func(w http.ResponseWriter, r *http.Request, _ string, _ int) {
-			var items []sentItem
+	s := start(t, redistest.Start(t), harness.Plan{
+		Rate: 100, Dispatchers: 1, Bucket: fmt.Sprintf("[buckets.batch]\nmax_size = %d\nmax_wait = \"1m\"", jobs),
+		Respond: func(w http.ResponseWriter, r *http.Request, _ string, _ int) {
+			var items []harness.SentItem
 			var results []itemStatus
 			_ = json.NewDecoder(r.Body).Decode(&items)
 			for _, item := range items {
@@ -194,15 +195,15 @@ func TestTracesOfABatch(t *testing.T) {
 			_ = json.NewEncoder(w).Encode(map[string]any{"results": results})
 		},
 	})
-	s.post("job", jobs)
-	await(t, 10*time.Second, "all is exported", func() bool {
-		return len(otlp.named("send "+bucketName)) == jobs && len(otlp.named("process "+bucketName)) > 0 && len(otlp.named("POST")) > 0
+	s.Post("job", jobs)
+	harness.Await(t, 10*time.Second, "all is exported", func() bool {
+		return len(otlp.named("send "+harness.BucketName)) == jobs && len(otlp.named("process "+harness.BucketName)) > 0 && len(otlp.named("POST")) > 0
 	})
 	sends := map[string]bool{}
-	for _, send := range otlp.named("send " + bucketName) {
+	for _, send := range otlp.named("send " + harness.BucketName) {
 		sends[string(send.GetSpanId())] = true
 	}
-	batches := otlp.named("process " + bucketName)
+	batches := otlp.named("process " + harness.BucketName)
 	if len(batches) != 1 || len(batches[0].GetLinks()) != jobs || batches[0].GetDroppedLinksCount() > 0 {
 		t.Fatalf("%d batches: want one with %d links", len(batches), jobs)
 	}
@@ -231,19 +232,19 @@ func TestCollectorAway(t *testing.T) {
 			t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "64") // less than there are spans
 			t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "32")
 			const rate, jobs = 500, 1000
-			s := start(t, redistest.Start(t), plan{rate: rate, dispatchers: 1})
-			s.post("job", jobs)
-			r := s.awaitDelivered(20 * time.Second)
-			report(t, rate, r)
+			s := start(t, redistest.Start(t), harness.Plan{Rate: rate, Dispatchers: 1})
+			s.Post("job", jobs)
+			r := s.AwaitDelivered(20 * time.Second)
+			harness.Report(t, rate, r)
 			if r.Err() != nil {
 				t.Fatal(r.Err())
 			}
-			for _, p := range append(s.dispatchers, s.producer) {
+			for _, p := range append(s.Dispatchers, s.Producer) {
 				began := time.Now()
-				p.stop(t)
+				p.Stop(t)
 				took := time.Since(began)
 				t.Logf("stopped within %s", took.Round(time.Millisecond))
-				if took > 6*time.Second*patience {
+				if took > 6*time.Second*harness.Patience {
 					t.Errorf("the stop took %s", took)
 				}
 			}

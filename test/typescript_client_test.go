@@ -16,6 +16,7 @@ import (
 	"github.com/tundish-io/tundish/internal/faultproxy"
 	"github.com/tundish-io/tundish/internal/npmtest"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/test/harness"
 )
 
 // Payloads whose first reply is lost between the producer and its client, as clients/typescript/test/programs sends them.
@@ -27,18 +28,18 @@ const (
 // TestTypeScriptClient runs the client of clients/typescript under Node against real programs: a lost reply makes no second job, a 429 is obeyed,
 // and deliveries of a dispatcher are verified, also with a clock that is an hour ahead.
 func TestTypeScriptClient(t *testing.T) {
-	besideOthers(t)
+	harness.BesideOthers(t)
 	node := compiledClient(t)
 	arrived := &tally{of: map[string]int{}}
-	s := start(t, redistest.Start(t), plan{rate: 500, dispatchers: 1, more: clientTables(t), respond: arrived.answer})
-	lossy, err := faultproxy.New(strings.TrimPrefix(s.api, "http://"))
+	s := start(t, redistest.Start(t), harness.Plan{Rate: 500, Dispatchers: 1, More: clientTables(t), Respond: arrived.answer})
+	lossy, err := faultproxy.New(strings.TrimPrefix(s.API, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = lossy.Close() })
 	lost := map[string]<-chan struct{}{lostJob: lossy.DropReply(lostJob), lostBatch: lossy.DropReply(lostBatch)}
 	environment := []string{
-		"TUNDISH_URL=" + s.api, "TUNDISH_LOSSY_URL=http://" + lossy.Addr(), "TUNDISH_OPERATOR_URL=" + s.opsOf[0],
+		"TUNDISH_URL=" + s.API, "TUNDISH_LOSSY_URL=http://" + lossy.Addr(), "TUNDISH_OPERATOR_URL=" + s.OpsOf[0],
 		"TUNDISH_CLOSED_URL=http://" + redistest.FreeAddr(t),
 		"TUNDISH_KEY=" + appKey, "TUNDISH_ADMIN_KEY=" + onCallKey,
 	}
@@ -53,7 +54,7 @@ func TestTypeScriptClient(t *testing.T) {
 				t.Errorf("no reply was lost to the request with %q: this proves nothing", payload)
 			}
 		}
-		await(t, 10*time.Second, "the bucket is empty", func() bool { return s.unfinished() == 0 })
+		harness.Await(t, 10*time.Second, "the bucket is empty", func() bool { return s.Unfinished() == 0 })
 		for _, payload := range []string{lostJob, lostBatch, "and so for this job"} {
 			if n := arrived.count(fmt.Sprintf("%q", payload)); n != 1 {
 				t.Errorf("%q was delivered %d times, want once", payload, n)
@@ -61,9 +62,9 @@ func TestTypeScriptClient(t *testing.T) {
 		}
 	})
 	t.Run("wrong clock", func(t *testing.T) {
-		library, clock := buildClock(t)
-		clock.set(time.Hour)
-		nodeTests(t, node, 2, programs("clock.test.js"), append(environment, "LD_PRELOAD="+library, "CLOCK_OFFSET="+clock.file.Name()))
+		library, clock := harness.BuildClock(t)
+		clock.Set(time.Hour)
+		nodeTests(t, node, 2, programs("clock.test.js"), append(environment, "LD_PRELOAD="+library, "CLOCK_OFFSET="+clock.File.Name()))
 	})
 	t.Run("first example", func(t *testing.T) {
 		out, err := node.Command(t, environment, filepath.Join("build", "test", "examples", "first.js")).CombinedOutput()
@@ -88,7 +89,7 @@ func clientTables(t *testing.T) string {
 		sum := sha256.Sum256([]byte(key[0]))
 		fmt.Fprintf(&tables, "[[keys]]\nname = %q\nsha256 = %q\nroles = [%q]\nbuckets = [\"*\"]\n", name, hex.EncodeToString(sum[:]), key[1])
 	}
-	tables.WriteString(limitTable("one-a-second", "token_bucket", "1/s"))
+	tables.WriteString(harness.LimitTable("one-a-second", "token_bucket", "1/s"))
 	for name, keys := range map[string]string{"limited": `limits = ["one-a-second"]`, "small": "capacity = 1", "customers": "[buckets.flow]\nkey = \"job\""} {
 		fmt.Fprintf(&tables, "[[buckets]]\nname = %q\nrate = \"500/s\"\n%s\n[buckets.webhook]\nurl = %q\nallow_networks = [\"127.0.0.0/8\"]\n", name, keys, receiver.URL)
 	}

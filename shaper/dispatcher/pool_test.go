@@ -25,7 +25,7 @@ import (
 )
 
 // Two buckets and two dispatchers: all slots together obey the rate of the pool, and no more are in flight than may be. Their
-// shares depend on how fast the machine is: shaper/internal/scripts/fair_queue_test.go and test/pool_test.go judge them.
+// shares depend on how fast the machine is: shaper/internal/scripts/fair_queue_test.go and test/soak/pool_test.go judge them.
 func TestPoolOverTwoDispatchers(t *testing.T) {
 	t.Parallel()
 	const rate, burst, most, jobs = 200, 3, 30, 150

@@ -1,0 +1,71 @@
+package harness
+
+import (
+	"bufio"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tundish-io/tundish/shaper/fleet"
+)
+
+// Streamed sums up what a stream tells of the bucket.
+type Streamed struct {
+	mu        sync.Mutex
+	seconds   int
+	sum       fleet.Counts
+	binned    int64
+	processes int
+	lost      []string
+}
+
+// Get returns the sums of the stream so far: counts, binned departures, processes and seconds that it told of, and what was wrong with it.
+func (h *Streamed) Get() (sum fleet.Counts, binned int64, processes, seconds int, lost string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.sum, h.binned, h.processes, h.seconds, strings.Join(h.lost, ", ")
+}
+
+// Hear reads the stream of a dispatcher until it ends.
+func Hear(t *testing.T, ops string) *Streamed {
+	t.Helper()
+	return HearAt(t, ops+"/v1/stream?bucket="+BucketName)
+}
+
+// HearAt does so at an address: that of the API, or that of the console.
+func HearAt(t *testing.T, address string) *Streamed {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = response.Body.Close() })
+	h := &Streamed{}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+			data, ok := strings.CutPrefix(lines.Text(), "data: ")
+			var second fleet.Second
+			if !ok || json.Unmarshal([]byte(data), &second) != nil {
+				continue
+			}
+			h.mu.Lock()
+			c := second.Buckets[BucketName]
+			h.sum.Arrived, h.sum.Refused, h.sum.Departed, h.sum.Failed = h.sum.Arrived+c.Arrived, h.sum.Refused+c.Refused, h.sum.Departed+c.Departed, h.sum.Failed+c.Failed
+			for _, b := range second.Bins {
+				h.binned += b.Departed
+			}
+			h.seconds, h.processes, h.lost = h.seconds+1, second.Processes, append(h.lost, second.Lost...)
+			h.mu.Unlock()
+		}
+	}()
+	t.Cleanup(func() { <-ended })
+	return h
+}
