@@ -15,7 +15,7 @@ const (
 )
 
 // RetryPolicy says how often and when a failed delivery is tried again.
-// The defaults try for about a day and a half at most.
+// The defaults try for about 17 hours on average, and for a day and a half at most.
 type RetryPolicy struct {
 	MaxAttempts int           `setting:"max_attempts,redis=max_attempts"` // deliveries, the first included, 1 to MaxTries
 	MinBackoff  time.Duration `setting:"min_backoff"`                     // upper bound of the first delay, doubled each time

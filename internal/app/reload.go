@@ -178,6 +178,9 @@ func (r *reloader) apply(ctx context.Context, cfg *config.Config) error {
 	return nil
 }
 
+// RestartTables are the tables of the configuration whose changes need a restart.
+var RestartTables = []string{"redis", "producer", "dispatcher", "console", "log", "tracing"}
+
 // running is a configuration with the tables whose keys need a restart as they were when the process started.
 func (r *reloader) running(cfg *config.Config) *config.Config {
 	now := *cfg

@@ -24,7 +24,8 @@ stderr, with comments in TOML; with --json both are on stdout.
 Roles: enqueue puts jobs into the key's buckets, looks at a job by its id and cancels
 it; check asks limits; read looks at everything, metrics too; operate pauses, resumes,
 drains and redrives, so that no job is lost and no setting changed; admin may do all
-that and change limits, buckets and pools. The limits count a key by its name.
+that and change limits, buckets and pools. Limits count jobs by the key's
+caller, which is its name unless --caller names another one.
 
 To replace a secret, make a new one and put its sha256 beside the old one:
 sha256 = ["old", "new"]. Remove the old one when all clients send the new one.`,

@@ -194,6 +194,33 @@ var operatorRuns = map[string][]string{
 	"dead drop":    {"plain --cause permanent --dry-run", "plain dead3 --yes", "plain --all --yes"},
 }
 
+// The first block of each section of docs/runbooks.md shows why an alert fires: at night somebody types all of it. It changes nothing.
+func TestRunbooksLookBeforeTheyAct(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/runbooks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, looks := operatorTable(t), []string{"doctor", "health", "config check", "config print"}
+	for _, section := range strings.Split(string(page), "\n#")[1:] {
+		title, _, _ := strings.Cut(section, "\n")
+		_, block, _ := strings.Cut(section, "```sh\n")
+		block, _, _ = strings.Cut(block, "```")
+		for line := range strings.Lines(block) {
+			command, ours := strings.CutPrefix(strings.TrimSpace(line), "bin/dispatcher ")
+			if !ours || strings.HasSuffix(command, " --dry-run") {
+				continue
+			}
+			means := func(name string) bool { return command == name || strings.HasPrefix(command, name+" ") }
+			at := slices.IndexFunc(rows, func(row operatorRow) bool { return row.command != "" && means(row.command) })
+			changes := at < 0 || slices.ContainsFunc(rows[at].endpoints, func(endpoint string) bool { return !strings.HasPrefix(endpoint, "GET ") })
+			if changes && !slices.ContainsFunc(looks, means) {
+				t.Errorf("%s: the block that shows why has %q, which is not known to change nothing", title, line)
+			}
+		}
+	}
+}
+
 // Every command of the table runs with a key and no way to Redis, on both servers. A command that changes something is refused with
 // a key that may only look.
 func TestOperatorsNeedNoRedis(t *testing.T) {

@@ -18,9 +18,9 @@ func (a *invocation) poolCommand() *cobra.Command {
 	return a.serverFlags(group(&cobra.Command{
 		Use:   "pool",
 		Short: "Look at pools and change them",
-		Long: `Look at pools. A pool is a rate and a bound on jobs in flight that several buckets share.
-Change a pool while it runs: all processes obey at once, and after every restart. A pool
-has no pause: pause its buckets.`,
+		Long: `Look at pools. A pool is a rate, with quotas and budgets, and a bound on
+jobs in flight that several buckets share. Change a pool while it runs: all processes obey
+at once, and after every restart. A pool has no pause: pause its buckets.`,
 		Example: `  dispatcher pool list
   dispatcher pool show vendor --json
   dispatcher pool set vendor --rate 20/s

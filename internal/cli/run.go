@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/tundish-io/tundish/internal/app"
@@ -26,7 +28,7 @@ goes on trying, and /readyz is 503.
 SIGHUP, or a change of the configuration file, applies buckets, workers, pools, limits,
 hooks and keys that came, went or changed. Deliveries under way end as they began. Of a
 bucket that left, nothing more is claimed. After a fault the daemon applies nothing.
-[redis], [producer], [dispatcher], [log] and [tracing] need a restart.`,
+` + restartTables() + ` need a restart.`,
 		Example: `  dispatcher run
   TUNDISH_REDIS_URL=redis://127.0.0.1:6379 dispatcher run
   curl -s 127.0.0.1:8081/readyz?verbose`,
@@ -40,4 +42,10 @@ bucket that left, nothing more is claimed. After a fault the daemon applies noth
 // daemonOptions are those of the daemons.
 func (a *invocation) daemonOptions() app.Options {
 	return app.Options{Config: a.options(), Stderr: a.err, IsTerminal: isTerminal(a.err), Version: build.Of(a.program).String()}
+}
+
+// restartTables names the tables of the configuration whose changes need a restart, as a help text has them.
+func restartTables() string {
+	last := len(app.RestartTables) - 1
+	return "[" + strings.Join(app.RestartTables[:last], "], [") + "] and [" + app.RestartTables[last] + "]"
 }

@@ -18,7 +18,8 @@ unavailable it goes on: /readyz is 503, and jobs are answered 503.
 
 SIGHUP, or a change of the configuration file, applies keys, limits, pools and buckets
 that came, went or changed. A bucket that left is answered 404. After a fault the daemon
-applies nothing. [redis], [producer], [dispatcher], [log] and [tracing] need a restart.
+applies nothing.
+` + restartTables() + ` need a restart.
 
 With redis.url = "embedded" there is nothing to serve: the embedded store and the
 API are both in "dispatcher run".`,
