@@ -17,10 +17,10 @@ import (
 func TestExamplesOfLLM(t *testing.T) {
 	harness.BesideOthers(t)
 	const budget = "budgets = [\"90000 tokens/m\"]\n"
-	const door = "serve_proxy = true\nauth.bearer = \"sk_of_the_vendor\"\n"
+	const route = "serve_proxy = true\nauth.bearer = \"sk_of_the_vendor\"\n"
 	models := []model{
-		{name: "openai", rate: "20/s", keys: budget, llm: door, provider: llmprovider.New(llmprovider.Settings{})},
-		{name: "claude", rate: "20/s", api: llmprovider.Anthropic, keys: budget, llm: door, provider: llmprovider.New(llmprovider.Settings{API: llmprovider.Anthropic})},
+		{name: "openai", rate: "20/s", keys: budget, llm: route, provider: llmprovider.New(llmprovider.Settings{})},
+		{name: "claude", rate: "20/s", api: llmprovider.Anthropic, keys: budget, llm: route, provider: llmprovider.New(llmprovider.Settings{API: llmprovider.Anthropic})},
 	}
 	example := filepath.Join("..", "examples", "llm")
 	t.Run("the configuration", func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestExamplesOfLLM(t *testing.T) {
 		}
 	})
 	t.Run("Node", func(t *testing.T) {
-		script := client(t, filepath.Join(example, "door.mjs"))
+		script := client(t, filepath.Join(example, "route.mjs"))
 		s := startLLM(t, llmPlan{models: models, dispatchers: 1, server: redistest.Start(t), isNear: true})
 		answersAll(t, script("TUNDISH_OPENAI="+s.producers[0]+"/v1/proxy/openai/v1", "TUNDISH_ANTHROPIC="+s.producers[0]+"/v1/proxy/claude"))
 	})

@@ -40,14 +40,14 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Addr: "127.0.0.1:9126", Handler: perClient.Middleware(door(t)), ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Addr: "127.0.0.1:9126", Handler: perClient.Middleware(enqueuing(t)), ReadHeaderTimeout: 5 * time.Second}
 	go func() { log.Print(server.ListenAndServe()) }()
 	defer server.Close()
 	return t.Run(ctx)
 }
 
-// door enqueues a letter for each request, such as /?to=ada.
-func door(t *tundish.Client) http.Handler {
+// enqueuing enqueues a letter for each request, such as /?to=ada.
+func enqueuing(t *tundish.Client) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		receipt, err := letters.Enqueue(r.Context(), t, Letter{To: r.FormValue("to")})
 		var refused *tundish.RefusedError

@@ -30,19 +30,19 @@ import (
 
 // daemon is what `producer serve` and `dispatcher run` have in common.
 type daemon struct {
-	config   *config.Config          // with which it started
-	inForce  atomic.Pointer[applied] // the one that its buckets have
-	log      *slog.Logger
-	redis    redis.UniversalClient
-	registry *prometheus.Registry
-	client   *producer.Client
-	operator *operator.Operator
-	limiter  *admission.Limiter     // of a process that takes no jobs in, to look at limits and to change them
-	doors    *doors                 // nil where no jobs are taken in
-	refused  atomic.Pointer[string] // see reloader
-	lessons  lessons
-	models   *llm.Metrics // see llmMetrics
-	tracing  *telemetry.Tracing
+	config    *config.Config          // with which it started
+	inForce   atomic.Pointer[applied] // the one that its buckets have
+	log       *slog.Logger
+	redis     redis.UniversalClient
+	registry  *prometheus.Registry
+	client    *producer.Client
+	operator  *operator.Operator
+	limiter   *admission.Limiter     // of a process that takes no jobs in, to look at limits and to change them
+	llmRoutes *llmRoutes             // nil where no jobs are taken in
+	refused   atomic.Pointer[string] // see reloader
+	lessons   lessons
+	models    *llm.Metrics // see llmMetrics
+	tracing   *telemetry.Tracing
 
 	wrongKeys prometheus.Counter
 
@@ -185,7 +185,7 @@ func (d *daemon) exchange() *lessonExchange {
 }
 
 func (d *daemon) close() error {
-	d.doors.close()
+	d.llmRoutes.close()
 	if d.client != nil {
 		d.client.Close()
 	}
@@ -202,7 +202,7 @@ func (d *daemon) close() error {
 // producerStage listens on producer.listen and returns what serves the
 // producer's API there, and its address.
 func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, err error) {
-	if err := d.openDoors(); err != nil {
+	if err := d.openRoutes(); err != nil {
 		return nil, "", err
 	}
 	listener, err := httpapi.Listen(ctx, d.config.Producer.Listen, "producer.listen")
@@ -210,7 +210,7 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 		return nil, "", err
 	}
 	api := httpapi.ProducerConfig{
-		Jobs: d.client, CheckJob: d.checkJob, CheckCallbacks: d.checkCallbacks, Estimate: d.estimate, Proxy: d.proxy, Doors: d.doors.behind, Limits: d.limiter, BucketLimits: d.client,
+		Jobs: d.client, CheckJob: d.checkJob, CheckCallbacks: d.checkCallbacks, Estimate: d.estimate, Proxy: d.proxy, LLMRoutes: d.llmRoutes.behind, Limits: d.limiter, BucketLimits: d.client,
 		Keys: d.config.Keys, TrustedProxies: d.config.Producer.TrustedProxies,
 		ForwardedHeader: d.config.Producer.ForwardedHeader, IPv6Prefix: d.config.Producer.IPv6Prefix,
 		RateLimitHeaders: httplimit.RateLimitHeaders(d.config.Producer.RateLimitHeaders),

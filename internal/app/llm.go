@@ -36,7 +36,7 @@ func (d *daemon) estimate(bucket string, job *shaper.Job) shaper.Units {
 	return units
 }
 
-// llmMetrics are those of the workers llm, here and behind doors.
+// llmMetrics are those of the workers llm, here and behind llmRoutes.
 func (d *daemon) llmMetrics() (m *llm.Metrics, err error) {
 	if d.models == nil {
 		d.models, err = llm.NewMetrics(d.registry)

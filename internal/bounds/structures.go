@@ -36,8 +36,8 @@ var Structures = map[string]string{
 	"internal/app applied.buckets":             Configured,
 	"internal/app dispatching.next":            Configured,
 	"internal/app dispatching.open":            Configured,
-	"internal/app doors.byDoor":                Configured,
-	"internal/app doors.open":                  Configured,
+	"internal/app llmRoutes.byRoute":           Configured,
+	"internal/app llmRoutes.open":              Configured,
 	"internal/app fileStamps":                  Configured,
 	"internal/app lessons.byBucket":            Configured,
 	"internal/console attempts.failed":         "wrong-keys",
@@ -139,7 +139,7 @@ var Structures = map[string]string{
 	"workers/outgoing pool.lists":              "conns",
 	"workers/outgoing refusals.since":          "origins",
 
-	"internal/httpapi DoorBucket.FallbackModels": Configured,
+	"internal/httpapi RouteBucket.FallbackModels": Configured,
 
 	// Lists, and channels with room.
 	"admission gates.order":                     Configured,

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -24,7 +25,7 @@ func (l *loader) table(keys []*setting.Key, raw map[string]any, p place, root re
 		here := p.key(name)
 		i := slices.IndexFunc(keys, func(k *setting.Key) bool { return k.Name == name })
 		if i < 0 {
-			l.fail(here, "", "is not a known key%s", DidYouMean(name, namesOf(keys)))
+			l.fail(here, "", "is not a known key%s", cmp.Or(renamedHint(here.path), DidYouMean(name, namesOf(keys))))
 			continue
 		}
 		if value, ok := l.standing(keys[i], raw[name], here, root); ok {

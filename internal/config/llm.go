@@ -26,8 +26,8 @@ type LLMSettings struct {
 	Timeout        time.Duration     `setting:"timeout"`       // of one attempt; the heartbeat keeps its lease
 	IdleTimeout    time.Duration     `setting:"idle_timeout"`
 	ServeProxy     bool              `setting:"serve_proxy"`
-	Door           string            `setting:"door"`          // "": the name of the bucket
-	ProxyTimeout   time.Duration     `setting:"proxy_timeout"` // how long a client of the door waits until its request is sent
+	Route          string            `setting:"route"`         // "": the name of the bucket
+	ProxyTimeout   time.Duration     `setting:"proxy_timeout"` // how long a client of the route waits until its request is sent
 	ProxyPriority  string            `setting:"proxy_priority"`
 	Fallback       string            `setting:"fallback"` // the bucket for a request that would wait longer than FallbackAfter; "": none
 	FallbackAfter  time.Duration     `setting:"fallback_after"`
@@ -56,8 +56,8 @@ func (s LLMSettings) Worker(concurrency int) llm.Config {
 	}
 }
 
-// DoorOf is the door of the bucket of that name.
-func (s LLMSettings) DoorOf(bucket string) string { return cmp.Or(s.Door, bucket) }
+// RouteOf is the route of the bucket of that name.
+func (s LLMSettings) RouteOf(bucket string) string { return cmp.Or(s.Route, bucket) }
 
 // llm checks the settings of the worker of the bucket at p, and reads the files that they name.
 func (l *loader) llm(p place, b Bucket) {
@@ -74,8 +74,8 @@ func (l *loader) llm(p place, b Bucket) {
 	inRange(l, p.key("llm").key("fallback_after"), b.LLM.FallbackAfter, time.Millisecond, httpbound.MaxWait)
 }
 
-// doors wants that the buckets of a door have one API, and that no other bucket has its path.
-func (l *loader) doors(s *settings) {
+// llmRoutes wants that the buckets of a route have one API, and that no other bucket has its path.
+func (l *loader) llmRoutes(s *settings) {
 	first := map[string]*Bucket{}
 	for i := range s.Buckets {
 		b := &s.Buckets[i]
@@ -86,19 +86,19 @@ func (l *loader) doors(s *settings) {
 		if !b.LLM.ServeProxy {
 			continue
 		}
-		p, door := at("buckets").element(i, b.Name).key("llm").key("door"), b.LLM.DoorOf(b.Name)
-		if !admission.ValidName(door) {
-			l.fail(p, literal(door), "want a name as that of a bucket: it is part of a path")
+		p, route := at("buckets").element(i, b.Name).key("llm").key("route"), b.LLM.RouteOf(b.Name)
+		if !admission.ValidName(route) {
+			l.fail(p, literal(route), "want a name as that of a bucket: it is part of a path")
 			continue
 		}
-		if at := slices.IndexFunc(s.Buckets, func(b Bucket) bool { return b.Name == door && b.HTTP != nil && b.HTTP.ServeProxy }); at >= 0 {
-			l.fail(p, literal(door), "bucket %q has this path of the proxy (http.serve_proxy): choose another door", door)
+		if at := slices.IndexFunc(s.Buckets, func(b Bucket) bool { return b.Name == route && b.HTTP != nil && b.HTTP.ServeProxy }); at >= 0 {
+			l.fail(p, literal(route), "bucket %q has this path of the proxy (http.serve_proxy): choose another route", route)
 		}
-		if before := first[door]; before != nil && before.LLM.API != b.LLM.API {
-			l.fail(p, literal(door), "bucket %q of this door has the api %q, and this one %q: want one API behind a door", before.Name, before.LLM.API, b.LLM.API)
+		if before := first[route]; before != nil && before.LLM.API != b.LLM.API {
+			l.fail(p, literal(route), "bucket %q of this route has the api %q, and this one %q: want one API for all buckets of a route", before.Name, before.LLM.API, b.LLM.API)
 		}
-		if first[door] == nil {
-			first[door] = b
+		if first[route] == nil {
+			first[route] = b
 		}
 		l.fallback(at("buckets").element(i, b.Name).key("llm").key("fallback"), s, b)
 	}

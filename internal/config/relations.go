@@ -84,7 +84,7 @@ func (l *loader) buckets(s *settings) {
 			l.webhook(p, written, s.Dispatcher)
 		}
 	}
-	l.doors(s)
+	l.llmRoutes(s)
 }
 
 // proxy refuses flows and groups that a client of the proxy cannot name: its body is the API's, so that each of its requests would be refused.

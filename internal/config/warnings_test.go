@@ -333,8 +333,8 @@ func TestAdviceOnKeysThatCallersMake(t *testing.T) {
 	}
 }
 
-// Behind a door it is the producer that calls the API.
-func TestAdviceOnDoors(t *testing.T) {
+// Behind a route it is the producer that calls the API.
+func TestAdviceOnRoutes(t *testing.T) {
 	t.Parallel()
 	for more, want := range map[string]bool{"": false, "llm.serve_proxy = true\n": true} {
 		c := mustLoad(t, "redis.url = \"redis://127.0.0.1:6379\"\n[[buckets]]\nname = \"b\"\nrate = \"1/s\"\nworker = \"llm\"\nllm.api = \"openai\"\nllm.base_url = \"https://example.com\"\n"+more)

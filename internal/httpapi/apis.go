@@ -14,7 +14,7 @@ func NewProducer(cfg ProducerConfig) *Handler {
 	log := orDiscard(cfg.Logger)
 	p := &producer{
 		jobs: cfg.Jobs, checkJob: cfg.CheckJob, callbacks: cfg.CheckCallbacks, estimate: cfg.Estimate, store: newStoreFaults(log), log: log, limits: cfg.Limits, overrides: cfg.BucketLimits,
-		headers: cfg.RateLimitHeaders, proxies: cfg.Proxy, hostFault: cfg.HostFault, doors: cfg.Doors,
+		headers: cfg.RateLimitHeaders, proxies: cfg.Proxy, hostFault: cfg.HostFault, llmRoutes: cfg.LLMRoutes,
 		access: newAccess(cfg.Keys, httplimit.Proxies{
 			Trusted: cfg.TrustedProxies, Header: cfg.ForwardedHeader, IPv6Prefix: cfg.IPv6Prefix,
 		}, log, cfg.WrongKeys),
@@ -41,8 +41,8 @@ func NewProducer(cfg ProducerConfig) *Handler {
 	}
 	h := newHandler(routes, elsewhere, p.access, newBounds("producer.max_connections", cfg.MaxConnections, cfg.BodyMemory, p.access.address), draining, log)
 	h.ops, h.idleTimeout = o, cfg.IdleTimeout
-	if cfg.Doors != nil {
-		h.Handler = inFormOfDoors(cfg.Doors, h.Handler)
+	if cfg.LLMRoutes != nil {
+		h.Handler = inFormOfRoutes(cfg.LLMRoutes, h.Handler)
 	}
 	return h
 }

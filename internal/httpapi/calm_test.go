@@ -107,7 +107,7 @@ func TestEnhanceYourCalmIs429(t *testing.T) {
 					c.BaseURL, c.TLS.CA = url, files.CA
 				}
 			})
-			d := newDoorRigOf(t, func(bucket string, c *llm.Config) {
+			d := newRouteRigOf(t, func(bucket string, c *llm.Config) {
 				if bucket == "quick" {
 					c.HTTP.BaseURL, c.HTTP.TLS.CA = url, files.CA
 				}

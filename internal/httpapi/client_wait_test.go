@@ -40,22 +40,22 @@ func TestClientWait(t *testing.T) {
 	}
 }
 
-// Where the first slot is in an hour, a client that waits for less is refused at once, behind a door and at the plain proxy.
+// Where the first slot is in an hour, a client that waits for less is refused at once, behind a route and at the plain proxy.
 func TestClientsThatWaitForLess(t *testing.T) {
 	t.Parallel()
-	p, d := newProxyRig(t), newDoorRig(t)
+	p, d := newProxyRig(t), newRouteRig(t)
 	for _, client := range []*http.Client{p.http.Client(), d.http.Client()} {
 		client.Timeout = 30 * time.Second // of one that is not refused
 	}
 	p.start(t.Context(), "slow") // is allowed to wait for two hours
 	p.untilJobs("slow", 1)
-	d.byDoor["slow"][0].API.Wait = 4 * time.Hour
+	d.byRoute["slow"][0].API.Wait = 4 * time.Hour
 	for _, headers := range [][]string{
 		{"X-Stainless-Timeout", "600"}, {"X-Stainless-Read-Timeout", "600.0"}, {"X-Stainless-Timeout", "600", "X-Stainless-Read-Timeout", "14400"}, {"Prefer", "wait=200"},
 	} {
 		p.do("GET", "/v1/proxy/slow/x", "", headers...).want(429, "wait-too-long")
 		if a := d.do("POST", "/v1/proxy/slow/v1/chat/completions", chatOf("m"), headers...); a.status != 429 {
-			t.Errorf("behind a door, %v: %d %s", headers, a.status, a.text)
+			t.Errorf("behind a route, %v: %d %s", headers, a.status, a.text)
 		}
 	}
 }

@@ -11,35 +11,35 @@ import (
 
 // write answers a fault, in the form that the clients of the path know.
 func (f *fault) write(w http.ResponseWriter, r *http.Request) {
-	if api, isDoor := r.Context().Value(doorKey{}).(llm.API); isDoor {
+	if api, isRoute := r.Context().Value(llmRouteKey{}).(llm.API); isRoute {
 		f.writeAs(api, false, w)
 		return
 	}
 	f.problem(r).write(w)
 }
 
-// doorFault is a fault of this server in the form of a provider's error. The clients of the providers show the message, and find the code.
-type doorFault struct {
-	Type  string         `json:"type,omitempty"` // of Anthropic
-	Error doorFaultError `json:"error"`
+// routeFault is a fault of this server in the form of a provider's error. The clients of the providers show the message, and find the code.
+type routeFault struct {
+	Type  string          `json:"type,omitempty"` // of Anthropic
+	Error routeFaultError `json:"error"`
 }
 
-type doorFaultError struct {
+type routeFaultError struct {
 	Message string `json:"message"`
 	Type    string `json:"type"`
 	Code    code   `json:"code"`
 }
 
-// doorKey is the key of the API of the door which a request is for, in its context.
-type doorKey struct{}
+// llmRouteKey is the key of the API of the route which a request is for, in its context.
+type llmRouteKey struct{}
 
-// inFormOfDoors has all faults of requests to a door answered in the form of its API, also those which the door itself never sees, of an unknown key, say.
-func inFormOfDoors(doors Doors, next http.Handler) http.Handler {
+// inFormOfRoutes has all faults of requests to a route answered in the form of its API, also those which the route itself never sees, of an unknown key, say.
+func inFormOfRoutes(llmRoutes LLMRoutes, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if path, isProxied := strings.CutPrefix(r.URL.EscapedPath(), proxyPath); isProxied {
-			door, _, _ := strings.Cut(path, "/")
-			if buckets := doors(door); len(buckets) > 0 {
-				r = r.WithContext(context.WithValue(r.Context(), doorKey{}, buckets[0].API.Worker.API()))
+			llmRoute, _, _ := strings.Cut(path, "/")
+			if buckets := llmRoutes(llmRoute); len(buckets) > 0 {
+				r = r.WithContext(context.WithValue(r.Context(), llmRouteKey{}, buckets[0].API.Worker.API()))
 			}
 		}
 		next.ServeHTTP(w, r)
@@ -52,7 +52,7 @@ const faultType = "tundish"
 // writeAs writes a fault in the form of an API. The providers' clients try again after most errors. Once the API was called they are told not to:
 // that would cost as much again.
 func (f *fault) writeAs(api llm.API, wasSent bool, w http.ResponseWriter) {
-	answer := doorFault{Error: doorFaultError{Message: f.Detail, Type: faultType, Code: f.Code}}
+	answer := routeFault{Error: routeFaultError{Message: f.Detail, Type: faultType, Code: f.Code}}
 	if len(f.Errors) > 1 { // there is no other place for them
 		var all []string
 		for _, one := range f.Errors {

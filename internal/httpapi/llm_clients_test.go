@@ -24,7 +24,7 @@ import (
 // unseen is how many tokens a search or a conversation adds.
 const unseen = 21_000
 
-// clientsRig is providers behind doors, each a bucket with a budget that is never reached.
+// clientsRig is providers behind routes, each a bucket with a budget that is never reached.
 type clientsRig struct {
 	*server
 	providers map[string]*llmprovider.Provider
@@ -36,7 +36,7 @@ func newClientsRig(t *testing.T) *clientsRig {
 	rig := &clientsRig{providers: map[string]*llmprovider.Provider{}}
 	store := redistest.Start(t)
 	var buckets []shaper.Bucket
-	workers, doors := map[string]shaper.Worker{}, map[string][]httpapi.DoorBucket{}
+	workers, llmRoutes := map[string]shaper.Worker{}, map[string][]httpapi.RouteBucket{}
 	for _, name := range []string{"model", "azure", "strict", "claude", "slow", "busy", "spare"} {
 		settings := llmprovider.Settings{Unseen: unseen, IsStrict: name == "strict", ExpectedOutput: 9000, CallTime: 50 * time.Millisecond}
 		config := llm.DefaultConfig(llm.OpenAI)
@@ -63,7 +63,7 @@ func newClientsRig(t *testing.T) *clientsRig {
 			b.Rate, b.Budgets = rateOf(t, "1/h"), nil
 		}
 		buckets, workers[name] = append(buckets, b), w
-		doors[name] = []httpapi.DoorBucket{{API: &llm.Transport{Worker: w, Bucket: name, Wait: 4 * time.Hour}, Priority: shaper.PriorityHigh}}
+		llmRoutes[name] = []httpapi.RouteBucket{{API: &llm.Transport{Worker: w, Bucket: name, Wait: 4 * time.Hour}, Priority: shaper.PriorityHigh}}
 	}
 	dispatch(t, store, buckets, workers)
 	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: buckets, Timeout: patience})
@@ -76,13 +76,13 @@ func newClientsRig(t *testing.T) *clientsRig {
 	}
 	permits := dispatcher.NewPermits(client, leases)
 	t.Cleanup(func() { permits.Close(); leases.Close(); client.Close() })
-	for _, door := range doors {
-		door[0].API.Permits = permits
+	for _, llmRoute := range llmRoutes {
+		llmRoute[0].API.Permits = permits
 	}
-	busy := &doors["busy"][0]
-	busy.Fallback, busy.FallbackAfter, busy.FallbackModels = &doors["spare"][0], time.Second, map[string]string{"gpt-5": "claude-x", "prod": "claude-y"}
+	busy := &llmRoutes["busy"][0]
+	busy.Fallback, busy.FallbackAfter, busy.FallbackModels = &llmRoutes["spare"][0], time.Second, map[string]string{"gpt-5": "claude-x", "prod": "claude-y"}
 	rig.op = newOperator(t, connect(t, store.URL()), nil, buckets)
-	rig.server = serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: client, Logger: logTo(t.Output()), Doors: func(door string) []httpapi.DoorBucket { return doors[door] }}))
+	rig.server = serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: client, Logger: logTo(t.Output()), LLMRoutes: func(llmRoute string) []httpapi.RouteBucket { return llmRoutes[llmRoute] }}))
 	return rig
 }
 

@@ -51,8 +51,8 @@ type ProducerConfig struct {
 	// proxy waited in vain. nil means no.
 	HostFault func(ctx context.Context, bucket string) bool
 
-	// Doors are those to the APIs of language models. nil serves none.
-	Doors Doors
+	// LLMRoutes are those to the APIs of language models. nil serves none.
+	LLMRoutes LLMRoutes
 
 	// Limits are the limits of /v1/limits: the check asks them. BucketLimits are the
 	// same limits as the buckets count them. nil means that there are none.
@@ -121,5 +121,5 @@ type producer struct {
 	draining  *draining
 	proxies   func(bucket string) (ProxySettings, bool)
 	hostFault func(ctx context.Context, bucket string) bool
-	doors     Doors
+	llmRoutes LLMRoutes
 }

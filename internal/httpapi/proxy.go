@@ -75,9 +75,9 @@ func cutProxied(next http.Handler) http.Handler {
 // proxy answers what an API answers: any method of /v1/proxy/{bucket}/….
 func (p *producer) proxy(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	if p.doors != nil {
-		if buckets := p.doors(r.PathValue("bucket")); len(buckets) > 0 {
-			p.door(w, r, buckets)
+	if p.llmRoutes != nil {
+		if buckets := p.llmRoutes(r.PathValue("bucket")); len(buckets) > 0 {
+			p.llmRoute(w, r, buckets)
 			return
 		}
 	}

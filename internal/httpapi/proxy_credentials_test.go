@@ -93,7 +93,7 @@ func TestProxyClientsAndReplacedTokens(t *testing.T) {
 					p.answerWith(api.ServeHTTP)
 					ask = func() *answer { return p.do("POST", "/v1/proxy/api/x", "{}") }
 				} else {
-					d := newDoorRigOf(t, func(_ string, c *llm.Config) { set(&c.HTTP) })
+					d := newRouteRigOf(t, func(_ string, c *llm.Config) { set(&c.HTTP) })
 					d.answerWith(api.ServeHTTP)
 					ask = func() *answer { return d.do("POST", "/v1/proxy/openai/v1/x", chatOf("gpt-5")) }
 				}

@@ -42,7 +42,7 @@ func refusingRig(t *testing.T) *proxyRig {
 func TestOfficialClientsKnowOurRefusals(t *testing.T) {
 	t.Parallel()
 	p := refusingRig(t)
-	llm := newDoorRig(t)
+	llm := newRouteRig(t)
 	for _, tt := range []struct {
 		name, at, key string
 		status        float64

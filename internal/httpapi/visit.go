@@ -112,8 +112,8 @@ func (v *visit) wayBack(own *shaper.OwnDelivery) *wayBack {
 // pathBack returns the path below which a request without a model reaches the API of this visit: that of the route, or that of its bucket where the
 // route has several APIs.
 func (v *visit) pathBack() string {
-	home, alone := DoorBucket{}, v.doors(v.API.Bucket)
-	for _, b := range v.doors(strings.TrimPrefix(v.r.URL.Path, proxyPath)) {
+	home, alone := RouteBucket{}, v.llmRoutes(v.API.Bucket)
+	for _, b := range v.llmRoutes(strings.TrimPrefix(v.r.URL.Path, proxyPath)) {
 		if v.mayUse(b.API.Bucket) == nil {
 			home = b
 			break

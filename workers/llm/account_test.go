@@ -11,7 +11,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// ask makes a call behind a door: a POST with a body, a GET without one. It returns what was reserved, and the outcome.
+// ask makes a call behind a route: a POST with a body, a GET without one. It returns what was reserved, and the outcome.
 func ask(t *testing.T, w *Worker, path, body string) (reserved shaper.Units, outcome shaper.Outcome) {
 	t.Helper()
 	a := shaper.NewAttempt(time.Now(), time.Minute, nil)

@@ -62,13 +62,13 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 			Name: "tundish_llm_estimate_ratio", Help: "Tokens that a request is charged by the usage of its answer, over those that it reserved of budgets.", Buckets: ratios,
 		}, []string{"bucket"}),
 		first: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "tundish_llm_first_byte_seconds", Help: "From the slot of a call behind a door to the first byte of its answer.", Buckets: seconds,
+			Name: "tundish_llm_first_byte_seconds", Help: "From the slot of a call behind a route to the first byte of its answer.", Buckets: seconds,
 		}, []string{"bucket"}),
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "tundish_llm_streams", Help: "Answers that stream to clients of a door now.",
+			Name: "tundish_llm_streams", Help: "Answers that stream to clients of a route now.",
 		}, []string{"bucket"}),
 		endings: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tundish_llm_ended_total", Help: "Answers to clients of a door, by who ended them: the provider, the client, which went away, or us, as a lease was lost or a process stopped.",
+			Name: "tundish_llm_ended_total", Help: "Answers to clients of a route, by who ended them: the provider, the client, which went away, or us, as a lease was lost or a process stopped.",
 		}, []string{"bucket", "by"}),
 		buckets: map[string]bool{},
 	}

@@ -14,7 +14,7 @@ import (
 // Transport makes calls of the API at the pace of a bucket and within its budgets: each waits as a job of the bucket for its permit, and is then
 // sent from here. No prompt and no answer is in Redis. Calls of one Transport may be concurrent.
 //
-// It is an [http.RoundTripper], for the official clients: option.WithHTTPClient(&http.Client{Transport: t}). The doors of `producer serve` are
+// It is an [http.RoundTripper], for the official clients: option.WithHTTPClient(&http.Client{Transport: t}). The routes of `producer serve` are
 // made of it, too.
 type Transport struct {
 	Permits *dispatcher.Permits

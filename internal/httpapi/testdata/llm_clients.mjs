@@ -1,4 +1,4 @@
-// What official clients of OpenAI, of Azure and of Anthropic do through doors: calls whose model is in the path, in the background, with searches, with
+// What official clients of OpenAI, of Azure and of Anthropic do through routes: calls whose model is in the path, in the background, with searches, with
 // a conversation, with a list of prompts, and to a provider that refuses stream_options. Prints what each was answered.
 import Anthropic from "@anthropic-ai/sdk";
 import OpenAI, { AzureOpenAI } from "openai";

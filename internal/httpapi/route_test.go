@@ -22,24 +22,24 @@ import (
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
-// doorRig is an API behind doors: "openai" has the buckets "quick", which takes the models gpt-*, and "rest", "claude" has "claude", "slow" sends one
+// routeRig is an API behind routes: "openai" has the buckets "quick", which takes the models gpt-*, and "rest", "claude" has "claude", "slow" sends one
 // request an hour, and "gone" leads nowhere.
-type doorRig struct {
+type routeRig struct {
 	*server
-	byDoor map[string][]httpapi.DoorBucket
-	serve  atomic.Pointer[http.HandlerFunc]
-	calls  atomic.Int64
+	byRoute map[string][]httpapi.RouteBucket
+	serve   atomic.Pointer[http.HandlerFunc]
+	calls   atomic.Int64
 }
 
-func newDoorRig(t *testing.T, keys ...apikey.Key) *doorRig {
+func newRouteRig(t *testing.T, keys ...apikey.Key) *routeRig {
 	t.Helper()
-	return newDoorRigOf(t, func(string, *llm.Config) {}, keys...)
+	return newRouteRigOf(t, func(string, *llm.Config) {}, keys...)
 }
 
-// newDoorRigOf is newDoorRig with settings of its workers, by the name of the bucket.
-func newDoorRigOf(t *testing.T, change func(bucket string, c *llm.Config), keys ...apikey.Key) *doorRig {
+// newRouteRigOf is newRouteRig with settings of its workers, by the name of the bucket.
+func newRouteRigOf(t *testing.T, change func(bucket string, c *llm.Config), keys ...apikey.Key) *routeRig {
 	t.Helper()
-	d := &doorRig{byDoor: map[string][]httpapi.DoorBucket{}}
+	d := &routeRig{byRoute: map[string][]httpapi.RouteBucket{}}
 	d.answerWith(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.calls.Add(1)
@@ -49,7 +49,7 @@ func newDoorRigOf(t *testing.T, change func(bucket string, c *llm.Config), keys 
 	store := redistest.Start(t)
 	var buckets []shaper.Bucket
 	workers := map[string]shaper.Worker{}
-	for name, door := range map[string]string{"quick": "openai", "rest": "openai", "claude": "claude", "slow": "slow", "gone": "gone", "steady": "steady", "spare": "spare"} {
+	for name, llmRoute := range map[string]string{"quick": "openai", "rest": "openai", "claude": "claude", "slow": "slow", "gone": "gone", "steady": "steady", "spare": "spare"} {
 		b := shaper.DefaultBucket()
 		b.Name, b.Rate, b.Adapt.Scope, b.Adapt.Floor, b.Breaker.Failures = name, rateOf(t, "1000/s"), shaper.ScopeBucket, 100, 0
 		config := llm.DefaultConfig(llm.OpenAI)
@@ -79,11 +79,11 @@ func newDoorRigOf(t *testing.T, change func(bucket string, c *llm.Config), keys 
 		}
 		t.Cleanup(w.Close)
 		buckets, workers[name] = append(buckets, b), w
-		bucket := httpapi.DoorBucket{API: &llm.Transport{Worker: w, Bucket: name, Wait: timeout}, Priority: shaper.PriorityHigh}
-		if name == "quick" { // the first one of its door
-			d.byDoor[door] = append([]httpapi.DoorBucket{bucket}, d.byDoor[door]...)
+		bucket := httpapi.RouteBucket{API: &llm.Transport{Worker: w, Bucket: name, Wait: timeout}, Priority: shaper.PriorityHigh}
+		if name == "quick" { // the first one of its route
+			d.byRoute[llmRoute] = append([]httpapi.RouteBucket{bucket}, d.byRoute[llmRoute]...)
 		} else {
-			d.byDoor[door] = append(d.byDoor[door], bucket)
+			d.byRoute[llmRoute] = append(d.byRoute[llmRoute], bucket)
 		}
 	}
 	dispatch(t, store, buckets, workers)
@@ -98,16 +98,16 @@ func newDoorRigOf(t *testing.T, change func(bucket string, c *llm.Config), keys 
 	}
 	permits := dispatcher.NewPermits(client, leases)
 	t.Cleanup(func() { permits.Close(); leases.Close(); client.Close() })
-	for _, buckets := range d.byDoor {
+	for _, buckets := range d.byRoute {
 		for i := range buckets {
 			buckets[i].API.Permits = permits
 		}
 	}
-	d.server = serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: client, Logger: logTo(t.Output()), Keys: keys, Doors: func(door string) []httpapi.DoorBucket { return d.byDoor[door] }}))
+	d.server = serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: client, Logger: logTo(t.Output()), Keys: keys, LLMRoutes: func(llmRoute string) []httpapi.RouteBucket { return d.byRoute[llmRoute] }}))
 	return d
 }
 
-func (d *doorRig) answerWith(serve http.HandlerFunc) { d.serve.Store(&serve) }
+func (d *routeRig) answerWith(serve http.HandlerFunc) { d.serve.Store(&serve) }
 
 // chatOf is a request for a model.
 func chatOf(model string) string {
@@ -115,9 +115,9 @@ func chatOf(model string) string {
 }
 
 // What the API gets, and what the client gets of its answer.
-func TestDoorPassesOn(t *testing.T) {
+func TestRoutePassesOn(t *testing.T) {
 	t.Parallel()
-	d := newDoorRig(t)
+	d := newRouteRig(t)
 	d.answerWith(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		w.Header().Set("X-Seen", strings.Join([]string{r.Method, r.RequestURI, r.Header.Get("Authorization"), r.Header.Get("Accept-Encoding"), r.Header.Get("X-Custom"), r.Header.Get("Tundish-Key")}, "|"))
@@ -141,14 +141,14 @@ func TestDoorPassesOn(t *testing.T) {
 }
 
 // Faults of this server have the form of the provider's. Clients are told not to try again once the API was called.
-func TestDoorFaults(t *testing.T) {
+func TestRouteFaults(t *testing.T) {
 	t.Parallel()
-	d := newDoorRig(t)
+	d := newRouteRig(t)
 	for name, c := range map[string]struct {
-		door, path, model string
-		headers           []string
-		status            int
-		code, retry       string
+		llmRoute, path, model string
+		headers               []string
+		status                int
+		code, retry           string
 	}{
 		"a long wait":      {"slow", "/v1/x", "m", nil, 429, "wait-too-long", ""},
 		"a short patience": {"slow", "/v1/x", "m", []string{"X-Stainless-Timeout", "1"}, 429, "wait-too-long", ""},
@@ -156,26 +156,26 @@ func TestDoorFaults(t *testing.T) {
 		"a path":           {"claude", "/../x", "m", nil, 400, "invalid", ""},
 		"an upgrade":       {"openai", "/v1/x", "gpt-5", []string{"Upgrade", "websocket", "Connection", "Upgrade"}, 400, "invalid", ""},
 	} {
-		a := d.do("POST", "/v1/proxy/"+c.door+c.path, chatOf(c.model), c.headers...)
+		a := d.do("POST", "/v1/proxy/"+c.llmRoute+c.path, chatOf(c.model), c.headers...)
 		var fault struct {
 			Type  string
 			Error struct{ Message, Type, Code string }
 		}
 		if err := json.Unmarshal([]byte(a.text), &fault); err != nil || a.status != c.status || fault.Error.Code != c.code || fault.Error.Type != "tundish" || fault.Error.Message == "" ||
-			(fault.Type == "error") != (c.door == "claude") || a.header.Get("X-Should-Retry") != c.retry || (a.status == 429) != (a.header.Get("Retry-After") != "") {
+			(fault.Type == "error") != (c.llmRoute == "claude") || a.header.Get("X-Should-Retry") != c.retry || (a.status == 429) != (a.header.Get("Retry-After") != "") {
 			t.Errorf("%s: %d %s, %v, %v", name, a.status, a.text, a.header, err)
 		}
 	}
-	d.byDoor["openai"] = d.byDoor["openai"][:1]
+	d.byRoute["openai"] = d.byRoute["openai"][:1]
 	if a := d.do("POST", "/v1/proxy/openai/v1/x", chatOf("other")); a.status != 404 || !strings.Contains(a.text, `"unknown-model"`) {
 		t.Errorf("another model: %d %s", a.status, a.text)
 	}
 }
 
 // An API that asks for less is asked again, as long as the client waits; then its answer passes on.
-func TestDoorWaitsForTheAPI(t *testing.T) {
+func TestRouteWaitsForTheAPI(t *testing.T) {
 	t.Parallel()
-	d := newDoorRig(t)
+	d := newRouteRig(t)
 	d.answerWith(func(w http.ResponseWriter, _ *http.Request) {
 		if d.calls.Load() < 3 {
 			w.Header().Set("Retry-After", "1")
@@ -196,11 +196,11 @@ func TestDoorWaitsForTheAPI(t *testing.T) {
 }
 
 // A request that would wait for too long goes to the fallback, if that takes its model and the key may use it.
-func TestDoorFallsBack(t *testing.T) {
+func TestRouteFallsBack(t *testing.T) {
 	t.Parallel()
-	d := newDoorRig(t, keyOf("all", []string{"*"}, apikey.RoleEnqueue), keyOf("one", []string{"slow"}, apikey.RoleEnqueue))
-	slow := &d.byDoor["slow"][0]
-	slow.Fallback, slow.FallbackAfter = &d.byDoor["openai"][0], time.Second // quick, which takes gpt-*
+	d := newRouteRig(t, keyOf("all", []string{"*"}, apikey.RoleEnqueue), keyOf("one", []string{"slow"}, apikey.RoleEnqueue))
+	slow := &d.byRoute["slow"][0]
+	slow.Fallback, slow.FallbackAfter = &d.byRoute["openai"][0], time.Second // quick, which takes gpt-*
 	for _, c := range []struct {
 		key, model string
 		status     int
@@ -214,11 +214,11 @@ func TestDoorFallsBack(t *testing.T) {
 }
 
 // A fallback answers only what it sends sooner than the bucket: one that has a longer queue takes nothing.
-func TestDoorWaitsWhereItIsShorter(t *testing.T) {
+func TestRouteWaitsWhereItIsShorter(t *testing.T) {
 	t.Parallel()
-	d := newDoorRig(t)
-	steady := &d.byDoor["steady"][0]
-	steady.Fallback, steady.FallbackAfter = &d.byDoor["spare"][0], time.Millisecond
+	d := newRouteRig(t)
+	steady := &d.byRoute["steady"][0]
+	steady.Fallback, steady.FallbackAfter = &d.byRoute["spare"][0], time.Millisecond
 	answers := make(chan string)
 	const calls = 4
 	for range calls {
@@ -238,11 +238,11 @@ func TestDoorWaitsWhereItIsShorter(t *testing.T) {
 
 // A model that the bucket maps has another name at the fallback, in the body or in the path, and the answer says who made it. A model that it does not
 // map keeps its name.
-func TestDoorFallsBackToAnotherModel(t *testing.T) {
+func TestRouteFallsBackToAnotherModel(t *testing.T) {
 	t.Parallel()
-	d := newDoorRig(t)
-	slow := &d.byDoor["slow"][0]
-	slow.Fallback, slow.FallbackAfter = &d.byDoor["openai"][0], time.Second // quick, which takes gpt-*
+	d := newRouteRig(t)
+	slow := &d.byRoute["slow"][0]
+	slow.Fallback, slow.FallbackAfter = &d.byRoute["openai"][0], time.Second // quick, which takes gpt-*
 	slow.FallbackModels = map[string]string{"o3": "gpt-5%", "gpt-4": "gpt-5%", "gpt-x": "o3"}
 	d.answerWith(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -269,10 +269,10 @@ func TestDoorFallsBackToAnotherModel(t *testing.T) {
 	}
 }
 
-// The model picks the bucket of a door, among those that the key may use.
-func TestDoorKeys(t *testing.T) {
+// The model picks the bucket of a route, among those that the key may use.
+func TestRouteKeys(t *testing.T) {
 	t.Parallel()
-	d := newDoorRig(t, keyOf("one", []string{"rest"}, apikey.RoleEnqueue), keyOf("all", []string{"*"}, apikey.RoleEnqueue), keyOf("none", []string{"claude"}, apikey.RoleEnqueue))
+	d := newRouteRig(t, keyOf("one", []string{"rest"}, apikey.RoleEnqueue), keyOf("all", []string{"*"}, apikey.RoleEnqueue), keyOf("none", []string{"claude"}, apikey.RoleEnqueue))
 	for _, c := range []struct {
 		key, model string
 		status     int

@@ -11,10 +11,10 @@ import (
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
-// visit is a request to a door, from its arrival to the last byte of its answer.
+// visit is a request to a route, from its arrival to the last byte of its answer.
 type visit struct {
 	*producer
-	DoorBucket
+	RouteBucket
 
 	w       http.ResponseWriter
 	r       *http.Request
@@ -29,8 +29,8 @@ type visit struct {
 
 func (v *visit) left() time.Duration { return v.timeout - time.Since(v.began) }
 
-// choose takes the first bucket of the door that takes the model and that the key of the client may use.
-func (v *visit) choose(buckets []DoorBucket, model string) *fault {
+// choose takes the first bucket of the route that takes the model and that the key of the client may use.
+func (v *visit) choose(buckets []RouteBucket, model string) *fault {
 	var lacks *fault
 	for _, b := range buckets {
 		if model != "" && !b.API.Worker.Takes(model) {
@@ -40,13 +40,13 @@ func (v *visit) choose(buckets []DoorBucket, model string) *fault {
 			lacks = f
 			continue
 		}
-		v.DoorBucket = b
+		v.RouteBucket = b
 		return nil
 	}
 	if lacks != nil {
 		return lacks
 	}
-	return newFault(codeUnknownModel, "no bucket of this door takes the model %q", model)
+	return newFault(codeUnknownModel, "no bucket of this route takes the model %q", model)
 }
 
 // mayUse returns the right that the key of the client lacks to use a bucket.
@@ -105,7 +105,7 @@ func (v *visit) fallBack() (job shaper.Job, isThere bool) {
 	if model := cmp.Or(sent, asked); model != "" && !to.API.Worker.Takes(model) {
 		return job, false
 	}
-	v.DoorBucket, v.address, v.body = *to, address, body
+	v.RouteBucket, v.address, v.body = *to, address, body
 	job, f := v.job()
 	return job, f == nil
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/tundish-io/tundish/test/harness"
 )
 
-// TestDoor: half of the calls are queued, and half come through the door, from clients that stream and clients that do not, to both producers. A
+// TestRoute: half of the calls are queued, and half come through the route, from clients that stream and clients that do not, to both producers. A
 // dispatcher is killed on the way. No client is refused, each gets its own answer, the provider refuses nothing, and no window of it has more
 // than the limit.
-func TestDoor(t *testing.T) {
+func TestRoute(t *testing.T) {
 	harness.BesideOthers(t)
 	const clients = 10
 	calls := 60
@@ -30,13 +30,13 @@ func TestDoor(t *testing.T) {
 	harness.Quietly(t, func(t *testing.T, stall *harness.StallWatch) string {
 		fast := llmprovider.Settings{CallTime: tokenWindow() / 60}
 		shared := limited(fast, 0)
-		const door = "serve_proxy = true\nproxy_timeout = \"5m\"\n"
+		const route = "serve_proxy = true\nproxy_timeout = \"5m\"\n"
 		keys := tokenBudgets() + "priority_aging = \"1h\"\n" // the queued jobs are minutes old in the end
 		models := []model{
-			{name: "bucket", keys: keys, llm: door, provider: limited(fast, 0)},
-			{name: "flows", keys: keys, llm: door, tables: "[buckets.flow]\nkey = \"header:x-flow\"\n", provider: limited(fast, 0)},
-			{name: "pool-a", keys: "pool = \"vendor\"\npriority_aging = \"1h\"\n", llm: door, provider: shared},
-			{name: "pool-b", keys: "pool = \"vendor\"\npriority_aging = \"1h\"\n", llm: door, provider: shared},
+			{name: "bucket", keys: keys, llm: route, provider: limited(fast, 0)},
+			{name: "flows", keys: keys, llm: route, tables: "[buckets.flow]\nkey = \"header:x-flow\"\n", provider: limited(fast, 0)},
+			{name: "pool-a", keys: "pool = \"vendor\"\npriority_aging = \"1h\"\n", llm: route, provider: shared},
+			{name: "pool-b", keys: "pool = \"vendor\"\npriority_aging = \"1h\"\n", llm: route, provider: shared},
 		}
 		s := startLLM(t, llmPlan{
 			models: models, dispatchers: 3, server: redistest.Start(t), pools: "[[pools]]\nname = \"vendor\"\nrate = \"100/s\"\n" + tokenBudgets(),
@@ -82,7 +82,7 @@ func TestDoor(t *testing.T) {
 // flowHeader names the flow of a request, where a bucket goes by it.
 const flowHeader = "X-Flow"
 
-// visit makes the n-th call of a client through a door, and says what is wrong with the answer.
+// visit makes the n-th call of a client through a route, and says what is wrong with the answer.
 func (s *llmSystem) visit(m model, n int, streams bool) (fault string) {
 	path := "/v1/chat/completions"
 	if m.api == llmprovider.Anthropic {
@@ -165,17 +165,17 @@ type clientAnswer struct {
 	Fault   string
 }
 
-// TestDoorWithUnchangedClients: the providers' own clients call through doors, 24 at once, streaming and not, and 50 more abort their streams. Each gets
+// TestRouteWithUnchangedClients: the providers' own clients call through routes, 24 at once, streaming and not, and 50 more abort their streams. Each gets
 // what the provider sent, less the usage that nobody asked for. What is charged is what the provider counts, of aborted streams within a tenth.
-func TestDoorWithUnchangedClients(t *testing.T) {
+func TestRouteWithUnchangedClients(t *testing.T) {
 	harness.BesideOthers(t)
 	const clients, aborted, output = 24, 50, 300
 	script := client(t, filepath.Join("testdata", "llm.mjs"))
-	const budget, door = "budgets = [\"10000000 tokens/h\"]\nbudget_burst = \"100%\"\n", "serve_proxy = true\ncount_max_tokens = false\nauth.bearer = \"sk_of_the_vendor\"\n"
+	const budget, route = "budgets = [\"10000000 tokens/h\"]\nbudget_burst = \"100%\"\n", "serve_proxy = true\ncount_max_tokens = false\nauth.bearer = \"sk_of_the_vendor\"\n"
 	settings := llmprovider.Settings{CallTime: time.Second}
 	models := []model{
-		{name: "openai", keys: budget, llm: door, provider: llmprovider.New(settings)},
-		{name: "claude", api: llmprovider.Anthropic, keys: budget, llm: door, provider: llmprovider.New(llmprovider.Settings{API: llmprovider.Anthropic, CallTime: settings.CallTime})},
+		{name: "openai", keys: budget, llm: route, provider: llmprovider.New(settings)},
+		{name: "claude", api: llmprovider.Anthropic, keys: budget, llm: route, provider: llmprovider.New(llmprovider.Settings{API: llmprovider.Anthropic, CallTime: settings.CallTime})},
 	}
 	server := redistest.Start(t)
 	s := startLLM(t, llmPlan{models: models, dispatchers: 3, server: server})

@@ -16,26 +16,26 @@ import (
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
-// doors are those of the producer's API, with a worker for each bucket behind one. A reload makes anew those whose settings have changed; a closed
+// llmRoutes are those of the producer's API, with a worker for each bucket behind one. A reload makes anew those whose settings have changed; a closed
 // worker finishes its calls.
-type doors struct {
+type llmRoutes struct {
 	permits *dispatcher.Permits
 	leases  *dispatcher.Leases
 	known   *lessons
 	metrics *llm.Metrics
 
-	mu     sync.Mutex
-	open   map[string]doorWorker           // by the name of the bucket
-	byDoor map[string][]httpapi.DoorBucket // a bucket of a door is one by its own name, too
+	mu      sync.Mutex
+	open    map[string]routeWorker           // by the name of the bucket
+	byRoute map[string][]httpapi.RouteBucket // a bucket of a route is one by its own name, too
 }
 
-type doorWorker struct {
+type routeWorker struct {
 	*llm.Worker
 	settings llm.Config
 }
 
-// openDoors makes the doors of the configuration, which follow it from then on.
-func (d *daemon) openDoors() error {
+// openRoutes makes the routes of the configuration, which follow it from then on.
+func (d *daemon) openRoutes() error {
 	metrics, err := d.llmMetrics()
 	if err != nil {
 		return err
@@ -47,16 +47,16 @@ func (d *daemon) openDoors() error {
 	if err != nil {
 		return err
 	}
-	d.doors = &doors{permits: dispatcher.NewPermits(d.client, leases), leases: leases, known: &d.lessons, metrics: metrics}
-	d.targets = append(d.targets, target{[]string{"buckets"}, func(_ context.Context, cfg *config.Config) error { return d.doors.follow(cfg) }})
-	return d.doors.follow(d.config)
+	d.llmRoutes = &llmRoutes{permits: dispatcher.NewPermits(d.client, leases), leases: leases, known: &d.lessons, metrics: metrics}
+	d.targets = append(d.targets, target{[]string{"buckets"}, func(_ context.Context, cfg *config.Config) error { return d.llmRoutes.follow(cfg) }})
+	return d.llmRoutes.follow(d.config)
 }
 
-// follow takes over the doors of a configuration, or none of them if one cannot be opened.
-func (s *doors) follow(cfg *config.Config) error {
+// follow takes over the routes of a configuration, or none of them if one cannot be opened.
+func (s *llmRoutes) follow(cfg *config.Config) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	open, buckets := map[string]doorWorker{}, map[string]httpapi.DoorBucket{}
+	open, buckets := map[string]routeWorker{}, map[string]httpapi.RouteBucket{}
 	var errs []error
 	for _, b := range cfg.Buckets {
 		if b.LLM == nil || !b.LLM.ServeProxy && !isFallback(cfg, b.Name) {
@@ -68,50 +68,50 @@ func (s *doors) follow(cfg *config.Config) error {
 			continue
 		}
 		open[b.Name] = w
-		buckets[b.Name] = httpapi.DoorBucket{
+		buckets[b.Name] = httpapi.RouteBucket{
 			API:      &llm.Transport{Permits: s.permits, Worker: w.Worker, Bucket: b.Name, Wait: b.LLM.ProxyTimeout},
 			Priority: shaper.Priority(b.LLM.ProxyPriority), FallbackAfter: b.LLM.FallbackAfter,
 			FallbackModels: b.LLM.FallbackModels,
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		closeDoors(open, s.open)
+		closeRoutes(open, s.open)
 		return err
 	}
-	byDoor, alone := map[string][]httpapi.DoorBucket{}, map[string][]httpapi.DoorBucket{}
+	byRoute, alone := map[string][]httpapi.RouteBucket{}, map[string][]httpapi.RouteBucket{}
 	for _, b := range cfg.Buckets {
 		if b.LLM == nil || !b.LLM.ServeProxy {
 			continue
 		}
-		bucket, door := buckets[b.Name], b.LLM.DoorOf(b.Name)
+		bucket, route := buckets[b.Name], b.LLM.RouteOf(b.Name)
 		if to, ok := buckets[b.LLM.Fallback]; ok {
 			bucket.Fallback = &to
 		}
-		byDoor[door] = append(byDoor[door], bucket)
-		alone[b.Name] = []httpapi.DoorBucket{bucket}
+		byRoute[route] = append(byRoute[route], bucket)
+		alone[b.Name] = []httpapi.RouteBucket{bucket}
 	}
-	maps.Copy(alone, byDoor) // a door goes before a bucket of its name
-	closeDoors(s.open, open)
-	s.open, s.byDoor = open, alone
+	maps.Copy(alone, byRoute) // a route goes before a bucket of its name
+	closeRoutes(s.open, open)
+	s.open, s.byRoute = open, alone
 	return nil
 }
 
-// isFallback reports whether a bucket behind a door falls back on this one.
+// isFallback reports whether a bucket behind a route falls back on this one.
 func isFallback(cfg *config.Config, bucket string) bool {
 	return slices.ContainsFunc(cfg.Buckets, func(b config.Bucket) bool { return b.LLM != nil && b.LLM.ServeProxy && b.LLM.Fallback == bucket })
 }
 
 // worker is the open one of these settings, or a new one.
-func (s *doors) worker(bucket string, settings llm.Config) (doorWorker, error) {
+func (s *llmRoutes) worker(bucket string, settings llm.Config) (routeWorker, error) {
 	if old, ok := s.open[bucket]; ok && reflect.DeepEqual(old.settings, settings) {
 		return old, nil
 	}
 	w, err := llm.New(settings, s.known.of(bucket), s.metrics)
-	return doorWorker{w, settings}, err
+	return routeWorker{w, settings}, err
 }
 
-// closeDoors closes the workers that do not stay.
-func closeDoors(some, stay map[string]doorWorker) {
+// closeRoutes closes the workers that do not stay.
+func closeRoutes(some, stay map[string]routeWorker) {
 	for bucket, w := range some {
 		if stay[bucket].Worker != w.Worker {
 			w.Close()
@@ -119,19 +119,19 @@ func closeDoors(some, stay map[string]doorWorker) {
 	}
 }
 
-// behind are the buckets behind a door.
-func (s *doors) behind(door string) []httpapi.DoorBucket {
+// behind are the buckets behind a route.
+func (s *llmRoutes) behind(route string) []httpapi.RouteBucket {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.byDoor[door]
+	return s.byRoute[route]
 }
 
 // close waits for the calls that go on.
-func (s *doors) close() {
+func (s *llmRoutes) close() {
 	if s == nil {
 		return
 	}
 	s.permits.Close()
 	s.leases.Close()
-	closeDoors(s.open, nil)
+	closeRoutes(s.open, nil)
 }

@@ -1,4 +1,4 @@
-// Twenty calls at once with the providers' own clients, which stream their answers through the doors of tundish.toml. Of Tundish they know a base URL,
+// Twenty calls at once with the providers' own clients, which stream their answers through the routes of tundish.toml. Of Tundish they know a base URL,
 // and a key where it has [[keys]]. The keys of the providers are in Tundish.
 import Anthropic from "@anthropic-ai/sdk";
 import OpenAI from "openai";

@@ -14,10 +14,10 @@ import (
 
 // Addresses below the base URL lead back to the route, in every header that has some, as through the plain proxy. A client that follows one with its
 // key gets what the API has there, and the API sees no key of this server.
-func TestDoorLeadsAddressesBack(t *testing.T) {
+func TestRouteLeadsAddressesBack(t *testing.T) {
 	t.Parallel()
 	var api string
-	d := newDoorRigOf(t, func(bucket string, c *llm.Config) {
+	d := newRouteRigOf(t, func(bucket string, c *llm.Config) {
 		if bucket == "claude" {
 			api = c.HTTP.BaseURL
 		}
@@ -61,15 +61,15 @@ func TestDoorLeadsAddressesBack(t *testing.T) {
 }
 
 // A route with two APIs leads an address of the second one to the route of its bucket: a request without a model would go to the first one.
-func TestDoorOfTwoAPIsLeadsAddressesBack(t *testing.T) {
+func TestRouteOfTwoAPIsLeadsAddressesBack(t *testing.T) {
 	t.Parallel()
-	d := newDoorRigOf(t, func(bucket string, c *llm.Config) {
+	d := newRouteRigOf(t, func(bucket string, c *llm.Config) {
 		if bucket == "quick" || bucket == "rest" {
 			c.HTTP.BaseURL += "/" + bucket
 		}
 	})
-	for _, b := range d.byDoor["openai"] {
-		d.byDoor[b.API.Bucket] = []httpapi.DoorBucket{b}
+	for _, b := range d.byRoute["openai"] {
+		d.byRoute[b.API.Bucket] = []httpapi.RouteBucket{b}
 	}
 	d.answerWith(func(w http.ResponseWriter, r *http.Request) {
 		bucket, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
@@ -90,10 +90,10 @@ func TestDoorOfTwoAPIsLeadsAddressesBack(t *testing.T) {
 }
 
 // The account that pays is the bucket's, whoever calls: a client's headers for that stay here. No cookie comes back, and no path has a backslash.
-func TestDoorKeepsTheAccountOfTheBucket(t *testing.T) {
+func TestRouteKeepsTheAccountOfTheBucket(t *testing.T) {
 	t.Parallel()
 	accounts := []string{"OpenAI-Organization", "OpenAI-Project", "X-Goog-User-Project"}
-	d := newDoorRigOf(t, func(bucket string, c *llm.Config) {
+	d := newRouteRigOf(t, func(bucket string, c *llm.Config) {
 		if bucket == "quick" {
 			c.HTTP.Headers = map[string]string{"OpenAI-Project": "ours"}
 		}

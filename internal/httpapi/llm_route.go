@@ -8,17 +8,17 @@ import (
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
-// maxDoorRequest bounds the body of a request, as Anthropic does.
-const maxDoorRequest = 32 << 20
+// maxLLMRequest bounds the body of a request, as Anthropic does.
+const maxLLMRequest = 32 << 20
 
-// door serves a request to a door.
-func (p *producer) door(w http.ResponseWriter, r *http.Request, buckets []DoorBucket) {
-	v := &visit{producer: p, w: w, r: r, began: time.Now(), DoorBucket: buckets[0], address: addressOf(r)}
+// route serves a request to a route.
+func (p *producer) llmRoute(w http.ResponseWriter, r *http.Request, buckets []RouteBucket) {
+	v := &visit{producer: p, w: w, r: r, began: time.Now(), RouteBucket: buckets[0], address: addressOf(r)}
 	if r.Header.Get("Upgrade") != "" {
 		invalid([]*shaper.FieldError{{Field: "Upgrade", Reason: "is not possible here: a request has one answer"}}).write(w, r)
 		return
 	}
-	body, f := readBody(w, r, maxDoorRequest, "a door takes no larger ones")
+	body, f := readBody(w, r, maxLLMRequest, "a route takes no larger ones")
 	if f == nil {
 		v.body = llm.ReadBody(body)
 		f = v.choose(buckets, v.body.Model(v.address))

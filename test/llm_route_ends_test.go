@@ -16,7 +16,7 @@ import (
 	"github.com/tundish-io/tundish/test/harness"
 )
 
-// begin begins a call through a door of a producer, or one at the API itself, and returns its answer, whose body is still to be read.
+// begin begins a call through a route of a producer, or one at the API itself, and returns its answer, whose body is still to be read.
 func begin(t *testing.T, url string, maximum int, streams bool) (*http.Response, error) {
 	t.Helper()
 	body := fmt.Sprintf(`{"model":"m","messages":[{"role":"user","content":%q}],"max_tokens":%d,"stream":%t}`, strings.Repeat("word", inputTokens), maximum, streams)
@@ -28,13 +28,13 @@ func begin(t *testing.T, url string, maximum int, streams bool) (*http.Response,
 	return http.DefaultClient.Do(request)
 }
 
-const atDoor = "serve_proxy = true\n"
+const atRoute = "serve_proxy = true\n"
 
 // TestStreamsOutliveDispatchers: kill -9 of all dispatchers cuts no stream, also one that lasts for more than three leases.
 func TestStreamsOutliveDispatchers(t *testing.T) {
 	harness.BesideOthers(t)
 	const streams, output, lease = 20, 200, 2 * time.Second
-	m := model{name: "bucket", keys: tokenBudgets(), llm: atDoor, provider: llmprovider.New(llmprovider.Settings{CallTime: 4 * lease})}
+	m := model{name: "bucket", keys: tokenBudgets(), llm: atRoute, provider: llmprovider.New(llmprovider.Settings{CallTime: 4 * lease})}
 	s := startLLM(t, llmPlan{models: []model{m}, dispatchers: 3, lease: lease, server: redistest.Start(t)})
 	var open atomic.Int64
 	var clients sync.WaitGroup
@@ -72,7 +72,7 @@ func TestProducersDieWithStreams(t *testing.T) {
 	harness.BesideOthers(t)
 	const streams, lease = 8, 2 * time.Second
 	harness.Quietly(t, func(t *testing.T, stall *harness.StallWatch) string {
-		m := model{name: "bucket", rate: "4/s", keys: tokenBudgets(), llm: atDoor, provider: llmprovider.New(llmprovider.Settings{CallTime: 10 * time.Second})}
+		m := model{name: "bucket", rate: "4/s", keys: tokenBudgets(), llm: atRoute, provider: llmprovider.New(llmprovider.Settings{CallTime: 10 * time.Second})}
 		s := startLLM(t, llmPlan{models: []model{m}, dispatchers: 3, lease: lease, server: redistest.Start(t)})
 		var clients sync.WaitGroup
 		var whole atomic.Int64
@@ -113,7 +113,7 @@ func TestLeasesOfADeadProducer(t *testing.T) {
 	harness.BesideOthers(t)
 	const streams, lease, back = 8, 2 * time.Second, 5 * time.Second
 	harness.Quietly(t, func(t *testing.T, stall *harness.StallWatch) (fault string) {
-		m := model{name: "bucket", rate: "20/s", llm: atDoor, provider: llmprovider.New(llmprovider.Settings{CallTime: time.Minute})}
+		m := model{name: "bucket", rate: "20/s", llm: atRoute, provider: llmprovider.New(llmprovider.Settings{CallTime: time.Minute})}
 		s := startLLM(t, llmPlan{models: []model{m}, dispatchers: 3, lease: lease, server: redistest.Start(t)})
 		var clients sync.WaitGroup
 		for range streams {
@@ -144,14 +144,14 @@ func TestLeasesOfADeadProducer(t *testing.T) {
 	})
 }
 
-// TestWhatTheDoorCosts prints what the door adds to a call when nothing waits, beside Redis, and what 200 streams at once take in a producer.
-func TestWhatTheDoorCosts(t *testing.T) {
+// TestWhatTheRouteCosts prints what the route adds to a call when nothing waits, beside Redis, and what 200 streams at once take in a producer.
+func TestWhatTheRouteCosts(t *testing.T) {
 	if !redistest.Soak {
 		t.Skip("it prints times: make soak")
 	}
 	const calls, streams = 400, 200
-	m := model{name: "bucket", rate: "1000/s", llm: atDoor, provider: llmprovider.New(llmprovider.Settings{CallTime: 20 * time.Millisecond})}
-	hanging := model{name: "hanging", rate: "1000/s", llm: atDoor, provider: llmprovider.New(llmprovider.Settings{})}
+	m := model{name: "bucket", rate: "1000/s", llm: atRoute, provider: llmprovider.New(llmprovider.Settings{CallTime: 20 * time.Millisecond})}
+	hanging := model{name: "hanging", rate: "1000/s", llm: atRoute, provider: llmprovider.New(llmprovider.Settings{})}
 	hanging.provider.FailStreams(llmprovider.StreamFault{After: 3, Kind: llmprovider.StreamHangs})
 	s := startLLM(t, llmPlan{models: []model{m, hanging}, dispatchers: 3, isNear: true, server: redistest.Start(t)})
 	took := map[string][]time.Duration{}
@@ -174,8 +174,8 @@ func TestWhatTheDoorCosts(t *testing.T) {
 		slices.Sort(took[way])
 		return took[way][calls*share/100]
 	}
-	direct, door := s.providers["bucket"], s.producers[0]+"/v1/proxy/bucket"
-	t.Logf("the door adds %s at the median and %s at the 99th of 100", (at(door, 50) - at(direct, 50)).Round(10*time.Microsecond), (at(door, 99) - at(direct, 99)).Round(10*time.Microsecond))
+	direct, route := s.providers["bucket"], s.producers[0]+"/v1/proxy/bucket"
+	t.Logf("the route adds %s at the median and %s at the 99th of 100", (at(route, 50) - at(direct, 50)).Round(10*time.Microsecond), (at(route, 99) - at(direct, 99)).Round(10*time.Microsecond))
 	before := s.gauge(s.producers[1], "go_memstats_heap_inuse_bytes") + s.gauge(s.producers[1], "go_memstats_stack_inuse_bytes")
 	resident := s.gauge(s.producers[1], "process_resident_memory_bytes")
 	var open []*http.Response

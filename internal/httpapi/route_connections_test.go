@@ -13,12 +13,12 @@ import (
 )
 
 // An API that retires each connection after 50 requests, by a GOAWAY: no client notices, and no call is made twice.
-func TestDoorClientsNoticeNoGoAway(t *testing.T) {
+func TestRouteClientsNoticeNoGoAway(t *testing.T) {
 	t.Parallel()
 	files := redistest.NewCertificates(t)
 	api := nginxtest.Start(t, files, `keepalive_requests 50; default_type application/json;
 		location / { return 200 '{"choices":[{"message":{"content":"Hi"}}],"usage":{"prompt_tokens":3,"completion_tokens":1}}'; }`)
-	d := newDoorRigOf(t, func(bucket string, c *llm.Config) {
+	d := newRouteRigOf(t, func(bucket string, c *llm.Config) {
 		if bucket == "quick" {
 			c.HTTP.BaseURL, c.HTTP.TLS.CA = api.URL, files.CA
 		}
