@@ -372,6 +372,7 @@ func (*fakeBuckets) Schedules(context.Context) ([]shaper.ScheduleInfo, error) {
 
 func (f *fakeBuckets) As(author string) operator.Author             { return f.op.As(author) }
 func (f *fakeBuckets) Bucket(name string) operator.Bucket           { return f.op.Bucket(name) }
+func (f *fakeBuckets) CurrentName(bucket string) string             { return bucket }
 func (*fakeBuckets) Probe(context.Context) error                    { return nil }
 func (*fakeBuckets) Buckets() []string                              { return []string{"roomy", "small"} }
 func (*fakeBuckets) KnownBuckets(context.Context) ([]string, error) { return nil, nil }

@@ -40,18 +40,19 @@ const TagsKey = "tundish:buckets"
 // a bucket in a pool: so these know its levels and its pool.
 type Keys struct {
 	Prefix string
+	Name   string // in the keys: the first name of the bucket, see [shaper.Bucket.KeyName]. Scripts publish it
 	Levels int
-	Member string // what scripts are told: the bucket's name where it is in a pool, else ""
+	Member string // what scripts are told: Name where the bucket is in a pool, else ""
 	Pool   string // the pool's name, "" in none
 }
 
 // BucketKeys are those of a bucket that is in no pool.
 func BucketKeys(bucket string) Keys { return TaggedKeys(bucket, bucket) }
 
-// TaggedKeys are those of a bucket with that tag: its own name, or that of its pool. A
+// TaggedKeys are those of a bucket of that first name with that tag: the first name, or the name of its pool. A
 // bucket cannot be in a pool of its own name.
 func TaggedKeys(tag, bucket string) Keys {
-	k := Keys{Prefix: fmt.Sprintf("tundish:{%s}:b:%s:", tag, bucket)}
+	k := Keys{Prefix: fmt.Sprintf("tundish:{%s}:b:%s:", tag, bucket), Name: bucket}
 	if tag != bucket {
 		k.Member, k.Pool = bucket, tag
 	}
@@ -65,7 +66,7 @@ func (k Keys) As(levels int) Keys {
 }
 
 // Tag is the hash tag of the bucket's keys.
-func (k Keys) Tag(bucket string) string { return cmp.Or(k.Pool, bucket) }
+func (k Keys) Tag() string { return cmp.Or(k.Pool, k.Name) }
 
 func PoolPrefix(pool string) string { return fmt.Sprintf("tundish:{%s}:p:%s:", pool, pool) }
 

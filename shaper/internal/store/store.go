@@ -54,8 +54,9 @@ type known struct {
 
 // bucketSet is the buckets of a configuration. It does not change.
 type bucketSet struct {
-	byName map[string]*Bucket
-	order  []*Bucket // of the configuration
+	byName  map[string]*Bucket
+	order   []*Bucket         // of the configuration
+	renamed map[string]string // the names of buckets by their first names
 }
 
 // Bucket is a bucket as this process sees it. A bucket that changes its pool, or leaves the configuration and comes back, is
@@ -112,12 +113,12 @@ func (s *Store) Names() []string {
 // Known returns a bucket of the configuration, or nil.
 func (s *Store) Known(name string) *Bucket { return s.set.Load().byName[name] }
 
-// Bucket is Known with an error instead of nil, and of a store that was closed.
+// Bucket is Known with an error instead of nil, and of a store that was closed. A bucket has its first name, too.
 func (s *Store) Bucket(name string) (*Bucket, error) {
 	if err := s.IfClosed(); err != nil {
 		return nil, err
 	}
-	if b := s.Known(name); b != nil {
+	if b := s.Known(s.Canonical(name)); b != nil {
 		return b, nil
 	}
 	return nil, fmt.Errorf("%w %q", shaper.ErrUnknownBucket, name)
