@@ -1,10 +1,13 @@
 package test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -167,10 +170,10 @@ func TestRenameIsToldAndTakenBack(t *testing.T) {
 	besideOthers(t)
 	j := startRenaming(t, 30*time.Second)
 	j.flowingAs(bucketName)
-	check := func(exit int) (moves string) {
+	check := func(file string, exit int) (moves string) {
 		t.Helper()
 		var view struct{ Moves []struct{ Text string } }
-		if err := json.Unmarshal([]byte(command(t, exit, "dispatcher", "config", "check", "--redis", "--json", "--config", j.config)), &view); err != nil {
+		if err := json.Unmarshal([]byte(command(t, exit, "dispatcher", "config", "check", "--redis", "--json", "--config", file)), &view); err != nil {
 			t.Fatal(err)
 		}
 		for _, m := range view.Moves {
@@ -179,23 +182,34 @@ func TestRenameIsToldAndTakenBack(t *testing.T) {
 		return moves
 	}
 	j.reloaded(j.producer, "producer.toml", true, bucketName) // the file that check reads
-	if text := check(0); !strings.Contains(text, `it is "`+bucketName+`" until a dispatcher with this configuration starts, or reloads it`) {
+	if text := check(j.config, 0); !strings.Contains(text, `it is "`+bucketName+`" until a dispatcher with this configuration starts, or reloads it`) {
 		t.Errorf("before the rename: %s", text)
 	}
+	for name, file := range map[string]string{newName: "producer.toml", bucketName: "dispatcher0.toml"} {
+		text := command(t, 0, "dispatcher", "bucket", "why", name, "--config", filepath.Join(filepath.Dir(j.config), file))
+		if strings.Contains(text, "no dispatcher") {
+			t.Errorf("bucket why %s: %s", name, text)
+		}
+	}
 	j.reloaded(j.dispatchers[0], "dispatcher0.toml", true, newName)
-	if text := check(0); text != "" {
+	if text := check(j.config, 0); text != "" {
 		t.Errorf("after the rename: %s", text)
 	}
 	j.feedAs("the dispatcher with the first name says so", []string{newName}, func() bool {
 		return strings.Contains(j.dispatchers[1].output.String(), "name "+bucketName+" here, "+newName+" in force")
 	})
-	j.rewrite("producer.toml", func(text string) string {
-		return strings.Replace(text, fmt.Sprintf("renamed_from = %q\n", bucketName), "", 1)
-	})
-	if text := check(2); !strings.Contains(text, `renamed_from = "`+bucketName+`"`) {
+	text, err := os.ReadFile(j.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lacking := filepath.Join(t.TempDir(), "lacking.toml")
+	if err := os.WriteFile(lacking, bytes.Replace(text, fmt.Appendf(nil, "renamed_from = %q\n", bucketName), nil, 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if text := check(lacking, 2); !strings.Contains(text, `renamed_from = "`+bucketName+`"`) {
 		t.Errorf("without the first name: %s", text)
 	}
-	j.rewrite("producer.toml", func(text string) string { return strings.Replace(text, newName, bucketName, 1) })
+	j.reloaded(j.producer, "producer.toml", false, bucketName)
 	j.reloaded(j.dispatchers[0], "dispatcher0.toml", false, bucketName)
 	j.flowingAs(bucketName)
 	if r := j.awaitDelivered(60 * time.Second); r.Err() != nil || r.Extra > 0 {

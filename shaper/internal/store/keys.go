@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
@@ -29,6 +30,18 @@ func WakeOne(bucket, dispatcher string) string { return bucket + " " + dispatche
 // TagsKey is the index: the hash tag of every bucket there ever was, which is its name or that of its pool.
 // See lua/assign.lua.
 const TagsKey = "tundish:buckets"
+
+// A bucket that is renamed keeps its keys, which have its first name (see [shaper.Bucket.RenamedFrom]). So no key moves, and processes with
+// either name work on the same jobs. The index has an entry for each later name, for processes that know only that one.
+
+// laterMark begins what the index has of a later name. No tag begins with it.
+const laterMark = "="
+
+// laterName is the entry of a later name of the bucket with this first name.
+func laterName(first string) string { return laterMark + first }
+
+// firstName reads an entry of the index. ok is false where it is a tag.
+func firstName(entry string) (first string, ok bool) { return strings.CutPrefix(entry, laterMark) }
 
 // Keys makes the names of a bucket's keys. This file is the only place that
 // does. All of them share the tag, so that a bucket lives in one slot of a

@@ -18,7 +18,7 @@ import (
 
 // Where a bucket's keys live. The keys of a bucket contain its first name and its hash tag: the name of its pool, or its first name.
 // The index (tagsKey) says which tag a bucket has. pool_change.go changes that. Of a later name the index says which is the first one: see
-// rename.go.
+// [firstName].
 
 // elsewhereError is an ErrTagChanged with a text of its own, which names the bucket.
 type elsewhereError struct{ text string }
@@ -53,6 +53,31 @@ func (p place) number() int64 {
 func (p place) left() string {
 	_, tag, _ := strings.Cut(p.generation, " ")
 	return tag
+}
+
+// fits reports that Redis has a bucket under another first name than its configuration says.
+func (p place) fits(own *shaper.Bucket) error {
+	switch {
+	case p.taken:
+		return elsewheref("bucket %q cannot be the renamed bucket %q: Redis has had another bucket %q before: choose another name", own.Name, own.RenamedFrom, own.Name)
+	case p.name != own.KeyName():
+		return elsewheref("bucket %q was renamed, and its jobs have its first name %q in Redis: set renamed_from = %q in its [[buckets]] table",
+			own.Name, p.name, p.name)
+	}
+	return nil
+}
+
+// under returns the settings with the first name that Redis has of the bucket, by which a guest goes whatever its configuration says.
+func (p place) under(own *shaper.Bucket) *shaper.Bucket {
+	if p.name == own.KeyName() {
+		return own
+	}
+	renamed := *own
+	renamed.RenamedFrom = p.name
+	if p.name == own.Name {
+		renamed.RenamedFrom = ""
+	}
+	return &renamed
 }
 
 // generationSuffix ends the names of fields of the index that are no buckets. No bucket's name has a colon.

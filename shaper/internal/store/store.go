@@ -113,6 +113,23 @@ func (s *Store) Names() []string {
 // Known returns a bucket of the configuration, or nil.
 func (s *Store) Known(name string) *Bucket { return s.set.Load().byName[name] }
 
+// Canonical returns the name of the bucket that was renamed from the given one, as the configuration says, else the given name.
+func (s *Store) Canonical(name string) string {
+	set := s.set.Load()
+	if now := set.renamed[name]; now != "" && set.byName[name] == nil {
+		return now
+	}
+	return name
+}
+
+// KeyName returns the name that scripts publish of a bucket: its first name, as far as this process knows.
+func (s *Store) KeyName(bucket string) string {
+	if b := s.Known(s.Canonical(bucket)); b != nil {
+		return b.Keys.Name
+	}
+	return bucket
+}
+
 // Bucket is Known with an error instead of nil, and of a store that was closed. A bucket has its first name, too.
 func (s *Store) Bucket(name string) (*Bucket, error) {
 	if err := s.IfClosed(); err != nil {
