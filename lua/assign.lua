@@ -3,8 +3,9 @@
 -- May be sent twice: the second time it answers 0, and the caller reads the index again.
 --
 -- KEYS[1]  tundish:buckets  hash  bucket -> tag of its keys; "<bucket>:generation" -> a number that each change raises,
---          and the tag of the place that the bucket has left, while its keys are not removed yet
--- ARGV[1]  bucket
+--          and the tag of the place that the bucket has left, while its keys are not removed yet; later name of a renamed bucket
+--          -> "=" and its first name, by which the other fields know it
+-- ARGV[1]  bucket: its first name
 -- ARGV[2]  tag_read: tag that the caller has read
 -- ARGV[3]  generation_read: text of the generation that the caller has read, '' for none: the bucket has never changed its place
 -- ARGV[4]  tag: to write

@@ -42,6 +42,7 @@
 --   results, result_bytes, oldest_result (when it was kept), results_dropped (by the bounds, ever), and the bounds: result_retention
 --     (microseconds), results_max, results_max_bytes; nothing of these where no result is kept
 --   moves_to: the tag of the place that the bucket has left this one for, while it moves (see relocate.lua)
+--   name: of the bucket, as the process says that wrote its settings; it may have been renamed
 --   offset (of the engine's clock), downstream (its text), quotas and budgets (and what is left, see allowance.lua)
 --   pool_rate_count, pool_rate_per, pool_burst, pool_max_in_flight, pool_in_flight (in all its buckets), pool_last_slot, pool_weight (of
 --     the bucket), pool_downstream, pool_quotas, pool_budgets: of its pool
@@ -75,9 +76,9 @@ local PURGED = 20 -- the keys before those of a purge
 local PLACES = PURGED + flow.PLACES
 
 local now = server_time()
-local revision, rate_count, rate_per, burst, capacity, levels, most_dead, most_dead_bytes, timetable_text, quotas, batch_text, left_for =
+local revision, rate_count, rate_per, burst, capacity, levels, most_dead, most_dead_bytes, timetable_text, quotas, batch_text, left_for, name =
   unpack(redis.call('HMGET', conf, 'revision', 'rate_count', 'rate_per', 'burst', 'capacity', 'flows', 'dead_capacity', 'dead_max_bytes',
-    'timetable', 'quotas', 'batch', 'left_for'), 1, 12)
+    'timetable', 'quotas', 'batch', 'left_for', 'name'), 1, 13)
 local parted = tonumber(levels or 0)
 local has_flows = parted > 0
 local scheduled_count, forgotten, purged, dead_bytes, dropped_old, dropped_full, held, open, half_open, events_dropped, oldest_found =
@@ -116,6 +117,7 @@ local function tell(name, value) answer.tell(reply, name, value) end
 tell('now', now)
 tell('configured', revision and 1)
 tell('moves_to', left_for)
+tell('name', name)
 tell('revision', tonumber(revision or 0))
 tell('levels', parted)
 if changeable[1] then

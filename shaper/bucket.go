@@ -1,6 +1,7 @@
 package shaper
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -28,6 +29,11 @@ const (
 // It is a description; the jobs and the pace are in Redis.
 type Bucket struct {
 	Name string `setting:"name"` // matches ^[a-z0-9][a-z0-9_.-]{0,62}$
+
+	// RenamedFrom is the first name that the bucket had, "" if it was never renamed. Its keys in Redis keep that name, so nothing moves at a
+	// rename: processes with either name use the same jobs, the same pace and the same remembered ids. It has to stay as long as
+	// there is the bucket, and no other bucket may have that name.
+	RenamedFrom string `setting:"renamed_from"`
 
 	// Rate spaces departures; Burst of them may leave at once after a pause.
 	// In any window of length W at most Rate·W + Burst slots lie.
@@ -192,6 +198,7 @@ func (b Bucket) EffectivePermitTTL() time.Duration {
 func (b Bucket) Validate() error {
 	var f faults
 	f.name(b.Name)
+	b.validateRename(&f)
 	b.validateLeak(&f)
 	b.validateBounds(&f)
 	b.validateDead(&f)
@@ -206,6 +213,20 @@ func (b Bucket) Validate() error {
 		f.add("adapt.scope", "%q: the bucket is in no pool: want flow or bucket, or put it into one", b.Adapt.Scope)
 	}
 	return errors.Join(f.errs...)
+}
+
+// KeyName returns the name that the keys of the bucket have: the first one that it had.
+func (b *Bucket) KeyName() string { return cmp.Or(b.RenamedFrom, b.Name) }
+
+// validateRename checks the first name of the bucket.
+func (b *Bucket) validateRename(f *faults) {
+	switch {
+	case b.RenamedFrom == "":
+	case !admission.ValidName(b.RenamedFrom):
+		f.add("renamed_from", "%q: want the first name that the bucket had, such as \"mails\"", b.RenamedFrom)
+	case b.RenamedFrom == b.Name:
+		f.add("renamed_from", "%q: is the name of the bucket itself: want the first name that it had, or leave it out", b.RenamedFrom)
+	}
 }
 
 // validateLeak checks how fast jobs leave.
@@ -289,8 +310,8 @@ func (b *Bucket) validateParts(f *faults) {
 	}
 	if b.Pool != nil {
 		f.errs = append(f.errs, b.Pool.validate("pool.")...)
-		if b.Pool.Name == b.Name {
-			f.add("pool.name", "%q: is that of a bucket in it: want another", b.Name)
+		if b.Pool.Name == b.Name || b.Pool.Name == b.RenamedFrom {
+			f.add("pool.name", "%q: is that of a bucket in it: want another", b.Pool.Name)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func (d *daemon) checkPools(ctx context.Context, dispatcher *dispatcher.Dispatch
 		switch was := before.buckets[b.Name]; {
 		case was == nil:
 			come = append(come, b.Bucket)
-		case poolOf(was.Bucket) != poolOf(b):
+		case poolOf(was.Bucket) != poolOf(b) || was.RenamedFrom != b.RenamedFrom:
 			change = append(change, b.Bucket)
 		}
 	}

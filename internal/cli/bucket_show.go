@@ -39,6 +39,9 @@ func (a *invocation) bucketShow(ctx context.Context, c *api, name string) error 
 	return a.print(v, func(w io.Writer) {
 		r := rows{w, time.Now()}
 		r.row("bucket", "%s", v.Name)
+		if v.RenamedFrom != "" {
+			r.row("renamed", "from %s: requests may have either name, and Redis has the first one", v.RenamedFrom)
+		}
 		r.text("verdict", v.Verdict.Sentence)
 		r.row("rate", "%s, burst %d", v.Rate, v.Burst)
 		for i := range v.Quotas {

@@ -27,8 +27,9 @@ The exit code is 2 where there are faults, and 0 where there are only warnings.
 {"bucket":"shop","status":200,"headers":{},"body":{…},"outcome":"held"}. The command
 prints what each means for its job. It exits with 1 if an outcome is not the given one.
 
---redis asks Redis, too, which buckets are in another pool there. The command prints what
-a dispatcher with this configuration does with each, and exits with 2 if it refuses one.`,
+--redis asks Redis, too, which buckets are in another pool there, or have another name. The
+command prints what a dispatcher with this configuration does with each, and exits with 2
+if it refuses one.`,
 		Example: `  dispatcher config check
   dispatcher config check --config staging.toml --json
   dispatcher config check --responses responses.ndjson
@@ -38,7 +39,7 @@ a dispatcher with this configuration does with each, and exits with 2 if it refu
 	}
 	a.jsonFlag(cmd)
 	cmd.Flags().StringVar(&responses, "responses", "", "`file` of recorded responses to judge")
-	cmd.Flags().BoolVar(&askRedis, "redis", false, "say which buckets change their pool")
+	cmd.Flags().BoolVar(&askRedis, "redis", false, "say which buckets change their pool or their name")
 	return cmd
 }
 
@@ -114,7 +115,7 @@ func (a *invocation) configCheck(cmd *cobra.Command, responses string, askRedis 
 		return err
 	}
 	if slices.ContainsFunc(view.Moves, func(m moveView) bool { return m.Refused }) {
-		return fail(exitUsage, "a dispatcher refuses this configuration: a bucket cannot change its pool")
+		return fail(exitUsage, "a dispatcher refuses this configuration: a bucket cannot change its pool or its name")
 	}
 	if differ == 0 {
 		return nil

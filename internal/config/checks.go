@@ -102,6 +102,20 @@ func (l *loader) unique(p place, name string, names map[string]place) {
 	}
 }
 
+// firstName wants a first name of a renamed bucket that no other bucket has, or had first.
+func (l *loader) firstName(s *settings, i int, p place) {
+	first := s.Buckets[i].RenamedFrom
+	if first == "" {
+		return
+	}
+	for j := range s.Buckets {
+		if other := &s.Buckets[j]; j != i && (other.Name == first || j < i && other.RenamedFrom == first) {
+			l.fail(p.key("renamed_from"), literal(first), "is the name of %s: the two would have the same jobs", at("buckets").element(j, other.Name).shown)
+			return
+		}
+	}
+}
+
 // failAll notes the joined errors of a limit or a bucket. Each begins
 // with a key and mostly goes on with the value.
 func (l *loader) failAll(p place, err error) {

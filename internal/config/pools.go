@@ -37,7 +37,7 @@ func (l *loader) sharing(p place, b Bucket, pools []string) {
 		l.fail(p.key("weight"), literal(b.Weight), "is a share of a pool, and the bucket names none: say which in pool, or leave this out")
 	case b.PoolName != "" && !slices.Contains(pools, b.PoolName):
 		l.fail(p.key("pool"), literal(b.PoolName), "no [[pools]] has this name%s", DidYouMean(b.PoolName, pools))
-	case b.PoolName != "" && b.PoolName == b.Name:
+	case b.PoolName != "" && (b.PoolName == b.Name || b.PoolName == b.RenamedFrom):
 		l.fail(p.key("pool"), literal(b.PoolName), "is the name of the bucket itself: call the pool something else")
 	}
 }

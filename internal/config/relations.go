@@ -60,6 +60,7 @@ func (l *loader) buckets(s *settings) {
 	for i, written := range s.Buckets {
 		p := at("buckets").element(i, written.Name)
 		l.unique(p, written.Name, names)
+		l.firstName(s, i, p)
 		l.callbacks(s, p, written) // it says more than the bucket
 		l.failAll(p, besidePool(written.Validate()))
 		l.oneOf(p.key("worker"), written.Worker, workerKinds()...)

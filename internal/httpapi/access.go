@@ -28,6 +28,8 @@ type access struct {
 	pages   *Pages // nil: there are none
 	lasting lasting
 	wrong   wrongKeys
+
+	currentName func(bucket string) string // of a bucket that a request may name by its first name; nil: no path has a bucket
 }
 
 func newAccess(keys []apikey.Key, proxies httplimit.Proxies, log *slog.Logger, wrong prometheus.Counter) *access {

@@ -95,6 +95,7 @@ func TestRoles(t *testing.T) {
 		{producer, "POST", jobs + "/batch", "[" + job("") + "]", []string{"enqueue", "admin", "admin-some"}},
 		{producer, "GET", jobs + "/a", "", []string{"enqueue", "read", "admin", "admin-some"}},
 		{producer, "DELETE", jobs + "/a", "", []string{"enqueue", "admin", "admin-some"}},
+		{producer, "POST", strings.Replace(jobs, "roomy", "first-roomy", 1), job(""), []string{"enqueue", "admin", "admin-some"}}, // its first name
 		{producer, "GET", "/v1/limits/a/check", "", []string{"check", "admin", "admin-some"}},
 		{producer, "PUT", "/v1/limits/a/check//any/../where", "", []string{"check", "admin", "admin-some"}},
 		{producer, "GET", "/v1/limits", "", []string{"read", "read-some", "admin", "admin-some"}},
@@ -104,6 +105,7 @@ func TestRoles(t *testing.T) {
 		{producer, "GET", "/metrics", "", []string{"read", "read-some", "admin", "admin-some"}},
 		{ops, "GET", "/v1/buckets", "", []string{"read", "read-some", "admin", "admin-some"}},
 		{ops, "GET", "/v1/buckets/roomy", "", []string{"read", "admin", "admin-some"}},
+		{ops, "GET", "/v1/buckets/first-roomy", "", []string{"read", "admin", "admin-some"}},
 		{ops, "PATCH", "/v1/buckets/roomy", `{"rate":"2/h"}`, []string{"admin", "admin-some"}},
 		{ops, "DELETE", "/v1/buckets/roomy/overrides", "", []string{"admin", "admin-some"}},
 		{ops, "DELETE", "/v1/buckets/roomy/overrides/rate", "", []string{"admin", "admin-some"}},
@@ -372,6 +374,7 @@ func (*fakeBuckets) Schedules(context.Context) ([]shaper.ScheduleInfo, error) {
 
 func (f *fakeBuckets) As(author string) operator.Author             { return f.op.As(author) }
 func (f *fakeBuckets) Bucket(name string) operator.Bucket           { return f.op.Bucket(name) }
+func (f *fakeBuckets) CurrentName(bucket string) string             { return strings.TrimPrefix(bucket, "first-") }
 func (*fakeBuckets) Probe(context.Context) error                    { return nil }
 func (*fakeBuckets) Buckets() []string                              { return []string{"roomy", "small"} }
 func (*fakeBuckets) KnownBuckets(context.Context) ([]string, error) { return nil, nil }

@@ -19,6 +19,7 @@ func NewProducer(cfg ProducerConfig) *Handler {
 			Trusted: cfg.TrustedProxies, Header: cfg.ForwardedHeader, IPv6Prefix: cfg.IPv6Prefix,
 		}, log, cfg.WrongKeys),
 	}
+	p.access.currentName = func(bucket string) string { return cfg.Jobs.CurrentName(bucket) }
 	draining := newDraining()
 	p.draining = draining
 	var o *ops
@@ -58,6 +59,7 @@ func NewOps(cfg OpsConfig) *Handler {
 	probes := &probes{store: o.pulse, draining: draining, gatherer: cfg.Metrics, exemplars: cfg.Exemplars, log: log}
 	a := newAccess(cfg.Keys, httplimit.Proxies{}, log, cfg.WrongKeys)
 	o.access, o.sessions = a, cfg.Sessions
+	a.currentName = func(bucket string) string { return cfg.Buckets.CurrentName(bucket) }
 	rec := newRecorder(o, o.records, o.author, a.address, log)
 	routes := rec.routes(slices.Concat(o.routes(), o.limits.routes(), o.oneJob().routes(), o.bundles().routes(), probes.routes()), true)
 	if cfg.Sink {

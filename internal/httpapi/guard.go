@@ -34,10 +34,13 @@ func (a *access) guard(next http.Handler) http.Handler {
 	})
 }
 
-// allow serves a request whose key has the rights that the route needs. It answers 401 to a
+// allow serves a request whose key has the rights that the route needs. The first name of a renamed bucket stands for the bucket. It answers 401 to a
 // request without a known key, and 403 to a key without the rights.
 func (a *access) allow(needs rights, serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		if name := r.PathValue("bucket"); name != "" && a.currentName != nil {
+			r.SetPathValue("bucket", a.currentName(name))
+		}
 		if needs.clientKey && a.foreign(r, http.MethodPost) { // the proxy: a GET uses the API with its credentials
 			a.refuse(otherOrigin).write(w, r)
 			return

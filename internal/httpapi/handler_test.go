@@ -25,6 +25,7 @@ type fake struct {
 }
 
 func (f *fake) Bucket(string) (shaper.Bucket, error) { return f.bucket, nil }
+func (f *fake) CurrentName(bucket string) string     { return strings.TrimPrefix(bucket, "first-") }
 func (f *fake) Probe(context.Context) error          { return nil }
 func (f *fake) OpenBundle(context.Context, string, shaper.Bundle) (shaper.BundleInfo, error) {
 	return shaper.BundleInfo{}, shaper.ErrUnknownBundle

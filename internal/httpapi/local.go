@@ -25,6 +25,7 @@ func NewLocal(cfg OpsConfig, author string) Local {
 	o.local = true
 	o.limits, o.callbacks = limitOps{cfg.Limits, cfg.BucketLimits, o.store, log}, cfg.CheckCallbacks
 	a := newAccess(nil, httplimit.Proxies{}, log, nil)
+	a.currentName = func(bucket string) string { return cfg.Buckets.CurrentName(bucket) }
 	o.access, o.sessions, o.keys = a, cfg.Sessions, apikey.NewRing(cfg.Keys)
 	rec := newRecorder(o, o.records, author, func(*http.Request) string { return "" }, log)
 	routes := rec.routes(slices.Concat(o.routes(), o.limits.routes(), o.oneJob().routes(), o.bundles().routes()), true)

@@ -33,6 +33,7 @@ type Buckets interface {
 	PoolDetails(ctx context.Context, names ...string) ([]operator.PoolDetails, error)
 	As(author string) operator.Author
 	Bucket(name string) operator.Bucket
+	CurrentName(bucket string) string
 	Schedules(ctx context.Context) ([]shaper.ScheduleInfo, error)
 	Schedule(name string) operator.Schedule
 	Fleet() *fleet.View

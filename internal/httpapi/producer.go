@@ -20,6 +20,7 @@ import (
 type Jobs interface {
 	Prober
 	Bucket(name string) (shaper.Bucket, error)
+	CurrentName(bucket string) string
 	Enqueue(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error)
 	Job(ctx context.Context, bucket, id string) (shaper.JobInfo, error)
 	Cancel(ctx context.Context, bucket, id string) (shaper.State, error)

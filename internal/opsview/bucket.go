@@ -14,6 +14,9 @@ import (
 type Bucket struct {
 	Name string `json:"name"`
 
+	// The first name of a bucket that was renamed, by which Redis has it. Absent otherwise.
+	RenamedFrom string `json:"renamed_from,omitempty"`
+
 	// Redis knows it, the configuration does not.
 	Orphaned bool `json:"orphaned"`
 
@@ -208,6 +211,7 @@ func BucketOf(info operator.BucketInfo, verdict *operator.Verdict, configured *s
 	}
 	view.count(&info)
 	view.DeliveredElsewhere = view.Orphaned && leftLately(&info)
+	view.RenamedFrom = info.FirstName
 	if info.Elsewhere {
 		pool = nil // the one of the configuration
 	}
@@ -393,6 +397,9 @@ func (v *Bucket) noteState(list *noteList, info *operator.BucketInfo, configured
 	}
 	if v.Written != nil && v.Written.Provisional {
 		list.add("", "made by %s, which does not own it: a dispatcher that has the bucket replaces its settings", v.Written.By)
+	}
+	if text := renameText(info); text != "" {
+		list.add("bucket list --diff", "%s", text)
 	}
 	switch {
 	case info.Move != nil:

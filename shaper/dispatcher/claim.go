@@ -185,7 +185,7 @@ func (c *claimer) untilNextClaim(l *lookAhead, a *answer, slots int, serves bool
 func (c *claimer) toClaim(claimID string, l *lookAhead) lua.Call {
 	args := append([]any{
 		c.dispatcher, claimID, l.want, l.ahead.Microseconds(), c.lease.Microseconds(), l.lead.Microseconds(),
-		lastChance, c.held.guard.free(), expiredLast, c.Levels(), c.Keys.Member, store.WakeChannel, c.Name, c.link.bytes, c.stepped.Microseconds(), c.steps,
+		lastChance, c.held.guard.free(), expiredLast, c.Levels(), c.Keys.Member, store.WakeChannel, c.Keys.Name, c.link.bytes, c.stepped.Microseconds(), c.steps,
 		c.expected(), len(l.turn.flows),
 	}, l.turn.args...)
 	return lua.Call{Script: lua.Claim, Keys: c.Keys.OfGroups(lua.Claim, l.turn.flows, l.turn.groups), Args: args}

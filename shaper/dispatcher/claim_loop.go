@@ -78,7 +78,7 @@ func (c *claimer) wakeOthers(ctx context.Context) {
 		return
 	}
 	c.wakesOthers = false
-	if err := c.store.Redis.Publish(ctx, store.WakeChannel, c.Name).Err(); err != nil && ctx.Err() == nil {
+	if err := c.store.Redis.Publish(ctx, store.WakeChannel, c.Keys.Name).Err(); err != nil && ctx.Err() == nil {
 		c.log.WarnContext(ctx, "other dispatchers were not woken", "error", err)
 	}
 }

@@ -236,7 +236,7 @@ func (d *Dispatcher) listen(ctx context.Context) {
 func wokenBy(loops []*bucketLoop) map[string][]*bucketLoop {
 	byName := make(map[string][]*bucketLoop, len(loops))
 	for _, loop := range loops {
-		names := []string{loop.Name, store.WakeOne(loop.Name, loop.dispatcher)}
+		names := []string{loop.Keys.Name, store.WakeOne(loop.Keys.Name, loop.dispatcher)}
 		if loop.Keys.Pool != "" {
 			names = append(names, store.WakePool+loop.Keys.Pool)
 		}

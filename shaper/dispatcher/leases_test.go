@@ -38,6 +38,7 @@ func TestBadTickets(t *testing.T) {
 		"no JSON":           "a.1",
 		"no object":         "7",
 		"a bucket's braces": strings.Replace(goodTicket, `"b"`, `"b}:x:{"`, 1),
+		"a name's braces":   strings.Replace(goodTicket, `"id"`, `"first_name":"b}:x:{","id"`, 1),
 		"a pool's braces":   strings.Replace(goodTicket, `"id"`, `"pool":"{","id"`, 1),
 		"an id with spaces": strings.Replace(goodTicket, `"a"`, `"a b"`, 1),
 		"no epoch":          strings.Replace(goodTicket, `"epoch":1`, `"epoch":0`, 1),

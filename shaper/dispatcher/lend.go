@@ -25,7 +25,7 @@ func (v *deliverer) lend(job *leased) shaper.Outcome {
 	defer cancel(nil)
 	v.held.delivering(request{job}, cancel)
 	within, stop := context.WithTimeout(ctx, v.store.Timeout)
-	heard, err := v.store.Redis.Publish(within, job.sender, codec.TicketMessage(v.Name, job.ID, v.ticketOf(job))).Result()
+	heard, err := v.store.Redis.Publish(within, job.sender, codec.TicketMessage(v.Keys.Name, job.ID, v.ticketOf(job))).Result()
 	stop()
 	_, isCluster := v.store.Redis.(*redis.ClusterClient) // there, heard counts those at one node
 	switch {

@@ -220,7 +220,7 @@ func (s *scheduler) sendJob(ctx context.Context, fire *store.Fire, job *shaper.J
 	path := codec.PathOf(s.Levels(), job.Group, job.Flow)
 	keys := append(s.Keys.Of(lua.Enqueue, path), s.Keys.Schedules(), s.Keys.ScheduleDue())
 	const noLimits, oneJob, unlike, oneFlow, firstFlow, cost = 0, 1, 0, 1, 1, 1
-	reply, err := s.store.Run(ctx, lua.Enqueue, keys, store.WakeChannel, s.Name, "fire", noLimits, oneJob, unlike, s.Levels(), oneFlow, path,
+	reply, err := s.store.Run(ctx, lua.Enqueue, keys, store.WakeChannel, s.Keys.Name, "fire", noLimits, oneJob, unlike, s.Levels(), oneFlow, path,
 		job.ID, &sealed, codec.PriorityCode(job.Priority), firstFlow, "", cost, "", text)
 	if err != nil {
 		return nil, err

@@ -155,7 +155,7 @@ func (s *settler) callOf(batch []*settlement) (args []any, names, dayNames []str
 			outcomes = append(outcomes, one.usedText(&days))
 		}
 	}
-	return slices.Concat([]any{store.WakeChannel, s.Name, s.Levels(), s.Keys.Member, len(flows.Names)}, flows.Args(), outcomes), flows.Names, days.Names
+	return slices.Concat([]any{store.WakeChannel, s.Keys.Name, s.Levels(), s.Keys.Member, len(flows.Names)}, flows.Args(), outcomes), flows.Names, days.Names
 }
 
 // settled takes in the answer of settle.lua. resent says that an answer before it may have been lost.

@@ -200,7 +200,7 @@ func (p *bucketPatrol) jobsOf(ctx context.Context, ids []string) (flows store.Fl
 func (p *bucketPatrol) sendTakeBack(ctx context.Context, how mending, flows *store.FlowSet, jobs []any, sum *mended) error {
 	poison := shaper.LastResponse{Cause: shaper.CausePoison, Reason: shaper.CausePoison,
 		Detail: fmt.Sprintf("the process that delivered it died %d times in a row", shaper.MaxCrashes)}
-	args := slices.Concat([]any{store.WakeChannel, p.Name, p.Levels(), how.crash, shaper.MaxCrashes, poison.String(),
+	args := slices.Concat([]any{store.WakeChannel, p.Keys.Name, p.Levels(), how.crash, shaper.MaxCrashes, poison.String(),
 		p.Settings.Load().Retry.MaxBackoff.Microseconds(), how.bound, p.Keys.Member, len(flows.Names)}, flows.Args(), jobs)
 	return p.run(ctx, p.shared, lua.TakeBack, flows.Names, func(r *lua.Reader) {
 		sum.takenBack += r.Int()

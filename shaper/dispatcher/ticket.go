@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 // settings of the bucket as they were at the hand-over. Times are microseconds.
 type ticket struct {
 	Bucket      string          `json:"bucket"`
+	FirstName   string          `json:"first_name,omitempty"` // of a bucket that was renamed
 	Pool        string          `json:"pool,omitempty"`
 	Levels      int             `json:"levels,omitempty"`
 	ID          string          `json:"id"`
@@ -55,7 +57,7 @@ type ticket struct {
 func (c *bucketConn) ticketOf(job *leased) string {
 	settings := c.Settings.Load()
 	t := ticket{
-		Bucket: c.Name, Pool: c.Keys.Pool, Levels: c.Levels(), ID: job.ID, Flow: job.Flow, Group: job.Group, Mark: job.mark,
+		Bucket: c.Name, FirstName: firstNameOf(c.Bucket), Pool: c.Keys.Pool, Levels: c.Levels(), ID: job.ID, Flow: job.Flow, Group: job.Group, Mark: job.mark,
 		Epoch: job.epoch, Claim: job.claim, ClaimedAt: job.claimedAt, Charged: job.charged, Counted: job.counted.String(), Number: job.Number, Attempts: job.attempts, MaxAttempts: job.maxAttempts,
 		Expires: job.expires.Microseconds(), Once: job.Once, Waiter: job.waiter, Callback: job.callback, LastChance: job.lastChance, Lease: c.lease.Microseconds(),
 		MinBackoff: settings.Retry.MinBackoff.Microseconds(), MaxBackoff: settings.Retry.MaxBackoff.Microseconds(),
@@ -76,6 +78,14 @@ func (c *bucketConn) ticketOf(job *leased) string {
 	return string(text)
 }
 
+// firstNameOf returns the name that the keys of a bucket have where it is another one than that of the bucket, else "".
+func firstNameOf(b *store.Bucket) string {
+	if b.Keys.Name == b.Name {
+		return ""
+	}
+	return b.Keys.Name
+}
+
 // errNoTicket says that a text was not made by a dispatcher, or by a newer one.
 var errNoTicket = errors.New("is not a ticket of a Tundish dispatcher, or not one that this version reads")
 
@@ -86,7 +96,7 @@ func readTicket(text string) (*ticket, error) {
 		return nil, fmt.Errorf("the lease of the task %w: %w", errNoTicket, err)
 	}
 	lease := t.lease()
-	if !admission.ValidName(t.Bucket) || t.Pool != "" && !admission.ValidName(t.Pool) || !shaper.ValidID(t.ID) ||
+	if !admission.ValidName(t.Bucket) || t.FirstName != "" && !admission.ValidName(t.FirstName) || t.Pool != "" && !admission.ValidName(t.Pool) || !shaper.ValidID(t.ID) ||
 		t.Levels < codec.LevelsNone || t.Levels > codec.LevelsGroups || t.Epoch < 1 || (t.Sender == "") != (t.Slot == 0) || t.Wake < 0 || t.Valid < 0 || t.Lasts < 0 || t.Every < 0 || t.Claim == "" || lease < time.Second || lease > time.Hour {
 		return nil, fmt.Errorf("the lease of the task %w", errNoTicket)
 	}
@@ -114,11 +124,8 @@ func (t *ticket) settings() *shaper.Bucket {
 
 // bucket is the bucket as a process sees it that has no configuration of its own.
 func (t *ticket) bucket() *store.Bucket {
-	tag := t.Bucket
-	if t.Pool != "" {
-		tag = t.Pool
-	}
-	return store.Lent(t.settings(), store.TaggedKeys(tag, t.Bucket).As(t.Levels))
+	first := cmp.Or(t.FirstName, t.Bucket)
+	return store.Lent(t.settings(), store.TaggedKeys(cmp.Or(t.Pool, first), first).As(t.Levels))
 }
 
 // leased is the job as this process settles it, under the claim of its start.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
+	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
 // What departures reserve of budgets, use, give back and owe is counted once for each, in the units of the budgets. What is reserved
@@ -100,7 +101,7 @@ func TestUnitsWithoutBudgets(t *testing.T) {
 	}
 }
 
-// A job that is handed over takes with it what metrics have as reserved, and whose it is.
+// A job that is handed over takes with it what metrics have as reserved, whose it is, and the first name of a renamed bucket.
 func TestTicketTellsWhatIsCounted(t *testing.T) {
 	t.Parallel()
 	b := rig.Bucket("b", 10)
@@ -109,11 +110,17 @@ func TestTicketTellsWhatIsCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := newBucketLoop(d, d.store.Known("b"), t.Context()).bucketConn
+	named := *c.Bucket.Own()
+	named.Name, named.RenamedFrom = "n", "b"
+	renamed := &bucketConn{Bucket: store.Lent(&named, c.Keys), lease: c.lease}
 	for _, counted := range []shaper.Units{nil, {"tokens": 1200, "calls": 1}} {
 		given := &leased{Attempt: shaper.Attempt{Bucket: "b", ID: "a"}, mark: "1234567890abcannaXYZ", epoch: 1, claim: "c", maxAttempts: 3, counted: counted}
 		ticket, err := readTicket(c.ticketOf(given))
 		if err != nil {
 			t.Fatal(err)
+		}
+		if ticket, err = readTicket(renamed.ticketOf(given)); err != nil || ticket.bucket().Name != "n" || ticket.bucket().Keys != c.Keys {
+			t.Errorf("of a renamed bucket: %+v, %v", ticket.bucket(), err)
 		}
 		if got := ticket.leased("d").counted; got.String() != counted.String() {
 			t.Errorf("counted %s, want %s", got, counted)

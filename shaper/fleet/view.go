@@ -166,6 +166,21 @@ func (s *Snapshot) addBins(bucket, text string) {
 	}
 }
 
+// Rename counts what processes report of a bucket under another name of it under this one: while the bucket is renamed, not all have the same
+// name. What a process reports under both names stays apart.
+func (s *Snapshot) Rename(other, name string) {
+	for _, some := range [][]Process{s.Processes, s.left, s.gone} {
+		for i := range some {
+			counts := some[i].counts
+			reported, is := counts[other]
+			if _, both := counts[name]; is && !both {
+				counts[name] = reported
+				delete(counts, other)
+			}
+		}
+	}
+}
+
 // Buckets are those of which a process tells, in alphabetical order.
 func (s *Snapshot) Buckets() []string {
 	names := map[string]bool{}

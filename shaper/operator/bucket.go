@@ -252,7 +252,7 @@ func (c control) inForce(ctx context.Context, bucket string) (shaper.Bucket, err
 
 // control runs control.lua.
 func (c control) control(ctx context.Context, bucket, action string, args ...any) (*lua.Reader, error) {
-	return c.run(ctx, bucket, lua.Control, func(k store.Keys) []string { return k.Of(lua.Control) }, append([]any{store.WakeChannel, bucket, action, c.by}, args...)...)
+	return c.run(ctx, bucket, lua.Control, func(k store.Keys) []string { return k.Of(lua.Control) }, append([]any{store.WakeChannel, c.store.KeyName(bucket), action, c.by}, args...)...)
 }
 
 // run runs a script on a bucket that is configured here or known to Redis. A bucket that lives where another
@@ -295,6 +295,10 @@ func (o *Operator) keysOf(ctx context.Context, bucket string) (store.Keys, error
 	}
 	return b.Keys, nil
 }
+
+// CurrentName returns the name of the bucket that was renamed from the given one, as the configuration says, else the given name. It makes no
+// round trip.
+func (o *Operator) CurrentName(name string) string { return o.store.Canonical(name) }
 
 // note logs and counts what was done to a bucket.
 func (c control) note(ctx context.Context, bucket, action string, args ...any) {

@@ -102,7 +102,7 @@ type changed struct {
 
 // changeTarget runs control_flow.lua.
 func (c control) changeTarget(ctx context.Context, t target, action string, args ...any) (change changed, err error) {
-	r, err := c.run(ctx, t.bucket, lua.ControlFlow, t.scriptKeys, append([]any{store.WakeChannel, t.bucket, t.name, action, t.what}, args...)...)
+	r, err := c.run(ctx, t.bucket, lua.ControlFlow, t.scriptKeys, append([]any{store.WakeChannel, c.store.KeyName(t.bucket), t.name, action, t.what}, args...)...)
 	if err != nil {
 		return change, err
 	}

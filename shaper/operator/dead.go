@@ -197,7 +197,7 @@ func (o *Operator) redriveSome(ctx context.Context, bucket string, ids []string,
 	for i, id := range ids {
 		jobs = append(jobs, id, flows.Number(names[i]))
 	}
-	args := slices.Concat([]any{store.WakeChannel, bucket, b.Levels(), len(flows.Names), spare}, flows.Args(), jobs)
+	args := slices.Concat([]any{store.WakeChannel, b.Keys.Name, b.Levels(), len(flows.Names), spare}, flows.Args(), jobs)
 	r, err := o.store.RunConfigured(ctx, b, lua.Redrive, b.Keys.Of(lua.Redrive, flows.Names...), args...)
 	if err != nil {
 		return nil, fmt.Errorf("bucket %q: %w", bucket, err)

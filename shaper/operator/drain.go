@@ -70,7 +70,7 @@ func (b BucketControl) StopDrain(ctx context.Context) (was bool, err error) {
 
 // controlDrain runs control_drain.lua, once more if its reply is lost. refused: another drain runs, or none does.
 func (b BucketControl) controlDrain(ctx context.Context, action string, args ...any) (run *shaper.DrainRun, refused bool, err error) {
-	all := append([]any{store.WakeChannel, b.name, action, b.by}, args...)
+	all := append([]any{store.WakeChannel, b.op.store.KeyName(b.name), action, b.by}, args...)
 	keys := func(k store.Keys) []string { return k.Of(lua.ControlDrain) }
 	r, err := b.control().run(ctx, b.name, lua.ControlDrain, keys, all...)
 	if err != nil && !errors.Is(err, shaper.ErrUnknownBucket) && ctx.Err() == nil {

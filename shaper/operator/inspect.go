@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,10 +18,12 @@ import (
 
 // BucketInfo is a bucket in numbers. The tag lua is as of BucketNumbers.
 type BucketInfo struct {
-	Name       string
-	Now        time.Time      `lua:"now"`        // of Redis
-	Configured bool           `lua:"configured"` // its settings are in Redis
-	Rate       admission.Rate `lua:"rate"`       // what the scripts obey
+	Name          string
+	FirstName     string         // by which Redis has it, of a bucket that was renamed; else "". See [shaper.Bucket.RenamedFrom]
+	EffectiveName string         `lua:"name"`       // by which the process has it that wrote its settings; "" if that is not known
+	Now           time.Time      `lua:"now"`        // of Redis
+	Configured    bool           `lua:"configured"` // its settings are in Redis
+	Rate          admission.Rate `lua:"rate"`       // what the scripts obey
 
 	BucketNumbers
 
@@ -119,7 +120,7 @@ func (o *Operator) countCarried(ctx context.Context, infos []BucketInfo) error {
 		if m == nil {
 			continue
 		}
-		n, err := o.store.Redis.HGet(ctx, store.TaggedKeys(cmp.Or(m.To, infos[i].Name), infos[i].Name).Conf(), "carried").Int64()
+		n, err := o.store.Redis.HGet(ctx, store.TaggedKeys(cmp.Or(m.To, infos[i].keys.Name), infos[i].keys.Name).Conf(), "carried").Int64()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return fmt.Errorf("look at the move of bucket %q: %w", infos[i].Name, err)
 		}
@@ -134,6 +135,9 @@ func readBucketInfo(name string, k store.Keys, reply any) (BucketInfo, error) {
 		return BucketInfo{}, err
 	}
 	info := BucketInfo{Name: name}
+	if k.Name != name {
+		info.FirstName = k.Name
+	}
 	codec.ReadAnswer(a, "", &info)
 	codec.ReadAnswer(a, "", &info.Results)
 	levels := a.Int("levels")
@@ -143,7 +147,7 @@ func readBucketInfo(name string, k store.Keys, reply any) (BucketInfo, error) {
 	info.Downstream = codec.ParseDownstream(a.Text("downstream"), a.Int("offset"), info.rateInForce())
 	if to := a.Text("moves_to"); to != "" {
 		info.Move = &Move{To: to}
-		if to == name {
+		if to == k.Name {
 			info.Move.To = ""
 		}
 	}
@@ -187,20 +191,17 @@ func (o *Operator) Authorships(ctx context.Context, withChanges bool, names ...s
 	return all
 }
 
-// KnownBuckets returns the names of all buckets that Redis knows, sorted: also
+// KnownBuckets returns the names of all buckets that Redis knows, sorted, a bucket that was renamed once: also
 // those that left the configuration and may still hold jobs.
 func (o *Operator) KnownBuckets(ctx context.Context) ([]string, error) {
-	if err := o.store.IfClosed(); err != nil {
+	known, err := o.store.Index(ctx)
+	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.store.Timeout)
-	defer cancel()
-	names, err := o.store.Redis.HKeys(ctx, store.TagsKey).Result()
-	if err != nil {
-		return nil, fmt.Errorf("list the buckets: %w", err)
+	names := make([]string, len(known))
+	for i := range known {
+		names[i] = known[i].Name
 	}
-	names = slices.DeleteFunc(names, func(field string) bool { return !store.IsBucketField(field) })
-	slices.Sort(names)
 	return names, nil
 }
 

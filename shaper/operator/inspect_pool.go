@@ -72,20 +72,15 @@ func (o *Operator) KnownPools(ctx context.Context) ([]string, error) {
 }
 
 // poolMembers are the buckets of all pools that Redis knows, by the pool.
-func (o *Operator) poolMembers(ctx context.Context) (map[string][]string, error) {
-	if err := o.store.IfClosed(); err != nil {
+func (o *Operator) poolMembers(ctx context.Context) (map[string][]store.Indexed, error) {
+	known, err := o.store.Index(ctx)
+	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.store.Timeout)
-	defer cancel()
-	tags, err := o.store.Redis.HGetAll(ctx, store.TagsKey).Result()
-	if err != nil {
-		return nil, fmt.Errorf("list the pools: %w", err)
-	}
-	members := map[string][]string{}
-	for bucket, tag := range tags {
-		if tag != bucket && store.IsBucketField(bucket) {
-			members[tag] = append(members[tag], bucket)
+	members := map[string][]store.Indexed{}
+	for _, b := range known {
+		if pool := b.Keys.Pool; pool != "" {
+			members[pool] = append(members[pool], b)
 		}
 	}
 	return members, nil
@@ -111,7 +106,8 @@ func (o *Operator) PoolDetails(ctx context.Context, names ...string) ([]PoolDeta
 		p := &all[i]
 		// The pool itself knows of no bucket that has sent nothing yet.
 		for _, bucket := range members[p.Name] {
-			p.add(bucket, 0)
+			p.rename(bucket.Keys.Name, bucket.Name)
+			p.add(bucket.Name, 0)
 		}
 		for _, b := range o.store.All() {
 			if b.Keys.Pool == p.Name {
@@ -121,6 +117,13 @@ func (o *Operator) PoolDetails(ctx context.Context, names ...string) ([]PoolDeta
 		slices.SortFunc(p.Buckets, func(a, b PoolBucket) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	return all, err
+}
+
+// rename gives the bucket with this first name, by which scripts know it, its current one.
+func (p *PoolDetails) rename(first, name string) {
+	if at := slices.IndexFunc(p.Buckets, func(known PoolBucket) bool { return known.Name == first }); at >= 0 {
+		p.Buckets[at].Name = name
+	}
 }
 
 // add adds a bucket that is not there, and a weight that was not known.

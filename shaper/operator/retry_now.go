@@ -70,7 +70,7 @@ func (c control) retryNow(ctx context.Context, bucket string, k store.Keys, flow
 		if ctx.Err() != nil {
 			return moved, fmt.Errorf("retry jobs of bucket %q: %w", bucket, context.Cause(ctx))
 		}
-		r, err := c.run(ctx, bucket, lua.RetryNow, keysOf, store.WakeChannel, bucket, k.Levels, flow, from, skip, retriesInRun)
+		r, err := c.run(ctx, bucket, lua.RetryNow, keysOf, store.WakeChannel, k.Name, k.Levels, flow, from, skip, retriesInRun)
 		if err != nil {
 			return moved, fmt.Errorf("retry jobs now: %w", err)
 		}

@@ -117,6 +117,11 @@ func (o *Operator) verdicts(ctx context.Context, infos []BucketInfo, snapshot *f
 	}
 	verdicts := make([]Verdict, len(infos))
 	for i := range infos {
+		for _, other := range []string{infos[i].FirstName, infos[i].EffectiveName} {
+			if other != "" && other != infos[i].Name {
+				snapshot.Rename(other, infos[i].Name)
+			}
+		}
 		verdicts[i] = decide(&infos[i], &seen[i], snapshot)
 	}
 	return verdicts, nil

@@ -23,6 +23,7 @@ import (
 type Awaited struct {
 	answers    *answers
 	bucket, id string
+	name       string        // of both, as the messages name them
 	there      chan struct{} // its result may be there
 	tickets    chan string   // the newest ticket, of a job that this process sends itself; else nil
 	mayBeThere bool          // from the start, as the job was there before
@@ -76,7 +77,7 @@ type answers struct {
 	channel string
 
 	mu      sync.Mutex
-	waiting map[string][]*Awaited // by "bucket id", as the messages name them
+	waiting map[string][]*Awaited // by "bucket id", as the messages name them: a bucket by its first name
 	end     context.CancelFunc    // nil before the first wait
 	closed  bool
 	heard   sync.WaitGroup
@@ -90,8 +91,8 @@ func newAnswers(s *store.Store) *answers {
 }
 
 func (l *answers) await(a *Awaited, bucket, id string) {
-	a.bucket, a.id = bucket, id
-	name := bucket + " " + id
+	name := l.store.KeyName(bucket) + " " + id
+	a.bucket, a.id, a.name = bucket, id, name
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.waiting[name] = append(l.waiting[name], a)
@@ -110,7 +111,7 @@ func (a *Awaited) follow(id string) {
 }
 
 func (l *answers) forget(a *Awaited) (last bool) {
-	name := a.bucket + " " + a.id
+	name := a.name
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := len(l.waiting[name])
@@ -140,7 +141,7 @@ func (l *answers) poll(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		l.store.Ended(ctx, l.polled(), func(bucket, id string) { l.wake(bucket + " " + id) })
+		l.store.Ended(ctx, l.polled(), func(bucket, id string) { l.wake(l.store.KeyName(bucket) + " " + id) })
 	}
 }
 

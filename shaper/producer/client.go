@@ -127,6 +127,10 @@ func (c *Client) Bucket(name string) (shaper.Bucket, error) {
 	return *b.Settings.Load(), nil
 }
 
+// CurrentName returns the name of the bucket that was renamed from the given one, as the configuration of this client says, else the given
+// name. It makes no round trip.
+func (c *Client) CurrentName(name string) string { return c.store.Canonical(name) }
+
 // InForce is Bucket with the settings that Redis has. It asks Redis where this client has not yet, and takes no round trip after that.
 // When Redis is down it returns an error of [redisconn.Unavailable] after Config.Timeout at most, unless it asked before.
 func (c *Client) InForce(ctx context.Context, name string) (shaper.Bucket, error) {
@@ -274,7 +278,7 @@ func (c *Client) prepare(t *entry, awaited *Awaited) error {
 	if err != nil {
 		return err
 	}
-	t.bucket = b
+	t.bucket, t.job.Bucket = b, b.Name
 	settings := b.Settings.Load()
 	if t.job.Flow, t.job.Group, err = settings.Check(&t.job); err != nil {
 		return err
@@ -347,8 +351,8 @@ func (c *Client) JoinPools(ctx context.Context) error {
 	return err
 }
 
-// CheckPools reports the buckets that could not change their pool as these settings say, because they are not empty in a Redis Cluster:
-// an [shaper.ErrTagChanged] that says what they hold. It changes nothing.
+// CheckPools reports the buckets that could not change their pool as these settings say, because they are not empty in a Redis Cluster, and the
+// buckets that Redis has under another first name: an [shaper.ErrTagChanged] that says which. It changes nothing.
 func (c *Client) CheckPools(ctx context.Context, buckets []shaper.Bucket) error {
 	return c.store.CheckPools(ctx, buckets)
 }

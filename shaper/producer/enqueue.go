@@ -197,7 +197,7 @@ func newScriptCall(b *producerBucket, set *limitSet, batch []*entry, again bool)
 		alike = sentAgain[alike]
 	}
 	q.flows = len(flows.names)
-	q.args = append(q.args, store.WakeChannel, b.Name, set.rev, len(set.limits), len(q.entries), alike, levels, len(flows.names))
+	q.args = append(q.args, store.WakeChannel, b.Keys.Name, set.rev, len(set.limits), len(q.entries), alike, levels, len(flows.names))
 	for _, flow := range flows.names {
 		q.args = append(q.args, flow)
 	}

@@ -2476,6 +2476,8 @@ export interface components {
         };
         Bucket: {
             name: string;
+            /** @description The first name of a bucket that was renamed, by which Redis has it. Absent otherwise. */
+            renamed_from?: string;
             /** @description Redis knows it, the configuration does not. */
             orphaned: boolean;
             /** @description Of an orphaned bucket: its jobs leave, as a program with another configuration delivers them. Absent otherwise. */

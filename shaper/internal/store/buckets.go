@@ -95,7 +95,7 @@ func (s *Store) Reconfigure(buckets []shaper.Bucket) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	before := s.set.Load()
-	after := &bucketSet{byName: make(map[string]*Bucket, len(buckets))}
+	after := &bucketSet{byName: make(map[string]*Bucket, len(buckets)), renamed: map[string]string{}}
 	settings := make([]*shaper.Bucket, len(buckets))
 	for i := range buckets {
 		b, err := s.completed(buckets[i])
@@ -105,13 +105,17 @@ func (s *Store) Reconfigure(buckets []shaper.Bucket) error {
 		if after.byName[b.Name] != nil {
 			return fmt.Errorf("bucket %q: is given twice", b.Name)
 		}
+		if other := after.renamed[b.KeyName()]; other != "" {
+			return fmt.Errorf("bucket %q: %q is the first name of bucket %q: want a name that no other bucket has had", b.Name, b.KeyName(), other)
+		}
+		after.renamed[b.KeyName()] = b.Name
 		state := before.byName[b.Name]
 		// Outcomes of jobs that are in flight would look for their places where there are none.
 		if state != nil && levelsOf(state.own.Load()) != levelsOf(b) && s.Role == Owner {
 			return fmt.Errorf("bucket %q: flow: whether there are flows or groups cannot change while the bucket is in use: restart with it empty", b.Name)
 		}
-		if state == nil || tagOf(state.own.Load()) != tagOf(b) || levelsOf(state.own.Load()) != levelsOf(b) {
-			state = newBucket(b, TaggedKeys(tagOf(b), b.Name).As(levelsOf(b)))
+		if state == nil || state.own.Load().KeyName() != b.KeyName() || tagOf(state.own.Load()) != tagOf(b) || levelsOf(state.own.Load()) != levelsOf(b) {
+			state = newBucket(b, TaggedKeys(tagOf(b), b.KeyName()).As(levelsOf(b)))
 		}
 		settings[i], after.byName[b.Name], after.order = b, state, append(after.order, state)
 	}

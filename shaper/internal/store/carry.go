@@ -16,7 +16,7 @@ import (
 
 // together reports whether one script may touch both places of a bucket. In a cluster it may not.
 func (s *Store) together(ctx context.Context, b *shaper.Bucket, from, to string) (bool, error) {
-	keys := append(TaggedKeys(from, b.Name).Of(lua.Relocate), TaggedKeys(to, b.Name).Conf())
+	keys := append(TaggedKeys(from, b.KeyName()).Of(lua.Relocate), TaggedKeys(to, b.KeyName()).Conf())
 	_, err := s.Run(ctx, lua.Relocate, keys, "look", 0)
 	if redis.HasErrorPrefix(err, "CROSSSLOT") {
 		return false, nil
@@ -37,7 +37,7 @@ const (
 // that the two hashes name are all. The hashes go last, so that a process which completes the change finds what is left to do. Claims stay
 // behind: they repeat the replies for leases, and a bucket that moves has no lease that a dispatcher may ask for again.
 func (s *Store) carry(ctx context.Context, b *shaper.Bucket, from, to string, generation int64) error {
-	old, now := TaggedKeys(from, b.Name), TaggedKeys(to, b.Name)
+	old, now := TaggedKeys(from, b.KeyName()), TaggedKeys(to, b.KeyName())
 	rename := func(mode string, names []string) error {
 		for some := range slices.Chunk(names, carriedAtOnce) {
 			pairs := make([]string, 0, 2*len(some))
@@ -84,7 +84,7 @@ func (s *Store) carry(ctx context.Context, b *shaper.Bucket, from, to string, ge
 // awaitCarried waits while another process renames the keys of a bucket, and reports whether the bucket lives at the new place then. Of many
 // producers, each would load Redis with the same renames.
 func (s *Store) awaitCarried(ctx context.Context, b *shaper.Bucket, to string) bool {
-	conf, before, since := TaggedKeys(to, b.Name).Conf(), any(nil), time.Now()
+	conf, before, since := TaggedKeys(to, b.KeyName()).Conf(), any(nil), time.Now()
 	tick := time.NewTicker(carryPoll)
 	defer tick.Stop()
 	for time.Since(since) < carryIdle {

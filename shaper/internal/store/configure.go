@@ -62,15 +62,20 @@ func (s *Store) configureOnce(ctx context.Context, b *Bucket, join bool) error {
 	own := b.own.Load()
 	for range poolChangeTries {
 		p, err := s.located(ctx, own)
+		if err == nil {
+			err = p.fits(own)
+		}
 		written := false
 		switch {
+		case errors.Is(err, shaper.ErrTagChanged):
+			return err
 		case err != nil:
 			return fmt.Errorf("bucket %q: %w", b.Name, err)
 		case join && p.left() != "":
 			err = s.removeLeft(ctx, own, p)
 		case p.tag == tagOf(own):
 			written, err = s.writeConf(ctx, b, own, p)
-		case join || s.ofGuest(ctx, TaggedKeys(p.tag, b.Name)):
+		case join || s.ofGuest(ctx, TaggedKeys(p.tag, own.KeyName())):
 			err = s.changePool(ctx, own, p)
 		default:
 			return livesElsewhere(own, p.tag)
@@ -133,18 +138,21 @@ func (s *Store) JoinPools(ctx context.Context) error {
 	})
 }
 
-// CheckPools reports the buckets that could not change their pool as these settings say: in a cluster those that are not empty. They
-// share round trips.
+// CheckPools reports the buckets that could not change their pool as these settings say, in a cluster those that are not empty, and those that
+// Redis has under another first name. They share round trips.
 func (s *Store) CheckPools(ctx context.Context, buckets []shaper.Bucket) error {
 	return s.forEach(len(buckets), func(s *Store, i int) error {
 		b := &buckets[i]
-		p, err := s.placeOf(ctx, b.Name)
+		p, err := s.placeOf(ctx, b)
+		if err == nil {
+			err = p.fits(b)
+		}
 		if err != nil || p.tag == "" || p.tag == tagOf(b) {
 			return err
 		}
 		together, err := s.together(ctx, b, p.tag, tagOf(b))
 		if err == nil && !together {
-			_, err = s.relocate(ctx, b, p.tag, TaggedKeys(p.tag, b.Name), nil, "look", 0)
+			_, err = s.relocate(ctx, b, p.tag, TaggedKeys(p.tag, b.KeyName()), nil, "look", 0)
 		}
 		return err
 	})

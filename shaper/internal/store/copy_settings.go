@@ -25,7 +25,7 @@ type copied struct {
 
 // copySettings copies what goes with an empty bucket: each round trip reads, or writes, a part of every key.
 func (s *Store) copySettings(ctx context.Context, b *shaper.Bucket, from, to string, generation int64) error {
-	source, target := TaggedKeys(from, b.Name), TaggedKeys(to, b.Name)
+	source, target := TaggedKeys(from, b.KeyName()), TaggedKeys(to, b.KeyName())
 	var todo []*copied
 	keys := []string{source.ConfAside(), source.Pace(), source.Count(), source.FlowSettings(), source.GroupSettings(), source.Schedules(), source.Charges(), source.Responses(), source.Lessons(), source.Bundles(), source.Departed()}
 	for _, key := range append(keys, source.Uses(time.Now())...) {

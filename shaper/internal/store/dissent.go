@@ -131,14 +131,6 @@ func (s *Store) Authorships(ctx context.Context, keys []Keys, withChanges bool) 
 	return all
 }
 
-func textsOf(values []any, n int) []string {
-	texts := make([]string, n)
-	for i := range min(n, len(values)) {
-		texts[i], _ = values[i].(string)
-	}
-	return texts
-}
-
 // readDissents reads which processes differ. One that has not said so lately has ended.
 func readDissents(fields map[string]string, now time.Time) []shaper.Dissent {
 	var list []shaper.Dissent

@@ -28,6 +28,9 @@ const (
 	fieldCallbackOrigins = "callback_origins"
 )
 
+// fieldName is the current name of a bucket, which may have been renamed.
+const fieldName = "name"
+
 // fieldInFlightRule says whether max_in_flight follows the rate.
 const fieldInFlightRule = "in_flight_rule"
 
@@ -61,7 +64,7 @@ func settingsOf(own *shaper.Bucket) ([]any, error) {
 		effective.Flow = &flow
 	}
 	return append(OfBuckets.Write(&effective),
-		"dead_drop", BoolArg(own.WhenDeadFull == shaper.DropOldestDead), "downstream", codec.DownstreamRules(own), "events", eventsText(own.Events),
+		fieldName, own.Name, "dead_drop", BoolArg(own.WhenDeadFull == shaper.DropOldestDead), "downstream", codec.DownstreamRules(own), "events", eventsText(own.Events),
 		"batch", codec.BatchText(own.Batch), "flows", levelsOf(own), admission.FieldLimits, limits, FieldPlan, plan,
 		fieldDefaultURL, defaultURL(own), fieldNeedsURL, BoolArg(own.Flow != nil && own.Flow.NeedsURL), FieldKeep, BoolArg(own.Flow != nil && own.Flow.WhenDisabled == shaper.KeepDisabled), fieldCallbackBucket, own.Callbacks.Bucket, fieldCallbackURL, own.Callbacks.URL,
 		fieldCallbackFailure, own.Callbacks.FailureURL, fieldCallbackPayload, own.Callbacks.MaxPayload,
@@ -142,7 +145,7 @@ func choice(name shaper.Setting, field string, texts ...string) described {
 }
 
 // describedSettings are those of a bucket, and of a pool as far as it has them: what is stored as it is, and what follows from several.
-var describedSettings = append(OfBuckets.described(),
+var describedSettings = append(OfBuckets.described(), plain("name", fieldName),
 	choice("when_dead_full", "dead_drop", string(shaper.RefuseJobs), string(shaper.DropOldestDead)),
 	plain("adapt and breaker", "downstream"), plain("events", "events"), plain("batch", "batch"),
 	plain("limits", admission.FieldLimits), described{"drain and calendar", []string{FieldPlan}, planForPeople}, choice("flow and group", "flows", "neither", "flow", "flow and group"),

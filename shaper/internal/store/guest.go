@@ -53,14 +53,19 @@ func (f *inForce) moves() bool { return f.conf[FieldRateCount] == "" && f.conf["
 func (s *Store) meet(ctx context.Context, b *Bucket) error {
 	own := b.own.Load()
 	for range poolChangeTries {
-		p, err := s.placeOf(ctx, b.Name)
-		if err == nil && p.tag == "" && !isNamed(own) {
-			p, err = s.located(ctx, own)
+		find := s.located
+		if isNamed(own) {
+			find = func(ctx context.Context, own *shaper.Bucket) (place, error) { return s.placeOf(ctx, own) }
 		}
+		p, err := find(ctx, own)
 		if err != nil {
 			return fmt.Errorf("bucket %q: %w", b.Name, err)
 		}
-		found, err := s.readInForce(ctx, TaggedKeys(cmp.Or(p.tag, b.Name), b.Name))
+		acts := p.under(own)
+		if err := p.fits(acts); err != nil {
+			return err
+		}
+		found, err := s.readInForce(ctx, TaggedKeys(cmp.Or(p.tag, p.name), p.name))
 		if err != nil {
 			return fmt.Errorf("bucket %q: %w", b.Name, err)
 		}
@@ -69,7 +74,7 @@ func (s *Store) meet(ctx context.Context, b *Bucket) error {
 			return s.adopt(ctx, b, own, found)
 		}
 		if isNamed(own) && found.moves() { // a guest that has settings of its own finds that out as it writes them
-			if err = s.catchUp(ctx, own, p, found.number("generation"), found.conf["left_for"]); err != nil && !errors.Is(err, errOvertaken) {
+			if err = s.catchUp(ctx, acts, p, found.number("generation"), found.conf["left_for"]); err != nil && !errors.Is(err, errOvertaken) {
 				return err
 			}
 			continue
@@ -78,7 +83,7 @@ func (s *Store) meet(ctx context.Context, b *Bucket) error {
 			return fmt.Errorf("%w %q: Redis has no settings of it, and this program gives only its name: start a dispatcher that has the bucket, "+
 				"or give its settings here", shaper.ErrUnknownBucket, b.Name)
 		}
-		if _, err = s.writeConf(ctx, b, own, p); err != nil && !errors.Is(err, errOvertaken) {
+		if _, err = s.writeConf(ctx, b, acts, p); err != nil && !errors.Is(err, errOvertaken) {
 			return err
 		}
 	}
@@ -113,7 +118,7 @@ func (s *Store) adopt(ctx context.Context, b *Bucket, own *shaper.Bucket, found 
 		s.warnOnce(ctx, next, own, found)
 		next.joined.Store(true)
 		next.Configured.Store(true)
-		after := &bucketSet{byName: maps.Clone(set.byName), order: slices.Clone(set.order)}
+		after := &bucketSet{byName: maps.Clone(set.byName), order: slices.Clone(set.order), renamed: set.renamed}
 		after.byName[b.Name] = next
 		after.order[slices.Index(after.order, current)] = next
 		s.set.Store(after)
@@ -161,8 +166,8 @@ func (s *Store) differences(own *shaper.Bucket, found inForce) []shaper.Differen
 	if own.MaxInFlight == 0 && own.DeliveryTimeout == 0 { // it says nothing of that
 		list = slices.DeleteFunc(list, func(d shaper.Difference) bool { return d.Setting == shaper.SettingMaxInFlight })
 	}
-	if tag := found.keys.Tag(own.Name); tag != tagOf(own) {
-		return append(list, shaper.Difference{Setting: "pool", Here: poolText(tagOf(own), own.Name), InForce: poolText(tag, own.Name)})
+	if here := TaggedKeys(tagOf(own), own.KeyName()); here.Pool != found.keys.Pool {
+		return append(list, shaper.Difference{Setting: "pool", Here: poolText(here.Tag(), here.Name), InForce: poolText(found.keys.Tag(), found.keys.Name)})
 	}
 	if own.Pool != nil {
 		list = append(list, differencesOf("pool.", poolSettingsOf(own.Pool), found.pool)...)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
@@ -30,6 +31,18 @@ func WakeOne(bucket, dispatcher string) string { return bucket + " " + dispatche
 // See lua/assign.lua.
 const TagsKey = "tundish:buckets"
 
+// A bucket that is renamed keeps its keys, which have its first name (see [shaper.Bucket.RenamedFrom]). So no key moves, and processes with
+// either name work on the same jobs. The index has an entry for each later name, for processes that know only that one.
+
+// laterMark begins what the index has of a later name. No tag begins with it.
+const laterMark = "="
+
+// laterName is the entry of a later name of the bucket with this first name.
+func laterName(first string) string { return laterMark + first }
+
+// firstName reads an entry of the index. ok is false where it is a tag.
+func firstName(entry string) (first string, ok bool) { return strings.CutPrefix(entry, laterMark) }
+
 // Keys makes the names of a bucket's keys. This file is the only place that
 // does. All of them share the tag, so that a bucket lives in one slot of a
 // cluster, and none has a TTL: they are the bucket. They hold what is
@@ -40,18 +53,19 @@ const TagsKey = "tundish:buckets"
 // a bucket in a pool: so these know its levels and its pool.
 type Keys struct {
 	Prefix string
+	Name   string // in the keys: the first name of the bucket, see [shaper.Bucket.KeyName]. Scripts publish it
 	Levels int
-	Member string // what scripts are told: the bucket's name where it is in a pool, else ""
+	Member string // what scripts are told: Name where the bucket is in a pool, else ""
 	Pool   string // the pool's name, "" in none
 }
 
 // BucketKeys are those of a bucket that is in no pool.
 func BucketKeys(bucket string) Keys { return TaggedKeys(bucket, bucket) }
 
-// TaggedKeys are those of a bucket with that tag: its own name, or that of its pool. A
+// TaggedKeys are those of a bucket of that first name with that tag: the first name, or the name of its pool. A
 // bucket cannot be in a pool of its own name.
 func TaggedKeys(tag, bucket string) Keys {
-	k := Keys{Prefix: fmt.Sprintf("tundish:{%s}:b:%s:", tag, bucket)}
+	k := Keys{Prefix: fmt.Sprintf("tundish:{%s}:b:%s:", tag, bucket), Name: bucket}
 	if tag != bucket {
 		k.Member, k.Pool = bucket, tag
 	}
@@ -65,7 +79,7 @@ func (k Keys) As(levels int) Keys {
 }
 
 // Tag is the hash tag of the bucket's keys.
-func (k Keys) Tag(bucket string) string { return cmp.Or(k.Pool, bucket) }
+func (k Keys) Tag() string { return cmp.Or(k.Pool, k.Name) }
 
 func PoolPrefix(pool string) string { return fmt.Sprintf("tundish:{%s}:p:%s:", pool, pool) }
 

@@ -16,8 +16,9 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// Where a bucket's keys live. The keys of a bucket contain its hash tag: the name of its pool, or its own name.
-// The index (tagsKey) says which tag a bucket has. pool_change.go changes that.
+// Where a bucket's keys live. The keys of a bucket contain its first name and its hash tag: the name of its pool, or its first name.
+// The index (tagsKey) says which tag a bucket has. pool_change.go changes that. Of a later name the index says which is the first one: see
+// [firstName].
 
 // elsewhereError is an ErrTagChanged with a text of its own, which names the bucket.
 type elsewhereError struct{ text string }
@@ -31,12 +32,15 @@ func elsewheref(format string, args ...any) error {
 
 // place is what the index says of a bucket. The zero value is that of a bucket that Redis does not know.
 type place struct {
+	name       string // in the keys
 	tag        string
 	generation string // "<number> <tag left behind>", see lua/assign.lua; "" before the first change
+	noted      bool   // the index has the later name that the configuration gives
+	taken      bool   // it has another bucket of that name
 }
 
 func newPlace(tag string, generation int64, left string) place {
-	return place{tag, strings.TrimSpace(fmt.Sprint(generation, " ", left))}
+	return place{tag: tag, generation: strings.TrimSpace(fmt.Sprint(generation, " ", left))}
 }
 
 func (p place) number() int64 {
@@ -51,26 +55,60 @@ func (p place) left() string {
 	return tag
 }
 
+// fits reports that Redis has a bucket under another first name than its configuration says.
+func (p place) fits(own *shaper.Bucket) error {
+	switch {
+	case p.taken:
+		return elsewheref("bucket %q cannot be the renamed bucket %q: Redis has had another bucket %q before: choose another name", own.Name, own.RenamedFrom, own.Name)
+	case p.name != own.KeyName():
+		return elsewheref("bucket %q was renamed, and its jobs have its first name %q in Redis: set renamed_from = %q in its [[buckets]] table",
+			own.Name, p.name, p.name)
+	}
+	return nil
+}
+
+// under returns the settings with the first name that Redis has of the bucket, by which a guest goes whatever its configuration says.
+func (p place) under(own *shaper.Bucket) *shaper.Bucket {
+	if p.name == own.KeyName() {
+		return own
+	}
+	renamed := *own
+	renamed.RenamedFrom = p.name
+	if p.name == own.Name {
+		renamed.RenamedFrom = ""
+	}
+	return &renamed
+}
+
 // generationSuffix ends the names of fields of the index that are no buckets. No bucket's name has a colon.
 const generationSuffix = ":generation"
 
-func IsBucketField(field string) bool { return !strings.HasSuffix(field, generationSuffix) }
+func isBucketField(field string) bool { return !strings.HasSuffix(field, generationSuffix) }
 
-// placeOf reads where a bucket lives, in the round trip of the commands that come before.
-func (s *Store) placeOf(ctx context.Context, bucket string, before ...redis.Cmder) (place, error) {
+// placeOf reads where a bucket lives, in the round trip of the commands that come before; one round trip more where only Redis knows that it was
+// renamed.
+func (s *Store) placeOf(ctx context.Context, own *shaper.Bucket, before ...redis.Cmder) (place, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
-	cmd := redis.NewSliceCmd(ctx, "hmget", TagsKey, bucket, bucket+generationSuffix)
+	first := own.KeyName()
+	fields := []any{"hmget", TagsKey, first, first + generationSuffix}
+	if own.RenamedFrom != "" {
+		fields = append(fields, own.Name)
+	}
+	cmd := redis.NewSliceCmd(ctx, fields...)
 	if err := s.process(ctx, append(before, cmd)...); err != nil {
 		return place{}, fmt.Errorf("look for the bucket: %w", err)
 	}
-	var p place
-	values := cmd.Val()
-	if len(values) != 2 { //nolint:mnd // two fields
+	p := place{name: first}
+	values := textsOf(cmd.Val(), 3) //nolint:mnd // three fields
+	if len(cmd.Val()) != len(fields)-2 {
 		return p, errors.New("look for the bucket: Redis gave a short answer")
 	}
-	p.tag, _ = values[0].(string)
-	p.generation, _ = values[1].(string)
+	if older, isLater := firstName(values[0]); isLater {
+		return s.placeOf(ctx, &shaper.Bucket{Name: older})
+	}
+	p.tag, p.generation = values[0], values[1]
+	p.noted, p.taken = values[2] == laterName(first), values[2] != "" && values[2] != laterName(first)
 	return p, nil
 }
 
@@ -85,11 +123,25 @@ func (s *Store) assign(ctx context.Context, bucket string, old, now place) (writ
 func (s *Store) located(ctx context.Context, b *shaper.Bucket) (place, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
-	p, err := s.placeOf(ctx, b.Name)
-	if err != nil || p.tag != "" {
+	p, err := s.placeOf(ctx, b)
+	if err != nil || p.name != b.KeyName() || p.taken {
 		return p, err
 	}
-	return s.placeOf(ctx, b.Name, redis.NewBoolCmd(ctx, "hsetnx", TagsKey, b.Name, tagOf(b))) // another process may be first
+	var missing []redis.Cmder // another process may be first
+	if p.tag == "" {
+		missing = append(missing, redis.NewBoolCmd(ctx, "hsetnx", TagsKey, p.name, tagOf(b)))
+	}
+	if b.RenamedFrom != "" && !p.noted {
+		missing = append(missing, redis.NewBoolCmd(ctx, "hsetnx", TagsKey, b.Name, laterName(p.name)))
+	}
+	if len(missing) == 0 {
+		return p, nil
+	}
+	now, err := s.placeOf(ctx, b, missing...)
+	if err != nil && p.tag != "" { // without its later name in the index the bucket can be drained
+		return p, nil
+	}
+	return now, err
 }
 
 // poolText is the pool of a bucket with that tag, in a sentence.
@@ -103,7 +155,7 @@ func poolText(tag, bucket string) string {
 // livesElsewhere is the error of a bucket that is not where the configuration of this process has it.
 func livesElsewhere(b *shaper.Bucket, tag string) error {
 	return elsewheref("bucket %q is in %s, but this configuration has it in %s: use the current configuration, or reload or restart this process, which moves the bucket",
-		b.Name, poolText(tag, b.Name), poolText(tagOf(b), b.Name))
+		b.Name, poolText(tag, b.KeyName()), poolText(tagOf(b), b.KeyName()))
 }
 
 // LiveKeys are the keys under which buckets live, whatever the configuration says. Of a bucket that Redis does not
@@ -122,13 +174,26 @@ func (s *Store) LiveKeys(ctx context.Context, buckets ...string) (map[string]Key
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
 	names := slices.Compact(slices.Sorted(slices.Values(buckets)))
-	tags, err := s.Redis.HMGet(ctx, TagsKey, names...).Result()
-	if err != nil {
-		return live, fmt.Errorf("look for buckets: %w", err)
-	}
-	for i, name := range names {
-		if tag, ok := tags[i].(string); ok && tag != live[name].Tag(name) {
-			live[name] = TaggedKeys(tag, name)
+	for range 2 { // once more for those that were renamed, as only Redis knows
+		fields := make([]string, len(names))
+		for i, name := range names {
+			fields[i] = live[name].Name
+		}
+		tags, err := s.Redis.HMGet(ctx, TagsKey, fields...).Result()
+		if err != nil {
+			return live, fmt.Errorf("look for buckets: %w", err)
+		}
+		var renamed []string
+		for i, name := range names {
+			tag, known := tags[i].(string)
+			if first, isLater := firstName(tag); isLater {
+				live[name], renamed = BucketKeys(first), append(renamed, name)
+			} else if known && tag != live[name].Tag() {
+				live[name] = TaggedKeys(tag, live[name].Name)
+			}
+		}
+		if names = renamed; len(names) == 0 {
+			break
 		}
 	}
 	return live, nil

@@ -36,7 +36,7 @@ func tagOf(b *shaper.Bucket) string {
 	if b.Pool != nil {
 		return b.Pool.Name
 	}
-	return b.Name
+	return b.KeyName()
 }
 
 func poolBurst(p *shaper.Pool) int64 { return max(p.Burst, 1) }

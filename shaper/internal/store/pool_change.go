@@ -35,7 +35,7 @@ func (s *Store) changePool(ctx context.Context, b *shaper.Bucket, p place) error
 	if err != nil {
 		return err
 	}
-	old, more := TaggedKeys(p.tag, b.Name), []string(nil)
+	old, more := TaggedKeys(p.tag, b.KeyName()), []string(nil)
 	if together {
 		more = []string{old.Pace()}
 	}
@@ -67,14 +67,14 @@ func (s *Store) complete(ctx context.Context, b *shaper.Bucket, p place, tag str
 		return err
 	}
 	if !s.Quiet {
-		s.Log.InfoContext(ctx, "the bucket has moved", "bucket", b.Name, "from", poolText(p.tag, b.Name), "to", poolText(tag, b.Name))
+		s.Log.InfoContext(ctx, "the bucket has moved", "bucket", b.Name, "from", poolText(p.tag, b.KeyName()), "to", poolText(tag, b.KeyName()))
 	}
 	return nil
 }
 
 // decide is the one write that says where the bucket lives.
 func (s *Store) decide(ctx context.Context, b *shaper.Bucket, old, now place) error {
-	written, err := s.assign(ctx, b.Name, old, now)
+	written, err := s.assign(ctx, b.KeyName(), old, now)
 	if err == nil && !written {
 		err = errOvertaken
 	}
@@ -87,7 +87,7 @@ func (s *Store) decide(ctx context.Context, b *shaper.Bucket, old, now place) er
 // arrive checks the place that a bucket comes to, or clears it. Where the bucket lives there already, a failover has
 // lost what the index said: arrive writes that again.
 func (s *Store) arrive(ctx context.Context, b *shaper.Bucket, p place, tag, step string, generation int64) (there bool, err error) {
-	k := TaggedKeys(tag, b.Name)
+	k := TaggedKeys(tag, b.KeyName())
 	r, err := s.relocate(ctx, b, p.tag, k, k.ofBucket(time.Now()), step, generation)
 	if errors.Is(err, errLivesThere) {
 		return true, s.decide(ctx, b, p, newPlace(tag, r.Int(), p.tag))
@@ -97,7 +97,7 @@ func (s *Store) arrive(ctx context.Context, b *shaper.Bucket, p place, tag, step
 
 // removeLeft removes the keys of the place that a bucket has left, and takes it off that pool.
 func (s *Store) removeLeft(ctx context.Context, b *shaper.Bucket, p place) error {
-	k := TaggedKeys(p.left(), b.Name)
+	k := TaggedKeys(p.left(), b.KeyName())
 	remove := func(names []string) error {
 		_, err := s.relocate(ctx, b, p.tag, k, names, "clear", p.number())
 		return err
@@ -112,7 +112,7 @@ func (s *Store) removeLeft(ctx context.Context, b *shaper.Bucket, p place) error
 		err = remove(append(k.OfEmpty(), k.Uses(time.Now())...))
 	}
 	if err == nil && k.Pool != "" {
-		err = s.Redis.HDel(ctx, poolBuckets(k.Pool), b.Name).Err()
+		err = s.Redis.HDel(ctx, poolBuckets(k.Pool), k.Name).Err()
 	}
 	if err != nil && !errors.Is(err, errOvertaken) { // then the keys are in use again
 		return fmt.Errorf("bucket %q: remove its old keys: %w", b.Name, err)

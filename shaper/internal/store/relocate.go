@@ -74,7 +74,7 @@ func readRelocate(b *shaper.Bucket, from string, k Keys, step string, reply any,
 // cannot says which change of pool is refused.
 func cannot(b *shaper.Bucket, from string) string {
 	switch {
-	case from == b.Name:
+	case from == b.KeyName():
 		return fmt.Sprintf("cannot join pool %q", tagOf(b))
 	case b.Pool == nil:
 		return fmt.Sprintf("cannot leave pool %q", from)

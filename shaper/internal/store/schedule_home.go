@@ -30,31 +30,25 @@ func HomeOf(b *Bucket) ScheduleHome { return ScheduleHome{Bucket: b.Name, Keys: 
 // ScheduleHomes are all buckets that Redis knows, where they live: those of the configuration in its order, then the others by name. One
 // round trip.
 func (s *Store) ScheduleHomes(ctx context.Context) ([]ScheduleHome, error) {
-	if err := s.IfClosed(); err != nil {
+	known, err := s.Index(ctx)
+	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
-	defer cancel()
-	tags, err := s.Redis.HGetAll(ctx, TagsKey).Result()
-	if err != nil {
-		return nil, fmt.Errorf("list the buckets: %w", err)
-	}
-	homes := make([]ScheduleHome, 0, len(tags))
+	homes := make([]ScheduleHome, 0, len(known))
 	for _, b := range s.All() {
 		home := HomeOf(b)
-		if tag := tags[b.Name]; tag != "" && tag != b.Keys.Tag(b.Name) { // another configuration has it elsewhere
-			home.Keys = TaggedKeys(tag, b.Name)
+		at := slices.IndexFunc(known, func(i Indexed) bool { return i.Name == b.Name })
+		if at >= 0 {
+			if found := known[at].Keys; found.Prefix != b.Keys.Prefix { // another configuration has it elsewhere
+				home.Keys = found
+			}
+			known = slices.Delete(known, at, at+1)
 		}
 		homes = append(homes, home)
-		delete(tags, b.Name)
 	}
-	orphans := len(homes)
-	for name, tag := range tags {
-		if IsBucketField(name) {
-			homes = append(homes, ScheduleHome{Bucket: name, Keys: TaggedKeys(tag, name), Orphaned: true})
-		}
+	for _, i := range known {
+		homes = append(homes, ScheduleHome{Bucket: i.Name, Keys: i.Keys, Orphaned: true})
 	}
-	slices.SortFunc(homes[orphans:], func(a, b ScheduleHome) int { return strings.Compare(a.Bucket, b.Bucket) })
 	return homes, nil
 }
 
@@ -246,7 +240,7 @@ const (
 // ControlSchedule runs control_schedule.lua. It returns what came of the change, and when the fire that waits was asked for. The error is
 // [shaper.ErrUnknownBucket] if the bucket does not live there. One round trip.
 func (s *Store) ControlSchedule(ctx context.Context, home ScheduleHome, name, action, by, text string) (change ScheduleChange, requested time.Time, err error) {
-	args := []any{WakeChannel, WakeSchedules + home.Bucket, name, action, by, text, strconv.Itoa(shaper.MaxSchedules)}
+	args := []any{WakeChannel, WakeSchedules + home.Keys.Name, name, action, by, text, strconv.Itoa(shaper.MaxSchedules)}
 	var r *lua.Reader
 	if b := s.Known(home.Bucket); b != nil && b.Keys.Prefix == home.Keys.Prefix {
 		r, err = s.RunConfigured(ctx, b, lua.ControlSchedule, b.Keys.Of(lua.ControlSchedule), args...)

@@ -27,13 +27,13 @@ const (
 // defineSchedules writes which schedules a bucket has, to the place where its settings are. Up to 100 of at most 512 KiB are one script:
 // so of two processes at the same time the last one wins. The error is errOvertaken if the bucket has left that place meanwhile.
 func (s *Store) defineSchedules(ctx context.Context, b *Bucket, own *shaper.Bucket, p place, started int64) error {
-	keys := TaggedKeys(p.tag, b.Name).Of(lua.DefineSchedules)
+	keys := TaggedKeys(p.tag, own.KeyName()).Of(lua.DefineSchedules)
 	some, keep, size := make([]any, 0, len(own.Schedules)), any(len(own.Schedules)), 0
 	for i := range own.Schedules {
 		some = append(some, own.Schedules[i].Name)
 	}
 	put := func() error {
-		err := s.define(ctx, b, keys, append([]any{own.Revision, p.number(), WakeChannel, WakeSchedules + b.Name, started, keep}, some...))
+		err := s.define(ctx, b, keys, append([]any{own.Revision, p.number(), WakeChannel, WakeSchedules + own.KeyName(), started, keep}, some...))
 		some, keep, size = some[:0], "", 0
 		return err
 	}

@@ -54,8 +54,9 @@ type known struct {
 
 // bucketSet is the buckets of a configuration. It does not change.
 type bucketSet struct {
-	byName map[string]*Bucket
-	order  []*Bucket // of the configuration
+	byName  map[string]*Bucket
+	order   []*Bucket         // of the configuration
+	renamed map[string]string // the names of buckets by their first names
 }
 
 // Bucket is a bucket as this process sees it. A bucket that changes its pool, or leaves the configuration and comes back, is
@@ -112,12 +113,29 @@ func (s *Store) Names() []string {
 // Known returns a bucket of the configuration, or nil.
 func (s *Store) Known(name string) *Bucket { return s.set.Load().byName[name] }
 
-// Bucket is Known with an error instead of nil, and of a store that was closed.
+// Canonical returns the name of the bucket that was renamed from the given one, as the configuration says, else the given name.
+func (s *Store) Canonical(name string) string {
+	set := s.set.Load()
+	if now := set.renamed[name]; now != "" && set.byName[name] == nil {
+		return now
+	}
+	return name
+}
+
+// KeyName returns the name that scripts publish of a bucket: its first name, as far as this process knows.
+func (s *Store) KeyName(bucket string) string {
+	if b := s.Known(s.Canonical(bucket)); b != nil {
+		return b.Keys.Name
+	}
+	return bucket
+}
+
+// Bucket is Known with an error instead of nil, and of a store that was closed. A bucket has its first name, too.
 func (s *Store) Bucket(name string) (*Bucket, error) {
 	if err := s.IfClosed(); err != nil {
 		return nil, err
 	}
-	if b := s.Known(name); b != nil {
+	if b := s.Known(s.Canonical(name)); b != nil {
 		return b, nil
 	}
 	return nil, fmt.Errorf("%w %q", shaper.ErrUnknownBucket, name)

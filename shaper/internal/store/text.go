@@ -46,3 +46,12 @@ func eventsText(events []shaper.Event) string {
 	}
 	return strings.Join(names, " ")
 }
+
+// textsOf returns the first n values as texts, "" where there is none.
+func textsOf(values []any, n int) []string {
+	texts := make([]string, n)
+	for i := range min(n, len(values)) {
+		texts[i], _ = values[i].(string)
+	}
+	return texts
+}

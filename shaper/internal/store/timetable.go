@@ -104,7 +104,7 @@ func (s *Store) RenewTimetable(ctx context.Context, b *Bucket, plan, text string
 	if err != nil {
 		return err
 	}
-	if _, err := s.Run(ctx, lua.RenewTimetable, b.Keys.Of(lua.RenewTimetable), WakeChannel, b.Name, plan, stretches); err != nil {
+	if _, err := s.Run(ctx, lua.RenewTimetable, b.Keys.Of(lua.RenewTimetable), WakeChannel, b.Keys.Name, plan, stretches); err != nil {
 		return fmt.Errorf("bucket %q: write its timetable: %w", b.Name, err)
 	}
 	return nil

@@ -11,7 +11,7 @@ import (
 // writeConf writes what the scripts obey to the place where a bucket lives. It returns false if the bucket does not
 // live there any more, or if another process was first and this one is a guest: then the caller has to look again.
 func (s *Store) writeConf(ctx context.Context, b *Bucket, own *shaper.Bucket, p place) (written bool, err error) {
-	k := TaggedKeys(p.tag, b.Name)
+	k := TaggedKeys(p.tag, own.KeyName())
 	if k.Pool == tagOf(own) {
 		if err := s.ConfigurePool(ctx, own); err != nil {
 			return false, err
@@ -25,7 +25,7 @@ func (s *Store) writeConf(ctx context.Context, b *Bucket, own *shaper.Bucket, p 
 	if err != nil {
 		return false, err
 	}
-	args := []any{schemaVersion, own.Revision, WakeChannel, b.Name, BoolArg(s.Role == Owner), s.By, b.started.Load(), "generation", p.number(), FieldTimetable, stretches, fieldInFlightRule, inFlightRule(own)}
+	args := []any{schemaVersion, own.Revision, WakeChannel, k.Name, BoolArg(s.Role == Owner), s.By, b.started.Load(), "generation", p.number(), FieldTimetable, stretches, fieldInFlightRule, inFlightRule(own)}
 	reply, err := s.Run(ctx, lua.Configure, k.Of(lua.Configure), append(args, settings...)...)
 	if err != nil {
 		return false, fmt.Errorf("bucket %q: %w", b.Name, err)
