@@ -22,16 +22,16 @@ import (
 
 // access checks the API key of a request and its rights.
 type access struct {
-	keys    atomic.Pointer[apikey.Ring] // empty: programs of this machine may do everything
-	proxies httplimit.Proxies
-	origins *http.CrossOriginProtection
-	pages   *Pages // nil: there are none
-	lasting lasting
-	wrong   wrongKeys
+	keys     atomic.Pointer[apikey.Ring] // empty: programs of this machine may do everything
+	proxies  httplimit.Proxies
+	origins  *http.CrossOriginProtection
+	pages    *Pages // nil: there are none
+	lasting  lasting
+	refusals keyRefusals
 }
 
-func newAccess(keys []apikey.Key, proxies httplimit.Proxies, log *slog.Logger, wrong prometheus.Counter) *access {
-	a := &access{proxies: proxies, origins: http.NewCrossOriginProtection(), wrong: wrongKeys{log: log, counter: wrong}}
+func newAccess(keys []apikey.Key, proxies httplimit.Proxies, log *slog.Logger, wrong prometheus.Counter, forbidden *prometheus.CounterVec) *access {
+	a := &access{proxies: proxies, origins: http.NewCrossOriginProtection(), refusals: newKeyRefusals(log, wrong, forbidden)}
 	a.setKeys(keys)
 	return a
 }

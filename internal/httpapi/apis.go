@@ -17,7 +17,7 @@ func NewProducer(cfg ProducerConfig) *Handler {
 		headers: cfg.RateLimitHeaders, proxies: cfg.Proxy, hostFault: cfg.HostFault, doors: cfg.Doors,
 		access: newAccess(cfg.Keys, httplimit.Proxies{
 			Trusted: cfg.TrustedProxies, Header: cfg.ForwardedHeader, IPv6Prefix: cfg.IPv6Prefix,
-		}, log, cfg.WrongKeys),
+		}, log, cfg.WrongKeys, cfg.Forbidden),
 	}
 	draining := newDraining()
 	p.draining = draining
@@ -56,7 +56,7 @@ func NewOps(cfg OpsConfig) *Handler {
 	o := newOps(cfg.Buckets, cfg.Pools, cfg.Keys, fmt.Sprintf(byPrograms, "dispatcher"), draining, log)
 	o.limits, o.callbacks = limitOps{cfg.Limits, cfg.BucketLimits, o.store, log}, cfg.CheckCallbacks
 	probes := &probes{store: o.pulse, draining: draining, gatherer: cfg.Metrics, exemplars: cfg.Exemplars, log: log}
-	a := newAccess(cfg.Keys, httplimit.Proxies{}, log, cfg.WrongKeys)
+	a := newAccess(cfg.Keys, httplimit.Proxies{}, log, cfg.WrongKeys, cfg.Forbidden)
 	o.access, o.sessions = a, cfg.Sessions
 	rec := newRecorder(o, o.records, o.author, a.address, log)
 	routes := rec.routes(slices.Concat(o.routes(), o.limits.routes(), o.oneJob().routes(), o.bundles().routes(), probes.routes()), true)

@@ -2,51 +2,86 @@ package httpapi
 
 import (
 	"log/slog"
+	"net/http"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// wrongKeys counts API keys that a server does not know, and logs them: the first one at once, then one line for each minute that had any. It is safe
-// for concurrent use.
-type wrongKeys struct {
-	log     *slog.Logger
-	counter prometheus.Counter // nil: there is none
+// keyRefusals counts and logs API keys that a server does not know, and requests for which a known key lacks a right.
+type keyRefusals struct {
+	wrongCounter     prometheus.Counter     // nil: there is none
+	forbiddenCounter *prometheus.CounterVec // by key; nil: there is none
 
-	mu      sync.Mutex
-	waits   bool // a line of this minute is written already
-	count   int  // since then
-	address string
+	wrong, forbidden minuteLog
 }
 
-const wrongKeysEvery = time.Minute
-
-// note counts a wrong key that came from an address.
-func (k *wrongKeys) note(address string) {
-	if k.counter != nil {
-		k.counter.Inc()
+func newKeyRefusals(log *slog.Logger, wrong prometheus.Counter, forbidden *prometheus.CounterVec) keyRefusals {
+	return keyRefusals{wrong, forbidden,
+		minuteLog{log: log, text: "requests show API keys that this server does not know"},
+		minuteLog{log: log, text: "requests are refused because their API keys lack a right"},
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.count++
-	k.address = address
-	if !k.waits {
-		k.write()
+}
+
+// noteWrong counts a wrong key that came from an address.
+func (k *keyRefusals) noteWrong(address string) {
+	if k.wrongCounter != nil {
+		k.wrongCounter.Inc()
+	}
+	k.wrong.note("last_address", address)
+}
+
+type keyRefusalsContext struct{}
+
+// noteForbidden counts a fault that is the lack of a right of the request's key. A batch counts once.
+func noteForbidden(r *http.Request, f *fault) {
+	k, _ := r.Context().Value(keyRefusalsContext{}).(*access)
+	key := keyOf(r)
+	if f.Code != codeForbidden || k == nil || key == nil {
+		return
+	}
+	if k.refusals.forbiddenCounter != nil {
+		k.refusals.forbiddenCounter.WithLabelValues(key.Name).Inc()
+	}
+	k.refusals.forbidden.note("last_key", key.Name, "last_address", k.address(r), "last_request", r.Method+" "+r.URL.Path, "last_detail", f.Detail)
+}
+
+// minuteLog logs that something has happened: the first time at once, then one line for each minute in which it did. It is safe for concurrent use.
+type minuteLog struct {
+	log  *slog.Logger
+	text string
+
+	mu    sync.Mutex
+	waits bool // a line of this minute is written already
+	count int  // since then
+	last  []any
+}
+
+const minuteLogEvery = time.Minute
+
+// note counts, and notes what is said of the last time.
+func (m *minuteLog) note(last ...any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.count++
+	m.last = last
+	if !m.waits {
+		m.write()
 	}
 }
 
 // write writes the line of what was counted. Its caller holds the mutex.
-func (k *wrongKeys) write() {
-	k.waits = k.count > 0
-	if k.count == 0 {
+func (m *minuteLog) write() {
+	m.waits = m.count > 0
+	if m.count == 0 {
 		return
 	}
-	k.log.Warn("requests show API keys that this server does not know", "count", k.count, "last_address", k.address)
-	k.count = 0
-	time.AfterFunc(wrongKeysEvery, func() {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.write()
+	m.log.Warn(m.text, append([]any{"count", m.count}, m.last...)...)
+	m.count = 0
+	time.AfterFunc(minuteLogEvery, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.write()
 	})
 }
