@@ -82,6 +82,16 @@ func keyName(r *http.Request) string {
 	return ""
 }
 
+type accessContext struct{}
+
+// noteForbidden counts a fault that is the lack of a right of the request's key. A batch counts once.
+func noteForbidden(r *http.Request, f *fault) {
+	a, _ := r.Context().Value(accessContext{}).(*access)
+	if key := keyOf(r); f.Code == codeForbidden && a != nil && key != nil {
+		a.refusals.noteForbidden(key.Name, a.address(r), r.Method+" "+r.URL.Path, f.Detail)
+	}
+}
+
 // callersOf are the callers of API keys by their marks.
 func callersOf(keys []apikey.Key) *map[string]string {
 	names := make(map[string]string, len(keys))

@@ -74,7 +74,7 @@ func (a *access) allow(needs rights, serve http.HandlerFunc) http.HandlerFunc {
 				f.write(w, r)
 				return
 			}
-			r = r.WithContext(context.WithValue(context.WithValue(r.Context(), keyContext{}, key), keyRefusalsContext{}, a))
+			r = r.WithContext(context.WithValue(context.WithValue(r.Context(), keyContext{}, key), accessContext{}, a))
 			if f = authorize(key, needs, bucket); f != nil {
 				f.write(w, r)
 				return

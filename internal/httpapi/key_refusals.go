@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"log/slog"
-	"net/http"
 	"sync"
 	"time"
 
@@ -32,19 +31,12 @@ func (k *keyRefusals) noteWrong(address string) {
 	k.wrong.note("last_address", address)
 }
 
-type keyRefusalsContext struct{}
-
-// noteForbidden counts a fault that is the lack of a right of the request's key. A batch counts once.
-func noteForbidden(r *http.Request, f *fault) {
-	k, _ := r.Context().Value(keyRefusalsContext{}).(*access)
-	key := keyOf(r)
-	if f.Code != codeForbidden || k == nil || key == nil {
-		return
+// noteForbidden counts a request for which a key lacks a right.
+func (k *keyRefusals) noteForbidden(key, address, request, detail string) {
+	if k.forbiddenCounter != nil {
+		k.forbiddenCounter.WithLabelValues(key).Inc()
 	}
-	if k.refusals.forbiddenCounter != nil {
-		k.refusals.forbiddenCounter.WithLabelValues(key.Name).Inc()
-	}
-	k.refusals.forbidden.note("last_key", key.Name, "last_address", k.address(r), "last_request", r.Method+" "+r.URL.Path, "last_detail", f.Detail)
+	k.forbidden.note("last_key", key, "last_address", address, "last_request", request, "last_detail", detail)
 }
 
 // minuteLog logs that something has happened: the first time at once, then one line for each minute in which it did. It is safe for concurrent use.

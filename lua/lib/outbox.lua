@@ -110,7 +110,8 @@ function outbox.write(box)
     else
       local moving, since, more, first, tail = read(text)
       if not text and event.caller ~= '' then tail = ' ' .. event.caller end
-      redis.call('HSET', box.texts, name, text_of(moving, since, more + event.n, more > 0 and first or box.now, tail, cjson.encode(event.detail)))
+      first = more > 0 and first or box.now
+      redis.call('HSET', box.texts, name, text_of(moving, since, more + event.n, first, tail, cjson.encode(event.detail)))
       redis.call('ZADD', box.key, 'NX', string.format('%d', box.now), name)
     end
   end

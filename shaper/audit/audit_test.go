@@ -67,6 +67,9 @@ func TestRecord(t *testing.T) {
 		}
 		head, text, _ := strings.Cut(client.HGet(t.Context(), "tundish:{fleet}:changes:texts", r.ID).Val(), "\n")
 		client.HSet(t.Context(), "tundish:{fleet}:changes:texts", r.ID, head+" newer\n"+text) // as a newer program may write
+		if err := l.End(t.Context(), r); err != nil {                                         // its reply was lost
+			t.Fatal(err)
+		}
 		write(t, l, pause("c", ""), audit.Done)
 		if len(records(t, l, "c", 10)) != 1 {
 			t.Error("a record is missing")
