@@ -3,13 +3,15 @@
 -- Each record is in one class: begun (it may have changed something), changed (it ended, and is done or failed), or nothing (it was
 -- refused, or there was nothing to change). A class has bounds of its own, so no refused operation removes the record of a change.
 -- A record beyond its author's share of the class removes the author's oldest one of the class; above the bound of the class, the
--- author that holds the most of it loses its oldest one. Equal operations that changed nothing are counted in one record.
+-- author that holds the most of it loses its oldest one. The oldest one is the one that was written longest ago: a record that another
+-- part joins is as new as this part. Equal operations that changed nothing are counted in one record. An author has AN_HOUR of these in
+-- an hour: what would begin a further one is counted in the one of this author and hour.
 -- An operation that has just begun is no reason to remove one that did not end: it mostly ends, and leaves the class. So its record
 -- does not count for its author's share, and no record of its author for the bound of the class begun. That has a share above the bound
 -- at most.
 --
--- KEYS[1]  tundish:{fleet}:<book>:lists  zset  all of score 0, "list began record": list is all, a<class>:<author>, or b:<bucket>;
---          began has 16 digits
+-- KEYS[1]  tundish:{fleet}:<book>:lists  zset  all of score 0, "list began record": list is all or b:<bucket>; and "list newest record":
+--          list is a<class>:<author>, in older records by began; both times have 16 digits
 -- KEYS[2]  tundish:{fleet}:<book>:texts  hash  record -> "began part class author bucket seal token times newest count" and a line
 --          break, then its text; begun, changed, nothing -> the bytes of the class
 -- KEYS[3]  tundish:{fleet}:<book>:begun  zset  author -> the bytes of its records of this class
@@ -27,11 +29,12 @@
 -- ARGV[10] joins: at the begin, the record whose token the client shows; "" none
 -- ARGV[11] shown: this token
 -- ARGV[12] into: at the end, the record that counts equal operations that changed nothing; "" this one stands alone
--- ARGV[13] share: bytes of one author's records in each of the classes begun and changed
--- ARGV[14] most: bytes of all records in each of them
--- ARGV[15] share_of_nothing: bytes of one author's records in the class nothing
--- ARGV[16] most_of_nothing: bytes of all records in it
--- Returns  {when the operation began, 1 if this part has joined an earlier one, else 0}
+-- ARGV[13] rest: the record that counts those of this author and hour that would begin a further record; "" where into is
+-- ARGV[14] share: bytes of one author's records in each of the classes begun and changed
+-- ARGV[15] most: bytes of all records in each of them
+-- ARGV[16] share_of_nothing: bytes of one author's records in the class nothing
+-- ARGV[17] most_of_nothing: bytes of all records in it
+-- Returns  {when the operation began, 1 if this part has joined an earlier one, else 0, 1 if rest counts it, else 0}
 -- Stores   records for 90 days within these bounds
 -- Needs    Redis 7.0
 
@@ -41,8 +44,8 @@
 local lists, texts, begun, changed, nothing = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local id, said, part, ends, count = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local author, bucket, seal, token = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
-local joins, shown, into, share, most = ARGV[10], ARGV[11], ARGV[12], tonumber(ARGV[13]), tonumber(ARGV[14])
-local share_of_nothing, most_of_nothing = tonumber(ARGV[15]), tonumber(ARGV[16])
+local joins, shown, into, rest, share, most = ARGV[10], ARGV[11], ARGV[12], ARGV[13], tonumber(ARGV[14]), tonumber(ARGV[15])
+local share_of_nothing, most_of_nothing = tonumber(ARGV[16]), tonumber(ARGV[17])
 local BEGUN, CHANGED, NOTHING = 0, 1, 2
 local CLASSES = {
   [BEGUN] = { name = 'begun', shares = begun, share = share, most = most },
@@ -51,9 +54,11 @@ local CLASSES = {
 }
 local KEPT = 7776000000000 -- microseconds: 90 days
 local JOINABLE = 600000000 -- microseconds that may pass between two parts
+local LONGEST = 86400000000 -- microseconds from the first part to the last: a record goes 90 days after the first one
+local HOUR, AN_HOUR = 3600000000, 20 -- microseconds; records of one author that count equal operations
 local ENTRIES = 512 -- bytes that count for the entries of a record in the lists
 local AT_ONCE = 100 -- records that a run removes for each reason
-local HEAD = '^(%d+) (%S+) ([012]) (%S+) (%S+) (%S+) (%S+) (%d+) (%d+) (%d+)\n'
+local HEAD = '^(%d+) (%S+) ([012]) (%S+) (%S+) (%S+) (%S+) (%d+) (%d+) (%d+)[^\n]*\n' -- a newer program may add to it
 
 -- A write that is accepted when Redis is out of memory opens the door for the others.
 redis.call('ZREM', lists, '')
@@ -74,10 +79,10 @@ end
 local function list_of(class, owner) return string.format('a%d:%s', class, owner) end
 
 local function entries(record, r)
-  local behind = string.format(' %016d ', tonumber(r.began)) .. record
-  local list = { 'all' .. behind, list_of(r.class, r.author) .. behind }
-  if r.bucket ~= '-' then list[#list + 1] = 'b:' .. r.bucket .. behind end
-  return list
+  local function behind(time) return string.format(' %016d ', tonumber(time)) .. record end
+  local list = { 'all' .. behind(r.began), list_of(r.class, r.author) .. behind(r.newest) }
+  if r.bucket ~= '-' then list[#list + 1] = 'b:' .. r.bucket .. behind(r.began) end
+  return list, list_of(r.class, r.author) .. behind(r.began)
 end
 
 local function charge(r, bytes)
@@ -88,7 +93,8 @@ local function charge(r, bytes)
 end
 
 local function forget(record, r)
-  redis.call('ZREM', lists, unpack(entries(record, r)))
+  local list, older = entries(record, r)
+  redis.call('ZREM', lists, older, unpack(list))
   redis.call('HDEL', texts, record)
   charge(r, -r.bytes)
 end
@@ -96,8 +102,9 @@ end
 local written, written_bytes -- the class of the record that this run has written, and its bytes
 local function put(record, r, old)
   if old then forget(record, old) end
+  r.newest = now
   local head = string.format('%s %s %d %s %s ', r.began, r.part, r.class, r.author, r.bucket)
-  local stored = head .. string.format('%s %s %d %d %d\n', r.seal, r.token, r.times, now, r.count) .. said
+  local stored = head .. string.format('%s %s %d %d %d\n', r.seal, r.token, r.times, r.newest, r.count) .. said
   redis.call('HSET', texts, record, stored)
   for _, entry in ipairs(entries(record, r)) do redis.call('ZADD', lists, 0, entry) end
   charge(r, #stored + ENTRIES)
@@ -128,9 +135,15 @@ local began, joined = text(now), 0
 if ends == 0 and joins ~= '' then
   local r = find(joins)
   local is_same = r and r.token ~= '-' and r.token == shown and r.seal == seal and r.author == author
-  if is_same and tonumber(r.newest) >= now - JOINABLE then id, token, joined = joins, r.token, 1 end
+  local is_late = is_same and (tonumber(r.newest) < now - JOINABLE or tonumber(r.began) < now - LONGEST)
+  if is_same and not is_late then id, token, joined = joins, r.token, 1 end
 end
-local mine = find(id)
+local mine, is_rest = find(id), 0
+if into ~= '' and not find(into) then
+  local list = list_of(NOTHING, author)
+  local recent = redis.call('ZLEXCOUNT', lists, string.format('[%s %016d', list, now - now % HOUR), '(' .. list .. '!')
+  if find(rest) or recent >= AN_HOUR then into, is_rest = rest, 1 end
+end
 if into ~= '' and mine and tonumber(mine.count) == 0 then
   local same = find(into)
   began = same and same.began or mine.began
@@ -165,4 +178,4 @@ if written then
   end)
 end
 for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, text(KEPT / 1000)) end
-return { tonumber(began), joined }
+return { tonumber(began), joined, is_rest }

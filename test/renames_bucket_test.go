@@ -157,10 +157,10 @@ func TestBucketWithTrafficIsRenamed(t *testing.T) {
 		t.Errorf("%v, %d came twice, and the kills cut %d deliveries", r.Err(), r.Extra, cut)
 	}
 	all := j.slotsAt(harness.BucketName, harness.BucketName)
-	if early := all.early(aloneRate); early >= time.Microsecond {
+	if early := all.Early(aloneRate); early >= time.Microsecond {
 		t.Errorf("the harness.Slots of both names are %s ahead of the rate", early)
 	}
-	if grants, _ := j.given.all(); len(grants) != len(all) {
+	if grants, _ := j.given.All(); len(grants) != len(all) {
 		t.Errorf("%d harness.Slots, %d of them under the first name", len(grants), len(all))
 	}
 }

@@ -45,6 +45,7 @@ type daemon struct {
 	tracing   *telemetry.Tracing
 
 	wrongKeys prometheus.Counter
+	forbidden *prometheus.CounterVec
 
 	version string
 	notify  *notifier
@@ -73,7 +74,11 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 		Name: "tundish_http_wrong_keys_total",
 		Help: "Requests and logins that showed an API key which the server does not know.",
 	})
-	d.registry.MustRegister(d.wrongKeys)
+	d.forbidden = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "tundish_http_forbidden_total",
+		Help: "Requests for which the API key lacks a right, by the name of the key.",
+	}, []string{"key"})
+	d.registry.MustRegister(d.wrongKeys, d.forbidden)
 	d.inForce.Store(newApplied(cfg))
 	client := producer.Config{
 		Redis: conn, Buckets: Buckets(cfg), Timeout: cfg.CallTimeout(), Logger: log, Registerer: d.registry, DispatcherHere: dispatches, Tracer: tracing.Provider(),
@@ -218,7 +223,7 @@ func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, e
 		MaxConnections:   d.config.Producer.MaxConnections,
 		BodyMemory:       d.config.Producer.BodyMemory,
 		Metrics:          d.registry, Exemplars: d.tracing != nil, Logger: d.log.With("component", "producer_api"), Audit: d.operator.Audit(),
-		WrongKeys: d.wrongKeys, Sessions: session.New(d.redis),
+		WrongKeys: d.wrongKeys, Forbidden: d.forbidden, Sessions: session.New(d.redis),
 	}
 	api.HostFault = d.hostFault
 	api.ServesAlone = func() bool { return servesAlone(d.inForce.Load().Config) }

@@ -105,7 +105,7 @@ func (d *daemon) dispatch(ctx context.Context) error {
 		return err
 	}
 	handler := httpapi.NewOps(httpapi.OpsConfig{
-		Buckets: d.operator, CheckCallbacks: d.checkCallbacks, Pools: d.config.Pools, Keys: d.config.Keys, Metrics: d.registry, Exemplars: d.tracing != nil, WrongKeys: d.wrongKeys, Sessions: session.New(d.redis),
+		Buckets: d.operator, CheckCallbacks: d.checkCallbacks, Pools: d.config.Pools, Keys: d.config.Keys, Metrics: d.registry, Exemplars: d.tracing != nil, WrongKeys: d.wrongKeys, Forbidden: d.forbidden, Sessions: session.New(d.redis),
 		Logger: d.log.With("component", "operator_api"), Sink: wantsSink(d.config),
 		Limits: d.limiter, BucketLimits: d.client, Pages: d.console(), IdleTimeout: d.config.Dispatcher.IdleTimeout,
 	})

@@ -23,11 +23,13 @@ func (a *invocation) auditCommand() *cobra.Command {
 		Long: `Show who changed what, the newest first: one line for each operation of the API, of these commands, and for
 each reload of a configuration. OUTCOME is begun while an operation goes on, and stays so if its process
 died: it may have changed something. Operations that changed nothing are counted in one line per hour.
+--author shows those of authors whose text contains it, such as "key deploy" or alice@example.com.
 Records are kept for 90 days, those of one author up to 8 MiB (about 8000). --logins shows logins of the
 console instead. With --json they have all that is known, such as the address, the process and the id of
 the request.`,
 		Example: `  dispatcher audit webhooks
-  dispatcher audit --limit 1000 --json | jq -r '.records[] | select(.author == "key deploy") | .operation'`,
+  dispatcher audit webhooks --author "key deploy"
+  dispatcher audit --limit 1000 --json | jq -r '.records[] | select(.outcome == "failed") | .operation'`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -37,6 +39,7 @@ the request.`,
 		return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error { return a.showAudit(ctx, c, query) })
 	}
 	const most = 100
+	cmd.Flags().StringVar(&query.Author, "author", "", "show only operations of authors whose text contains this `text`")
 	cmd.Flags().BoolVar(&query.Logins, "logins", false, "show logins of the console instead of changes")
 	cmd.Flags().IntVar(&query.Limit, "limit", most, "show so `many` at most, up to 1000")
 	cmd.Flags().StringVar(&query.Cursor, "cursor", "", "go on behind the `text` that a list with --limit has named")
@@ -50,6 +53,14 @@ func (a *invocation) showAudit(ctx context.Context, c *api, query httpapi.AuditQ
 		return err
 	}
 	if len(page.Records) == 0 && !a.json {
+		if page.Next != "" {
+			a.note("none of the newest records looked at is of such an author; go on with --cursor %s", page.Next)
+			return nil
+		}
+		if query.Author != "" {
+			a.note("no operation of an author that contains %q is kept here", query.Author)
+			return nil
+		}
 		if query.Logins {
 			a.note("nobody has logged in to the console in the last 90 days")
 			return nil
@@ -94,8 +105,11 @@ func countText(n int64) string {
 // whatText is from what to what settings were changed, else what was asked for, and why.
 func whatText(r *audit.Record) string {
 	texts := []string{}
-	if r.Times > 1 {
+	switch {
+	case r.Times > 1:
 		texts = append(texts, fmt.Sprintf("%d times, the last at %s", r.Times, stamp(r.Last)))
+	case !r.Last.IsZero():
+		texts = append(texts, "its last part at "+stamp(r.Last))
 	}
 	for _, change := range r.Changes {
 		texts = append(texts, fmt.Sprintf("%s %s → %s", change.Setting, cmp.Or(change.Before, "-"), cmp.Or(change.After, "-")))

@@ -63,5 +63,7 @@ func TestAuditIsPlainText(t *testing.T) {
 	_, cursor, _ := strings.Cut(strings.TrimSpace(first.err), "--cursor ")
 	run("audit", "--limit", "1", "--cursor", cursor).want(t, 0, "pauseBucket")
 	run("audit", "grouped").want(t, 0)
+	run("audit", "--author", "key root").want(t, 0, "setBucket", "pauseBucket")
+	run("audit", "--author", "nobody").want(t, 0, "no operation of an author that contains \"nobody\"")
 	run("audit", "--cursor", "x").want(t, 2, "cursor")
 }

@@ -90,7 +90,7 @@ func (c *Config) notices() (warnings, advice []string) {
 	for i, limit := range c.Limits {
 		p := at("limits").element(i, limit.Name)
 		c.warnOfLimit(warn, p, limit, users[limit.Name])
-		adviseOnLimit(advise, p, limit)
+		c.adviseOnLimit(advise, p, limit)
 	}
 	c.warnOfAccess(warn)
 	if len(c.Keys) == 0 && !c.Redis.URL.Embedded() {
@@ -258,13 +258,18 @@ func (c *Config) warnOfLimit(warn func(string, ...any), p place, limit admission
 	}
 }
 
-// adviseOnLimit names a limit whose keys its callers make: one of them may use them all up.
-func adviseOnLimit(advise func(string, ...any), p place, limit admission.Limit) {
+// adviseOnLimit names a limit whose keys its callers make: one of them may use up its share of them, and all where there are no API keys.
+func (c *Config) adviseOnLimit(advise func(string, ...any), p place, limit admission.Limit) {
 	made := slices.IndexFunc(limit.Per, func(per string) bool { return per == admission.PerFlow || admission.HeaderOf(per) != "" })
-	if made >= 0 {
-		advise("%s: callers choose what per has of %q: one that makes up values takes all max_keys (%d), and those who come later share one key; "+
-			"tundish_admission_overflow_total and tundish_limit_overflow_total tell it", p.shown, limit.Per[made], limit.MaxKeys)
+	if made < 0 {
+		return
 	}
+	takes := fmt.Sprintf("one that makes up values takes all max_keys (%d), and those who come later share one key", limit.MaxKeys)
+	if len(c.Keys) > 0 {
+		takes = fmt.Sprintf("a caller of an API key that makes up values takes half of max_keys (%d) in a bucket, and its further values share one key; "+
+			"at the check endpoint it takes all, and another one half of as many more", limit.MaxKeys)
+	}
+	advise("%s: callers choose what per has of %q: %s; tundish_admission_overflow_total and tundish_limit_overflow_total tell it", p.shown, limit.Per[made], takes)
 }
 
 // warnOfAccess warns of keys and proxies that are trusted with more than is

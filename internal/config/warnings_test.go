@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/apikey"
 )
 
 func TestWarnings(t *testing.T) {
@@ -322,13 +324,18 @@ func TestAdviceOnShortResults(t *testing.T) {
 	}
 }
 
-// A caller that makes up flows or headers takes all keys of a limit.
+// A caller that makes up flows or headers takes all keys of a limit, and with API keys its share.
 func TestAdviceOnKeysThatCallersMake(t *testing.T) {
 	t.Parallel()
 	for per, want := range map[string]bool{`"caller", "ip"`: false, `"caller", "flow"`: true, `"header:X-Tenant"`: true} {
 		c := mustLoad(t, "[[limits]]\nname = \"l\"\nlimit = \"5/s\"\nmax_keys = 77\nper = ["+per+"]\n")
 		if got := strings.Contains(strings.Join(c.Advice(), "\n"), "takes all max_keys (77)"); got != want {
 			t.Errorf("per %s: advised %t: %q", per, got, c.Advice())
+		}
+		c.Keys = []apikey.Key{{Name: "one", Roles: []apikey.Role{apikey.RoleEnqueue}}}
+		advice := strings.Join(c.Advice(), "\n")
+		if got := strings.Contains(advice, "takes half of max_keys (77) in a bucket"); got != want || strings.Contains(advice, "takes all max_keys") {
+			t.Errorf("per %s with API keys: advised %t: %q", per, got, advice)
 		}
 	}
 }

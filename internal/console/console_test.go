@@ -225,6 +225,8 @@ func TestRights(t *testing.T) {
 	v = s.visitor()
 	v.login("root")
 	v.get("/console/audit").want(t, http.StatusOK, "key oncall", "pauseBucket", "of root", "rate 1/h → 2/h", "127.0.0.1")
+	v.get("/console/audit?author=oncall").want(t, http.StatusOK, "pauseBucket", `value="oncall"`)
+	v.get("/console/audit?author=nobody").want(t, http.StatusOK, "No operation of such an author")
 	v.get("/console/audit?logins=true").want(t, http.StatusOK, "key oncall", "<td>login</td>", "127.0.0.1")
 }
 

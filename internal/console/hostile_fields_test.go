@@ -25,7 +25,7 @@ var asked = []struct {
 	{"/console/?q=%[1]s&did=%[1]s", true}, {"/console/?sort=%s", false}, {"/console/?cursor=%s", false},
 	{"/console/buckets/%s", false}, {"/console/buckets/%s/dead", false},
 	{"/console/buckets/letters/dead?q=%[1]s&reason=%[1]s", true}, {"/console/buckets/letters/dead?cause=%s", true},
-	{"/console/buckets/letters/dead?cursor=%s", false}, {"/console/jobs?id=%s", false}, {"/console/audit?bucket=%s", true}, {"/console/audit?cursor=%s", false},
+	{"/console/buckets/letters/dead?cursor=%s", false}, {"/console/jobs?id=%s", false}, {"/console/audit?bucket=%s", true}, {"/console/audit?author=%s", true}, {"/console/audit?cursor=%s", false},
 	{"/console/login?next=%s", true}, {"/console/stream?bucket=%s", false}, {"/console/%s", false}, {"/console/assets/%s", false},
 }
 

@@ -47,13 +47,13 @@ func fleetPage(v *visit) {
 
 // auditContent are records.
 type auditContent struct {
-	Bucket, Next string
-	Logins       bool
-	Records      []audit.Record
+	Bucket, Author, Next string
+	Logins               bool
+	Records              []audit.Record
 }
 
 func auditPage(v *visit) {
-	in := httpapi.AuditQuery{Bucket: v.r.FormValue("bucket"), Logins: v.r.FormValue("logins") == "true", Limit: linesOnPage, Cursor: v.r.FormValue("cursor")}
+	in := httpapi.AuditQuery{Bucket: v.r.FormValue("bucket"), Author: v.r.FormValue("author"), Logins: v.r.FormValue("logins") == "true", Limit: linesOnPage, Cursor: v.r.FormValue("cursor")}
 	page, err := call(v, httpapi.ShowAudit, in)
 	if err != nil {
 		v.fail(err)
@@ -63,7 +63,7 @@ func auditPage(v *visit) {
 	if in.Logins {
 		title = "Logins"
 	}
-	v.render(http.StatusOK, "audit", title, &auditContent{in.Bucket, page.Next, in.Logins, page.Records})
+	v.render(http.StatusOK, "audit", title, &auditContent{in.Bucket, in.Author, page.Next, in.Logins, page.Records})
 }
 
 func sessionsPage(v *visit) {

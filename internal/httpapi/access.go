@@ -22,18 +22,18 @@ import (
 
 // access checks the API key of a request and its rights.
 type access struct {
-	keys    atomic.Pointer[apikey.Ring] // empty: programs of this machine may do everything
-	proxies httplimit.Proxies
-	origins *http.CrossOriginProtection
-	pages   *Pages // nil: there are none
-	lasting lasting
-	wrong   wrongKeys
+	keys     atomic.Pointer[apikey.Ring] // empty: programs of this machine may do everything
+	proxies  httplimit.Proxies
+	origins  *http.CrossOriginProtection
+	pages    *Pages // nil: there are none
+	lasting  lasting
+	refusals keyRefusals
 
 	currentName func(bucket string) string // of a bucket that a request may name by its first name; nil: no path has a bucket
 }
 
-func newAccess(keys []apikey.Key, proxies httplimit.Proxies, log *slog.Logger, wrong prometheus.Counter) *access {
-	a := &access{proxies: proxies, origins: http.NewCrossOriginProtection(), wrong: wrongKeys{log: log, counter: wrong}}
+func newAccess(keys []apikey.Key, proxies httplimit.Proxies, log *slog.Logger, wrong prometheus.Counter, forbidden *prometheus.CounterVec) *access {
+	a := &access{proxies: proxies, origins: http.NewCrossOriginProtection(), refusals: newKeyRefusals(log, wrong, forbidden)}
 	a.setKeys(keys)
 	return a
 }
@@ -82,6 +82,16 @@ func keyName(r *http.Request) string {
 		return key.Name
 	}
 	return ""
+}
+
+type accessContext struct{}
+
+// noteForbidden counts a fault that is the lack of a right of the request's key. A batch counts once.
+func noteForbidden(r *http.Request, f *fault) {
+	a, _ := r.Context().Value(accessContext{}).(*access)
+	if key := keyOf(r); f.Code == codeForbidden && a != nil && key != nil {
+		a.refusals.noteForbidden(key.Name, a.address(r), r.Method+" "+r.URL.Path, f.Detail)
+	}
 }
 
 // callersOf are the callers of API keys by their marks.

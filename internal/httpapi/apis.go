@@ -17,7 +17,7 @@ func NewProducer(cfg ProducerConfig) *Handler {
 		headers: cfg.RateLimitHeaders, proxies: cfg.Proxy, hostFault: cfg.HostFault, llmRoutes: cfg.LLMRoutes,
 		access: newAccess(cfg.Keys, httplimit.Proxies{
 			Trusted: cfg.TrustedProxies, Header: cfg.ForwardedHeader, IPv6Prefix: cfg.IPv6Prefix,
-		}, log, cfg.WrongKeys),
+		}, log, cfg.WrongKeys, cfg.Forbidden),
 	}
 	p.access.currentName = func(bucket string) string { return cfg.Jobs.CurrentName(bucket) }
 	draining := newDraining()
@@ -57,7 +57,7 @@ func NewOps(cfg OpsConfig) *Handler {
 	o := newOps(cfg.Buckets, cfg.Pools, cfg.Keys, fmt.Sprintf(byPrograms, "dispatcher"), draining, log)
 	o.limits, o.callbacks = limitOps{cfg.Limits, cfg.BucketLimits, o.store, log}, cfg.CheckCallbacks
 	probes := &probes{store: o.pulse, draining: draining, gatherer: cfg.Metrics, exemplars: cfg.Exemplars, log: log}
-	a := newAccess(cfg.Keys, httplimit.Proxies{}, log, cfg.WrongKeys)
+	a := newAccess(cfg.Keys, httplimit.Proxies{}, log, cfg.WrongKeys, cfg.Forbidden)
 	o.access, o.sessions = a, cfg.Sessions
 	a.currentName = func(bucket string) string { return cfg.Buckets.CurrentName(bucket) }
 	rec := newRecorder(o, o.records, o.author, a.address, log)

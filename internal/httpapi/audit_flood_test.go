@@ -12,6 +12,7 @@ import (
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/audit"
+	"github.com/tundish-io/tundish/shaper/producer"
 )
 
 // audited is a server whose key root has purged a bucket, as the audit has to say ever after.
@@ -107,5 +108,66 @@ func TestAuditOutlivesHostileInput(t *testing.T) {
 		if len(text) > 9<<10 {
 			t.Errorf("record %s has %d bytes", id, len(text))
 		}
+	}
+}
+
+// An operation that is repeated, and finds nothing to change any more, is counted in one record of those that changed nothing. What it is asked for
+// beside its bucket is another one each time. It was a record of a change each, and a key so erased its own records within seconds.
+func TestRepeatedOperationsAreCounted(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, redistest.Start(t).URL())
+	all := buckets(t)[:1]
+	flow := shaper.DefaultFlowSettings()
+	flow.Key = shaper.FlowKeyJob
+	all[0].Flow = &flow
+	jobs, err := producer.New(producer.Config{Redis: conn, Buckets: all, Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const often = 3
+	for i := range often {
+		if _, err := jobs.Enqueue(t.Context(), shaper.Job{Bucket: "roomy", ID: fmt.Sprint("j", i), Flow: "x", Payload: []byte("1")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	api := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: newOperator(t, conn, nil, all)}))
+	for _, c := range []struct {
+		operation, method, path, body string // %d is another object each time
+		changes                       bool   // each once
+	}{
+		{"cancelJob", "DELETE", "/v1/buckets/roomy/jobs/j%d", "", true},
+		{"openBundle", "PUT", "/v1/buckets/roomy/bundles/b%d", `{"size":2}`, true},
+		{"removeFlow", "DELETE", "/v1/buckets/roomy/flow/all?flow=f%d&confirm=f%d", "", false},
+		{"resetFlow", "DELETE", "/v1/buckets/roomy/flow?flow=f%d", "", false},
+		{"resetBucket", "DELETE", "/v1/buckets/roomy/overrides", "", false},
+		{"releaseFlow", "POST", "/v1/buckets/roomy/flow/release?flow=f%d", "", false},
+	} {
+		for range 2 {
+			for i := range often {
+				path := c.path
+				for strings.Contains(path, "%d") {
+					path = strings.Replace(path, "%d", fmt.Sprint(i), 1)
+				}
+				api.do(c.method, path, c.body).want(200, "")
+			}
+		}
+		done, times, counted := 0, int64(0), 0
+		for _, record := range recordsOf(t, conn) {
+			switch {
+			case record.Operation != c.operation:
+			case record.Outcome == audit.Done:
+				done++
+			case record.Outcome == audit.Nothing:
+				times, counted = times+max(record.Times, 1), counted+1
+			}
+		}
+		wantDone := map[bool]int{true: often}[c.changes]
+		if done != wantDone || times != int64(2*often-wantDone) || counted > 2 { // 2: an hour began meanwhile
+			t.Errorf("%s: %d records of changes, want %d; %d records count %d others, want 1 of %d", c.operation, done, wantDone, counted, times, 2*often-wantDone)
+		}
+	}
+	api.do("PUT", "/v1/buckets/roomy/bundles/b0", `{"size":4}`).want(200, "")
+	if record := recordsOf(t, conn)[0]; record.Operation != "openBundle" || record.Outcome != audit.Done {
+		t.Errorf("a bundle has another size: %+v", record)
 	}
 }

@@ -82,6 +82,7 @@ func (p *producer) decideBatch(w http.ResponseWriter, r *http.Request, bucket *s
 	results := make([]result, len(items))
 	sender, trace := p.sender(r, bucket.Name), traceContextOf(r.Header)
 	jobs, places, faults := make([]shaper.Job, 0, len(items)), make([]int, 0, len(items)), maxBatchFaults
+	isForbidden := false
 	for i, item := range items {
 		jobs = append(jobs, shaper.Job{})
 		job := &jobs[len(jobs)-1]
@@ -92,7 +93,10 @@ func (p *producer) decideBatch(w http.ResponseWriter, r *http.Request, bucket *s
 			f = p.complete(job, err, sender, bucket, "", nil)
 		}
 		if f == nil {
-			f = bound(r, bucket, job)
+			if f = bound(r, bucket, job); f != nil && !isForbidden {
+				noteForbidden(r, f)
+				isForbidden = true
+			}
 		}
 		if f == nil {
 			trace.addTo(job)

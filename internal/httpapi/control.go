@@ -43,7 +43,8 @@ func reset(ctx context.Context, of settable, names []string) (opsview.Outcome, e
 		settings[i] = shaper.Setting(name)
 	}
 	changes, err := of.Reset(ctx, settings...)
-	return opsview.Outcome{Changes: changes}, err
+	changed := len(changes) > 0
+	return opsview.Outcome{Changed: &changed, Changes: changes}, err
 }
 
 func (o *ops) setBucket(r *http.Request, in *BucketSettings) (*opsview.Bucket, error) {

@@ -67,7 +67,7 @@ func FewLists() func(http.HandlerFunc) http.HandlerFunc { return newLists().few 
 
 // ServeOperation serves one operation, which do carries out.
 func ServeOperation[In, Out any](op *Operation[In, Out], do func(*http.Request, *In) (Out, error)) http.Handler {
-	a := newAccess(nil, httplimit.Proxies{}, slog.New(slog.DiscardHandler), nil)
+	a := newAccess(nil, httplimit.Proxies{}, slog.New(slog.DiscardHandler), nil, nil)
 	fault := func(_ *http.Request, err error) *fault { return newFault(codeInternal, "%v", err) }
 	return newHandler([]route{bind(fault, op, do)}, nil, a, newBounds("", 0, 0, a.address), newDraining(), orDiscard(nil))
 }

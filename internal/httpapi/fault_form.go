@@ -11,6 +11,7 @@ import (
 
 // write answers a fault, in the form that the clients of the path know.
 func (f *fault) write(w http.ResponseWriter, r *http.Request) {
+	noteForbidden(r, f)
 	if api, isRoute := r.Context().Value(llmRouteKey{}).(llm.API); isRoute {
 		f.writeAs(api, false, w)
 		return

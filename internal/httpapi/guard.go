@@ -66,21 +66,22 @@ func (a *access) allow(needs rights, serve http.HandlerFunc) http.HandlerFunc {
 			key, f := visitor(r).Key, (*fault)(nil)
 			if key == nil {
 				if key, f = find(ring, w, r); key == nil && showsKey(r, needs) {
-					a.wrong.note(a.address(r))
+					a.refusals.noteWrong(a.address(r))
 				}
 			}
 			bucket := r.PathValue("bucket")
 			if needs.anyBucket {
 				bucket = ""
 			}
-			if f == nil {
-				f = authorize(key, needs, bucket)
-			}
 			if f != nil {
 				f.write(w, r)
 				return
 			}
-			r = r.WithContext(context.WithValue(r.Context(), keyContext{}, key))
+			r = r.WithContext(context.WithValue(context.WithValue(r.Context(), keyContext{}, key), accessContext{}, a))
+			if f = authorize(key, needs, bucket); f != nil {
+				f.write(w, r)
+				return
+			}
 		}
 		serve(w, r)
 	}

@@ -126,6 +126,12 @@ func (j oneJob) drop(r *http.Request, in *JobName) (*opsview.Job, error) {
 	if err := j.mayKnow(r, in); err != nil {
 		return nil, err
 	}
+	if isRecorded(r) {
+		if info, err := j.look(r.Context(), in); err == nil && info.State == shaper.StateCancelled {
+			foundNothing(r)
+			return &opsview.Job{ID: in.ID, Bucket: in.Bucket, State: info.State}, nil
+		}
+	}
 	state, err := j.cancel(r, in.Bucket, in.ID)
 	if err == nil && state != shaper.StateCancelled {
 		problem := newFault(codeConflict, "job %q is %s: only a job that waits can be cancelled", in.ID, state).problem(r)

@@ -24,7 +24,7 @@ func NewLocal(cfg OpsConfig, author string) Local {
 	o := newOps(cfg.Buckets, cfg.Pools, cfg.Keys, author, draining, log)
 	o.local = true
 	o.limits, o.callbacks = limitOps{cfg.Limits, cfg.BucketLimits, o.store, log}, cfg.CheckCallbacks
-	a := newAccess(nil, httplimit.Proxies{}, log, nil)
+	a := newAccess(nil, httplimit.Proxies{}, log, nil, nil)
 	a.currentName = func(bucket string) string { return cfg.Buckets.CurrentName(bucket) }
 	o.access, o.sessions, o.keys = a, cfg.Sessions, apikey.NewRing(cfg.Keys)
 	rec := newRecorder(o, o.records, author, func(*http.Request) string { return "" }, log)

@@ -61,8 +61,10 @@ type OpsConfig struct {
 
 	IdleTimeout time.Duration // as of [ProducerConfig]
 
-	// WrongKeys counts requests with a key that the server does not know; nil counts none. Sessions are the logins of the console.
+	// WrongKeys counts requests with a key that the server does not know, and Forbidden, by the name of the key, requests for which it lacks a right;
+	// nil counts none. Sessions are the logins of the console.
 	WrongKeys prometheus.Counter
+	Forbidden *prometheus.CounterVec
 	Sessions  *session.Store
 
 	// Pages, if not nil, are served beside the API.

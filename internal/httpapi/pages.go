@@ -56,6 +56,6 @@ func (p *Pages) routes(a *access) (routes []route, bind func(h *Handler)) {
 	}
 	api := &Local{}
 	a.pages = p
-	pages := p.Serve(PagesHost{API: api, Keys: a.ring, WrongKey: a.wrong.note})
+	pages := p.Serve(PagesHost{API: api, Keys: a.ring, WrongKey: a.refusals.noteWrong})
 	return []route{{path: p.Path, serve: pages.ServeHTTP}}, func(h *Handler) { api.handler = h.Handler }
 }

@@ -74,8 +74,9 @@ type ProducerConfig struct {
 	// served.
 	Keys []apikey.Key
 
-	// WrongKeys and Sessions are as of [OpsConfig].
+	// WrongKeys, Forbidden and Sessions are as of [OpsConfig].
 	WrongKeys prometheus.Counter
+	Forbidden *prometheus.CounterVec
 	Sessions  *session.Store
 
 	// TrustedProxies are the proxies that are believed on their client's address, and

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/opsview"
@@ -120,6 +121,13 @@ func plain(value json.RawMessage) string {
 // isRecorded reports whether somebody wants to know what a request changes.
 func isRecorded(r *http.Request) bool { return r.Context().Value(recordKey{}) != nil }
 
+// foundNothing notes that an operation has found nothing to change, where its response does not say so.
+func foundNothing(r *http.Request) {
+	if record, _ := r.Context().Value(recordKey{}).(*audit.Record); record != nil {
+		record.Outcome = audit.Nothing
+	}
+}
+
 // recorded carries out an operation, and records it if it changes something. Without a record, which Redis has to take, nothing is changed.
 func recorded[In, Out any](of func(r *http.Request, err error) *fault, d *Described, w http.ResponseWriter, r *http.Request, in *In, do func(r *http.Request, in *In) (Out, error)) (out Out, err error) {
 	rec, _ := r.Context().Value(recorderKey{}).(*recorder)
@@ -181,7 +189,9 @@ func judge(record *audit.Record, err error) {
 
 // took notes what an operation has come to.
 func took(record *audit.Record, out any) {
-	record.Outcome = audit.Done
+	if record.Outcome != audit.Nothing { // see foundNothing
+		record.Outcome = audit.Done
+	}
 	nothing := func(changed *bool) {
 		if changed != nil && !*changed && record.Count == 0 {
 			record.Outcome = audit.Nothing
@@ -202,6 +212,10 @@ func took(record *audit.Record, out any) {
 	case *opsview.PoolView:
 		record.Changes = out.Changes
 		nothing(out.Changed)
+	case *opsview.RemovedFlow:
+		if n := out.Waiting + int64(out.Dead) + int64(out.Results); n > 0 || len(out.Own) == 0 {
+			count(n)
+		}
 	case *opsview.EnabledFlow:
 		if out.Redriven != nil {
 			record.Count = int64(out.Redriven.Moved)
@@ -286,6 +300,8 @@ func ask(record *audit.Record, before string, fields []field, in reflect.Value) 
 			case f.name == "reason" && before == "" && f.in == "":
 				record.Reason = value
 			case f.name == "confirm" || f.name == "cursor":
+			case strings.HasSuffix(f.name, "url"): // it may hold a secret
+				record.Asked["settings"] = []string{before + f.name}
 			case before == "" && f.in != "" && slices.Contains(objects, f.name):
 				record.Object[f.name] = value
 			default:

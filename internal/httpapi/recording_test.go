@@ -187,12 +187,13 @@ func TestNoSecretInRecords(t *testing.T) {
 		{"PUT", "/v1/schedules/made", "application/json", `{"bucket":"flowing","cron":"@daily","flow":"acme","url":"https://u:canary@a.example/canary","headers":{"X-Key":"canary"},"payload":"canary"}`},
 		{"PUT", "/v1/schedules/made", "application/json", `{"bucket":"flowing","cron":"@canary","payload":{"canary":1}}`},
 		{"PATCH", "/v1/buckets/flowing/flow?flow=acme", "application/json", `{"secrets":["whsec_canary"]}`},
+		{"PUT", "/v1/buckets/flowing/bundles/b", "application/json", `{"size":2,"callback_url":"https://u:canary@a.example/canary?canary"}`},
 	} {
 		a := api.do(c.method, c.path, c.body, "Content-Type", c.contentType)
 		t.Logf("%s %s: %d %s", c.method, c.path, a.status, a.text)
 	}
 	records := recordsOf(t, store.Client())
-	const made = 7
+	const made = 8
 	if len(records) != made {
 		t.Errorf("%d records", len(records))
 	}

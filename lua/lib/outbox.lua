@@ -4,10 +4,11 @@
 -- An event is of a kind, such as "job.dead", and of a flow, or of the whole bucket. Events of the same kind and flow are told together,
 -- at most once a minute:
 --   outbox  zset  "kind flow", or "kind" -> when it is to be moved on, by the server's clock, microseconds
---   texts   hash  the same -> "moving since more first caller LF detail"
+--   texts   hash  the same -> "moving since more first caller ... LF detail"
 --     moving  how many events are being moved on, the first of them at since
 --     more    how many came after these, the first of them at first
 --     caller  the letters of the caller whose job was the first one; without its blank of an event without a caller (see callers.lua)
+--     ...     what a newer program may add, behind a caller or "-", stays as it is
 --     detail  of the last one, JSON
 -- No more than MOST of them are kept, and of one caller no more than it leaves free. Others are counted, and lost.
 --
@@ -67,16 +68,18 @@ function outbox.note_dead(box, flow, ids, cause, mark)
   outbox.ends(box, 'dead', #ids)
 end
 
-local HEAD = '^(%d+) (%d+) (%d+) (%d+) ?(%a*)\n'
+local HEAD = '^(%d+) (%d+) (%d+) (%d+)([^\n]*)\n'
 
-local function text_of(moving, since, more, first, caller, detail)
-  local head = string.format('%d %d %d %d', moving, since, more, first)
-  return head .. (caller ~= '' and ' ' .. caller or '') .. '\n' .. detail
+-- The letters of the caller in the tail of a head: what stands behind its numbers.
+local function caller_in(tail) return string.match(tail or '', '^ (%a+)') or '' end
+
+local function text_of(moving, since, more, first, tail, detail)
+  return string.format('%d %d %d %d', moving, since, more, first) .. tail .. '\n' .. detail
 end
 
 local function read(text)
-  local moving, since, more, first, caller, detail = string.match(text or '', HEAD .. '(.*)$')
-  return tonumber(moving or 0), tonumber(since or 0), tonumber(more or 0), tonumber(first or 0), caller or '', detail or '{}'
+  local moving, since, more, first, tail, detail = string.match(text or '', HEAD .. '(.*)$')
+  return tonumber(moving or 0), tonumber(since or 0), tonumber(more or 0), tonumber(first or 0), tail or '', detail or '{}'
 end
 
 -- Whether there is room for another event of a caller. Its events are counted in the texts where it may have too many: above half of MOST.
@@ -87,7 +90,7 @@ local function has_room(box, caller)
   if not box.held then
     box.held = {}
     for _, text in ipairs(redis.call('HVALS', box.texts)) do
-      local its = select(5, string.match(text, HEAD)) or ''
+      local its = caller_in(select(5, string.match(text, HEAD)))
       box.held[its] = (box.held[its] or 0) + 1
     end
   end
@@ -105,9 +108,10 @@ function outbox.write(box)
     if not text and not has_room(box, event.caller) then
       redis.call('HINCRBY', box.count, 'events_dropped', event.n)
     else
-      local moving, since, more, first, caller = read(text)
-      redis.call('HSET', box.texts, name, text_of(moving, since, more + event.n, more > 0 and first or box.now,
-        text and caller or event.caller, cjson.encode(event.detail)))
+      local moving, since, more, first, tail = read(text)
+      if not text and event.caller ~= '' then tail = ' ' .. event.caller end
+      first = more > 0 and first or box.now
+      redis.call('HSET', box.texts, name, text_of(moving, since, more + event.n, first, tail, cjson.encode(event.detail)))
       redis.call('ZADD', box.key, 'NX', string.format('%d', box.now), name)
     end
   end
@@ -115,9 +119,9 @@ end
 
 -- What was moved on is out of the outbox, unless another dispatcher did it. since is what outbox.take said of it.
 function outbox.is_moved(key, texts, name, since, now)
-  local moving, from, more, first, caller, detail = read(redis.call('HGET', texts, name))
+  local moving, from, more, first, tail, detail = read(redis.call('HGET', texts, name))
   if moving == 0 or from ~= since then return end
-  redis.call('HSET', texts, name, text_of(0, 0, more, first, caller, detail))
+  redis.call('HSET', texts, name, text_of(0, 0, more, first, tail, detail))
   redis.call('ZADD', key, string.format('%d', now + outbox.PAUSE), name)
 end
 
@@ -125,13 +129,13 @@ end
 function outbox.take(key, texts, at_most, now)
   local taken = {}
   for _, name in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', string.format('%d', now), 'LIMIT', 0, at_most)) do
-    local moving, since, more, first, caller, detail = read(redis.call('HGET', texts, name))
+    local moving, since, more, first, tail, detail = read(redis.call('HGET', texts, name))
     if moving == 0 then moving, since, more, first = more, first, 0, 0 end
     if moving == 0 then
       redis.call('ZREM', key, name)
       redis.call('HDEL', texts, name)
     else
-      redis.call('HSET', texts, name, text_of(moving, since, more, first, caller, detail))
+      redis.call('HSET', texts, name, text_of(moving, since, more, first, tail, detail))
       for _, value in ipairs({ name, moving, since, detail }) do taken[#taken + 1] = value end
     end
   end

@@ -65,7 +65,16 @@ func TestRecord(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got = append(records(t, l, "", 10), records(t, l, "a", 10)...)
+		head, text, _ := strings.Cut(client.HGet(t.Context(), "tundish:{fleet}:changes:texts", r.ID).Val(), "\n")
+		client.HSet(t.Context(), "tundish:{fleet}:changes:texts", r.ID, head+" newer\n"+text) // as a newer program may write
+		if err := l.End(t.Context(), r); err != nil {                                         // its reply was lost
+			t.Fatal(err)
+		}
+		write(t, l, pause("c", ""), audit.Done)
+		if len(records(t, l, "c", 10)) != 1 {
+			t.Error("a record is missing")
+		}
+		got = append(records(t, l, "", 10)[1:], records(t, l, "a", 10)...)
 		for _, one := range got {
 			if one.Outcome != audit.Done || one.Count != 7 || !slices.Equal(one.Changes, r.Changes) || !one.At.Equal(r.At) || one.Author != "key ops" {
 				t.Errorf("it has ended: %+v", one)
@@ -85,7 +94,11 @@ func TestPages(t *testing.T) {
 	now := time.Date(2026, 11, 27, 9, 0, 0, 0, time.UTC)
 	for i := range 50 {
 		server.SetTime(now.Add(time.Duration(i/7) * time.Microsecond))
-		if err := l.Begin(t.Context(), pause(fmt.Sprint("b", i%2), fmt.Sprint(i))); err != nil {
+		r := pause(fmt.Sprint("b", i%2), fmt.Sprint(i))
+		if i%5 == 0 {
+			r.Author = "key rare of acme"
+		}
+		if err := l.Begin(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -101,6 +114,24 @@ func TestPages(t *testing.T) {
 			if len(got) != want || len(seen) != want {
 				t.Errorf("%d records a page of %q: %d, %d of them different, want %d", limit, bucket, len(got), len(seen), want)
 			}
+		}
+	}
+	for _, limit := range []int{1, 3, 5, 1000} {
+		seen, cursor := map[string]bool{}, ""
+		for {
+			page, next, err := l.Find(t.Context(), audit.Filter{Bucket: "b0", Author: "rare"}, cursor, limit)
+			if err != nil || len(page) > limit {
+				t.Fatal(page, err)
+			}
+			for _, r := range page {
+				seen[r.Reason] = r.Author == "key rare of acme"
+			}
+			if cursor = next; next == "" {
+				break
+			}
+		}
+		if fmt.Sprint(seen) != "map[0:true 10:true 20:true 30:true 40:true]" {
+			t.Errorf("%d records of an author a page: %v", limit, seen)
 		}
 	}
 	for _, cursor := range []string{"x", "-", "1", "-1-a", "1e9-a", "+inf-a"} {

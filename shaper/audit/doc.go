@@ -4,8 +4,9 @@
 // Records are kept for 90 days. Each is in one of three classes: begun, changed (done or failed) and nothing (refused, or nothing to change). A class
 // has bounds of bytes, which authors share: a record beyond an author's share removes the oldest one of the same author and class, and above the bound
 // of a class the author that holds the most of it loses its oldest one. So each author keeps at least its equal part, and an operation that changed
-// nothing never removes the record of a change, nor by its begin one of another author that has begun and not ended. Operations that changed nothing are counted in one record per hour. Logins have records and bounds
-// of their own: see [Log.Logins].
+// nothing never removes the record of a change, nor by its begin one of another author that has begun and not ended. The oldest record is
+// the one that was written longest ago. Operations that changed nothing are counted in one record per hour, and those of one author in 20 records and a
+// rest. Logins have records and bounds of their own: see [Log.Logins].
 package audit
 
 // A book is records with bounds of their own.

@@ -45,7 +45,8 @@ func (l *Log) Begin(ctx context.Context, r *Record) error {
 
 // End writes what became of an operation: r has its outcome, and in Count what this request has changed. One round trip. It goes on when ctx ends.
 // Where it fails the record stays [Begun]. An operation that changed nothing, and is not part of another one, is counted in one record for each hour,
-// author, address, operation, bucket and outcome: r then has the id of that record, whose texts are from the last of them.
+// author, address, operation, bucket and outcome: r then has the id of that record, whose texts are from the last of them. An author has 20 such
+// records in an hour, and two more, by outcome, for what would begin a further one.
 func (l *Log) End(ctx context.Context, r *Record) error {
 	_, err := l.write(context.WithoutCancel(ctx), r, true)
 	return err
@@ -58,12 +59,13 @@ func (l *Log) write(ctx context.Context, r *Record, ends bool) (joined bool, err
 	if r.NoBucket || !admission.ValidName(bucket) {
 		bucket = "-"
 	}
-	isEnd, count, into := 0, int64(0), ""
+	isEnd, count, into, rest := 0, int64(0), "", ""
 	if ends {
-		isEnd, count, into = 1, r.Count, l.sameAs(r, bucket)
+		isEnd, count = 1, r.Count
+		into, rest = l.sameAs(r, bucket)
 	}
 	args := []any{
-		r.ID, r.text(), r.part, isEnd, count, r.owner(), bucket, cmp.Or(r.seal, "-"), cmp.Or(r.secret, "-"), r.continues, r.shown, into,
+		r.ID, r.text(), r.part, isEnd, count, r.owner(), bucket, cmp.Or(r.seal, "-"), cmp.Or(r.secret, "-"), r.continues, r.shown, into, rest,
 		l.book.changed.share, l.book.changed.most, l.book.nothing.share, l.book.nothing.most,
 	}
 	reply, err := lua.RecordOperation.Numbers(ctx, l.redis, l.book.keys, args...)
@@ -74,16 +76,20 @@ func (l *Log) write(ctx context.Context, r *Record, ends bool) (joined bool, err
 		return false, fmt.Errorf("write the record of %s: %w", r.Operation, err)
 	}
 	r.At = time.UnixMicro(reply[0]).UTC()
-	r.ID = cmp.Or(into, r.ID)
+	if r.ID = cmp.Or(into, r.ID); reply[2] == 1 {
+		r.ID = rest
+	}
 	return reply[1] == 1, nil
 }
 
-// sameAs names the record that counts operations like an ended one within its hour, "" of an operation that has a record of its own. Other than the
-// bucket, which exists, neither the object nor the detail tells operations apart: a client can choose any number of them.
-func (l *Log) sameAs(r *Record, bucket string) string {
+// sameAs names the record that counts operations like an ended one within its hour, and the one that counts those of its author and outcome for which
+// there are too many such records; "" of an operation that has a record of its own. Other than the bucket, which exists, neither the object nor the
+// detail tells operations apart: a client can choose any number of them.
+func (l *Log) sameAs(r *Record, bucket string) (same, rest string) {
 	nothing := r.Outcome == Nothing || r.Outcome == Refused || r.Outcome == Done && l.book.keys[0] == logins.keys[0]
 	if !nothing || r.Count > 0 || r.joined {
-		return ""
+		return "", ""
 	}
-	return digest(r.owner(), r.Author, r.Address, r.Operation, bucket, r.Outcome, r.At.Truncate(time.Hour).Unix())
+	hour := r.At.Truncate(time.Hour).Unix()
+	return digest(r.owner(), r.Author, r.Address, r.Operation, bucket, r.Outcome, hour), digest(r.owner(), "rest", r.Outcome, hour)
 }

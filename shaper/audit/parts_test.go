@@ -122,4 +122,41 @@ func TestTokensEnd(t *testing.T) {
 			now = now.Add(2 * time.Minute)
 		}
 	}
+	// Nor is an operation longer than a day: its record goes 90 days after the first part.
+	first := now
+	for now.Sub(first) < 25*time.Hour {
+		server.SetTime(now)
+		last := now
+		r = carry(t, l, pause("a", ""), r.Token(), 1)
+		now = now.Add(9 * time.Minute)
+		if got := records(t, l, "", 10)[0]; last.Sub(got.At) > 24*time.Hour || last.Sub(got.At) > time.Minute && !got.Last.Equal(last) {
+			t.Fatalf("a part at %s is in a record of %s, the last of which was at %s", last, got.At, got.Last)
+		}
+	}
+}
+
+// A part makes the record that it joins as new as itself: so many operations as the share has room for have to follow before it goes. An author so hid
+// a second redrive, which joined its oldest record, behind one more operation.
+func TestAPartRenewsItsRecord(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, client redis.UniversalClient) {
+		const share = 20 << 10
+		l := audit.NewLog(client, 0).WithBounds(share, 100<<10)
+		first := carry(t, l, pause("a", "x"), "", 1)
+		fill := func(n int) {
+			for range n {
+				write(t, l, by("key ops", "a", "filler"), audit.Done)
+			}
+		}
+		fill(18)
+		if second := carry(t, l, pause("a", "x"), first.Token(), 7); second.ID != first.ID {
+			t.Fatal("the part has a record of its own")
+		}
+		fill(12)
+		all := records(t, l, "", 1000)
+		if oldest := all[len(all)-1]; oldest.ID != first.ID || oldest.Count != 8 || len(all) == 31 {
+			t.Errorf("12 operations after its last part the oldest of %d records is %s of %d", len(all), oldest.Operation, oldest.Count)
+		}
+		wantAccounts(t, client, "changes", share, 100<<10)
+	})
 }

@@ -38,38 +38,82 @@ func cursorOf(text string) (after *entry, err error) {
 	return &entry{at: int64(n), id: id}, nil
 }
 
+// Filter says which records are wanted.
+type Filter struct {
+	Bucket string // operations on this one; "" all, also those on none
+	Author string // authors whose text contains it; "" all
+}
+
+// maxLooked bounds the records that one call looks at for an author.
+const maxLooked = 10_000
+
 // Records returns records, the newest first, and the cursor of those before them, "" if there are none. bucket "" is of all and of none. At most limit
 // of them, up to 1000. Two round trips.
 func (l *Log) Records(ctx context.Context, bucket, cursor string, limit int) (records []Record, next string, err error) {
+	return l.Find(ctx, Filter{Bucket: bucket}, cursor, limit)
+}
+
+// Find returns records as [Log.Records] does, those that a filter wants. For an author it looks at 10,000 records at most: there may be fewer than
+// limit, or none, with a cursor to go on. Two round trips for each 1,000 records that it looks at.
+func (l *Log) Find(ctx context.Context, wanted Filter, cursor string, limit int) (records []Record, next string, err error) {
 	after, err := cursorOf(cursor)
 	if err != nil {
 		return nil, "", err
 	}
-	if bucket != "" && !admission.ValidName(bucket) {
+	if wanted.Bucket != "" && !admission.ValidName(wanted.Bucket) {
 		return nil, "", nil // there is none
 	}
 	limit = min(max(limit, 1), maxRecords)
+	atOnce := limit
+	if wanted.Author != "" {
+		atOnce = maxRecords
+	}
+	for looked := 0; ; {
+		entries, found, more, err := l.page(ctx, wanted.Bucket, after, atOnce)
+		if err != nil {
+			return nil, "", fmt.Errorf("read the audit: %w", err)
+		}
+		for i, r := range found {
+			after = &entries[i]
+			if r == nil || !strings.Contains(r.Author, wanted.Author) {
+				continue
+			}
+			records = append(records, *r)
+			if len(records) == limit && (more || i < len(found)-1) {
+				return records, after.name(), nil
+			}
+		}
+		if !more {
+			return records, "", nil
+		}
+		if looked += len(entries); wanted.Author == "" || looked >= maxLooked {
+			return records, after.name(), nil
+		}
+	}
+}
+
+// page returns at most n entries behind one, and the record of each: nil of one that was removed meanwhile. more reports whether others follow.
+func (l *Log) page(ctx context.Context, bucket string, after *entry, n int) (entries []entry, found []*Record, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	entries, err := l.entries(ctx, bucket, after, limit+1)
-	if err != nil {
-		return nil, "", fmt.Errorf("read the audit: %w", err)
+	if entries, err = l.entries(ctx, bucket, after, n+1); err != nil {
+		return nil, nil, false, err
 	}
-	if len(entries) > limit {
-		entries = entries[:limit]
-		next = entries[limit-1].name()
+	if more = len(entries) > n; more {
+		entries = entries[:n]
 	}
 	texts, err := l.texts(ctx, entries)
 	if err != nil {
-		return nil, "", fmt.Errorf("read the audit: %w", err)
+		return nil, nil, false, err
 	}
+	found = make([]*Record, len(texts))
 	for i, text := range texts {
-		if r, isThere := read(text); isThere {
-			r.ID, r.At = entries[i].id, time.UnixMicro(entries[i].at).UTC()
-			records = append(records, r)
+		if r, isThere := read(text, entries[i].at); isThere {
+			r.ID = entries[i].id
+			found[i] = &r
 		}
 	}
-	return records, next, nil
+	return entries, found, more, nil
 }
 
 // entries returns the entries of a list behind a cursor.
@@ -110,31 +154,35 @@ func (l *Log) texts(ctx context.Context, entries []entry) ([]any, error) {
 // Fields of the head of a record: see lua/record_operation.lua.
 const (
 	headFields  = 10
+	fieldSeal   = 5
 	fieldTimes  = 7
 	fieldNewest = 8
 	fieldCount  = 9
 )
 
-// read reads a record; there is none where it was removed for the sake of newer ones.
-func read(stored any) (r Record, isThere bool) {
+// read reads a record, which began at a time; there is none where it was removed for the sake of newer ones.
+func read(stored any, began int64) (r Record, isThere bool) {
 	text, _ := stored.(string)
 	head, said, isThere := strings.Cut(text, "\n")
 	if !isThere || json.Unmarshal([]byte(said), &r) != nil {
 		return r, false
 	}
 	fields := strings.Fields(head)
-	if len(fields) != headFields {
+	if len(fields) < headFields { // a newer program may have added to it
 		return r, false
 	}
 	r.Count, _ = strconv.ParseInt(fields[fieldCount], 10, 64)
 	if r.Count > 0 && (r.Outcome == Nothing || r.Outcome == Refused) { // its last part changed nothing, and those before have
 		r.Outcome = Done
 	}
-	if r.Times, _ = strconv.ParseInt(fields[fieldTimes], 10, 64); r.Times > 1 {
-		newest, _ := strconv.ParseInt(fields[fieldNewest], 10, 64)
-		r.Last = time.UnixMicro(newest).UTC()
-	} else {
+	newest, _ := strconv.ParseInt(fields[fieldNewest], 10, 64)
+	last := time.UnixMicro(newest).UTC()
+	r.At = time.UnixMicro(began).UTC()
+	if r.Times, _ = strconv.ParseInt(fields[fieldTimes], 10, 64); r.Times <= 1 {
 		r.Times = 0
+	}
+	if r.Times > 1 || fields[fieldSeal] != "-" && last.Sub(r.At) >= time.Minute {
+		r.Last = last
 	}
 	return r, true
 }

@@ -62,10 +62,11 @@ type Record struct {
 	// Jobs or flows that it has changed, with all its requests.
 	Count int64 `json:"count,omitempty"`
 
-	// How many operations of one hour the record counts, all of which changed nothing, and when the last of them began; Object, Detail and other
-	// texts are from the last. Absent: one.
-	Times int64     `json:"times,omitempty"`
-	Last  time.Time `json:"last,omitzero"`
+	// How many operations of one hour the record counts, all of which changed nothing; Object, Detail and other texts are from the last. Absent: one.
+	Times int64 `json:"times,omitempty"`
+
+	// When the last of these began. Of an operation in parts, when the last part was recorded. Absent where that is within a minute of its begin.
+	Last time.Time `json:"last,omitzero"`
 
 	// Share names the author whose share of the log the record takes; "" is Author.
 	Share string `json:"-"`
@@ -82,7 +83,7 @@ type Record struct {
 }
 
 // InParts says that a client makes the operation in several requests, which have one record. token is that of the part before, "" of the first one.
-// A part joins the record of an earlier one within ten minutes, if it shows its token and if both are of one author, address and request id, and ask
+// A part joins the record of an earlier one within ten minutes, and within a day of the first one, if it shows its token and if both are of one author, address and request id, and ask
 // the same of the same object. Any other part begins a record of its own.
 func (r *Record) InParts(token string) {
 	asked := maps.Clone(r.Asked)

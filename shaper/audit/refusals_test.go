@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/internal/redistest"
@@ -153,4 +155,36 @@ func TestRefusalSentTwice(t *testing.T) {
 			t.Errorf("%d records count %d refusals, want 3", n, times)
 		}
 	})
+}
+
+// One hour of refusals from however many addresses takes a bounded part of their author's share: what it was refused before stays. 550 addresses erased it.
+func TestRefusalsOfManyAddresses(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	l := audit.NewLog(mini(t, server), 0).WithBounds(60<<10, 400<<10)
+	now := time.Date(2026, 11, 27, 9, 0, 0, 0, time.UTC)
+	server.SetTime(now)
+	first := refusal("key ops", 0)
+	write(t, l, first, audit.Refused)
+	server.SetTime(now.Add(time.Hour))
+	const often = 150
+	for i := range often {
+		r := refusal("key ops", i)
+		r.Address = fmt.Sprint("2001:db8::", i)
+		if err := l.Begin(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		r.Outcome = []audit.Outcome{audit.Refused, audit.Nothing}[i%2]
+		again := *r // its reply was lost
+		for _, one := range []*audit.Record{r, &again} {
+			if err := l.End(t.Context(), one); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	all := records(t, l, "", 1000)
+	times, n := counted(all, "key ops")
+	if times != often+1 || n > 1+20+2 || all[len(all)-1].ID != first.ID {
+		t.Errorf("%d records count %d operations, want %d; the oldest is %s", n, times, often+1, all[len(all)-1].ID)
+	}
 }

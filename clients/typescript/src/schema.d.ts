@@ -492,15 +492,16 @@ export interface paths {
          * @description Each operation of the API and of the command line that changes something has one record, and so has each reload of a configuration. It is written
          *     before the first change, and again at the end: without it nothing is changed, and one that says `begun` may have changed something before its process died.
          *     Records have names of settings that may be secret, and never their values. Operations that were refused or changed nothing are counted in one record per hour,
-         *     author, address, operation, bucket and outcome, with the texts of the last one: `times` says how many, and `last` when the last one began.
+         *     author, address, operation, bucket and outcome, with the texts of the last one: `times` says how many, and `last` when the last one began. An author
+         *     has 20 such records in an hour. What would begin a further one, as from many addresses, is counted in one record for each outcome.
          *
          *     Records are kept for 90 days, those of one author up to 8 MiB, all of them up to 64 MiB. A record counts with its text, usually 300 to 500 bytes, and with 512 bytes more.
-         *     Above its share an author's own oldest record is removed. Above the bound of all, the author that holds the most loses its oldest one. Operations that have not ended have
-         *     the same bounds once more. Operations that were refused or changed nothing have 1 MiB of one author and 8 MiB of all, and never remove the record of a change. Logins have
+         *     Above its share an author's own oldest record is removed. Above the bound of all, the author that holds the most loses its oldest one. The oldest one is the one that
+         *     was written longest ago, with its last part. Operations that have not ended have the same bounds once more. Operations that were refused or changed nothing have 1 MiB of one author and 8 MiB of all, and never remove the record of a change. Logins have
          *     256 KiB of one key and 8 MiB of all.
          *
          *     An operation that a client makes in several requests, such as a redrive of all dead letters, has one record if each request repeats the header
-         *     `Tundish-Audit-Part` of the response before, within ten minutes, with the same `X-Request-Id` and the same input except the cursor.
+         *     `Tundish-Audit-Part` of the response before, within ten minutes and within a day of the first one, with the same `X-Request-Id` and the same input except the cursor.
          */
         get: operations["showAudit"];
         put?: never;
@@ -3534,9 +3535,12 @@ export interface components {
             detail?: string;
             /** @description Jobs or flows that it has changed, with all its requests. */
             count?: number;
-            /** @description How many operations of one hour the record counts, all of which changed nothing, and when the last of them began; Object, Detail and other texts are from the last. Absent: one. */
+            /** @description How many operations of one hour the record counts, all of which changed nothing; Object, Detail and other texts are from the last. Absent: one. */
             times?: number;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the last of these began. Of an operation in parts, when the last part was recorded. Absent where that is within a minute of its begin.
+             */
             last?: string;
         };
         Refusals: {
@@ -5083,6 +5087,8 @@ export interface operations {
             query?: {
                 /** @description Only operations on this bucket. Required of a key that is not for all buckets. */
                 bucket?: string;
+                /** @description Only operations of authors whose text contains this, such as `key deploy` or `alice@example.com`. A response is of 10,000 records at most: it may have fewer than limit, or none, and a cursor to go on. */
+                author?: string;
                 /** @description `true` lists logins of the console instead of changes. It needs a key for all buckets. */
                 logins?: boolean;
                 /** @description How many at most. */

@@ -79,6 +79,9 @@ func TestOutbox(t *testing.T) {
 		if told(first) != "job.dead=2" || first[0].since < began || first[0].detail != `{"job":"b","reason":"permanent"}` && first[0].detail != `{"reason":"permanent","job":"b"}` {
 			t.Fatalf("handed out are %+v", first)
 		}
+		head, detail, _ := strings.Cut(r.c.HGet(r.ctx, r.key("outbox_texts"), "job.dead").Val(), "\n")
+		const newer = " - what a newer program adds"
+		r.ok(r.c.HSet(r.ctx, r.key("outbox_texts"), "job.dead", head+newer+"\n"+detail).Err())
 		r.die("c")
 		if again := r.moveEvents(); told(again) != "job.dead=2" || again[0].since != first[0].since {
 			t.Errorf("handed out again are %+v", again)
@@ -97,6 +100,9 @@ func TestOutbox(t *testing.T) {
 		}
 		if late := r.moveEvents(first[0]); told(late) != "job.dead=2" {
 			t.Errorf("a late word of the first took the second: %+v", late)
+		}
+		if text := r.c.HGet(r.ctx, r.key("outbox_texts"), "job.dead").Val(); !strings.Contains(text, newer+"\n") {
+			t.Errorf("what a newer program adds is gone: %q", text)
 		}
 		r.moveEvents(second...)
 		r.pass(61_000_000)

@@ -110,15 +110,16 @@ func TestReleaseIsAttested(t *testing.T) {
 	if !slices.Contains(publish.Needs, "test") || !slices.Contains(publish.Needs, "build") {
 		t.Errorf("publish needs %q: want the tests and the build", publish.Needs)
 	}
-	var files, image bool
+	var files, image, kept bool
 	for _, step := range publish.Steps {
 		if strings.HasPrefix(step.Uses, "actions/attest-build-provenance@") {
 			files = files || step.With["subject-checksums"] == "dist/SHA256SUMS"
 			image = image || strings.HasPrefix(step.With["subject-name"], "ghcr.io/") && step.With["push-to-registry"] == "true"
 		}
+		kept = kept || strings.Contains(step.Run, "gh release create") && strings.Contains(step.Run, " dist/*.intoto.jsonl")
 	}
-	if !files || !image {
-		t.Errorf("attested are files: %v, image: %v: want both", files, image)
+	if !files || !image || !kept {
+		t.Errorf("attested are files: %v, image: %v, and a file of the release has it: %v: want all three", files, image, kept)
 	}
 	if publish.Permissions["id-token"] != "write" || publish.Permissions["attestations"] != "write" {
 		t.Error("publish cannot sign attestations")
