@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 )
@@ -61,9 +62,7 @@ func TestUnitsAreCounted(t *testing.T) {
 	takeLease(w, "lost")
 	w.Await(len(reserves))
 	w.AwaitEmpty()
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, stop())
 	const want = `
 # HELP tundish_units_total Units of budgets: reserved by departures; and of departures whose outcome is settled, used, given back because less was used, and owed because more was.
 # TYPE tundish_units_total counter
@@ -87,39 +86,25 @@ func TestUnitsWithoutBudgets(t *testing.T) {
 	w := rig.NewWorld(t, rig.Bucket("b", 500))
 	reg := prometheus.NewPedanticRegistry()
 	stop := dispatch(w, shaper.WorkerFunc(w.Note), func(cfg *Config) { cfg.Registerer = reg })
-	if _, err := w.Client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: "j", Payload: []byte("x"), Units: shaper.Units{"images": 3}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.Client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: "j", Payload: []byte("x"), Units: shaper.Units{"images": 3}}))(t)
 	w.Await(1)
 	w.AwaitEmpty()
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := testutil.GatherAndCount(reg, "tundish_units_total"); err != nil || n != 0 {
-		t.Errorf("%d series, %v", n, err)
-	}
+	must.OK(t, stop())
+	must.Equal(t, must.Get(testutil.GatherAndCount(reg, "tundish_units_total"))(t), 0, "series")
 }
 
 // A job that is handed over takes with it what metrics have as reserved, and whose it is.
 func TestTicketTellsWhatIsCounted(t *testing.T) {
 	t.Parallel()
 	b := rig.Bucket("b", 10)
-	d, err := New(Config{Timeout: rig.Patience, Redis: rig.NewWorld(t, b).Server.Client(), Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, rig.NewWaiting())})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(New(Config{Timeout: rig.Patience, Redis: rig.NewWorld(t, b).Server.Client(), Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, rig.NewWaiting())}))(t)
 	c := newBucketLoop(d, d.store.Known("b"), t.Context()).bucketConn
 	for _, counted := range []shaper.Units{nil, {"tokens": 1200, "calls": 1}} {
 		given := &leased{Attempt: shaper.Attempt{Bucket: "b", ID: "a"}, mark: "1234567890abcannaXYZ", epoch: 1, claim: "c", maxAttempts: 3, counted: counted}
-		ticket, err := readTicket(c.ticketOf(given))
-		if err != nil {
-			t.Fatal(err)
-		}
+		ticket := must.Get(readTicket(c.ticketOf(given)))(t)
 		if got := ticket.leased("d").counted; got.String() != counted.String() {
 			t.Errorf("counted %s, want %s", got, counted)
 		}
-		if got := ticket.leased("d").Caller; got != "annaXYZ" {
-			t.Errorf("the job comes from %q", got)
-		}
+		must.Equal(t, ticket.leased("d").Caller, "annaXYZ", "the job comes from")
 	}
 }
