@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 func TestWarnings(t *testing.T) {
@@ -147,9 +149,7 @@ func TestWarningsOfGroups(t *testing.T) {
 		"host": `buckets[0] "a": group.key and flow.key are both "host": each group has one flow only`,
 	} {
 		got := mustLoad(t, fmt.Sprintf("[[buckets]]\nname = \"a\"\nrate = \"17/s\"\nflow.key = %q\ngroup.key = %q\n", key, key)).Warnings()
-		if strings.Join(got, "\n") != want {
-			t.Errorf("both keys %s: got %q, want %q", key, got, want)
-		}
+		must.Equal(t, strings.Join(got, "\n"), want, "both keys %s: got %q", key, got)
 	}
 }
 
@@ -348,19 +348,14 @@ func TestAdviceOnJobsThatWaitAlone(t *testing.T) {
 	t.Parallel()
 	for more, want := range map[string]bool{"": true, "flow.key = \"host\"\n": false, "webhook.url = \"https://example.com\"\n": false} {
 		c := mustLoad(t, "[[buckets]]\nname = \"b\"\nrate = \"1/s\"\n"+more)
-		if got := strings.Contains(strings.Join(c.Advice(), "\n"), aloneAdvice); got != want {
-			t.Errorf("%q: advised %t", more, got)
-		}
+		must.Equal(t, strings.Contains(strings.Join(c.Advice(), "\n"), aloneAdvice), want, "%q: advised", more)
 	}
 }
 
 // What somebody writes first starts without a warning: the smallest files, and the one of the docs.
 func TestSmallestFilesHaveNoWarnings(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/configuration.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/configuration.md"))(t)
 	_, example, _ := strings.Cut(string(page), "```toml\n")
 	example, _, found := strings.Cut(example, "```")
 	const bucket = "[[buckets]]\nname = \"b\"\nrate = \"200/s\"\n"

@@ -15,7 +15,9 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/audit"
 	"github.com/tundish-io/tundish/shaper/operator"
@@ -53,9 +55,7 @@ func recordsOf(t *testing.T, client redis.UniversalClient) []audit.Record {
 	t.Helper()
 	const all = 1000
 	records, _, err := audit.NewLog(client, patience).Records(t.Context(), "", "", all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return records
 }
 
@@ -71,12 +71,10 @@ func TestNoChangeWithoutRecord(t *testing.T) {
 			d.left.Store(-1)
 			op := newOperator(t, d, nil, buckets(t)[:1])
 			api := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: op}))
-			if _, err := op.As("a test").Bucket("roomy").Resume(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(op.As("a test").Bucket("roomy").Resume(t.Context()))(t)
 			d.left.Store(int64(after + 1))
 			a := api.do("POST", "/v1/buckets/roomy/pause", `{"reason":"x"}`)
-			paused := conn.HGet(t.Context(), "tundish:{roomy}:b:roomy:settings", "paused").Val() != ""
+			paused := conn.HGet(t.Context(), stored.Key("roomy", "settings"), "paused").Val() != ""
 			records := recordsOf(t, conn)
 			switch {
 			case len(records) > 1, paused && len(records) == 0:
@@ -120,9 +118,7 @@ func TestRecords(t *testing.T) {
 	} {
 		known := len(recordsOf(t, store.Client()))
 		a := ops.do(c.method, c.path, c.body, "X-Request-Id", fmt.Sprint("request-", i))
-		if a.status != c.status {
-			t.Errorf("%s %s: %d %s", c.method, c.path, a.status, a.text)
-		}
+		must.Equal(t, a.status, c.status, "%s %s: %s", c.method, c.path, a.text)
 		records := recordsOf(t, store.Client())
 		if fresh := len(records) - known; c.operation == "" && fresh != 0 || c.operation != "" && fresh != 1 {
 			t.Errorf("%s %s %s: %d records", c.method, c.path, c.body, fresh)
@@ -173,10 +169,7 @@ func TestNoSecretInRecords(t *testing.T) {
 	flow.Key = shaper.FlowKeyJob
 	b.Flow = &flow
 	var log bytes.Buffer
-	op, err := operator.New(operator.Config{Redis: connect(t, store.URL()), Buckets: []shaper.Bucket{b}, Timeout: patience, Logger: logTo(&log)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	op := must.Get(operator.New(operator.Config{Redis: connect(t, store.URL()), Buckets: []shaper.Bucket{b}, Timeout: patience, Logger: logTo(&log)}))(t)
 	api := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: op, Logger: logTo(&log)}))
 	const secret = "whsec_Y2FuYXJ5Y2FuYXJ5Y2FuYXJ5Y2FuYXJ5"
 	for _, c := range []struct{ method, path, contentType, body string }{
@@ -193,13 +186,8 @@ func TestNoSecretInRecords(t *testing.T) {
 	}
 	records := recordsOf(t, store.Client())
 	const made = 7
-	if len(records) != made {
-		t.Errorf("%d records", len(records))
-	}
-	text, err := json.Marshal(records)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Equal(t, len(records), made, "records")
+	text := must.Get(json.Marshal(records))(t)
 	for _, hidden := range []string{"canary", "Y2FuYXJ5"} {
 		if strings.Contains(strings.ReplaceAll(string(text), "@canary", ""), hidden) || strings.Contains(strings.ReplaceAll(log.String(), "@canary", ""), hidden) {
 			t.Errorf("%s stands in %s\nor in %s", hidden, text, &log)
@@ -220,11 +208,9 @@ func TestOperatorChangedIsTold(t *testing.T) {
 	for _, path := range []string{"/v1/buckets/roomy/resume", "/v1/buckets/roomy/pause", "/v1/buckets/limited/pause"} {
 		api.do("POST", path, "").want(200, "")
 	}
-	texts := store.Client().HGetAll(t.Context(), "tundish:{roomy}:b:roomy:outbox_texts").Val()
+	texts := store.Client().HGetAll(t.Context(), stored.Key("roomy", "outbox_texts")).Val()
 	if text := fmt.Sprint(texts); len(texts) != 1 || !strings.Contains(text, "operator.changed:0 0 1 ") || !strings.Contains(text, `"reason":"pauseBucket"`) || !strings.Contains(text, `"by":"a program on`) {
 		t.Error(text)
 	}
-	if n := store.Client().Exists(t.Context(), "tundish:{limited}:b:limited:outbox_texts").Val(); n != 0 {
-		t.Error("an event that no hook wants is kept")
-	}
+	must.Equal(t, store.Client().Exists(t.Context(), stored.Key("limited", "outbox_texts")).Val(), 0, "an event that no hook wants is kept")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // Each wrong key is counted, and a minute has one line at most, which says how many there were.
@@ -38,8 +39,6 @@ func TestWrongKeysLeaveATrace(t *testing.T) {
 		if len(lines) != 2 || !strings.Contains(lines[0], "count=1 ") || !strings.Contains(lines[1], "count=10083 last_address=192.0.2.1") || strings.Contains(log.String(), "canary") {
 			t.Errorf("%q", lines)
 		}
-		if got := testutil.ToFloat64(counter); got != often {
-			t.Errorf("%v are counted", got)
-		}
+		must.Equal(t, testutil.ToFloat64(counter), often, "are counted")
 	})
 }
