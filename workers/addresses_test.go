@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // The next address is tried while one does not respond, in the other family first.
@@ -24,10 +26,7 @@ func TestConnectDoesNotWaitForDeadAddress(t *testing.T) {
 		return nil
 	}}}
 	for range 4 {
-		conn, err := d.DialContext(t.Context(), "tcp", net.JoinHostPort("both.example", port))
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(d.DialContext(t.Context(), "tcp", net.JoinHostPort("both.example", port)))(t)
 		conn.Close()
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
@@ -51,14 +50,10 @@ func TestSpread(t *testing.T) {
 			t.Fatalf("order %v: want the families in turn", order)
 		}
 	}
-	if len(first) != 2 {
-		t.Errorf("%v are tried first, want both of the preferred family", first)
-	}
+	must.Equal(t, len(first), 2, "%v are tried first, want both of the preferred family", first)
 	many := make([]netip.Addr, 1000)
 	for i := range many {
 		many[i] = netip.AddrFrom4([4]byte{192, 0, byte(i >> 8), byte(i)})
 	}
-	if n := len(spread(many)); n != maxAddresses {
-		t.Errorf("%d addresses are tried, want %d", n, maxAddresses)
-	}
+	must.Equal(t, len(spread(many)), maxAddresses, "addresses are tried")
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -161,9 +162,7 @@ func TestOutcomesOfABatch(t *testing.T) {
 					t.Errorf("job %d gets the answer %+v", i, o.Answer)
 				}
 			}
-			if strings.Join(got, " ") != c.want {
-				t.Errorf("the outcomes are %q, want %q", got, c.want)
-			}
+			must.Equal(t, strings.Join(got, " "), c.want, "the outcomes are %q", got)
 			if fault := fmt.Sprint(batch.Fault); batch.Fault == nil && c.fault != "" || batch.Fault != nil && (c.fault == "" || !strings.Contains(fault, c.fault)) {
 				t.Errorf("the fault is %q, want %q", fault, c.fault)
 			}
@@ -184,9 +183,7 @@ func FuzzOutcomesOfABatch(f *testing.F) {
 		batch := batchOf("a", "b")
 		request := answered(policy, status, kind, string(body))
 		outcomes := policy.Outcomes(batch, request, time.Now())
-		if len(outcomes) != 2 {
-			t.Fatalf("%d outcomes", len(outcomes))
-		}
+		must.Be(t, len(outcomes), 2, "outcomes")
 		hasResults := bytes.Contains(bytes.ToLower(body), []byte(`results`)) || bytes.Contains(body, []byte(`\u`))
 		for i, o := range outcomes {
 			if o.Result < shaper.ResultDone || o.Result > shaper.ResultHeld {

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -66,18 +67,13 @@ func TestConnectReason(t *testing.T) {
 		{syscall.ENETUNREACH, server, ""},  // there is a route: a router said so
 		{syscall.EHOSTUNREACH, server, ""}, // the host does not answer ARP, say
 	} {
-		if got := connectReason(failed(row.errno), row.address); got != row.want {
-			t.Errorf("%v to %s: %q, want %q", row.errno, row.address, got, row.want)
-		}
+		must.Equal(t, connectReason(failed(row.errno), row.address), row.want, "%v to %s", row.errno, row.address)
 	}
 }
 
 func newListener(t *testing.T) string {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
 	return l.Addr().String()
 }
@@ -158,10 +154,7 @@ func TestEvidenceIsBounded(t *testing.T) {
 // resolver answers each name by what the test says: "" with SERVFAIL, "none" with NXDOMAIN, "dead" not at all.
 func resolverFor(t *testing.T, answers map[string]string) *net.Resolver {
 	t.Helper()
-	conn, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get((&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { conn.Close() })
 	go serveNames(conn, answers)
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -45,9 +46,7 @@ func TestRetryAfter(t *testing.T) {
 		h := http.Header{}
 		h.Set("Retry-After", tt.seconds)
 		h.Set("retry-after-ms", tt.millis)
-		if got := retryAfter(h, noon); got != tt.want {
-			t.Errorf("Retry-After %q, in ms %q: %s, want %s", tt.seconds, tt.millis, got, tt.want)
-		}
+		must.Equal(t, retryAfter(h, noon), tt.want, "Retry-After %q, in ms %q", tt.seconds, tt.millis)
 	}
 }
 
@@ -91,14 +90,10 @@ func TestNamedWaitOfLongHeaders(t *testing.T) {
 		"one limit":            {"RateLimit", `"` + strings.Repeat("b", long) + `";r=0;t=5`, 0},
 		"parameters":           {"RateLimit", `"a";r=0;t=5` + strings.Repeat(";a=0", long), 0},
 	} {
-		if got := waitIn(http.Header{http.CanonicalHeaderKey(tt.header): {tt.value}}, noon); got != tt.want {
-			t.Errorf("%s: %s, want %s", name, got, tt.want)
-		}
+		must.Equal(t, waitIn(http.Header{http.CanonicalHeaderKey(tt.header): {tt.value}}, noon), tt.want, "%s", name)
 	}
 	lines := slices.Repeat([]string{`"padding";r=7;t=7`}, long/20)
-	if got := waitIn(http.Header{"Ratelimit": append([]string{`"a";r=0;t=5`}, lines...)}, noon); got != 5*time.Second {
-		t.Errorf("many lines: %s, want 5s", got)
-	}
+	must.Equal(t, waitIn(http.Header{"Ratelimit": append([]string{`"a";r=0;t=5`}, lines...)}, noon), 5*time.Second, "many lines, want 5s")
 }
 
 func FuzzRateLimit(f *testing.F) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -17,10 +18,7 @@ const page = "../docs/webhooks.md"
 // TestPage holds the tables of docs/webhooks.md to the tables of these tests.
 func TestPage(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(page))(t)
 	want := string(text)
 	for name, table := range map[string]string{"answers": answersTable(), "times": timesTable(), "errors": errorsTable()} {
 		begin, end := "<!-- table of "+name+" -->\n", "<!-- end of table -->\n"
@@ -34,9 +32,7 @@ func TestPage(t *testing.T) {
 	switch {
 	case want == string(text):
 	case *update:
-		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(page, []byte(want), 0o644))
 	default:
 		t.Errorf("%s is stale: run go test ./workers -run TestPage -update", page)
 	}

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -328,9 +329,7 @@ func TestReasonsAreDistinctWords(t *testing.T) {
 		t.Errorf("%d reasons: too many for a label", len(reasons))
 	}
 	slices.Sort(reasons)
-	if len(slices.Compact(slices.Clone(reasons))) != len(reasons) {
-		t.Errorf("a reason stands twice: %q", reasons)
-	}
+	must.Equal(t, len(slices.Compact(slices.Clone(reasons))), len(reasons), "a reason stands twice: %q", reasons)
 }
 
 func TestErrorDetailHoldsNoCredentials(t *testing.T) {

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // Who enqueues a job learns from its error neither the addresses of names inside this network, nor the resolver's, nor this host's. The log has them.
@@ -48,9 +50,7 @@ func TestErrorsKeepAddressesPrivate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			outcome := ClassifyError(test.err)
-			if outcome.Detail != test.want {
-				t.Errorf("%q\nwant %q", outcome.Detail, test.want)
-			}
+			must.Equal(t, outcome.Detail, test.want, "Detail")
 			if masked := strings.Contains(outcome.Detail, "(address)"); masked != (outcome.Private != "") || masked && outcome.Private != errorDetail(test.err) {
 				t.Errorf("the log has %q", outcome.Private)
 			}
@@ -72,8 +72,6 @@ func TestNoAddressIsLeft(t *testing.T) {
 		}
 		before := rapid.SampledFrom([]string{"", "dial tcp ", "->", "(", "=", "\"", "on ", "a,"}).Draw(t, "before")
 		after := rapid.SampledFrom([]string{"", ": refused", "->", ")", ".", ",", "\"", " x"}).Draw(t, "after")
-		if got := withoutAddresses(before+text+after, errors.New("")); got != before+"(address)"+after {
-			t.Fatalf("%q becomes %q", before+text+after, got)
-		}
+		must.Be(t, withoutAddresses(before+text+after, errors.New("")), before+"(address)"+after, "%q becomes", before+text+after)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers/httpworker"
 	"github.com/tundish-io/tundish/workers/llm"
@@ -55,10 +56,7 @@ func TestWorkersFollowNoRedirect(t *testing.T) {
 			if name != "webhook" {
 				a.URL = "/v1/messages"
 			}
-			w, err := start()
-			if err != nil {
-				t.Fatal(err)
-			}
+			w := must.Get(start())(t)
 			outcome := w.Deliver(t.Context(), a)
 			w.Close()
 			if asked.Load() == before || outcome.Result == shaper.ResultDone {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -18,9 +19,7 @@ import (
 func rulesOf(t *testing.T, api string) Rules {
 	t.Helper()
 	page, err := os.ReadFile("../docs/responses.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, rest, found := strings.Cut(string(page), "<!-- rules: "+api+" -->\n```toml\n")
 	text, _, ends := strings.Cut(rest, "```\n")
 	if !found || !ends {
@@ -191,9 +190,7 @@ func zipped(text string) []byte {
 func TestTextOfALargeBody(t *testing.T) {
 	t.Parallel()
 	r := Response{Header: header("Content-Encoding: gzip"), Body: zipped(strings.Repeat("x", 40<<20))}
-	if got := r.Text(); len(got) != JudgedBytes {
-		t.Errorf("%d bytes", len(got))
-	}
+	must.Equal(t, len(r.Text()), JudgedBytes, "bytes")
 }
 
 // A wait until a time is as long as the sender of the response means, whatever its clock says.
@@ -215,7 +212,5 @@ func TestWaitsByTheClockOfTheResponse(t *testing.T) {
 		}
 	}
 	cached := http.Header{"Date": {noon.Add(-time.Minute).Format(http.TimeFormat)}, "Age": {"60"}, "Retry-After": {noon.Add(30 * time.Second).Format(http.TimeFormat)}}
-	if got := DefaultPolicy().Judge(&Response{Status: 429, Header: cached, At: noon}); got.RetryAfter != 30*time.Second {
-		t.Errorf("from a cache: %s, want 30s", got.RetryAfter)
-	}
+	must.Equal(t, DefaultPolicy().Judge(&Response{Status: 429, Header: cached, At: noon}).RetryAfter, 30*time.Second, "from a cache, want 30s")
 }

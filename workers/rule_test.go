@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -33,9 +34,7 @@ func TestRulesValidate(t *testing.T) {
 		if err := (Rules{rule}).Validate(); err != nil {
 			got = err.Error()
 		}
-		if got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
+		must.Equal(t, got, want, "got")
 	}
 }
 
@@ -50,10 +49,7 @@ func TestFind(t *testing.T) {
 		{"/a/b~1c/2", "", "", false}, {"/errors/*/code", "B", "B", true}, {"/errors/*/code", "C", "", false}, {"/errors/-", "", "", false}, {"/a/t/x", "", "", false},
 		{"/errors/1/*", "", "B", true},
 	} {
-		at, err := parsePointer(c.at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		at := must.Get(parsePointer(c.at))(t)
 		for _, text := range []string{body, body[:len(body)-1]} { // a body that breaks off says what it says
 			got, found := find([]byte(text), at, func(value string) bool { return c.fits == "" || value == c.fits })
 			if got != c.want || found != c.found {
@@ -110,13 +106,9 @@ func TestRuleByHeader(t *testing.T) {
 		{"yes", "x-limited: YES ", held}, {"yes", "X-Limited: no\nX-Limited: yes", held}, {"yes", "X-Limited: yes, no", shaper.ResultDone}, {"yes", "X-Limited: no", shaper.ResultDone},
 	} {
 		rules := Rules{{Header: "X-Limited", HeaderValue: c.value, Outcome: RuleHold, WaitUnit: "s", WaitDefault: time.Second}}
-		if err := rules.Validate(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, rules.Validate())
 		got := Policy{Rules: rules, Hold: true}.Judge(&Response{Status: 200, Header: header(c.head), At: noon})
-		if got.Result != c.want {
-			t.Errorf("value %q, a response with %q: %+v, want %v", c.value, c.head, got, c.want)
-		}
+		must.Equal(t, got.Result, c.want, "value %q, a response with %q: %+v", c.value, c.head, got)
 	}
 }
 

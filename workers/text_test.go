@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 func TestSnippet(t *testing.T) {
@@ -44,8 +46,6 @@ func TestRedactURL(t *testing.T) {
 		"secret":         "(URL withheld)",
 		"":               "(URL withheld)",
 	} {
-		if got := RedactURL(in); got != want {
-			t.Errorf("RedactURL(%q) = %q, want %q", in, got, want)
-		}
+		must.Equal(t, RedactURL(in), want, "RedactURL(%q)", in)
 	}
 }

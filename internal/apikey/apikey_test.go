@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // A ring grants a key what it had while it has all of that, and the secret that was shown.
@@ -32,9 +33,7 @@ func TestGrants(t *testing.T) {
 	} {
 		now := then
 		test.change(&now)
-		if got := apikey.NewRing([]apikey.Key{now}).Grants(shown); got != test.want {
-			t.Errorf("%s: %t", name, got)
-		}
+		must.Equal(t, apikey.NewRing([]apikey.Key{now}).Grants(shown), test.want, "%s", name)
 	}
 	if (apikey.Ring{}).Grants(shown) {
 		t.Error("no keys grant something")

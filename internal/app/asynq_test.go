@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
@@ -22,10 +23,7 @@ func TestConnectionsOfAReplacedAsynqWorker(t *testing.T) {
 	config := asynq.DefaultConfig()
 	config.Queue, config.Task, config.Settle = "default", "email:send", asynq.SettleHandover
 	settings := asynqSettings{config, server.URL() + "?client_name=tasks", redisconn.Options{}}
-	worker, err := settings.worker(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	worker := must.Get(settings.worker(nil))(t)
 	worker.Close()
 	for _, id := range []string{"a", "b"} {
 		runtime.GC()

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/dispatcher"
 )
@@ -24,19 +25,14 @@ func TestFleetKeepsWorkers(t *testing.T) {
 	t.Parallel()
 	load := func(text string) *config.Config {
 		t.Helper()
-		cfg, err := config.Load(config.Options{ReadFile: func(string) ([]byte, error) { return []byte(text), nil }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		cfg := must.Get(config.Load(config.Options{ReadFile: func(string) ([]byte, error) { return []byte(text), nil }}))(t)
 		return cfg
 	}
 	const two = "[[buckets]]\nname = \"stays\"\nrate = \"1/s\"\n[buckets.webhook]\nurl = \"https://a.example/\"\n" +
 		"[[buckets]]\nname = \"other\"\nrate = \"1/s\"\n[buckets.webhook]\nurl = \"https://b.example/\"\n"
 	before := load(two)
 	f := &dispatching{lease: 30 * time.Second}
-	if err := f.openWorkers(before); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.openWorkers(before))
 	client := redis.NewClient(&redis.Options{})
 	defer client.Close()
 	var err error
@@ -49,24 +45,16 @@ func TestFleetKeepsWorkers(t *testing.T) {
 		f.open[name] = builtWorker{worker, newApplied(before).buckets[name].worker}
 	}
 
-	if err := f.openWorkers(load(two + "secrets = [\"whsec_" + strings.Repeat("MfKQ", 8) + "\"]\n")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.openWorkers(load(two+"secrets = [\"whsec_"+strings.Repeat("MfKQ", 8)+"\"]\n")))
 	refused := &counted{} // a worker of a configuration that another part refuses
 	f.next["other"] = builtWorker{refused, nil}
-	if err := f.openWorkers(before); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.openWorkers(before))
 	if refused.closed != 1 || stays.closed+other.closed != 0 || f.next["other"].worker != closer(other) {
 		t.Errorf("after a refusal: closed %d, %d, %d", refused.closed, stays.closed, other.closed)
 	}
 	after := load(two + "timeout = \"7s\"\n")
-	if err := f.openWorkers(after); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.follow(after); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.openWorkers(after))
+	must.OK(t, f.follow(after))
 	if stays.closed != 0 || other.closed != 1 || f.open["stays"].worker != closer(stays) || f.open["other"].worker == closer(other) {
 		t.Errorf("after a change: closed %d, %d", stays.closed, other.closed)
 	}
@@ -86,16 +74,11 @@ func TestBucketsOfPrograms(t *testing.T) {
 		if worker != "webhook" {
 			text = strings.Replace(text, "[buckets.webhook]\nurl = \"https://a.example/\"\n", "", 1)
 		}
-		cfg, err := config.Load(config.Options{ReadFile: func(string) ([]byte, error) { return []byte(text), nil }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		cfg := must.Get(config.Load(config.Options{ReadFile: func(string) ([]byte, error) { return []byte(text), nil }}))(t)
 		return cfg
 	}
 	f := &dispatching{lease: 30 * time.Second}
-	if err := f.openWorkers(load("program")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.openWorkers(load("program")))
 	client := redis.NewClient(&redis.Options{})
 	defer client.Close()
 	var err error
@@ -108,15 +91,9 @@ func TestBucketsOfPrograms(t *testing.T) {
 		want   int
 	}{{"webhook", 2}, {"program", 1}} {
 		cfg := load(step.worker)
-		if err := f.openWorkers(cfg); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.follow(cfg); err != nil {
-			t.Fatal(err)
-		}
-		if len(f.open) != step.want {
-			t.Errorf("worker %s: %d workers, want %d", step.worker, len(f.open), step.want)
-		}
+		must.OK(t, f.openWorkers(cfg))
+		must.OK(t, f.follow(cfg))
+		must.Equal(t, len(f.open), step.want, "worker %s: workers", step.worker)
 	}
 	check := CheckJob(load("program"))
 	if err := check("own", &shaper.Job{Method: "PATCH", URL: "whatever"}); err != nil {
@@ -137,12 +114,7 @@ func TestSinkOfEachWorker(t *testing.T) {
 		"worker = \"llm\"\nllm.api = \"openai\"\nllm.base_url = \"https://api.openai.com\"\n":                 false,
 		"worker = \"asynq\"\nasynq.queue = \"q\"\nasynq.task = \"t\"\n":                                       false,
 	} {
-		cfg, err := config.Load(config.Options{ReadFile: func(string) ([]byte, error) { return []byte(bucket + text), nil }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := wantsSink(cfg); got != want {
-			t.Errorf("%q: %t, want %t", text, got, want)
-		}
+		cfg := must.Get(config.Load(config.Options{ReadFile: func(string) ([]byte, error) { return []byte(bucket + text), nil }}))(t)
+		must.Equal(t, wantsSink(cfg), want, "%q", text)
 	}
 }

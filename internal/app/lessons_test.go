@@ -18,6 +18,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/dispatcher"
@@ -86,9 +87,7 @@ func TestExchangeOfLessons(t *testing.T) {
 		knows := func(what string, answers int64) {
 			t.Helper()
 			synctest.Wait()
-			if got := kept.byBucket["model"]["m"].Answers; got != answers {
-				t.Errorf("%s: what is stored is from %d answers, want %d", what, got, answers)
-			}
+			must.Equal(t, kept.byBucket["model"]["m"].Answers, answers, "%s: what is stored is from answers", what)
 		}
 		knows("at first", 0)
 		delivers.known.of("model").Adopt(taught(20))
@@ -162,10 +161,7 @@ func TestExchangeOnlyOfLLMs(t *testing.T) {
 	t.Parallel()
 	load := func(text string) *config.Config {
 		t.Helper()
-		cfg, err := config.Load(config.Options{ReadFile: func(string) ([]byte, error) { return []byte(text), nil }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		cfg := must.Get(config.Load(config.Options{ReadFile: func(string) ([]byte, error) { return []byte(text), nil }}))(t)
 		return cfg
 	}
 	const hook = "[[buckets]]\nname = \"hook\"\nrate = \"1/s\"\nwebhook.url = \"https://example.com\"\n"
@@ -198,13 +194,9 @@ func TestExchangeThroughRedis(t *testing.T) {
 		b.Name, b.Rate = "model", admission.Rate{Count: 1, Per: time.Second, Unit: admission.UnitRequests}
 		d, err1 := dispatcher.New(dispatcher.Config{Redis: conn, Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{"model": &counted{}}})
 		c, err2 := producer.New(producer.Config{Redis: conn, Buckets: []shaper.Bucket{b}})
-		if err := errors.Join(err1, err2); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(err1, err2))
 		defer c.Close()
-		if err := d.Learn(t.Context(), map[string]shaper.Lessons{"model": taught(20)}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.Learn(t.Context(), map[string]shaper.Lessons{"model": taught(20)}))
 		for _, read := range []func(context.Context, ...string) (map[string]shaper.Lessons, error){d.Lessons, c.Lessons} {
 			if got, err := read(t.Context(), "model"); err != nil || got["model"]["m"] != taught(20)["m"] {
 				t.Errorf("read %v, %v", got, err)

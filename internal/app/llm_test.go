@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers/llm"
 )
@@ -13,17 +14,11 @@ import (
 // A bucket with the worker llm has its jobs checked and delivered by it. Its calls may take longer than a lease.
 func TestLLMBucket(t *testing.T) {
 	t.Parallel()
-	cfg, err := config.Load(config.Options{ReadFile: func(string) ([]byte, error) {
+	cfg := must.Get(config.Load(config.Options{ReadFile: func(string) ([]byte, error) {
 		return []byte("[[buckets]]\nname = \"model\"\nrate = \"1/s\"\nadapt.hold = false\nworker = \"llm\"\nllm.api = \"openai\"\nllm.base_url = \"https://api.example.com\"\nllm.models = [\"m\"]\n"), nil
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	settings := newApplied(cfg).buckets["model"].worker
-	worker, err := (&dispatching{lease: time.Second, known: &lessons{}}).newWorker("model", settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	worker := must.Get((&dispatching{lease: time.Second, known: &lessons{}}).newWorker("model", settings))(t)
 	defer worker.Close()
 	if _, ok := worker.(*llm.Worker); !ok {
 		t.Errorf("the worker is a %T", worker)
@@ -48,13 +43,10 @@ func TestLLMBucket(t *testing.T) {
 func TestEstimate(t *testing.T) {
 	t.Parallel()
 	const model = "worker = \"llm\"\nllm.api = \"openai\"\nllm.base_url = \"https://api.example.com\"\n"
-	cfg, err := config.Load(config.Options{ReadFile: func(string) ([]byte, error) {
+	cfg := must.Get(config.Load(config.Options{ReadFile: func(string) ([]byte, error) {
 		return []byte("[[buckets]]\nname = \"model\"\nrate = \"1/s\"\nbudgets = [\"9000 tokens/m\"]\n" + model +
 			"[[buckets]]\nname = \"hook\"\nrate = \"1/s\"\nbudgets = [\"9000 tokens/m\"]\nwebhook.url = \"https://example.com\"\n"), nil
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	d := &daemon{}
 	d.inForce.Store(newApplied(cfg))
 	for _, c := range []struct {

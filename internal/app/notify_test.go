@@ -11,16 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/telemetry"
 )
 
 // systemd is a socket on which it listens.
 func systemd(t *testing.T, name string) *net.UnixConn {
 	t.Helper()
-	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"}))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -28,10 +26,7 @@ func systemd(t *testing.T, name string) *net.UnixConn {
 func heard(t *testing.T, conn *net.UnixConn) string {
 	t.Helper()
 	text := make([]byte, 1000)
-	n, err := conn.Read(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(conn.Read(text))(t)
 	return string(text[:n])
 }
 
@@ -39,9 +34,7 @@ func heard(t *testing.T, conn *net.UnixConn) string {
 func TestNotify(t *testing.T) {
 	t.Parallel()
 	folder, err := os.MkdirTemp("", "notify") // the name of a socket is short
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	for _, name := range []string{filepath.Join(folder, "s"), "@" + folder} {
 		bound := name
@@ -54,13 +47,9 @@ func TestNotify(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- n.run(ctx) }()
-		if first := heard(t, conn); first != "READY=1" {
-			t.Errorf("first %q", first)
-		}
+		must.Equal(t, heard(t, conn), "READY=1", "first")
 		for range 3 {
-			if sign := heard(t, conn); sign != "WATCHDOG=1" {
-				t.Errorf("%q", sign)
-			}
+			must.Equal(t, heard(t, conn), "WATCHDOG=1", "heard")
 		}
 		cancel()
 		last := ""
@@ -74,9 +63,7 @@ func TestNotify(t *testing.T) {
 		if text := heard(t, conn); !strings.HasPrefix(text, "RELOADING=1\nMONOTONIC_USEC=") {
 			t.Errorf("%q", text)
 		}
-		if text := heard(t, conn); text != "READY=1" {
-			t.Errorf("%q", text)
-		}
+		must.Equal(t, heard(t, conn), "READY=1", "heard")
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 const reloadBefore = `
@@ -44,10 +45,7 @@ func newFollowed(t *testing.T, text string) *followed {
 	f := &followed{path: filepath.Join(t.TempDir(), "config.toml"), log: &strings.Builder{}}
 	f.write(t, text)
 	src := &source{options: config.Options{Path: f.path}}
-	cfg, err := src.load(true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(src.load(true))(t)
 	part := target{bucketPaths, func(_ context.Context, cfg *config.Config) error {
 		for _, b := range cfg.Buckets {
 			f.rates = append(f.rates, b.Rate.String())
@@ -62,17 +60,13 @@ func newFollowed(t *testing.T, text string) *followed {
 
 func (f *followed) write(t *testing.T, text string) {
 	t.Helper()
-	if err := os.WriteFile(f.path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(f.path, []byte(text), 0o600))
 }
 
 // wantStale checks the gauge that tells of a refused reload.
 func (f *followed) wantStale(t *testing.T, want float64) {
 	t.Helper()
-	if got := testutil.ToFloat64(f.stale); got != want {
-		t.Errorf("tundish_config_reload_refused is %v, want %v", got, want)
-	}
+	must.Equal(t, testutil.ToFloat64(f.stale), want, "tundish_config_reload_refused is")
 	if why := f.refused.Load(); (why != nil && *why != "") != (want == 1) {
 		t.Errorf("the fleet is told that the reload was refused: %v, want %t", why, want == 1)
 	}
@@ -81,13 +75,9 @@ func (f *followed) wantStale(t *testing.T, want float64) {
 // want checks what the part was given, what was counted, and the log.
 func (f *followed) want(t *testing.T, rates string, applied, refused float64, says ...string) {
 	t.Helper()
-	if got := strings.Join(f.rates, " "); got != rates {
-		t.Errorf("followed %q, want %q", got, rates)
-	}
+	must.Equal(t, strings.Join(f.rates, " "), rates, "followed")
 	for result, want := range map[string]float64{reloadApplied: applied, reloadRefused: refused} {
-		if got := testutil.ToFloat64(f.reloads.WithLabelValues(result)); got != want {
-			t.Errorf("%s %v times, want %v", result, got, want)
-		}
+		must.Equal(t, testutil.ToFloat64(f.reloads.WithLabelValues(result)), want, "%s times", result)
 	}
 	for _, text := range says {
 		if !strings.Contains(f.log.String(), text) {
@@ -149,9 +139,7 @@ func TestReloadGoesOn(t *testing.T) {
 	f.log.Reset()
 	f.reload(t.Context(), false)
 	f.want(t, "50/s 60/s", 2, 1, "keys=log.level")
-	if err := os.Remove(f.path); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(f.path))
 	f.reload(t.Context(), false)
 	f.want(t, "50/s 60/s", 2, 2, "cannot be read")
 	f.wantStale(t, 1)
@@ -171,16 +159,12 @@ func TestReloadIsAllOrNothing(t *testing.T) {
 // configuration when ./config.toml is gone.
 func TestReloadWithoutTheDefaultFile(t *testing.T) {
 	t.Chdir(t.TempDir())
-	if err := os.WriteFile("config.toml", []byte(reloadBefore), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile("config.toml", []byte(reloadBefore), 0o600))
 	src := &source{}
 	if _, err := src.load(true); err != nil || src.file != "config.toml" {
 		t.Fatal(src.file, err)
 	}
-	if err := os.Remove("config.toml"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove("config.toml"))
 	if _, err := src.load(false); err == nil || !strings.Contains(err.Error(), "is not there any more") {
 		t.Errorf("got %v", err)
 	}
@@ -227,9 +211,7 @@ func TestFollow(t *testing.T) {
 				synctest.Wait()
 				stop()
 				<-done
-				if got := strings.Join(f.rates, " "); got != test.rates {
-					t.Errorf("followed %q, want %q", got, test.rates)
-				}
+				must.Equal(t, strings.Join(f.rates, " "), test.rates, "followed")
 			})
 		})
 	}
@@ -238,10 +220,7 @@ func TestFollow(t *testing.T) {
 // TestRestartKeys checks that the help names each table whose changes need a restart.
 func TestRestartKeys(t *testing.T) {
 	t.Parallel()
-	cfg, err := config.Load(config.Options{ReadFile: func(string) ([]byte, error) { return []byte(reloadBefore), nil }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(config.Load(config.Options{ReadFile: func(string) ([]byte, error) { return []byte(reloadBefore), nil }}))(t)
 	r := &reloader{targets: []target{{paths: bucketPaths}, {paths: []string{"keys"}}}}
 	var tables []string
 	for _, s := range cfg.Effective() {

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
@@ -40,31 +41,20 @@ func described(collectors ...prometheus.Collector) map[string]bool {
 func registered(t *testing.T) map[string]bool {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.toml")
-	if err := os.WriteFile(path, []byte(reloadBefore), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(reloadBefore), 0o600))
 	var registries []prometheus.Collector
 	for _, dispatches := range []bool{true, false} {
 		src := &source{options: config.Options{Path: path}}
-		cfg, err := src.load(true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cfg := must.Get(src.load(true))(t)
 		// No daemon dials before it is asked for something.
-		d, err := newDaemon(t.Context(), cfg, src, slog.New(slog.DiscardHandler), "redis://127.0.0.1:1/0", !dispatches, dispatches)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(newDaemon(t.Context(), cfg, src, slog.New(slog.DiscardHandler), "redis://127.0.0.1:1/0", !dispatches, dispatches))(t)
 		t.Cleanup(func() {
 			if err := d.close(); err != nil {
 				t.Error(err)
 			}
 		})
 		if dispatches {
-			f, err := d.dispatching()
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := must.Get(d.dispatching())(t)
 			t.Cleanup(f.close)
 		}
 		d.reloadStage()
@@ -76,20 +66,14 @@ func registered(t *testing.T) map[string]bool {
 // expressions are the texts with PromQL, by where they stand: the file of alerts, and each query of the dashboards.
 func expressions(t *testing.T) map[string]string {
 	t.Helper()
-	alerts, err := os.ReadFile(alertsFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	alerts := must.Get(os.ReadFile(alertsFile))(t)
 	found := map[string]string{"alerts.yaml": string(alerts)}
 	dashboards, err := filepath.Glob("../../deploy/grafana/*.json")
 	if err != nil || len(dashboards) < 3 {
 		t.Fatal(dashboards, err)
 	}
 	for _, path := range dashboards {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(path))(t)
 		var dashboard struct {
 			Panels []struct {
 				Title   string
@@ -127,10 +111,7 @@ func TestSignalsNameMetricsThatExist(t *testing.T) {
 	known := registered(t)
 	texts := expressions(t)
 	for _, page := range []string{"runbooks.md", "operating.md", "asynq.md", "apis.md", "schedules.md", "webhooks.md"} {
-		text, err := os.ReadFile("../../docs/" + page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile("../../docs/" + page))(t)
 		texts[page] = string(text)
 	}
 	named := 0
@@ -243,7 +224,5 @@ func TestSignalsCountAllOutcomes(t *testing.T) {
 			}
 		}
 	}
-	if shares != 2 {
-		t.Errorf("%d shares of failed attempts, want that of the alert and that of the overview", shares)
-	}
+	must.Equal(t, shares, 2, "shares of failed attempts, want that of the alert and that of the overview")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // TestRunSeesChanges changes a real file in all ways in which that is done.
@@ -64,14 +65,9 @@ func TestRunSeesChanges(t *testing.T) {
 			if test.lay == nil {
 				test.lay = func(dir string) error { return write(filepath.Join(dir, "config.toml"), reloadBefore) }
 			}
-			if err := test.lay(dir); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, test.lay(dir))
 			src := &source{options: config.Options{Path: filepath.Join(dir, "config.toml")}}
-			cfg, err := src.load(true)
-			if err != nil {
-				t.Fatal(err)
-			}
+			cfg := must.Get(src.load(true))(t)
 			rates := make(chan string, 10)
 			part := target{bucketPaths, func(_ context.Context, cfg *config.Config) error {
 				rates <- cfg.Buckets[0].Rate.String()
@@ -82,12 +78,8 @@ func TestRunSeesChanges(t *testing.T) {
 			go func() {
 				done <- newReloader(cfg, src, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), part).run(ctx)
 			}()
-			if err := test.change(dir, strings.Replace(reloadBefore, "50/s", "60/s", 1)); err != nil {
-				t.Fatal(err)
-			}
-			if got := <-rates; got != "60/s" {
-				t.Errorf("followed %s", got)
-			}
+			must.OK(t, test.change(dir, strings.Replace(reloadBefore, "50/s", "60/s", 1)))
+			must.Equal(t, <-rates, "60/s", "followed")
 			stop()
 			if err := <-done; err != nil {
 				t.Error(err)
@@ -108,25 +100,16 @@ func TestFollowFilesOfSecrets(t *testing.T) {
 			os.Symlink(version, filepath.Join(volume, "..next")),
 			os.Rename(filepath.Join(volume, "..next"), filepath.Join(volume, "..data")),
 		} {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 		}
 	}
 	const first, second = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 	turn("..v1", first)
-	if err := os.Symlink(filepath.Join("..data", "secret"), filepath.Join(volume, "secret")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Symlink(filepath.Join("..data", "secret"), filepath.Join(volume, "secret")))
 	text := reloadBefore + "[buckets.webhook]\nurl = \"https://example.com/\"\nsecrets = [\"file:" + filepath.Join(volume, "secret") + "\"]\n"
-	if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(dir, "config.toml"), []byte(text), 0o600))
 	src := &source{options: config.Options{Path: filepath.Join(dir, "config.toml")}}
-	cfg, err := src.load(true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(src.load(true))(t)
 	secrets := make(chan string, 10)
 	part := target{bucketPaths, func(_ context.Context, cfg *config.Config) error {
 		secrets <- cfg.Buckets[0].Webhook.Secrets[0].Reveal()
@@ -138,9 +121,7 @@ func TestFollowFilesOfSecrets(t *testing.T) {
 		done <- newReloader(cfg, src, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), part).run(ctx)
 	}()
 	turn("..v2", second)
-	if got := <-secrets; got != second {
-		t.Errorf("followed %s", got)
-	}
+	must.Equal(t, <-secrets, second, "followed")
 	stop()
 	if err := <-done; err != nil {
 		t.Error(err)

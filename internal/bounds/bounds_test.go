@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tundish-io/tundish/internal/bounds"
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // Whatever can grow has a bound that is listed, and the list has nothing else.
@@ -43,7 +44,7 @@ func TestEveryStructureHasABound(t *testing.T) {
 // A new structure is found, whatever it is made of.
 func TestANewStructureIsFound(t *testing.T) {
 	t.Parallel()
-	file, err := parser.ParseFile(token.NewFileSet(), "new.go", `package new
+	file := must.Get(parser.ParseFile(token.NewFileSet(), "new.go", `package new
 type a struct {
 	byName        map[string]int
 	byTwo, nested []map[string]func(map[int]int)
@@ -56,14 +57,9 @@ type b map[string]int
 var c struct{ seen map[string]bool }
 var d map[string]bool
 var table = map[string]bool{"x": true}
-`, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+`, 0))(t)
 	want := "p a.byName, p a.byTwo, p a.nested, p a.cache, p a.queue, p a.many, p b, p c.seen, p d"
-	if got := strings.Join(structuresOf("p", file), ", "); got != want {
-		t.Errorf("found %s, want %s", got, want)
-	}
+	must.Equal(t, strings.Join(structuresOf("p", file), ", "), want, "found")
 }
 
 // The numbers are those of the code.
@@ -81,10 +77,7 @@ func TestBoundsAreThoseOfTheCode(t *testing.T) {
 			}
 			continue
 		}
-		text, err := os.ReadFile(root + "/" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(root + "/" + file))(t)
 		found := regexp.MustCompile(`(?m)^.*\b` + constant + `\b *[:=] *\{? *([0-9_]+)(?: *<< *(\d+))?`).FindSubmatch(text)
 		if found == nil {
 			t.Errorf("%s: %s has no number %s", b.Name, file, constant)
@@ -101,10 +94,7 @@ func TestBoundsAreThoseOfTheCode(t *testing.T) {
 // The table of the page is made of the list.
 func TestThePageIsNotStale(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(root + "/docs/guarantees.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(root + "/docs/guarantees.md"))(t)
 	if !strings.Contains(string(text), bounds.Head+bounds.Table()) {
 		t.Error("the table of docs/guarantees.md is stale: run go run ./scripts/operations")
 	}

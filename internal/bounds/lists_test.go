@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // growing are calls that make a list longer.
@@ -134,7 +136,7 @@ func (l *lists) found() (names []string) {
 // A new list is found where it outlives a call.
 func TestANewListIsFound(t *testing.T) {
 	t.Parallel()
-	file, err := parser.ParseFile(token.NewFileSet(), "new.go", `package new
+	file := must.Get(parser.ParseFile(token.NewFileSet(), "new.go", `package new
 type a struct {
 	mu      sync.Mutex
 	waiting []*b
@@ -153,10 +155,7 @@ func (x *a) add(y *b, n int) {
 	y.parts = slices.Insert(y.parts, 0, "x")
 	x.room, x.one = make(chan int, n), make(chan int, 1)
 }
-`, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+`, 0))(t)
 	l := newLists("p")
 	l.add(file)
 	if got, want := strings.Join(l.found(), ", "), "p b.parts, p a.waiting, p a.room"; got != want {

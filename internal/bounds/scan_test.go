@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 const root = "../.."
@@ -114,9 +116,7 @@ func structures(t *testing.T) (names []string) {
 		packages[pkg].add(file)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, of := range packages {
 		names = append(names, of.found()...)
 	}
@@ -147,10 +147,7 @@ func redisKeys(t *testing.T) (names []string) {
 		if strings.HasSuffix(name, ".go") {
 			pattern = keyOfBucket
 		}
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(name))(t)
 		for _, found := range pattern.FindAllStringSubmatch(string(text), -1) {
 			names = append(names, strings.TrimSuffix(found[1]+found[2], ","))
 		}

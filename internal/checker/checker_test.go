@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tundish-io/tundish/internal/checker"
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -125,9 +126,7 @@ func TestClasses(t *testing.T) {
 			var h checker.History
 			test.log(&h)
 			got := h.Check()
-			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreUnexported(checker.Result{}), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("Check (-want +got):\n%s", diff)
-			}
+			must.Equal(t, cmp.Diff(test.want, got, cmpopts.IgnoreUnexported(checker.Result{}), cmpopts.EquateEmpty()), "", "Check (-want +got):")
 			if faulty := len(test.want.Lost)+len(test.want.Unexpected) > 0; (got.Err() != nil) != faulty {
 				t.Errorf("Err = %v", got.Err())
 			}
@@ -147,9 +146,7 @@ func TestErrNamesAFew(t *testing.T) {
 		t.Errorf("Err = %q, want %q", got, want)
 	}
 	want := "10 admitted, 0 refused, 1 delivered at 0/s, 0 dead, 10 lost, 1 unexpected, 0 duplicated, 0 recovered"
-	if got := result.String(); got != want {
-		t.Errorf("String = %q, want %q", got, want)
-	}
+	must.Equal(t, result.String(), want, "String")
 }
 
 // delivered logs deliveries at so many milliseconds and returns the verdict.
@@ -186,9 +183,7 @@ func TestMostIn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := delivered(test.at...).MostIn(test.window); got != test.want {
-				t.Errorf("MostIn(%s) of %v = %d, want %d", test.window, test.at, got, test.want)
-			}
+			must.Equal(t, delivered(test.at...).MostIn(test.window), test.want, "MostIn(%s) of %v", test.window, test.at)
 		})
 	}
 }
@@ -209,9 +204,7 @@ func TestMostInAgreesWithBruteForce(t *testing.T) {
 			}
 			want = max(want, inside)
 		}
-		if got := delivered(at...).MostIn(time.Duration(window) * time.Millisecond); got != want {
-			t.Fatalf("MostIn = %d, want %d", got, want)
-		}
+		must.Be(t, delivered(at...).MostIn(time.Duration(window)*time.Millisecond), want, "MostIn")
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tundish-io/tundish/internal/checker"
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 func ExamplePlot() {
@@ -31,12 +32,8 @@ func ExamplePlot() {
 
 func TestPlotOfNothing(t *testing.T) {
 	t.Parallel()
-	if got := checker.Plot(nil, nil, time.Second, 72, 5); got != "" {
-		t.Errorf("Plot = %q", got)
-	}
-	if got := checker.Plot([]int{1}, nil, 0, 72, 5); got != "" {
-		t.Errorf("Plot with bins of no length = %q", got)
-	}
+	must.Equal(t, checker.Plot(nil, nil, time.Second, 72, 5), "", "Plot")
+	must.Equal(t, checker.Plot([]int{1}, nil, 0, 72, 5), "", "Plot with bins of no length")
 }
 
 // An even stream is a full rectangle, however many bins there are.

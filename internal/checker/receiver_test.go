@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/checker"
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 func deliver(receiver http.Handler, id, attempt string) *httptest.ResponseRecorder {
@@ -25,9 +26,7 @@ func TestReceiverLogs(t *testing.T) {
 	h.Admitted("a", time.Now())
 	receiver := &checker.Receiver{History: &h}
 	for _, attempt := range []string{"1", "1", "2", "", "not a number"} {
-		if code := deliver(receiver, "a", attempt).Code; code != http.StatusOK {
-			t.Errorf("attempt %q answers %d", attempt, code)
-		}
+		must.Equal(t, deliver(receiver, "a", attempt).Code, http.StatusOK, "attempt %q answers", attempt)
 	}
 	deliver(receiver, "", "1")
 	got := h.Check()
@@ -46,16 +45,12 @@ func TestReceiverResponds(t *testing.T) {
 	receiver := &checker.Receiver{
 		History: &h,
 		Respond: func(w http.ResponseWriter, _ *http.Request, id string, attempt int) {
-			if n := h.Check().Delivered; n != 1 {
-				t.Errorf("%d deliveries are logged when the answer is due, want 1", n)
-			}
+			must.Equal(t, h.Check().Delivered, 1, "deliveries are logged when the answer is due")
 			if id != "a" || attempt != 3 {
 				t.Errorf("Respond has id %q, attempt %d", id, attempt)
 			}
 			w.WriteHeader(http.StatusTooManyRequests)
 		},
 	}
-	if code := deliver(receiver, "a", "3").Code; code != http.StatusTooManyRequests {
-		t.Errorf("answers %d, want 429", code)
-	}
+	must.Equal(t, deliver(receiver, "a", "3").Code, http.StatusTooManyRequests, "answers, want 429")
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper/audit"
 )
 
@@ -15,9 +16,7 @@ func (s *operatedServer) records(t *testing.T) []audit.Record {
 	t.Helper()
 	const all = 1000
 	records, _, err := s.audit.Records(t.Context(), "", "", all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return records
 }
 

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/internal/stored"
 )
 
 func TestPauseAndResume(t *testing.T) {
@@ -98,7 +100,7 @@ func TestDeadWarn(t *testing.T) {
 	s := newSite(t)
 	s.enqueue(t, "webhooks", "first") // the bucket is configured then
 	for i, id := range []string{"a", "b"} {
-		s.redis.ZAdd(t.Context(), "tundish:{webhooks}:b:webhooks:dead", redis.Z{Member: id, Score: float64(i + 1)})
+		s.redis.ZAdd(t.Context(), stored.Key("webhooks", "dead"), redis.Z{Member: id, Score: float64(i + 1)})
 	}
 	s.run(t, "dispatcher bucket list").lacks(t, "dead_warn")
 	s.run(t, "dispatcher bucket set webhooks --dead-warn 2").want(t, 0, "dead_warn 0 → 2")

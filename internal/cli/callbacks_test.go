@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // Whole jobs of a file name where their outcome is told; the bucket that delivers callbacks judges the address.
@@ -23,9 +25,7 @@ func TestCallbacksOfAnImport(t *testing.T) {
 {"id":"inside","payload":3,"url":"RECEIVES","callback_url":"http://10.1.2.3/"}
 {"id":"user","payload":4,"url":"RECEIVES","failure_url":"http://hunter2@example.com/"}
 `)
-	if err := os.WriteFile(file, []byte(jobs), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(jobs), 0o600))
 	runArgs(t.Context(), p.env, "", "producer", "import", "webhooks", file).want(t, 1)
 	eventually(t, "the outcome is told", func() bool { return hears.count() == 1 && receives.count() == 2 })
 	if got := hears.bodies[0]; !strings.Contains(got, `"type":"job.done"`) || !strings.Contains(got, `"id":"a"`) {
@@ -41,7 +41,5 @@ func TestCallbacksOfAnImport(t *testing.T) {
 		command(t.Context(), p.env, "", "dispatcher bundle open webhooks a --callback-url http://10.1.2.3/"+server).want(t, 2, "callback_url: the address")
 	}
 	runArgs(t.Context(), p.env, "", "dispatcher", "bucket", "show", "webhooks", "--json").want(t, 0, `"unfinished": 0`)
-	if code := daemon.end(); code != 0 {
-		t.Errorf("the exit code is %d", code)
-	}
+	must.Equal(t, daemon.end(), 0, "the exit code is")
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/cli"
 	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 )
 
@@ -66,9 +67,7 @@ func (r result) want(t *testing.T, code int, texts ...string) {
 func writeConfig(t *testing.T, toml string) []string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.toml")
-	if err := os.WriteFile(path, []byte(toml), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(toml), 0o600))
 	return []string{"TUNDISH_CONFIG=" + path}
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 )
 
@@ -62,10 +63,7 @@ func start(t *testing.T, env []string, words string) *running {
 // status asks for a page; 0 means that nobody answers.
 func status(t *testing.T, addr, path string) int {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+path, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+path, http.NoBody))(t)
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {
@@ -146,9 +144,7 @@ func TestRunWithTheEmbeddedStore(t *testing.T) {
 	runArgs(t.Context(), p.env, "", "producer", "send", "webhooks", `{"hello":"world"}`, "--url", to.URL, "--id", "first").
 		want(t, 0, "queued    first  position 0  leaves ")
 	eventually(t, "the first is delivered", func() bool { return to.count() == 1 })
-	if to.bodies[0] != `{"hello":"world"}` {
-		t.Errorf("delivered %q", to.bodies[0])
-	}
+	must.Equal(t, to.bodies[0], `{"hello":"world"}`, "delivered")
 	runArgs(t.Context(), p.env, "", "producer", "send", "webhooks", `{"hello":"world"}`, "--url", to.URL, "--id", "first", "--json").
 		want(t, 0, `"duplicate":true`)
 	command(t.Context(), p.env, "1\n2\n3\n", "producer send webhooks --url "+to.URL).want(t, 0, "3 jobs in, 0 refused, 0 failed")
@@ -164,13 +160,9 @@ func TestRunWithTheEmbeddedStore(t *testing.T) {
 	command(t.Context(), p.env, "", "producer send nosuch 1").want(t, 4, "unknown-bucket")
 	command(t.Context(), p.env, "", "producer send webhooks 1 --method BREW").want(t, 2, "method")
 	command(t.Context(), p.env, "", "producer load nosuch --jobs 3").want(t, 4, "404 unknown-bucket", `producer: unknown-bucket: bucket "nosuch" is not configured at http://`, ": is the name right, and --server?")
-	if code := status(t, p.ops, "/metrics"); code != http.StatusOK {
-		t.Errorf("/metrics answers %d", code)
-	}
+	must.Equal(t, status(t, p.ops, "/metrics"), http.StatusOK, "/metrics answers")
 
-	if code := daemon.end(); code != 0 {
-		t.Errorf("the exit code is %d", code)
-	}
+	must.Equal(t, daemon.end(), 0, "the exit code is")
 	for _, text := range []string{
 		"ALL JOBS ARE GONE", `"buckets":"webhooks at 200/s"`, "http://" + p.api, "http://" + p.ops,
 		`"msg":"stopped","admitted":27,"departed":2`,
@@ -196,9 +188,7 @@ func TestProducerAndDispatcherShareARedis(t *testing.T) {
 		want(t, 3, "refused  bucket-full: bucket \"webhooks\" is full (2/2): retry in", "2 jobs in, 1 refused, 0 failed")
 	refused := command(t.Context(), p.env, "", "producer send webhooks 4 --url http://127.0.0.1:1/")
 	refused.want(t, 3, "producer: bucket-full: ", "retry in")
-	if refused.out != "" {
-		t.Errorf("stdout says %q", refused.out)
-	}
+	must.Equal(t, refused.out, "", "stdout says")
 	command(t.Context(), p.env, "", "producer send webhooks 4 --json --url http://127.0.0.1:1/").want(t, 3, `"retry_after":`)
 	command(t.Context(), p.env, "", "producer load webhooks --jobs 5 --url http://127.0.0.1:1/").want(t, 0, "bucket-full", "admitted")
 
@@ -227,18 +217,14 @@ func TestDaemonsWaitForRedis(t *testing.T) {
 		t.Error("it is said that jobs go in and out, without Redis")
 	}
 	command(t.Context(), p.env, "", "producer send webhooks 1 --id x --url http://127.0.0.1:1/").want(t, 5, "store-unavailable", "--id x")
-	if err := server.Restart(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, server.Restart())
 	producer.ready(t, p.api)
 	dispatcher.ready(t, p.ops)
 	eventually(t, "Redis is examined once it answers", func() bool {
 		const finding = "maxmemory is not set"
 		return producer.said(finding) && dispatcher.said(finding)
 	})
-	if codes := [2]int{producer.end(), dispatcher.end()}; codes != [2]int{} {
-		t.Errorf("the exit codes are %v", codes)
-	}
+	must.Equal(t, [2]int{producer.end(), dispatcher.end()}, [2]int{}, "the exit codes are")
 }
 
 func TestAddressTaken(t *testing.T) {
@@ -251,10 +237,7 @@ func TestAddressTaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPlan(t, "embedded", `rate = "50/s"`)
-			listener, err := net.Listen("tcp", address(p))
-			if err != nil {
-				t.Fatal(err)
-			}
+			listener := must.Get(net.Listen("tcp", address(p)))(t)
 			defer listener.Close()
 			command(t.Context(), p.env, "", "dispatcher run").want(t, 1, name, address(p)+" is taken")
 		})

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
@@ -26,9 +27,7 @@ func TestDropAllAsks(t *testing.T) {
 		if want := `drops 0 dead letters of bucket "webhooks" for good`; !strings.Contains(asked.String(), want) {
 			t.Errorf("asked %q, want %q", asked.String(), want)
 		}
-		if dropped := strings.Contains(out.String(), "dropped:"); dropped != (code == exitDone) {
-			t.Errorf("answer %q: stdout says %q", answer, out.String())
-		}
+		must.Equal(t, strings.Contains(out.String(), "dropped:"), (code == exitDone), "answer %q: stdout says %q", answer, out.String())
 	}
 }
 
@@ -47,9 +46,7 @@ func TestPurgeAsks(t *testing.T) {
 		if want := `drops 0 waiting jobs of bucket "webhooks" for good`; !strings.Contains(asked.String(), want) {
 			t.Errorf("asked %q, want %q", asked.String(), want)
 		}
-		if purged := strings.Contains(out.String(), "purged:"); purged != (code == exitDone) {
-			t.Errorf("answer %q: stdout says %q", answer, out.String())
-		}
+		must.Equal(t, strings.Contains(out.String(), "purged:"), (code == exitDone), "answer %q: stdout says %q", answer, out.String())
 	}
 }
 
@@ -68,9 +65,7 @@ func TestRedriveAsks(t *testing.T) {
 		if want := `redrives 0 dead letters of bucket "webhooks"`; !strings.Contains(asked.String(), want) {
 			t.Errorf("asked %q, want %q", asked.String(), want)
 		}
-		if redriven := strings.Contains(out.String(), "redriven:"); redriven != (code == exitDone) {
-			t.Errorf("answer %q: stdout says %q", answer, out.String())
-		}
+		must.Equal(t, strings.Contains(out.String(), "redriven:"), (code == exitDone), "answer %q: stdout says %q", answer, out.String())
 	}
 }
 
@@ -79,8 +74,6 @@ func emptyBucket(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.toml")
 	text := "[redis]\nurl = \"redis://" + redistest.Miniredis(t).Addr() + "\"\ntimeout = \"10s\"\n[[buckets]]\nname = \"webhooks\"\nrate = \"1/s\"\n"
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }

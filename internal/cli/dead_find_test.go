@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/internal/must"
+	"github.com/tundish-io/tundish/internal/stored"
 )
 
 // Dead letters are found, exported, redriven and dropped by what they have in common.
@@ -14,7 +17,7 @@ func TestDeadLettersByFilter(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.enqueue(t, "webhooks", "first") // the bucket is configured then
-	const key = "tundish:{webhooks}:b:webhooks:"
+	key := stored.Key("webhooks", "")
 	pipe := s.redis.Pipeline()
 	for i := range 6 {
 		id := fmt.Sprint("j", i)
@@ -22,9 +25,7 @@ func TestDeadLettersByFilter(t *testing.T) {
 		pipe.HSet(t.Context(), key+"meta", id, fmt.Sprintf(`5 1 1 0 0 - {"cause":"permanent","status":%d,"reason":"http_404","detail":"number %d"}`, 400+i%2, i))
 		pipe.ZAdd(t.Context(), key+"dead", redis.Z{Member: id, Score: float64(1783228800000000 + i)})
 	}
-	if _, err := pipe.Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(pipe.Exec(t.Context()))(t)
 	page := s.run(t, "dispatcher dead list webhooks --status 401 --limit 2")
 	page.want(t, 0, "j5", "j3", "there may be more: --after ")
 	_, after, _ := strings.Cut(page.err, "--after ")

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
@@ -55,9 +56,7 @@ func TestDeadChangeWaits(t *testing.T) {
 		if err != nil || sum.Redriven != moved(20, 0, 0, 2) {
 			t.Errorf("%+v, %v", sum, err)
 		}
-		if got := strings.Join(s.cursors, " "); got != " a b b b c" {
-			t.Errorf("cursors %q", got)
-		}
+		must.Equal(t, strings.Join(s.cursors, " "), " a b b b c", "cursors")
 		var seconds []float64
 		for _, at := range s.asked {
 			seconds = append(seconds, at.Seconds())

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/lua"
 )
@@ -71,9 +72,7 @@ func TestDoctor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			found, code, text := examined(t, redistest.Start(t, test.args...).URL())
-			if code != test.code {
-				t.Errorf("exit code %d, want %d", code, test.code)
-			}
+			must.Equal(t, code, test.code, "exit code")
 			for name, status := range found {
 				want := test.want[name]
 				if want == "" {
@@ -104,18 +103,14 @@ func TestDoctorOfACluster(t *testing.T) {
 	c := redistest.StartCluster(t, "--appendonly", "yes", "--maxmemory", "100mb", "--min-replicas-to-write", "1")
 	found, code, text := examined(t, c.URL())
 	for _, name := range []string{"cluster", "version", "mode", "persistence", "eviction", "memory", "replicas", "scripts", "bucket webhooks"} {
-		if found[name] != "ok" {
-			t.Errorf("%s is %q, want ok", name, found[name])
-		}
+		must.Equal(t, found[name], "ok", "%s is", name)
 	}
 	if code != 0 {
 		t.Errorf("exit code %d\n%s", code, text)
 	}
 	// One of three masters is not as the others are.
 	master := c.MasterOf(t, "webhooks")
-	if err := master.Client().ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, master.Client().ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
 	found, code, text = examined(t, c.URL())
 	if found["eviction"] != "fail" || code != 1 || !strings.Contains(text, master.Addr()+": maxmemory-policy is allkeys-lru") {
 		t.Errorf("exit code %d\n%s", code, text)
@@ -155,13 +150,9 @@ func TestDoctorOfFunctions(t *testing.T) {
 		{true, lua.Library() + "-- and more", 1, "another client of this Redis has changed the library of functions"},
 		{false, lua.Library() + "-- and more", 0, "run, not as functions"},
 	} {
-		if err := server.Client().FunctionFlush(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, server.Client().FunctionFlush(t.Context()).Err())
 		if step.library != "" {
-			if err := server.Client().FunctionLoad(t.Context(), step.library).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, server.Client().FunctionLoad(t.Context(), step.library).Err())
 		}
 		command(t.Context(), writeConfig(t, fmt.Sprintf(more, step.functions, server.URL())), "", "dispatcher doctor").want(t, step.code, step.want)
 		if there := server.Client().FunctionList(t.Context(), redis.FunctionListQuery{}).Val(); !step.functions && step.library == "" && len(there) != 0 {
@@ -175,15 +166,11 @@ func TestDoctorNamesMissingRights(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--appendonly", "yes", "--maxmemory", "100mb")
 	url := "redis://less:secret@" + server.Addr()
-	if err := server.Client().Do(t.Context(), "ACL", "SETUSER", "less", "on", ">secret", "~*", "&*", "+@all", "-publish", "-zrange").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, server.Client().Do(t.Context(), "ACL", "SETUSER", "less", "on", ">secret", "~*", "&*", "+@all", "-publish", "-zrange").Err())
 	if found, code, text := examined(t, url); code != 1 || found["rights"] != "fail" || !strings.Contains(text, "may not use zrange, publish on keys") || !strings.Contains(text, "+zrange +publish") {
 		t.Errorf("exit code %d, rights are %q\n%s", code, found["rights"], text)
 	}
-	if err := server.Client().Do(t.Context(), "ACL", "SETUSER", "less", "resetchannels", "+@all").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, server.Client().Do(t.Context(), "ACL", "SETUSER", "less", "resetchannels", "+@all").Err())
 	if found, _, text := examined(t, url); found["rights"] != "fail" || !strings.Contains(text, "may not use publish, subscribe on keys") {
 		t.Errorf("without channels rights are %q\n%s", found["rights"], text)
 	}

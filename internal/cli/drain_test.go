@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/schedule"
 	"github.com/tundish-io/tundish/shaper"
@@ -60,12 +61,9 @@ manual = true
 	s.run(t, "dispatcher bucket drain webhooks --stop").want(t, 0, "stopped: stopped, 0 of 7 departed, asked for ")
 
 	delivered := func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) }
-	d, err := dispatcher.New(dispatcher.Config{
+	d := must.Get(dispatcher.New(dispatcher.Config{
 		Redis: s.redis, Buckets: []shaper.Bucket{s.own}, Workers: map[string]shaper.Worker{"webhooks": shaper.WorkerFunc(delivered)},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	var running sync.WaitGroup
 	ctx, stop := context.WithCancel(t.Context())
 	running.Go(func() { _ = d.Run(ctx) })
@@ -113,7 +111,5 @@ func (s *site) watchRunning(t *testing.T, flags string) {
 	if !lines.Scan() || !strings.Contains(lines.Text(), `the drain of bucket "webhooks" goes on`) {
 		t.Errorf("drain webhooks %s: said %q in the end", flags, lines.Text())
 	}
-	if got := <-code; got != 1 {
-		t.Errorf("drain webhooks %s: exit code %d", flags, got)
-	}
+	must.Equal(t, <-code, 1, "drain webhooks %s: exit code", flags)
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // A file of customers is written by one command, which may be run twice. A fault names the line of the file, and nothing is written then.
@@ -17,9 +19,7 @@ func TestFlowImport(t *testing.T) {
 	file := func(name, text string) string {
 		t.Helper()
 		path := filepath.Join(t.TempDir(), name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	var lines strings.Builder

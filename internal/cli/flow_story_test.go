@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/dispatcher"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -22,10 +23,7 @@ func TestStoryOfAFlow(t *testing.T) {
 	flow := shaper.DefaultFlowSettings()
 	flow.Key, flow.Quotas = shaper.FlowKeyJob, []admission.Rate{{Count: 10, Per: time.Hour, Unit: admission.UnitRequests}}
 	b.Flow, b.Capacity, b.Results.Retention, b.Results.MaxBody, b.PermitTTL = &flow, 100, time.Hour, 0, shaper.MaxPermitTTL
-	client, err := producer.New(producer.Config{Redis: s.redis, Buckets: []shaper.Bucket{b}, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: s.redis, Buckets: []shaper.Bucket{b}, Timeout: patience}))(t)
 	enqueue := func(id, flow string, delay time.Duration) {
 		t.Helper()
 		if receipts, err := client.Enqueue(t.Context(), shaper.Job{ID: id, Bucket: "tenants", Flow: flow, Payload: []byte("1"), Delay: delay}); err != nil || receipts[0].Refusal != nil {
@@ -43,10 +41,7 @@ func TestStoryOfAFlow(t *testing.T) {
 		}
 		return shaper.Done(200)
 	})
-	d, err := dispatcher.New(dispatcher.Config{Redis: s.redis, Buckets: []shaper.Bucket{b}, Timeout: patience, Workers: map[string]shaper.Worker{"tenants": worker}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(dispatcher.New(dispatcher.Config{Redis: s.redis, Buckets: []shaper.Bucket{b}, Timeout: patience, Workers: map[string]shaper.Worker{"tenants": worker}}))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = d.Run(ctx) })

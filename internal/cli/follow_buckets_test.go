@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 )
 
@@ -78,17 +79,12 @@ func TestDaemonsFollowBucketsAndHooks(t *testing.T) {
 	command(t.Context(), p.env, "", "producer send mails 4").want(t, 4, "unknown-bucket")
 	command(t.Context(), p.env, "", "dispatcher bucket list").want(t, 0, "mails", "not by the configuration here, as is normal for a bucket of a Go program: its last job left ")
 	var view struct{ Orphaned bool }
-	response, err := http.Get("http://" + p.ops + "/v1/buckets/mails")
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(http.Get("http://" + p.ops + "/v1/buckets/mails"))(t)
 	defer response.Body.Close()
 	if err := json.NewDecoder(response.Body).Decode(&view); err != nil || !view.Orphaned {
 		t.Errorf("%+v, %v", view, err)
 	}
-	if codes := [2]int{producer.end(), dispatcher.end()}; codes != [2]int{} {
-		t.Errorf("the exit codes are %v", codes)
-	}
+	must.Equal(t, [2]int{producer.end(), dispatcher.end()}, [2]int{}, "the exit codes are")
 }
 
 // A worker that cannot be made has the whole reload refused: a timeout longer than the lease of the process that runs.
@@ -104,23 +100,16 @@ func TestReloadThatAWorkerRefuses(t *testing.T) {
 	eventually(t, "refused", func() bool {
 		return dispatcher.said("the old one stays in force") && dispatcher.said(`bucket \"webhooks\": timeout 50s: want at most dispatcher.lease, which is 30s until the dispatcher restarts`)
 	})
-	response, err := http.Get("http://" + p.ops + "/v1/buckets/mails")
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(http.Get("http://" + p.ops + "/v1/buckets/mails"))(t)
 	response.Body.Close()
-	if response.StatusCode != http.StatusNotFound {
-		t.Errorf("a bucket of the refused configuration answers %d", response.StatusCode)
-	}
+	must.Equal(t, response.StatusCode, http.StatusNotFound, "a bucket of the refused configuration answers")
 	command(t.Context(), p.env, "", "dispatcher bucket list").want(t, 0, "differs") // in force is still 1/h
 	p.rewrite(t, func(text string) string {
 		return strings.Replace(text, "timeout = \"50s\"\n", "timeout = \"20s\"\n", 1)
 	})
 	applied(t, 1, dispatcher)
 	eventually(t, "it is said that the lease waits for a restart", func() bool { return dispatcher.said(`"keys":"dispatcher.lease"`) })
-	if code := dispatcher.end(); code != 0 {
-		t.Errorf("the exit code is %d", code)
-	}
+	must.Equal(t, dispatcher.end(), 0, "the exit code is")
 }
 
 // While Redis is away a bucket may come, and works when Redis is back. A dispatcher changes the pool of none.
@@ -145,9 +134,7 @@ func TestReloadWhileRedisIsAway(t *testing.T) {
 	})
 	applied(t, 1, dispatcher)
 	applied(t, 2, producer)
-	if err := server.Restart(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, server.Restart())
 	eventually(t, "the new bucket takes jobs", func() bool { return command(t.Context(), p.env, "", "producer send mails 1 --id one").code == 0 })
 	eventually(t, "and is drained", func() bool { return to.count() == 1 })
 	p.rewrite(t, func(text string) string {
@@ -158,7 +145,5 @@ func TestReloadWhileRedisIsAway(t *testing.T) {
 	command(t.Context(), p.env, "", "producer send webhooks 1 --url "+to.URL).want(t, 0, "queued")
 	eventually(t, "drained in its pool", func() bool { return to.count() == 2 })
 	command(t.Context(), p.env, "", "dispatcher pool show vendor").want(t, 0, "mails: weight 1", "webhooks: weight 1")
-	if codes := [2]int{producer.end(), dispatcher.end()}; codes != [2]int{} {
-		t.Errorf("the exit codes are %v", codes)
-	}
+	must.Equal(t, [2]int{producer.end(), dispatcher.end()}, [2]int{}, "the exit codes are")
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 )
 
@@ -15,17 +16,10 @@ import (
 func (p plan) rewrite(t *testing.T, change func(text string) string) {
 	t.Helper()
 	path := strings.TrimPrefix(p.env[0], "TUNDISH_CONFIG=")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(path))(t)
 	next := filepath.Join(t.TempDir(), "next.toml")
-	if err := os.WriteFile(next, []byte(change(string(text))), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(next, path); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(next, []byte(change(string(text))), 0o600))
+	must.OK(t, os.Rename(next, path))
 }
 
 // TestDaemonsFollowTheirFile changes the file under daemons that run.
@@ -44,18 +38,14 @@ func TestDaemonsFollowTheirFile(t *testing.T) {
 			return daemon.said("the old one stays in force") && daemon.said(`buckets[0] \"webhooks\".rate: \"oops\"`)
 		})
 	}
-	if n := to.count(); n != 0 {
-		t.Errorf("%d jobs left at 1/h", n)
-	}
+	must.Equal(t, to.count(), 0, "jobs left at 1/h")
 	p.rewrite(t, func(text string) string { return strings.Replace(text, `"oops"`, `"100/s"`, 1) })
 	for _, daemon := range []*running{producer, dispatcher} {
 		eventually(t, "applied", func() bool { return daemon.said("configuration reloaded") })
 	}
 	command(t.Context(), p.env, "", "producer send webhooks 4 --url "+to.URL).want(t, 0, "queued")
 	eventually(t, "the new rate holds", func() bool { return to.count() == 4 })
-	if codes := [2]int{producer.end(), dispatcher.end()}; codes != [2]int{} {
-		t.Errorf("the exit codes are %v", codes)
-	}
+	must.Equal(t, [2]int{producer.end(), dispatcher.end()}, [2]int{}, "the exit codes are")
 }
 
 // newKey makes a key and returns its secret and its table.
@@ -89,9 +79,7 @@ func TestDaemonWithKeys(t *testing.T) {
 		want(t, 0, "admitted")
 	eventually(t, "all are delivered", func() bool { return to.count() == 6 })
 	for addr, want := range map[string]int{p.api: http.StatusUnauthorized, p.ops: http.StatusUnauthorized} {
-		if got := status(t, addr, "/metrics"); got != want {
-			t.Errorf("/metrics on %s without a key answers %d, want %d", addr, got, want)
-		}
+		must.Equal(t, status(t, addr, "/metrics"), want, "/metrics on %s without a key answers", addr)
 	}
 	p.rewrite(t, func(text string) string { return strings.Replace(text, table, "", 1) })
 	eventually(t, "the key is taken away", func() bool { return daemon.said(`"changed":"keys \"billing\""`) })

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -18,9 +19,7 @@ import (
 func secretFile(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(text+"\n"), 0o600))
 	return path
 }
 

@@ -14,7 +14,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/producer"
 )
@@ -32,10 +34,7 @@ func newImporting(t *testing.T) *importing {
 	i := &importing{redis: redistest.Start(t).Client(), dir: t.TempDir()}
 	b := bucket(t, "crm")
 	b.Capacity = 100_000
-	client, err := producer.New(producer.Config{Redis: i.redis, Buckets: []shaper.Bucket{b}, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: i.redis, Buckets: []shaper.Bucket{b}, Timeout: patience}))(t)
 	t.Cleanup(client.Close)
 	api := httpapi.NewProducer(httpapi.ProducerConfig{
 		Jobs: client, BucketLimits: client, CheckJob: func(string, *shaper.Job) error { return nil },
@@ -54,15 +53,13 @@ func newImporting(t *testing.T) *importing {
 func (i *importing) file(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(i.dir, name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
 func (i *importing) jobs(t *testing.T) int64 {
 	t.Helper()
-	return i.redis.HLen(t.Context(), "tundish:{crm}:b:crm:body").Val()
+	return i.redis.HLen(t.Context(), stored.Key("crm", "body")).Val()
 }
 
 func (i *importing) run(t *testing.T, args ...string) result {
@@ -91,9 +88,7 @@ no JSON
 		if try == 0 && !strings.Contains(out.out, `"admitted": 5`) || try == 1 && !strings.Contains(out.out, `"there_already": 5`) {
 			t.Errorf("run %d: %s", try+1, out.out)
 		}
-		if n := i.jobs(t); n != 5 {
-			t.Errorf("run %d: %d jobs", try+1, n)
-		}
+		must.Equal(t, i.jobs(t), 5, "run %d: jobs", try+1)
 	}
 	text, err := os.ReadFile(path + ".rejects.ndjson")
 	if err != nil || strings.Count(string(text), "\n") != 8 || !strings.Contains(string(text), `{"line":6,"reason":"invalid: colour: is not a field of a job"`) ||
@@ -101,7 +96,7 @@ no JSON
 		t.Errorf("the rejects are %s, %v", text, err)
 	}
 	var bodies []string
-	for _, body := range i.redis.HGetAll(t.Context(), "tundish:{crm}:b:crm:body").Val() {
+	for _, body := range i.redis.HGetAll(t.Context(), stored.Key("crm", "body")).Val() {
 		_, payload, _ := strings.Cut(body, "\n")
 		bodies = append(bodies, payload)
 	}
@@ -122,22 +117,16 @@ func TestImportGoesOn(t *testing.T) {
 	path := i.file(t, "jobs.ndjson", text.String())
 	i.left.Store(2)
 	i.run(t, path).want(t, 5, "gave no answer", "send them again")
-	if n := i.jobs(t); n != 1000 {
-		t.Errorf("%d jobs are in", n)
-	}
+	must.Equal(t, i.jobs(t), 1000, "jobs are in")
 	i.left.Store(-1)
 	out := i.run(t, path, "--resume")
 	out.want(t, 0, `"lines": 2200`, `"admitted": 2200`)
-	if n := i.jobs(t); n != lines {
-		t.Errorf("%d jobs", n)
-	}
+	must.Equal(t, i.jobs(t), lines, "jobs")
 	if _, err := os.Stat(path + ".import"); !os.IsNotExist(err) {
 		t.Errorf("what notes the progress is left: %v", err)
 	}
 	i.run(t, path).want(t, 0, `"there_already": 2200`)
-	if n := i.jobs(t); n != lines {
-		t.Errorf("%d jobs after another run", n)
-	}
+	must.Equal(t, i.jobs(t), lines, "jobs after another run")
 }
 
 // Standard input is a file of which nothing is remembered.
@@ -163,7 +152,7 @@ func TestImportOfATable(t *testing.T) {
 	path := i.file(t, "customers.csv", "id,name\n7,\"Anna \"\"A\"\" /\"\n8/9,Bert\nshort\n")
 	i.run(t, path, "--csv", "--template", `{"path":"customers/{{path .id}}","payload":{"name":{{json .name}}}}`).
 		want(t, 1, `"admitted": 2`, `"rejected": 1`)
-	all := fmt.Sprint(i.redis.HGetAll(t.Context(), "tundish:{crm}:b:crm:body").Val())
+	all := fmt.Sprint(i.redis.HGetAll(t.Context(), stored.Key("crm", "body")).Val())
 	if !strings.Contains(all, `{"u":"/customers/8%2F9"}`) || !strings.Contains(all, `{"name":"Anna \"A\" /"}`) {
 		t.Errorf("the jobs are %s", all)
 	}

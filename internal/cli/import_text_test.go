@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf16"
+
+	"github.com/tundish-io/tundish/internal/must"
+	"github.com/tundish-io/tundish/internal/stored"
 )
 
 // inUTF16 is what PowerShell's > and Excel's "Unicode Text" write.
@@ -74,14 +77,12 @@ func TestImportOfTablesAsProgramsSaveThem(t *testing.T) {
 func (i *importing) wantJobs(t *testing.T, want string) {
 	t.Helper()
 	var got []string
-	for _, body := range i.redis.HGetAll(t.Context(), "tundish:{crm}:b:crm:body").Val() {
+	for _, body := range i.redis.HGetAll(t.Context(), stored.Key("crm", "body")).Val() {
 		_, payload, _ := strings.Cut(body, "\n")
 		got = append(got, strings.Trim(payload, `"`))
 	}
 	slices.Sort(got)
-	if strings.Join(got, "|") != want {
-		t.Errorf("the jobs are %q, want %q", got, want)
-	}
+	must.Equal(t, strings.Join(got, "|"), want, "the jobs are %q", got)
 }
 
 // A flag says the separator where the names do not.

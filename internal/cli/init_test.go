@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // Each template is a small file that works as it is, without a warning, and config.toml of this repository is the first of them.
@@ -21,10 +22,7 @@ func TestTemplates(t *testing.T) {
 		if strings.Contains(said.out, "OPENAI_API_KEY=… --config") {
 			t.Errorf("an export has a flag: %s", said.out)
 		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(path))(t)
 		if n := bytes.Count(text, []byte("\n")); n > 20 || name != "nightly" && n > 12 {
 			t.Errorf("%s has %d lines", name, n)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 )
 
@@ -20,28 +21,20 @@ func TestLimitCommands(t *testing.T) {
 	}
 	s := &site{redis: server.Client(), env: writeConfig(t, limits("5/m"))}
 	older := &site{redis: server.Client(), env: writeConfig(t, limits("7/m"))}
-	owner, err := admission.NewLimiter(admission.LimiterConfig{Redis: s.redis, Timeout: patience, Limits: []admission.Limit{{
+	owner := must.Get(admission.NewLimiter(admission.LimiterConfig{Redis: s.redis, Timeout: patience, Limits: []admission.Limit{{
 		Name: "per-caller", Per: []string{admission.PerCaller}, Limit: rateOf(t, "5/m"), Tiers: map[string]admission.Rate{"pro": rateOf(t, "9/m")},
-	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}}))(t)
 	t.Cleanup(owner.Close)
 	allows := func(want int) {
 		t.Helper()
 		n := 0
 		for range 20 {
-			d, err := owner.AskKey(t.Context(), "per-caller", "", t.Name()+fmt.Sprint(want), 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := must.Get(owner.AskKey(t.Context(), "per-caller", "", t.Name()+fmt.Sprint(want), 1))(t)
 			if d.Allowed {
 				n++
 			}
 		}
-		if n != want {
-			t.Errorf("%d passed, want %d", n, want)
-		}
+		must.Equal(t, n, want, "passed")
 	}
 	allows(5)
 	for _, looks := range []*site{s, older} {
@@ -67,9 +60,6 @@ func TestLimitCommands(t *testing.T) {
 
 func rateOf(t *testing.T, text string) admission.Rate {
 	t.Helper()
-	rate, err := admission.ParseRate(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rate := must.Get(admission.ParseRate(text))(t)
 	return rate
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper/fleet"
 )
 
@@ -15,15 +16,12 @@ func TestNoticesAreShown(t *testing.T) {
 	s := newSite(t)
 	s.enqueue(t, "webhooks", "a")
 	at := time.Now().Add(-time.Hour).UTC().Truncate(time.Second)
-	member, err := fleet.NewMember(fleet.Config{Redis: s.redis, Timeout: patience, Buckets: func() []string { return []string{"webhooks"} }, About: func() fleet.About {
+	member := must.Get(fleet.NewMember(fleet.Config{Redis: s.redis, Timeout: patience, Buckets: func() []string { return []string{"webhooks"} }, About: func() fleet.About {
 		return fleet.About{
 			Name: "dispatcher", Host: "web-1", Works: true, ClockSkew: -6.2, ReloadRefused: `c.toml:9: buckets[0] "webhooks".rate: is missing`,
 			HostFaults: map[string]string{"webhooks": "the resolver does not answer"}, DataLost: &fleet.DataLoss{At: at, Buckets: []string{"webhooks"}, Count: 1},
 		}
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -58,9 +56,7 @@ func TestStatusOfAFullRedis(t *testing.T) {
 	if out := s.run(t, "dispatcher status --json").out; strings.Contains(out, `"redis"`) {
 		t.Errorf("nothing is wrong with Redis: %s", out)
 	}
-	if err := s.redis.ConfigSet(t.Context(), "maxmemory", "1mb").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.redis.ConfigSet(t.Context(), "maxmemory", "1mb").Err())
 	full := s.run(t, "dispatcher status")
 	full.want(t, 0, "out of memory", "no job is stored until it has room", "dispatcher doctor", "webhooks")
 	if strings.Index(full.out, "out of memory") > strings.Index(full.out, "BUCKET") {

@@ -12,7 +12,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/dispatcher"
@@ -46,10 +48,7 @@ shed = { low = 100, normal = 100, high = 100 }
 `, server.URL()))}
 	s.redis, s.own = server.Client(), bucket(t, "webhooks")
 	var err error
-	s.client, err = producer.New(producer.Config{Redis: s.redis, Buckets: []shaper.Bucket{s.own, bucket(t, "gone")}, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.client = must.Get(producer.New(producer.Config{Redis: s.redis, Buckets: []shaper.Bucket{s.own, bucket(t, "gone")}, Timeout: patience}))(t)
 	if s.operator, err = operator.New(operator.Config{Redis: s.redis, Buckets: []shaper.Bucket{s.own}, Timeout: patience}); err != nil {
 		t.Fatal(err)
 	}
@@ -61,10 +60,7 @@ func bucket(t *testing.T, name string) shaper.Bucket {
 	b := shaper.DefaultBucket()
 	b.DeliveryTimeout = 15 * time.Second // as of the configurations here
 	b.Name, b.Capacity, b.Shed = name, 5, shaper.NoShedding
-	rate, err := admission.ParseRate("50/s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rate := must.Get(admission.ParseRate("50/s"))(t)
 	b.Rate = rate
 	return b
 }
@@ -98,28 +94,18 @@ func (s *site) deliver(t *testing.T, n int, outcome shaper.Outcome) {
 	})
 	own := s.own
 	own.PermitTTL = shaper.MaxPermitTTL // a slot that a busy machine wastes counts for a quota
-	dispatcher, err := dispatcher.New(dispatcher.Config{
+	dispatcher := must.Get(dispatcher.New(dispatcher.Config{
 		Redis: s.redis, Buckets: []shaper.Bucket{own}, Timeout: patience, Workers: map[string]shaper.Worker{s.own.Name: worker},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := dispatcher.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
+	must.OK(t, dispatcher.Run(ctx))
 }
 
 // depart notes departures of now, as a claim does: a delivery that a busy machine makes late would use up one more of a quota.
 func (s *site) depart(t *testing.T, key string, n int) {
 	t.Helper()
-	now, err := s.redis.Time(t.Context()).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	now := must.Get(s.redis.Time(t.Context()).Result())(t)
 	for range n {
-		if err := s.redis.LPush(t.Context(), key, now.UnixMicro()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.redis.LPush(t.Context(), key, now.UnixMicro()).Err())
 	}
 }
 
@@ -175,9 +161,7 @@ func TestBucketOfAProgram(t *testing.T) {
 	s.run(t, "dispatcher bucket show gone --json").want(t, 0, `"orphaned": true`, `"delivered_elsewhere": true`)
 	s.enqueue(t, "gone", "b")
 	keys := s.redis.Keys(t.Context(), "*:b:gone:pace").Val()
-	if len(keys) != 1 {
-		t.Fatalf("its pace is in %q", keys)
-	}
+	must.Be(t, len(keys), 1, "its pace is in %q", keys)
 	s.redis.HSet(t.Context(), keys[0], "slot", time.Now().Add(-2*time.Minute).UnixMicro())
 	idle := s.run(t, "dispatcher bucket list")
 	idle.want(t, 0, "declared by "+redisconn.ProcessName()+", not by the configuration here, and no job left it lately: if that program runs no longer, the bucket is orphaned, and no dispatcher delivers its jobs")
@@ -194,7 +178,7 @@ func TestQuotasAreShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.enqueue(t, "webhooks", "c")
-	s.depart(t, "tundish:{webhooks}:b:webhooks:departed", 2)
+	s.depart(t, stored.Key("webhooks", "departed"), 2)
 	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "2/h: 2 used, 0 left, nothing leaves before ", "9/d: 2 used, 7 left")
 	s.run(t, "dispatcher bucket list").want(t, 0, "no dispatcher runs")
 	s.run(t, "dispatcher bucket show webhooks --json").want(t, 0, `"quota_use": [`, `"quota": "2/h"`, `"left": 7`, `"held_until": "`)
@@ -269,9 +253,7 @@ func TestDeadLetters(t *testing.T) {
 	s.run(t, "dispatcher dead list webhooks").want(t, 0, "http_410", "the receiver said  [31mGone")
 	page := s.run(t, "dispatcher dead list webhooks --limit 1 --offset 1")
 	page.want(t, 0, "2 more: --offset 2")
-	if n := strings.Count(page.out, "\n"); n != 2 {
-		t.Errorf("a page of one has %d lines:\n%s", n, page.out)
-	}
+	must.Equal(t, strings.Count(page.out, "\n"), 2, "a page of one has lines:\n%s", page.out)
 	s.run(t, "dispatcher dead show webhooks a").want(t, 0, "dead because", "http_410", `{"n":1}`)
 	s.run(t, "dispatcher dead show webhooks a").want(t, 0, "attempt 1", "dead, http_410, took ")
 	s.run(t, "dispatcher dead show webhooks a --json").want(t, 0, `"last_attempts"`, `"number": 1`, `"result": "dead"`, `"took_seconds"`)

@@ -20,7 +20,9 @@ import (
 	"github.com/tundish-io/tundish/internal/cli"
 	"github.com/tundish-io/tundish/internal/config"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/audit"
 	"github.com/tundish-io/tundish/shaper/operator"
@@ -36,10 +38,7 @@ type operatorRow struct {
 
 func operatorTable(t *testing.T) []operatorRow {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/http-api.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/http-api.md"))(t)
 	_, table, found := strings.Cut(string(text), "| command | endpoint below `/v1` | role |\n|---|---|---|\n")
 	if !found {
 		t.Fatal("docs/http-api.md has no such table")
@@ -51,9 +50,7 @@ func operatorTable(t *testing.T) []operatorRow {
 	var rows []operatorRow
 	for line := range strings.Lines(table) {
 		cells := strings.Split(line, "|")
-		if len(cells) != 5 {
-			t.Fatalf("not a row of three cells: %s", line)
-		}
+		must.Be(t, len(cells), 5, "not a row of three cells: %s", line)
 		row := operatorRow{role: strings.TrimSpace(cells[3])}
 		if name := quoted.FindStringSubmatch(cells[1]); name != nil {
 			row.command = name[1]
@@ -114,10 +111,7 @@ var operatorEndpoints = sync.OnceValues(func() (map[string]string, error) {
 func TestOperatorTable(t *testing.T) {
 	t.Parallel()
 	rows := operatorTable(t)
-	endpoints, err := operatorEndpoints()
-	if err != nil {
-		t.Fatal(err)
-	}
+	endpoints := must.Get(operatorEndpoints())(t)
 	var listed, commands, shown, served []string
 	for _, row := range rows {
 		if row.command != "" {
@@ -155,12 +149,8 @@ func TestOperatorTable(t *testing.T) {
 	slices.Sort(commands)
 	slices.Sort(served)
 	slices.Sort(shown)
-	if diff := cmp.Diff(commands, listed); diff != "" {
-		t.Errorf("commands (-there are +in the table):\n%s", diff)
-	}
-	if diff := cmp.Diff(served, slices.Compact(shown)); diff != "" {
-		t.Errorf("endpoints (-served +in the table):\n%s", diff)
-	}
+	must.Equal(t, cmp.Diff(commands, listed), "", "commands (-there are +in the table):")
+	must.Equal(t, cmp.Diff(served, slices.Compact(shown)), "", "endpoints (-served +in the table):")
 }
 
 // operatorRuns are the arguments with which TestOperatorsNeedNoRedis runs each command.
@@ -265,9 +255,7 @@ func TestOperatorsNeedNoRedis(t *testing.T) {
 					}
 					wantRecord(t, row.command, args, name, server.records(t), known)
 				}
-				if diff := cmp.Diff(slices.Sorted(slices.Values(row.endpoints)), server.called(t)); diff != "" {
-					t.Errorf("endpoints of %s (-in the table +called):\n%s", row.command, diff)
-				}
+				must.Equal(t, cmp.Diff(slices.Sorted(slices.Values(row.endpoints)), server.called(t)), "", "endpoints of %s (-in the table +called):", row.command)
 			}
 			run(admin, "bucket pause plain --json").want(t, 0, `"by": "key root"`)
 		})
@@ -296,10 +284,7 @@ func (s *operatedServer) reset() {
 // called are the endpoints that were asked, sorted.
 func (s *operatedServer) called(t *testing.T) []string {
 	t.Helper()
-	endpoints, err := operatorEndpoints()
-	if err != nil {
-		t.Fatal(err)
-	}
+	endpoints := must.Get(operatorEndpoints())(t)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var found []string
@@ -317,10 +302,7 @@ func (s *operatedServer) called(t *testing.T) []string {
 func newOperatedServer(t *testing.T, program, keys string) *operatedServer {
 	t.Helper()
 	client := redistest.Start(t).Client()
-	cfg, err := config.Load(config.Options{Env: writeConfig(t, keys)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(config.Load(config.Options{Env: writeConfig(t, keys)}))(t)
 	plain, flowing, grouped := bucket(t, "plain"), bucket(t, "flowing"), bucket(t, "grouped")
 	plain.Capacity = 100
 	plain.Schedules = []shaper.Schedule{{Name: "nightly", Cron: "0 2 * * *", Job: shaper.ScheduledJob{Payload: []byte("1")}}}
@@ -329,21 +311,16 @@ func newOperatedServer(t *testing.T, program, keys string) *operatedServer {
 	flow.Key, group.Key = shaper.FlowKeyJob, shaper.FlowKeyJob
 	flowing.Flow, grouped.Flow, grouped.Group = &flow, &flow, &group
 	buckets := []shaper.Bucket{plain, flowing, grouped}
-	jobs, err := producer.New(producer.Config{Redis: client, Buckets: buckets, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	jobs := must.Get(producer.New(producer.Config{Redis: client, Buckets: buckets, Timeout: patience}))(t)
 	receipts, err := jobs.Enqueue(t.Context(),
 		shaper.Job{Bucket: "plain", ID: "waits", Payload: []byte("1")}, shaper.Job{Bucket: "plain", ID: "goes", Payload: []byte("1")},
 		shaper.Job{Bucket: "flowing", Flow: "acme", Payload: []byte("1")}, shaper.Job{Bucket: "grouped", Group: "acme", Flow: "x", Payload: []byte("1")})
 	if err != nil || slices.ContainsFunc(receipts, func(r shaper.Receipt) bool { return r.Refusal != nil }) {
 		t.Fatal(receipts, err)
 	}
-	if _, err := jobs.OpenBundle(t.Context(), "plain", shaper.Bundle{ID: "seven", Caller: "root"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(jobs.OpenBundle(t.Context(), "plain", shaper.Bundle{ID: "seven", Caller: "root"}))(t)
 	pipe := client.Pipeline()
-	const key = "tundish:{vendor}:b:plain:"
+	key := stored.KeyIn("vendor", "plain", "")
 	for i := range 6 {
 		id := fmt.Sprint("dead", i)
 		pipe.HSet(t.Context(), key+"body", id, fmt.Sprintf("%d 1 00000000000cn001 \n{\"n\":%d}", i, i))
@@ -351,17 +328,9 @@ func newOperatedServer(t *testing.T, program, keys string) *operatedServer {
 		pipe.HSet(t.Context(), key+"results", id, `{"state":"dead","status":404,"headers":{"X-A":["b"]},"reason":"http_404","attempts":1}`+"\nno such thing")
 		pipe.ZAdd(t.Context(), key+"dead", redis.Z{Member: id, Score: float64(1783228800000000 + i)})
 	}
-	if _, err := pipe.Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	op, err := operator.New(operator.Config{Redis: client, Buckets: buckets, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
-	limits, err := admission.NewLimiter(admission.LimiterConfig{Redis: client, Timeout: patience, Limits: []admission.Limit{{Name: "per-caller", Limit: rateOf(t, "5/m")}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(pipe.Exec(t.Context()))(t)
+	op := must.Get(operator.New(operator.Config{Redis: client, Buckets: buckets, Timeout: patience}))(t)
+	limits := must.Get(admission.NewLimiter(admission.LimiterConfig{Redis: client, Timeout: patience, Limits: []admission.Limit{{Name: "per-caller", Limit: rateOf(t, "5/m")}}}))(t)
 	api := httpapi.NewOps(httpapi.OpsConfig{Buckets: op, Keys: cfg.Keys, Limits: limits, BucketLimits: jobs})
 	if program == "producer" {
 		api = httpapi.NewProducer(httpapi.ProducerConfig{Jobs: jobs, Operator: op, Keys: cfg.Keys, Limits: limits, BucketLimits: jobs})

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/dispatcher"
@@ -28,20 +30,13 @@ func TestProcessesThatDisagreeAreNamed(t *testing.T) {
 	// Another dispatcher starts, with a file that says otherwise.
 	b := bucket(t, "webhooks")
 	b.Capacity, b.Rate.Count, b.MaxInFlight = 40, 70, 1500
-	d, err := dispatcher.New(dispatcher.Config{Redis: server.Client(), Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{"webhooks": shaper.WorkerFunc(nil)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.JoinPools(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	key := "tundish:{webhooks}:b:webhooks:"
+	d := must.Get(dispatcher.New(dispatcher.Config{Redis: server.Client(), Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{"webhooks": shaper.WorkerFunc(nil)}}))(t)
+	must.OK(t, d.JoinPools(t.Context()))
+	key := stored.Key("webhooks", "")
 	other := "producer 815 on " + fmt.Sprint("web-", os.Getpid())
 	now := server.Client().Time(t.Context()).Val().UnixMicro()
 	noted := fmt.Sprintf(`%d [{"setting":"rate","here":"9/s","in_force":"70/s"}]`, now)
-	if err := server.Client().HSet(t.Context(), key+"differing", other, noted, "one that ended", strings.Replace(noted, fmt.Sprint(now), "5", 1)).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, server.Client().HSet(t.Context(), key+"differing", other, noted, "one that ended", strings.Replace(noted, fmt.Sprint(now), "5", 1)).Err())
 	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "changed     rate 100/s → 70/s", "changed     capacity 50 → 40", "by "+me,
 		"differs     rate is 70/s, not 100/s: this process wrote", "differs     rate is 70/s, not 9/s: "+other+" has it so", "note        "+other+" has other settings")
 	out := s.run(t, "dispatcher bucket list --diff")
@@ -54,7 +49,5 @@ func TestProcessesThatDisagreeAreNamed(t *testing.T) {
 	s.run(t, "dispatcher bucket set webhooks --rate 60/s").want(t, 0)
 	s.run(t, "dispatcher bucket reset webhooks").want(t, 0)
 	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "changed     rate 70/s → 60/s", " by user ", "changed     rate 60/s → 70/s", " (set)", " (reset)")
-	if code := first.end(); code != 0 {
-		t.Errorf("the exit code is %d", code)
-	}
+	must.Equal(t, first.end(), 0, "the exit code is")
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/producer"
 )
@@ -23,10 +24,7 @@ func partedSite(t *testing.T, inGroups bool, names ...string) *site {
 		group.Key = shaper.FlowKeyJob
 		b.Group = &group
 	}
-	client, err := producer.New(producer.Config{Redis: s.redis, Buckets: []shaper.Bucket{b}, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: s.redis, Buckets: []shaper.Bucket{b}, Timeout: patience}))(t)
 	for _, name := range names {
 		group, flow, found := strings.Cut(name, "/")
 		if !found {
@@ -101,9 +99,7 @@ func TestFlagsOfParts(t *testing.T) {
 		if !strings.Contains(flow, flag) {
 			t.Errorf("flow set has no flag%s", flag)
 		}
-		if of := slices.Contains(shaper.GroupSettingNames(), name); of != strings.Contains(group, flag) {
-			t.Errorf("a group may have %s: %t, and group set does not say so", name, of)
-		}
+		must.Equal(t, slices.Contains(shaper.GroupSettingNames(), name), strings.Contains(group, flag), "a group may have %s, and group set does not say so", name)
 	}
 	for _, text := range []string{"--weight number ", "number of departures in each of its turns", "0: the bucket's bound only"} {
 		if !strings.Contains(group, text) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 )
 
@@ -45,19 +46,12 @@ func TestPayloadsByteForByte(t *testing.T) {
 	lines := strings.Join(oddPayloads, "\n") + "\n"
 	command(t.Context(), p.env, lines, "producer send webhooks --url "+to.URL).want(t, 0, "4 jobs in")
 	path := filepath.Join(t.TempDir(), "payloads.ndjson")
-	if err := os.WriteFile(path, []byte(lines), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(lines), 0o600))
+	file := must.Get(os.Open(path))(t)
 	defer file.Close()
 	var said bytes.Buffer
 	args := []string{"send", "webhooks", "-", "--url", to.URL}
-	if code := program("producer")(t.Context(), args, p.env, file, io.Discard, &said); code != 0 {
-		t.Fatalf("exit code %d: %s", code, said.String())
-	}
+	must.Be(t, program("producer")(t.Context(), args, p.env, file, io.Discard, &said), 0, "exit code: %s", said.String())
 	sent += 2 * len(oddPayloads)
 	eventually(t, "all are delivered", func() bool { return to.count() == sent })
 
@@ -70,9 +64,7 @@ func TestPayloadsByteForByte(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("delivered\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if codes := [2]int{producer.end(), dispatcher.end()}; codes != [2]int{} {
-		t.Errorf("the exit codes are %v", codes)
-	}
+	must.Equal(t, [2]int{producer.end(), dispatcher.end()}, [2]int{}, "the exit codes are")
 }
 
 const (
@@ -83,16 +75,10 @@ const (
 // post sends a body that has to be taken.
 func post(t *testing.T, url, kind, body string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body)))(t)
 	req.Header.Set("Content-Type", kind)
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(client.Do(req))(t)
 	defer resp.Body.Close()
 	if text, _ := io.ReadAll(resp.Body); resp.StatusCode >= 300 {
 		t.Fatalf("%s %s answers %d: %s", url, body, resp.StatusCode, text)

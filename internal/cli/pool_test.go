@@ -10,7 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/schedule"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -52,9 +54,7 @@ func TestBucketsOfAPool(t *testing.T) {
 	s := poolSite(t)
 	unused := s.run(t, "dispatcher bucket list")
 	unused.want(t, 0, "OLDEST  POOL                           STATE", "vendor: 1/h, 0 of 7 in flight", "not used yet")
-	if n := strings.Count(unused.out, "vendor: "); n != 2 {
-		t.Errorf("%d buckets are listed in the pool, want 2:\n%s", n, unused.out)
-	}
+	must.Equal(t, strings.Count(unused.out, "vendor: "), 2, "buckets are listed in the pool, want 2:\n%s", unused.out)
 	vendor := &shaper.Pool{Name: "vendor", Rate: bucket(t, "x").Rate, Burst: 4}
 	s.connected(t, vendor, 5)
 	s.enqueue(t, "webhooks", "a")
@@ -91,7 +91,7 @@ func TestQuotasOfThePoolAreShown(t *testing.T) {
 	s.connected(t, &shaper.Pool{Name: "vendor", Rate: bucket(t, "x").Rate, Burst: 4, Quotas: quotas}, 5)
 	s.enqueue(t, "webhooks", "a")
 	s.run(t, "dispatcher job cancel webhooks a").want(t, 0)
-	s.depart(t, "tundish:{vendor}:p:vendor:departed", 2)
+	s.depart(t, stored.PoolKey("vendor", "departed"), 2)
 	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "pool quota  2/h: 2 used, 0 left, nothing leaves before ", "9/d: 2 used, 7 left", "pool vendor: its quota of 2/h is used up until ")
 	s.run(t, "dispatcher bucket show webhooks --json").want(t, 0, `"quota_use": [`, `"left": 7`, `"held_until": "`)
 	if list := s.run(t, "dispatcher bucket list").out; strings.Count(list, "pool vendor: its quota of 2/h is used up until ") != 2 {
@@ -171,7 +171,7 @@ func TestStepsOfAMoveAreShown(t *testing.T) {
 	s := poolSite(t)
 	s.connected(t, nil, 1)
 	s.enqueue(t, "webhooks", "a")
-	const old, now = "tundish:{webhooks}:b:webhooks:", "tundish:{vendor}:b:webhooks:"
+	old, now := stored.Key("webhooks", ""), stored.KeyIn("vendor", "webhooks", "")
 	s.redis.ZAdd(t.Context(), old+"leases", redis.Z{Member: "other", Score: 9e15})
 	if r := s.run(t, "dispatcher config check"); strings.Contains(r.out, "vendor") {
 		t.Errorf("without --redis:\n%s", r.out)
@@ -180,7 +180,7 @@ func TestStepsOfAMoveAreShown(t *testing.T) {
 		`starts with this configuration, or reloads it, moves it with 1 job and 0 dead letters, and the bucket sends nothing until its deliveries under way (1 now) have ended`)
 	s.run(t, "dispatcher config check --redis --json").want(t, 0, `"bucket": "webhooks"`, `"refused": false`)
 	till := s.redis.Time(t.Context()).Val().Add(time.Hour).UnixMicro()
-	s.redis.HSet(t.Context(), old+"pace", "down", fmt.Sprintf("%d,0,0,0,0,0,0,0,0,0,0,0,0,moves", till))
+	s.redis.HSet(t.Context(), old+"pace", "down", stored.Downstream{Till: till, Reason: "moves"}.String())
 	const held = "changes its pool"
 	s.run(t, "dispatcher bucket list").want(t, 0, held)
 	s.run(t, "dispatcher status").want(t, 0, held)
@@ -195,12 +195,8 @@ func TestStepsOfAMoveAreShown(t *testing.T) {
 	s.run(t, "dispatcher bucket list").want(t, 0, moves)
 	s.run(t, "dispatcher status").want(t, 0, moves)
 	s.enqueue(t, "webhooks", "b")
-	if tag := s.redis.HGet(t.Context(), "tundish:buckets", "webhooks").Val(); tag != "vendor" {
-		t.Errorf("the bucket has the tag %q", tag)
-	}
-	if n := s.redis.HLen(t.Context(), now+"body").Val(); n != 2 {
-		t.Errorf("%d jobs, want 2", n)
-	}
+	must.Equal(t, s.redis.HGet(t.Context(), "tundish:buckets", "webhooks").Val(), "vendor", "the bucket has the tag")
+	must.Equal(t, s.redis.HLen(t.Context(), now+"body").Val(), 2, "jobs")
 	if s.redis.HExists(t.Context(), now+"settings", "carried").Val() {
 		t.Error("the count of keys is left")
 	}
@@ -213,9 +209,7 @@ func TestDaemonsOfABucketThatJoinsAPool(t *testing.T) {
 	s := &site{redis: server.Client()}
 	s.connected(t, nil, 1)
 	s.own.DedupeWindow = 0
-	if err := s.client.Reconfigure([]shaper.Bucket{s.own}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.client.Reconfigure([]shaper.Bucket{s.own}))
 	s.enqueue(t, "webhooks", "a")
 	p := newPlan(t, server.URL(), "rate = \"100/s\"\npool = \"vendor\"\n")
 	p.rewrite(t, func(text string) string { return text + poolTable })
@@ -225,21 +219,13 @@ func TestDaemonsOfABucketThatJoinsAPool(t *testing.T) {
 		return producer.said("the settings of this process are not those in force") && producer.said(`pool pool \"vendor\" here, no pool in force`)
 	})
 	command(t.Context(), p.env, "1\n", "producer send webhooks --url http://127.0.0.1:1").want(t, 0, "1 job")
-	ids := s.redis.HKeys(t.Context(), "tundish:{webhooks}:b:webhooks:body").Val()
-	if len(ids) != 2 {
-		t.Errorf("in the bucket are %q", ids)
-	}
-	if code := producer.end(); code != 0 {
-		t.Errorf("the producer: the exit code is %d", code)
-	}
+	ids := s.redis.HKeys(t.Context(), stored.Key("webhooks", "body")).Val()
+	must.Equal(t, len(ids), 2, "in the bucket are %q", ids)
+	must.Equal(t, producer.end(), 0, "the producer: the exit code is")
 	daemon := start(t, p.env, "dispatcher run")
 	eventually(t, "the dispatcher brings the bucket there", func() bool { return s.redis.HGet(t.Context(), "tundish:buckets", "webhooks").Val() == "vendor" })
-	if n := s.redis.Exists(t.Context(), "tundish:{webhooks}:b:webhooks:body").Val(); n != 0 {
-		t.Error("jobs are left where nobody looks")
-	}
-	if code := daemon.end(); code != 0 {
-		t.Errorf("the dispatcher: the exit code is %d", code)
-	}
+	must.Equal(t, s.redis.Exists(t.Context(), stored.Key("webhooks", "body")).Val(), 0, "jobs are left where nobody looks")
+	must.Equal(t, daemon.end(), 0, "the dispatcher: the exit code is")
 }
 
 // The settings of a pool, and who is in it, can change under daemons that run.
@@ -263,9 +249,7 @@ func TestDaemonsFollowThePool(t *testing.T) {
 	eventually(t, "applied by the producer", func() bool { return producer.said(`pools \"vendor\".rate`) })
 	command(t.Context(), p.env, "5\n6\n", "producer send webhooks --url "+to.URL).want(t, 0, "2 jobs in")
 	eventually(t, "it is back in the pool, whose new rate holds", func() bool { return to.count() == 6 })
-	if codes := [2]int{producer.end(), dispatcher.end()}; codes != [2]int{} {
-		t.Errorf("the exit codes are %v", codes)
-	}
+	must.Equal(t, [2]int{producer.end(), dispatcher.end()}, [2]int{}, "the exit codes are")
 }
 
 // A closed bucket tells when it opens, at which rate and by when it is to finish, and its pool says why it sends nothing.

@@ -1,20 +1,22 @@
 package cli_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/shaper"
 )
 
 // heldText is what the downstream of a scope says: a hold until that time, and an adaptive rate of 5/s.
 func heldText(until time.Time, breaker int) string {
 	micros := until.UnixMicro()
-	return fmt.Sprintf("%d,5000,1000000000,%d,12,1,1,0,1,1,%d,1,%d,http_429", micros, breaker, micros, micros)
+	return stored.Downstream{Till: micros, RateCount: 5000, RatePer: 1_000_000_000, Breaker: int64(breaker), Failures: 12, Cut: 1, Since: 1, Grown: 1, Opened: 1,
+		First: micros, OpenFor: 1, Heard: micros, Reason: "http_429"}.String()
 }
 
 // What an answer has changed is shown until it is released.
@@ -47,7 +49,7 @@ func TestReleaseOfABucket(t *testing.T) {
 func TestReleaseOfAFlow(t *testing.T) {
 	t.Parallel()
 	s := partedSite(t, false, "acme", "b")
-	key, until := "tundish:{tenants}:b:tenants:", time.Now().Add(time.Hour)
+	key, until := stored.Key("tenants", ""), time.Now().Add(time.Hour)
 	for flow, breaker := range map[string]int{"acme": 0, "b": 1} {
 		text := s.redis.HGet(t.Context(), key+"flows", flow).Val()
 		if err := s.redis.HSet(t.Context(), key+"flows", flow, "@"+heldText(until, breaker)+" "+text).Err(); err != nil || text == "" {
@@ -91,13 +93,9 @@ func TestReleaseOfAFlow(t *testing.T) {
 func TestEnableOfAFlow(t *testing.T) {
 	t.Parallel()
 	s := partedSite(t, false, "acme", "b")
-	key := "tundish:{tenants}:b:tenants:"
-	if err := s.redis.HSet(t.Context(), key+"flow_settings", "acme", "- - - - - - - 1783228800123456/gone\n-").Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.redis.ZAdd(t.Context(), key+"disabled", redis.Z{Member: "acme", Score: 1}).Err(); err != nil {
-		t.Fatal(err)
-	}
+	key := stored.Key("tenants", "")
+	must.OK(t, s.redis.HSet(t.Context(), key+"flow_settings", "acme", "- - - - - - - 1783228800123456/gone\n-").Err())
+	must.OK(t, s.redis.ZAdd(t.Context(), key+"disabled", redis.Z{Member: "acme", Score: 1}).Err())
 	s.run(t, "dispatcher flow list tenants").want(t, 0, "disabled since 2026-07-05T05:20:00.123Z (gone)")
 	s.run(t, "dispatcher flow show tenants acme").want(t, 0, "note       disabled since 2026-07-05T05:20:00.123Z (gone)")
 	s.run(t, "dispatcher flow show tenants acme --json").want(t, 0, `"disabled": {`, `"reason": "gone"`)
@@ -118,9 +116,7 @@ func TestReleaseOfAPool(t *testing.T) {
 	vendor := &shaper.Pool{Name: "vendor", Rate: bucket(t, "x").Rate, Burst: 4}
 	s.connected(t, vendor, 5)
 	s.enqueue(t, "webhooks", "a")
-	if err := s.redis.HSet(t.Context(), "tundish:{vendor}:p:vendor:pace", "down", heldText(time.Now().Add(time.Hour), 2)).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.redis.HSet(t.Context(), stored.PoolKey("vendor", "pace"), "down", heldText(time.Now().Add(time.Hour), 2)).Err())
 	s.run(t, "dispatcher pool show vendor").want(t, 0, "note       circuit breaker half-open since a probe left", "slowed to 5/s, 10 % of its rate")
 	s.run(t, "dispatcher pool show vendor --json").want(t, 0, `"breaker": "half-open"`)
 	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "pool vendor: circuit breaker half-open")

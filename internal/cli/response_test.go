@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 const responseConfig = `
@@ -25,9 +27,7 @@ wait_default = "2s"
 func TestResponseTry(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "config.toml")
-	if err := os.WriteFile(file, []byte(responseConfig), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(responseConfig), 0o600))
 	try := func(body string, args ...string) result {
 		return runArgs(t.Context(), nil, body, append([]string{"dispatcher", "response", "try", "shop", "--config", file}, args...)...)
 	}
@@ -55,14 +55,10 @@ func TestConfigCheckJudgesRecordedResponses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.toml")
-	if err := os.WriteFile(file, []byte(responseConfig), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(responseConfig), 0o600))
 	check := func(lines string, args ...string) result {
 		path := filepath.Join(dir, "responses.ndjson")
-		if err := os.WriteFile(path, []byte(lines), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(lines), 0o600))
 		return runArgs(t.Context(), nil, "", append([]string{"dispatcher", "config", "check", "--config", file, "--responses", path}, args...)...)
 	}
 	const throttled = `{"bucket":"shop","status":200,"body":{"errors":[{"extensions":{"code":"THROTTLED"}}]},"outcome":"held"}`

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/internal/stored"
 )
 
 // A schedule is made by flags or from a file, changed, shown and removed; what is wrong is said with its key.
@@ -28,9 +30,7 @@ func TestScheduleSetAndRemove(t *testing.T) {
 	run("", "set", "made", "--cron", line, "--bucket", "plain", "--payload", `{"a": "<1>"}`, "--header", "X-A: b").want(t, 0, "set: made for bucket plain")
 	run("", "set", "made", "--cron", line, "--bucket", "plain", "--payload", `{"a": "<1>"}`, "--header", "X-A: b").want(t, 0, "was so already: made")
 	file := filepath.Join(t.TempDir(), "made.json")
-	if err := os.WriteFile(file, []byte(`{"bucket":"plain","cron":"0 2 * * *","payload":{"a": "<1>"},"headers":{"X-A":["b"]}}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(`{"bucket":"plain","cron":"0 2 * * *","payload":{"a": "<1>"},"headers":{"X-A":["b"]}}`), 0o600))
 	run("", "set", "made", "--cron", "0 9 1-7 * MON", "--timezone", "EST", "--bucket", "plain", "--dry-run").want(t, 0, "either day fires", "clocks that change are those of America/New_York")
 	run("", "set", "made", "--file", file).want(t, 0, "was so already: made") // so the payload of --payload kept its bytes
 	run(`{ "cron": "@hourly", "bucket": "plain" }`, "set", "made", "--file", "-", "--dry-run").want(t, 0, "made would be set")
@@ -77,7 +77,7 @@ func TestScheduleHistory(t *testing.T) {
 	}
 	run("set", "made", "--cron", "@every 1h", "--bucket", "webhooks", "--payload", "{}").want(t, 2, `schedule "made": url: is missing, and the bucket has none`)
 	run("set", "made", "--cron", "@every 1h", "--bucket", "webhooks", "--payload", "{}", "--url", "https://example.com/").want(t, 0, "set: made for bucket webhooks")
-	client, key := server.Client(), "tundish:{webhooks}:b:webhooks:"
+	client, key := server.Client(), stored.Key("webhooks", "")
 	client.HSet(t.Context(), key+"schedules", "made:runs", `{"at":"3000000","now":"4000000","outcome":"skipped","job":"waits","reason":"overlap"}
 {"at":"2000000","now":"2500000","outcome":"fired","job":"waits"}
 {"at":"1000000","now":"1000000","outcome":"fired","job":"gone"}`)

@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // A command line may hold any bytes, and what is sent is JSON.
@@ -81,9 +83,7 @@ func TestSendWaitsForTheResult(t *testing.T) {
 		{429, `{"status":429,"code":"bucket-full","detail":"bucket \"b\" is full"}`, 3, []string{"is full"}},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Header.Get("Prefer") != "wait=7" {
-				t.Errorf("Prefer: %s", r.Header.Get("Prefer"))
-			}
+			must.Equal(t, r.Header.Get("Prefer"), "wait=7", "Prefer")
 			w.WriteHeader(tt.status)
 			_, _ = io.WriteString(w, tt.answer)
 		}))

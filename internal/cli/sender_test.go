@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // script is a server that gives its answers in turn, the last one for ever,
@@ -102,10 +103,7 @@ func TestLinesOfAnswers(t *testing.T) {
 		"refused  unknown-bucket: no at http://127.0.0.1:": refuse(404, 0, "unknown-bucket"),
 	} {
 		sender, _, _ := sending(t, serveScript(t, answer), false)
-		answer, err := sender.send(t.Context(), jobRequest{Payload: []byte(`1`)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must.Get(sender.send(t.Context(), jobRequest{Payload: []byte(`1`)}))(t)
 		if line := answer.line(time.Now()); !strings.HasPrefix(line, says) {
 			t.Errorf("%q, want %q", line, says)
 		}
@@ -139,9 +137,7 @@ func TestSendShowsItsKey(t *testing.T) {
 	t.Parallel()
 	for key, want := range map[config.Secret]string{"": "", "tdk_hunter2": "Bearer tdk_hunter2"} {
 		s := serveScript(t, func(w http.ResponseWriter, r *http.Request) {
-			if got := r.Header.Get("Authorization"); got != want {
-				t.Errorf("Authorization is %q, want %q", got, want)
-			}
+			must.Equal(t, r.Header.Get("Authorization"), want, "Authorization is")
 			refuse(401, 0, "unauthorized")(w, r)
 		})
 		sender, _, _ := sending(t, s, true)
@@ -156,9 +152,7 @@ func TestSendShowsItsKey(t *testing.T) {
 func TestAnswerExitCodes(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]int{202: 0, 400: 2, 401: 2, 403: 2, 404: 4, 409: 1, 413: 1, 422: 1, 429: 3, 500: 1, 503: 5} {
-		if got := (&answer{Status: status}).exitCode(); got != want {
-			t.Errorf("exit code of %d = %d, want %d", status, got, want)
-		}
+		must.Equal(t, (&answer{Status: status}).exitCode(), want, "exit code of %d", status)
 	}
 }
 
@@ -206,9 +200,7 @@ func TestEachLine(t *testing.T) {
 		got = append(got, string(text))
 		return nil
 	}
-	if err := eachLine(t.Context(), strings.NewReader("1\n\n  {\"a\":2} \r\n3"), collect); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, eachLine(t.Context(), strings.NewReader("1\n\n  {\"a\":2} \r\n3"), collect))
 	if want := []string{"1", `{"a":2}`, "3"}; !slices.Equal(got, want) {
 		t.Errorf("lines %q, want %q", got, want)
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tundish-io/tundish/internal/must"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -21,9 +23,7 @@ func usedSite(t *testing.T) *site {
 	if err == nil {
 		err = os.WriteFile(path, append(text, table...), 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	acme, today := shaper.CallerMark("acme"), time.Now().UTC().Format("20060102")
 	for day, fields := range map[string][]any{
 		"20260101": {acme + " gpt-4o g1:ga", "3 1200 90", "abcdefg o%2F3 g1:gb\n", "1 10 10"},
@@ -31,9 +31,7 @@ func usedSite(t *testing.T) *site {
 		"20260103": {" claude>gpt-5 ", "1 100 10", "+ claude>gpt-5 ", "890", " claude ", "1 5 5", "+ claude ", "-10"},
 		today:      {" gpt-4o ", "1 7 8"},
 	} {
-		if err := s.redis.HSet(t.Context(), "tundish:{webhooks}:b:webhooks:use:"+day, fields...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.redis.HSet(t.Context(), stored.Key("webhooks", "use:")+day, fields...).Err())
 	}
 	return s
 }
@@ -97,9 +95,7 @@ total  1      7      8       15
 	} {
 		r := s.run(t, "dispatcher usage webhooks"+words)
 		r.want(t, 0)
-		if diff := cmp.Diff(want[1:], r.out); diff != "" {
-			t.Errorf("%s (-want +printed)\n%s", words, diff)
-		}
+		must.Equal(t, cmp.Diff(want[1:], r.out), "", "%s (-want +printed)", words)
 	}
 	s.run(t, "dispatcher usage webhooks --json"+days+" --flow a --model gpt-4o --group g").
 		want(t, 0, `"by": [`, `"day": "2026-01-01"`, "  \"total\": {\n    \"calls\": 4,\n    \"input\": 1600,\n    \"output\": 120,\n    \"charged\": 1720\n  }")

@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -48,7 +50,7 @@ func TestTimesBehindAnOpenBreakerAreTheEarliest(t *testing.T) {
 	s.enqueue(t, "webhooks", "a")
 	s.run(t, "dispatcher bucket show webhooks").lacks(t, "at the earliest")
 	s.run(t, "dispatcher job show webhooks a").lacks(t, "at the earliest")
-	pace, until := "tundish:{webhooks}:b:webhooks:pace", time.Now().Add(time.Hour)
+	pace, until := stored.Key("webhooks", "pace"), time.Now().Add(time.Hour)
 	for breaker, told := range []bool{false, true, true} {
 		s.redis.HSet(t.Context(), pace, "down", heldText(until, breaker))
 		inBucket, inJob := s.run(t, "dispatcher bucket show webhooks"), s.run(t, "dispatcher job show webhooks a")
@@ -68,7 +70,7 @@ func TestTimesBehindAnOpenBreakerAreTheEarliest(t *testing.T) {
 func TestTurnOfAFlowIsATrueOne(t *testing.T) {
 	t.Parallel()
 	s := partedSite(t, false, "acme", "b")
-	key, until := "tundish:{tenants}:b:tenants:", time.Now().Add(time.Hour)
+	key, until := stored.Key("tenants", ""), time.Now().Add(time.Hour)
 	s.run(t, "dispatcher flow show tenants b").want(t, 0, "turn       ")
 	for _, flow := range []string{"acme", "b"} {
 		text := s.redis.HGet(t.Context(), key+"flows", flow).Val()
@@ -145,12 +147,12 @@ func TestDeliveriesThatSpentNoAttempt(t *testing.T) {
 		"attempt 1    ", "attempt 2    ")
 	shown.lacks(t, "lost", "died")
 
-	meta := "tundish:{webhooks}:b:webhooks:meta" // "state epoch attempts lost crashes claim last"
+	meta := stored.Key("webhooks", "meta") // "state epoch attempts lost crashes claim last"
 	fields := strings.SplitN(s.redis.HGet(t.Context(), meta, "a").Val(), " ", 7)
 	fields[3] = "3"
 	s.redis.HSet(t.Context(), meta, "a", strings.Join(fields, " "))
 	s.run(t, "dispatcher job show webhooks a").want(t, 0, "1 of 4 deliveries; 1 held: ", "; 2 without an outcome: its dispatcher died, or lost its lease\n")
-	s.redis.HDel(t.Context(), "tundish:{webhooks}:b:webhooks:attempts", "a")
+	s.redis.HDel(t.Context(), stored.Key("webhooks", "attempts"), "a")
 	s.run(t, "dispatcher job show webhooks a").
 		want(t, 0, "1 of 4 deliveries; 3 of which nothing is kept: it was held, or its dispatcher died or lost its lease\n")
 }
@@ -160,7 +162,7 @@ func TestResultsAreExplained(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.own.Results.Retention = time.Hour
-	s.redis.Del(t.Context(), "tundish:{webhooks}:b:webhooks:settings")
+	s.redis.Del(t.Context(), stored.Key("webhooks", "settings"))
 	s.enqueue(t, "webhooks", "a")
 	s.deliver(t, 1, shaper.Outcome{Result: shaper.ResultDone, Status: 200, Answer: &shaper.Answer{Status: 200, Body: []byte("ok")}})
 	s.run(t, "dispatcher job show webhooks a").want(t, 0, "result  is kept: dispatcher job result webhooks a")
@@ -182,10 +184,10 @@ func TestResultsAreExplained(t *testing.T) {
 	s.run(t, "dispatcher job list webhooks --state any --limit 1 --json").want(t, 0, `"id": "d"`, `"id": "c"`, `"id": "a"`)
 	s.run(t, "dispatcher job list webhooks --state any --until 1h").want(t, 0, "has no such job: none waits")
 	s.run(t, "dispatcher job list webhooks --state any --after x").want(t, 2, "--after goes with one --state")
-	s.redis.Del(t.Context(), "tundish:{webhooks}:b:webhooks:results")
+	s.redis.Del(t.Context(), stored.Key("webhooks", "results"))
 	s.run(t, "dispatcher job result webhooks c").want(t, 4, `job "c" is dead (permanent), and no result is kept: the bucket keeps results for result_retention`,
 		"The job itself has its last response")
-	meta := "tundish:{webhooks}:b:webhooks:meta"
+	meta := stored.Key("webhooks", "meta")
 	text := strings.SplitN(s.redis.HGet(t.Context(), meta, "c").Val(), " ", 7)
 	text[2], text[6] = "0", `{"cause":"flow-disabled"}`
 	s.redis.HSet(t.Context(), meta, "c", strings.Join(text, " "))
@@ -202,7 +204,7 @@ func TestDeliveriesAreFoundByTime(t *testing.T) {
 	s.run(t, "dispatcher job list webhooks --state done").want(t, 0, `bucket "webhooks" keeps no jobs that are done: set result_retention`)
 	s.run(t, "dispatcher job cancel webhooks b").want(t, 0)
 	s.own.Results.Retention, s.own.Results.MaxBody = time.Hour, 0
-	s.redis.Del(t.Context(), "tundish:{webhooks}:b:webhooks:settings")
+	s.redis.Del(t.Context(), stored.Key("webhooks", "settings"))
 	s.enqueue(t, "webhooks", "a")
 	s.deliver(t, 1, shaper.Outcome{Result: shaper.ResultRetry, Status: 503, Reason: "http_503"})
 	s.run(t, "dispatcher job list webhooks --state done").want(t, 0, `keeps no job that is done yet: it keeps each for 1h0m0s (result_retention)`)
@@ -235,7 +237,5 @@ func TestInFlightInAsynq(t *testing.T) {
 	eventually(t, "it is handed over", func() bool { return server.Client().LLen(t.Context(), "asynq:{default}:pending").Val() == 1 })
 	shown := command(t.Context(), p.env, "", "dispatcher bucket show webhooks")
 	shown.want(t, 0, "in flight   1 of ", "what is in flight was handed to asynq; whether a server has started it, asynq tells: ")
-	if codes := [2]int{producer.end(), dispatcher.end()}; codes != [2]int{} {
-		t.Errorf("the exit codes are %v", codes)
-	}
+	must.Equal(t, [2]int{producer.end(), dispatcher.end()}, [2]int{}, "the exit codes are")
 }

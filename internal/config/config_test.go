@@ -13,15 +13,13 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
 func TestLoadWithoutFile(t *testing.T) {
 	t.Parallel()
-	c, err := Load(Options{ReadFile: files(nil)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Load(Options{ReadFile: files(nil)}))(t)
 	s := defaultSettings()
 	if c.Redis != s.Redis || !reflect.DeepEqual(c.Producer, s.Producer) || c.Dispatcher != s.Dispatcher || c.Log != s.Log {
 		t.Errorf("got %+v, want the defaults", c)
@@ -51,9 +49,7 @@ func TestLoadMissingFile(t *testing.T) {
 func TestReadFile(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir() + "/c.toml"
-	if err := os.WriteFile(path, make([]byte, maxFile+1), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, make([]byte, maxFile+1), 0o600))
 	for path, want := range map[string]string{
 		path:               "has more than",
 		t.TempDir():        "is a directory",
@@ -259,9 +255,7 @@ func TestFaultsAsErrors(t *testing.T) {
 		File: "config.toml", Line: 4, Key: "redis.timeout", Value: "5",
 		Reason: `want a duration with a unit (ms, s, m, h, d), such as "30s" or "3d"`,
 	}
-	if faults[1] != want {
-		t.Errorf("got %+v, want %+v", faults[1], want)
-	}
+	must.Equal(t, faults[1], want, "got")
 	if fault, ok := errors.AsType[Fault](err); !ok || fault.Key != "log.level" {
 		t.Errorf("got %+v, want the first fault", fault)
 	}
@@ -301,9 +295,7 @@ func TestWriteKey(t *testing.T) {
 		t.Error(err)
 	}
 	var text strings.Builder
-	if err := WriteKey(&text, key); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, WriteKey(&text, key))
 	if got := mustLoad(t, text.String()).Keys; !reflect.DeepEqual(got, []apikey.Key{key}) {
 		t.Errorf("got %+v, want %+v, from\n%s", got, key, text.String())
 	}
@@ -321,8 +313,6 @@ func TestDidYouMean(t *testing.T) {
 		{"capcity", `; did you mean "capacity"?`},
 		{"zzz", ""},
 	} {
-		if got := DidYouMean(try.word, []string{"rate", "burst", "capacity"}); got != try.want {
-			t.Errorf("%s: got %q, want %q", try.word, got, try.want)
-		}
+		must.Equal(t, DidYouMean(try.word, []string{"rate", "burst", "capacity"}), try.want, "%s: got", try.word)
 	}
 }

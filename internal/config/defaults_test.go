@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // An unset max_in_flight follows the rate and the time that a delivery may take.
@@ -28,9 +30,7 @@ func TestDefaultMaxInFlight(t *testing.T) {
 		"rate = \"50/s\"\n" + tasks:                            256,
 	} {
 		c := mustLoad(t, "[[buckets]]\nname = \"b\"\n"+more)
-		if got := c.Buckets[0].EffectiveMaxInFlight(); got != want {
-			t.Errorf("%q: %d in flight, want %d", more, got, want)
-		}
+		must.Equal(t, c.Buckets[0].EffectiveMaxInFlight(), want, "%q: in flight", more)
 	}
 }
 
@@ -45,9 +45,7 @@ func TestShedding(t *testing.T) {
 		"shed = { normal = 95, high = 95 }\n": "{70 95 95}",
 	} {
 		c := mustLoad(t, "[[buckets]]\nname = \"b\"\nrate = \"1/s\"\n"+more)
-		if got := fmt.Sprint(c.Buckets[0].Shed); got != want {
-			t.Errorf("%q: %s, want %s", more, got, want)
-		}
+		must.Equal(t, fmt.Sprint(c.Buckets[0].Shed), want, "%q", more)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 const printedExample = `
@@ -46,14 +48,10 @@ retry = { max_attempts = 3 }
 		{`buckets[0] "b".retry.max_attempts`, "3", "config.toml:16"},
 		{`buckets[0] "b".retry.max_backoff`, `"12h"`, "default"},
 	} {
-		if got := settingAt(c, want.Key); got != want {
-			t.Errorf("got %+v, want %+v", got, want)
-		}
+		must.Equal(t, settingAt(c, want.Key), want, "got")
 	}
 	var out strings.Builder
-	if err := c.WriteTOML(&out); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.WriteTOML(&out))
 	if !strings.Contains(out.String(), printedExample) {
 		t.Errorf("got\n%s\nwant in it\n%s", out.String(), printedExample)
 	}
@@ -65,9 +63,7 @@ func TestWriteTOMLReadsBack(t *testing.T) {
 	text := strings.Replace(full, "app:hunter2@", "", 1)
 	before := mustLoad(t, text)
 	var out strings.Builder
-	if err := before.WriteTOML(&out); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, before.WriteTOML(&out))
 	after := mustLoad(t, strings.ReplaceAll(out.String(), "https://example.com/***", "https://example.com/hook"))
 	before.printed, after.printed, before.written, after.written = nil, nil, nil, nil
 	for _, c := range []*Config{before, after} { // an empty list and none are the same

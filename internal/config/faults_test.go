@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 var update = flag.Bool("update", false, "rewrite what the files of testdata want")
@@ -31,10 +33,7 @@ func load(text string, env ...string) (*Config, error) {
 
 func mustLoad(t *testing.T, text string, env ...string) *Config {
 	t.Helper()
-	c, err := load(text, env...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(load(text, env...))(t)
 	return c
 }
 
@@ -48,9 +47,7 @@ func TestFaults(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".toml"), func(t *testing.T) {
 			t.Parallel()
 			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			body, _, _ := strings.Cut(string(text), want)
 			_, err = load(body)
 			if err == nil {
@@ -61,9 +58,7 @@ func TestFaults(t *testing.T) {
 			}
 			got := body + want + strings.ReplaceAll(err.Error(), "\n", "\n"+want) + "\n"
 			if *update {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.WriteFile(path, []byte(got), 0o644))
 			} else if got != string(text) {
 				t.Errorf("got\n%s\nwant\n%s", got, text)
 			}

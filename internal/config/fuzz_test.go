@@ -6,20 +6,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // FuzzLoad wants no panic, and either faults or a configuration that prints and
 // reads back.
 func FuzzLoad(f *testing.F) {
-	paths, err := filepath.Glob("testdata/*.toml")
-	if err != nil {
-		f.Fatal(err)
-	}
+	paths := must.Get(filepath.Glob("testdata/*.toml"))(f)
 	for _, path := range append(paths, referencePath) {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(path))(f)
 		f.Add(string(text), "TUNDISH_REDIS_TIMEOUT=2s")
 	}
 	f.Add(full, "TUNDISH_REDIS_PASSWORD_FILE=/secret")
@@ -43,9 +39,7 @@ func FuzzLoad(f *testing.F) {
 		}
 		c.Warnings()
 		var out strings.Builder
-		if err := c.WriteTOML(&out); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.WriteTOML(&out))
 		if _, err := load(strings.ReplaceAll(out.String(), `/***"`, `/x"`)); err != nil && c.Redis.URL == embedded {
 			t.Errorf("does not read back: %v\n%s", err, out.String())
 		}

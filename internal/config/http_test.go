@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers/llm"
 )
@@ -131,7 +132,5 @@ llm.timeout = "1m"
 	if worker := told.LLM.Worker(1); !worker.CountMaxTokens || worker.ExpectedOutput != 7 || worker.ExpectedInput != 8 || worker.IncludeUsage || worker.HTTP.Timeout != time.Minute || told.Adapt.Scope != shaper.ScopeFlow {
 		t.Errorf("told: %+v, %s", worker, told.Adapt.Scope)
 	}
-	if c.Buckets[1].DeliveryTimeout != 10*time.Minute {
-		t.Errorf("a delivery may take %s", c.Buckets[1].DeliveryTimeout)
-	}
+	must.Equal(t, c.Buckets[1].DeliveryTimeout, 10*time.Minute, "a delivery may take")
 }

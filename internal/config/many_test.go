@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // bucketsFile has n buckets, each with flows and a table of its own.
@@ -20,10 +22,7 @@ func BenchmarkLoad(b *testing.B) {
 		files := files(map[string]string{"config.toml": bucketsFile(n)})
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for b.Loop() {
-				c, err := Load(Options{ReadFile: files})
-				if err != nil {
-					b.Fatal(err)
-				}
+				c := must.Get(Load(Options{ReadFile: files}))(b)
 				c.Warnings()
 			}
 		})
@@ -36,10 +35,7 @@ func TestReadingIsLinear(t *testing.T) {
 	cost := func(n int) float64 {
 		files := files(map[string]string{"config.toml": bucketsFile(n)})
 		return testing.AllocsPerRun(1, func() {
-			c, err := Load(Options{ReadFile: files})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(Load(Options{ReadFile: files}))(t)
 			c.Warnings()
 		})
 	}

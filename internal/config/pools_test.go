@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -63,9 +64,7 @@ rate = "10/s"
 webhook = { url = "https://example.com/", job_url = false }
 adapt.scope = "pool"
 `
-	if c := mustLoad(t, text+"pool = \"vendor\"\n"); c.Buckets[0].Adapt.Scope != shaper.ScopePool {
-		t.Errorf("the scope is %q", c.Buckets[0].Adapt.Scope)
-	}
+	must.Equal(t, mustLoad(t, text+"pool = \"vendor\"\n").Buckets[0].Adapt.Scope, shaper.ScopePool, "the scope is")
 	if _, err := load(text); err == nil || !strings.Contains(err.Error(), "the bucket is in no pool") {
 		t.Errorf("without a pool: %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/setting"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
@@ -37,10 +38,7 @@ func asOfTheFirst(path string) bool {
 // with its examples, has every key, and each has its default unless its comment gives another one.
 func TestReference(t *testing.T) {
 	t.Parallel()
-	data, err := os.ReadFile(referencePath)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(referencePath))(t)
 	if warnings := mustLoad(t, string(data)).Warnings(); len(warnings) > 0 {
 		t.Errorf("warnings: %s", strings.Join(warnings, "\n"))
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/workers/httpworker"
 )
 
@@ -17,9 +18,7 @@ func TestSecretFiles(t *testing.T) {
 	file := func(name, text string) string {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(text+"\n"), 0o600))
 		return path
 	}
 	password, sentinel, bearer, key := file("password", "one"), file("sentinel", "two"), file("bearer", "three"), file("key", "four")
@@ -44,10 +43,7 @@ api = "openai"
 base_url = "https://api.example.com"
 auth.oauth2 = {token_url = "https://t.example.com", client_id = "i", client_secret = "file:`+key+`", style = "body", params = {audience = "x"}}
 `)
-	c, err := Load(Options{Path: path, Env: []string{"TUNDISH_REDIS_SENTINEL_PASSWORD_FILE=" + sentinel}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Load(Options{Path: path, Env: []string{"TUNDISH_REDIS_SENTINEL_PASSWORD_FILE=" + sentinel}}))(t)
 	http, model := c.Buckets[0].HTTP.Worker(1), c.Buckets[1].LLM.Worker(1).HTTP
 	if diff := cmp.Diff(httpworker.Files{Bearer: bearer, Headers: map[string]string{"X-Key": key}}, http.Files); diff != "" {
 		t.Error(diff)
@@ -55,9 +51,7 @@ auth.oauth2 = {token_url = "https://t.example.com", client_id = "i", client_secr
 	if o := model.Auth.OAuth2; model.Files.ClientSecret != key || o.ClientSecret != "four" || o.Style != httpworker.OAuth2Body || o.Params["audience"] != "x" {
 		t.Errorf("%+v %+v", model.Files, o)
 	}
-	if http.Auth.OAuth2.Style != httpworker.OAuth2Basic {
-		t.Errorf("style %q by default", http.Auth.OAuth2.Style)
-	}
+	must.Equal(t, http.Auth.OAuth2.Style, httpworker.OAuth2Basic, "style by default")
 	options := c.Redis.Options(nil)
 	for _, next := range []string{"one", "another"} {
 		file("password", next)
@@ -69,9 +63,7 @@ auth.oauth2 = {token_url = "https://t.example.com", client_id = "i", client_secr
 			t.Errorf("of sentinels %q %q %v", user, got, err)
 		}
 	}
-	if err := os.Remove(password); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(password))
 	if _, _, err := options.Credentials(); err == nil {
 		t.Error("a file that is gone is no error")
 	}
@@ -82,20 +74,13 @@ func TestURLOfRedisInAFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "url")
 	for i, url := range []string{"redis://u:one@h", "redis://v:two@h"} {
-		if err := os.WriteFile(path, []byte(url), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		c, err := Load(Options{Env: []string{"TUNDISH_REDIS_URL_FILE=" + path}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(url), 0o600))
+		c := must.Get(Load(Options{Env: []string{"TUNDISH_REDIS_URL_FILE=" + path}}))(t)
 		if i > 0 {
 			continue
 		}
 		read := c.Redis.Options(nil).Credentials
-		if err := os.WriteFile(path, []byte("redis://v:two@h"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte("redis://v:two@h"), 0o600))
 		if user, password, err := read(); user != "v" || password != "two" || err != nil {
 			t.Errorf("%q %q %v", user, password, err)
 		}

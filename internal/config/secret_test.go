@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // TestSecretsDoNotShow prints a configuration with secrets in every way.
@@ -45,9 +47,7 @@ func TestSecretsDoNotShow(t *testing.T) {
 			t.Errorf("%s: the URL does not show in\n%s", name, out.String())
 		}
 	}
-	if Secret("").String() != "" {
-		t.Error("no secret looks like one")
-	}
+	must.Equal(t, Secret("").String(), "", "no secret looks like one")
 }
 
 // The secrets of webhooks stay secret in every output too, and arrive at the worker.
@@ -182,8 +182,6 @@ func TestRedisURLShows(t *testing.T) {
 		{"u:pw@db", "***"},
 		{"pw", "***"},
 	} {
-		if got := RedisURL(try.url).String(); got != try.want {
-			t.Errorf("%s: got %s, want %s", try.url, got, try.want)
-		}
+		must.Equal(t, RedisURL(try.url).String(), try.want, "%s: got", try.url)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/schedule"
 )
 
@@ -46,22 +47,16 @@ webhook.url = "https://example.com/"
 `
 	c := mustLoad(t, text)
 	var printed bytes.Buffer
-	if err := c.WriteTOML(&printed); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.WriteTOML(&printed))
 	for what, c := range map[string]*Config{"read": c, "printed and read": mustLoad(t, printed.String())} {
 		a, b, plain := c.Buckets[0], c.Buckets[1], c.Buckets[2]
 		want := schedule.Drain{Cron: "0 2 * * *", Timezone: "UTC", For: 4 * time.Hour, Until: schedule.UntilWindow, FinishBy: "05:30"}
-		if diff := cmp.Diff(&want, a.Drain); diff != "" {
-			t.Errorf("%s: drain (-want +got):\n%s", what, diff)
-		}
+		must.Equal(t, cmp.Diff(&want, a.Drain), "", "%s: drain (-want +got):", what)
 		var lines []string
 		for _, line := range a.Calendar {
 			lines = append(lines, strings.Join([]string{line.From, line.To, line.Days, line.Timezone, line.Rate.String()}, " "))
 		}
-		if got := strings.Join(lines, ", "); got != "22:00 06:00 mon-fri Europe/Paris 200/s, 12:00 13:00  UTC 3/m" {
-			t.Errorf("%s: calendar %s", what, got)
-		}
+		must.Equal(t, strings.Join(lines, ", "), "22:00 06:00 mon-fri Europe/Paris 200/s, 12:00 13:00  UTC 3/m", "%s: calendar", what)
 		if b.Drain == nil || !b.Drain.Manual || b.Calendar != nil || plain.Drain != nil || !plain.Plan().IsZero() {
 			t.Errorf("%s: %+v, %+v", what, b.Drain, plain.Drain)
 		}

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -14,9 +16,7 @@ func TestBoundsOfABucket(t *testing.T) {
 	v := s.visitor()
 	s.enqueue(shaper.Job{Bucket: "letters", ID: "a", Payload: []byte("1")})
 	v.get("/console/buckets/letters").want(t, http.StatusOK, "no process tells of it")
-	if err := s.redis.HSet(t.Context(), "tundish:{letters}:b:letters:settings", "quotas", "5 86400000000;").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.redis.HSet(t.Context(), stored.Key("letters", "settings"), "quotas", "5 86400000000;").Err())
 	v.get("/console/buckets/letters").want(t, http.StatusOK, "What bounds it now", "5/d")
 	v.post("/console/buckets/letters/do/drain").want(t, http.StatusOK, "It leaks now.", "Stop the drain", "dispatcher bucket drain letters --stop")
 	v.post("/console/buckets/letters/do/stop-drain").want(t, http.StatusOK, "The drain is stopped.")

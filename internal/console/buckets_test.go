@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/schedule"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/dispatcher"
@@ -59,10 +60,7 @@ func (s *site) deliver() {
 		<-ctx.Done()
 		return shaper.Returned("stopped")
 	})
-	d, err := dispatcher.New(dispatcher.Config{Redis: s.redis, Buckets: moreBuckets()[:2], Workers: map[string]shaper.Worker{"work": worker, "hooks": worker}, ShutdownTimeout: time.Millisecond})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	d := must.Get(dispatcher.New(dispatcher.Config{Redis: s.redis, Buckets: moreBuckets()[:2], Workers: map[string]shaper.Worker{"work": worker, "hooks": worker}, ShutdownTimeout: time.Millisecond}))(s.t)
 	ctx, stop := context.WithCancel(s.t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()

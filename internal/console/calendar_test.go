@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -22,9 +23,7 @@ func TestCalendar(t *testing.T) {
 		// From then on it opens an hour earlier by UTC, on the evening before, as 01:00 there is 23:00 here.
 		`aria-label="open 00:00–03:00 1/h, 23:00–24:00 1/h; 1 fire"`, `<rect class="open" x="1380" y="6" width="60" height="12">`, `<path class="fire" d="M30 2v20"><title>00:30 half-past</title></path>`,
 		`datetime="2027-03-28T01:00:00Z"`, "<td>5/h</td>", "<td>closed</td>", `href="?from=2027-03-18"`, `href="?from=2027-04-01"`)
-	if days := strings.Count(page.text, `<svg class="day"`); days != 7 {
-		t.Errorf("%d days", days)
-	}
+	must.Equal(t, strings.Count(page.text, `<svg class="day"`), 7, "days")
 	// On this Sunday the clocks show 02:00 to 03:00 twice: the calendar holds for both, and the schedule fires in the first.
 	v.get("/console/buckets/nightly/timetable?from=2027-10-28").want(t, http.StatusOK, `<th scope="row">Sun 2027-10-31</th>`, `aria-label="open 00:00–03:00 5/h; 1 fire"`)
 	v.get("/console/buckets/letters/timetable").want(t, http.StatusOK, "It is open at all times, and no schedule fires", "dispatcher schedule set", `aria-label="open 00:00–24:00 1/h"`)

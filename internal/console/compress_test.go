@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // A browser gets pages and files compressed, a client that takes no gzip does not.
@@ -19,10 +21,7 @@ func TestCompressed(t *testing.T) {
 			t.Errorf("%s: headers %v and %v", path, plain.header, packed.header)
 			continue
 		}
-		reader, err := gzip.NewReader(strings.NewReader(packed.text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		reader := must.Get(gzip.NewReader(strings.NewReader(packed.text)))(t)
 		text, err := io.ReadAll(reader)
 		if start, _, _ := strings.Cut(plain.text, "<main"); err != nil || !strings.HasPrefix(string(text), start) || packed.status != plain.status {
 			t.Errorf("%s: compressed it is another one (%v)", path, err)

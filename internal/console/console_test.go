@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -98,10 +99,7 @@ func TestLogin(t *testing.T) {
 	if page := v.login("root"); page.status != http.StatusOK || page.at != "/console/fleet" || !strings.Contains(page.text, "key root") {
 		t.Errorf("after the login: %d %s", page.status, page.at)
 	}
-	at, err := url.Parse(s.url + "/console/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := must.Get(url.Parse(s.url + "/console/"))(t)
 	cookies := v.http.Jar.Cookies(at)
 	if len(cookies) != 1 || len(cookies[0].Value) < 40 {
 		t.Fatalf("cookies %v", cookies)
@@ -110,9 +108,7 @@ func TestLogin(t *testing.T) {
 	if len(keys) != 1 || strings.Contains(keys[0], cookies[0].Value) || s.redis.TTL(t.Context(), keys[0]).Val() > 12*time.Hour || strings.Contains(fmt.Sprint(s.redis.HGetAll(t.Context(), keys[0]).Val()), cookies[0].Value) {
 		t.Errorf("sessions %q", keys)
 	}
-	if page := v.do(http.MethodGet, "/v1/buckets", nil, "Cookie", "tundish_session="+cookies[0].Value); page.status != http.StatusUnauthorized {
-		t.Errorf("the API takes the cookie: %d", page.status)
-	}
+	must.Equal(t, v.do(http.MethodGet, "/v1/buckets", nil, "Cookie", "tundish_session="+cookies[0].Value).status, http.StatusUnauthorized, "the API takes the cookie")
 	s.handler.SetKeys([]apikey.Key{keyOf("reader", []string{"*"}, apikey.RoleRead)})
 	if page := v.get("/console/"); !strings.HasPrefix(page.at, "/console/login") {
 		t.Error("a login outlives its key")
@@ -183,9 +179,7 @@ func TestWrongKeys(t *testing.T) {
 		t.Errorf("%d of 25 attempts are refused", refused)
 	}
 	v.login("root").want(t, http.StatusOK)
-	if got := int(testutil.ToFloat64(s.wrongKeys)); got != 25-refused {
-		t.Errorf("%d wrong keys are counted, want %d", got, 25-refused)
-	}
+	must.Equal(t, int(testutil.ToFloat64(s.wrongKeys)), 25-refused, "wrong keys are counted")
 	if text := s.log.String(); strings.Count(text, "level=WARN") < 1 || !strings.Contains(text, "API keys that this server does not know") || !strings.Contains(text, "last_address=127.0.0.1") {
 		t.Errorf("the log says %q", text)
 	}
@@ -258,9 +252,7 @@ func TestActions(t *testing.T) {
 	s.enqueue(shaper.Job{Bucket: "letters", ID: "a", Payload: []byte("1")})
 	page := v.post("/console/buckets/letters/do/pause", "reason", "the receiver is down")
 	page.want(t, http.StatusOK, "It is paused.", "the receiver is down", "do/resume", "<strong>paused</strong>")
-	if page.at != "/console/buckets/letters?did=pause" {
-		t.Errorf("it leads to %s", page.at)
-	}
+	must.Equal(t, page.at, "/console/buckets/letters?did=pause", "it leads to")
 	v.post("/console/buckets/letters/do/resume").want(t, http.StatusOK, "It runs again.", "no-dispatcher")
 	v.post("/console/buckets/letters/do/resume").want(t, http.StatusOK, "nothing to change")
 	v.post("/console/buckets/letters/do/set", "rate", "3/h").want(t, http.StatusOK, "3/h", "do/reset")
@@ -283,9 +275,7 @@ func TestWithoutRedis(t *testing.T) {
 	v.login("root").want(t, http.StatusOK)
 	s.store.Kill()
 	v.get("/console/").want(t, http.StatusServiceUnavailable, "Redis")
-	if err := s.store.Restart(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.store.Restart())
 	for {
 		page := v.get("/console/")
 		if page.status == http.StatusOK {
@@ -309,14 +299,8 @@ func TestStream(t *testing.T) {
 	v.get("/console/stream?bucket=flows").want(t, http.StatusForbidden)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/console/stream?bucket=letters", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := v.http.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/console/stream?bucket=letters", http.NoBody))(t)
+	response := must.Get(v.http.Do(request))(t)
 	defer response.Body.Close()
 	text := make([]byte, 0, 1000)
 	for part := make([]byte, 100); !strings.Contains(string(text), "event: second"); {

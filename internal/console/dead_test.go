@@ -13,13 +13,15 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/internal/must"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/shaper"
 )
 
 // kill makes dead letters of a bucket that is there already.
 func (s *site) kill(bucket string, from, n int, reason string, status int) {
 	s.t.Helper()
-	key := fmt.Sprintf("tundish:{%s}:b:%s:", bucket, bucket)
+	key := stored.Key(bucket, "")
 	pipe := s.redis.Pipeline()
 	for i := from; i < from+n; i++ {
 		id := fmt.Sprint("dead", i)
@@ -27,9 +29,7 @@ func (s *site) kill(bucket string, from, n int, reason string, status int) {
 		pipe.HSet(s.t.Context(), key+"meta", id, fmt.Sprintf(`5 1 1 0 0 - {"cause":"permanent","status":%d,"reason":%q,"detail":"no"}`, status, reason))
 		pipe.ZAdd(s.t.Context(), key+"dead", redis.Z{Member: id, Score: float64(1783228800000000 + i)})
 	}
-	if _, err := pipe.Exec(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(pipe.Exec(s.t.Context()))(s.t)
 }
 
 // inputs are the hidden inputs of a page's forms.
@@ -77,7 +77,7 @@ func TestRedriveAllThatMatch(t *testing.T) {
 		}
 		step.want(t, http.StatusOK, "Stop here", "data-run")
 	}
-	if left := s.redis.ZCard(t.Context(), "tundish:{letters}:b:letters:dead").Val(); left != 300 || steps < 1 {
+	if left := s.redis.ZCard(t.Context(), stored.Key("letters", "dead")).Val(); left != 300 || steps < 1 {
 		t.Errorf("%d are left after %d steps", left, steps)
 	}
 	audit := v.get("/console/audit?bucket=letters")

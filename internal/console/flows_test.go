@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -33,9 +34,7 @@ func TestFlowsOfAnyName(t *testing.T) {
 	for _, match := range flowLink.FindAllStringSubmatch(list.text, -1) {
 		links[v.get("/console/buckets/flows/"+html.UnescapeString(match[1])).at] = true
 	}
-	if len(links) != len(hostileNames) {
-		t.Errorf("%d links: %v", len(links), links)
-	}
+	must.Equal(t, len(links), len(hostileNames), "links: %v", links)
 	for _, name := range hostileNames {
 		path := "/console/buckets/flows/flow?flow=" + escaped(name)
 		page := v.get(path)

@@ -22,6 +22,7 @@ import (
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/console"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/internal/session"
 	"github.com/tundish-io/tundish/redisconn"
@@ -79,15 +80,9 @@ func newSite(t *testing.T, keys ...apikey.Key) *site {
 func newSiteWith(t *testing.T, cfg console.Config, keys ...apikey.Key) *site {
 	t.Helper()
 	store := redistest.Start(t)
-	conn, err := redisconn.Connect(store.URL(), redisconn.Options{Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(redisconn.Connect(store.URL(), redisconn.Options{Timeout: patience}))(t)
 	t.Cleanup(func() { _ = conn.Close() })
-	rate, err := admission.ParseRate("1/h")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rate := must.Get(admission.ParseRate("1/h"))(t)
 	var buckets []shaper.Bucket
 	for _, name := range []string{"letters", "flows"} {
 		b := shaper.DefaultBucket()
@@ -99,15 +94,10 @@ func newSiteWith(t *testing.T, cfg console.Config, keys ...apikey.Key) *site {
 	flow.Key = shaper.FlowKeyJob
 	buckets[1].Flow = &flow
 	buckets[1].Pool, buckets[1].Weight = &shaper.Pool{Name: "vendor", Rate: admission.Rate{Count: 1000, Per: time.Second, Unit: admission.UnitRequests}, Burst: 1}, 1
-	limits, err := admission.NewLimiter(admission.LimiterConfig{Redis: conn, Timeout: patience, Limits: []admission.Limit{{Name: "per-caller", Limit: rate}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	limits := must.Get(admission.NewLimiter(admission.LimiterConfig{Redis: conn, Timeout: patience, Limits: []admission.Limit{{Name: "per-caller", Limit: rate}}}))(t)
 	t.Cleanup(limits.Close)
 	op, err := operator.New(operator.Config{Redis: conn, Buckets: buckets, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s := &site{t: t, redis: conn, store: store, log: &logText{}}
 	s.wrongKeys = prometheus.NewCounter(prometheus.CounterOpts{Name: "wrong"})
 	if s.jobs, err = producer.New(producer.Config{Redis: conn, Buckets: buckets, Timeout: patience}); err != nil {
@@ -127,10 +117,7 @@ func newSiteWith(t *testing.T, cfg console.Config, keys ...apikey.Key) *site {
 
 func (s *site) enqueue(jobs ...shaper.Job) {
 	s.t.Helper()
-	receipts, err := s.jobs.Enqueue(s.t.Context(), jobs...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	receipts := must.Get(s.jobs.Enqueue(s.t.Context(), jobs...))(s.t)
 	for _, r := range receipts {
 		if r.Refusal != nil {
 			s.t.Fatal(r)
@@ -147,10 +134,7 @@ type visitor struct {
 
 func (s *site) visitor() *visitor {
 	s.t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	jar := must.Get(cookiejar.New(nil))(s.t)
 	transport := &http.Transport{}
 	s.t.Cleanup(transport.CloseIdleConnections)
 	return &visitor{s, &http.Client{Jar: jar, Transport: transport, Timeout: patience}}
@@ -174,22 +158,13 @@ func (v *visitor) do(method, path string, form url.Values, headers ...string) se
 
 func (v *visitor) send(method, path, body string, headers ...string) seen {
 	v.t.Helper()
-	request, err := http.NewRequestWithContext(v.t.Context(), method, v.url+path, strings.NewReader(body))
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(v.t.Context(), method, v.url+path, strings.NewReader(body)))(v.t)
 	for i := 0; i+1 < len(headers); i += 2 {
 		request.Header.Add(headers[i], headers[i+1])
 	}
-	response, err := v.http.Do(request)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	response := must.Get(v.http.Do(request))(v.t)
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(response.Body))(v.t)
 	return seen{response.StatusCode, string(text), response.Header, strings.TrimPrefix(response.Request.URL.String(), v.url)}
 }
 

@@ -14,6 +14,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -178,19 +180,14 @@ func (s *site) leave(texts []string, id string) {
 		if flow := strings.ToValidUTF8(text, "?"); len(flow) <= shaper.MaxFlowBytes {
 			s.enqueue(shaper.Job{Bucket: "flows", ID: name, Flow: flow, Payload: []byte("1")})
 		}
-		const key = "tundish:{letters}:b:letters:"
+		key := stored.Key("letters", "")
 		dead := id + "dead" + name
-		answer, err := json.Marshal(shaper.LastResponse{Cause: text, Status: http.StatusNotFound, Reason: text, Detail: text, Body: text})
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		answer := must.Get(json.Marshal(shaper.LastResponse{Cause: text, Status: http.StatusNotFound, Reason: text, Detail: text, Body: text}))(s.t)
 		pipe.HSet(s.t.Context(), key+"body", dead, fmt.Sprintf("%d 1 00000000000cn001 \n%s", i, text))
 		pipe.HSet(s.t.Context(), key+"meta", dead, "5 1 1 0 0 - "+string(answer))
 		pipe.ZAdd(s.t.Context(), key+"dead", redis.Z{Member: dead, Score: float64(1783228800000000 + i)})
 	}
-	if _, err := pipe.Exec(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(pipe.Exec(s.t.Context()))(s.t)
 }
 
 // known is the markup of all pages, with texts that are harmless.

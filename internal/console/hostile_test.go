@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/net/html"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 )
 
@@ -63,10 +64,7 @@ type markup map[string]bool
 // readPage returns the markup of a page, its text and the values of its attributes, and its links.
 func readPage(t *testing.T, page string) (has markup, texts []string, links []string) {
 	t.Helper()
-	document, err := html.Parse(strings.NewReader(page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	document := must.Get(html.Parse(strings.NewReader(page)))(t)
 	has = markup{}
 	for node := range document.Descendants() {
 		switch node.Type {
@@ -97,10 +95,7 @@ func (known markup) judge(t *testing.T, page seen) []string {
 			t.Errorf("%q has <%s>, as no page has with a harmless text", page.at, what)
 		}
 	}
-	at, err := url.Parse("http://here.example" + page.at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := must.Get(url.Parse("http://here.example" + page.at))(t)
 	for _, link := range links {
 		to, err := at.Parse(link)
 		if err != nil || to.Host != at.Host || to.Scheme != "http" || !strings.HasPrefix(to.Path, "/console/") {

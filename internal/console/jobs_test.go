@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -52,16 +53,12 @@ func TestJobs(t *testing.T) {
 		"": "flying-1 again-1 later-1", "?state=in_flight": "flying-1", "?state=retrying": "again-1", "?state=scheduled": "later-1", "?state=later": "again-1 later-1", "?state=queued": "", "?state=done": "done-1",
 		"?state=waiting&since=1h": "again-1 later-1", "?until=1h": "", "?since=2020-01-01T00:00:00Z&state=in_flight": "flying-1",
 	} {
-		if got := strings.Join(jobIDs(v.get("/console/buckets/work/jobs"+query)), " "); got != want {
-			t.Errorf("%s: %q, want %q", query, got, want)
-		}
+		must.Equal(t, strings.Join(jobIDs(v.get("/console/buckets/work/jobs"+query)), " "), want, "%s", query)
 	}
 	v.get("/console/buckets/work/jobs?state=in_flight&since=90m").want(t, http.StatusOK, `<option value="in_flight" selected>`, `value="90m"`, "dispatcher job list work --state in_flight --since 90m")
 	v.get("/console/buckets/work").want(t, http.StatusOK, `href="work/jobs?state=queued"`, `href="work/jobs?state=later"`, `href="work/jobs?state=in_flight"`)
 	for _, query := range []string{"since=soon", "until=-1h", "state=lost", "cursor=x"} {
-		if page := v.get("/console/buckets/work/jobs?" + query); page.status != http.StatusBadRequest {
-			t.Errorf("%s: %d", query, page.status)
-		}
+		must.Equal(t, v.get("/console/buckets/work/jobs?"+query).status, http.StatusBadRequest, "%s", query)
 	}
 	v.get("/console/buckets/none/jobs").want(t, http.StatusNotFound, "none")
 }
@@ -111,9 +108,7 @@ func TestCancelJob(t *testing.T) {
 	v.get("/console/jobs?id=a").want(t, http.StatusOK, "jobs/cancel", "dispatcher job cancel letters a")
 	page := v.post("/console/buckets/letters/jobs/cancel", "id", "a")
 	page.want(t, http.StatusOK, "It is cancelled.", "<dd>cancelled", "when is not kept")
-	if page.at != "/console/jobs?id=a&did=cancel" {
-		t.Errorf("it leads to %s", page.at)
-	}
+	must.Equal(t, page.at, "/console/jobs?id=a&did=cancel", "it leads to")
 	v.post("/console/buckets/letters/jobs/cancel", "id", "none").want(t, http.StatusNotFound)
 	v.post("/console/buckets/letters/jobs/cancel").want(t, http.StatusBadRequest, "no job is named")
 	v.get("/console/audit").want(t, http.StatusOK, "cancelJob", "key root")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/console"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -218,18 +219,12 @@ func (v *visitor) session(key string) string {
 // classOf sends a request, and reads no further than what it is answered with: a stream has no end.
 func (v *visitor) classOf(method, path string, form url.Values, headers []string) class {
 	v.t.Helper()
-	request, err := http.NewRequestWithContext(v.t.Context(), method, v.url+path, strings.NewReader(form.Encode()))
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(v.t.Context(), method, v.url+path, strings.NewReader(form.Encode())))(v.t)
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	for i := 0; i < len(headers); i += 2 {
 		request.Header.Add(headers[i], headers[i+1])
 	}
-	response, err := v.http.Do(request)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	response := must.Get(v.http.Do(request))(v.t)
 	_ = response.Body.Close()
 	return classOf(response.StatusCode, response.Header.Get("Location"))
 }

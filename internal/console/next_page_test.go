@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	whatwg "github.com/nlnwa/whatwg-url/url"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // fragments are what addresses are made of that browsers read in their own way.
@@ -55,8 +57,6 @@ func TestNextPages(t *testing.T) {
 		"buckets/grouped/flow?flow=a%26b&group=g": "buckets/grouped/flow?flow=a%26b&group=g", "audit?bucket=letters": "audit?bucket=letters",
 		"": "", "login": "", "stream": "", "nothing": "", "assets/console.js": "", "buckets/letters/do/pause": "", "v1/buckets": "", "fleet/..": "",
 	} {
-		if got := safePage(page); got != want {
-			t.Errorf("%q leads to %q, want %q", page, got, want)
-		}
+		must.Equal(t, safePage(page), want, "%q leads to", page)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // After a login a visitor stays in the console, whatever the address asks for.
@@ -13,10 +15,7 @@ func FuzzSafePage(f *testing.F) {
 		f.Add(page)
 	}
 	f.Fuzz(func(t *testing.T, page string) {
-		at, err := url.Parse("https://here.example/ops/console/login")
-		if err != nil {
-			t.Fatal(err)
-		}
+		at := must.Get(url.Parse("https://here.example/ops/console/login"))(t)
 		to, err := at.Parse("./" + safePage(page))
 		if err != nil {
 			return // a browser has no such address

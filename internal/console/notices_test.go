@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper/fleet"
 )
 
@@ -14,12 +15,9 @@ import (
 func TestNoticesAreOnTheOverview(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, keyOf("reader", []string{"*"}, apikey.RoleRead))
-	member, err := fleet.NewMember(fleet.Config{Redis: s.redis, Timeout: patience, Buckets: func() []string { return []string{"letters"} }, About: func() fleet.About {
+	member := must.Get(fleet.NewMember(fleet.Config{Redis: s.redis, Timeout: patience, Buckets: func() []string { return []string{"letters"} }, About: func() fleet.About {
 		return fleet.About{Name: "dispatcher", Host: "web-1", ReloadRefused: "rate: <b>", DataLost: &fleet.DataLoss{At: time.Now(), Buckets: []string{"letters"}, Count: 1}}
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {

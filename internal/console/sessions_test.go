@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/session"
 )
 
@@ -27,18 +28,14 @@ func TestLoginsAreBounded(t *testing.T) {
 	if refused < 30 {
 		t.Errorf("%d of 100 logins are refused", refused)
 	}
-	if page := v.login("other"); page.status != http.StatusSeeOther {
-		t.Errorf("another key: %d", page.status)
-	}
+	must.Equal(t, v.login("other").status, http.StatusSeeOther, "another key")
 	keys := s.redis.Keys(t.Context(), "tundish:{fleet}:sessions:*").Val()
 	for _, key := range keys {
 		if n := s.redis.HLen(t.Context(), key).Val(); n > session.Most {
 			t.Errorf("%s has %d sessions", key, n)
 		}
 	}
-	if len(keys) != 2 {
-		t.Errorf("%q", keys)
-	}
+	must.Equal(t, len(keys), 2, "%q", keys)
 	if page := v.get("/console/audit?logins=true"); strings.Count(page.text, "<td>login</td>") > 4 {
 		t.Error(page.text)
 	}

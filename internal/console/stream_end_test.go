@@ -19,6 +19,7 @@ import (
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/console"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/session"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
@@ -41,10 +42,7 @@ func newDesk(t *testing.T, keys ...apikey.Key) *desk {
 	t.Cleanup(func() { _ = conn.Close() })
 	b := shaper.DefaultBucket()
 	b.Name, b.Rate = "letters", admission.Rate{Count: 1, Per: time.Hour, Unit: admission.UnitRequests}
-	op, err := operator.New(operator.Config{Redis: conn, Buckets: []shaper.Bucket{b}, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	op := must.Get(operator.New(operator.Config{Redis: conn, Buckets: []shaper.Bucket{b}, Timeout: patience}))(t)
 	d := &desk{t: t}
 	d.handler = httpapi.NewOps(httpapi.OpsConfig{Buckets: op, Keys: keys, Pages: console.Pages(console.Config{Redis: conn}), Sessions: session.New(conn)})
 	return d
@@ -110,18 +108,14 @@ func TestStreamsEndInFiveSeconds(t *testing.T) {
 					}
 					return status
 				}
-				if status := wait(7 * time.Second); status != 0 {
-					t.Fatalf("it ended at once, with %d", status)
-				}
+				must.Be(t, wait(7*time.Second), 0, "it ended at once, with")
 				c.end(d, cookie)
 				status := wait(5 * time.Second)
 				if status == 0 {
 					d.handler.Drain()
 					<-ended
 				}
-				if (status == 0) != c.goes {
-					t.Errorf("after five seconds its status is %d", status)
-				}
+				must.Equal(t, (status == 0), c.goes, "after five seconds its status is %d", status)
 			})
 		})
 	}

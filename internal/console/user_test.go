@@ -11,6 +11,7 @@ import (
 	"github.com/tundish-io/tundish/admission/httplimit"
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/console"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -45,20 +46,14 @@ func TestUserOfProxy(t *testing.T) {
 			t.Errorf("%s: the login leads to %s", method, page.at)
 		}
 	}
-	if n := len(s.redis.Keys(t.Context(), "tundish:{fleet}:session*").Val()); n != 0 {
-		t.Errorf("%d sessions", n)
-	}
-	if page := as(http.MethodPost, "/console/logout", url.Values{}); page.at != "/console/" {
-		t.Errorf("a logout leads to %s", page.at)
-	}
+	must.Equal(t, len(s.redis.Keys(t.Context(), "tundish:{fleet}:session*").Val()), 0, "sessions")
+	must.Equal(t, as(http.MethodPost, "/console/logout", url.Values{}).at, "/console/", "a logout leads to")
 	as(http.MethodGet, "/v1/buckets", nil).want(t, http.StatusUnauthorized) // the header is of the console alone
 
 	s.handler.SetKeys([]apikey.Key{keyOf("other", []string{"*"}, apikey.RoleAdmin)})
 	as(http.MethodGet, "/console/", nil).want(t, http.StatusForbidden, "console.user_key", "on-call")
 	s.handler.SetKeys(nil)
-	if page := as(http.MethodGet, "/console/", nil); page.status != http.StatusForbidden {
-		t.Errorf("without keys a user of the proxy may do everything: %d", page.status)
-	}
+	must.Equal(t, as(http.MethodGet, "/console/", nil).status, http.StatusForbidden, "without keys a user of the proxy may do everything")
 }
 
 // A session goes on beside: it is that of the visitor as long as no proxy names a user.
@@ -114,9 +109,7 @@ func TestUserNames(t *testing.T) {
 				t.Errorf("%s: %s: %d %s", name, path, page.status, page.text)
 			}
 		}
-		if page := v.do(http.MethodPost, "/console/buckets/letters/do/pause", url.Values{}, pairs...); page.status != http.StatusBadRequest {
-			t.Errorf("%s: a form: %d", name, page.status)
-		}
+		must.Equal(t, v.do(http.MethodPost, "/console/buckets/letters/do/pause", url.Values{}, pairs...).status, http.StatusBadRequest, "%s: a form", name)
 	}
 	if paused := s.visitor().do(http.MethodGet, "/console/buckets/letters", nil, "X-Forwarded-User", alice); strings.Contains(paused.text, "<strong>paused</strong>") {
 		t.Error("a request that was refused has changed something")
@@ -163,9 +156,7 @@ func TestAddressesOfLogins(t *testing.T) {
 					break
 				}
 			}
-			if held != c.held {
-				t.Errorf("%s is held up: %t, want %t", c.then, held, c.held)
-			}
+			must.Equal(t, held, c.held, "%s is held up", c.then)
 		})
 	}
 }
@@ -202,9 +193,7 @@ func TestPublicURL(t *testing.T) {
 			}
 		}
 		page = v.do(http.MethodPost, "/v1/buckets/letters/pause", nil, "Origin", "http://ops.example.com", "Authorization", "Bearer on-call")
-		if page.status != http.StatusForbidden {
-			t.Errorf("%q: the API takes a form of it: %d", origin, page.status)
-		}
+		must.Equal(t, page.status, http.StatusForbidden, "%q: the API takes a form of it", origin)
 	}
 }
 
@@ -245,15 +234,9 @@ func TestUsersOfProxyShareStreams(t *testing.T) {
 	t.Parallel()
 	s := newSiteWith(t, behind("127.0.0.1/32"), onCall)
 	open := func(user string) int {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/console/stream", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/console/stream", http.NoBody))(t)
 		request.Header.Set("X-Forwarded-User", user)
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(http.DefaultClient.Do(request))(t)
 		t.Cleanup(func() { _ = response.Body.Close() })
 		return response.StatusCode
 	}
@@ -261,10 +244,6 @@ func TestUsersOfProxyShareStreams(t *testing.T) {
 	for open(alice) == http.StatusOK {
 		n++
 	}
-	if n != 100 {
-		t.Errorf("one user has %d streams of 200", n)
-	}
-	if status := open("bob@example.com"); status != http.StatusOK {
-		t.Errorf("another user gets no stream: %d", status)
-	}
+	must.Equal(t, n, 100, "one user has streams of 200")
+	must.Equal(t, open("bob@example.com"), http.StatusOK, "another user gets no stream")
 }

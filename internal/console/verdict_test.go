@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/cli"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
@@ -28,15 +29,10 @@ func TestOneVerdictForAllViews(t *testing.T) {
 	s.enqueue(shaper.Job{Bucket: "work", ID: "w", Payload: []byte("1")}, shaper.Job{Bucket: "letters", ID: "l", Payload: []byte("1")},
 		shaper.Job{Bucket: "flows", ID: "f", Flow: "acme", Payload: []byte("1")}, shaper.Job{Bucket: "grouped", ID: "g", Group: "north", Flow: "acme", Payload: []byte("1")},
 		shaper.Job{Bucket: "hooks", ID: "h", Flow: "acme", Payload: []byte("1"), Delay: time.Hour})
-	op, err := operator.New(operator.Config{Redis: s.redis, Buckets: moreBuckets()[:1], Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	op := must.Get(operator.New(operator.Config{Redis: s.redis, Buckets: moreBuckets()[:1], Timeout: patience}))(t)
 	by := op.As("anna")
 	for _, err := range []error{by.Bucket("work").Pause(t.Context(), "a test"), by.Bucket("flows").Flow("acme").Pause(t.Context(), ""), by.Bucket("grouped").Group("north").Pause(t.Context(), "")} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	v := s.visitor()
 	for bucket, want := range map[string]struct {
@@ -53,9 +49,7 @@ func TestOneVerdictForAllViews(t *testing.T) {
 		"nightly": {code: operator.WhyEmpty},
 	} {
 		var api, command opsview.Verdict
-		if err := json.Unmarshal([]byte(v.get("/v1/buckets/"+bucket+"/why").text), &api); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(v.get("/v1/buckets/"+bucket+"/why").text), &api))
 		look := func(more ...string) string {
 			var out, fault bytes.Buffer
 			if code := cli.RunDispatcher(t.Context(), append([]string{"bucket", "why", bucket, "--server", s.url}, more...), nil, strings.NewReader(""), &out, &fault); code != 0 {
@@ -63,9 +57,7 @@ func TestOneVerdictForAllViews(t *testing.T) {
 			}
 			return out.String()
 		}
-		if err := json.Unmarshal([]byte(look("--json")), &command); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(look("--json")), &command))
 		elapsed := time.Since(began).Seconds()
 		if api.Code != want.code || len(api.Blocked) == 0 != (want.action == "" && want.scope == "") {
 			t.Errorf("%s: %+v", bucket, api)

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tundish-io/tundish/internal/checker"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -25,14 +26,10 @@ func runJSON(ctx context.Context, t *testing.T, opts Options) (got report, stder
 	t.Helper()
 	opts.JSON = true
 	var out, line bytes.Buffer
-	if err := Run(ctx, opts, &out, &line); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Run(ctx, opts, &out, &line))
 	decoder := json.NewDecoder(&out)
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&got); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, decoder.Decode(&got))
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		t.Errorf("more than one object on stdout: %v", err)
 	}
@@ -63,9 +60,7 @@ func TestRefusals(t *testing.T) { //nolint:paralleltest // alone: it has the dem
 
 func TestRunText(t *testing.T) { //nolint:paralleltest // alone: it has the demo keep its pace
 	var stdout bytes.Buffer
-	if err := Run(t.Context(), Options{Rate: 100, Seconds: 1, Factor: 2, Width: 60}, &stdout, io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Run(t.Context(), Options{Rate: 100, Seconds: 1, Factor: 2, Width: 60}, &stdout, io.Discard))
 	for _, want := range []string{"at 100/s", "most in any 1 s", "arrivals", "departures", "Next: `make run`", "`go run ./cmd/dispatcher demo --stay` keeps it running, with its console."} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("the report does not say %q:\n%s", want, stdout.String())
@@ -222,8 +217,6 @@ func TestLine(t *testing.T) {
 		" 1.0s  admitted 30  refused 30  waiting 20  delivered 10, 10/s",
 		" 1.5s  admitted 30  refused 30  waiting 20  delivered 10, 0/s",
 	} {
-		if got := tally.line(start.Add(time.Duration(i+1) * 500 * time.Millisecond)); got != want {
-			t.Errorf("line = %q, want %q", got, want)
-		}
+		must.Equal(t, tally.line(start.Add(time.Duration(i+1)*500*time.Millisecond)), want, "line")
 	}
 }

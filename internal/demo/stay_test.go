@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // stayed is a demo that goes on, after its report.
@@ -49,18 +51,10 @@ func stayOn(t *testing.T) *stayed {
 // get is what a page says, which may never end.
 func (s *stayed) get(ctx context.Context, url string) io.Reader {
 	s.t.Helper()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	response, err := s.client.Do(request)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody))(s.t)
+	response := must.Get(s.client.Do(request))(s.t)
 	s.t.Cleanup(func() { _ = response.Body.Close() })
-	if response.StatusCode != http.StatusOK {
-		s.t.Errorf("%s: %s", url, response.Status)
-	}
+	must.Equal(s.t, response.StatusCode, http.StatusOK, "%s: %s", url, response.Status)
 	return response.Body
 }
 

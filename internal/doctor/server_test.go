@@ -1,6 +1,10 @@
 package doctor
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
+)
 
 func TestVersionOfAServer(t *testing.T) {
 	t.Parallel()
@@ -25,8 +29,6 @@ func TestVersionOfAServer(t *testing.T) {
 func TestSize(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[float64]string{0: "0 B", 1000: "1000 B", 1536: "1.5 KiB", 1023 << 10: "1023 KiB", 100 << 20: "100 MiB", 3 << 40: "3 TiB"} {
-		if got := size(n); got != want {
-			t.Errorf("size(%g) = %q, want %q", n, got, want)
-		}
+		must.Equal(t, size(n), want, "size(%g)", n)
 	}
 }

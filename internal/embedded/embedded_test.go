@@ -12,26 +12,21 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tundish-io/tundish/internal/embedded"
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func start(t *testing.T) *embedded.Store {
 	t.Helper()
-	store, err := embedded.Start("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(embedded.Start("127.0.0.1:0"))(t)
 	t.Cleanup(store.Close)
 	return store
 }
 
 func connect(t *testing.T, url string) *redis.Client {
 	t.Helper()
-	options, err := redis.ParseURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	options := must.Get(redis.ParseURL(url))(t)
 	client := redis.NewClient(options)
 	t.Cleanup(func() { client.Close() })
 	return client
@@ -44,20 +39,14 @@ func TestStore(t *testing.T) {
 		t.Errorf("URL = %q, Addr = %q", store.URL(), store.Addr())
 	}
 	client := connect(t, store.URL())
-	if err := client.Set(t.Context(), "key", "value", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := client.Get(t.Context(), "key").Result(); err != nil || got != "value" {
-		t.Errorf("Get = %q, %v", got, err)
-	}
+	must.OK(t, client.Set(t.Context(), "key", "value", 0).Err())
+	must.Equal(t, must.Get(client.Get(t.Context(), "key").Result())(t), "value", "Get")
 }
 
 func TestKeysExpire(t *testing.T) {
 	t.Parallel()
 	client := connect(t, start(t).URL())
-	if err := client.Set(t.Context(), "key", "value", time.Millisecond).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, client.Set(t.Context(), "key", "value", time.Millisecond).Err())
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	for {

@@ -9,6 +9,7 @@ import (
 	"testing/iotest"
 
 	"github.com/tundish-io/tundish/internal/embedded"
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // TestProtocolErrors sends requests that are none: each is answered with an error and ends its connection, and the store goes on.
@@ -47,18 +48,10 @@ func TestProtocolErrors(t *testing.T) {
 // exchange sends a request and returns what is answered until the connection ends.
 func exchange(t *testing.T, store *embedded.Store, request string) string {
 	t.Helper()
-	conn, err := net.Dial("tcp", store.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.Dial("tcp", store.Addr()))(t)
 	defer conn.Close()
-	if _, err := io.Copy(conn, iotest.OneByteReader(strings.NewReader(request))); err != nil {
-		t.Fatal(err)
-	}
-	answer, err := io.ReadAll(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.Copy(conn, iotest.OneByteReader(strings.NewReader(request))))(t)
+	answer := must.Get(io.ReadAll(conn))(t)
 	return string(answer)
 }
 
@@ -67,12 +60,8 @@ func TestLargeArgument(t *testing.T) {
 	t.Parallel()
 	client := connect(t, start(t).URL())
 	value := bytes.Repeat([]byte("*0\r\n$-1\r\n"), 300_000)
-	if err := client.Set(t.Context(), "key", value, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.Set(t.Context(), "empty", "", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, client.Set(t.Context(), "key", value, 0).Err())
+	must.OK(t, client.Set(t.Context(), "empty", "", 0).Err())
 	if got, err := client.Get(t.Context(), "key").Bytes(); err != nil || !bytes.Equal(got, value) {
 		t.Errorf("%d bytes come back, %v", len(got), err)
 	}

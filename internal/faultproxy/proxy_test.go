@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tundish-io/tundish/internal/faultproxy"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 )
 
@@ -26,10 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(redistest.Main(m)) }
 func setUp(t *testing.T) (proxy *faultproxy.Proxy, through, direct *redis.Client) {
 	t.Helper()
 	server := redistest.Start(t)
-	proxy, err := faultproxy.New(server.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	proxy = must.Get(faultproxy.New(server.Addr()))(t)
 	through = redis.NewClient(&redis.Options{
 		Addr:                     proxy.Addr(),
 		MaxRetries:               -1,
@@ -43,9 +41,7 @@ func setUp(t *testing.T) (proxy *faultproxy.Proxy, through, direct *redis.Client
 			t.Error(err)
 		}
 	})
-	if err := through.Ping(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, through.Ping(t.Context()).Err())
 	return proxy, through, server.Client()
 }
 
@@ -65,9 +61,7 @@ func TestDropReply(t *testing.T) {
 			proxy, through, direct := setUp(t)
 			proxy.SetDelay(test.delay)
 			// Sent before the drop is asked for, so it must not count.
-			if err := through.Append(t.Context(), "key", "").Err(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, through.Append(t.Context(), "key", "").Err())
 			dropped := proxy.DropReply("append")
 			if err := through.Ping(t.Context()).Err(); err != nil {
 				t.Errorf("Ping, which does not match: %v", err)
@@ -119,35 +113,26 @@ func TestDropReplyTwice(t *testing.T) {
 	}
 	await(t, one)
 	await(t, two)
-	if n, err := direct.DBSize(t.Context()).Result(); err != nil || n != 3 {
-		t.Errorf("DBSize = %d, %v; want 3", n, err)
-	}
+	must.Equal(t, must.Get(direct.DBSize(t.Context()).Result())(t), 3, "DBSize")
 }
 
 // A match that begins in one write and ends in the next is seen.
 func TestDropReplyAcrossChunks(t *testing.T) {
 	t.Parallel()
 	proxy, _, _ := setUp(t)
-	conn, err := net.Dial("tcp", proxy.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.Dial("tcp", proxy.Addr()))(t)
 	defer conn.Close()
 	dropped := proxy.DropReply("PING\r\nECHO")
 	exchange := func(request, want string) {
 		t.Helper()
-		if _, err := io.WriteString(conn, request); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.WriteString(conn, request))(t)
 		got := make([]byte, len(want))
 		if _, err := io.ReadFull(conn, got); err != nil || string(got) != want {
 			t.Errorf("%q answers %q, %v; want %q", request, got, err, want)
 		}
 	}
 	exchange("PING\r\nPING\r\n", "+PONG\r\n+PONG\r\n")
-	if _, err := io.WriteString(conn, "ECHO hello\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(conn, "ECHO hello\r\n"))(t)
 	if rest, err := io.ReadAll(conn); err != nil || len(rest) != 0 {
 		t.Errorf("after the drop: %q, %v; want EOF", rest, err)
 	}
@@ -164,18 +149,14 @@ func TestDelayKeepsThroughput(t *testing.T) {
 
 	begin := time.Now()
 	for range 3 {
-		if err := through.Ping(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, through.Ping(t.Context()).Err())
 	}
 	if took := time.Since(begin); took < 3*roundTrip {
 		t.Errorf("3 round trips took %s, want at least %s", took, 3*roundTrip)
 	}
 
 	conn, err := net.Dial("tcp", proxy.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer conn.Close()
 	const chunks = 2000
 	begin = time.Now()
@@ -213,9 +194,7 @@ func TestFreezeAndThaw(t *testing.T) {
 		}
 		cancel()
 	}
-	if n, err := direct.Exists(t.Context(), "count").Result(); err != nil || n != 0 {
-		t.Errorf("frozen: Exists = %d, %v; want 0", n, err)
-	}
+	must.Equal(t, must.Get(direct.Exists(t.Context(), "count").Result())(t), 0, "frozen: Exists")
 
 	answer := make(chan error, 1)
 	go func() { answer <- through.Ping(t.Context()).Err() }()
@@ -251,18 +230,13 @@ func TestCutAll(t *testing.T) {
 func TestServerIsDown(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	proxy, err := faultproxy.New(server.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	proxy := must.Get(faultproxy.New(server.Addr()))(t)
 	defer proxy.Close()
 	server.Kill()
 	if err := ask(proxy.Addr()); err == nil {
 		t.Error("an answer without a server")
 	}
-	if err := server.Restart(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, server.Restart())
 	if err := ask(proxy.Addr()); err != nil {
 		t.Errorf("after the restart: %v", err)
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // decoding are the calls that make values of bytes, or that read until the end.
@@ -92,9 +94,7 @@ func TestAllPlacesAreListed(t *testing.T) {
 		t.Errorf("%s reads bytes (%s) and is not in places: scan it with internal/jsonscan, or bound it, and say so there", name, decoding.Find(text))
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for place := range places {
 		if !used[place] {
 			t.Errorf("%s is in places, and reads nothing any more", place)

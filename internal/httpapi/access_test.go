@@ -16,6 +16,7 @@ import (
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/audit"
@@ -165,9 +166,7 @@ func TestKeysOpenTheServer(t *testing.T) {
 	// A gateway sends the headers of its client.
 	for _, path := range []string{"/v1/limits/a/check", "/v1/limits/a/check/x"} {
 		w := request(producer, far, "POST", path, "", "Authorization", "Bearer check", "Origin", "https://any.example", "Sec-Fetch-Site", "cross-site")
-		if w.Code != 200 {
-			t.Errorf("%s: %d: %s", path, w.Code, w.Body)
-		}
+		must.Equal(t, w.Code, 200, "%s:: %s", path, w.Body)
 	}
 	ops := httpapi.NewOps(httpapi.OpsConfig{Buckets: &fakeBuckets{op: pooledOperator(t, redistest.Start(t), nil)}, Keys: keys(), Sink: true})
 	for remote, status := range map[string]int{far: 403, "127.0.0.1:9": 200} {
@@ -246,9 +245,7 @@ func TestIdentity(t *testing.T) {
 					t.Fatalf("%d: %s", w.Code, w.Body)
 				}
 				for _, sent := range f.got {
-					if diff := cmp.Diff(test.want, sent.Identity); diff != "" {
-						t.Errorf("%s (-want +got):\n%s", path, diff)
-					}
+					must.Equal(t, cmp.Diff(test.want, sent.Identity), "", "%s (-want +got):", path)
 				}
 			}
 		})
@@ -270,9 +267,7 @@ func TestTrustedProxyNeedsNoKey(t *testing.T) {
 		{far, "localhost", 403},              // trusted, but not of this machine
 	} {
 		w := request(producer, test.remote, "POST", "http://"+test.host+jobs, job(""), "X-Forwarded-For", "192.0.2.7")
-		if w.Code != test.status {
-			t.Errorf("%v: %d: %s", test, w.Code, w.Body)
-		}
+		must.Equal(t, w.Code, test.status, "%v:: %s", test, w.Body)
 	}
 }
 

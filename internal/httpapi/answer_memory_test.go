@@ -10,6 +10,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -60,18 +61,12 @@ func TestAnswerMemory(t *testing.T) {
 		t.Errorf("a second answer: %d, Retry-After %q, %.200s", refused.Code, refused.Header().Get("Retry-After"), refused.Body)
 	}
 	for name, got := range map[string]int{"a small answer": get("a", "").Code, "another caller's": get("b", "/result").Code} {
-		if got != 200 {
-			t.Errorf("%s: %d", name, got)
-		}
+		must.Equal(t, got, 200, "%s", name)
 	}
 	release()
 	<-read
-	if got := get("a", "/result").Code; got != 200 {
-		t.Errorf("after the first is read: %d", got)
-	}
+	must.Equal(t, get("a", "/result").Code, 200, "after the first is read")
 	// One that is larger than all memory takes all of it.
 	s.body = []byte(strings.Repeat("\x01", 50<<10))
-	if got := get("a", "/result").Code; got != 200 {
-		t.Errorf("a larger one: %d", got)
-	}
+	must.Equal(t, get("a", "/result").Code, 200, "a larger one")
 }

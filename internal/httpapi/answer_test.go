@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -26,9 +27,7 @@ func TestAnswerOfTheYear10000(t *testing.T) {
 	a := api.do("POST", jobs, job("")).want(http.StatusAccepted, "")
 	a.has("id", "a")
 	a.lacks("eta")
-	if got := api.do("POST", jobs+"/batch", "["+job("")+"]").want(http.StatusOK, "").statuses(); got != "202" {
-		t.Errorf("the batch was answered %s", got)
-	}
+	must.Equal(t, api.do("POST", jobs+"/batch", "["+job("")+"]").want(http.StatusOK, "").statuses(), "202", "the batch was answered")
 	api.do("GET", jobs+"/a", "").want(http.StatusOK, "").has("id", "a")
 }
 

@@ -8,6 +8,8 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
+	"github.com/tundish-io/tundish/internal/stored"
 )
 
 // The attempts of a job are listed, the oldest first. Of one that was never tried there are none.
@@ -24,9 +26,7 @@ func TestAttempts(t *testing.T) {
 	const first = `{"at":1783228800123456,"number":1,"took":1500000,"reason":"connection","detail":"dial tcp (address): refused","addresses":["10.0.0.7:443"],"result":"retry"}`
 	const second = `{"at":1783228860000000,"number":3,"result":"held"}`
 	text := fmt.Sprintf("1783228800123456\n%s\n%s", first, second)
-	if err := store.Client().HSet(t.Context(), "tundish:{roomy}:b:roomy:attempts", "a", text).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, store.Client().HSet(t.Context(), stored.Key("roomy", "attempts"), "a", text).Err())
 	a = api.do("GET", jobs+"/a/attempts", "").want(200, "")
 	want := map[string]any{"attempts": []any{
 		map[string]any{"at": "2026-07-05T05:20:00.123456Z", "number": 1., "took_seconds": 1.5, "reason": "connection", "detail": "dial tcp 10.0.0.7:443: refused", "result": "retry"},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/audit"
@@ -40,9 +41,7 @@ func audited(t *testing.T) (api *server, client redis.UniversalClient, stays fun
 		t.Helper()
 		for _, bucket := range []string{"", all[0].Name} {
 			records, _, err := audit.NewLog(conn, patience).Records(t.Context(), bucket, "", 1000)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if last := records[len(records)-1]; fmt.Sprint(last) != fmt.Sprint(before) {
 				t.Errorf("%s: the oldest of %d records is %+v, want %+v", what, len(records), last, before)
 			}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 )
 
@@ -29,12 +30,8 @@ func TestAuthorOfACommand(t *testing.T) {
 		for range 2 {
 			api.as("deploy", "POST", "/v1/buckets/roomy/pause", "", httpapi.HeaderUser, test.user).want(200, "")
 		}
-		if got := recordsOf(t, conn)[0].Author; got != test.want {
-			t.Errorf("user %q with %d keys: %q, want %q", test.user, len(test.keys), got, test.want)
-		}
+		must.Equal(t, recordsOf(t, conn)[0].Author, test.want, "user %q with %d keys", test.user, len(test.keys))
 		// Whoever a program says it is, it takes one share.
-		if n := conn.ZCard(t.Context(), "tundish:{fleet}:changes:changed").Val(); n != 1 {
-			t.Errorf("%d shares", n)
-		}
+		must.Equal(t, conn.ZCard(t.Context(), "tundish:{fleet}:changes:changed").Val(), 1, "shares")
 	}
 }

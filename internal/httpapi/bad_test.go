@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/redisconn"
 )
@@ -126,9 +127,7 @@ func TestAllFaultsAtOnce(t *testing.T) {
 	t.Parallel()
 	api, _ := producerAPI(t)
 	a := api.do("POST", jobs, `{"colour":1,"delay":5,"method":"?","id":"a b"}`).want(400, "invalid")
-	if list := a.json["errors"].([]any); len(list) != 6 {
-		t.Errorf("%d faults, want colour, delay, payload, id, url, method: %s", len(list), a.text)
-	}
+	must.Equal(t, len(a.json["errors"].([]any)), 6, "faults, want colour, delay, payload, id, url, method: %s", a.text)
 	var many strings.Builder
 	for i := range 1000 {
 		fmt.Fprintf(&many, `,"%d%s":1`, i, strings.Repeat("x", 100))
@@ -187,21 +186,14 @@ func TestUnknownOutcome(t *testing.T) {
 	a := impatient.do("POST", jobs, job("")).want(503, "store-unavailable")
 	store.Cont()
 	ids := a.json["ids"].([]any)
-	if len(ids) != 1 {
-		t.Fatalf("ids: %v", ids)
-	}
+	must.Be(t, len(ids), 1, "ids: %v", ids)
 	id := ids[0].(string)
 	api.do("POST", jobs, job(`"id":"`+id+`"`)).want(202, "").has("id", id)
-	if n := depth(t, store); n != 2 {
-		t.Errorf("%d jobs, want 2", n)
-	}
+	must.Equal(t, depth(t, store), 2, "jobs")
 }
 
 func depth(t *testing.T, store *redistest.Server) int64 {
 	t.Helper()
-	infos, err := newOperator(t, store.Client(), nil, buckets(t)).BucketInfos(t.Context(), "roomy")
-	if err != nil {
-		t.Fatal(err)
-	}
+	infos := must.Get(newOperator(t, store.Client(), nil, buckets(t)).BucketInfos(t.Context(), "roomy"))(t)
 	return infos[0].Unfinished
 }

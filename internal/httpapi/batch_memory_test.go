@@ -11,6 +11,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -39,17 +40,11 @@ func TestBatchMemory(t *testing.T) {
 		t.Errorf("a second batch: %d, %s", refused.Code, refused.Body)
 	}
 	for name, got := range map[string]int{"a small batch": send("a", 100).Code, "another caller's": send("b", 1000).Code} {
-		if got != 500 {
-			t.Errorf("%s has no room: %d", name, got)
-		}
+		must.Equal(t, got, 500, "%s has no room", name)
 	}
 	close(release)
-	if got := <-first; got != 500 {
-		t.Errorf("the first: %d", got)
-	}
-	if got := send("a", 1000).Code; got != 500 {
-		t.Errorf("after the first has its answer: %d", got)
-	}
+	must.Equal(t, <-first, 500, "the first")
+	must.Equal(t, send("a", 1000).Code, 500, "after the first has its answer")
 }
 
 // A batch that leaves no memory for its jobs is taken when no other request needs memory.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // statuses are those of the results, in order.
@@ -35,9 +37,7 @@ func TestBatch(t *testing.T) {
 	}
 	results := a.json["results"].([]any)
 	for i, want := range []string{"a", "<nil>", "a", "a", "bad"} {
-		if got := fmt.Sprint(results[i].(map[string]any)["id"]); got != want {
-			t.Errorf("result %d has id %s, want %s", i, got, want)
-		}
+		must.Equal(t, fmt.Sprint(results[i].(map[string]any)["id"]), want, "result %d has id", i)
 	}
 	if first := results[0].(map[string]any); first["state"] != "queued" || first["position"] != float64(0) || first["eta"] == nil {
 		t.Errorf("first: %v", first)
@@ -45,9 +45,7 @@ func TestBatch(t *testing.T) {
 	if reused := results[3].(map[string]any); reused["code"] != "id-reused" || reused["detail"] == "" {
 		t.Errorf("reused: %v", reused)
 	}
-	if n := depth(t, store); n != 2 {
-		t.Errorf("%d jobs, want 2", n)
-	}
+	must.Equal(t, depth(t, store), 2, "jobs")
 }
 
 func TestBatchOfAThousand(t *testing.T) {
@@ -55,9 +53,7 @@ func TestBatchOfAThousand(t *testing.T) {
 	api, store := producerAPI(t)
 	a := api.do("POST", jobs+"/batch", "["+strings.Repeat(job("")+",", 999)+job("")+"]").want(200, "")
 	a.has("admitted", float64(1000))
-	if n := depth(t, store); n != 1000 {
-		t.Errorf("%d jobs", n)
-	}
+	must.Equal(t, depth(t, store), 1000, "jobs")
 }
 
 func TestBatchRefused(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -80,9 +81,7 @@ func TestBatchIsCutAtTheBound(t *testing.T) {
 	// A job of a batch may be as large as it might be alone.
 	large := `{"payload":1,"flow":"` + strings.Repeat("x", 65<<10) + `"}`
 	api.do("POST", jobs, large).want(http.StatusRequestEntityTooLarge, "too-large")
-	if got := api.do("POST", jobs+"/batch", "["+large+"]").want(http.StatusBadRequest, "invalid").statuses(); got != "413" {
-		t.Errorf("alone in a batch: %s", got)
-	}
+	must.Equal(t, api.do("POST", jobs+"/batch", "["+large+"]").want(http.StatusBadRequest, "invalid").statuses(), "413", "alone in a batch")
 }
 
 func TestHeadersAreCountedWhileRead(t *testing.T) {
@@ -94,9 +93,7 @@ func TestHeadersAreCountedWhileRead(t *testing.T) {
 		}
 		return []byte(`{"payload":1,"headers":{` + strings.Join(names, ",") + `}}`)
 	}
-	if got, err := httpapi.DecodeJob(job(shaper.MaxHeaders)); err != nil || len(got.Headers) != shaper.MaxHeaders {
-		t.Errorf("%d headers, %v", len(got.Headers), err)
-	}
+	must.Equal(t, len(must.Get(httpapi.DecodeJob(job(shaper.MaxHeaders)))(t).Headers), shaper.MaxHeaders, "headers")
 	if _, err := httpapi.DecodeJob(job(shaper.MaxHeaders + 1)); err == nil || err.Error() != "headers: more than 64 of them: at most 64 are taken" {
 		t.Error(err)
 	}
@@ -126,16 +123,10 @@ func TestBodyMemory(t *testing.T) {
 	<-entered
 	api.as("b", "POST", jobs, body).want(http.StatusServiceUnavailable, "overloaded").wantHeader("Retry-After", "1")
 	api.as("a", "POST", jobs, job("")).want(http.StatusServiceUnavailable, "overloaded") // it has two thirds already
-	chunked, err := http.NewRequestWithContext(t.Context(), "POST", api.http.URL+jobs, struct{ io.Reader }{strings.NewReader(body)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	chunked := must.Get(http.NewRequestWithContext(t.Context(), "POST", api.http.URL+jobs, struct{ io.Reader }{strings.NewReader(body)}))(t)
 	chunked.Header.Set("Content-Type", "application/json")
 	chunked.Header.Set("Authorization", "Bearer b")
-	response, err := api.http.Client().Do(chunked)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(api.http.Client().Do(chunked))(t)
 	if response.Body.Close(); response.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("a body of unknown length: status %d", response.StatusCode)
 	}

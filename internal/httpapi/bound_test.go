@@ -7,6 +7,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -90,9 +91,7 @@ func TestBoundKeysAndJobsOfOthers(t *testing.T) {
 		}
 	}
 	f.info = shaper.JobInfo{ID: "a", Bucket: "roomy", Owner: ownedBy("k"), State: shaper.StateDone} // settled: its flow is not known
-	if got := request(api, far, "GET", jobs+"/a", "", "Authorization", "Bearer k").Code; got != 200 {
-		t.Errorf("a settled job: %d", got)
-	}
+	must.Equal(t, request(api, far, "GET", jobs+"/a", "", "Authorization", "Bearer k").Code, 200, "a settled job")
 }
 
 func ownedBy(caller string) shaper.Owner { return shaper.Owner{Mark: shaper.CallerMark(caller)} }
@@ -105,8 +104,6 @@ func TestTwoSecretsOfAKey(t *testing.T) {
 	other := keyOf("other", []string{"*"}, apikey.RoleRead)
 	api := httpapi.NewProducer(httpapi.ProducerConfig{Jobs: store(t), Keys: []apikey.Key{key, other}})
 	for secret, want := range map[string]int{"old": 200, "new": 200, "other": 200, "newer": 401, "": 401} {
-		if got := request(api, far, "GET", jobs+"/a", "", "Authorization", "Bearer "+secret).Code; got != want {
-			t.Errorf("secret %q: %d, want %d", secret, got, want)
-		}
+		must.Equal(t, request(api, far, "GET", jobs+"/a", "", "Authorization", "Bearer "+secret).Code, want, "secret %q", secret)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper/producer"
 )
@@ -16,10 +17,7 @@ func TestBundles(t *testing.T) {
 	store := redistest.Start(t)
 	all := buckets(t)[:1]
 	all[0].Limits = nil
-	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: all})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: all}))(t)
 	op := newOperator(t, connect(t, store.URL()), nil, all)
 	everywhere := []string{apikey.AllBuckets}
 	keys := []apikey.Key{

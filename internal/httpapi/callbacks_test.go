@@ -10,7 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -23,10 +25,7 @@ func TestCallbackFields(t *testing.T) {
 	two := buckets(t)[:2]
 	two[0].Name, two[0].Callbacks = "calls", shaper.Callbacks{Bucket: "told", FailureURL: "https://b.example/hook", Origins: []string{"https://A.example:443"}}
 	two[1].Name, two[1].Limits = "told", nil
-	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: two, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: two, Timeout: patience}))(t)
 	t.Cleanup(client.Close)
 	api := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: client}))
 	const jobs = "/v1/buckets/calls/jobs"
@@ -64,7 +63,7 @@ func TestCallbackFields(t *testing.T) {
 	if a := ops.do("GET", "/v1/buckets/calls", "").want(200, ""); a.json["callbacks"] != nil {
 		t.Errorf("without callbacks: %s", a.text)
 	}
-	const prefix = "tundish:{calls}:b:calls:"
+	prefix := stored.Key("calls", "")
 	for _, seconds := range []int{5, 60} {
 		at := time.Now().Add(-time.Duration(seconds) * time.Second).UnixMicro()
 		name := fmt.Sprint(at, " 1 a")

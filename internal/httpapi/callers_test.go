@@ -8,6 +8,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -24,10 +25,7 @@ func tenants(t *testing.T) (*server, *producer.Client) {
 	flow := shaper.DefaultFlowSettings()
 	flow.Key = shaper.FlowKeyJob
 	kept.Flow, slow.Flow = &flow, &flow
-	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: []shaper.Bucket{kept, slow}, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: []shaper.Bucket{kept, slow}, Timeout: patience}))(t)
 	t.Cleanup(client.Close)
 	dispatch(t, store, []shaper.Bucket{kept}, map[string]shaper.Worker{"kept": shaper.WorkerFunc(answering)})
 	enqueues := func(name, caller string, flows ...string) apikey.Key {
@@ -87,9 +85,7 @@ func TestJobsAreTheirCallers(t *testing.T) {
 		for _, key := range []string{"a", "a2", "read", "admin"} {
 			api.as(key, "GET", test.bucket+"/x", "").want(200, "").has("state", test.state)
 		}
-		if _, err := client.Enqueue(t.Context(), shaper.Job{Bucket: strings.Split(test.bucket, "/")[3], ID: "library", Flow: "f", Payload: []byte("{}")}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(client.Enqueue(t.Context(), shaper.Job{Bucket: strings.Split(test.bucket, "/")[3], ID: "library", Flow: "f", Payload: []byte("{}")}))(t)
 		api.as("a", "GET", test.bucket+"/library", "").want(404, "unknown-job")
 		api.as("read", "GET", test.bucket+"/library", "").want(200, "")
 		api.as("admin", "GET", test.bucket+"/library", "").want(200, "")
@@ -155,9 +151,7 @@ func TestIdempotencyKeysAreTheirCallers(t *testing.T) {
 	// A chosen id is another thing, and both may be given if they are the same.
 	api.as("b", "POST", slowJobs, `{"id":"order-1","flow":"f","payload":{"chosen":1}}`, "Idempotency-Key", "order-1").want(202, "").has("id", "order-1")
 	// A program without callers had it under the plain id.
-	if _, err := client.Enqueue(t.Context(), shaper.Job{Bucket: "slow", ID: "order-2", Flow: "f", Payload: []byte("{}")}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(client.Enqueue(t.Context(), shaper.Job{Bucket: "slow", ID: "order-2", Flow: "f", Payload: []byte("{}")}))(t)
 	plain := post("a", "order-2", body).want(202, "")
 	plain.has("id", "order-2")
 	plain.has("duplicate", true)
@@ -190,10 +184,7 @@ func TestWaitForTheJobOfAProgramWithoutCallers(t *testing.T) {
 	t.Parallel()
 	api, client := tenants(t)
 	const payload = `{"Status":200,"Body":"once"}`
-	before, err := client.Do(t.Context(), shaper.Job{Bucket: "kept", ID: "order", Flow: "f", Payload: []byte(payload)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(client.Do(t.Context(), shaper.Job{Bucket: "kept", ID: "order", Flow: "f", Payload: []byte(payload)}))(t)
 	got := api.as("a", "POST", keptJobs, `{"flow":"f","payload":`+payload+`}`, "Idempotency-Key", "order", "Prefer", "wait=30").want(200, "")
 	if got.json["id"] != "order" || got.json["enqueued_at"] != before.Enqueued.UTC().Format(time.RFC3339Nano) && got.json["body"] != "once" {
 		t.Errorf("waited for %s", got.text)
@@ -206,10 +197,7 @@ func TestURLsOfTheProgramsJobsAreWithheld(t *testing.T) {
 	store := redistest.Start(t)
 	all := buckets(t)[:1]
 	all[0].Name = "slow"
-	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: all, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: all, Timeout: patience}))(t)
 	t.Cleanup(client.Close)
 	keys := []apikey.Key{keyOf("read", []string{"*"}, apikey.RoleRead), keyOf("put", []string{"*"}, apikey.RoleEnqueue), keyOf("admin", []string{"*"}, apikey.RoleAdmin)}
 	api := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{
@@ -232,7 +220,5 @@ func TestURLsOfTheProgramsJobsAreWithheld(t *testing.T) {
 		api.as("put", "GET", slowJobs+"/"+id, "").want(404, "unknown-job")
 	}
 	list := api.as("read", "GET", slowJobs, "").want(200, "")
-	if n := strings.Count(list.text, "token"); n != 2 {
-		t.Errorf("the list shows %d tokens, want those of one job: %s", n, list.text)
-	}
+	must.Equal(t, strings.Count(list.text, "token"), 2, "the list shows tokens, want those of one job: %s", list.text)
 }

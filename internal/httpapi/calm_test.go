@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers/httpworker"
@@ -21,14 +22,8 @@ import (
 // calmAPI is an API of HTTP/2 that answers what end does with a request, and returns its URL.
 func calmAPI(t *testing.T, files redistest.Certificates, end func(f *http2.Framer, stream uint32)) string {
 	t.Helper()
-	pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := must.Get(tls.LoadX509KeyPair(files.Cert, files.Key))(t)
+	listener := must.Get(tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12}))(t)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {

@@ -18,6 +18,7 @@ import (
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/redisconn"
 )
@@ -127,9 +128,7 @@ func TestCheckAsks(t *testing.T) {
 			if w.Code != 200 || w.Header().Get("RateLimit") != `"a";r=9;t=6;limit=10;remaining=9;reset=6` {
 				t.Fatalf("%d %v: %s", w.Code, w.Header(), w.Body)
 			}
-			if diff := cmp.Diff(test.want, limits.got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			must.Equal(t, cmp.Diff(test.want, limits.got), "", "(-want +got):")
 		})
 	}
 }
@@ -178,9 +177,7 @@ func TestCheckIsNotAsked(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() {
-		if limits.got != (asked{}) {
-			t.Errorf("asked %+v", limits.got)
-		}
+		must.Equal(t, limits.got, (asked{}), "asked")
 	})
 }
 
@@ -250,10 +247,7 @@ func TestCheckAndChange(t *testing.T) {
 	client := connect(t, store.URL())
 	limits := buckets(t)[1].Limits
 	limits[0].Tiers = map[string]admission.Rate{"pro": rateOf(t, "40/h")}
-	limiter, err := admission.NewLimiter(admission.LimiterConfig{Redis: client, Limits: limits, Revision: 1, Timeout: 10 * time.Second, Logger: logTo(t.Output())})
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(admission.NewLimiter(admission.LimiterConfig{Redis: client, Limits: limits, Revision: 1, Timeout: 10 * time.Second, Logger: logTo(t.Output())}))(t)
 	jobsClient := newClient(t, client, nil)
 	api := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{
 		Jobs: jobsClient, CheckJob: checkJob, Limits: limiter, BucketLimits: jobsClient, Logger: logTo(t.Output()),
@@ -293,10 +287,7 @@ func TestGatewaysShareTheKeysOfALimit(t *testing.T) {
 	t.Parallel()
 	limit := buckets(t)[1].Limits[0]
 	limit.MaxKeys = 10
-	limiter, err := admission.NewLimiter(admission.LimiterConfig{Redis: redistest.Start(t).Client(), Limits: []admission.Limit{limit}, Timeout: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(admission.NewLimiter(admission.LimiterConfig{Redis: redistest.Start(t).Client(), Limits: []admission.Limit{limit}, Timeout: 10 * time.Second}))(t)
 	api := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: store(t), Limits: limiter, Keys: []apikey.Key{
 		keyOf("loud", nil, apikey.RoleCheck), keyOf("calm", nil, apikey.RoleCheck),
 	}}))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // The smallest time that a client names counts, as the clients for Node and for Python name it.
@@ -34,9 +35,7 @@ func TestClientWait(t *testing.T) {
 		for i := 0; i < len(c.headers); i += 2 {
 			h.Add(c.headers[i], c.headers[i+1])
 		}
-		if got := httpapi.ClientWait(h, limit); got != c.want {
-			t.Errorf("%v: %s, want %s", c.headers, got, c.want)
-		}
+		must.Equal(t, httpapi.ClientWait(h, limit), c.want, "%v", c.headers)
 	}
 }
 

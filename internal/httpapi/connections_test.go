@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -115,15 +116,11 @@ func TestIdleConnections(t *testing.T) {
 					}
 					synctest.Wait()
 				}
-				if it := open(livez); <-it.answers != http.StatusOK {
-					t.Error("the last one is not served")
-				}
+				must.Equal(t, <-open(livez).answers, http.StatusOK, "the last one is not served")
 				if _, isOpen := <-first.answers; isOpen {
 					t.Error("the first one has an answer")
 				}
-				if took := time.Since(began); took != 0 {
-					t.Errorf("it took %s", took)
-				}
+				must.Equal(t, time.Since(began), 0, "it took")
 			})
 		})
 	}
@@ -138,9 +135,7 @@ func TestIdleTimeout(t *testing.T) {
 			open := piped(t, httpapi.ProducerConfig{Jobs: &fake{bucket: buckets(t)[0]}, IdleTimeout: timeout})
 			it := open(livez)
 			for range 3 {
-				if got := <-it.answers; got != http.StatusOK {
-					t.Fatalf("idle_timeout %s: %d", timeout, got)
-				}
+				must.Be(t, (<-it.answers), http.StatusOK, "idle_timeout %s", timeout)
 				time.Sleep(max(75*time.Second, timeout-time.Second)) //nolint:forbidigo // in a bubble: no time passes
 				_, _ = io.WriteString(it, livez)
 			}
@@ -170,17 +165,13 @@ func TestMaxConnections(t *testing.T) {
 			unread = append(unread, open(post("/nothing", 100_000)))
 		}
 		synctest.Wait()
-		if last := open(livez); <-last.answers != http.StatusOK {
-			t.Error("the last one is not served")
-		}
+		must.Equal(t, <-open(livez).answers, http.StatusOK, "the last one is not served")
 		for _, it := range unread {
 			if got := <-it.answers; got != http.StatusNotFound {
 				t.Error(got)
 			}
 		}
-		if took := time.Since(began); took != 0 {
-			t.Errorf("it took %s", took)
-		}
+		must.Equal(t, time.Since(began), 0, "it took")
 		close(release)
 		if got := <-first.answers; got != http.StatusAccepted {
 			t.Error(got)
@@ -208,9 +199,7 @@ func TestUnreadAnswers(t *testing.T) {
 			if _ = response.Body.Close(); response.StatusCode != http.StatusOK {
 				t.Errorf("%s: the last one is answered %d", path, response.StatusCode)
 			}
-			if took := time.Since(began); took != 0 {
-				t.Errorf("%s: it took %s", path, took)
-			}
+			must.Equal(t, time.Since(began), 0, "%s: it took", path)
 		})
 	}
 }
@@ -237,17 +226,11 @@ func TestLastAnswers(t *testing.T) {
 		"a place":   {"GET", "/openapi.yaml", nil, 200, false},
 		"a probe":   {"GET", "/livez", nil, 200, false},
 	} {
-		r, err := http.NewRequestWithContext(t.Context(), test.method, crowd.http.URL+test.path, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(http.NewRequestWithContext(t.Context(), test.method, crowd.http.URL+test.path, http.NoBody))(t)
 		for i := 0; i < len(test.headers); i += 2 {
 			r.Header.Set(test.headers[i], test.headers[i+1])
 		}
-		response, err := crowd.http.Client().Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(crowd.http.Client().Do(r))(t)
 		_, _ = io.Copy(io.Discard, response.Body)
 		_ = response.Body.Close()
 		if response.StatusCode != test.status || response.Close != test.last {

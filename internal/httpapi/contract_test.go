@@ -18,6 +18,8 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // contracts are the descriptions of the API that every answer keeps: the one that is served, which is generated, and the last one that was
@@ -141,10 +143,7 @@ func (a *answer) wantContractOf(name string, routes routers.Router, r *http.Requ
 // asksForNew reports whether a request has a parameter of the query that came after the contract of before: no client of that sends it.
 func asksForNew(t *testing.T, before *routers.Route, r *http.Request) bool {
 	t.Helper()
-	routes, err := contracts["openapi.yaml"]()
-	if err != nil {
-		t.Fatal(err)
-	}
+	routes := must.Get(contracts["openapi.yaml"]())(t)
 	now, _, err := routes.FindRoute(r)
 	if err != nil {
 		return false

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
@@ -98,9 +99,7 @@ func TestSetByAPI(t *testing.T) {
 			t.Errorf("override %v", override)
 		}
 	}
-	if got := strings.Join(overrides, ", "); got != "rate 1/h>20/s, burst 1>4, capacity 10000>50, shed.low 100>10, shed.normal 100>80, shed.high 100>95" {
-		t.Errorf("overrides %s", got)
-	}
+	must.Equal(t, strings.Join(overrides, ", "), "rate 1/h>20/s, burst 1>4, capacity 10000>50, shed.low 100>10, shed.normal 100>80, shed.high 100>95", "overrides")
 	ops.do("DELETE", "/v1/buckets/roomy/overrides/rate", "").want(200, "").has("rate", "1/h")
 	a = ops.do("DELETE", "/v1/buckets/roomy/overrides", "").want(200, "")
 	a.has("capacity", float64(10_000))

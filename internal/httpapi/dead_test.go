@@ -9,7 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/internal/stored"
 )
 
 // Dead letters are found, redriven and dropped by what they have in common.
@@ -22,7 +24,7 @@ func TestDeadByAPI(t *testing.T) {
 	ops.do("POST", "/v1/buckets/plain/resume", "").want(200, "")
 	client := connect(t, store.URL())
 	pipe := client.Pipeline()
-	const key = "tundish:{plain}:b:plain:"
+	key := stored.Key("plain", "")
 	for i := range 9 {
 		id := fmt.Sprint("j", i)
 		pipe.HSet(t.Context(), key+"body", id, fmt.Sprintf("%d 1 00000000000cn001 \n{\"n\":%d}", i, i))
@@ -31,9 +33,7 @@ func TestDeadByAPI(t *testing.T) {
 	}
 	const last = `{"at":1783228800123456,"number":1,"took":1500000,"status":401,"reason":"http_401","detail":"no","result":"dead"}`
 	pipe.HSet(t.Context(), key+"attempts", "j7", "1783228800123456\n"+last)
-	if _, err := pipe.Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(pipe.Exec(t.Context()))(t)
 	const path = "/v1/buckets/plain/dead"
 	first := ops.do("GET", path+"?status=401&limit=2", "").want(200, "")
 	if dead, _ := first.json["dead"].([]any); len(dead) != 2 || first.json["next"] == nil {
@@ -127,7 +127,5 @@ func wantLastAttempt(t *testing.T, page *answer) {
 		"at": "2026-07-05T05:20:00.123456Z", "number": 1., "took_seconds": 1.5, "status": 401., "reason": "http_401", "detail": "no",
 		"result": "dead",
 	}}
-	if diff := cmp.Diff(want, letter["last_attempts"]); diff != "" {
-		t.Errorf("the last attempts of %v: %s", letter["id"], diff)
-	}
+	must.Equal(t, cmp.Diff(want, letter["last_attempts"]), "", "the last attempts of %v", letter["id"])
 }

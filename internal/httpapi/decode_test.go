@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -19,16 +20,12 @@ func TestDecodeJob(t *testing.T) {
 	t.Parallel()
 	got, err := httpapi.DecodeJob([]byte(` { "id":"a", "flow":"acme", "url":"https://example.com/", "method":"PUT",
 		"headers":{"X-A":"1","X-B":["b","c"]}, "payload" :  {"n": 1.0,  "big": 12345678901234567890} , "cost":3, "delay":"1m30s", "max_attempts":8 } `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := shaper.Job{
 		ID: "a", Flow: "acme", URL: "https://example.com/", Method: "PUT", Headers: map[string][]string{"X-A": {"1"}, "X-B": {"b", "c"}},
 		Payload: []byte(`{"n": 1.0,  "big": 12345678901234567890}`), Cost: 3, Delay: 90 * time.Second, MaxAttempts: 8,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("decodeJob (-want +got):\n%s", diff)
-	}
+	must.Equal(t, cmp.Diff(want, got), "", "decodeJob (-want +got):")
 	got, err = httpapi.DecodeJob([]byte(`{"payload":"","not_before":"2030-01-02T03:04:05+06:00","id":null,"headers":null,"cost":null,"delay":null}`))
 	want = shaper.Job{Payload: []byte(`""`), NotBefore: time.Date(2030, 1, 1, 21, 4, 5, 0, time.UTC)}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {

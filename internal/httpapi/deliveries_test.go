@@ -8,6 +8,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -23,10 +24,7 @@ func TestLogOfDeliveries(t *testing.T) {
 	b.Flow = new(shaper.DefaultFlowSettings())
 	b.Flow.Key = shaper.FlowKeyJob
 	all := []shaper.Bucket{b}
-	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: all, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: all, Timeout: patience}))(t)
 	t.Cleanup(client.Close)
 	dispatch(t, store, all, map[string]shaper.Worker{"kept": shaper.WorkerFunc(answering)})
 	key := func(name string, role apikey.Role) apikey.Key { return keyOf(name, []string{apikey.AllBuckets}, role) }
@@ -91,8 +89,6 @@ func TestLogOfDeliveries(t *testing.T) {
 		ids, next = list("&flow=f&limit=1&cursor=" + next)
 		paged = append(paged, ids...)
 	}
-	if fmt.Sprint(paged) != "[third first]" {
-		t.Errorf("in pages: %v", paged)
-	}
+	must.Equal(t, fmt.Sprint(paged), "[third first]", "in pages: %v", paged)
 	wantField(t, api.as("read", "GET", keptJobs+"?state=done&cursor=x", ""), "cursor")
 }

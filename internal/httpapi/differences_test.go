@@ -8,6 +8,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
@@ -21,32 +22,18 @@ func TestNoFalseDifferences(t *testing.T) {
 	b := buckets(t)[0]
 	b.Capacity, b.ScheduledCapacity, b.Burst, b.MaxInFlight = 77, 66, 5, 44
 	for _, text := range []string{"6000 input/m", "90000 tokens/d"} {
-		budget, err := admission.ParseRate(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		budget := must.Get(admission.ParseRate(text))(t)
 		b.Budgets = append(b.Budgets, budget)
 	}
 	all := []shaper.Bucket{b}
-	client, err := producer.New(producer.Config{Redis: conn, Buckets: all, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.Enqueue(t.Context(), shaper.Job{Bucket: b.Name, Payload: []byte("1"), Units: shaper.Units{"input": 1}}); err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: conn, Buckets: all, Timeout: patience}))(t)
+	must.Get(client.Enqueue(t.Context(), shaper.Job{Bucket: b.Name, Payload: []byte("1"), Units: shaper.Units{"input": 1}}))(t)
 	local := &http.Client{Transport: httpapi.NewLocal(httpapi.OpsConfig{Buckets: newOperator(t, conn, nil, all)}, "anna")}
 	do := func(method, body string) (view opsview.Bucket) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), method, "http://localhost/v1/buckets/roomy", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(http.NewRequestWithContext(t.Context(), method, "http://localhost/v1/buckets/roomy", strings.NewReader(body)))(t)
 		r.Header.Set("Content-Type", "application/json")
-		response, err := local.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(local.Do(r))(t)
 		defer response.Body.Close()
 		if err := json.NewDecoder(response.Body).Decode(&view); err != nil || response.StatusCode != http.StatusOK {
 			t.Fatal(response.Status, err)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/dunglas/httpsfv"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 func TestEnqueue(t *testing.T) {
@@ -101,13 +103,9 @@ func TestIDOfACancelledJob(t *testing.T) {
 	a.has("state", "cancelled")
 	a.wantHeader("Retry-After", "")
 	a = api.do("POST", jobs+"/batch", "["+job(`"id":"gone"`)+","+job(`"id":"new"`)+"]").want(200, "")
-	if got := a.statuses(); got != "409 202" {
-		t.Errorf("statuses %s", got)
-	}
+	must.Equal(t, a.statuses(), "409 202", "statuses")
 	for i, want := range []string{"cancelled", "queued"} {
-		if got := a.json["results"].([]any)[i].(map[string]any)["state"]; got != want {
-			t.Errorf("result %d has state %v, want %s", i, got, want)
-		}
+		must.Equal[any](t, a.json["results"].([]any)[i].(map[string]any)["state"], want, "result %d has state", i)
 	}
 }
 

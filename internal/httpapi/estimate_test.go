@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -36,9 +37,7 @@ func TestEstimate(t *testing.T) {
 			continue
 		}
 		for i, want := range c.want {
-			if got := f.got[i].Units.String(); got != want {
-				t.Errorf("%s: job %d reserves %s, want %s", c.body, i, got, want)
-			}
+			must.Equal(t, f.got[i].Units.String(), want, "%s: job %d reserves", c.body, i)
 		}
 	}
 	f.bucket.Budgets, f.got = nil, nil

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -21,10 +22,7 @@ func TestFlows(t *testing.T) {
 		b.Name, b.Flow = name, &flow
 		all = append(all, b)
 	}
-	client, err := producer.New(producer.Config{Redis: connect(t, redistest.Start(t).URL()), Buckets: all, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: connect(t, redistest.Start(t).URL()), Buckets: all, Timeout: patience}))(t)
 	api := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: client, CheckJob: checkJob, Logger: logTo(t.Output())}))
 	jobs := func(bucket string) string { return "/v1/buckets/" + bucket + "/jobs" }
 
@@ -44,8 +42,6 @@ func TestFlows(t *testing.T) {
 	a = api.do("POST", jobs("byjob")+"/batch", "["+job(`"flow":"b"`)+","+job(`"flow":"c"`)+","+job("")+"]").want(200, "")
 	results := a.json["results"].([]any)
 	for i, want := range []any{nil, "too-many-flows", "invalid"} {
-		if got := results[i].(map[string]any)["code"]; got != want {
-			t.Errorf("job %d of the batch: %v, want %v", i, got, want)
-		}
+		must.Equal(t, results[i].(map[string]any)["code"], want, "job %d of the batch", i)
 	}
 }

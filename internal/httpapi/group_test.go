@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -29,13 +30,10 @@ func grouped(t *testing.T, keys map[string]string) []shaper.Bucket {
 // Groups are named by what the request has, and are full on their own.
 func TestGroups(t *testing.T) {
 	t.Parallel()
-	client, err := producer.New(producer.Config{
+	client := must.Get(producer.New(producer.Config{
 		Redis:   connect(t, redistest.Start(t).URL()),
 		Buckets: append(buckets(t)[:1], grouped(t, map[string]string{"byjob": "job", "byhost": "host", "bycaller": "caller", "byheader": "header:X-Tenant"})...),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	api := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: client, CheckJob: checkJob, Logger: logTo(t.Output())}))
 	in := func(bucket, fields string, headers ...string) *answer {
 		t.Helper()
@@ -70,9 +68,7 @@ func TestGroups(t *testing.T) {
 	results := a.json["results"].([]any)
 	for i, want := range []string{"429 <nil> group-full", "202 b <nil>", "400 <nil> invalid"} {
 		result := results[i].(map[string]any)
-		if got := fmt.Sprintf("%v %v %v", result["status"], result["group"], result["code"]); got != want {
-			t.Errorf("job %d of the batch: %s, want %s", i, got, want)
-		}
+		must.Equal(t, fmt.Sprintf("%v %v %v", result["status"], result["group"], result["code"]), want, "job %d of the batch", i)
 	}
 }
 
@@ -85,10 +81,7 @@ func groupStation(t *testing.T) *server {
 	flow.Key = shaper.FlowKeyJob
 	all[1].Name, all[1].Flow = "flowing", &flow
 	conn := connect(t, redistest.Start(t).URL())
-	client, err := producer.New(producer.Config{Redis: conn, Buckets: all, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: conn, Buckets: all, Timeout: patience}))(t)
 	for _, name := range []string{"a b/1", "a b/2", "a b/2", "c/1"} {
 		group, flow, _ := strings.Cut(name, "/")
 		receipts, err := client.Enqueue(t.Context(), shaper.Job{Bucket: "grouped", Group: group, Flow: flow, Payload: []byte("1")})
@@ -131,14 +124,10 @@ func TestGroupsByAPI(t *testing.T) {
 		if strings.HasPrefix(path, group) {
 			what = "group"
 		}
-		if got := listed(ops, path, what); got != want {
-			t.Errorf("%s: %s, want %s", path, got, want)
-		}
+		must.Equal(t, listed(ops, path, what), want, "%s", path)
 	}
 	a := ops.do("GET", "/v1/buckets/grouped", "").want(200, "")
-	if got := fmt.Sprint(a.json["flows"], a.json["groups"]); got != "map[known:3] map[known:2 waiting:2]" {
-		t.Errorf("flows and groups of the bucket: %s", got)
-	}
+	must.Equal(t, fmt.Sprint(a.json["flows"], a.json["groups"]), "map[known:3] map[known:2 waiting:2]", "flows and groups of the bucket")
 	a = ops.do("GET", group+"?group=a+b", "").want(200, "")
 	a.has("waiting", float64(3))
 	a.lacks("flow", "pause")
@@ -190,9 +179,7 @@ func TestGroupSettingsByAPI(t *testing.T) {
 	const path, group = "/v1/buckets/grouped/group-settings?group=a+b", "/v1/buckets/grouped/group?group=a+b"
 	is := func(path, want string) {
 		t.Helper()
-		if got := fmt.Sprint(ops.do("GET", path, "").want(200, "").json); got != "map["+want+"]" {
-			t.Errorf("settings %s, want %s", got, want)
-		}
+		must.Equal(t, fmt.Sprint(ops.do("GET", path, "").want(200, "").json), "map["+want+"]", "settings, want %s", want)
 	}
 	is(path, "")
 	ops.do("PUT", path, `{"rate":"5/s","burst":2,"weight":3}`).want(200, "").has("group", "a b")

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 func TestGuard(t *testing.T) {
@@ -52,9 +53,7 @@ func TestGuard(t *testing.T) {
 				}
 				w := httptest.NewRecorder()
 				handler.ServeHTTP(w, r)
-				if refused := w.Code == 403; refused != (test.refused != "") {
-					t.Errorf("%s: status %d: %s", path, w.Code, w.Body)
-				}
+				must.Equal(t, w.Code == 403, (test.refused != ""), "%s: status %d: %s", path, w.Code, w.Body)
 				if !strings.Contains(w.Body.String(), test.refused) {
 					t.Errorf("%s: want %q in %s", path, test.refused, w.Body)
 				}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -142,9 +143,7 @@ func TestFaultThatStays(t *testing.T) {
 			t.Errorf("the client sees %s", a.text)
 		}
 	}
-	if n := strings.Count(log.String(), "a call of Redis failed"); n != 1 {
-		t.Errorf("logged %d times, want once", n)
-	}
+	must.Equal(t, strings.Count(log.String(), "a call of Redis failed"), 1, "logged times, want once")
 }
 
 func TestClientThatGoesAwayUndoesNothing(t *testing.T) {

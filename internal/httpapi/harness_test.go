@@ -16,6 +16,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
@@ -28,10 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(redistest.Main(m)) }
 
 func rateOf(t *testing.T, text string) admission.Rate {
 	t.Helper()
-	rate, err := admission.ParseRate(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rate := must.Get(admission.ParseRate(text))(t)
 	return rate
 }
 
@@ -68,19 +66,13 @@ func newClient(t *testing.T, r redis.UniversalClient, reg prometheus.Registerer)
 
 func newClientFor(t *testing.T, r redis.UniversalClient, reg prometheus.Registerer, timeout time.Duration) *producer.Client {
 	t.Helper()
-	client, err := producer.New(producer.Config{Redis: r, Buckets: buckets(t), Timeout: timeout, Registerer: reg})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: r, Buckets: buckets(t), Timeout: timeout, Registerer: reg}))(t)
 	return client
 }
 
 func newOperator(t *testing.T, r redis.UniversalClient, reg prometheus.Registerer, buckets []shaper.Bucket) *operator.Operator {
 	t.Helper()
-	op, err := operator.New(operator.Config{Redis: r, Buckets: buckets, Timeout: patience, Registerer: reg, CheckFlow: func(_ string, own *shaper.OwnDelivery) error { return webhook.DefaultConfig().CheckFlow(own) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	op := must.Get(operator.New(operator.Config{Redis: r, Buckets: buckets, Timeout: patience, Registerer: reg, CheckFlow: func(_ string, own *shaper.OwnDelivery) error { return webhook.DefaultConfig().CheckFlow(own) }}))(t)
 	return op
 }
 
@@ -139,10 +131,7 @@ func connect(t *testing.T, url string) redis.UniversalClient {
 // connectFor is a connection that waits so long for a command.
 func connectFor(t *testing.T, url string, timeout time.Duration) redis.UniversalClient {
 	t.Helper()
-	client, err := redisconn.Connect(url, redisconn.Options{Timeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(redisconn.Connect(url, redisconn.Options{Timeout: timeout}))(t)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
@@ -161,10 +150,7 @@ type answer struct {
 // unless they say otherwise.
 func (s *server) do(method, path, body string, headers ...string) *answer {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(s.t.Context(), method, s.http.URL+path, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(s.t.Context(), method, s.http.URL+path, strings.NewReader(body)))(s.t)
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
@@ -176,15 +162,9 @@ func (s *server) do(method, path, body string, headers ...string) *answer {
 		r.Header.Set(headers[i], headers[i+1])
 	}
 	started := time.Now()
-	response, err := s.http.Client().Do(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	response := must.Get(s.http.Client().Do(r))(s.t)
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(response.Body))(s.t)
 	a := &answer{t: s.t, status: response.StatusCode, header: response.Header, text: string(text), took: time.Since(started)}
 	_ = json.Unmarshal(text, &a.json)
 	a.wantContract(r)
@@ -212,9 +192,7 @@ func (a *answer) want(status int, code string) *answer {
 
 func (a *answer) wantHeader(name, value string) {
 	a.t.Helper()
-	if got := a.header.Get(name); got != value {
-		a.t.Errorf("%s: %q, want %q", name, got, value)
-	}
+	must.Equal(a.t, a.header.Get(name), value, "%s", name)
 }
 
 func (a *answer) has(member string, want any) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -31,9 +32,7 @@ func TestVisibleIDs(t *testing.T) {
 		batch = append(batch, body)
 	}
 	api.do("POST", jobs+"/batch", "["+strings.Join(batch, ",")+"]").want(200, "").has("admitted", float64(len(visible)))
-	if n := depth(t, store); n != int64(len(visible)) {
-		t.Errorf("%d jobs, want %d", n, len(visible))
-	}
+	must.Equal(t, depth(t, store), int64(len(visible)), "jobs, want %d", len(visible))
 	for _, id := range visible {
 		path := jobs + "/" + url.PathEscape(id)
 		api.do("DELETE", path, "").want(200, "").has("state", "cancelled")

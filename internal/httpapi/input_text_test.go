@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // Bodies as PowerShell, Excel and old programs send them: a byte order mark does not count, and other encodings are named.
@@ -15,9 +17,7 @@ func TestBodiesOfOtherEncodings(t *testing.T) {
 	api.do("POST", jobs+"/batch", mark+"["+job(`"id":"b"`)+"]").want(200, "").has("admitted", float64(1))
 	api.do("POST", jobs+"/batch", mark+job(`"id":"c"`)+"\r\n"+mark+job(`"id":"d"`), "Content-Type", lines).want(200, "").has("admitted", float64(2))
 	api.do("POST", jobs+"/batch", job(`"id":"e"`)+"\r"+job(`"id":"f"`)+"\r", "Content-Type", lines).want(200, "").has("admitted", float64(2))
-	if n := depth(t, store); n != 6 {
-		t.Errorf("%d jobs, want 6", n)
-	}
+	must.Equal(t, depth(t, store), 6, "jobs")
 	for body, reason := range map[string]string{
 		"{\n\"payload\":\n\"M\xfcller\"}":     "is not UTF-8 in line 3, at byte 3 of it: send it as UTF-8",
 		"{\"payload\":\"M\xfcller\"}":         "is not UTF-8 at byte 14: send it as UTF-8",

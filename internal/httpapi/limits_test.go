@@ -9,6 +9,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
@@ -120,9 +121,7 @@ func TestChangeOfLimitHalfDone(t *testing.T) {
 			if len(overrides.overridden) != len(answers)*test.buckets || test.buckets > 0 && overrides.overridden[0] != test.limit {
 				t.Errorf("buckets changed: %v", overrides.overridden)
 			}
-			if said := strings.Contains(log.String(), "limit changed"); said != (test.status == 200) {
-				t.Errorf("the log says\n%s", log)
-			}
+			must.Equal(t, strings.Contains(log.String(), "limit changed"), (test.status == 200), "the log says\n%s", log)
 		})
 	}
 }
@@ -160,10 +159,7 @@ func TestShadowLimitsAreNamed(t *testing.T) {
 	for i := range trial.Limits {
 		trial.Limits[i].Mode = admission.Shadow
 	}
-	client, err := producer.New(producer.Config{Redis: connect(t, redistest.Start(t).URL()), Buckets: []shaper.Bucket{trial}, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: connect(t, redistest.Start(t).URL()), Buckets: []shaper.Bucket{trial}, Timeout: patience}))(t)
 	api := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: client, CheckJob: checkJob, Logger: logTo(t.Output())}))
 	for i := range 5 {
 		want := ""

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // refusedBytes is more than the system buffers of a connection.
@@ -39,10 +40,7 @@ var refusedBodies = map[string]struct {
 // listening serves a producer's API as the program does, and returns its address.
 func listening(t *testing.T) string {
 	t.Helper()
-	listener, err := httpapi.Listen(t.Context(), "127.0.0.1:0", "producer.listen")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(httpapi.Listen(t.Context(), "127.0.0.1:0", "producer.listen"))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error)
 	handler := httpapi.NewProducer(httpapi.ProducerConfig{Jobs: &fake{bucket: buckets(t)[0]}, Logger: logTo(t.Output())})
@@ -125,23 +123,16 @@ func TestRefusedBodiesOfFarClients(t *testing.T) {
 	t.Parallel()
 	url := "http://" + farFrom(t, listening(t)) + jobs
 	body := filepath.Join(t.TempDir(), "body")
-	if err := os.WriteFile(body, make([]byte, refusedBytes), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(body, make([]byte, refusedBytes), 0o600))
 	for name, command := range refusedClients {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if _, err := exec.LookPath(command[0]); err != nil {
-				if os.Getenv("CI") != "" {
-					t.Fatalf("%s is not installed", command[0])
-				}
+				must.Be(t, os.Getenv("CI"), "", "%s is not installed", command[0])
 				t.Skipf("%s is not installed", command[0])
 			}
 			for range 4 {
-				input, err := os.Open(body)
-				if err != nil {
-					t.Fatal(err)
-				}
+				input := must.Get(os.Open(body))(t)
 				cmd := exec.CommandContext(t.Context(), command[0], slices.Concat(command[1:], []string{url})...)
 				cmd.Stdin = input
 				got, err := cmd.CombinedOutput()
@@ -157,10 +148,7 @@ func TestRefusedBodiesOfFarClients(t *testing.T) {
 // farFrom is the address of a network path to a server. It holds 1 MiB a direction, each byte for 25 ms, and passes a reset on.
 func farFrom(t *testing.T, server string) string {
 	t.Helper()
-	listener, err := httpapi.Listen(t.Context(), "127.0.0.1:0", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(httpapi.Listen(t.Context(), "127.0.0.1:0", ""))(t)
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -226,16 +214,10 @@ func TestLingeringConnectionsGiveWay(t *testing.T) {
 		began := time.Now()
 		open := piped(t, httpapi.ProducerConfig{Jobs: &fake{bucket: buckets(t)[0]}, MaxConnections: 2})
 		for n := range 200 {
-			if got := <-open(post(jobs, refusedBytes)).answers; got != http.StatusRequestEntityTooLarge {
-				t.Fatalf("request %d: %d", n, got)
-			}
+			must.Be(t, (<-open(post(jobs, refusedBytes)).answers), http.StatusRequestEntityTooLarge, "request %d", n)
 		}
-		if got := <-open(livez).answers; got != http.StatusOK {
-			t.Errorf("the last one: %d", got)
-		}
-		if took := time.Since(began); took != 0 {
-			t.Errorf("it took %s", took)
-		}
+		must.Equal(t, <-open(livez).answers, http.StatusOK, "the last one")
+		must.Equal(t, time.Since(began), 0, "it took")
 	})
 }
 
@@ -265,9 +247,7 @@ func TestLingeringEnds(t *testing.T) {
 						break
 					}
 				}
-				if took := time.Since(began); took != c.took {
-					t.Errorf("closed after %s, want %s", took, c.took)
-				}
+				must.Equal(t, time.Since(began), c.took, "closed after")
 			})
 		})
 	}
@@ -287,10 +267,7 @@ func TestLingeringEndsAtAStop(t *testing.T) {
 		defer ours.Close()
 		p.conns <- theirs
 		_, _ = io.WriteString(ours, post(jobs, refusedBytes))
-		response, err := http.ReadResponse(bufio.NewReader(ours), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(http.ReadResponse(bufio.NewReader(ours), nil))(t)
 		_ = response.Body.Close()
 		synctest.Wait()
 		stop()

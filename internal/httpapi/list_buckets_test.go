@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -20,10 +21,7 @@ func TestPagesOfBuckets(t *testing.T) {
 		b.Name, b.Limits = name, nil
 		all = append(all, b)
 	}
-	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: all})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: all}))(t)
 	t.Cleanup(client.Close)
 	for name, n := range map[string]int{"a-mail": 1, "b-mail": 3, "other": 2} {
 		for range n {

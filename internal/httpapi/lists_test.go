@@ -13,7 +13,9 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/internal/stored"
 )
 
 // A caller has four lists at a time, over all of its keys. Further ones wait, and other callers do not wait for them.
@@ -46,9 +48,7 @@ func TestFewListsAtATime(t *testing.T) {
 		close(proceed)
 		want(7)
 		for range 7 {
-			if status := <-answers; status != http.StatusOK {
-				t.Errorf("status %d", status)
-			}
+			must.Equal(t, <-answers, http.StatusOK, "status")
 		}
 		proceed = make(chan struct{})
 		for range 5 {
@@ -70,15 +70,13 @@ func TestListsHavePayloadsIfAsked(t *testing.T) {
 	client := connect(t, store.URL())
 	ops := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: newOperator(t, client, nil, all)}))
 	ops.do("POST", "/v1/buckets/roomy/resume", "").want(200, "")
-	const key = "tundish:{roomy}:b:roomy:"
+	key := stored.Key("roomy", "")
 	pipe := client.Pipeline()
 	pipe.HSet(t.Context(), key+"body", "waits", "0 1 00000000000cn001 \n\"a secret\"", "died", "1 1 00000000000cn001 \n\"a secret\"", "text", "2 1 00000000000cn001 \nno JSON")
 	pipe.HSet(t.Context(), key+"meta", "died", `5 1 1 0 0 - {"cause":"permanent","status":404}`)
 	pipe.RPush(t.Context(), key+"q:normal:", "waits", "text")
 	pipe.ZAdd(t.Context(), key+"dead", redis.Z{Member: "died", Score: 1783228800000000})
-	if _, err := pipe.Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(pipe.Exec(t.Context()))(t)
 	for path, jobs := range map[string]string{jobs: "waits", "/v1/buckets/roomy/dead": "died", "/v1/buckets/roomy/dead?offset=0": "died"} {
 		query := func(payload string) string {
 			if strings.Contains(path, "?") {

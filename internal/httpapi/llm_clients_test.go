@@ -12,6 +12,7 @@ import (
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/llmprovider"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/npmtest"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
@@ -48,15 +49,9 @@ func newClientsRig(t *testing.T) *clientsRig {
 		t.Cleanup(api.Close)
 		config.HTTP.BaseURL, config.CountMaxTokens = api.URL, false
 		config.HTTP.AllowNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-		w, err := llm.New(config, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := must.Get(llm.New(config, nil, nil))(t)
 		t.Cleanup(w.Close)
-		budget, err := admission.ParseRate("100000000 tokens/h")
-		if err != nil {
-			t.Fatal(err)
-		}
+		budget := must.Get(admission.ParseRate("100000000 tokens/h"))(t)
 		b := shaper.DefaultBucket()
 		b.Name, b.Rate, b.Budgets, b.BudgetBurst = name, rateOf(t, "1000/s"), shaper.Budgets{budget}, 100
 		if name == "slow" || name == "busy" {
@@ -66,14 +61,8 @@ func newClientsRig(t *testing.T) *clientsRig {
 		llmRoutes[name] = []httpapi.RouteBucket{{API: &llm.Transport{Worker: w, Bucket: name, Wait: 4 * time.Hour}, Priority: shaper.PriorityHigh}}
 	}
 	dispatch(t, store, buckets, workers)
-	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: buckets, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
-	leases, err := dispatcher.NewLeases(dispatcher.LeasesConfig{Redis: connect(t, store.URL()), Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: buckets, Timeout: patience}))(t)
+	leases := must.Get(dispatcher.NewLeases(dispatcher.LeasesConfig{Redis: connect(t, store.URL()), Timeout: patience}))(t)
 	permits := dispatcher.NewPermits(client, leases)
 	t.Cleanup(func() { permits.Close(); leases.Close(); client.Close() })
 	for _, llmRoute := range llmRoutes {
@@ -90,18 +79,12 @@ func newClientsRig(t *testing.T) *clientsRig {
 func (r *clientsRig) used(t *testing.T, bucket string) (charged int64, models map[string]operator.UsageRow) {
 	t.Helper()
 	for began := time.Now(); time.Since(began) < patience; {
-		info, err := r.op.Bucket(bucket).Info(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must.Get(r.op.Bucket(bucket).Info(t.Context()))(t)
 		if charged = info.Budgets[0].Charged; info.Unfinished == 0 {
 			break
 		}
 	}
-	usage, err := r.op.Bucket(bucket).Usage(t.Context(), operator.UsageQuery{By: []operator.UsageBy{operator.UsageByModel}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	usage := must.Get(r.op.Bucket(bucket).Usage(t.Context(), operator.UsageQuery{By: []operator.UsageBy{operator.UsageByModel}}))(t)
 	models = map[string]operator.UsageRow{}
 	for _, row := range usage.Rows {
 		models[*row.Model] = row
@@ -163,7 +146,5 @@ func TestOfficialClients(t *testing.T) {
 	if len(models) != 3 || len(asked) != 2 || asked["claude-x"] != "gpt-5" || asked["claude-y"] != "prod" || sum != charged {
 		t.Errorf("the use of the fallback is %+v, of models that were asked for %v; charged %d by rows and %d by the budget", models, asked, sum, charged)
 	}
-	if calls := len(rig.providers["strict"].Log()); calls != 3 {
-		t.Errorf("the strict provider took %d calls, want 3", calls)
-	}
+	must.Equal(t, len(rig.providers["strict"].Log()), 3, "the strict provider took calls")
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 )
 
@@ -20,20 +21,11 @@ func TestLocal(t *testing.T) {
 	do := func(method, path, body string) (status int, text string, cause error) {
 		t.Helper()
 		ctx, kept := httpapi.WithCause(t.Context())
-		r, err := http.NewRequestWithContext(ctx, method, "http://any.example"+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(http.NewRequestWithContext(ctx, method, "http://any.example"+path, strings.NewReader(body)))(t)
 		r.Header.Set("Content-Type", "application/json")
-		response, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(client.Do(r))(t)
 		defer response.Body.Close()
-		read, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		read := must.Get(io.ReadAll(response.Body))(t)
 		a := &answer{t: t, status: response.StatusCode, header: response.Header, text: string(read)}
 		a.wantContract(r)
 		return a.status, a.text, *kept
@@ -57,14 +49,8 @@ func TestCauseStaysHere(t *testing.T) {
 	ops := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: newOperator(t, connect(t, store.URL()), nil, buckets(t))}))
 	store.Kill()
 	ctx, cause := httpapi.WithCause(t.Context())
-	r, err := http.NewRequestWithContext(ctx, "GET", ops.http.URL+"/v1/buckets", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := ops.http.Client().Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(ctx, "GET", ops.http.URL+"/v1/buckets", http.NoBody))(t)
+	response := must.Get(ops.http.Client().Do(r))(t)
 	_ = response.Body.Close()
 	if response.StatusCode != 503 || *cause != nil {
 		t.Errorf("%d, cause %v", response.StatusCode, *cause)

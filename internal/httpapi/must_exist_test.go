@@ -6,6 +6,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -19,10 +20,7 @@ func TestAKeyCannotMakeAFlowThatHasToExist(t *testing.T) {
 	flow.Key, flow.MustExist, flow.NeedsURL = shaper.FlowKeyJob, true, true
 	all := buckets(t)[:1]
 	all[0].Flow, all[0].Limits = &flow, nil
-	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: all})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: all}))(t)
 	api := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{
 		Jobs: client, Operator: newOperator(t, connect(t, store.URL()), nil, all), Keys: []apikey.Key{
 			keyOf("caller", []string{apikey.AllBuckets}, apikey.RoleEnqueue), keyOf("admin", []string{apikey.AllBuckets}, apikey.RoleAdmin),

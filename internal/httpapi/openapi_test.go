@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
@@ -34,13 +35,8 @@ func readContract(t *testing.T) (c contract, text string) {
 
 func readContractOf(t *testing.T, name string) (c contract, text string) {
 	t.Helper()
-	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(data, &c); err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(name))(t)
+	must.OK(t, yaml.Unmarshal(data, &c))
 	return c, string(data)
 }
 
@@ -57,9 +53,7 @@ func operationsOf(t *testing.T, c contract) (list []string) {
 				Tags        []string
 				Security    []struct{ Key []string }
 			}
-			if err := node.Decode(&op); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, node.Decode(&op))
 			for _, server := range op.Tags {
 				list = append(list, fmt.Sprintf("%s %s: %s %v %s", strings.ToUpper(method), path, op.OperationID, op.Security, server))
 			}
@@ -95,9 +89,7 @@ func TestContractHasTheRoutes(t *testing.T) {
 				Tags     []string
 				Security []struct{ Key []string }
 			}
-			if err := node.Decode(&operation); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, node.Decode(&operation))
 			roles := []string{}
 			for _, needs := range operation.Security {
 				roles = append(roles, needs.Key...)
@@ -113,9 +105,7 @@ func TestContractHasTheRoutes(t *testing.T) {
 			slices.Sort(list)
 		}
 	}
-	if diff := cmp.Diff(served, documented); diff != "" {
-		t.Errorf("openapi.yaml (-served +documented):\n%s", diff)
-	}
+	must.Equal(t, cmp.Diff(served, documented), "", "openapi.yaml (-served +documented):")
 }
 
 func TestContractHasTheCodesAndTheFields(t *testing.T) {
@@ -124,9 +114,7 @@ func TestContractHasTheCodesAndTheFields(t *testing.T) {
 	codes, documented := httpapi.Codes(), c.Components.Schemas["Code"].Enum
 	slices.Sort(codes)
 	slices.Sort(documented)
-	if diff := cmp.Diff(codes, documented); diff != "" {
-		t.Errorf("codes (-served +documented):\n%s", diff)
-	}
+	must.Equal(t, cmp.Diff(codes, documented), "", "codes (-served +documented):")
 	for field := range c.Components.Schemas["Job"].Properties {
 		if _, err := httpapi.DecodeJob([]byte(`{"payload":1,"` + field + `":null}`)); err != nil && field != "payload" {
 			t.Errorf("field %s is documented and not taken: %v", field, err)
@@ -157,9 +145,7 @@ func TestContractHasTheSettings(t *testing.T) {
 		"FlowPatch":  names(shaper.FlowSettingNames(), operator.AddSecrets, operator.RemoveSecrets),
 		"GroupPatch": names(shaper.GroupSettingNames()),
 	} {
-		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(c.Components.Schemas[schema].Properties))); diff != "" {
-			t.Errorf("%s (-there are +documented):\n%s", schema, diff)
-		}
+		must.Equal(t, cmp.Diff(want, slices.Sorted(maps.Keys(c.Components.Schemas[schema].Properties))), "", "%s (-there are +documented):", schema)
 	}
 }
 
@@ -169,7 +155,5 @@ func TestContractIsServed(t *testing.T) {
 	api, _ := producerAPI(t)
 	a := api.do("GET", "/openapi.yaml", "").want(200, "")
 	a.wantHeader("Content-Type", "application/yaml")
-	if a.text != text {
-		t.Error("it is another one")
-	}
+	must.Equal(t, a.text, text, "it is another one")
 }

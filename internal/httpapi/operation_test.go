@@ -13,6 +13,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
@@ -25,9 +26,7 @@ func (answered[In]) MarshalJSON() ([]byte, error) { return []byte("{}"), nil }
 // received is what arrives of the input of an operation, and the answer.
 func received[In, Out any](t *rapid.T, op *httpapi.Operation[In, Out], in In) (got In) {
 	target, body, err := op.Request(&in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r := httptest.NewRequest(op.Method, "http://localhost"+target, strings.NewReader(string(body)))
 	r.RemoteAddr = "127.0.0.1:1"
 	if body != nil {
@@ -39,9 +38,7 @@ func received[In, Out any](t *rapid.T, op *httpapi.Operation[In, Out], in In) (g
 		got = *in
 		return answered[In]{in}, nil
 	}).ServeHTTP(w, r)
-	if w.Code != http.StatusOK {
-		t.Fatalf("%s %s %s: %d %s", op.Method, target, body, w.Code, w.Body)
-	}
+	must.Be(t, w.Code, http.StatusOK, "%s %s %s: %s", op.Method, target, body, w.Body)
 	return got
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
@@ -25,10 +26,7 @@ func TestOps(t *testing.T) {
 
 	old := shaper.DefaultBucket()
 	old.Name, old.Rate = "old", rateOf(t, "7/m")
-	former, err := producer.New(producer.Config{Redis: store.Client(), Buckets: []shaper.Bucket{old}, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	former := must.Get(producer.New(producer.Config{Redis: store.Client(), Buckets: []shaper.Bucket{old}, Timeout: patience}))(t)
 	for _, enqueue := range []func() ([]shaper.Receipt, error){
 		func() ([]shaper.Receipt, error) {
 			return former.Enqueue(t.Context(), shaper.Job{Bucket: "old", Payload: []byte("1")})
@@ -37,9 +35,7 @@ func TestOps(t *testing.T) {
 			return client.Enqueue(t.Context(), shaper.Job{Bucket: "roomy", Payload: []byte("1")}, shaper.Job{Bucket: "roomy", Payload: []byte("2")})
 		},
 	} {
-		if _, err := enqueue(); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(enqueue())(t)
 	}
 
 	a := api.do("GET", "/v1/buckets", "").want(200, "")
@@ -48,9 +44,7 @@ func TestOps(t *testing.T) {
 	for _, b := range list {
 		names = append(names, b.(map[string]any)["name"].(string))
 	}
-	if got := strings.Join(names, " "); got != "roomy limited small fixed old" {
-		t.Errorf("buckets %s", got)
-	}
+	must.Equal(t, strings.Join(names, " "), "roomy limited small fixed old", "buckets")
 	a = api.do("GET", "/v1/status", "").want(200, "")
 	a.has("buckets", float64(5))
 	a.has("unfinished", float64(3))
@@ -79,10 +73,7 @@ func TestOps(t *testing.T) {
 	if !strings.Contains(a.text, `tundish_bucket_depth{bucket="roomy"} 2`) {
 		t.Error(a.text)
 	}
-	problems, err := testutil.GatherAndLint(registry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	problems := must.Get(testutil.GatherAndLint(registry))(t)
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}

@@ -10,7 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -26,17 +28,15 @@ func flowStation(t *testing.T) *server {
 	all[0].Flow, all[1].Limits = &flow, nil
 	ops := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: newOperator(t, connect(t, store.URL()), nil, all), Logger: logTo(t.Output())}))
 	ops.do("POST", "/v1/buckets/flowing/resume", "").want(200, "")
-	pipe, key := connect(t, store.URL()).Pipeline(), "tundish:{flowing}:b:flowing:"
+	pipe, key := connect(t, store.URL()).Pipeline(), stored.Key("flowing", "")
 	for i, name := range []string{"a b", "c", "c"} {
 		id := fmt.Sprint("j", i)
 		pipe.HSet(t.Context(), key+"body", id, fmt.Sprintf("%d 1 00000000000cn001 {\"f\":%q}\nx", i, name))
 		pipe.RPush(t.Context(), key+"q:normal:"+name, id)
 	}
 	pipe.HSet(t.Context(), key+"count", "seq", 3)
-	pipe.HSet(t.Context(), key+"flows", "a b", "0 0 - 0 1 0 0 .n", "c", "0 0 - 0 2 0 0 .n")
-	if _, err := pipe.Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	pipe.HSet(t.Context(), key+"flows", "a b", stored.Waiting(1).String(), "c", stored.Waiting(2).String())
+	must.Get(pipe.Exec(t.Context()))(t)
 	return ops
 }
 
@@ -53,18 +53,14 @@ func TestFlowsByAPI(t *testing.T) {
 		}
 		next, _ = a.json["next"].(string)
 	}
-	if fmt.Sprint(found) != "map[a b:1 c:2]" {
-		t.Errorf("flows %v", found)
-	}
+	must.Equal(t, fmt.Sprint(found), "map[a b:1 c:2]", "flows %v", found)
 	a := ops.do("GET", flow+"?flow=a+b", "").want(200, "")
 	a.has("waiting", float64(1))
 	a.lacks("pause")
 	a.lacks("turn")
 	ops.do("GET", flow+"?flow=", "").want(200, "").has("waiting", float64(0)) // "" is a name
 	a = ops.do("GET", "/v1/buckets/flowing", "").want(200, "")
-	if got := fmt.Sprint(a.json["flows"]); got != "map[known:2 waiting:0]" {
-		t.Errorf("flows of the bucket: %s", got)
-	}
+	must.Equal(t, fmt.Sprint(a.json["flows"]), "map[known:2 waiting:0]", "flows of the bucket")
 
 	a = ops.do("POST", flow+"/pause?flow=a+b", `{"reason":"a leak"}`).want(200, "")
 	if pause := a.json["pause"].(map[string]any); pause["reason"] != "a leak" || pause["since"] == "" || pause["by"] == "" {
@@ -100,9 +96,7 @@ func TestFlowSettingsByAPI(t *testing.T) {
 	is := func(want string) {
 		t.Helper()
 		a := ops.do("GET", path, "").want(200, "")
-		if got := fmt.Sprint(a.json); got != "map["+want+"]" {
-			t.Errorf("settings %s, want %s", got, want)
-		}
+		must.Equal(t, fmt.Sprint(a.json), "map["+want+"]", "settings, want %s", want)
 		if strings.Contains(a.text, "whsec") {
 			t.Errorf("a secret is told: %s", a.text)
 		}
@@ -196,9 +190,7 @@ func TestReferencesInSettingsOfAFlow(t *testing.T) {
 			t.Errorf("%s: %s", body, a.text)
 		}
 	}
-	if a := ops.do("GET", "/v1/buckets/flowing/flow-settings?flow=a+b", "").want(200, ""); a.text != "{}\n" {
-		t.Errorf("the settings are %s", a.text)
-	}
+	must.Equal(t, ops.do("GET", "/v1/buckets/flowing/flow-settings?flow=a+b", "").want(200, "").text, "{}\n", "the settings are")
 }
 
 // What a flow's deliveries carry is shown to nobody, whatever his role.
@@ -241,14 +233,14 @@ func TestReleaseByAPI(t *testing.T) {
 	ops.do("POST", "/v1/buckets/flowing/resume", "").want(200, "")
 	ops.do("POST", "/v1/buckets/pooled/resume", "").want(200, "")
 	until := time.Now().Add(time.Hour).UnixMicro()
-	text := fmt.Sprintf("%d,5000,1000000000,1,12,1,1,0,1,1,%d,1,%d,timeout", until, until, until)
+	text := stored.Downstream{Till: until, RateCount: 5000, RatePer: 1_000_000_000, Breaker: 1, Failures: 12, Opened: 1, First: until, OpenFor: 1, Heard: until, Reason: "timeout"}.String()
+	holding := stored.Waiting(1)
+	holding.Downstream = text
 	pipe := connect(t, store.URL()).Pipeline()
-	pipe.HSet(t.Context(), "tundish:{flowing}:b:flowing:flows", "a b", "@"+text+" 0 0 - 0 1 0 0 .n")
-	pipe.HSet(t.Context(), "tundish:{vendor}:b:pooled:pace", "down", text)
-	pipe.HSet(t.Context(), "tundish:{vendor}:p:vendor:pace", "down", text)
-	if _, err := pipe.Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	pipe.HSet(t.Context(), stored.Key("flowing", "flows"), "a b", holding.String())
+	pipe.HSet(t.Context(), stored.KeyIn("vendor", "pooled", "pace"), "down", text)
+	pipe.HSet(t.Context(), stored.PoolKey("vendor", "pace"), "down", text)
+	must.Get(pipe.Exec(t.Context()))(t)
 	for path, flow := range map[string]string{"/v1/buckets/flowing/flow": "?flow=a+b", "/v1/buckets/pooled": "", "/v1/pools/vendor": ""} {
 		a := ops.do("GET", path+flow, "").want(200, "")
 		view, _ := a.json["downstream"].(map[string]any)
@@ -260,7 +252,7 @@ func TestReleaseByAPI(t *testing.T) {
 		}
 	}
 	hold := func(flow string) {
-		connect(t, store.URL()).HSet(t.Context(), "tundish:{flowing}:b:flowing:flows", flow, "@"+text+" 0 0 - 0 1 0 0 .n")
+		connect(t, store.URL()).HSet(t.Context(), stored.Key("flowing", "flows"), flow, holding.String())
 	}
 	hold("a b")
 	hold("c")
@@ -295,15 +287,13 @@ func TestEnableByAPI(t *testing.T) {
 	ops := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: newOperator(t, connect(t, store.URL()), nil, all), Logger: logTo(t.Output())}))
 	ops.do("POST", "/v1/buckets/flowing/resume", "").want(200, "")
 	pipe := connect(t, store.URL()).Pipeline()
-	const key = "tundish:{flowing}:b:flowing:"
+	key := stored.Key("flowing", "")
 	pipe.HSet(t.Context(), key+"flow_settings", "a b", "- - - - - - - 1783228800123456/gone\n-")
 	pipe.ZAdd(t.Context(), key+"disabled", redis.Z{Member: "a b", Score: 1})
 	pipe.HSet(t.Context(), key+"body", "j", "0 1 00000000000cn001 {\"f\":\"a b\"}\n1", "other", "1 1 00000000000cn001 {\"f\":\"a b\"}\n1")
 	pipe.HSet(t.Context(), key+"meta", "j", `5 0 0 0 0 - {"cause":"flow-disabled"}`, "other", `5 1 1 0 0 - {"cause":"permanent"}`)
 	pipe.ZAdd(t.Context(), key+"dead", redis.Z{Member: "j", Score: 1}, redis.Z{Member: "other", Score: 2})
-	if _, err := pipe.Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(pipe.Exec(t.Context()))(t)
 	view, _ := ops.do("GET", "/v1/buckets/flowing/flow?flow=a+b", "").want(200, "").json["disabled"].(map[string]any)
 	if view["since"] != "2026-07-05T05:20:00.123456Z" || view["reason"] != "gone" {
 		t.Errorf("it is shown as %v", view)

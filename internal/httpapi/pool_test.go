@@ -10,6 +10,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/dispatcher"
@@ -27,10 +28,7 @@ func pooledBuckets(t *testing.T, pool *shaper.Pool) []shaper.Bucket {
 
 func pooledClient(t *testing.T, store *redistest.Server, pool *shaper.Pool) *producer.Client {
 	t.Helper()
-	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: pooledBuckets(t, pool), Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: pooledBuckets(t, pool), Timeout: patience}))(t)
 	return client
 }
 
@@ -45,9 +43,7 @@ func dispatched(t *testing.T, conn redis.UniversalClient, buckets ...shaper.Buck
 	if err == nil {
 		err = d.JoinPools(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 func pooledOperator(t *testing.T, store *redistest.Server, pool *shaper.Pool) *operator.Operator {
@@ -78,9 +74,7 @@ func TestPools(t *testing.T) {
 		t.Errorf("before it is used: %v", view)
 	}
 	former := pooledClient(t, store, nil)
-	if _, err := former.Enqueue(t.Context(), shaper.Job{Bucket: "roomy", ID: "old", Payload: []byte("1")}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(former.Enqueue(t.Context(), shaper.Job{Bucket: "roomy", ID: "old", Payload: []byte("1")}))(t)
 	for _, path := range []string{jobs, jobs} {
 		api.do("POST", path, job("")).want(202, "") // where the bucket is
 	}
@@ -88,16 +82,12 @@ func TestPools(t *testing.T) {
 	if view.json["elsewhere"] != true || view.json["unfinished"] != 3.0 || view.json["pool"] != nil {
 		t.Errorf("where it is: %s", view.text)
 	}
-	if _, err := pooledOperator(t, store, nil).As("anna").Bucket("roomy").Purge(t.Context(), operator.PurgeOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(pooledOperator(t, store, nil).As("anna").Bucket("roomy").Purge(t.Context(), operator.PurgeOptions{}))(t)
 	dispatched(t, connect(t, store.URL()), pooledBuckets(t, vendor)...)
 	api.do("POST", jobs, job("")).want(202, "")
 	joinedView := pool()
 	for key, want := range map[string]any{"rate": "9/m", "burst": 1.0, "in_flight": 0.0, "max_in_flight": 7.0, "weight": 3.0} {
-		if joinedView[key] != want {
-			t.Errorf("%s is %v, want %v", key, joinedView[key], want)
-		}
+		must.Equal(t, joinedView[key], want, "%s is", key)
 	}
 	ops.do("GET", "/v1/buckets/limited", "").want(200, "").lacks("pool")
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/internal/must"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers/httpworker"
 )
@@ -53,13 +55,9 @@ func TestProxySendsAgainWhatWasNotDone(t *testing.T) {
 		}
 		post("{}").want(422, "id-reused") // of what was done
 		calls := p.called()
-		if len(calls) != 4 {
-			t.Errorf("%s: %d calls", name, len(calls))
-		}
+		must.Equal(t, len(calls), 4, "%s: calls", name)
 		for _, call := range calls {
-			if key := call.Header.Get("Idempotency-Key"); key != "key "+name {
-				t.Errorf("%s: the API sees the key %q", name, key)
-			}
+			must.Equal(t, call.Header.Get("Idempotency-Key"), "key "+name, "%s: the API sees the key", name)
 		}
 		p.release("api")
 	}
@@ -80,17 +78,13 @@ func TestProxySendsAgainAfterATimeout(t *testing.T) {
 			t.Errorf("%d %s", a.status, a.text)
 		}
 	}
-	if calls := p.called(); len(calls) != 2 {
-		t.Errorf("%d calls", len(calls))
-	}
+	must.Equal(t, len(p.called()), 2, "calls")
 }
 
 // release forgets what answers have said of the API of a bucket.
 func (p *proxyRig) release(bucket string) {
 	p.t.Helper()
-	if err := p.redis.HDel(p.t.Context(), "tundish:{"+bucket+"}:b:"+bucket+":pace", "down").Err(); err != nil {
-		p.t.Fatal(err)
-	}
+	must.OK(p.t, p.redis.HDel(p.t.Context(), stored.Key(bucket, "pace"), "down").Err())
 }
 
 // Clients that ask for the same while a request is under way share it if it is done. If it is not, each of them has its own request sent, one after the
@@ -172,12 +166,8 @@ func TestProxyAfterADeadProcess(t *testing.T) {
 	goOn <- 503
 	<-asked
 	goOn <- 200
-	if status := <-second; status != 200 {
-		t.Errorf("answered with %d", status)
-	}
-	if calls := p.called(); len(calls) != 2 {
-		t.Errorf("%d calls", len(calls))
-	}
+	must.Equal(t, <-second, 200, "answered with")
+	must.Equal(t, len(p.called()), 2, "calls")
 }
 
 // A key whose requests were given up often, and sent never, is as good as new.
@@ -192,7 +182,5 @@ func TestProxyKeyThatIsGivenUp(t *testing.T) {
 		<-left
 		p.untilJobs("slow", 0)
 	}
-	if n := p.redis.LLen(t.Context(), "tundish:{slow}:b:slow:seen_minute").Val(); n != 1 {
-		t.Errorf("the bucket has %d entries of the key, want one", n)
-	}
+	must.Equal(t, p.redis.LLen(t.Context(), stored.Key("slow", "seen_minute")).Val(), 1, "the bucket has entries of the key, want one")
 }

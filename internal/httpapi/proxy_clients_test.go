@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/npmtest"
 )
 
@@ -41,9 +42,7 @@ func TestProxyWithOfficialClients(t *testing.T) {
 	want := vendor.reset()
 	proxied := runClients(t, "BASE="+p.http.URL+"/v1/proxy/api", "KEY=ours")
 	got := vendor.reset()
-	if diff := cmp.Diff(direct, proxied); diff != "" {
-		t.Errorf("directly (-) and by the proxy (+): %s", diff)
-	}
+	must.Equal(t, cmp.Diff(direct, proxied), "", "directly (-) and by the proxy (+)")
 	for _, call := range proxied["stripe"] {
 		if slices.Contains([]string{"409", "500", "503", "cut"}, call.Name) && call.Got != 2.0 {
 			t.Errorf("stripe after %s: %v, want the answer to its second try", call.Name, call.Got)

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
@@ -21,18 +23,13 @@ func TestProxyGoesFirst(t *testing.T) {
 		job.Bucket, job.URL = "slow", fmt.Sprint("/job/", n)
 		jobs = append(jobs, job)
 	}
-	receipts, err := p.client.Enqueue(t.Context(), jobs...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const body = "tundish:{slow}:b:slow:body"
+	receipts := must.Get(p.client.Enqueue(t.Context(), jobs...))(t)
+	body := stored.Key("slow", "body")
 	came := regexp.MustCompile(`^(\S+) (\d+) `)
 	for _, receipt := range receipts { // an hour ago
 		text := p.redis.HGet(t.Context(), body, receipt.ID).Val()
 		old := fmt.Sprint(time.Now().Add(-time.Hour).UnixMicro())
-		if err := p.redis.HSet(t.Context(), body, receipt.ID, came.ReplaceAllString(text, "${1} "+old+" ")).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, p.redis.HSet(t.Context(), body, receipt.ID, came.ReplaceAllString(text, "${1} "+old+" ")).Err())
 	}
 	// The time-out is two hours, and there is a slot an hour: behind the others it would be refused.
 	first := p.start(t.Context(), "slow")
@@ -46,12 +43,8 @@ func TestProxyGoesFirst(t *testing.T) {
 		}
 	}
 	var patch operator.BucketPatch
-	if err := patch.Put(shaper.SettingRate, "100/s"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.op.As("test").Bucket("slow").Set(t.Context(), patch); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, patch.Put(shaper.SettingRate, "100/s"))
+	must.Get(p.op.As("test").Bucket("slow").Set(t.Context(), patch))(t)
 	if a, b := <-first, <-second; a != 200 || b != 200 {
 		t.Errorf("answered with %d and %d", a, b)
 	}

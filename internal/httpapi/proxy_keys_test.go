@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/internal/must"
+	"github.com/tundish-io/tundish/internal/stored"
 )
 
 func TestProxyKeys(t *testing.T) {
@@ -25,12 +27,8 @@ func TestProxyKeys(t *testing.T) {
 	} {
 		p.do("GET", "/v1/proxy/api/x?a=%2B&key=ours&b=", "", headers...).want(200, "")
 		call := p.called()[0]
-		if call.URL.RawQuery != "fixed=1&a=%2B&b=" {
-			t.Errorf("%v: the API is asked for %q", headers, call.URL.RawQuery)
-		}
-		if got := call.Header.Get("Authorization"); got != "Bearer "+vendorKey {
-			t.Errorf("%v: the API sees %q", headers, got)
-		}
+		must.Equal(t, call.URL.RawQuery, "fixed=1&a=%2B&b=", "%v: the API is asked for", headers)
+		must.Equal(t, call.Header.Get("Authorization"), "Bearer "+vendorKey, "%v: the API sees", headers)
 		for name, values := range call.Header {
 			if slices.Contains(values, "ours") || slices.Contains(values, "leaked-secret") {
 				t.Errorf("%v: %s goes on: %v", headers, name, values)
@@ -58,7 +56,7 @@ func TestProxyKeys(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{"body", "meta"} {
-		for id, text := range p.redis.HGetAll(t.Context(), "tundish:{slow}:b:slow:"+kind).Val() {
+		for id, text := range p.redis.HGetAll(t.Context(), stored.Key("slow", "")+kind).Val() {
 			if strings.Contains(text, "secret") || strings.Contains(text, "ours") {
 				t.Errorf("%s %s: %s", kind, id, text)
 			}

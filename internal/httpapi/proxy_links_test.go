@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers/httpworker"
 )
@@ -51,9 +52,7 @@ func TestProxyLeadsAddressesBack(t *testing.T) {
 			w.WriteHeader(http.StatusCreated)
 		})
 		a := p.do("POST", "/v1/proxy/api/x", "").want(201, "")
-		if got := a.header.Get(tt.header); got != tt.want {
-			t.Errorf("%s: %s is %q, want %q", name, tt.header, got, tt.want)
-		}
+		must.Equal(t, a.header.Get(tt.header), tt.want, "%s: %s is", name, tt.header)
 		isPast := tt.want == "" || name == "a link past the proxy"
 		if got := a.header.Get("Tundish-Dropped"); isPast != (got == tt.header) || !isPast && got != "" {
 			t.Errorf("%s: the answer says that %q was dropped", name, got)
@@ -81,9 +80,7 @@ func TestProxyAddressesAreThoseOfTheClient(t *testing.T) {
 		"no host":             {[]string{"X-Forwarded-Proto", "gopher", "X-Forwarded-Host", "evil.example", "X-Forwarded-Prefix", "/evil"}, p.http.URL},
 	} {
 		a := p.do("GET", "/v1/proxy/api/x", "", append(tt.headers, "Tundish-Key", "ours")...).want(200, "")
-		if got := a.header.Get("Location"); got != tt.want+"/v1/proxy/api/7" {
-			t.Errorf("%s: %q", name, got)
-		}
+		must.Equal(t, a.header.Get("Location"), tt.want+"/v1/proxy/api/7", "%s", name)
 	}
 	trusting := p.trusting()
 	for name, tt := range map[string]struct {
@@ -94,9 +91,7 @@ func TestProxyAddressesAreThoseOfTheClient(t *testing.T) {
 		"bad ones":        {[]string{"X-Forwarded-Host", "gw.example/x?", "X-Forwarded-Prefix", "/a/../b"}, trusting.http.URL},
 	} {
 		a := trusting.do("GET", "/v1/proxy/api/x", "", append(tt.headers, "Tundish-Key", "ours")...).want(200, "")
-		if got := a.header.Get("Location"); got != tt.want+"/v1/proxy/api/7" {
-			t.Errorf("%s: %q", name, got)
-		}
+		must.Equal(t, a.header.Get("Location"), tt.want+"/v1/proxy/api/7", "%s", name)
 	}
 }
 
@@ -149,10 +144,7 @@ func TestProxyKeepsKeysFromVendors(t *testing.T) {
 			w.Header().Set("Location", c.to)
 			w.WriteHeader(http.StatusFound)
 		})
-		r, err := http.NewRequestWithContext(t.Context(), "GET", p.http.URL+"/v1/proxy/api/x", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(http.NewRequestWithContext(t.Context(), "GET", p.http.URL+"/v1/proxy/api/x", nil))(t)
 		r.Header.Set(c.header, c.value)
 		a, err := http.DefaultClient.Do(r)
 		if err != nil && c.status == http.StatusOK {
@@ -166,8 +158,6 @@ func TestProxyKeepsKeysFromVendors(t *testing.T) {
 		case seen = <-leaks:
 		default:
 		}
-		if seen != c.seen {
-			t.Errorf("%s: the other server sees %q, want %q", name, seen, c.seen)
-		}
+		must.Equal(t, seen, c.seen, "%s: the other server sees", name)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // visitor asks the proxy for the i-th redirect with a header, and follows it.
@@ -65,9 +67,7 @@ func (r *redirectRig) visitors() map[string]visitor {
 	program := func(t *testing.T, name string, args ...string) {
 		t.Helper()
 		if _, err := exec.LookPath(name); err != nil {
-			if os.Getenv("CI") != "" {
-				t.Fatalf("%s is not installed", name)
-			}
+			must.Be(t, os.Getenv("CI"), "", "%s is not installed", name)
 			t.Skipf("%s is not installed", name)
 		}
 		if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
@@ -77,10 +77,7 @@ func (r *redirectRig) visitors() map[string]visitor {
 	return map[string]visitor{
 		"Go": func(t *testing.T, i int, header, value string) {
 			t.Helper()
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.address(i), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, r.address(i), nil))(t)
 			request.Header.Set(header, value)
 			if response, err := http.DefaultClient.Do(request); err == nil {
 				_ = response.Body.Close()
@@ -122,9 +119,7 @@ func TestRedirectsCarryNoKey(t *testing.T) {
 					t.Errorf("with an Authorization, to %s: %d requests to the other host, want 1", to, len(seen))
 				}
 				for _, header := range seen {
-					if header.Get("Authorization") != "" {
-						t.Errorf("to %s: the other host sees the Authorization", to)
-					}
+					must.Equal(t, header.Get("Authorization"), "", "to %s: the other host sees the Authorization", to)
 				}
 			}
 		})
@@ -135,10 +130,7 @@ func TestRedirectsCarryNoKey(t *testing.T) {
 func TestRedirectsToAnotherPort(t *testing.T) {
 	t.Parallel()
 	r := newRedirectRig(t)
-	at, err := url.Parse(r.http.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := must.Get(url.Parse(r.http.URL))(t)
 	for to, want := range map[string]string{
 		"http://gw.example:9000/x":      "",
 		"https://gw.example/x":          "",
@@ -153,16 +145,10 @@ func TestRedirectsToAnotherPort(t *testing.T) {
 		"http://other.example/x?u=gw.e": "http://other.example/x?u=gw.e",
 	} {
 		r.to = []string{to}
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.address(0), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, r.address(0), nil))(t)
 		request.Host = "gw.example"
 		request.Header.Set("Authorization", "Bearer ours")
-		response, err := http.DefaultTransport.RoundTrip(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(http.DefaultTransport.RoundTrip(request))(t)
 		_, _ = io.Copy(io.Discard, response.Body)
 		_ = response.Body.Close()
 		isDropped := response.Header.Get("Tundish-Dropped") == "Location"

@@ -21,7 +21,9 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -98,10 +100,7 @@ func newProxyRigOf(t *testing.T, change func(*shaper.Bucket, *httpworker.Config)
 		if name == "stuck" {
 			continue
 		}
-		w, err := httpworker.New(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := must.Get(httpworker.New(config))(t)
 		t.Cleanup(w.Close)
 		dispatched, workers[name] = append(dispatched, b), w
 	}
@@ -125,10 +124,7 @@ func (p *proxyRig) trusting() *proxyRig {
 // serveProxy starts the API of one process.
 func (p *proxyRig) serveProxy(r redis.UniversalClient, buckets []shaper.Bucket, keys []apikey.Key) {
 	t := p.t
-	client, err := producer.New(producer.Config{Redis: r, Buckets: buckets, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: r, Buckets: buckets, Timeout: patience}))(t)
 	p.client = client
 	p.handler = httpapi.NewProducer(httpapi.ProducerConfig{
 		Jobs: client, Logger: logTo(t.Output()), Keys: keys, TrustedProxies: p.trusted,
@@ -197,9 +193,7 @@ func TestProxyPassesRequestsOn(t *testing.T) {
 			t.Errorf("%s: %s %s %q", name, calls[0].Method, calls[0].RequestURI, body)
 		}
 		for header, want := range tt.wantHeaders {
-			if got := calls[0].Header.Get(header); got != want {
-				t.Errorf("%s: %s is %q, want %q", name, header, got, want)
-			}
+			must.Equal(t, calls[0].Header.Get(header), want, "%s: %s is", name, header)
 		}
 	}
 }
@@ -242,20 +236,14 @@ func TestProxyPassesAnswersBack(t *testing.T) {
 			t.Errorf("%s: %d %q", name, a.status, a.text)
 		}
 		for header, values := range tt.headers {
-			if diff := cmp.Diff(values, a.header.Values(header)); diff != "" {
-				t.Errorf("%s: %s: %s", name, header, diff)
-			}
+			must.Equal(t, cmp.Diff(values, a.header.Values(header)), "", "%s: %s", name, header)
 		}
 		if a.header.Get("Tundish-Job") == "" || tt.headers.Get("Cache-Control") == "" && a.header.Get("Cache-Control") != "" {
 			t.Errorf("%s: %v", name, a.header)
 		}
-		if n := len(p.called()); n != 1 {
-			t.Errorf("%s: %d calls", name, n)
-		}
+		must.Equal(t, len(p.called()), 1, "%s: calls", name)
 	}
-	if dead := p.redis.Exists(t.Context(), "tundish:{api}:b:api:dead").Val(); dead != 0 {
-		t.Error("there are dead letters")
-	}
+	must.Equal(t, p.redis.Exists(t.Context(), stored.Key("api", "dead")).Val(), 0, "there are dead letters")
 	p.answerWith(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, strings.Repeat("x", 2001)) })
 	p.do("GET", "/v1/proxy/api/x", "").want(502, "result-too-large")
 	p.answerWith(func(w http.ResponseWriter, _ *http.Request) {
@@ -279,9 +267,7 @@ func TestProxyAndWebPages(t *testing.T) {
 		p := newProxyRig(t, keys...)
 		for _, method := range []string{"GET", "HEAD", "POST", "OPTIONS", "DELETE"} {
 			for _, page := range [][]string{{"Origin", "http://evil.example"}, {"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "null"}} {
-				if a := p.do(method, "/v1/proxy/api/x", "", slices.Concat(headers, page)...); a.status != 403 {
-					t.Errorf("%s: %s with %v: %d", name, method, page, a.status)
-				}
+				must.Equal(t, p.do(method, "/v1/proxy/api/x", "", slices.Concat(headers, page)...).status, 403, "%s: %s with %v", name, method, page)
 			}
 		}
 		if calls := p.called(); len(calls) > 0 {
@@ -352,10 +338,7 @@ func TestProxyRefuses(t *testing.T) {
 // start sends a request to the proxy, which is answered later: its status, 0 if the client went away.
 func (p *proxyRig) start(ctx context.Context, bucket string, headers ...string) <-chan int {
 	p.t.Helper()
-	r, err := http.NewRequestWithContext(ctx, "POST", p.http.URL+"/v1/proxy/"+bucket+"/x", strings.NewReader("{}"))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(ctx, "POST", p.http.URL+"/v1/proxy/"+bucket+"/x", strings.NewReader("{}")))(p.t)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
@@ -375,7 +358,7 @@ func (p *proxyRig) start(ctx context.Context, bucket string, headers ...string) 
 // untilJobs waits until a bucket has so many jobs.
 func (p *proxyRig) untilJobs(bucket string, n int64) {
 	p.t.Helper()
-	for p.redis.HLen(p.t.Context(), "tundish:{"+bucket+"}:b:"+bucket+":body").Val() != n {
+	for p.redis.HLen(p.t.Context(), stored.Key(bucket, "body")).Val() != n {
 		if p.t.Context().Err() != nil {
 			p.t.Fatal("the test is over")
 		}

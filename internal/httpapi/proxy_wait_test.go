@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/internal/must"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 	"github.com/tundish-io/tundish/workers"
@@ -38,22 +40,14 @@ func TestProxyWaits(t *testing.T) {
 		t.Errorf("Retry-After: %s", retry)
 	}
 	leave()
-	if status := <-left; status != 0 {
-		t.Errorf("answered with %d", status)
-	}
+	must.Equal(t, <-left, 0, "answered with")
 	p.untilJobs("slow", 1)
 	p.handler.Drain()
-	if status := <-second; status != http.StatusServiceUnavailable {
-		t.Errorf("answered with %d", status)
-	}
+	must.Equal(t, <-second, http.StatusServiceUnavailable, "answered with")
 	p.untilJobs("slow", 0)
 	close(answers) // what is under way when the server stops is answered
-	if status := <-underWay; status != http.StatusOK {
-		t.Errorf("answered with %d", status)
-	}
-	if calls := p.called(); len(calls) != 1 {
-		t.Errorf("%d calls", len(calls))
-	}
+	must.Equal(t, <-underWay, http.StatusOK, "answered with")
+	must.Equal(t, len(p.called()), 1, "calls")
 }
 
 // A client whose request cannot leave in time is refused at once, and told when it may come: whatever holds the bucket back.
@@ -62,31 +56,25 @@ func TestProxyRefusesAtOnce(t *testing.T) {
 	p := newProxyRig(t)
 	set := func(key, field, value string) {
 		t.Helper()
-		if err := p.redis.HSet(t.Context(), key, field, value).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, p.redis.HSet(t.Context(), key, field, value).Err())
 	}
-	now, err := p.redis.Time(t.Context()).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	now := must.Get(p.redis.Time(t.Context()).Result())(t)
 	for range 2 {
 		p.do("GET", "/v1/proxy/api/x", "").want(200, "")
 	}
-	set("tundish:{api}:b:api:settings", "quotas", "1000 3600000000;") // from then on departures are noted, those of late permits too
+	set(stored.Key("api", "settings"), "quotas", "1000 3600000000;") // from then on departures are noted, those of late permits too
 	p.do("GET", "/v1/proxy/api/x", "").want(200, "")
 	p.do("GET", "/v1/proxy/api/x", "").want(200, "")
-	set("tundish:{api}:b:api:settings", "quotas", "2 3600000000;")
-	const slowed, held = "0,1,1000000000,0,0,%d,0,0,0,0,0,0,%d,status-429", "%d,0,0,0,0,0,0,0,0,0,0,0,%d,status-429"
+	set(stored.Key("api", "settings"), "quotas", "2 3600000000;")
 	p.do("GET", "/v1/proxy/gone/x", "").want(502, "no-answer")
-	set("tundish:{gone}:b:gone:pace", "down", fmt.Sprintf(slowed, now.UnixMicro(), now.UnixMicro()))
+	set(stored.Key("gone", "pace"), "down", stored.Downstream{RateCount: 1, RatePer: 1_000_000_000, Cut: now.UnixMicro(), Heard: now.UnixMicro(), Reason: "status-429"}.String())
 	// The one after this has to wait. If this one wakes too late for its slot, it gives that back and waits for the next one.
 	if a := p.do("GET", "/v1/proxy/gone/x", ""); a.status == http.StatusGatewayTimeout {
 		a.want(504, "not-in-time")
 	} else {
 		a.want(502, "no-answer")
 	}
-	set("tundish:{vendor}:p:vendor:pace", "down", fmt.Sprintf(held, now.Add(1000*time.Second).UnixMicro(), now.UnixMicro()))
+	set(stored.PoolKey("vendor", "pace"), "down", stored.Downstream{Till: now.Add(1000 * time.Second).UnixMicro(), Heard: now.UnixMicro(), Reason: "status-429"}.String())
 	p.called()
 	// The time out is 30 s, and 4 s of gone. A quota of an hour counts 11 s more.
 	for bucket, most := range map[string]int{"api": 3611 - 30, "gone": 1000 - 4, "pooled": 1000 - 30} {
@@ -155,9 +143,7 @@ func TestProxyIdempotencyKeys(t *testing.T) {
 		{"one: any text!", "b", "{}", "2one: any text!"},
 		{"two", "a", "{}", "3two"},
 	} {
-		if a := post(tt.key, tt.caller, tt.body).want(200, ""); a.text != tt.want {
-			t.Errorf("%s of %s: %q, want %q", tt.key, tt.caller, a.text, tt.want)
-		}
+		must.Equal(t, post(tt.key, tt.caller, tt.body).want(200, "").text, tt.want, "%s of %s", tt.key, tt.caller)
 	}
 	post("two", "a", "[]").want(422, "id-reused")
 	p.redis.Del(t.Context(), p.redis.Keys(t.Context(), "*:results").Val()...)
@@ -213,24 +199,16 @@ func TestProxyWaitsForEachClientOfAKey(t *testing.T) {
 			<-second
 			until(t, func() bool { return len(at.client.Waiting()) == 1 })
 			var patch operator.BucketPatch
-			if err := patch.Put(shaper.SettingRate, "1000/s"); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := p.op.As("test").Bucket("slow").Set(t.Context(), patch); err != nil {
-				t.Fatal(err)
-			}
-			if status := <-answered; status != http.StatusOK {
-				t.Errorf("the last one is answered with %d", status)
-			}
-			if calls := p.called(); len(calls) != 1 {
-				t.Errorf("%d calls", len(calls))
-			}
+			must.OK(t, patch.Put(shaper.SettingRate, "1000/s"))
+			must.Get(p.op.As("test").Bucket("slow").Set(t.Context(), patch))(t)
+			must.Equal(t, <-answered, http.StatusOK, "the last one is answered with")
+			must.Equal(t, len(p.called()), 1, "calls")
 		})
 	}
 }
 
 func (p *proxyRig) bodies(bucket string) []string {
-	return p.redis.HVals(p.t.Context(), "tundish:{"+bucket+"}:b:"+bucket+":body").Val()
+	return p.redis.HVals(p.t.Context(), stored.Key(bucket, "body")).Val()
 }
 
 func until(t *testing.T, is func() bool) {
@@ -271,10 +249,7 @@ func TestProxyHoldsByACompressedBody(t *testing.T) {
 		})
 		a := p.do("GET", "/v1/proxy/api/x", "", "Accept-Encoding", accepted).want(200, "")
 		if a.header.Get("Content-Encoding") == "gzip" {
-			plain, err := gzip.NewReader(strings.NewReader(a.text))
-			if err != nil {
-				t.Fatal(err)
-			}
+			plain := must.Get(gzip.NewReader(strings.NewReader(a.text)))(t)
 			text, _ := io.ReadAll(plain)
 			a.text = string(text)
 		}

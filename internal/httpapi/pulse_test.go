@@ -17,6 +17,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // pinged counts its PINGs, which take a time.
@@ -87,18 +88,14 @@ func TestReadyzSparesRedis(t *testing.T) {
 		// What Redis says later is seen, and a client that hung up says nothing of Redis.
 		store.dead.Store(true)
 		pass(200 * time.Millisecond)
-		if code := readyz(t.Context()); code != http.StatusServiceUnavailable {
-			t.Errorf("%d without Redis", code)
-		}
+		must.Equal(t, readyz(t.Context()), http.StatusServiceUnavailable, "without Redis")
 		store.dead.Store(false)
 		pass(200 * time.Millisecond)
 		gone, cancel := context.WithCancel(t.Context())
 		go readyz(gone)
 		synctest.Wait()
 		cancel()
-		if code := readyz(t.Context()); code != http.StatusOK {
-			t.Errorf("%d after another client hung up", code)
-		}
+		must.Equal(t, readyz(t.Context()), http.StatusOK, "after another client hung up")
 
 		// A Redis that hangs costs nobody more than a second.
 		store.takes = time.Hour
@@ -125,7 +122,5 @@ func TestFailedScrapesAreLoggedOnce(t *testing.T) {
 		r.RemoteAddr = "127.0.0.1:1"
 		handler.ServeHTTP(httptest.NewRecorder(), r)
 	}
-	if n := strings.Count(log.String(), "broken pipe"); n != 1 {
-		t.Errorf("%d lines:\n%s", n, &log)
-	}
+	must.Equal(t, strings.Count(log.String(), "broken pipe"), 1, "lines:\n%s", &log)
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 const ndjson = "application/x-ndjson"
@@ -67,9 +69,7 @@ func TestManyFlowsInOneCall(t *testing.T) {
 	}
 	want := func(settings string) {
 		t.Helper()
-		if got := fmt.Sprint(ops.do("GET", one, "").want(200, "").json["settings"]); got != settings {
-			t.Errorf("settings %s, want %s", got, settings)
-		}
+		must.Equal(t, fmt.Sprint(ops.do("GET", one, "").want(200, "").json["settings"]), settings, "settings")
 	}
 	want("map[headers:[X-A] secret_fingerprints:[96ad2ccd8146] secrets_count:1 url:https://c1999.example/*** weight:2]")
 	ops.do("POST", strings.Replace(one, "?", "/pause?", 1), `{"reason":"r"}`).want(200, "")

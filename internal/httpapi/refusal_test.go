@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -59,9 +60,7 @@ func TestRefusals(t *testing.T) {
 			api := serveFake(t, f, &logBuffer{})
 			a := api.do("POST", jobs, job(`"priority":"low"`)).want(want.status, string(reason))
 			a.wantHeader("Retry-After", want.retry)
-			if f.got[0].Priority != shaper.PriorityLow {
-				t.Errorf("priority %q", f.got[0].Priority)
-			}
+			must.Equal(t, f.got[0].Priority, shaper.PriorityLow, "priority")
 			a = api.do("POST", jobs+"/batch", "["+job("")+","+job("")+"]").want(200, "")
 			second := a.json["results"].([]any)[1].(map[string]any)
 			if second["status"] != float64(want.status) || second["code"] != string(reason) || (second["retry_after"] != nil) != (want.retry != "") {
@@ -75,10 +74,7 @@ func TestShedding(t *testing.T) {
 	t.Parallel()
 	crowded := buckets(t)[0]
 	crowded.Capacity, crowded.Shed = 10, shaper.Shed{Low: 70, Normal: 80, High: 90}
-	client, err := producer.New(producer.Config{Redis: connect(t, redistest.Start(t).URL()), Buckets: []shaper.Bucket{crowded}, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: connect(t, redistest.Start(t).URL()), Buckets: []shaper.Bucket{crowded}, Timeout: patience}))(t)
 	api := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: client, CheckJob: checkJob, Logger: logTo(t.Output())}))
 	for range 7 {
 		api.do("POST", jobs, job(`"priority":"low"`)).want(202, "")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers/httpworker"
 )
@@ -126,9 +127,7 @@ func TestOfficialClientsRetryAsTheyAreTold(t *testing.T) {
 		server := httptest.NewServer(calls.log(p.handler))
 		defer server.Close()
 		runClients(t, "REFUSED="+server.URL+path, "KEY=ours", "RETRIES="+strconv.Itoa(retries))
-		if len(calls.logs) != 6 {
-			t.Fatalf("calls of %d clients", len(calls.logs))
-		}
+		must.Be(t, len(calls.logs), 6, "calls of clients")
 		for client, list := range calls.logs {
 			t.Logf("%s: %s: %v", path, client, list)
 			if len(list) > pages*(1+retries) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/dispatcher"
@@ -48,10 +49,7 @@ func answering(_ context.Context, a *shaper.Attempt) shaper.Outcome {
 // dispatch runs a dispatcher until the test ends.
 func dispatch(t *testing.T, store *redistest.Server, buckets []shaper.Bucket, workers map[string]shaper.Worker) {
 	t.Helper()
-	d, err := dispatcher.New(dispatcher.Config{Redis: connect(t, store.URL()), Buckets: buckets, Workers: workers})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(dispatcher.New(dispatcher.Config{Redis: connect(t, store.URL()), Buckets: buckets, Workers: workers}))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()
@@ -82,10 +80,7 @@ func answeringAPI(t *testing.T, keys ...apikey.Key) (*server, *httpapi.Handler) 
 		}
 		buckets, workers[name] = append(buckets, b), shaper.WorkerFunc(answering)
 	}
-	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: buckets, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: buckets, Timeout: patience}))(t)
 	dispatch(t, store, buckets, workers)
 	handler := httpapi.NewProducer(httpapi.ProducerConfig{Jobs: client, Logger: logTo(t.Output()), Keys: keys})
 	s := serve(t, handler)
@@ -123,9 +118,7 @@ func TestPreferWait(t *testing.T) {
 			delete(a.json, key)
 		}
 		tt.want["id"], tt.want["bucket"], tt.want["attempts"] = name, "plain", 1.
-		if diff := cmp.Diff(tt.want, a.json); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
+		must.Equal(t, cmp.Diff(tt.want, a.json), "", "%s", name)
 		// The same request again, as after a connection that broke.
 		if again := api.do("POST", plainJobs, `{"id":"`+name+`","payload":`+tt.payload+`}`, "Prefer", "wait=30"); name != "dead" {
 			again.want(200, "").has("id", name)
@@ -138,9 +131,7 @@ func TestPreferWait(t *testing.T) {
 	api.do("POST", slowJobs, `{"payload":{"Status":200}}`).want(202, "")
 	a := api.do("POST", slowJobs, `{"id":"late","payload":{"Status":200}}`, "Prefer", "wait=1").want(202, "")
 	a.has("state", "queued")
-	if a.header.Get("Preference-Applied") != "wait=1" {
-		t.Errorf("%v", a.header)
-	}
+	must.Equal(t, a.header.Get("Preference-Applied"), "wait=1", "%v", a.header)
 	if a := api.do("POST", slowJobs, `{"payload":{"Status":200}}`, "Prefer", "wait=0").want(202, ""); a.header.Get("Preference-Applied") != "" {
 		t.Errorf("a wait of none: %v", a.header)
 	}
@@ -240,10 +231,7 @@ func TestPreferWaitOfAClientThatLeaves(t *testing.T) {
 	api, _ := answeringAPI(t)
 	api.do("POST", slowJobs, `{"payload":{}}`).want(202, "")
 	ctx, leave := context.WithCancel(t.Context())
-	r, err := http.NewRequestWithContext(ctx, "POST", api.http.URL+slowJobs, strings.NewReader(`{"id":"left","payload":{}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(ctx, "POST", api.http.URL+slowJobs, strings.NewReader(`{"id":"left","payload":{}}`)))(t)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Prefer", "wait=300")
 	failed := make(chan error, 1)

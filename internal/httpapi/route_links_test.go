@@ -9,6 +9,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
@@ -79,13 +80,9 @@ func TestRouteOfTwoAPIsLeadsAddressesBack(t *testing.T) {
 	for model, want := range map[string]string{"gpt-5": "openai", "other": "rest"} {
 		a := d.do("POST", "/v1/proxy/openai/x", chatOf(model))
 		at := a.header.Get("Operation-Location")
-		if at != d.http.URL+"/v1/proxy/"+want+"/operations/7" {
-			t.Fatalf("%s: %q", model, at)
-		}
+		must.Be(t, at, d.http.URL+"/v1/proxy/"+want+"/operations/7", "%s", model)
 		bucket := strings.TrimSuffix(strings.TrimPrefix(a.text, "/"), "/x")
-		if a := d.do("GET", strings.TrimPrefix(at, d.http.URL), ""); a.text != "/"+bucket+"/operations/7" {
-			t.Errorf("%s leads to %q", at, a.text)
-		}
+		must.Equal(t, d.do("GET", strings.TrimPrefix(at, d.http.URL), "").text, "/"+bucket+"/operations/7", "%s leads to", at)
 	}
 }
 
@@ -119,7 +116,5 @@ func TestRouteKeepsTheAccountOfTheBucket(t *testing.T) {
 			t.Errorf("%s: %d %s", path, a.status, a.text)
 		}
 	}
-	if d.calls.Load() != calls {
-		t.Error("a path with a backslash reached the API")
-	}
+	must.Equal(t, d.calls.Load(), calls, "a path with a backslash reached the API")
 }

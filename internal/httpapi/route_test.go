@@ -15,6 +15,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/dispatcher"
@@ -73,10 +74,7 @@ func newRouteRigOf(t *testing.T, change func(bucket string, c *llm.Config), keys
 		}
 		config.HTTP.AllowNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 		change(name, &config)
-		w, err := llm.New(config, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := must.Get(llm.New(config, nil, nil))(t)
 		t.Cleanup(w.Close)
 		buckets, workers[name] = append(buckets, b), w
 		bucket := httpapi.RouteBucket{API: &llm.Transport{Worker: w, Bucket: name, Wait: timeout}, Priority: shaper.PriorityHigh}
@@ -88,14 +86,8 @@ func newRouteRigOf(t *testing.T, change func(bucket string, c *llm.Config), keys
 	}
 	dispatch(t, store, buckets, workers)
 	conn := connect(t, store.URL())
-	client, err := producer.New(producer.Config{Redis: conn, Buckets: buckets, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
-	leases, err := dispatcher.NewLeases(dispatcher.LeasesConfig{Redis: conn, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: conn, Buckets: buckets, Timeout: patience}))(t)
+	leases := must.Get(dispatcher.NewLeases(dispatcher.LeasesConfig{Redis: conn, Timeout: patience}))(t)
 	permits := dispatcher.NewPermits(client, leases)
 	t.Cleanup(func() { permits.Close(); leases.Close(); client.Close() })
 	for _, buckets := range d.byRoute {
@@ -132,9 +124,7 @@ func TestRoutePassesOn(t *testing.T) {
 	if wait, err := strconv.ParseFloat(a.header.Get("Tundish-Wait"), 64); err != nil || wait < 0 || a.header.Get("Tundish-Bucket") == "" {
 		t.Errorf("the way of the request: %v", a.header)
 	}
-	if seen := a.header.Get("X-Seen"); seen != "POST|/v1/chat/completions?a=b|Bearer "+vendorKey+"||7|" {
-		t.Errorf("the API has seen %q", seen)
-	}
+	must.Equal(t, a.header.Get("X-Seen"), "POST|/v1/chat/completions?a=b|Bearer "+vendorKey+"||7|", "the API has seen")
 	if a := d.do("GET", "/v1/proxy/claude/v1/models", ""); a.status != http.StatusCreated {
 		t.Errorf("without a model: %d %s", a.status, a.text)
 	}
@@ -231,9 +221,7 @@ func TestRouteWaitsWhereItIsShorter(t *testing.T) {
 	for range calls {
 		got[<-answers]++
 	}
-	if got["200 steady"] != calls {
-		t.Errorf("%v, want all of steady: the first slot of spare comes 10 s later", got)
-	}
+	must.Equal(t, got["200 steady"], calls, "%v, want all of steady: the first slot of spare comes 10 s later", got)
 }
 
 // A model that the bucket maps has another name at the fallback, in the body or in the path, and the answer says who made it. A model that it does not

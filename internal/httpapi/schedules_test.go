@@ -5,7 +5,9 @@ import (
 	"testing"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/producer"
 )
@@ -16,10 +18,7 @@ func TestSchedules(t *testing.T) {
 	store := redistest.Start(t)
 	all := buckets(t)
 	all[0].Schedules = []shaper.Schedule{{Name: "nightly", Cron: "0 2 * * *", Timezone: "Europe/Paris", Job: shaper.ScheduledJob{Payload: []byte("1")}}}
-	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: all, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: all, Timeout: patience}))(t)
 	if _, err := client.Enqueue(t.Context(), shaper.Job{Bucket: all[0].Name, Payload: []byte("1")}); err != nil { // which configures the bucket
 		t.Fatal(err)
 	}
@@ -69,13 +68,8 @@ func TestSchedulesOfTheAPI(t *testing.T) {
 	store := redistest.Start(t)
 	all := buckets(t)
 	all[0].Schedules = []shaper.Schedule{{Name: "nightly", Cron: "0 2 * * *", Job: shaper.ScheduledJob{Payload: []byte("1")}}}
-	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: all, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := client.JoinPools(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: all, Timeout: patience}))(t)
+	must.OK(t, client.JoinPools(t.Context()))
 	op := newOperator(t, connect(t, store.URL()), nil, all)
 	api := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: op}))
 	name := all[0].Name
@@ -95,7 +89,7 @@ func TestSchedulesOfTheAPI(t *testing.T) {
 	if again := api.do("PUT", one, full).want(200, ""); again.json["changed"] != false {
 		t.Errorf("made twice: %s", again.text)
 	}
-	job := store.Client().HGet(t.Context(), "tundish:{"+name+"}:b:"+name+":schedules", "made").Val()
+	job := store.Client().HGet(t.Context(), stored.Key(name, "schedules"), "made").Val()
 	if !strings.HasPrefix(job, "0 3 * * * in Europe/Paris\n") || !strings.Contains(job, `"payload":"eyJhIjogMX0="`) { // {"a": 1}, its blank too
 		t.Errorf("stored is %s", job)
 	}
@@ -148,13 +142,8 @@ func TestSchedulesAndKeys(t *testing.T) {
 	t.Parallel()
 	store := redistest.Start(t)
 	all := buckets(t)
-	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: all, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := client.JoinPools(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: all, Timeout: patience}))(t)
+	must.OK(t, client.JoinPools(t.Context()))
 	api := httpapi.NewOps(httpapi.OpsConfig{Buckets: newOperator(t, connect(t, store.URL()), nil, all), Keys: keys()})
 	do := func(key, method, path, body string, status int, want string) {
 		t.Helper()
@@ -180,13 +169,8 @@ func TestSchedulesOfABucketElsewhere(t *testing.T) {
 	joined := all[0]
 	joined.Pool = &shaper.Pool{Name: "vendor", Rate: rateOf(t, "9/m")}
 	joined.Schedules = []shaper.Schedule{{Name: "nightly", Cron: "0 2 * * *", Job: shaper.ScheduledJob{Payload: []byte("1")}}}
-	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: []shaper.Bucket{joined}, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := client.JoinPools(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: []shaper.Bucket{joined}, Timeout: patience}))(t)
+	must.OK(t, client.JoinPools(t.Context()))
 	api := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: newOperator(t, connect(t, store.URL()), nil, all)}))
 	refused := api.do("PUT", "/v1/schedules/made", `{"cron":"@daily","bucket":"`+joined.Name+`"}`).want(503, "store-unavailable")
 	if detail, _ := refused.json["detail"].(string); !strings.Contains(detail, "another pool of the bucket") || strings.Contains(detail, "not reachable") {

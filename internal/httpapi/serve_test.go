@@ -11,15 +11,14 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
 func TestListenOnWhatIsTaken(t *testing.T) {
 	t.Parallel()
 	first, err := httpapi.Listen(t.Context(), "127.0.0.1:0", "producer.listen")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer first.Close()
 	_, err = httpapi.Listen(t.Context(), first.Addr().String(), "producer.listen")
 	if !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), first.Addr().String()+" is taken") ||
@@ -42,10 +41,7 @@ func stopping(t *testing.T, shutdownTimeout time.Duration) (proceed chan struct{
 		<-proceed
 		return []shaper.Receipt{{ID: "a", Bucket: "roomy", State: shaper.StateQueued}}, nil
 	}}
-	listener, err := httpapi.Listen(t.Context(), "127.0.0.1:0", "producer.listen")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(httpapi.Listen(t.Context(), "127.0.0.1:0", "producer.listen"))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	go func() {
 		served <- httpapi.Serve(ctx, listener, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: f}), shutdownTimeout, nil)
@@ -94,9 +90,7 @@ func TestServeCutsOffWhatTakesTooLong(t *testing.T) {
 func TestServeOnABrokenListener(t *testing.T) {
 	t.Parallel()
 	listener, err := httpapi.Listen(t.Context(), "127.0.0.1:0", "producer.listen")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	listener.Close()
 	err = httpapi.Serve(t.Context(), listener, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: &fake{}}), time.Second, nil)
 	if !errors.Is(err, net.ErrClosed) {

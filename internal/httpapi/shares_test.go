@@ -10,6 +10,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/producer"
 )
@@ -91,9 +92,7 @@ func TestRequestsThatWait(t *testing.T) {
 	t.Parallel()
 	api, start, end := crowded(t, 8)
 	for i, waits := range []bool{true, true, false} {
-		if got := start("a", "Prefer", "wait=300"); got != waits {
-			t.Errorf("request %d of a waits: %v", i, got)
-		}
+		must.Equal(t, start("a", "Prefer", "wait=300"), waits, "request %d of a waits", i)
 	}
 	api.do("GET", "/v1/proxy/roomy/x", "", "Tundish-Key", "a").want(http.StatusServiceUnavailable, "overloaded").wantHeader("Retry-After", "1")
 	if !start("b", "Prefer", "wait=300") {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 func TestSinkLogsWhatArrives(t *testing.T) {
@@ -50,7 +51,5 @@ func TestSinkAlone(t *testing.T) {
 		t.Errorf("a delivery: %d, and the log has %q", got, log.String())
 	}
 	handler.Drain()
-	if got := ask(http.MethodGet, "/readyz", ""); got != http.StatusServiceUnavailable {
-		t.Errorf("/readyz of a sink that stops: %d", got)
-	}
+	must.Equal(t, ask(http.MethodGet, "/readyz", ""), http.StatusServiceUnavailable, "/readyz of a sink that stops")
 }

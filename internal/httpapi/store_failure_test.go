@@ -10,6 +10,7 @@ import (
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -29,10 +30,7 @@ func gatewayFor(t *testing.T, store *redistest.Server, servesAlone bool, timeout
 	for _, mode := range []admission.OnStoreFailure{admission.Closed, admission.Open, admission.Local} {
 		limits = append(limits, admission.Limit{Name: string(mode), Limit: rateOf(t, "1000/m"), Per: []string{admission.PerCaller}, OnMissing: admission.Share, OnStoreFailure: mode})
 	}
-	limiter, err := admission.NewLimiter(admission.LimiterConfig{Redis: conn, Limits: limits, Timeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(admission.NewLimiter(admission.LimiterConfig{Redis: conn, Limits: limits, Timeout: timeout}))(t)
 	t.Cleanup(limiter.Close)
 	admin := redis.NewClient(&redis.Options{Addr: store.Addr(), PoolSize: 1, MaxRetries: -1})
 	t.Cleanup(func() { _ = admin.Close() })
@@ -68,13 +66,9 @@ func TestEveryFailureOfRedis(t *testing.T) {
 				s, admin := gatewayOn(t, store, servesAlone)
 				s.do("POST", jobs, job("")).want(202, "")
 				s.do("GET", "/readyz", "").want(200, "")
-				if err := admin.Do(t.Context(), test.fault...).Err(); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, admin.Do(t.Context(), test.fault...).Err())
 				if test.kill {
-					if err := admin.Do(t.Context(), "client", "kill", "type", "normal", "skipme", "yes").Err(); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, admin.Do(t.Context(), "client", "kill", "type", "normal", "skipme", "yes").Err())
 					s.do("POST", jobs, job("")) // finds its connection closed, perhaps
 				}
 				s.do("POST", jobs, job("")).want(503, test.code)
@@ -95,9 +89,7 @@ func TestEveryFailureOfRedis(t *testing.T) {
 					{"config", "set", "requirepass", ""}, {"acl", "setuser", "default", "on", "nopass", "allkeys", "allcommands"}, {"config", "set", "maxmemory", "0"},
 					{"replicaof", "no", "one"}, {"config", "set", "min-replicas-to-write", "0"},
 				} {
-					if err := admin.Do(t.Context(), repair...).Err(); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, admin.Do(t.Context(), repair...).Err())
 				}
 				await(t, func() bool { return s.do("POST", jobs, job("")).status == 202 })
 				await(t, func() bool { return s.do("GET", "/readyz", "").text == "ok\n" })
@@ -140,9 +132,7 @@ func TestLimitsServeWhileRedisIsSilent(t *testing.T) {
 					t.Errorf("/readyz is %d, want %d and %q: %s", got.status, ready, words, got.text)
 				}
 			}
-			if err := repair(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, repair())
 			for _, s := range []*server{alone, bound} {
 				await(t, func() bool { return s.do("POST", jobs, job("")).status == 202 })
 				await(t, func() bool { return s.do("GET", "/readyz", "").text == "ok\n" })
@@ -156,10 +146,7 @@ func TestNothingIsStoredWhileTheBreakerIsOpen(t *testing.T) {
 	t.Parallel()
 	store := redistest.Start(t, "--appendonly", "no") // a server of its own
 	breaker := redisconn.NewBreaker(redisconn.BreakerConfig{Failures: 1, Pause: time.Hour})
-	client, err := producer.New(producer.Config{Redis: connectFor(t, store.URL(), time.Second), Buckets: buckets(t), Timeout: time.Second, Breaker: breaker})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: connectFor(t, store.URL(), time.Second), Buckets: buckets(t), Timeout: time.Second, Breaker: breaker}))(t)
 	t.Cleanup(client.Close)
 	s := serve(t, httpapi.NewProducer(httpapi.ProducerConfig{Jobs: client, CheckJob: checkJob, Logger: logTo(t.Output())}))
 	s.do("POST", jobs, job("")).want(202, "")
@@ -199,12 +186,8 @@ func TestOwnErrorsAreNoFailureOfRedis(t *testing.T) {
 	s, admin := gatewayOn(t, store, true)
 	s.do("POST", jobs, job("")).want(202, "")
 	for _, key := range admin.Keys(t.Context(), "tundish:*roomy*:settings").Val() {
-		if err := admin.Del(t.Context(), key).Err(); err != nil {
-			t.Fatal(err)
-		}
-		if err := admin.Set(t.Context(), key, "text", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, admin.Del(t.Context(), key).Err())
+		must.OK(t, admin.Set(t.Context(), key, "text", 0).Err())
 	}
 	s.do("POST", jobs, job("")).want(500, "internal")
 	s.do("GET", "/readyz", "").want(200, "")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 )
 
@@ -20,10 +21,7 @@ func streaming(t *testing.T, keys ...apikey.Key) (url string, stop func() error)
 	t.Helper()
 	op := newOperator(t, connect(t, redistest.Start(t).URL()), nil, buckets(t)[:1])
 	handler := httpapi.NewOps(httpapi.OpsConfig{Buckets: op, Keys: keys, Logger: logTo(t.Output())})
-	listener, err := httpapi.Listen(t.Context(), "127.0.0.1:0", "dispatcher.listen")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(httpapi.Listen(t.Context(), "127.0.0.1:0", "dispatcher.listen"))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- httpapi.Serve(ctx, listener, handler, time.Minute, logTo(t.Output())) }()
@@ -46,17 +44,11 @@ type opened struct {
 
 func openStream(t *testing.T, url, key string) *opened {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody))(t)
 	if key != "" {
 		req.Header.Set("Authorization", "Bearer "+key)
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.DefaultClient.Do(req))(t)
 	t.Cleanup(func() { _ = resp.Body.Close() })
 	return &opened{resp.StatusCode, resp.Header, resp.Body}
 }
@@ -86,9 +78,7 @@ func TestStreams(t *testing.T) {
 	if len(seen) < 4 || seen[0] != "retry: 2000" || !strings.HasPrefix(seen[1], "id: ") || seen[2] != "event: second" || !strings.HasPrefix(seen[3], `data: {"at":"`) {
 		t.Errorf("the stream says %q", seen)
 	}
-	if err := open[1].body.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, open[1].body.Close())
 	for { // the place of one that has gone is free
 		resp := openStream(t, url+"/v1/stream", "")
 		if resp.status == 200 {
@@ -117,12 +107,8 @@ func TestStreamsAreShared(t *testing.T) {
 		}
 		return n
 	}
-	if n := open("loud"); n != 100 {
-		t.Errorf("one caller alone has %d streams of 200", n)
-	}
-	if n := open("quiet"); n != 50 {
-		t.Errorf("another caller has %d of the 100 that are left", n)
-	}
+	must.Equal(t, open("loud"), 100, "one caller alone has streams of 200")
+	must.Equal(t, open("quiet"), 50, "another caller has of the 100 that are left")
 }
 
 // A key hears of its own buckets only.
@@ -131,11 +117,7 @@ func TestStreamOfAKey(t *testing.T) {
 	url, _ := streaming(t, keyOf("reader", []string{"other"}, apikey.RoleRead), keyOf("caller", []string{apikey.AllBuckets}, apikey.RoleEnqueue), keyOf("everybody", []string{apikey.AllBuckets}, apikey.RoleRead))
 	for what, want := range map[string]int{"reader /v1/stream": 200, "reader /v1/stream?bucket=other": 404, "reader /v1/stream?bucket=roomy": 403, "everybody /v1/stream?bucket=roomy": 200, "everybody /v1/stream?bucket=bins:x": 404, "caller /v1/stream": 403, " /v1/stream": 401} {
 		var key, path string
-		if _, err := fmt.Sscanf(strings.TrimSpace("x"+what), "%s %s", &key, &path); err != nil {
-			t.Fatal(err)
-		}
-		if resp := openStream(t, url+path, key[1:]); resp.status != want {
-			t.Errorf("%q: %d, want %d", what, resp.status, want)
-		}
+		must.Get(fmt.Sscanf(strings.TrimSpace("x"+what), "%s %s", &key, &path))(t)
+		must.Equal(t, openStream(t, url+path, key[1:]).status, want, "%q", what)
 	}
 }

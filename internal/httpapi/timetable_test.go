@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/schedule"
 	"github.com/tundish-io/tundish/shaper"
@@ -40,12 +41,8 @@ func TestTimetable(t *testing.T) {
 		t.Helper()
 		var got, wanted any
 		a := api.do("GET", path, "").want(200, "")
-		if err := json.Unmarshal([]byte(a.text), &got); err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal([]byte(want), &wanted); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(a.text), &got))
+		must.OK(t, json.Unmarshal([]byte(want), &wanted))
 		if diff := cmp.Diff(wanted, got); diff != "" {
 			t.Error(diff)
 		}
@@ -55,13 +52,8 @@ func TestTimetable(t *testing.T) {
 		return string(text[:len(text)-len("FIRE]}")]) + fire + "]}"
 	}
 	check(here, withFire("")) // no dispatcher has seen the schedule yet
-	client, err := producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: []shaper.Bucket{nightly}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.Enqueue(t.Context(), shaper.Job{Bucket: "limited", Payload: []byte("1")}); err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: connect(t, store.URL()), Buckets: []shaper.Bucket{nightly}}))(t)
+	must.Get(client.Enqueue(t.Context(), shaper.Job{Bucket: "limited", Payload: []byte("1")}))(t)
 	check(elsewhere, withFire(""))
 	here.do("PUT", "/v1/schedules/made", `{"bucket":"limited","cron":"30 2 * * *","timezone":"Europe/Paris","payload":1}`).want(200, "")
 	check(here, withFire(fire+`,{"at":"2027-03-28T01:00:00Z","schedule":"made"}`))

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 )
@@ -21,10 +22,7 @@ const (
 // headersOf returns the headers with which a job of the roomy bucket will be delivered.
 func headersOf(t *testing.T, store *redistest.Server, id string) map[string][]string {
 	t.Helper()
-	job, err := newOperator(t, connect(t, store.URL()), nil, buckets(t)).Bucket("roomy").Job(id).Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	job := must.Get(newOperator(t, connect(t, store.URL()), nil, buckets(t)).Bucket("roomy").Job(id).Info(t.Context()))(t)
 	return job.Headers
 }
 
@@ -67,9 +65,7 @@ func TestTraceIsNotContent(t *testing.T) {
 		t.Errorf("the job has the trace %v, want that of the request that let it in", got)
 	}
 	a := api.do("POST", jobs+"/batch", "["+same+","+same+"]", "traceparent", otherTrace).want(200, "")
-	if got := a.statuses(); got != "202 202" {
-		t.Errorf("statuses %s: %s", got, a.text)
-	}
+	must.Equal(t, a.statuses(), "202 202", "statuses: %s", a.text)
 }
 
 // A job keeps its bounds: a header that would not fit is left out, and the job is let in.
@@ -91,12 +87,8 @@ func TestTraceWithoutRoom(t *testing.T) {
 	} {
 		api.do("POST", jobs, job(`"id":"`+id+`",`+tt.fields), "traceparent", trace, "tracestate", "a=b").want(202, "")
 		headers := headersOf(t, store, id)
-		if got := headers["Traceparent"] != nil; got != tt.parent {
-			t.Errorf("%s: traceparent %t", id, got)
-		}
-		if got := headers["Tracestate"] != nil; got != tt.state {
-			t.Errorf("%s: tracestate %t", id, got)
-		}
+		must.Equal(t, headers["Traceparent"] != nil, tt.parent, "%s: traceparent", id)
+		must.Equal(t, headers["Tracestate"] != nil, tt.state, "%s: tracestate", id)
 	}
 }
 

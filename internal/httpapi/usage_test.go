@@ -9,7 +9,9 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -29,11 +31,9 @@ func TestUsage(t *testing.T) {
 	api := serve(t, handler)
 	const path = "/v1/buckets/roomy/usage"
 	other := shaper.CallerMark("other")
-	err := store.Client().HSet(t.Context(), "tundish:{roomy}:b:roomy:use:20260102",
+	err := store.Client().HSet(t.Context(), stored.Key("roomy", "use:20260102"),
 		shaper.CallerMark("anna")+" gpt-4o fx", "2 30 4", other+" gpt-4o fx", "1 20 3", " o%2F3 fy", "1 10 2", "* gpt-4o *", "1 1 1").Err()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 
 	a := api.as("read", "GET", path+"?from=2026-01-01&to=2026-01-31&by=caller,flow,model", "").want(200, "")
 	row := func(calls, input, output float64, more ...string) map[string]any {
@@ -53,17 +53,13 @@ func TestUsage(t *testing.T) {
 		},
 		"total": row(5, 61, 10),
 	}
-	if diff := cmp.Diff(want, a.json); diff != "" {
-		t.Errorf("(-want +answered)\n%s", diff)
-	}
+	must.Equal(t, cmp.Diff(want, a.json), "", "(-want +answered)")
 	for query, total := range map[string]map[string]any{
 		"&caller=anna": row(2, 30, 4), "&caller=": row(1, 10, 2), "&caller=" + other: row(1, 20, 3), "&flow=x": row(3, 50, 7), "&model=o%2F3": row(1, 10, 2),
 		"&flow=nosuch": row(0, 0, 0), "&group=g": row(0, 0, 0),
 	} {
 		a := api.as("read", "GET", path+"?from=2026-01-02&to=2026-01-02"+query, "").want(200, "")
-		if diff := cmp.Diff(any(total), a.json["total"]); diff != "" {
-			t.Errorf("%s: (-want +answered)\n%s", query, diff)
-		}
+		must.Equal(t, cmp.Diff(any(total), a.json["total"]), "", "%s: (-want +answered)", query)
 	}
 
 	// Without days: the last seven.
@@ -87,7 +83,5 @@ func TestUsage(t *testing.T) {
 	handler.SetKeys(keys)
 	a = api.as("read", "GET", path+"?from=2026-01-02&to=2026-01-02&by=caller", "").want(200, "")
 	rows, _ := a.json["rows"].([]any)
-	if diff := cmp.Diff([]any{row(2, 30, 4, "caller", shaper.CallerMark("anna")), row(1, 20, 3, "caller", "other")}, rows[:2]); diff != "" {
-		t.Errorf("(-want +answered)\n%s", diff)
-	}
+	must.Equal(t, cmp.Diff([]any{row(2, 30, 4, "caller", shaper.CallerMark("anna")), row(1, 20, 3, "caller", "other")}, rows[:2]), "", "(-want +answered)")
 }

@@ -7,7 +7,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/internal/httpapi"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/internal/stored"
 )
 
 // Why of a bucket that nobody knows is an error, and an empty one with dead letters says so.
@@ -20,9 +22,7 @@ func TestWhyByAPI(t *testing.T) {
 	a.has("code", "empty")
 	a.has("sentence", "Nothing waits")
 	api.do("POST", "/v1/buckets/roomy/pause", "").want(200, "") // it is in Redis now
-	if err := conn.ZAdd(t.Context(), "tundish:{roomy}:b:roomy:dead", redis.Z{Member: "a", Score: 1783228800000000}).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, conn.ZAdd(t.Context(), stored.Key("roomy", "dead"), redis.Z{Member: "a", Score: 1783228800000000}).Err())
 	a = api.do("GET", "/v1/buckets/roomy/why", "").want(200, "")
 	if text, _ := a.json["sentence"].(string); !strings.Contains(text, "dead letters: 1; `dispatcher dead list roomy`") {
 		t.Error(a.text)

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // FuzzAsEncodingJSON holds the package to encoding/json.
@@ -19,9 +21,7 @@ func FuzzAsEncodingJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		before := bytes.Clone(text)
 		valid := json.Valid(text)
-		if got := Valid(text); got != valid {
-			t.Fatalf("%q: valid %t, want %t", text, got, valid)
-		}
+		must.Be(t, Valid(text), valid, "%q: valid", text)
 		var said string
 		if valid && json.Unmarshal(text, &said) == nil && bytes.HasPrefix(bytes.TrimSpace(text), []byte(`"`)) {
 			value := New(text).Value()
@@ -52,9 +52,7 @@ func FuzzAsEncodingJSON(f *testing.F) {
 			t.Fatalf("%q: an object: %t", text, isObject)
 		}
 		for name, value := range want {
-			if string(object[name]) != string(value) {
-				t.Fatalf("%q: %q is %s, want %s", text, name, object[name], value)
-			}
+			must.Be(t, string(object[name]), string(value), "%q: %q is %s, want %s", text, name, object[name], value)
 		}
 		if !bytes.Equal(text, before) {
 			t.Fatalf("%q has become %q", before, text)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/llmprovider"
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // A fault answers every call until it ends, and charges nothing.
@@ -43,13 +44,9 @@ func TestFaults(t *testing.T) {
 					body = body.(map[string]any)[step]
 				}
 			}
-			if body != c.word {
-				t.Errorf("%s: %v, want %s", name, body, c.word)
-			}
+			must.Equal[any](t, body, c.word, "%s", name)
 			for key, want := range c.header {
-				if got := w.Header().Get(key); got != want {
-					t.Errorf("%s: %s: %q, want %q", name, key, got, want)
-				}
+				must.Equal(t, w.Header().Get(key), want, "%s: %s", name, key)
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tundish-io/tundish/internal/llmprovider"
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // after is the instant so many seconds after the first one.
@@ -32,13 +33,9 @@ func TestUse(t *testing.T) {
 		from, until int
 		want        float64
 	}{{0, 60, 1.5}, {0, 90, 175. / 150}, {30, 60, 2}, {60, 60, 0}, {60, 0, 0}, {100, 160, 0}} {
-		if got := log.Use(limit, after(c.from), after(c.until)); got != c.want {
-			t.Errorf("from %d s until %d s: %f, want %f", c.from, c.until, got, c.want)
-		}
+		must.Equal(t, log.Use(limit, after(c.from), after(c.until)), c.want, "from %d s until %d s", c.from, c.until)
 	}
-	if got := log.Use(llmprovider.Limit{Unit: llmprovider.Requests, Amount: 4, Window: time.Minute}, after(0), after(120)); got != .5 {
-		t.Errorf("requests: %f", got)
-	}
+	must.Equal(t, log.Use(llmprovider.Limit{Unit: llmprovider.Requests, Amount: 4, Window: time.Minute}, after(0), after(120)), .5, "requests")
 }
 
 // The oracle tries every begin of a window, a second apart.
@@ -54,12 +51,8 @@ func TestMostAgreesWithBruteForce(t *testing.T) {
 		for begin := range 61 {
 			want = max(want, log.Sum(llmprovider.Tokens, after(begin), after(begin+window)))
 		}
-		if got := log.Most(llmprovider.Tokens, time.Duration(window)*time.Second); got != want {
-			t.Fatalf("%d, want %d", got, want)
-		}
+		must.Be(t, log.Most(llmprovider.Tokens, time.Duration(window)*time.Second), want, "Most")
 		slices.Reverse(log) // the order of a log is none of its business
-		if got := log.Most(llmprovider.Tokens, time.Duration(window)*time.Second); got != want {
-			t.Fatalf("in another order: %d, want %d", got, want)
-		}
+		must.Be(t, log.Most(llmprovider.Tokens, time.Duration(window)*time.Second), want, "in another order")
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tundish-io/tundish/internal/llmprovider"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
@@ -73,9 +74,7 @@ func TestOpenAICharges(t *testing.T) {
 			{4*minute + 1, 1000 - 102, 0, 200},
 		} {
 			time.Sleep(time.Until(began.Add(c.at))) //nolint:forbidigo // in a bubble: no time passes
-			if got := call(t.Context(), p, chat, fmt.Sprint(i), c.input, c.max).Code; got != c.status {
-				t.Errorf("call %d: %d, want %d", i, got, c.status)
-			}
+			must.Equal(t, call(t.Context(), p, chat, fmt.Sprint(i), c.input, c.max).Code, c.status, "call %d", i)
 		}
 		log := p.Log()
 		if got, refused := log.Most(llmprovider.Tokens, minute), len(log.Refused()); got != 1000 || refused != 9 {
@@ -154,18 +153,14 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("%s: %d (-want +got):\n%s", c.api, w.Code, diff)
 			}
 			for name, want := range c.header {
-				if got := w.Header().Get(name); got != want {
-					t.Errorf("%s: %s: %q, want %q", c.api, name, got, want)
-				}
+				must.Equal(t, w.Header().Get(name), want, "%s: %s", c.api, name)
 			}
 			reset, err := time.Parse(time.RFC3339, w.Header().Get("Anthropic-Ratelimit-Tokens-Reset"))
 			if wait := time.Until(reset); c.api == llmprovider.Anthropic && (err != nil || wait < 58*time.Second || wait > minute) {
 				t.Errorf("the limit resets in %s, %v", wait, err)
 			}
 		}
-		if passed := time.Since(began); passed != 3*1500*time.Millisecond {
-			t.Errorf("a refusal took its time: %s", passed)
-		}
+		must.Equal(t, time.Since(began), 3*1500*time.Millisecond, "a refusal took its time")
 	})
 }
 
@@ -196,9 +191,7 @@ func TestUsageIsTrue(t *testing.T) {
 			if mean := sum / calls; mean < 540 || mean > 610 {
 				t.Errorf("%s: %d tokens on average, want about 575", api, mean)
 			}
-			if took := time.Since(began); took != calls*time.Second {
-				t.Errorf("%s: %d calls took %s", api, calls, took)
-			}
+			must.Equal(t, time.Since(began), calls*time.Second, "%s: %d calls took", api, calls)
 			if again := call(t.Context(), p, path, "job-7", 1, 0); !strings.Contains(again.Body.String(), fmt.Sprintf(`tokens":%d`, p.Log()[7].Output)) {
 				t.Errorf("%s: another answer to the same job: %s", api, again.Body)
 			}
@@ -219,12 +212,8 @@ func TestClientGoesAway(t *testing.T) {
 		call(ctx, p, messages, "gone", 10, 100)
 		call(t.Context(), p, messages, "stays", 10, 100)
 		log := p.Log()
-		if diff := cmp.Diff(map[string]int{"stays": 1}, log.Answered()); diff != "" {
-			t.Errorf("answered (-want +got):\n%s", diff)
-		}
-		if got := log.Sum(llmprovider.Tokens, log[0].At, time.Now().Add(minute)); got != 220 {
-			t.Errorf("%d tokens are charged, want 220", got)
-		}
+		must.Equal(t, cmp.Diff(map[string]int{"stays": 1}, log.Answered()), "", "answered (-want +got):")
+		must.Equal(t, log.Sum(llmprovider.Tokens, log[0].At, time.Now().Add(minute)), 220, "tokens are charged")
 	})
 }
 

@@ -19,6 +19,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -126,17 +128,12 @@ func TestAnswers(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				server := &api{script: test.script}
-				got, err := run(t.Context(), options(test.options), server, io.Discard)
-				if err != nil {
-					t.Fatal(err)
-				}
+				got := must.Get(run(t.Context(), options(test.options), server, io.Discard))(t)
 				ignore := cmpopts.IgnoreFields(Report{}, "Latency")
 				if test.want.Elapsed == 0 { // all in no time
 					ignore = cmpopts.IgnoreFields(Report{}, "Latency", "Rate", "Elapsed")
 				}
-				if diff := cmp.Diff(test.want, got, ignore, cmpopts.EquateEmpty(), cmpopts.EquateApprox(1e-6, 0)); diff != "" {
-					t.Errorf("run (-want +got):\n%s", diff)
-				}
+				must.Equal(t, cmp.Diff(test.want, got, ignore, cmpopts.EquateEmpty(), cmpopts.EquateApprox(1e-6, 0)), "", "run (-want +got):")
 				if len(server.seen) != got.Sent || len(server.bad) > 0 {
 					t.Errorf("the server saw %d different ids, want %d, and %v", len(server.seen), got.Sent, server.bad)
 				}
@@ -152,18 +149,13 @@ func TestOpenSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &api{script: []func(http.ResponseWriter, []job){slow(time.Second)}}
 		start := time.Now()
-		got, err := run(t.Context(), options(func(o *Options) { o.Jobs, o.Rate = 21, 10 }), server, io.Discard)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(run(t.Context(), options(func(o *Options) { o.Jobs, o.Rate = 21, 10 }), server, io.Discard))(t)
 		for i, at := range server.times {
 			want := time.Duration(i) * 100 * time.Millisecond
 			if i > 0 {
 				want = max(want, time.Second)
 			}
-			if at.Sub(start) != want {
-				t.Errorf("request %d left at %s, want %s", i, at.Sub(start), want)
-			}
+			must.Equal(t, at.Sub(start), want, "request %d left at", i)
 		}
 		// 1000, 900, 800, ..., 100 ms, then none: in the closed view one of 21 was slow.
 		for name, pair := range map[string][2]Millis{
@@ -173,9 +165,7 @@ func TestOpenSchedule(t *testing.T) {
 				t.Errorf("%s = %s, want %s", name, pair[0], pair[1])
 			}
 		}
-		if got.Elapsed != 2 {
-			t.Errorf("elapsed = %g s, want 2", got.Elapsed)
-		}
+		must.Equal(t, got.Elapsed, 2, "elapsed = s")
 	})
 }
 
@@ -276,9 +266,7 @@ func TestRetryAfter(t *testing.T) {
 		now.Add(9 * time.Second).Format(http.TimeFormat): 9 * time.Second,
 		now.Add(-time.Hour).Format(http.TimeFormat):      0,
 	} {
-		if got := retryAfter(http.Header{"Retry-After": {value}}, now); got != want {
-			t.Errorf("retryAfter(%q) = %s, want %s", value, got, want)
-		}
+		must.Equal(t, retryAfter(http.Header{"Retry-After": {value}}, now), want, "retryAfter(%q)", value)
 	}
 }
 
@@ -326,9 +314,7 @@ func TestFlows(t *testing.T) {
 	t.Parallel()
 	o := DefaultOptions()
 	o.Flow = "customer"
-	if got := o.flowOf(7); got != "customer" {
-		t.Errorf("one flow: %q", got)
-	}
+	must.Equal(t, o.flowOf(7), "customer", "one flow")
 	o.Flows = 3
 	var got []string
 	for n := range int64(4) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
@@ -54,7 +55,5 @@ func TestBudgetsOfParts(t *testing.T) {
 			t.Errorf("%q, want %q", note, want)
 		}
 	}
-	if note := FlowOf(&operator.FlowInfo{}).AllowanceNote(); note != "" {
-		t.Errorf("without budgets: %q", note)
-	}
+	must.Equal(t, FlowOf(&operator.FlowInfo{}).AllowanceNote(), "", "without budgets")
 }

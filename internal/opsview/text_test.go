@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 func TestHuman(t *testing.T) {
@@ -23,9 +25,7 @@ func TestHuman(t *testing.T) {
 		-90 * time.Second:                       "-1m30s",
 		365*24*time.Hour + 40*time.Minute + 123: "365d1h",
 	} {
-		if got := Human(d); got != want {
-			t.Errorf("Human(%d) = %q, want %q", d, got, want)
-		}
+		must.Equal(t, Human(d), want, "Human(%d)", d)
 	}
 }
 
@@ -34,9 +34,7 @@ func TestCount(t *testing.T) {
 	for want, got := range map[string]string{
 		"1 bucket": Count(1, "bucket"), "2 keys": Count(2, "key"), "0 buckets": Count(0, "bucket"), "2 deliveries": Count(int64(2), "delivery"),
 	} {
-		if got != want {
-			t.Errorf("count = %q, want %q", got, want)
-		}
+		must.Equal(t, got, want, "count")
 	}
 }
 

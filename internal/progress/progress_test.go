@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // counter returns a text that is another one each time.
@@ -26,9 +28,7 @@ func TestLinesElsewhere(t *testing.T) {
 		if got, want := out.String(), "line 1\nline 2\n"; got != want {
 			t.Errorf("Show wrote %q, want %q", got, want)
 		}
-		if got := Width(&out, 72); got != 72 {
-			t.Errorf("Width = %d, want 72: a buffer is no terminal", got)
-		}
+		must.Equal(t, Width(&out, 72), 72, "Width =, want 72: a buffer is no terminal")
 	})
 }
 
@@ -45,8 +45,6 @@ func TestInPlace(t *testing.T) {
 			return text
 		})
 		want := "\ra long line" + "\rshort      " + "\rwider than " + "\r" + strings.Repeat(" ", 11) + "\r"
-		if got := out.String(); got != want {
-			t.Errorf("inPlace wrote %q, want %q", got, want)
-		}
+		must.Equal(t, out.String(), want, "inPlace wrote")
 	})
 }

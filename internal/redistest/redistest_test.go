@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 )
 
@@ -38,10 +39,7 @@ func TestMain(m *testing.M) {
 func TestServerEndsWithItsParent(t *testing.T) {
 	t.Parallel()
 	redistest.Start(t) // skips when there is no redis-server
-	dir, err := os.MkdirTemp("", "abandoned-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "abandoned-"))(t)
 	defer os.RemoveAll(dir)
 	command := exec.Command(os.Args[0])
 	command.Env = append(os.Environ(), abandonIn+"="+dir)
@@ -65,26 +63,17 @@ func TestServerEndsWithItsParent(t *testing.T) {
 func TestServerListensOnBothAddresses(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	if err := server.Client().Set(t.Context(), "key", "value", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	options, err := redis.ParseURL(server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, server.Client().Set(t.Context(), "key", "value", 0).Err())
+	options := must.Get(redis.ParseURL(server.URL()))(t)
 	overTCP := redis.NewClient(options)
 	defer overTCP.Close()
-	if got, err := overTCP.Get(t.Context(), "key").Result(); err != nil || got != "value" {
-		t.Errorf("over TCP: Get = %q, %v", got, err)
-	}
+	must.Equal(t, must.Get(overTCP.Get(t.Context(), "key").Result())(t), "value", "over TCP: Get")
 }
 
 func TestServersAreApart(t *testing.T) {
 	t.Parallel()
 	one, two := redistest.Start(t), redistest.Start(t)
-	if err := one.Client().Set(t.Context(), "key", "value", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, one.Client().Set(t.Context(), "key", "value", 0).Err())
 	if err := two.Client().Get(t.Context(), "key").Err(); !errors.Is(err, redis.Nil) {
 		t.Errorf("second server: Get = %v, want redis.Nil", err)
 	}
@@ -103,9 +92,7 @@ func TestRestart(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t, test.args...)
 			client, addr := server.Client(), server.Addr()
-			if err := client.Set(t.Context(), "key", "value", 0).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, client.Set(t.Context(), "key", "value", 0).Err())
 			server.Kill()
 			server.Kill() // a second time is harmless
 			if err := client.Ping(t.Context()).Err(); err == nil {
@@ -116,9 +103,7 @@ func TestRestart(t *testing.T) {
 				t.Error("a killed server listens")
 			}
 			for range 2 { // from dead, then from alive
-				if err := server.Restart(); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, server.Restart())
 				if got, err := server.Client().Exists(t.Context(), "key").Result(); err != nil || got != test.want {
 					t.Errorf("after restart: Exists = %d, %v; want %d", got, err, test.want)
 				}
@@ -163,9 +148,7 @@ func TestStopAndCont(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	client := server.Client()
-	if err := client.Ping(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, client.Ping(t.Context()).Err())
 	server.Stop()
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -195,19 +178,13 @@ func TestRunReportsTheLog(t *testing.T) {
 func TestCloseRemovesOnlyItsOwnDirectory(t *testing.T) {
 	t.Parallel()
 	redistest.Start(t) // skips when there is no redis-server
-	given, err := os.MkdirTemp("", "given-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	given := must.Get(os.MkdirTemp("", "given-"))(t)
 	defer os.RemoveAll(given)
 	for _, test := range []struct {
 		dir  string
 		kept bool
 	}{{"", false}, {given, true}} {
-		server, err := redistest.Run(test.dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		server := must.Get(redistest.Run(test.dir))(t)
 		if err := errors.Join(server.Close(), server.Close()); err != nil {
 			t.Error(err)
 		}
@@ -227,18 +204,12 @@ func TestBoth(t *testing.T) {
 	t.Run("group", func(t *testing.T) {
 		redistest.Both(t, func(t *testing.T, client redis.UniversalClient) {
 			names = append(names, t.Name()[strings.LastIndex(t.Name(), "/")+1:])
-			if n, err := client.DBSize(t.Context()).Result(); err != nil || n != 0 {
-				t.Errorf("DBSize = %d, %v; want a fresh server", n, err)
-			}
-			if err := client.Set(t.Context(), "key", "value", time.Millisecond).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must.Equal(t, must.Get(client.DBSize(t.Context()).Result())(t), 0, "DBSize =; want a fresh server")
+			must.OK(t, client.Set(t.Context(), "key", "value", time.Millisecond).Err())
 			awaitExpiry(t, client)
 		})
 	})
-	if got := strings.Join(names, " "); got != "redis miniredis" {
-		t.Errorf("ran on %q", got)
-	}
+	must.Equal(t, strings.Join(names, " "), "redis miniredis", "ran on")
 }
 
 func awaitExpiry(t *testing.T, client redis.UniversalClient) {
@@ -263,20 +234,13 @@ func TestServersAreHandedOn(t *testing.T) {
 	var left *redis.Client
 	t.Run("first", func(t *testing.T) {
 		server := redistest.Start(t)
-		options, err := redis.ParseURL(server.URL())
-		if err != nil {
-			t.Fatal(err)
-		}
+		options := must.Get(redis.ParseURL(server.URL()))(t)
 		options.DB, options.MaxRetries = 3, -1
 		first, left = server.Addr(), redis.NewClient(options)
 		for i := range 2500 {
-			if err := left.Set(t.Context(), fmt.Sprint("key", i), "value", 0).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, left.Set(t.Context(), fmt.Sprint("key", i), "value", 0).Err())
 		}
-		if err := server.Client().Set(t.Context(), "key", "value", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, server.Client().Set(t.Context(), "key", "value", 0).Err())
 	})
 	defer left.Close()
 	t.Run("second", func(t *testing.T) {
@@ -295,9 +259,7 @@ func TestServersAreHandedOn(t *testing.T) {
 		if others, err := client.ClientList(t.Context()).Result(); err != nil || strings.Contains(others, "db=3") {
 			t.Errorf("connected are %q, %v", others, err)
 		}
-		if err := client.ConfigSet(t.Context(), "maxmemory", "100mb").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, client.ConfigSet(t.Context(), "maxmemory", "100mb").Err())
 	})
 	for name, do := range map[string]func(*redistest.Server){
 		"third":  func(s *redistest.Server) { s.Kill() },

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 )
 
@@ -18,9 +19,7 @@ func TestCluster(t *testing.T) {
 	client := c.Client(t)
 	set := func(value string) {
 		t.Helper()
-		if err := client.Set(t.Context(), "{busy}:key", value, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, client.Set(t.Context(), "{busy}:key", value, 0).Err())
 	}
 	get := func(want string) {
 		t.Helper()
@@ -39,16 +38,12 @@ func TestCluster(t *testing.T) {
 		t.Error("the slot has not moved")
 	}
 	get("before")
-	if err := second.Client().Wait(t.Context(), 1, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, second.Client().Wait(t.Context(), 1, 0).Err())
 	c.KillMaster(t, "{busy}")
 	third := c.AwaitFailover(t, "{busy}", second)
 	get("before")
 	set("after")
-	if err := second.Restart(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, second.Restart())
 	c.AwaitReady(t)
 	if now := c.MasterOf(t, "{busy}"); now != third {
 		t.Errorf("the master is %s, want %s", now.Addr(), third.Addr())
@@ -92,16 +87,10 @@ func eventually(t *testing.T, try func() error) {
 
 func TestTLS(t *testing.T) {
 	server, c := redistest.StartTLS(t)
-	text, err := os.ReadFile(c.CA)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(c.CA))(t)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(text)
-	pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := must.Get(tls.LoadX509KeyPair(c.Cert, c.Key))(t)
 	for _, test := range []struct {
 		name   string
 		config *tls.Config

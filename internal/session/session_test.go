@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tundish-io/tundish/internal/apikey"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/internal/session"
 )
@@ -29,10 +30,7 @@ func TestMost(t *testing.T) {
 	redistest.Both(t, func(t *testing.T, client redis.UniversalClient) {
 		s, ring := session.New(client), apikey.NewRing([]apikey.Key{keyOf("a"), keyOf("b")})
 		begin := func(key string) string {
-			cookie, err := s.Begin(t.Context(), ring.Named(key), key, "192.0.2.1")
-			if err != nil {
-				t.Fatal(err)
-			}
+			cookie := must.Get(s.Begin(t.Context(), ring.Named(key), key, "192.0.2.1"))(t)
 			return cookie
 		}
 		other := begin("b")
@@ -81,10 +79,7 @@ func TestEnds(t *testing.T) {
 	now := time.Date(2026, 11, 30, 9, 0, 0, 0, time.UTC)
 	server.SetTime(now)
 	s, ring := session.New(client), apikey.NewRing([]apikey.Key{keyOf("a"), keyOf("b")})
-	cookie, err := s.Begin(t.Context(), ring.Named("a"), "a", "::1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	cookie := must.Get(s.Begin(t.Context(), ring.Named("a"), "a", "::1"))(t)
 	rotated := keyOf("a")
 	rotated.SHA256 = [][32]byte{sha256.Sum256([]byte("another"))}
 	find := func(ring []apikey.Key, cookie string) error {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/setting"
 )
 
@@ -90,9 +91,7 @@ func TestValues(t *testing.T) {
 	o := outer{Table: inner{Wait: 3}, Common: common{Max: 7}, Extra: "x"}
 	root := reflect.ValueOf(&o).Elem()
 	for path, want := range map[string]string{"table.wait": "3", "max": "7", "table.extra": "x", "absent.wait": "", "nothing": ""} {
-		if got := setting.Text(&o, path); got != want {
-			t.Errorf("%s is %q, want %q", path, got, want)
-		}
+		must.Equal(t, setting.Text(&o, path), want, "%s is", path)
 	}
 	absent := find(t, "absent.wait")
 	if _, ok := absent.In(root); ok {
@@ -157,7 +156,5 @@ func TestGiven(t *testing.T) {
 	if got := setting.Given(&own{}); got != nil {
 		t.Errorf("nothing is %v", got)
 	}
-	if got := fmt.Sprint(setting.Given(&own{Count: &zero, Labels: map[string]string{}, Wait: time.Second})); got != "[[count 0] [labels map[]] [wait 1s]]" {
-		t.Errorf("given are %s", got)
-	}
+	must.Equal(t, fmt.Sprint(setting.Given(&own{Count: &zero, Labels: map[string]string{}, Wait: time.Second})), "[[count 0] [labels map[]] [wait 1s]]", "given are")
 }

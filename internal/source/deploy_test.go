@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 )
 
@@ -19,25 +20,17 @@ func TestPasswordsOfTheRedisGuide(t *testing.T) {
 	if err != nil {
 		t.Skip("there is no redis-cli here")
 	}
-	guide, err := os.ReadFile("../../deploy/redis/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	guide := must.Get(os.ReadFile("../../deploy/redis/README.md"))(t)
 	_, block, _ := strings.Cut(string(guide), "```sh\n")
 	block, _, ok := strings.Cut(block, "```")
 	if !ok {
 		t.Fatal("the guide has no commands")
 	}
-	users, err := os.ReadFile("../../deploy/redis/users.acl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	users := must.Get(os.ReadFile("../../deploy/redis/users.acl"))(t)
 	dir := t.TempDir()
 	write := func(name, text string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(text), mode))
 		return path
 	}
 	acl := write("users.acl", string(users), 0o600)

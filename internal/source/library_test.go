@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // What a program links that imports the root package alone: neither what reads files, nor what is for tests.
@@ -47,15 +49,9 @@ func TestExportedNamesHaveExamples(t *testing.T) {
 			t.Fatal(names, err)
 		}
 		for _, name := range names {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(name))(t)
 			if !strings.HasSuffix(name, "_test.go") {
-				file, err := parser.ParseFile(set, name, text, parser.ParseComments)
-				if err != nil {
-					t.Fatal(err)
-				}
+				file := must.Get(parser.ParseFile(set, name, text, parser.ParseComments))(t)
 				files = append(files, file)
 			} else if strings.Contains(string(text), "\nfunc Example") {
 				examples.Write(text)
@@ -64,10 +60,7 @@ func TestExportedNamesHaveExamples(t *testing.T) {
 				}
 			}
 		}
-		p, err := doc.NewFromFiles(set, files, "github.com/tundish-io/"+pkg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(doc.NewFromFiles(set, files, "github.com/tundish-io/"+pkg))(t)
 		for _, name := range exported(p) {
 			if !strings.Contains(examples.String(), name) {
 				t.Errorf("package %s: no example uses %s", pkg, name)

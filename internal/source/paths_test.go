@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // named finds the names of files of this project in a text.
@@ -91,13 +93,9 @@ func TestMissing(t *testing.T) {
 		"see lua/lib/pacer.lua.": "", "(see ../lib/pacer.lua)": "", "as pacer.lua says": "", "see lua/pacer.lua": "lua/pacer.lua", "as pace.lua says": "pace.lua",
 		"`a.go`, `pacer.lua`": "a.go", "all *_x.go": "", "1.5 s, e.g. this": "", "example.com/x.lua2": "",
 	} {
-		if got := strings.Join(missing(text, files), " "); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
+		must.Equal(t, strings.Join(missing(text, files), " "), want, "%q", text)
 	}
 	for path, want := range map[string]int{"a.go": 1, "a.lua": 1, "Makefile": 1, "a.md": 4} {
-		if got := len(comments(path, "x // see a\ny -- see b\nz # c\n// https://example.com/a.md\nw\n")); got != want {
-			t.Errorf("%s: %d comments, want %d", path, got, want)
-		}
+		must.Equal(t, len(comments(path, "x // see a\ny -- see b\nz # c\n// https://example.com/a.md\nw\n")), want, "%s: comments", path)
 	}
 }

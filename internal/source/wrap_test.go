@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // No error is wrapped that may be nil: `if err != nil || n != want { … %w … err … }` prints
@@ -55,13 +57,8 @@ func TestNilWraps(t *testing.T) {
 		`if err != nil || n != 1 { return fmt.Errorf("x: %v of %w", err, errOther) }`:               0,
 		`if err != nil || n != 1 { if err != nil { return fmt.Errorf("x: %w", err) }; return nil }`: 0,
 	} {
-		file, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x\nfunc f() error {\n"+body+"\nreturn nil }", parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := len(nilWraps(file)); got != want {
-			t.Errorf("%s: found %d, want %d", body, got, want)
-		}
+		file := must.Get(parser.ParseFile(token.NewFileSet(), "x.go", "package x\nfunc f() error {\n"+body+"\nreturn nil }", parser.SkipObjectResolution))(t)
+		must.Equal(t, len(nilWraps(file)), want, "%s: found", body)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/telemetry"
 )
 
@@ -51,10 +52,7 @@ func TestLogger(t *testing.T) {
 
 func TestLoggerOnAFileThatIsNoTerminal(t *testing.T) {
 	t.Parallel()
-	file, err := os.Create(t.TempDir() + "/log")
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.Create(t.TempDir() + "/log"))(t)
 	defer file.Close()
 	telemetry.NewLogger("info", "auto", file).Info("written")
 	text, err := os.ReadFile(file.Name())

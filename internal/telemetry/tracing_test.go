@@ -11,6 +11,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/telemetry"
 )
 
@@ -37,9 +38,7 @@ func TestTracingIsOff(t *testing.T) {
 		if err != nil || (tracing != nil) != test.on || (tracing.Provider() != nil) != test.on {
 			t.Errorf("%s: %v, %v", name, tracing, err)
 		}
-		if warned := strings.Contains(log.String(), "no traces"); warned != (name == "other protocol") {
-			t.Errorf("%s: it logged %q", name, log.String())
-		}
+		must.Equal(t, strings.Contains(log.String(), "no traces"), (name == "other protocol"), "%s: it logged %q", name, log.String())
 		tracing.Close()
 	}
 }
@@ -56,10 +55,7 @@ func TestTracingWithoutCollector(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
 	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1")
 	var log strings.Builder
-	tracing, err := telemetry.NewTracing(t.Context(), []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + server.URL}, "tundish-test", slog.New(slog.NewTextHandler(&log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tracing := must.Get(telemetry.NewTracing(t.Context(), []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + server.URL}, "tundish-test", slog.New(slog.NewTextHandler(&log, nil))))(t)
 	tracer := tracing.Provider().Tracer("test")
 	for range 3 {
 		_, span := tracer.Start(t.Context(), "some", trace.WithNewRoot())

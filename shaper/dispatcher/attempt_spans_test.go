@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/internal/tracing"
@@ -49,10 +50,7 @@ func tracedWorld(t *testing.T, provider trace.TracerProvider, b shaper.Bucket) *
 	t.Helper()
 	b.Retry = shaper.RetryPolicy{MaxAttempts: 3, MinBackoff: time.Millisecond, MaxBackoff: 2 * time.Millisecond}
 	w := rig.NewWorld(t, b)
-	client, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: rig.Connect(t, w.Proxy.Addr()), Buckets: []shaper.Bucket{b}, Tracer: provider})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Timeout: rig.Patience, Redis: rig.Connect(t, w.Proxy.Addr()), Buckets: []shaper.Bucket{b}, Tracer: provider}))(t)
 	t.Cleanup(client.Close)
 	w.Client.Client = client
 	return w
@@ -74,9 +72,7 @@ func TestAttemptSpans(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				carried = append(carried, a.Headers["Traceparent"][0])
-				if tracing.Of(a.Headers).SpanID() != trace.SpanContextFromContext(ctx).SpanID() {
-					t.Error("the traceparent of the attempt is not that of its context")
-				}
+				must.Equal(t, tracing.Of(a.Headers).SpanID(), trace.SpanContextFromContext(ctx).SpanID(), "the traceparent of the attempt is not that of its context")
 				if succeeds {
 					w.News()
 					return shaper.Done(200)
@@ -92,18 +88,12 @@ func TestAttemptSpans(t *testing.T) {
 			mu.Lock()
 			succeeds = true
 			mu.Unlock()
-			if _, err := w.Client.Op.As("anna").Bucket("b").Dead().Redrive(t.Context(), "job"); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(w.Client.Op.As("anna").Bucket("b").Dead().Redrive(t.Context(), "job"))(t)
 			w.Await(1)
-			if err := stop(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, stop())
 			send := spansNamed(recorder, "send b")[0].SpanContext()
 			attempts := spansNamed(recorder, "process b")
-			if len(attempts) != 4 {
-				t.Fatalf("%d attempts, want 3 and one after the redrive", len(attempts))
-			}
+			must.Be(t, len(attempts), 4, "attempts, want 3 and one after the redrive")
 			for i, span := range attempts {
 				wantAttempt(t, span, send, sendIsParent)
 				if !strings.Contains(carried[i], span.SpanContext().SpanID().String()) {
@@ -116,9 +106,7 @@ func TestAttemptSpans(t *testing.T) {
 				want["messaging.message.id"], want["messaging.operation.type"] = "job", "process"
 				got := attributesOf(span)
 				for key, value := range want {
-					if got[key] != value {
-						t.Errorf("attempt %d: %s is %q, want %q", i, key, got[key], value)
-					}
+					must.Equal(t, got[key], value, "attempt %d: %s is", i, key)
 				}
 				if span.Status().Code != code {
 					t.Errorf("attempt %d: status %v", i, span.Status())
@@ -133,9 +121,7 @@ func TestAttemptSpans(t *testing.T) {
 // wantAttempt wants a root that is linked to the send, or a child of it.
 func wantAttempt(t *testing.T, span sdktrace.ReadOnlySpan, send trace.SpanContext, sendIsParent bool) {
 	t.Helper()
-	if span.SpanKind() != trace.SpanKindConsumer {
-		t.Errorf("kind %s", span.SpanKind())
-	}
+	must.Equal(t, span.SpanKind(), trace.SpanKindConsumer, "kind")
 	if sendIsParent {
 		if span.Parent().SpanID() != send.SpanID() || len(span.Links()) > 0 {
 			t.Errorf("parent %s, %d links: want the send as parent", span.Parent().SpanID(), len(span.Links()))
@@ -150,10 +136,7 @@ func wantAttempt(t *testing.T, span sdktrace.ReadOnlySpan, send trace.SpanContex
 // wantExemplar wants a trace id in a histogram.
 func wantExemplar(t *testing.T, registry *prometheus.Registry, name string) {
 	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(registry.Gather())(t)
 	for _, family := range families {
 		if family.GetName() != name {
 			continue
@@ -199,10 +182,7 @@ func TestBatchSpans(t *testing.T) {
 			Redis: rig.Connect(t, w.Proxy.Addr()), Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{"b": worker},
 			Tracer: provider, SendIsParent: sendIsParent,
 		}
-		d, err := New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(New(cfg))(t)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- d.Run(ctx) }()
@@ -210,9 +190,7 @@ func TestBatchSpans(t *testing.T) {
 		for i := range jobs {
 			jobs[i] = shaper.Job{Bucket: "b", ID: fmt.Sprint("job-", i), Payload: []byte("{}")}
 		}
-		if _, err := w.Client.Enqueue(t.Context(), jobs...); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.Client.Enqueue(t.Context(), jobs...))(t)
 		attempts := <-worker.got
 		stop()
 		if err := <-ended; err != nil {
@@ -247,9 +225,7 @@ func TestAttemptOfAnUntracedJob(t *testing.T) {
 	stop := dispatch(w, shaper.WorkerFunc(w.Note), func(cfg *Config) { cfg.Tracer = provider })
 	w.Submit("job")
 	w.Await(1)
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, stop())
 	spans := spansNamed(recorder, "process b")
 	if len(spans) != 1 || spans[0].Parent().IsValid() || len(spans[0].Links()) != 0 {
 		t.Errorf("%d spans: want a root without links", len(spans))
@@ -261,15 +237,12 @@ func TestRunLeavesNoSpanInDeliveries(t *testing.T) {
 	t.Parallel()
 	provider, recorder := recorded()
 	w := tracedWorld(t, nil, rig.Bucket("b", 1000))
-	d, err := New(Config{Redis: rig.Connect(t, w.Proxy.Addr()), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, shaper.WorkerFunc(func(ctx context.Context, a *shaper.Attempt) shaper.Outcome {
+	d := must.Get(New(Config{Redis: rig.Connect(t, w.Proxy.Addr()), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, shaper.WorkerFunc(func(ctx context.Context, a *shaper.Attempt) shaper.Outcome {
 		if trace.SpanContextFromContext(ctx).IsValid() {
 			t.Error("the delivery is in a span of the program")
 		}
 		return w.Note(ctx, a)
-	}))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))}))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ctx, span := provider.Tracer("test").Start(ctx, "program")
 	ended := make(chan error, 1)
@@ -281,9 +254,7 @@ func TestRunLeavesNoSpanInDeliveries(t *testing.T) {
 		t.Fatal(err)
 	}
 	span.End()
-	if got := len(recorder.Ended()); got != 1 {
-		t.Errorf("%d spans", got)
-	}
+	must.Equal(t, len(recorder.Ended()), 1, "spans")
 }
 
 // A job that a process sends itself has both spans in that process, and its permit has the context of the attempt.
@@ -294,22 +265,13 @@ func TestPermitSpans(t *testing.T) {
 		l := newLending(t, rig.Bucket("b", 10))
 		l.dispatch(l.noWorker(), func(cfg *Config) { cfg.Tracer = provider })
 		conn := l.conn()
-		client, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: []shaper.Bucket{l.bucket}, Tracer: provider})
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := must.Get(producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: []shaper.Bucket{l.bucket}, Tracer: provider}))(t)
 		defer client.Close()
-		leases, err := NewLeases(LeasesConfig{Redis: conn, Tracer: provider})
-		if err != nil {
-			t.Fatal(err)
-		}
+		leases := must.Get(NewLeases(LeasesConfig{Redis: conn, Tracer: provider}))(t)
 		defer leases.Close()
 		permits := NewPermits(client, leases)
 		defer permits.Close()
-		permit, err := permits.Acquire(t.Context(), shaper.Job{Bucket: "b", Payload: []byte("x"), Headers: map[string][]string{"x-tenant": {"7"}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		permit := must.Get(permits.Acquire(t.Context(), shaper.Job{Bucket: "b", Payload: []byte("x"), Headers: map[string][]string{"x-tenant": {"7"}}}))(t)
 		span := trace.SpanContextFromContext(permit.Context())
 		if got := tracing.Of(permit.Attempt().Headers); got.SpanID() != span.SpanID() || permit.Attempt().Headers["x-tenant"] == nil {
 			t.Errorf("headers %v, want those of the job with span %s", permit.Attempt().Headers, span.SpanID())

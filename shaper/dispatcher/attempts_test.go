@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/internal/store"
@@ -61,10 +62,7 @@ func TestAttemptsAndMaxAge(t *testing.T) {
 		b.Retry.MaxAge, b.Retry.KeepAttempts = 2*time.Minute, 2
 		b.Retry = b.Retry.WithSchedule(20 * time.Second)
 		b.Retry.MaxAttempts = 100
-		client, err := rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{b}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := must.Get(rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{b}}))(t)
 		worker := shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
 			switch a.ID {
 			case "fails":
@@ -82,13 +80,10 @@ func TestAttemptsAndMaxAge(t *testing.T) {
 			return shaper.Done(200)
 		})
 		log, registry := &lockedBuffer{}, prometheus.NewPedanticRegistry()
-		d, err := New(Config{
+		d := must.Get(New(Config{
 			Redis: conn, Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, worker), Registerer: registry,
 			Logger: slog.New(slog.NewTextHandler(log, nil)),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- d.Run(ctx) }()
@@ -118,16 +113,11 @@ func TestAttemptsAndMaxAge(t *testing.T) {
 			t.Error(err)
 		}
 		died := map[string]shaper.JobInfo{}
-		dead, err := client.Op.Bucket("b").Dead().List(t.Context(), 0, 10)
-		if err != nil {
-			t.Fatal(err)
-		}
+		dead := must.Get(client.Op.Bucket("b").Dead().List(t.Context(), 0, 10))(t)
 		for _, letter := range dead {
 			died[letter.ID] = letter
 		}
-		if len(dead) != 3 {
-			t.Fatalf("dead letters %+v", dead)
-		}
+		must.Be(t, len(dead), 3, "dead letters %+v", dead)
 		fails, gone := died["fails"], died["gone"]
 		if fails.Last.Cause != shaper.CauseMaxAge || fails.Last.Reason != "http_500" || fails.Last.Body != "oops" || len(fails.LastAttempts) != 2 ||
 			fails.Attempts < 5 || fails.Attempts > 7 {
@@ -152,15 +142,9 @@ func TestAttemptsAndMaxAge(t *testing.T) {
 				t.Errorf("%s is %f, want %f: %v", series, got, n, counted)
 			}
 		}
-		if len(counted) != len(want) {
-			t.Errorf("series %v", counted)
-		}
-		if n := rig.Scrape(t, registry, "tundish_dead_letters_total")["tundish_dead_letters_total{bucket=b}"]; n != 3 {
-			t.Errorf("%f dead letters are counted", n)
-		}
-		if n := rig.Scrape(t, registry, "tundish_jobs_expired_total")["tundish_jobs_expired_total{bucket=b}"]; n != 1 {
-			t.Errorf("%f expired jobs are counted", n)
-		}
+		must.Equal(t, len(counted), len(want), "series %v", counted)
+		must.Equal(t, rig.Scrape(t, registry, "tundish_dead_letters_total")["tundish_dead_letters_total{bucket=b}"], 3, "dead letters are counted")
+		must.Equal(t, rig.Scrape(t, registry, "tundish_jobs_expired_total")["tundish_jobs_expired_total{bucket=b}"], 1, "expired jobs are counted")
 		failed, deaths := log.lines("an attempt failed"), log.lines("a job is dead")
 		if len(failed) < 3 || !strings.Contains(failed[0], "bucket=b job=fails number=1 result=retry reason=http_500 status=500") {
 			t.Errorf("failed attempts: %q", failed)

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/internal/store"
@@ -125,9 +126,7 @@ func TestOutcomesOfARequest(t *testing.T) {
 					t.Errorf("the outcomes are %s with %d departures, want %s with %d", words(outcomes), *departures, c.want, c.departures)
 				}
 				for i, want := range c.signals {
-					if outcomes[i].Signal != want {
-						t.Errorf("job %d: signal %d, want %d", i, outcomes[i].Signal, want)
-					}
+					must.Equal(t, outcomes[i].Signal, want, "job %d: signal", i)
 				}
 			})
 		})
@@ -147,9 +146,7 @@ func batchWorld(t *testing.T, worker shaper.Worker, change func(*shaper.Bucket))
 	}
 	w = rig.NewWorld(t, b)
 	reg, logged = prometheus.NewRegistry(), &bytes.Buffer{}
-	if err := w.Client.JoinPools(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Client.JoinPools(t.Context()))
 	stop = dispatch(w, worker, func(cfg *Config) {
 		cfg.Registerer, cfg.Logger = reg, slog.New(slog.NewTextHandler(logged, nil))
 	})
@@ -207,9 +204,7 @@ func TestBatchesAreDelivered(t *testing.T) {
 	for n := 0; n < 21; {
 		n += <-sent.news
 	}
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, stop())
 	if len(sent.batches) != 5 || sent.numbers["f3"] != 2 || sent.numbers["f4"] != 1 {
 		t.Errorf("%d requests: %v; f3 was sent %d times, f4 %d times", len(sent.batches), sent.batches, sent.numbers["f3"], sent.numbers["f4"])
 	}
@@ -251,9 +246,7 @@ func TestJobsWithoutCompany(t *testing.T) {
 	w, _, _, _ := batchWorld(t, worker, func(b *shaper.Bucket) { b.Flow = nil })
 	for _, job := range []shaper.Job{{ID: "a", Payload: []byte("1")}, {ID: "b", Method: "GET"}, {ID: "c", Method: "GET"}, {ID: "d", Method: "PUT"}} {
 		job.Bucket = "b"
-		if _, err := w.Client.Enqueue(t.Context(), job); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.Client.Enqueue(t.Context(), job))(t)
 		want := job.ID + " in a batch"
 		if job.Method == "GET" {
 			want = job.ID + " alone"
@@ -307,13 +300,9 @@ func TestReloadOfBatches(t *testing.T) {
 		for i := range 3 {
 			jobs = append(jobs, shaper.Job{Bucket: "b", ID: fmt.Sprint(want[0][:1], i), Payload: []byte("1")})
 		}
-		if _, err := w.Client.Enqueue(t.Context(), jobs...); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.Client.Enqueue(t.Context(), jobs...))(t)
 		for _, one := range want {
-			if sent := <-got; sent != one {
-				t.Errorf("the worker got %q, want %q", sent, one)
-			}
+			must.Equal(t, <-got, one, "the worker got")
 		}
 	}
 	put("a0+a1+a2")
@@ -329,10 +318,6 @@ func TestReloadOfBatches(t *testing.T) {
 		return w.Server.Client().HGet(t.Context(), store.BucketKeys("b").Conf(), "batch").Val() != ""
 	})
 	put("c0+c1+c2")
-	if err := w.stop(); err != nil {
-		t.Fatal(err)
-	}
-	if left := w.Server.Client().Exists(t.Context(), store.BucketKeys("b").Riders(), store.BucketKeys("b").Leases()).Val(); left != 0 {
-		t.Errorf("%d of riders and leases are left", left)
-	}
+	must.OK(t, w.stop())
+	must.Equal(t, w.Server.Client().Exists(t.Context(), store.BucketKeys("b").Riders(), store.BucketKeys("b").Leases()).Val(), 0, "of riders and leases are left")
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -42,10 +43,7 @@ func TestBreakersAreLoggedOnce(t *testing.T) {
 				t.Cleanup(func() { _ = conn.Close() })
 				b := c.bucket
 				b.Breaker = shaper.Breaker{Failures: 5, OpenFor: 10 * time.Second, MaxOpen: 10 * time.Second}
-				client, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: []shaper.Bucket{b}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				client := must.Get(producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: []shaper.Bucket{b}}))(t)
 				t.Cleanup(client.Close)
 				var works atomic.Bool
 				worker := shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome {
@@ -60,13 +58,10 @@ func TestBreakersAreLoggedOnce(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
 				ended := make(chan error)
 				for range 2 {
-					d, err := New(Config{
+					d := must.Get(New(Config{
 						Redis: conn, Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, worker),
 						Logger: slog.New(slog.NewTextHandler(log, nil)),
-					})
-					if err != nil {
-						t.Fatal(err)
-					}
+					}))(t)
 					go func() { ended <- d.Run(ctx) }()
 				}
 				synctest.Wait()

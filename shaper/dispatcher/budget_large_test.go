@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -69,10 +70,7 @@ func TestALargeJobOverDispatchers(t *testing.T) {
 				job.Bucket, job.Flow = "other", ""
 			}
 			w := rig.NewWorld(t, buckets[0])
-			client, err := rig.NewActors(producer.Config{Redis: rig.Connect(t, w.Proxy.Addr()), Buckets: buckets})
-			if err != nil {
-				t.Fatal(err)
-			}
+			client := must.Get(rig.NewActors(producer.Config{Redis: rig.Connect(t, w.Proxy.Addr()), Buckets: buckets}))(t)
 			enqueue := func(jobs ...shaper.Job) {
 				t.Helper()
 				receipts, err := client.Enqueue(t.Context(), jobs...)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/internal/store"
@@ -21,10 +22,7 @@ import (
 func (w *telling) counted(id string, ended int64) string {
 	w.t.Helper()
 	for {
-		b, err := w.client.Bundle(w.t.Context(), "b", id)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		b := must.Get(w.client.Bundle(w.t.Context(), "b", id))(w.t)
 		if b.Ended() >= ended {
 			return fmt.Sprintf("%d done, %d dead, %d dropped, %d cancelled, finished %t", b.Done, b.Dead, b.Dropped, b.Cancelled, !b.Finished.IsZero())
 		}
@@ -38,9 +36,7 @@ func (w *telling) counted(id string, ended int64) string {
 
 func (w *telling) open(bundle shaper.Bundle) {
 	w.t.Helper()
-	if _, err := w.client.OpenBundle(w.t.Context(), "b", bundle); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Get(w.client.OpenBundle(w.t.Context(), "b", bundle))(w.t)
 }
 
 // obeyBatches delivers each job of a batch by itself.
@@ -100,28 +96,15 @@ func TestBundle(t *testing.T) {
 			}
 			w.enqueue(jobs...)
 			w.enqueue(shaper.Job{ID: "of-none", Flow: jobs[0].Flow, Group: jobs[0].Group, Payload: []byte("hi")}, jobs[0]) // and a duplicate
-			if got := w.counted("seven", 5); got != "3 done, 2 dead, 0 dropped, 0 cancelled, finished false" {
-				t.Errorf("five have ended: %s", got)
-			}
-			op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: w.redis, Buckets: w.buckets})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := w.client.Cancel(t.Context(), "b", "cancelled"); err != nil {
-				t.Fatal(err)
-			}
-			if got := w.counted("seven", 6); got != "3 done, 2 dead, 0 dropped, 1 cancelled, finished false" {
-				t.Errorf("six have ended: %s", got)
-			}
+			must.Equal(t, w.counted("seven", 5), "3 done, 2 dead, 0 dropped, 0 cancelled, finished false", "five have ended")
+			op := must.Get(operator.New(operator.Config{Timeout: rig.Patience, Redis: w.redis, Buckets: w.buckets}))(t)
+			must.Get(w.client.Cancel(t.Context(), "b", "cancelled"))(t)
+			must.Equal(t, w.counted("seven", 6), "3 done, 2 dead, 0 dropped, 1 cancelled, finished false", "six have ended")
 			control := op.As("tester").Bucket("b")
-			if _, err := control.Purge(t.Context(), operator.PurgeOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(control.Purge(t.Context(), operator.PurgeOptions{}))(t)
 			w.counted("seven", 7)
 			w.open(shaper.Bundle{ID: "seven", Size: 7})
-			if got := w.counted("seven", 7); got != "3 done, 2 dead, 0 dropped, 2 cancelled, finished true" {
-				t.Errorf("all have ended: %s", got)
-			}
+			must.Equal(t, w.counted("seven", 7), "3 done, 2 dead, 0 dropped, 2 cancelled, finished true", "all have ended")
 			heard := map[string]int{}
 			for range 2 {
 				a, body := w.next()
@@ -137,16 +120,12 @@ func TestBundle(t *testing.T) {
 				t.Errorf("heard %v", heard)
 			}
 			// Redriven, the dead one dies again, and counts once.
-			if _, err := control.Dead().Redrive(t.Context(), "dead"); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(control.Dead().Redrive(t.Context(), "dead"))(t)
 			w.enqueue(shaper.Job{ID: "after", Flow: jobs[0].Flow, Group: jobs[0].Group, Payload: []byte("hi"), CallbackURL: "https://a.example/after"})
 			if a, _ := w.next(); a.URL != "https://a.example/after" {
 				t.Errorf("heard %s once more", a.URL)
 			}
-			if got := w.counted("seven", 7); got != "3 done, 2 dead, 0 dropped, 2 cancelled, finished true" {
-				t.Errorf("after a redrive: %s", got)
-			}
+			must.Equal(t, w.counted("seven", 7), "3 done, 2 dead, 0 dropped, 2 cancelled, finished true", "after a redrive")
 		})
 	}
 }
@@ -189,10 +168,7 @@ func TestBundleOwners(t *testing.T) {
 		{Bucket: "b", ID: "in-too", Bundle: "of-no-caller", Payload: []byte("x")},
 	}
 	for _, some := range [][]shaper.Job{jobs, jobs[1:4], jobs[3:4]} {
-		receipts, err := w.client.Enqueue(t.Context(), some...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		receipts := must.Get(w.client.Enqueue(t.Context(), some...))(t)
 		for i, r := range receipts {
 			wantsIn := some[i].ID == "in" || some[i].ID == "in-too" || some[i].ID == "of-none"
 			if (r.Refusal == nil) != wantsIn || r.ID != some[i].ID || r.Refusal != nil && r.Refusal.Reason != shaper.ReasonUnknownBundle {
@@ -225,9 +201,7 @@ func TestBundlesAndLostReplies(t *testing.T) {
 		}
 		name := fmt.Sprintf("%d 1 j%d", 1783228800000000+i, i)
 		text := fmt.Sprintf("0 1783228800000000 AAAAAAAAAAAcn001~=%s&^ {%s\"b\":\"many\"}\n{\"state\":\"done\",\"attempts\":1,\"status\":200}\n", mark, url)
-		if err := errors.Join(w.redis.HSet(ctx, k.CallbackTexts(), name, text).Err(), w.redis.ZAdd(ctx, k.Callbacks(), redis.Z{Member: name, Score: float64(i)}).Err()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(w.redis.HSet(ctx, k.CallbackTexts(), name, text).Err(), w.redis.ZAdd(ctx, k.Callbacks(), redis.Z{Member: name, Score: float64(i)}).Err()))
 	}
 	for range 200 {
 		d := w.bucketLoop() // another dispatcher each time
@@ -239,15 +213,10 @@ func TestBundlesAndLostReplies(t *testing.T) {
 				return nil, errors.New("the reply was lost")
 			}
 		}
-		page, err := d.callbacks.take(ctx, 1+rand.N(20), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(d.callbacks.take(ctx, 1+rand.N(20), nil))(t)
 		said, _ := d.callbacks.enqueueJobs(ctx, page)
 		for range rand.N(3) { // it dies before it takes them out, or the reply of that is lost
-			if _, err := d.callbacks.take(ctx, 0, said); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(d.callbacks.take(ctx, 0, said))(t)
 		}
 		for _, z := range w.redis.ZRangeWithScores(ctx, k.Callbacks(), 0, -1).Val() { // 5 s later
 			w.redis.ZAdd(ctx, k.Callbacks(), redis.Z{Member: z.Member, Score: 1})
@@ -266,24 +235,16 @@ func TestCallbacksOfAnotherConfiguration(t *testing.T) {
 	w := newTelling(t, nil)
 	w.write(3)
 	plain := []shaper.Bucket{rig.Bucket("b", 1000)}
-	client, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: w.redis, Buckets: plain})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Timeout: rig.Patience, Redis: w.redis, Buckets: plain}))(t)
 	t.Cleanup(client.Close)
-	other, err := New(Config{Redis: w.redis, Buckets: plain, Workers: rig.Workers(plain, shaper.WorkerFunc(obey))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(New(Config{Redis: w.redis, Buckets: plain, Workers: rig.Workers(plain, shaper.WorkerFunc(obey))}))(t)
 	mover := newBucketLoop(other, other.store.Known("b"), t.Context()).callbacks
 	w.open(shaper.Bundle{ID: "one", Size: 2})
 	k := store.BucketKeys("b")
 	told := `{"cu":"https://a.example/","b":"one"}` // of a job of a bundle that has a callback too
 	for name, line := range map[string]string{"1783228800000007 1 c": `~=.&^ {"b":"one"}`, "1783228800000008 1 d": "~=&^ " + told} {
 		text := "0 1783228800000000 AAAAAAAAAAAcn001" + line + "\n{\"state\":\"done\",\"attempts\":1,\"status\":200}\n"
-		if err := errors.Join(w.redis.HSet(t.Context(), k.CallbackTexts(), name, text).Err(), w.redis.ZAdd(t.Context(), k.Callbacks(), redis.Z{Member: name, Score: 9}).Err()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(w.redis.HSet(t.Context(), k.CallbackTexts(), name, text).Err(), w.redis.ZAdd(t.Context(), k.Callbacks(), redis.Z{Member: name, Score: 9}).Err()))
 	}
 	if pause := mover.moveAll(t.Context()); pause != 0 || w.counts() != "4 4 0" {
 		t.Errorf("pause %s, %s", pause, w.counts())

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -116,20 +117,14 @@ func endAtOnce(t *testing.T, sizes *callSizes, jobs int) {
 	w := rig.NewPoolWorld(t, b, told)
 	conn := rig.Connect(t, w.Server.Addr())
 	conn.AddHook(sizes)
-	client, err := producer.New(producer.Config{Redis: conn, Buckets: w.Buckets, Timeout: rig.Patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: conn, Buckets: w.Buckets, Timeout: rig.Patience}))(t)
 	t.Cleanup(client.Close)
 	all := make([]shaper.Job, jobs)
 	for i := range all {
 		id := strconv.Itoa(i)
 		all[i] = shaper.Job{Bucket: "b", ID: id, Flow: "flow" + id, Group: "group" + id, Payload: []byte("x"), CallbackURL: "http://127.0.0.1/told", Identity: admission.Identity{Caller: "caller" + id}}
 	}
-	receipts, err := client.Enqueue(t.Context(), all...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	receipts := must.Get(client.Enqueue(t.Context(), all...))(t)
 	for _, r := range receipts {
 		if r.Refusal != nil {
 			t.Fatalf("job %s: %+v", r.ID, r.Refusal)
@@ -155,18 +150,12 @@ func endAtOnce(t *testing.T, sizes *callSizes, jobs int) {
 		out.Answer = &shaper.Answer{Status: 200, Body: []byte(a.ID)}
 		return out
 	})
-	d, err := New(Config{Redis: conn, Buckets: w.Buckets, Workers: rig.Workers(w.Buckets, worker), Concurrency: 2 * jobs, Enqueue: client.Enqueue, Timeout: rig.Patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(New(Config{Redis: conn, Buckets: w.Buckets, Workers: rig.Workers(w.Buckets, worker), Concurrency: 2 * jobs, Enqueue: client.Enqueue, Timeout: rig.Patience}))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	running := make(chan error, 1)
 	go func() { running <- d.Run(ctx) }()
 	ended.Wait()
-	op, err := operator.New(operator.Config{Redis: conn, Buckets: w.Buckets, Timeout: rig.Patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	op := must.Get(operator.New(operator.Config{Redis: conn, Buckets: w.Buckets, Timeout: rig.Patience}))(t)
 	until(t, func() bool { // all have ended
 		infos, err := op.BucketInfos(t.Context(), "b")
 		return err == nil && infos[0].Unfinished == 0 && infos[0].InFlight == 0 && infos[0].Dead == int64(jobs/2)

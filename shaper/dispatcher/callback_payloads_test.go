@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
@@ -25,10 +26,7 @@ func TestCallbackLatency(t *testing.T) {
 	var after []time.Duration
 	for range jobs {
 		_, body := w.next()
-		at, err := time.Parse(time.RFC3339Nano, fmt.Sprint(body["timestamp"]))
-		if err != nil {
-			t.Fatal(err)
-		}
+		at := must.Get(time.Parse(time.RFC3339Nano, fmt.Sprint(body["timestamp"])))(t)
 		after = append(after, time.Since(at))
 	}
 	took := time.Since(began)
@@ -50,9 +48,7 @@ func TestCallbackPayloads(t *testing.T) {
 				t.Fatalf("%.10q: %d bytes, %v", body, len(payload), err)
 			}
 			var read struct{ Data map[string]any }
-			if err := json.Unmarshal(payload, &read); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, json.Unmarshal(payload, &read))
 			text, isText := read.Data["body"].(string)
 			if !isText {
 				bytes, _ := read.Data["body_base64"].(string)

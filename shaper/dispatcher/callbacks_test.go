@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -43,7 +44,7 @@ func newTelling(t *testing.T, change func(b, told *shaper.Bucket)) *telling {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.client.Close)
-	w.d, err = New(Config{Redis: w.redis, Buckets: w.buckets, Enqueue: w.client.Enqueue, Workers: map[string]shaper.Worker{
+	w.d = must.Get(New(Config{Redis: w.redis, Buckets: w.buckets, Enqueue: w.client.Enqueue, Workers: map[string]shaper.Worker{
 		"b": obeyBatches{shaper.WorkerFunc(obey)},
 		"told": shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
 			if err := a.Depart(); err != nil {
@@ -52,10 +53,7 @@ func newTelling(t *testing.T, change func(b, told *shaper.Bucket)) *telling {
 			w.heard <- a
 			return shaper.Done(200)
 		}),
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	return w
 }
 
@@ -82,10 +80,7 @@ func (w *telling) enqueue(jobs ...shaper.Job) {
 	for i := range jobs {
 		jobs[i].Bucket = "b"
 	}
-	receipts, err := w.client.Enqueue(w.t.Context(), jobs...)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	receipts := must.Get(w.client.Enqueue(w.t.Context(), jobs...))(w.t)
 	for _, r := range receipts {
 		if r.Refusal != nil {
 			w.t.Fatal(r.Refusal.Detail)
@@ -116,9 +111,7 @@ func (w *telling) write(n int) {
 	for i := range n {
 		name := fmt.Sprintf("%d 1 j%d", 1783228800000000+i, i)
 		text := fmt.Sprintf("0 1783228800000000 AAAAAAAAAAAcn001^ {\"cu\":\"https://a.example/\"}\n{\"state\":\"done\",\"flow\":\"flow%d\",\"attempts\":1,\"status\":200}\nanswer", i)
-		if err := errors.Join(w.redis.HSet(w.t.Context(), k.CallbackTexts(), name, text).Err(), w.redis.ZAdd(w.t.Context(), k.Callbacks(), redis.Z{Member: name, Score: float64(1783228800000000 + i)}).Err()); err != nil {
-			w.t.Fatal(err)
-		}
+		must.OK(w.t, errors.Join(w.redis.HSet(w.t.Context(), k.CallbackTexts(), name, text).Err(), w.redis.ZAdd(w.t.Context(), k.Callbacks(), redis.Z{Member: name, Score: float64(1783228800000000 + i)}).Err()))
 	}
 }
 
@@ -233,21 +226,13 @@ func TestCallbacksAndLostReplies(t *testing.T) {
 		case 0: // it does not learn that the jobs are in
 			d.callbacks.moveAll(t.Context())
 		case 1: // it dies before it takes them out
-			page, err := d.callbacks.take(t.Context(), 30, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			page := must.Get(d.callbacks.take(t.Context(), 30, nil))(t)
 			d.callbacks.enqueueJobs(t.Context(), page)
 		default: // it dies after it took some out and others
-			page, err := d.callbacks.take(t.Context(), 20, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			page := must.Get(d.callbacks.take(t.Context(), 20, nil))(t)
 			said, _ := d.callbacks.enqueueJobs(t.Context(), page)
 			for range 2 {
-				if _, err := d.callbacks.take(t.Context(), 5, said); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(d.callbacks.take(t.Context(), 5, said))(t)
 			}
 		}
 		// 5 s later.
@@ -285,14 +270,10 @@ func TestCallbacksWaitForRoom(t *testing.T) {
 		t.Errorf("in the order %v", waits)
 	}
 	for range 3 { // it goes on as there is room, though a flow has none
-		if err := w.redis.HIncrBy(t.Context(), store.BucketKeys("told").Conf(), "capacity", 1).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.redis.HIncrBy(t.Context(), store.BucketKeys("told").Conf(), "capacity", 1).Err())
 		d.callbacks.moveAll(t.Context())
 	}
-	if w.counts() != "1 1 6" {
-		t.Errorf("with room: %s", w.counts())
-	}
+	must.Equal(t, w.counts(), "1 1 6", "with room")
 	// The bucket of the jobs is full of its callbacks too, and says so.
 	receipts, err = w.client.Enqueue(t.Context(), shaper.Job{Bucket: "b", Payload: []byte("x")})
 	if err != nil || receipts[0].Refusal == nil || receipts[0].Refusal.Reason != shaper.ReasonBucketFull || !strings.Contains(receipts[0].Refusal.Detail, "callbacks") {
@@ -325,9 +306,7 @@ func TestCallbacksAfterAReload(t *testing.T) {
 	w.enqueue(shaper.Job{ID: "before", Payload: []byte("hi")})
 	changed := slices.Clone(w.buckets)
 	changed[0].Callbacks = shaper.Callbacks{Bucket: "told", URL: "https://default.example/"}
-	if err := errors.Join(w.client.Reconfigure(changed), w.d.Reconfigure(changed, w.d.workers, nil), w.d.JoinPools(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(w.client.Reconfigure(changed), w.d.Reconfigure(changed, w.d.workers, nil), w.d.JoinPools(t.Context())))
 	w.enqueue(shaper.Job{ID: "after", Payload: []byte("hi")})
 	if a, body := w.next(); a.URL != "https://default.example/" || !strings.Contains(fmt.Sprint(body), "id:after") {
 		t.Errorf("%s heard %v", a.URL, body)

@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"testing"
 	"time"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // A call that began before a step was seen may have been answered before it: its answer, which comes late, is no step the other way.
@@ -21,7 +23,5 @@ func TestAnswersThatCrossAStep(t *testing.T) {
 	if step := c.observe(at(5), at(14), redis(6, 0)); step != 0 || c.takeJump() != 0 {
 		t.Errorf("an answer from before the step was taken for a step of %s", step)
 	}
-	if step := c.observe(at(20), at(21), redis(20, -time.Minute)); step != 0 {
-		t.Errorf("the next answer was taken for a step of %s", step)
-	}
+	must.Equal(t, c.observe(at(20), at(21), redis(20, -time.Minute)), 0, "the next answer was taken for a step of")
 }

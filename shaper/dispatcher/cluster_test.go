@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
@@ -35,28 +36,19 @@ func TestCluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, "--cluster-node-timeout", "30000") // nobody is elected here
 	buckets, masters := onThree(t, c)
-	conn, err := redisconn.Connect(c.URL(), redisconn.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(redisconn.Connect(c.URL(), redisconn.Options{}))(t)
 	t.Cleanup(func() { _ = conn.Close() })
-	client, err := rig.NewActors(producer.Config{Redis: conn, Buckets: buckets, Timeout: shaper.DefaultTimeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(rig.NewActors(producer.Config{Redis: conn, Buckets: buckets, Timeout: shaper.DefaultTimeout}))(t)
 	var patrol lookCounter
 	conn.AddHook(&patrol)
 	arrived := make(chan string, 1)
-	d, err := New(Config{
+	d := must.Get(New(Config{
 		Redis: conn, Buckets: buckets,
 		Workers: rig.Workers(buckets, shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
 			arrived <- a.Bucket
 			return shaper.Done(200)
 		})),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = d.Run(ctx) })
@@ -66,9 +58,7 @@ func TestCluster(t *testing.T) {
 	for range 4 {
 		for _, b := range buckets {
 			patrol.wantWoken(t, func() {
-				if _, err := client.Enqueue(t.Context(), shaper.Job{Bucket: b.Name, Payload: []byte("1")}); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(client.Enqueue(t.Context(), shaper.Job{Bucket: b.Name, Payload: []byte("1")}))(t)
 				if got := <-arrived; got != b.Name {
 					t.Errorf("a job of %s arrived for %s", got, b.Name)
 				}
@@ -86,12 +76,9 @@ func TestCluster(t *testing.T) {
 
 func oneNodeHangs(t *testing.T, client *rig.Actors, buckets []shaper.Bucket, masters []*redistest.Server) {
 	t.Helper()
-	d, err := New(Config{
+	d := must.Get(New(Config{
 		Redis: client.Conn, Buckets: buckets, Workers: rig.Workers(buckets, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) })),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	var loops []*bucketPatrol
 	for _, b := range buckets {
 		loops = append(loops, newBucketLoop(d, d.store.Known(b.Name), t.Context()).patrol)
@@ -108,14 +95,10 @@ func oneNodeHangs(t *testing.T, client *rig.Actors, buckets []shaper.Bucket, mas
 		}
 		return failed
 	}
-	if look() != 0 {
-		t.Error("before, all are seen")
-	}
+	must.Equal(t, look(), 0, "before, all are seen")
 	masters[0].Stop()
 	defer masters[0].Cont()
-	if look() != 1 {
-		t.Error("one of the three is not to be seen")
-	}
+	must.Equal(t, look(), 1, "one of the three is not to be seen")
 	infos, err := client.Op.BucketInfos(t.Context())
 	if !redisconn.Unavailable(err) || !strings.Contains(err.Error(), buckets[0].Name) || strings.Contains(err.Error(), buckets[1].Name) {
 		t.Errorf("BucketInfos: %v", err)
@@ -129,23 +112,17 @@ func oneNodeHangs(t *testing.T, client *rig.Actors, buckets []shaper.Bucket, mas
 	// Nor does anything of what a first call of a process does go to another node.
 	for range 10 {
 		for _, b := range buckets[1:] {
-			first, err := rig.NewActors(producer.Config{Redis: client.Conn, Buckets: buckets})
-			if err != nil {
-				t.Fatal(err)
-			}
+			first := must.Get(rig.NewActors(producer.Config{Redis: client.Conn, Buckets: buckets}))(t)
 			if _, err := first.Enqueue(t.Context(), shaper.Job{Bucket: b.Name, Payload: []byte("1")}); err != nil {
 				t.Errorf("first enqueue at a node that answers: %v", err)
 			}
 		}
 	}
 	// Those who ask for the bucket that is away do not shut the others out.
-	guarded, err := rig.NewActors(producer.Config{
+	guarded := must.Get(rig.NewActors(producer.Config{
 		Redis: client.Conn, Buckets: buckets, Timeout: time.Second,
 		Breaker: redisconn.NewBreaker(redisconn.BreakerConfig{Failures: 1, Pause: time.Minute}),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	for range 2 {
 		if _, err := guarded.Enqueue(t.Context(), shaper.Job{Bucket: buckets[0].Name, Payload: []byte("1")}); !redisconn.Unavailable(err) {
 			t.Errorf("enqueue at the node that hangs: %v", err)

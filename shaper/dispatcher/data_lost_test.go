@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/audit"
 	"github.com/tundish-io/tundish/shaper/fleet"
@@ -23,10 +24,7 @@ func TestLostDataIsReported(t *testing.T) {
 	buckets := []shaper.Bucket{rig.Bucket("b", 20)}
 	inBubble(t, worker, buckets, func(l *loops) {
 		isReported := func() bool {
-			seen, err := fleet.NewView(l.redis, rig.Patience).Look(l.t.Context())
-			if err != nil {
-				l.t.Fatal(err)
-			}
+			seen := must.Get(fleet.NewView(l.redis, rig.Patience).Look(l.t.Context()))(l.t)
 			lines := fleet.Notices(seen.Processes)
 			return len(lines) == 1 && strings.HasPrefix(lines[0], "Redis lost data") && strings.Contains(lines[0], "1 bucket were gone (b)")
 		}
@@ -51,9 +49,7 @@ func TestLostDataIsReported(t *testing.T) {
 		const look = 3 * store.WatchEvery // within which it has looked at what is in force
 		run(func() {
 			<-time.After(look)
-			if err := l.redis.FlushAll(l.t.Context()).Err(); err != nil {
-				l.t.Fatal(err)
-			}
+			must.OK(l.t, l.redis.FlushAll(l.t.Context()).Err())
 			if isReported() {
 				l.t.Error("reported before it was seen")
 			}
@@ -69,9 +65,7 @@ func TestLostDataIsReported(t *testing.T) {
 		reported := func(want bool) func() {
 			return func() {
 				<-time.After(look)
-				if isReported() != want {
-					l.t.Errorf("a dispatcher that started later reports it: %t", !want)
-				}
+				must.Equal(l.t, isReported(), want, "a dispatcher that started later reports it: %t", !want)
 			}
 		}
 		run(reported(true))

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -22,10 +23,7 @@ func TestLogOfDeliveriesIsFull(t *testing.T) {
 	b.Results = shaper.ResultSettings{Retention: time.Hour, Max: 1000, Bytes: 1500}
 	conn := redistest.Start(t).Client()
 	all := []shaper.Bucket{b}
-	client, err := rig.NewActors(producer.Config{Redis: conn, Buckets: all})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(rig.NewActors(producer.Config{Redis: conn, Buckets: all}))(t)
 	t.Cleanup(client.Close)
 	var repaired atomic.Bool
 	ended := make(chan string, 100)
@@ -43,13 +41,8 @@ func TestLogOfDeliveriesIsFull(t *testing.T) {
 	// run enqueues jobs, and has a dispatcher run until so many have ended; without jobs, one.
 	run := func(jobs ...shaper.Job) {
 		t.Helper()
-		if _, err := client.Enqueue(t.Context(), jobs...); err != nil {
-			t.Fatal(err)
-		}
-		d, err := New(Config{Redis: conn, Buckets: all, Workers: map[string]shaper.Worker{"b": worker}, Concurrency: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(client.Enqueue(t.Context(), jobs...))(t)
+		d := must.Get(New(Config{Redis: conn, Buckets: all, Workers: map[string]shaper.Worker{"b": worker}, Concurrency: 1}))(t)
 		ctx, stop := context.WithCancel(t.Context())
 		stopped := make(chan error, 1)
 		go func() { stopped <- d.Run(ctx) }()
@@ -88,10 +81,7 @@ func TestLogOfDeliveriesIsFull(t *testing.T) {
 			t.Errorf("sent at %s: %d jobs, %v", sent, len(then.Jobs), err)
 		}
 	}
-	infos, err := client.Op.BucketInfos(t.Context(), "b")
-	if err != nil {
-		t.Fatal(err)
-	}
+	infos := must.Get(client.Op.BucketInfos(t.Context(), "b"))(t)
 	if k, now := infos[0].Results, infos[0].Now; k.Kept < int64(len(page.Jobs)) || k.Bytes > 1500 || k.Max != 1000 || k.MaxBytes != 1500 || k.Retention != time.Hour ||
 		k.Dropped < 1 || k.Oldest.After(now) || k.Oldest.Before(now.Add(-time.Hour)) || !k.IsShort(now) && k.Bytes >= 1350 {
 		t.Errorf("at %s the results are %+v", now, k)

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tundish-io/tundish/internal/checker"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/internal/store"
@@ -154,13 +155,9 @@ func TestStallOfDeparturesThatWait(t *testing.T) {
 	at := func(ms int) time.Time { return begin.Add(time.Duration(ms) * time.Millisecond) }
 	s := spacing{slot: at(0), at: at(1300), waiting: []*departure{{at(1100)}, {at(1200)}, {at(1300)}}}
 	s.catchUp(at(1102))
-	if s.shift != 0 {
-		t.Errorf("within the slack the timeline moves by %s", s.shift)
-	}
+	must.Equal(t, s.shift, 0, "within the slack the timeline moves by")
 	s.catchUp(at(3100))
-	if s.shift != 2*time.Second {
-		t.Errorf("it moves by %s", s.shift)
-	}
+	must.Equal(t, s.shift, 2*time.Second, "it moves by")
 	s.catchUp(at(3100))
 	if got := s.next(at(100), 100*time.Millisecond, at(3100)); s.shift != 2*time.Second || !got.Equal(at(3399)) {
 		t.Errorf("the next one departs at %s, the timeline is %s behind", got.Sub(begin), s.shift)
@@ -178,22 +175,16 @@ func TestDeparturesForgetFlows(t *testing.T) {
 			d.job("on time", fmt.Sprint(i), time.Now(), 0, nil)
 		}
 		d.running.Wait()
-		if n := len(d.queues.parts); n != 0 {
-			t.Errorf("%d flows are remembered that were on time", n)
-		}
+		must.Equal(t, len(d.queues.parts), 0, "flows are remembered that were on time")
 		for i := range maxSpacings + 100 {
 			d.job("late", fmt.Sprint(i), time.Now(), 500*time.Millisecond, nil)
 		}
 		d.running.Wait()
-		if n := len(d.queues.parts); n != maxSpacings {
-			t.Errorf("%d flows are remembered", n)
-		}
+		must.Equal(t, len(d.queues.parts), maxSpacings, "flows are remembered")
 		<-time.After(shaper.MaxPermitTTL)
 		d.job("late", "another", time.Now(), 500*time.Millisecond, nil)
 		d.running.Wait()
-		if n := len(d.queues.parts); n != 1 {
-			t.Errorf("%d flows are remembered after a while", n)
-		}
+		must.Equal(t, len(d.queues.parts), 1, "flows are remembered after a while")
 	})
 }
 
@@ -238,13 +229,9 @@ func TestLateness(t *testing.T) {
 		shaper.ReasonLateRedis:   {woken: slot.Add(40 * time.Millisecond), arrived: slot.Add(30 * time.Millisecond)},
 	} {
 		job.slot, job.wakeLimit, job.permitTTL = slot, lateWake, 5*time.Second
-		if got := job.lateness(); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		must.Equal(t, job.lateness(), want, "lateness")
 	}
 	conn := &bucketConn{Bucket: store.Lent(&shaper.Bucket{Name: "b"}, store.BucketKeys("b")), store: &store.Store{}, life: t.Context()}
 	s := newSettler(newLeaseHolder(conn, nil), nil, nil)
-	if got := s.settlementOf(&leased{}, shaper.Returned("late")).outcome.Reason; got != shaper.ReasonLateConnect {
-		t.Errorf("a worker that is late is counted as %q", got)
-	}
+	must.Equal(t, s.settlementOf(&leased{}, shaper.Returned("late")).outcome.Reason, shaper.ReasonLateConnect, "a worker that is late is counted as")
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -38,9 +39,7 @@ func TestWhatDisablesAFlow(t *testing.T) {
 		b.Breaker.OnGone = c.onGone
 		d := &settler{bucketConn: &bucketConn{Bucket: &store.Bucket{Name: "b", Keys: store.BucketKeys("b").As(1)}}}
 		d.Settings.Store(&b)
-		if got := d.isGone(&leased{Attempt: c.job}, &c.outcome); got != c.want {
-			t.Errorf("%s: %t", name, got)
-		}
+		must.Equal(t, d.isGone(&leased{Attempt: c.job}, &c.outcome), c.want, "%s", name)
 		d.Keys = d.Keys.As(0)
 		if d.isGone(&leased{Attempt: c.job}, &c.outcome) {
 			t.Errorf("%s: a bucket without flows is disabled", name)
@@ -58,15 +57,9 @@ func TestFlowWhoseReceiverIsGone(t *testing.T) {
 	b.Rate.Count, b.Breaker.OnGone = 200, shaper.GoneDisables
 	b.Events, hooks.Events = shaper.Events(), shaper.Events()
 	buckets := []shaper.Bucket{b, hooks}
-	c, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: client, Buckets: buckets})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(producer.New(producer.Config{Timeout: rig.Patience, Redis: client, Buckets: buckets}))(t)
 	t.Cleanup(c.Close)
-	op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: client, Buckets: buckets})
-	if err != nil {
-		t.Fatal(err)
-	}
+	op := must.Get(operator.New(operator.Config{Timeout: rig.Patience, Redis: client, Buckets: buckets}))(t)
 	delivered, heard, isGone := make(chan string, 1000), make(chan *shaper.Attempt, 100), make(chan struct{})
 	worker := shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
 		select {
@@ -83,20 +76,14 @@ func TestFlowWhoseReceiverIsGone(t *testing.T) {
 		heard <- a
 		return shaper.Done(200)
 	})
-	d, err := New(Config{
+	d := must.Get(New(Config{
 		Redis: client, Buckets: buckets, Workers: map[string]shaper.Worker{"b": worker, "hooks": hear}, Enqueue: c.Enqueue,
 		Hooks: []Hook{{Events: []shaper.Event{shaper.EventFlowDisabled, shaper.EventFlowRecovered}, Bucket: "hooks", URL: "https://ops.example"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	enqueue := func(flow string, ids ...string) shaper.Reason {
 		t.Helper()
 		for _, id := range ids {
-			receipts, err := c.Enqueue(t.Context(), shaper.Job{Bucket: "b", Flow: flow, ID: id, Payload: []byte("1")})
-			if err != nil {
-				t.Fatal(err)
-			}
+			receipts := must.Get(c.Enqueue(t.Context(), shaper.Job{Bucket: "b", Flow: flow, ID: id, Payload: []byte("1")}))(t)
 			if refusal := receipts[0].Refusal; refusal != nil {
 				return refusal.Reason
 			}
@@ -120,9 +107,7 @@ func TestFlowWhoseReceiverIsGone(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if id := <-delivered; id != "b1" {
-		t.Errorf("%s was delivered", id)
-	}
+	must.Equal(t, <-delivered, "b1", "was delivered")
 	look := op.Bucket("b")
 	tick, late := time.NewTicker(20*time.Millisecond), time.After(time.Minute)
 	defer tick.Stop()
@@ -139,13 +124,8 @@ func TestFlowWhoseReceiverIsGone(t *testing.T) {
 	if err != nil || info.Own.Disabled == nil || info.Own.Disabled.Reason != "gone" || info.Own.Pause != nil {
 		t.Fatalf("the flow is %+v, %v", info, err)
 	}
-	if reason := enqueue("a", "new"); reason != shaper.ReasonFlowDisabled {
-		t.Errorf("a new job: %q", reason)
-	}
-	dead, err := look.Dead().List(t.Context(), 0, 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Equal(t, enqueue("a", "new"), shaper.ReasonFlowDisabled, "a new job")
+	dead := must.Get(look.Dead().List(t.Context(), 0, 1000))(t)
 	causes := map[string]int{}
 	for _, one := range dead {
 		causes[one.Last.Cause]++

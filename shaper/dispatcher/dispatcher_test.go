@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 )
@@ -44,12 +45,9 @@ func TestGracefulStop(t *testing.T) {
 func TestStoppedLoopClaimsNothing(t *testing.T) {
 	t.Parallel()
 	w := rig.NewWorld(t, rig.Bucket("b", 100))
-	d, err := New(Config{
+	d := must.Get(New(Config{
 		Redis: rig.Connect(t, w.Proxy.Addr()), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, rig.NewWaiting()),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	w.Submit("j")
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -149,9 +147,7 @@ func TestWorkerOutcomes(t *testing.T) {
 			if n == 1 {
 				return shaper.Returned("late")
 			}
-			if a.Number != 1 {
-				t.Errorf("a return counted as attempt: %d", a.Number)
-			}
+			must.Equal(t, a.Number, 1, "a return counted as attempt")
 		}
 		return shaper.Done(200)
 	}), nil)
@@ -262,10 +258,7 @@ func TestCostOfAPatrol(t *testing.T) {
 		cfg.Buckets = append(cfg.Buckets, rig.Bucket(fmt.Sprint("b", i), 10))
 	}
 	cfg.Workers = rig.Workers(cfg.Buckets, shaper.WorkerFunc(w.Note))
-	d, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(New(cfg))(t)
 	var patrols []*bucketPatrol
 	for _, name := range d.store.Names() {
 		patrols = append(patrols, newBucketLoop(d, d.store.Known(name), t.Context()).patrol)
@@ -273,14 +266,9 @@ func TestCostOfAPatrol(t *testing.T) {
 	}
 	commands := func() (n int) {
 		t.Helper()
-		info, err := client.Info(t.Context(), "stats").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must.Get(client.Info(t.Context(), "stats").Result())(t)
 		_, rest, _ := strings.Cut(info, "total_commands_processed:")
-		if _, err := fmt.Sscan(rest, &n); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(fmt.Sscan(rest, &n))(t)
 		return n
 	}
 	d.look(t.Context(), patrols) // opens the connection
@@ -293,24 +281,16 @@ func TestCostOfAPatrol(t *testing.T) {
 		}
 		return commands() - before - 1 // less the INFO
 	}
-	if cost := look(); cost != 1 {
-		t.Errorf("a look at %d buckets in which there was nothing costs %d commands", buckets, cost)
-	}
-	if err := client.RPush(t.Context(), patrols[3].Keys.Places("")[0], "a job").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Equal(t, look(), 1, "a look at %d buckets in which there was nothing costs commands", buckets)
+	must.OK(t, client.RPush(t.Context(), patrols[3].Keys.Places("")[0], "a job").Err())
 	for i, sight := range d.look(t.Context(), patrols) {
-		if sight.waiting != (i == 3) {
-			t.Errorf("a job waits in bucket 3: of bucket %d the look says %v", i, sight.waiting)
-		}
+		must.Equal(t, sight.waiting, (i == 3), "a job waits in bucket 3: of bucket %d the look says", i)
 	}
 	for _, r := range patrols {
 		r.quiet = false
 	}
 	cost := look()
-	if cost != 3*buckets+1 {
-		t.Errorf("a look at %d buckets costs %d commands", buckets, cost)
-	}
+	must.Equal(t, cost, 3*buckets+1, "a look at %d buckets costs commands", buckets)
 	if perSecond := float64(cost) / patrolInterval.Seconds(); perSecond > 40 {
 		t.Errorf("idle, %d buckets cost %.0f commands a second", buckets, perSecond)
 	}
@@ -318,9 +298,7 @@ func TestCostOfAPatrol(t *testing.T) {
 		r.quiet = false
 		r.claims.sleeping.Store(false)
 	}
-	if cost := look(); cost != buckets+1 {
-		t.Errorf("a look at %d buckets whose loops look for work themselves costs %d commands", buckets, cost)
-	}
+	must.Equal(t, look(), buckets+1, "a look at %d buckets whose loops look for work themselves costs commands", buckets)
 }
 
 func TestNewDispatcherChecks(t *testing.T) {
@@ -333,9 +311,7 @@ func TestNewDispatcherChecks(t *testing.T) {
 			Workers: rig.Workers([]shaper.Bucket{rig.Bucket("b", 1)}, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(0) })),
 		}
 	}
-	if _, err := New(valid()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(New(valid()))(t)
 	for want, change := range map[string]func(*Config){
 		"concurrency":        func(c *Config) { c.Concurrency = -1 },
 		"lease":              func(c *Config) { c.Lease = time.Millisecond },

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/internal/checker"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -20,10 +21,7 @@ func TestDispatcherDrainsEvenly(t *testing.T) {
 	redistest.Both(t, func(t *testing.T, client redis.UniversalClient) {
 		const jobs, rate = 200, 200
 		b := rig.BucketAt(t, "even", fmt.Sprintf("%d/s", rate))
-		c, err := rig.NewActors(producer.Config{Redis: client, Buckets: []shaper.Bucket{b}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(rig.NewActors(producer.Config{Redis: client, Buckets: []shaper.Bucket{b}}))(t)
 		var history checker.History
 		all := make(chan struct{}, jobs)
 		worker := shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
@@ -34,12 +32,9 @@ func TestDispatcherDrainsEvenly(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		stopped := make(chan error, 1)
 		for range 2 {
-			d, err := New(Config{
+			d := must.Get(New(Config{
 				Redis: client, Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, worker),
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			go func() { stopped <- d.Run(ctx) }()
 		}
 		for i := range jobs {

@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -20,26 +22,18 @@ func TestSlowestRate(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
 	b := rig.BucketAt(t, "slow", "1/h")
-	c, err := rig.NewActors(producer.Config{Redis: client, Buckets: []shaper.Bucket{b}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(rig.NewActors(producer.Config{Redis: client, Buckets: []shaper.Bucket{b}}))(t)
 	worker := shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome {
 		t.Error("a job left")
 		return shaper.Done(200)
 	})
-	d, err := New(Config{
+	d := must.Get(New(Config{
 		Redis: client, Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, worker),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan error, 1)
 	go func() { stopped <- d.Run(ctx) }()
-	if _, err := c.Enqueue(t.Context(), shaper.Job{Bucket: "slow", ID: "a", Payload: []byte("{}")}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Enqueue(t.Context(), shaper.Job{Bucket: "slow", ID: "a", Payload: []byte("{}")}))(t)
 	began := time.Now()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -47,7 +41,7 @@ func TestSlowestRate(t *testing.T) {
 		if time.Since(began) > 30*time.Second {
 			t.Fatal("the bucket got no pace")
 		}
-		slot, _ = client.HGet(t.Context(), "tundish:{slow}:b:slow:pace", "slot").Int64() // 0 until there is one
+		slot, _ = client.HGet(t.Context(), stored.Key("slow", "pace"), "slot").Int64() // 0 until there is one
 		if off := time.Since(time.UnixMicro(slot)); slot != 0 && off.Abs() > 30*time.Second {
 			t.Errorf("the bucket counts from %s ago, want from now", off)
 		}
@@ -69,10 +63,7 @@ func TestFastestRates(t *testing.T) {
 			client := redistest.Start(t).Client()
 			b := rig.BucketAt(t, "fast", fmt.Sprintf("%d/s", rate))
 			b.Capacity, b.MaxInFlight = 1_000_000, 1_000_000
-			c, err := rig.NewActors(producer.Config{Redis: client, Buckets: []shaper.Bucket{b}, Timeout: 30 * time.Second})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(rig.NewActors(producer.Config{Redis: client, Buckets: []shaper.Bucket{b}, Timeout: 30 * time.Second}))(t)
 			jobs := rate / 10
 			if redistest.Soak {
 				jobs = 2 * rate
@@ -82,9 +73,7 @@ func TestFastestRates(t *testing.T) {
 				for i := range batch {
 					batch[i] = shaper.Job{Bucket: "fast", Payload: []byte("{}")}
 				}
-				if _, err := c.Enqueue(t.Context(), batch...); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(c.Enqueue(t.Context(), batch...))(t)
 			}
 			slots := make([]time.Time, jobs)
 			var count atomic.Int64
@@ -99,12 +88,9 @@ func TestFastestRates(t *testing.T) {
 				}
 				return shaper.Done(200)
 			})
-			d, err := New(Config{
+			d := must.Get(New(Config{
 				Redis: client, Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, worker), Concurrency: 20_000,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			stopped := make(chan error, 1)
 			began := time.Now()

@@ -12,6 +12,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -42,28 +43,20 @@ func TestExpiredJobsMakeRoom(t *testing.T) {
 				conn, b := rig.BubbleClient(t, mini.Dial), c.of
 				b.Capacity = 20
 				c.change(&b)
-				client, err := rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{b}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				client := must.Get(rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{b}}))(t)
 				hangs := shaper.WorkerFunc(func(ctx context.Context, _ *shaper.Attempt) shaper.Outcome {
 					<-ctx.Done()
 					return shaper.Returned("stopped")
 				})
 				log, registry := &lockedBuffer{}, prometheus.NewPedanticRegistry()
-				d, err := New(Config{Redis: conn, Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, hangs), Registerer: registry,
-					Logger: slog.New(slog.NewTextHandler(log, nil))})
-				if err != nil {
-					t.Fatal(err)
-				}
+				d := must.Get(New(Config{Redis: conn, Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, hangs), Registerer: registry,
+					Logger: slog.New(slog.NewTextHandler(log, nil))}))(t)
 				ctx, stop := context.WithCancel(t.Context())
 				ended := make(chan error)
 				go func() { ended <- d.Run(ctx) }()
 				<-time.After(time.Second)
 				if c.stop != nil {
-					if err := c.stop(ctx, client); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, c.stop(ctx, client))
 				}
 				put := func(id string, expires time.Duration) *shaper.Refusal {
 					t.Helper()
@@ -74,10 +67,7 @@ func TestExpiredJobsMakeRoom(t *testing.T) {
 					if b.Group != nil {
 						job.Group = "g"
 					}
-					receipts, err := client.Enqueue(ctx, job)
-					if err != nil {
-						t.Fatal(err)
-					}
+					receipts := must.Get(client.Enqueue(ctx, job))(t)
 					return receipts[0].Refusal
 				}
 				admitted := 0

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/internal/checker"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 )
@@ -66,9 +67,7 @@ func TestFirstSlotsFromAfar(t *testing.T) {
 		l := newLending(t, rig.Bucket("b", int64(time.Second/interval)))
 		l.hook = func() redis.Hook { return far(25 * time.Millisecond) }
 		for range 150 {
-			if _, err := l.client.Enqueue(t.Context(), l.job()); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(l.client.Enqueue(t.Context(), l.job()))(t)
 		}
 		stop := l.dispatch(worker, nil)
 		l.wantEmpty()

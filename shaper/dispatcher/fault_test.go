@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
@@ -62,17 +63,11 @@ func TestDispatcherStartsOnAFullServer(t *testing.T) {
 	w.Enqueue(50)
 	admin := w.Server.Client()
 	info, err := admin.Info(t.Context(), "memory").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, rest, _ := strings.Cut(info, "used_memory:")
 	var used int
-	if _, err := fmt.Sscan(rest, &used); err != nil {
-		t.Fatal(err)
-	}
-	if err := admin.ConfigSet(t.Context(), "maxmemory", strconv.Itoa(used/2)).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fmt.Sscan(rest, &used))(t)
+	must.OK(t, admin.ConfigSet(t.Context(), "maxmemory", strconv.Itoa(used/2)).Err())
 	_, err = w.Client.Enqueue(t.Context(), shaper.Job{Bucket: "b", Payload: []byte("x")})
 	if err == nil || !redisconn.Unavailable(err) {
 		t.Errorf("enqueue into a full server: %v", err)
@@ -93,12 +88,8 @@ func TestFlushedScriptsAndLostConfiguration(t *testing.T) {
 	admin := w.Server.Client()
 	for range 5 {
 		w.Enqueue(10)
-		if err := admin.ScriptFlush(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
-		if err := admin.Del(t.Context(), store.BucketKeys("b").Conf()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, admin.ScriptFlush(t.Context()).Err())
+		must.OK(t, admin.Del(t.Context(), store.BucketKeys("b").Conf()).Err())
 	}
 	w.Await(50)
 	if err := stop(); err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 	"github.com/tundish-io/tundish/shaper/operator"
@@ -52,12 +53,8 @@ func TestOwnDeliveryReachesTheWorker(t *testing.T) {
 	control := w.Client.Op.As("anna")
 	var patch operator.FlowPatch
 	err := errors.Join(patch.Put(shaper.FlowURL, "https://a.example/"), patch.PutHeaders(map[string]string{"X-A": "1"}), patch.PutSecrets([]string{"hunter2"}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := control.Bucket("b").Flow("acme").Set(t.Context(), patch); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.Get(control.Bucket("b").Flow("acme").Set(t.Context(), patch))(t)
 	want := &shaper.OwnDelivery{URL: "https://a.example/", Headers: map[string]string{"X-A": "1"}, Secrets: []string{"hunter2"}}
 	w.SubmitTo("acme", "a1", "a2")
 	for range 2 {
@@ -69,19 +66,13 @@ func TestOwnDeliveryReachesTheWorker(t *testing.T) {
 	if a := <-attempts; a.Flow != "other" || a.Own != nil {
 		t.Errorf("%s of %q: %#v", a.ID, a.Flow, a.Own)
 	}
-	if err := patch.Clear(shaper.FlowURL, shaper.FlowHeaders); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := control.Bucket("b").Flow("acme").Set(t.Context(), patch); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, patch.Clear(shaper.FlowURL, shaper.FlowHeaders))
+	must.Get(control.Bucket("b").Flow("acme").Set(t.Context(), patch))(t)
 	w.SubmitTo("acme", "a3")
 	if a := <-attempts; !reflect.DeepEqual(a.Own, &shaper.OwnDelivery{Secrets: []string{"hunter2"}}) {
 		t.Errorf("%s: %+v", a.ID, *a.Own)
 	}
-	if _, err := control.Bucket("b").Flow("acme").Reset(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(control.Bucket("b").Flow("acme").Reset(t.Context()))(t)
 	w.SubmitTo("acme", "a4")
 	if a := <-attempts; a.Own != nil {
 		t.Errorf("%s: %#v", a.ID, a.Own)
@@ -100,9 +91,7 @@ func TestUnreadableFlowSettings(t *testing.T) {
 	t.Parallel()
 	w, attempts, logged, stop := flowingWorld(t)
 	redis := w.Server.Client()
-	if err := redis.HSet(t.Context(), store.BucketKeys("b").FlowSettings(), "acme", "- - - - - - -\n-\n-\n-\n[\"hunter2").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, redis.HSet(t.Context(), store.BucketKeys("b").FlowSettings(), "acme", "- - - - - - -\n-\n-\n-\n[\"hunter2").Err())
 	w.SubmitTo("acme", "a1", "a2")
 	w.AwaitDead(2)
 	for _, id := range []string{"a1", "a2"} {
@@ -113,12 +102,8 @@ func TestUnreadableFlowSettings(t *testing.T) {
 		}
 	}
 	w.SubmitTo("other", "o1") // which nothing of it concerns
-	if a := <-attempts; a.ID != "o1" {
-		t.Errorf("%s was delivered", a.ID)
-	}
-	if _, err := w.Client.Op.As("anna").Bucket("b").Flow("acme").Reset(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Equal(t, (<-attempts).ID, "o1", "was delivered")
+	must.Get(w.Client.Op.As("anna").Bucket("b").Flow("acme").Reset(t.Context()))(t)
 	w.SubmitTo("acme", "a3")
 	if a := <-attempts; a.ID != "a3" || a.Own != nil {
 		t.Errorf("%s was delivered with %#v", a.ID, a.Own)

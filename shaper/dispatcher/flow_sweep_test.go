@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/internal/store"
@@ -67,9 +68,7 @@ func TestPatrolOfFlows(t *testing.T) {
 	s.Step(time.Millisecond)
 	w := patrolOf(r)
 	for range 2 {
-		if err := w.sweep(t.Context(), s.Now.UnixMicro(), true); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.sweep(t.Context(), s.Now.UnixMicro(), true))
 	}
 	s.WantState(shaper.StateQueued, "j0", "j299", "w")
 	if s.TurnOf("astray") != 0 || s.TurnOf("f299") != 0 || !waiting() {
@@ -99,9 +98,7 @@ func TestAuditFindsTheOldest(t *testing.T) {
 	oldest := func() string {
 		t.Helper()
 		for w.begin(true); w.auditing; {
-			if err := w.sweep(t.Context(), s.Now.UnixMicro(), true); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, w.sweep(t.Context(), s.Now.UnixMicro(), true))
 		}
 		return s.Redis.HGet(t.Context(), k.Count(), "oldest").Val()
 	}
@@ -109,9 +106,7 @@ func TestAuditFindsTheOldest(t *testing.T) {
 		s.Put(id, flow, state)
 		s.Redis.HSet(t.Context(), k.Body(), id, fmt.Sprintf(`1 %d 00000000000cn001 {"f":%q}`+"\nx", came, flow))
 	}
-	if got := oldest(); got != "" {
-		t.Errorf("of an empty bucket it keeps %q", got)
-	}
+	must.Equal(t, oldest(), "", "of an empty bucket it keeps")
 	put("flying", "busy", shaper.StateInFlight, 1)
 	s.Redis.ZAdd(t.Context(), k.Leases(), redis.Z{Member: "flying", Score: float64(s.Now.Add(time.Hour).UnixMicro())})
 	for i := range 1200 {
@@ -127,7 +122,5 @@ func TestAuditFindsTheOldest(t *testing.T) {
 	for i := range 1200 {
 		s.Redis.HDel(t.Context(), k.Flows(), fmt.Sprint("f", i))
 	}
-	if got := oldest(); got != "" {
-		t.Errorf("of a bucket in which nothing waits it keeps %q", got)
-	}
+	must.Equal(t, oldest(), "", "of a bucket in which nothing waits it keeps")
 }

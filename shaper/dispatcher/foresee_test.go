@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/schedule"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -45,13 +46,10 @@ func TestFinishThatWillNotBeMetIsToldOnce(t *testing.T) {
 	buckets := []shaper.Bucket{often, reports}
 	inBubble(t, worker, buckets, func(l *loops) {
 		one := func() *Dispatcher {
-			d, err := New(Config{
+			d := must.Get(New(Config{
 				Redis: l.redis, Buckets: buckets, Workers: rig.Workers(buckets, worker), Enqueue: l.client.Enqueue, Program: "dispatcher", Registerer: prometheus.NewRegistry(), Logger: logger,
 				Hooks: []Hook{{Events: often.Events, Bucket: "reports", URL: "https://a.example"}},
-			})
-			if err != nil {
-				l.t.Fatal(err)
-			}
+			}))(l.t)
 			return d
 		}
 		<-time.After(9*time.Minute + 30*time.Second) // a bubble begins at midnight
@@ -70,12 +68,8 @@ func TestFinishThatWillNotBeMetIsToldOnce(t *testing.T) {
 		leave()
 		mu.Lock()
 		defer mu.Unlock()
-		if n := strings.Count(log.String(), "jobs will be left at the finish"); n != 2 {
-			l.t.Errorf("logged %d times, want once for each of two windows:\n%s", n, log.String())
-		}
-		if len(events) != 2 {
-			l.t.Fatalf("hooks were told %d times, want once for each of two windows: %+v", len(events), events)
-		}
+		must.Equal(l.t, strings.Count(log.String(), "jobs will be left at the finish"), 2, "logged times, want once for each of two windows:\n%s", log.String())
+		must.Be(l.t, len(events), 2, "hooks were told times, want once for each of two windows: %+v", events)
 		for i, event := range events {
 			opened := time.Date(2000, 1, 1, 0, 10*(1+i), 0, 0, time.UTC)
 			from := opened

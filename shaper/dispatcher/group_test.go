@@ -9,6 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -30,10 +32,7 @@ func TestGroupsAreDelivered(t *testing.T) {
 		jobs = append(jobs, shaper.Job{Bucket: "b", ID: fmt.Sprint("small", i), Group: "small", Flow: "f", Payload: []byte("x")},
 			shaper.Job{Bucket: "b", ID: fmt.Sprint("other", i), Group: "other", Flow: fmt.Sprint("f", i%2), Payload: []byte("x")})
 	}
-	receipts, err := w.Client.Enqueue(t.Context(), jobs...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	receipts := must.Get(w.Client.Enqueue(t.Context(), jobs...))(t)
 	for _, r := range receipts {
 		if r.Refusal != nil {
 			t.Fatalf("%+v", r)
@@ -77,14 +76,10 @@ func TestGroupsAreDelivered(t *testing.T) {
 		t.Errorf("%d jobs arrived; %d were sent", len(seen), len(jobs))
 	}
 	for id, n := range seen {
-		if n != 1 {
-			t.Errorf("%s arrived %d times", id, n)
-		}
+		must.Equal(t, n, 1, "%s arrived times", id)
 	}
 	for name, bound := range map[string]int{"big": 5, "small": 2, "other": 4, "small/f": 2, "other/f0": 2, "other/f1": 2} {
-		if most[name] != bound {
-			t.Errorf("%d of %s were in flight at a time, want %d", most[name], name, bound)
-		}
+		must.Equal(t, most[name], bound, "of %s were in flight at a time", name)
 	}
 	for i := range 20 {
 		if name := fmt.Sprint("big/f", i); most[name] > 2 {
@@ -122,19 +117,15 @@ func TestPatrolOfGroups(t *testing.T) {
 		t.Error("something waits, and is not in the turn queue")
 	}
 	// What a job in flight has held of its group is free when its lease ran out.
-	if err := s.Redis.HSet(ctx, k.Meta(), "ax", "3 1 0 0 0 c ").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Redis.HSet(ctx, k.Meta(), "ax", "3 1 0 0 0 c ").Err())
 	s.Redis.LRem(ctx, k.Queue(codec.FlowPath("a", "x")), 0, "ax")
 	s.Redis.ZAdd(ctx, k.Leases(), redis.Z{Member: "ax", Score: float64(s.Now.UnixMicro())})
-	s.Redis.HSet(ctx, k.Flows(), codec.FlowPath("a", "x"), "0 0 - 0 1 0 1 .khnld")
-	s.Redis.HSet(ctx, k.Groups(), "a", "0 0 - 0 1 0 1 .khnld")
+	s.Redis.HSet(ctx, k.Flows(), codec.FlowPath("a", "x"), stored.Flow{Unfinished: 1, InFlight: 1}.String())
+	s.Redis.HSet(ctx, k.Groups(), "a", stored.Flow{Unfinished: 1, InFlight: 1}.String())
 	s.Step(time.Millisecond)
 	w := patrolOf(r)
 	for range 4 {
-		if err := w.sweep(ctx, s.Now.UnixMicro(), true); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.sweep(ctx, s.Now.UnixMicro(), true))
 	}
 	s.WantState(shaper.StateQueued, "ax", "bx", "by")
 	for _, flow := range []string{codec.FlowPath("a", "x"), codec.FlowPath("b", "x"), codec.FlowPath("b", "y")} {
@@ -145,9 +136,7 @@ func TestPatrolOfGroups(t *testing.T) {
 	if groups := s.Redis.ZCard(ctx, k.DueGroups()).Val(); groups != 2 || !waiting() {
 		t.Errorf("%d groups are in the turn queue", groups)
 	}
-	if got := s.Redis.HGet(ctx, k.Groups(), "a").Val(); got != "0 0 - 0 1 0 0 .khnld" {
-		t.Errorf("group a is %q", got)
-	}
+	must.Equal(t, s.Redis.HGet(ctx, k.Groups(), "a").Val(), stored.Flow{Unfinished: 1}.String(), "group a is")
 	if w.auditing || w.missing != 0 {
 		t.Errorf("the audit came to %+v", w)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -24,10 +25,7 @@ func TestHelpersRunWhileNeeded(t *testing.T) {
 			mini.ClockTTL(true)
 			t.Cleanup(mini.Close)
 			conn, all := rig.BubbleClient(t, mini.Dial), []shaper.Bucket{rig.Bucket("b", 10)}
-			client, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: all})
-			if err != nil {
-				t.Fatal(err)
-			}
+			client := must.Get(producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: all}))(t)
 			end := make(chan shaper.Outcome, 1)
 			left := func(context.Context) (shaper.Outcome, bool, error) {
 				select {
@@ -43,10 +41,7 @@ func TestHelpersRunWhileNeeded(t *testing.T) {
 				}
 				return <-end
 			})
-			d, err := New(Config{Redis: conn, Buckets: all, Workers: rig.Workers(all, worker), Lease: lease, Enqueue: client.Enqueue})
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := must.Get(New(Config{Redis: conn, Buckets: all, Workers: rig.Workers(all, worker), Lease: lease, Enqueue: client.Enqueue}))(t)
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- d.Run(ctx) }()
@@ -61,9 +56,7 @@ func TestHelpersRunWhileNeeded(t *testing.T) {
 			}
 			want("idle", false, false)
 			for _, id := range []string{"first", "second"} {
-				if _, err := client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: id, Payload: []byte("{}")}); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: id, Payload: []byte("{}")}))(t)
 				for range 5 {
 					<-time.After(lease)
 					want(id+" in flight", true, handsOver)
@@ -117,8 +110,6 @@ func TestHelperMissesNoWork(t *testing.T) {
 		work.put()
 		h.begin()
 		h.wait()
-		if done != 3 {
-			t.Error("a helper began after the end")
-		}
+		must.Equal(t, done, 3, "a helper began after the end")
 	})
 }

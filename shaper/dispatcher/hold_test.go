@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -14,12 +15,8 @@ func TestHoldFor(t *testing.T) {
 	for asked, want := range map[time.Duration]time.Duration{
 		-time.Second: 0, 0: 0, 3 * time.Second: 3 * time.Second, shaper.MaxHold: time.Hour,
 	} {
-		if got := holdFor(&b, asked); got != want {
-			t.Errorf("asked for %s: held for %s, want %s", asked, got, want)
-		}
+		must.Equal(t, holdFor(&b, asked), want, "asked for %s: held for", asked)
 	}
 	b.Adapt = shaper.Adapt{}
-	if got := holdFor(&b, shaper.MaxHold); got != time.Minute {
-		t.Errorf("without a longest hold: held for %s", got)
-	}
+	must.Equal(t, holdFor(&b, shaper.MaxHold), time.Minute, "without a longest hold: held for")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 )
@@ -35,9 +36,7 @@ func (s *stepped) happen(d *bucketLoop, name, text string) {
 	pipe := s.Redis.Pipeline()
 	pipe.HSet(s.T.Context(), d.Keys.OutboxTexts(), name, text)
 	pipe.ZAdd(s.T.Context(), d.Keys.Outbox(), redis.Z{Member: name, Score: 1})
-	if _, err := pipe.Exec(s.T.Context()); err != nil {
-		s.T.Fatal(err)
-	}
+	must.Get(pipe.Exec(s.T.Context()))(s.T)
 }
 
 // bodies are the payloads of all jobs, by id.
@@ -47,9 +46,7 @@ func (s *stepped) bodies(d *bucketLoop) map[string]told {
 	for id, body := range s.Redis.HGetAll(s.T.Context(), d.Keys.Body()).Val() {
 		_, payload, _ := strings.Cut(body, "\n")
 		var one told
-		if err := json.Unmarshal([]byte(payload), &one); err != nil {
-			s.T.Fatal(err)
-		}
+		must.OK(s.T, json.Unmarshal([]byte(payload), &one))
 		found[id] = one
 	}
 	return found
@@ -71,9 +68,7 @@ func TestAHookIsToldOnce(t *testing.T) {
 	}
 	d.patrol.events.move(t.Context())
 	first := s.bodies(d)
-	if len(first) != 2 {
-		t.Fatalf("there are %d jobs, want one of each hook", len(first))
-	}
+	must.Be(t, len(first), 2, "there are jobs, want one of each hook")
 	s.happen(d, "job.dead", "2 1783228800000001 3 1783228800000002\n{\"job\":\"j2\"}") // as another script would leave it
 	d.patrol.events.move(t.Context())
 	if again := s.bodies(d); len(again) != 2 || calls != 2 {
@@ -124,9 +119,7 @@ func TestHooksNameFlows(t *testing.T) {
 	s.happen(d, "job.dead 1:gthe flow", "0 0 1 1783228800000001\n{}")
 	d.patrol.events.move(t.Context())
 	bodies := s.bodies(d)
-	if len(bodies) != 2 {
-		t.Fatalf("there are %d jobs", len(bodies))
-	}
+	must.Be(t, len(bodies), 2, "there are jobs")
 	for _, one := range bodies {
 		if one.Data.Group == nil || *one.Data.Group != "g" || one.Data.Flow == nil || *one.Data.Flow != "the flow" {
 			t.Errorf("%+v", one)
@@ -143,7 +136,5 @@ func TestHooksHaveACaller(t *testing.T) {
 	s, d := hooked(t, b)
 	s.happen(d, "job.dead", "0 0 1 1783228800000001\n{}")
 	d.patrol.events.move(t.Context())
-	if n := len(s.bodies(d)); n != 2 {
-		t.Errorf("there are %d jobs, want one of each hook", n)
-	}
+	must.Equal(t, len(s.bodies(d)), 2, "there are jobs, want one of each hook")
 }

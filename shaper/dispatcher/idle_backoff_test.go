@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 )
@@ -30,9 +31,7 @@ func TestIdleBackoff(t *testing.T) {
 		}
 		longest = min(2*longest, maxBackoff)
 	}
-	if wait := b.looked(true, whole, time.Minute); wait != time.Minute {
-		t.Errorf("it waits %s, although the next slot is a minute away", wait)
-	}
+	must.Equal(t, b.looked(true, whole, time.Minute), time.Minute, "it waits, although the next slot is a minute away")
 	if b.woken(); b.ahead(whole) != whole {
 		t.Error("a loop that was woken does not look as one that serves")
 	}
@@ -58,9 +57,7 @@ func TestIsIdle(t *testing.T) {
 		{0, 100, true, true}, {3, 100, true, true}, {4, 100, true, false}, {16, 100, true, false},
 		{0, 100, false, false}, {3, 100, false, false}, {3, 3, true, false},
 	} {
-		if got := r.claims.isIdle(c.jobs, c.want, c.taken, whole); got != c.idle {
-			t.Errorf("%d jobs of %d, all slots taken: %t: idle: %t", c.jobs, c.want, c.taken, got)
-		}
+		must.Equal(t, r.claims.isIdle(c.jobs, c.want, c.taken, whole), c.idle, "%d jobs of %d, all slots taken: %t: idle", c.jobs, c.want, c.taken)
 	}
 	if r.claims.isIdle(1, 100, true, r.claims.interval()) {
 		t.Error("one job of a bucket where a horizon has no more is idle")
@@ -85,9 +82,7 @@ func TestIdleDrains(t *testing.T) {
 					if b.Group != nil {
 						job.Group = "g"
 					}
-					if _, err := s.Client.Enqueue(t.Context(), job); err != nil {
-						t.Fatal(err)
-					}
+					must.Get(s.Client.Enqueue(t.Context(), job))(t)
 				}
 				loops := make([]*bucketLoop, 3)
 				for i := range loops {
@@ -98,14 +93,10 @@ func TestIdleDrains(t *testing.T) {
 							s.claimFor(loops[i], fmt.Sprint("claim", n), 40)
 						}
 					}
-					if serves := loops[i].claims.idle.serves(); serves != (i == 0) {
-						t.Errorf("dispatcher %d serves: %t", i, serves)
-					}
+					must.Equal(t, loops[i].claims.idle.serves(), (i == 0), "dispatcher %d serves", i)
 				}
 				last := loops[2]
-				if standbys := s.Redis.HGet(t.Context(), last.Keys.Pace(), "standbys").Val(); standbys != "d1 d2 " {
-					t.Errorf("the standbys are %q", standbys)
-				}
+				must.Equal(t, s.Redis.HGet(t.Context(), last.Keys.Pace(), "standbys").Val(), "d1 d2 ", "the standbys are")
 				s.Step(time.Second)
 				s.forgetClock(last)
 				if s.claimFor(last, "again", 40); !last.claims.idle.serves() {
@@ -124,9 +115,7 @@ func TestNoDrainIsIdleForTurns(t *testing.T) {
 		b.Group, b.Flow.Rate = nil, rig.Rate("5/s")
 		s := newSteppedBucket(t, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) }), b)
 		for range 9 {
-			if _, err := s.Client.Enqueue(t.Context(), shaper.Job{Bucket: "b", Flow: "f", Payload: []byte("{}")}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.Client.Enqueue(t.Context(), shaper.Job{Bucket: "b", Flow: "f", Payload: []byte("{}")}))(t)
 		}
 		r := s.bucketLoop()
 		s.claim(r, "first") // gets the first slot, 10 ms away
@@ -149,9 +138,7 @@ func TestNoDrainIsIdleForItsOwnSlots(t *testing.T) {
 		b.Group, b.Flow.Rate = nil, rig.Rate("20/s")
 		s := newSteppedBucket(t, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) }), b)
 		for i := range 40 {
-			if _, err := s.Client.Enqueue(t.Context(), shaper.Job{Bucket: "b", Flow: fmt.Sprint("f", i%4), Payload: []byte("{}")}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.Client.Enqueue(t.Context(), shaper.Job{Bucket: "b", Flow: fmt.Sprint("f", i%4), Payload: []byte("{}")}))(t)
 		}
 		r := s.bucketLoop()
 		left := func() (n int64) {
@@ -180,7 +167,5 @@ func TestNoDrainIsIdleForItsOwnSlots(t *testing.T) {
 // claimFor claims for so many workers.
 func (s *stepped) claimFor(r *bucketLoop, claim string, want int) {
 	s.T.Helper()
-	if _, err := r.claims.claim(s.T.Context(), r.dispatcher+claim, want); err != nil {
-		s.T.Fatal(err)
-	}
+	must.Get(r.claims.claim(s.T.Context(), r.dispatcher+claim, want))(s.T)
 }

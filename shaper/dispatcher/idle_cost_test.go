@@ -12,6 +12,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 )
@@ -55,10 +56,7 @@ func TestIdleBucketsCostFewCommands(t *testing.T) {
 		conn, count := rig.BubbleClient(t, mini.Dial), &callCount{}
 		conn.AddHook(count)
 		worker := shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) })
-		d, err := New(Config{Redis: conn, Buckets: all, Workers: rig.Workers(all, worker)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(New(Config{Redis: conn, Buckets: all, Workers: rig.Workers(all, worker)}))(t)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- d.Run(ctx) }()

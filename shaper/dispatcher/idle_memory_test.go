@@ -10,6 +10,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 )
@@ -34,10 +35,7 @@ func TestIdleBucketsTakeLittleMemory(t *testing.T) { //nolint:paralleltest // it
 		t.Cleanup(mini.Close)
 		conn := rig.BubbleClient(t, mini.Dial)
 		worker := shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) })
-		d, err := New(Config{Redis: conn, Buckets: all, Workers: rig.Workers(all, worker)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(New(Config{Redis: conn, Buckets: all, Workers: rig.Workers(all, worker)}))(t)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- d.Run(ctx) }()

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 )
@@ -20,9 +21,7 @@ func TestJobsThatGotThe410AreKept(t *testing.T) {
 	b.Flow.WhenDisabled, b.Flow.Capacity = shaper.KeepDisabled, 50
 	b.Retry.MaxAttempts = 1
 	w := rig.NewWorld(t, b)
-	if err := w.Client.JoinPools(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Client.JoinPools(t.Context()))
 	const jobs, together = 30, 5
 	var mu sync.Mutex
 	isGone, under := true, sync.NewCond(&mu)
@@ -70,9 +69,7 @@ func TestJobsThatGotThe410AreKept(t *testing.T) {
 		t.Errorf("%d jobs got a 410", refused)
 	}
 	for id, n := range w.Sent() {
-		if n != 1 {
-			t.Errorf("%s was delivered %d times", id, n)
-		}
+		must.Equal(t, n, 1, "%s was delivered times", id)
 	}
 }
 

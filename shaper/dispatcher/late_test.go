@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tundish-io/tundish/internal/checker"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -49,9 +50,7 @@ func TestWakeLimit(t *testing.T) {
 			}
 			d := &claimer{bucketConn: &bucketConn{Bucket: &store.Bucket{Name: "b"}}}
 			d.Settings.Store(&b)
-			if got := d.wakeLimit(); got != c.want {
-				t.Errorf("%s, want %s", got, c.want)
-			}
+			must.Equal(t, d.wakeLimit(), c.want, "wakeLimit")
 		})
 	}
 }
@@ -135,9 +134,7 @@ func TestLateWakeGivesBack(t *testing.T) {
 					job.closes = job.slot.Add(c.closes)
 				}
 				job.depart = func(time.Duration) { job.departed = time.Now() }
-				if got := d.deliver(request{job})[0]; got.Result != c.want {
-					t.Errorf("%s, want %s", got.Result, c.want)
-				}
+				must.Equal(t, d.deliver(request{job})[0].Result, c.want, "Result")
 			})
 		})
 	}
@@ -248,15 +245,10 @@ func drainJobs(t *testing.T, b shaper.Bucket, jobs []shaper.Job, worker shaper.W
 	store := miniredis.NewMiniRedis()
 	store.ClockTTL(true)
 	t.Cleanup(store.Close)
-	client, err := rig.NewActors(producer.Config{Redis: rig.BubbleClient(t, store.Dial), Buckets: []shaper.Bucket{b}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(rig.NewActors(producer.Config{Redis: rig.BubbleClient(t, store.Dial), Buckets: []shaper.Bucket{b}}))(t)
 	for len(jobs) > 0 {
 		n := min(len(jobs), 500)
-		if _, err := client.Enqueue(t.Context(), jobs[:n]...); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(client.Enqueue(t.Context(), jobs[:n]...))(t)
 		jobs = jobs[n:]
 	}
 	ctx, stop := context.WithTimeout(t.Context(), length)
@@ -267,10 +259,7 @@ func drainJobs(t *testing.T, b shaper.Bucket, jobs []shaper.Job, worker shaper.W
 		if hook != nil {
 			conn.AddHook(hook())
 		}
-		d, err := New(Config{Redis: conn, Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, worker)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(New(Config{Redis: conn, Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, worker)}))(t)
 		running.Go(func() {
 			if err := d.Run(ctx); err != nil {
 				t.Error(err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/store"
@@ -16,10 +17,7 @@ import (
 
 func newLeases(t *testing.T, client redis.UniversalClient) *Leases {
 	t.Helper()
-	leases, err := NewLeases(LeasesConfig{Redis: client, Timeout: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	leases := must.Get(NewLeases(LeasesConfig{Redis: client, Timeout: time.Second}))(t)
 	t.Cleanup(leases.Close)
 	return leases
 }
@@ -29,9 +27,7 @@ const goodTicket = `{"bucket":"b","id":"a","mark":"m","epoch":1,"claim":"c","max
 // TestBadTickets has texts that name no lease. Nothing is asked of Redis, and the error says what the text is.
 func TestBadTickets(t *testing.T) {
 	t.Parallel()
-	if _, err := readTicket(goodTicket); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(readTicket(goodTicket))(t)
 	leases := newLeases(t, redistest.Start(t).Client())
 	for name, text := range map[string]string{
 		"nothing":           "",
@@ -75,9 +71,7 @@ func inFlight(t *testing.T, client redis.UniversalClient) store.Keys {
 		client.HSet(t.Context(), keys.Meta(), "a", "3 1 0 0 0 c ").Err(),
 		client.ZAdd(t.Context(), keys.Leases(), redis.Z{Member: "a", Score: float64(time.Now().Add(time.Minute).UnixMicro())}).Err(),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	return keys
 }
@@ -88,16 +82,11 @@ func TestLeaseEndsWithItsRecord(t *testing.T) {
 	redistest.Both(t, func(t *testing.T, client redis.UniversalClient) {
 		leases := newLeases(t, client)
 		keys := inFlight(t, client)
-		lease, err := leases.Start(t.Context(), goodTicket)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lease := must.Get(leases.Start(t.Context(), goodTicket))(t)
 		if _, err := leases.Start(t.Context(), goodTicket); !errors.Is(err, ErrNotStarted) {
 			t.Errorf("a second start: %v", err)
 		}
-		if err := client.HDel(t.Context(), keys.Meta(), "a").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, client.HDel(t.Context(), keys.Meta(), "a").Err())
 		<-lease.Context().Done()
 		if cause := context.Cause(lease.Context()); !errors.Is(cause, errLeaseLost) {
 			t.Errorf("the context ended with %v", cause)
@@ -113,10 +102,7 @@ func TestLoneJobsOfAProcess(t *testing.T) {
 	leases := newLeases(t, client)
 	inFlight(t, client)
 	lone := strings.Replace(goodTicket, `"id"`, `"last_chance":true,"id"`, 1)
-	first, err := leases.Start(t.Context(), lone)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(leases.Start(t.Context(), lone))(t)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := leases.Start(ended, lone); !errors.Is(err, context.Canceled) || errors.Is(err, ErrNotStarted) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -67,15 +68,9 @@ func (v *vendor) sendTo(t *testing.T, b shaper.Bucket, policy workers.Policy, jo
 		mini.ClockTTL(true)
 		t.Cleanup(mini.Close)
 		conn, all := rig.BubbleClient(t, mini.Dial), []shaper.Bucket{b}
-		client, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: all})
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := must.Get(producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: all}))(t)
 		v.accepted, v.counts = map[string]int{}, map[string]int{}
-		d, err := New(Config{Redis: conn, Buckets: all, Workers: rig.Workers(all, v.deliver(policy)), Lease: time.Minute, Enqueue: client.Enqueue})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(New(Config{Redis: conn, Buckets: all, Workers: rig.Workers(all, v.deliver(policy)), Lease: time.Minute, Enqueue: client.Enqueue}))(t)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- d.Run(ctx) }()
@@ -86,9 +81,7 @@ func (v *vendor) sendTo(t *testing.T, b shaper.Bucket, policy workers.Policy, jo
 			if b.Flow != nil {
 				job.Flow = fmt.Sprint("chat-", i%4)
 			}
-			if _, err := client.Enqueue(t.Context(), job); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(client.Enqueue(t.Context(), job))(t)
 		}
 		keys := (*d.loops.Load())[0].Keys
 		for end := time.Now().Add(within); time.Now().Before(end); <-time.After(time.Second) {
@@ -221,9 +214,7 @@ func TestConflictAfterDoubt(t *testing.T) {
 				}
 				return false, 201, nil, ""
 			}}
-			if l := v.sendTo(t, b, listedPolicy(), 1, 5*time.Minute); l != c.want {
-				t.Errorf("after %d calls %+v, want %+v", v.calls, l, c.want)
-			}
+			must.Equal(t, v.sendTo(t, b, listedPolicy(), 1, 5*time.Minute), c.want, "after %d calls", v.calls)
 		})
 	}
 }

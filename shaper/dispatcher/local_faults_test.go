@@ -12,6 +12,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/operator"
@@ -65,10 +66,7 @@ func localFaultsIn(t *testing.T, withFlows, isAlone bool) {
 	t.Cleanup(mini.Close)
 	conn := rig.BubbleClient(t, mini.Dial)
 	all := []shaper.Bucket{b}
-	client, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: all})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: all}))(t)
 	t.Cleanup(client.Close)
 	log := &lockedBuffer{}
 	sick, well := &sickHost{}, &sickHost{}
@@ -80,10 +78,7 @@ func localFaultsIn(t *testing.T, withFlows, isAlone bool) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	for _, host := range hosts {
-		d, err := New(Config{Redis: conn, Buckets: all, Workers: rig.Workers(all, host), Logger: slog.New(slog.NewTextHandler(log, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(New(Config{Redis: conn, Buckets: all, Workers: rig.Workers(all, host), Logger: slog.New(slog.NewTextHandler(log, nil))}))(t)
 		go func() { ended <- d.Run(ctx) }()
 	}
 	synctest.Wait()
@@ -120,14 +115,8 @@ func localFaultsIn(t *testing.T, withFlows, isAlone bool) {
 	}
 	sick.isSick.Store(false)
 	<-time.After(5 * time.Minute)
-	op, err := operator.New(operator.Config{Redis: conn, Timeout: rig.Patience})
-	if err != nil {
-		t.Fatal(err)
-	}
-	infos, err := op.BucketInfos(t.Context(), "b")
-	if err != nil {
-		t.Fatal(err)
-	}
+	op := must.Get(operator.New(operator.Config{Redis: conn, Timeout: rig.Patience}))(t)
+	infos := must.Get(op.BucketInfos(t.Context(), "b"))(t)
 	info := infos[0]
 	if sent := sick.sent.Load() + well.sent.Load(); sent != jobs || info.Dead > 0 || info.Unfinished > 0 {
 		t.Errorf("sent: %d of %d; dead: %d, unfinished: %d", sent, jobs, info.Dead, info.Unfinished)

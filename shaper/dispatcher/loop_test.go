@@ -15,7 +15,9 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
@@ -85,9 +87,7 @@ func (l *loops) enqueue(jobs ...shaper.Job) {
 			l.t.Fatalf("enqueue: %+v", r.Refusal)
 		}
 	}
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must.OK(l.t, err)
 }
 
 // looks is how often the dispatcher has looked for work.
@@ -155,7 +155,7 @@ func TestFarDatesDoNotSpin(t *testing.T) {
 					l.enqueue(shaper.Job{Bucket: "b", ID: "never", Flow: "f", Group: "g", Payload: []byte("x"), Delay: time.Hour})
 					// The API refuses such a date by now. What was stored before stays.
 					for _, key := range l.redis.Keys(l.t.Context(), "tundish:{b}:b:b:*").Val() {
-						if name := strings.TrimPrefix(key, "tundish:{b}:b:b:"); strings.HasPrefix(name, "later:") || strings.HasPrefix(name, "due") {
+						if name := strings.TrimPrefix(key, stored.Key("b", "")); strings.HasPrefix(name, "later:") || strings.HasPrefix(name, "due") {
 							l.redis.ZAddXX(l.t.Context(), key, redis.Z{Member: l.redis.ZRange(l.t.Context(), key, 0, 0).Val()[0], Score: float64(date.UnixMicro())})
 						}
 					}
@@ -271,10 +271,7 @@ func TestIdleFlowsMakeRoomForNewOnes(t *testing.T) {
 						name := fmt.Sprint(round, "-", i)
 						jobs[i] = shaper.Job{Bucket: "b", Flow: name, Group: name, Payload: []byte("x")}
 					}
-					receipts, err := l.client.Enqueue(ctx, jobs...)
-					if err != nil {
-						l.t.Fatal(err)
-					}
+					receipts := must.Get(l.client.Enqueue(ctx, jobs...))(l.t)
 					for _, r := range receipts {
 						if r.Refusal != nil {
 							refused[r.Refusal.Reason]++

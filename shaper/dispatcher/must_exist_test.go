@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/operator"
 )
@@ -25,20 +26,13 @@ func TestCallbacksWaitForTheirFlow(t *testing.T) {
 		exists.MustExist = true
 		told.Flow = &exists
 	})
-	op, err := operator.New(operator.Config{Redis: w.redis, Buckets: w.buckets})
-	if err != nil {
-		t.Fatal(err)
-	}
+	op := must.Get(operator.New(operator.Config{Redis: w.redis, Buckets: w.buckets}))(t)
 	create := func(flow string) {
 		var patch operator.FlowPatch
 		_ = patch.Put(shaper.FlowWeight, "1")
-		if _, err := op.As("anna").Bucket("told").Flow(flow).Set(t.Context(), patch); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(op.As("anna").Bucket("told").Flow(flow).Set(t.Context(), patch))(t)
 	}
-	if err := w.client.JoinPools(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.client.JoinPools(t.Context()))
 	create("acme")
 	w.run()
 	w.enqueue(shaper.Job{ID: "waits", Flow: "acne"}, shaper.Job{ID: "goes", Flow: "acme"})

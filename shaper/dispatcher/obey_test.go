@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -26,9 +28,7 @@ func TestCollectorOfPools(t *testing.T) {
 	w := rig.NewPoolWorld(t, rig.Pooled("a", 1000, 3, pool), rig.Pooled("b", 1000, 1, pool), rig.Pooled("c", 10, 1, idle), rig.Bucket("alone", 10))
 	other := w.ClientOf(rig.Pooled("d", 10, 1, shaper.Pool{Name: "other", Rate: rig.PerSecond(1)}))
 	for _, client := range []*rig.Actors{w.Client, other} {
-		if err := client.JoinPools(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, client.JoinPools(t.Context()))
 	}
 	worker := rig.NewWaiting()
 	w.Enqueue("a", 3, nil)
@@ -36,12 +36,8 @@ func TestCollectorOfPools(t *testing.T) {
 	<-worker.Began
 	<-worker.Began
 	var slower operator.BucketPatch
-	if err := slower.Put(shaper.SettingRate, "50/s"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Client.Op.As("anna").Pool("p").Set(t.Context(), slower); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, slower.Put(shaper.SettingRate, "50/s"))
+	must.Get(w.Client.Op.As("anna").Pool("p").Set(t.Context(), slower))(t)
 	got := rig.Scrape(t, rig.RegistryOf(operator.NewCollector(t.Context(), w.Client.Op)), "tundish_pool_")
 	if slot := got["tundish_pool_last_slot_timestamp_seconds{pool=p}"]; slot < 1e9 || slot > 1e11 {
 		t.Errorf("the last slot is %f", slot)
@@ -70,9 +66,7 @@ func TestPauseAndResume(t *testing.T) {
 	const rate, jobs = 200, 120
 	w := rig.NewWorld(t, rig.Bucket("b", rate))
 	control := w.Client.Op.As("anna")
-	if err := control.Bucket("b").Pause(t.Context(), "tests"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, control.Bucket("b").Pause(t.Context(), "tests"))
 	stopA := dispatch(w, shaper.WorkerFunc(w.Note), nil)
 	stopB := dispatch(w, shaper.WorkerFunc(w.Note), nil)
 	w.Enqueue(jobs)
@@ -85,13 +79,9 @@ func TestPauseAndResume(t *testing.T) {
 	if info := w.Info(); info.Pause == nil || info.Pause.By != "anna" || info.Pause.Reason != "tests" || info.Now.Sub(info.Pause.Since) > time.Minute {
 		t.Errorf("bucket %+v, pause %+v", info, info.Pause)
 	}
-	if n := w.History.Check().Delivered; n != 0 {
-		t.Errorf("%d left a paused bucket", n)
-	}
+	must.Equal(t, w.History.Check().Delivered, 0, "left a paused bucket")
 	for range 2 {
-		if _, err := control.Bucket("b").Resume(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(control.Bucket("b").Resume(t.Context()))(t)
 	}
 	w.Await(jobs)
 	if err := errors.Join(stopA(), stopB()); err != nil {
@@ -137,13 +127,8 @@ func TestNewRateHoldsAtOnce(t *testing.T) {
 	for _, revision := range []int64{-1, -1, 0} {
 		old := b
 		old.Revision, old.MaxInFlight = revision, 99
-		client, err := rig.NewActors(producer.Config{Redis: w.Server.Client(), Buckets: []shaper.Bucket{old}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := client.JoinPools(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		client := must.Get(rig.NewActors(producer.Config{Redis: w.Server.Client(), Buckets: []shaper.Bucket{old}}))(t)
+		must.OK(t, client.JoinPools(t.Context()))
 		if info := w.Info(); info.Rate.String() != "50/s" || info.MaxInFlight != 7 {
 			t.Errorf("revision %d: %+v", revision, info)
 		}
@@ -157,20 +142,11 @@ func TestNewRateHoldsAtOnce(t *testing.T) {
 func TestDrainObeysTheRateInForce(t *testing.T) {
 	t.Parallel()
 	w := rig.NewWorld(t, rig.Bucket("b", 100))
-	if _, err := w.Client.Op.As("anna").Bucket("b").Set(t.Context(), rig.MustPatch(t, "rate", "1/h")); err != nil {
-		t.Fatal(err)
-	}
-	d, err := New(Config{Timeout: rig.Patience, Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, shaper.WorkerFunc(w.Note))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.Client.Op.As("anna").Bucket("b").Set(t.Context(), rig.MustPatch(t, "rate", "1/h")))(t)
+	d := must.Get(New(Config{Timeout: rig.Patience, Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, shaper.WorkerFunc(w.Note))}))(t)
 	r := newBucketLoop(d, d.store.Known("b"), t.Context())
-	if got := r.claims.obeyed().Rate.String(); got != "100/s" {
-		t.Errorf("before the first claim: %s", got)
-	}
-	if _, err := r.claims.claim(t.Context(), "c", 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Equal(t, r.claims.obeyed().Rate.String(), "100/s", "before the first claim")
+	must.Get(r.claims.claim(t.Context(), "c", 1))(t)
 	if got := r.claims.obeyed().Rate.String(); got != "1/h" || r.claims.permitTTL != shaper.MaxPermitTTL {
 		t.Errorf("rate %s, permit_ttl %s", got, r.claims.permitTTL)
 	}
@@ -188,16 +164,12 @@ func TestPurgeGoesOn(t *testing.T) {
 		for i := range batch {
 			batch[i] = shaper.Job{Bucket: "b", Payload: []byte("x")}
 		}
-		if _, err := w.Client.Enqueue(t.Context(), batch...); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.Client.Enqueue(t.Context(), batch...))(t)
 	}
 	fill()
 	control := w.Client.Op.As("anna")
 	first := w.Proxy.DropReply(lua.Purge.SHA() + "\r\n")
-	if purged, err := control.Bucket("b").Purge(t.Context(), operator.PurgeOptions{}); err != nil || purged != (operator.Purged{Jobs: jobs}) {
-		t.Errorf("purged %+v, %v", purged, err)
-	}
+	must.Equal(t, must.Get(control.Bucket("b").Purge(t.Context(), operator.PurgeOptions{}))(t), (operator.Purged{Jobs: jobs}), "purged")
 	<-first
 
 	cut := func() {
@@ -220,17 +192,10 @@ func TestPurgeGoesOn(t *testing.T) {
 	}
 
 	cut()
-	if err := w.Server.Client().HIncrBy(t.Context(), store.BucketKeys("b").Count(), "purge_at", -time.Minute.Microseconds()).Err(); err != nil {
-		t.Fatal(err)
-	}
-	d, err := New(Config{Timeout: rig.Patience, Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, shaper.WorkerFunc(w.Note))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Server.Client().HIncrBy(t.Context(), store.BucketKeys("b").Count(), "purge_at", -time.Minute.Microseconds()).Err())
+	d := must.Get(New(Config{Timeout: rig.Patience, Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, shaper.WorkerFunc(w.Note))}))(t)
 	r := newBucketLoop(d, d.store.Known("b"), t.Context())
-	if err := patrolOf(r).sweep(t.Context(), 0, true); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, patrolOf(r).sweep(t.Context(), 0, true))
 	if info := w.Info(); info.Purging != 0 || info.Unfinished != 0 || info.Purged != 3*jobs {
 		t.Errorf("bucket %+v", info)
 	}
@@ -303,14 +268,11 @@ func TestDispatcherReconfigures(t *testing.T) {
 	w := rig.NewWorld(t, rig.Bucket("idle", 10))
 	ctx, stop := context.WithCancel(t.Context())
 	workers := rig.Workers([]shaper.Bucket{w.Bucket}, shaper.WorkerFunc(w.Note))
-	d, err := New(Config{Redis: rig.Connect(t, w.Proxy.Addr()), Buckets: []shaper.Bucket{w.Bucket}, Workers: workers})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(New(Config{Redis: rig.Connect(t, w.Proxy.Addr()), Buckets: []shaper.Bucket{w.Bucket}, Workers: workers}))(t)
 	done := make(chan error, 1)
 	go func() { done <- d.Run(ctx) }()
 	capacity := func() string {
-		text, _ := w.Server.Client().HGet(t.Context(), "tundish:{idle}:b:idle:settings", "capacity").Result()
+		text, _ := w.Server.Client().HGet(t.Context(), stored.Key("idle", "settings"), "capacity").Result()
 		return text
 	}
 	until := func(want string) {
@@ -329,9 +291,7 @@ func TestDispatcherReconfigures(t *testing.T) {
 	until("10000")
 	b := w.Bucket
 	b.Capacity = 77
-	if err := d.Reconfigure([]shaper.Bucket{b}, workers, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.Reconfigure([]shaper.Bucket{b}, workers, nil))
 	until("77")
 	stop()
 	if err := <-done; err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -81,21 +82,15 @@ func testOrphans(t *testing.T, levels string) {
 		}
 		buckets = append(buckets, b)
 	}
-	client, err := rig.NewActors(producer.Config{Redis: rig.BubbleClient(t, server.Dial), Buckets: buckets})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(rig.NewActors(producer.Config{Redis: rig.BubbleClient(t, server.Dial), Buckets: buckets}))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	dispatch := func(hook redis.Hook, deliver func(context.Context, *shaper.Attempt) shaper.Outcome) {
 		t.Helper()
 		conn := rig.BubbleClient(t, server.Dial)
 		conn.AddHook(hook)
-		d, err := New(Config{Redis: conn, Buckets: buckets, Workers: rig.Workers(buckets, shaper.WorkerFunc(deliver)), Lease: lease, Concurrency: 1,
-			ShutdownTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(New(Config{Redis: conn, Buckets: buckets, Workers: rig.Workers(buckets, shaper.WorkerFunc(deliver)), Lease: lease, Concurrency: 1,
+			ShutdownTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)}))(t)
 		go func() { ended <- d.Run(ctx) }()
 	}
 	var held, back atomic.Int64
@@ -106,9 +101,7 @@ func testOrphans(t *testing.T, levels string) {
 		return shaper.Returned("dead")
 	})
 	for _, b := range buckets {
-		if _, err := client.Enqueue(t.Context(), shaper.Job{Bucket: b.Name, ID: "j", Flow: "f", Group: "g", Payload: []byte("{}")}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(client.Enqueue(t.Context(), shaper.Job{Bucket: b.Name, ID: "j", Flow: "f", Group: "g", Payload: []byte("{}")}))(t)
 	}
 	<-time.After(5 * time.Second)
 	dispatch(far(25*time.Millisecond), func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
@@ -190,9 +183,7 @@ func TestOutage(t *testing.T) {
 		} {
 			o := &outage{log: slog.New(slog.DiscardHandler)}
 			c.do(o)
-			if long := !o.lastLong().IsZero(); long != c.long {
-				t.Errorf("%s: an outage: %v", c.name, long)
-			}
+			must.Equal(t, !o.lastLong().IsZero(), c.long, "%s: an outage", c.name)
 		}
 	})
 }
@@ -244,11 +235,8 @@ func TestStalledProcessPoisonsNothing(t *testing.T) {
 	w := rig.NewWorld(t, rig.Bucket("b", 100))
 	worker := rig.NewWaiting()
 	const lease = time.Minute
-	d, err := New(Config{Redis: rig.Connect(t, w.Proxy.Addr()), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, worker), Lease: lease,
-		ShutdownTimeout: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(New(Config{Redis: rig.Connect(t, w.Proxy.Addr()), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, worker), Lease: lease,
+		ShutdownTimeout: time.Second}))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()
@@ -257,9 +245,7 @@ func TestStalledProcessPoisonsNothing(t *testing.T) {
 	loop := (*d.loops.Load())[0]
 	runOut := func() {
 		t.Helper()
-		if err := d.store.Redis.ZAdd(t.Context(), loop.Keys.Leases(), redis.Z{Member: "j", Score: 1}).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.store.Redis.ZAdd(t.Context(), loop.Keys.Leases(), redis.Z{Member: "j", Score: 1}).Err())
 	}
 	for range shaper.MaxCrashes + 1 {
 		d.stall.mu.Lock()
@@ -268,9 +254,7 @@ func TestStalledProcessPoisonsNothing(t *testing.T) {
 		runOut()
 		patrolOf(loop).tend(ctx, sight{deadline: 1})
 		jobs, _ := loop.held.now()
-		if err := loop.held.extend(ctx, jobs, ""); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, loop.held.extend(ctx, jobs, ""))
 	}
 	if j := w.Job("j"); j.State != shaper.StateInFlight || j.Lost != 0 {
 		t.Errorf("after stalls: job %+v", j)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/operator"
@@ -19,9 +20,7 @@ import (
 func budgetsOf(t *testing.T, text string) operator.FlowPatch {
 	t.Helper()
 	var p operator.FlowPatch
-	if err := p.Put(shaper.FlowBudgets, text); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.Put(shaper.FlowBudgets, text))
 	return p
 }
 
@@ -64,9 +63,7 @@ func TestACostThatNeverFits(t *testing.T) {
 			b := rig.Bucket("llm", 500)
 			c.change(&b)
 			w := rig.NewWorld(t, b)
-			if err := w.Client.JoinPools(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, w.Client.JoinPools(ctx))
 			jobs := 0
 			enqueue := func(costs ...int64) []shaper.Receipt {
 				t.Helper()
@@ -82,10 +79,7 @@ func TestACostThatNeverFits(t *testing.T) {
 					}
 					list = append(list, job)
 				}
-				receipts, err := w.Client.Enqueue(ctx, list...)
-				if err != nil {
-					t.Fatal(err)
-				}
+				receipts := must.Get(w.Client.Enqueue(ctx, list...))(t)
 				return receipts
 			}
 			want := func(r shaper.Receipt, amount int64, budget string) {
@@ -102,9 +96,7 @@ func TestACostThatNeverFits(t *testing.T) {
 				}
 			}
 			if c.set != nil {
-				if err := c.set(w, "90000 tokens/m"); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, c.set(w, "90000 tokens/m"))
 			}
 			for i, r := range enqueue(120_000, 90_000, 90_001) {
 				want(r, []int64{120_000, 90_000, 90_001}[i], []string{"90000 tokens/m", "", "90000 tokens/m"}[i])
@@ -115,9 +107,7 @@ func TestACostThatNeverFits(t *testing.T) {
 			for _, now := range []struct {
 				budgets, refused string
 			}{{"120000 tokens/m", ""}, {"1000000 tokens/d, 119999 tokens/m", "119999 tokens/m"}, {"none", ""}} {
-				if err := c.set(w, now.budgets); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, c.set(w, now.budgets))
 				want(enqueue(120_000)[0], 120_000, now.refused)
 			}
 		})

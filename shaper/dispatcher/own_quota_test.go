@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -18,9 +19,7 @@ import (
 func quotasOf(t *testing.T, text string) operator.FlowPatch {
 	t.Helper()
 	var p operator.FlowPatch
-	if err := p.Put(shaper.FlowQuotas, text); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.Put(shaper.FlowQuotas, text))
 	return p
 }
 
@@ -66,9 +65,7 @@ func TestQuotasOfOneFlow(t *testing.T) {
 						default:
 							_, err = by.Group("one").Flow("one").Set(ctx, patch)
 						}
-						if err != nil {
-							t.Fatal(err)
-						}
+						must.OK(t, err)
 					}
 					count := func(flow string) int {
 						mu.Lock()
@@ -100,23 +97,15 @@ func TestQuotasOfOneFlow(t *testing.T) {
 					}
 					set("5/h")
 					<-time.After(5 * time.Minute)
-					if n := count("one"); n != 5 {
-						t.Errorf("of 5/h there left %d", n)
-					}
+					must.Equal(t, count("one"), 5, "of 5/h there left")
 					set("2/h")
 					<-time.After(61*time.Minute + 12*time.Second - 16*time.Minute) // the first three are older than a window
-					if n := count("one"); n != 5 {
-						t.Errorf("lowered to 2/h there left %d", n)
-					}
+					must.Equal(t, count("one"), 5, "lowered to 2/h there left")
 					<-time.After(17 * time.Minute)
-					if n := count("one"); n != 7 {
-						t.Errorf("of 2/h there left %d", n)
-					}
+					must.Equal(t, count("one"), 7, "of 2/h there left")
 					set("none")
 					<-time.After(5 * time.Minute)
-					if n := count("one"); n != 200 {
-						t.Errorf("without a quota there left %d", n)
-					}
+					must.Equal(t, count("one"), 200, "without a quota there left")
 				})
 			})
 		}

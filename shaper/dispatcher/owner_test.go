@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/internal/store"
@@ -29,16 +30,9 @@ func TestSettingsComeBackUnderADispatcher(t *testing.T) {
 			if !marked {
 				old.Revision = 0
 			}
-			if err := conn.FlushAll(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
-			client, err := rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{old}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: "first", Payload: []byte("x")}); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, conn.FlushAll(t.Context()).Err())
+			client := must.Get(rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{old}}))(t)
+			must.Get(client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: "first", Payload: []byte("x")}))(t)
 			if !marked {
 				conn.HDel(t.Context(), store.BucketKeys("b").Conf(), "owned", "by", "started")
 			}

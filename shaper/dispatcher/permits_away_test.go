@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -56,9 +57,7 @@ func TestPermitsWhileRedisIsSlow(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 					defer cancel()
 					first, err := s.Acquire(ctx, l.job()) // Redis knows the script from then on
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, err)
 					first.Settle(shaper.Done(200))
 					left.Store(fails)
 					began := time.Now()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -56,10 +57,7 @@ func TestLostTickets(t *testing.T) {
 				s := l.sender()
 				time.Sleep(time.Second) //nolint:forbidigo // in a bubble: no time passes
 				began := time.Now()
-				permit, err := s.Acquire(t.Context(), l.job())
-				if err != nil {
-					t.Fatal(err)
-				}
+				permit := must.Get(s.Acquire(t.Context(), l.job()))(t)
 				if took := time.Since(began); permit.Attempt().Epoch != want.epoch || took > want.within {
 					t.Errorf("epoch %d after %s, want %d within %s", permit.Attempt().Epoch, took, want.epoch, want.within)
 				}
@@ -93,9 +91,7 @@ func TestTicketThatIsLostThreeTimes(t *testing.T) {
 		}()
 		synctest.Wait()
 		for i := range others {
-			if _, err := l.client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: fmt.Sprint("j", i), Payload: []byte("{}")}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(l.client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: fmt.Sprint("j", i), Payload: []byte("{}")}))(t)
 		}
 		l.dispatch(shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) }), nil)
 		if took := <-got; took > 4*time.Second {

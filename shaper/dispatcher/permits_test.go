@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/internal/checker"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -40,9 +41,7 @@ func newLending(t *testing.T, b shaper.Bucket) *lending {
 		t.Fatal(err)
 	}
 	t.Cleanup(l.client.Close)
-	if err := l.client.JoinPools(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.client.JoinPools(t.Context()))
 	return l
 }
 
@@ -65,14 +64,8 @@ type sender struct {
 func (l *lending) sender() *sender {
 	l.Helper()
 	conn := l.conn()
-	client, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: []shaper.Bucket{l.bucket}})
-	if err != nil {
-		l.Fatal(err)
-	}
-	leases, err := NewLeases(LeasesConfig{Redis: conn})
-	if err != nil {
-		l.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: []shaper.Bucket{l.bucket}}))(l)
+	leases := must.Get(NewLeases(LeasesConfig{Redis: conn}))(l)
 	s := &sender{Permits: NewPermits(client, leases), client: client, leases: leases}
 	s.end = sync.OnceFunc(func() { s.Close(); leases.Close(); client.Close() })
 	l.Cleanup(s.end)
@@ -86,10 +79,7 @@ func (l *lending) dispatch(worker shaper.Worker, change func(*Config)) (stop fun
 	if change != nil {
 		change(&cfg)
 	}
-	d, err := New(cfg)
-	if err != nil {
-		l.Fatal(err)
-	}
+	d := must.Get(New(cfg))(l)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(l.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()
@@ -111,13 +101,8 @@ func (l *lending) job() shaper.Job {
 func (l *lending) wantEmpty() {
 	l.Helper()
 	for range 100 {
-		infos, err := l.client.Op.BucketInfos(l.Context(), l.bucket.Name)
-		if err != nil {
-			l.Fatal(err)
-		}
-		if infos[0].Dead != 0 {
-			l.Errorf("%d dead letters", infos[0].Dead)
-		}
+		infos := must.Get(l.client.Op.BucketInfos(l.Context(), l.bucket.Name))(l)
+		must.Equal(l, infos[0].Dead, 0, "dead letters")
 		if infos[0].Unfinished == 0 && infos[0].InFlight == 0 {
 			return
 		}
@@ -140,9 +125,7 @@ func TestPermitsKeepThePace(t *testing.T) {
 				}
 				// A Redis that nobody has started a lent job with answers the first start with NOSCRIPT. That start tells the clock half a round
 				// trip wrong, and its one job leaves so much too early.
-				if err := rig.BubbleClient(t, l.store.Dial).ScriptLoad(t.Context(), lua.Start.Text()).Err(); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, rig.BubbleClient(t, l.store.Dial).ScriptLoad(t.Context(), lua.Start.Text()).Err())
 				var history checker.History
 				send := func(a *shaper.Attempt) shaper.Outcome {
 					if a.Depart() != nil {
@@ -174,9 +157,7 @@ func TestPermitsKeepThePace(t *testing.T) {
 							}
 							outcome := send(permit.Attempt())
 							permit.Settle(outcome)
-							if outcome.Result != shaper.ResultDone {
-								t.Errorf("%+v", outcome)
-							}
+							must.Equal(t, outcome.Result, shaper.ResultDone, "%+v", outcome)
 						})
 					}
 				}
@@ -218,10 +199,7 @@ func TestSenderThatDies(t *testing.T) {
 		l := newLending(t, rig.Bucket("b", 100))
 		s := l.sender()
 		l.dispatch(l.noWorker(), func(cfg *Config) { cfg.Lease = 5 * time.Second })
-		permit, err := s.Acquire(t.Context(), l.job())
-		if err != nil {
-			t.Fatal(err)
-		}
+		permit := must.Get(s.Acquire(t.Context(), l.job()))(t)
 		id := permit.Receipt().ID
 		s.leases.Close()
 		s.client.Close()
@@ -250,10 +228,7 @@ func TestPermitOutlivesItsDispatcher(t *testing.T) {
 		l := newLending(t, rig.Bucket("b", 100))
 		s := l.sender()
 		stop := l.dispatch(l.noWorker(), func(cfg *Config) { cfg.Lease = lease })
-		permit, err := s.Acquire(t.Context(), l.job())
-		if err != nil {
-			t.Fatal(err)
-		}
+		permit := must.Get(s.Acquire(t.Context(), l.job()))(t)
 		stop()
 		l.dispatch(l.noWorker(), func(cfg *Config) { cfg.Lease = lease })
 		time.Sleep(3 * lease) //nolint:forbidigo // in a bubble: no time passes
@@ -272,18 +247,13 @@ func TestHeldPermit(t *testing.T) {
 		l := newLending(t, rig.Bucket("b", 100))
 		s := l.sender()
 		l.dispatch(l.noWorker(), nil)
-		permit, err := s.Acquire(t.Context(), l.job())
-		if err != nil {
-			t.Fatal(err)
-		}
+		permit := must.Get(s.Acquire(t.Context(), l.job()))(t)
 		if err := permit.Again(t.Context()); err == nil {
 			t.Error("another permit before the first one is settled")
 		}
 		began := time.Now()
 		permit.Settle(shaper.Outcome{Result: shaper.ResultHeld, RetryAfter: 3 * time.Second, Reason: "http_429", Status: 429, Signal: shaper.SignalThrottled})
-		if err := permit.Again(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, permit.Again(t.Context()))
 		if took := time.Since(began); took < 3*time.Second || took > 4*time.Second || permit.Attempt().Epoch != 2 {
 			t.Errorf("epoch %d after %s", permit.Attempt().Epoch, took)
 		}
@@ -339,9 +309,7 @@ func TestRefusedPermits(t *testing.T) {
 		if _, err := s.Acquire(t.Context(), named); err == nil || !strings.Contains(err.Error(), "leave it out") {
 			t.Errorf("with an id: %v", err)
 		}
-		if _, err := l.client.Op.As("anna").Bucket("b").Purge(t.Context(), operator.PurgeOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(l.client.Op.As("anna").Bucket("b").Purge(t.Context(), operator.PurgeOptions{}))(t)
 		var ended *producer.EndedError
 		if err := <-first; !errors.As(err, &ended) {
 			t.Errorf("a job that was purged: %v", err)
@@ -361,15 +329,9 @@ func TestUsageOfPermits(t *testing.T) {
 		l.dispatch(l.noWorker(), nil)
 		job := l.job()
 		job.Units = shaper.Units{shaper.UnitInput: 100, shaper.UnitOutput: 300}
-		permit, err := s.Acquire(t.Context(), job)
-		if err != nil {
-			t.Fatal(err)
-		}
+		permit := must.Get(s.Acquire(t.Context(), job))(t)
 		charged := func() int64 {
-			infos, err := l.client.Op.BucketInfos(t.Context(), "b")
-			if err != nil {
-				t.Fatal(err)
-			}
+			infos := must.Get(l.client.Op.BucketInfos(t.Context(), "b"))(t)
 			return infos[0].Budgets[0].Charged
 		}
 		if got := charged(); got != 400 || permit.Attempt().Reserved.String() != "input:100,output:300" {
@@ -378,9 +340,7 @@ func TestUsageOfPermits(t *testing.T) {
 		outcome := shaper.Done(200)
 		outcome.Used = shaper.Units{shaper.UnitInput: 90, shaper.UnitOutput: 30}
 		permit.Settle(outcome)
-		if got := charged(); got != 120 {
-			t.Errorf("charged %d, want what was used", got)
-		}
+		must.Equal(t, charged(), 120, "charged, want what was used")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := s.Acquire(ctx, job); !errors.Is(err, context.Canceled) {
@@ -388,8 +348,6 @@ func TestUsageOfPermits(t *testing.T) {
 		}
 		s.Close()
 		l.wantEmpty()
-		if got := charged(); got != 120 {
-			t.Errorf("charged %d after a caller that went", got)
-		}
+		must.Equal(t, charged(), 120, "charged after a caller that went")
 	})
 }

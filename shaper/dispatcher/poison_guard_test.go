@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -21,10 +22,7 @@ func TestOneLastChanceInAProcess(t *testing.T) {
 	t.Parallel()
 	buckets := []shaper.Bucket{rig.Bucket("b", 1000), rig.Bucket("c", 1000)}
 	w := rig.NewWorld(t, buckets[0])
-	client, err := rig.NewActors(producer.Config{Redis: w.Server.Client(), Buckets: buckets})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(rig.NewActors(producer.Config{Redis: w.Server.Client(), Buckets: buckets}))(t)
 	const doomed, others = 4, 30
 	for _, b := range buckets {
 		for i := range doomed + others {
@@ -101,26 +99,19 @@ func TestLastChanceOfTwoClaims(t *testing.T) {
 	w := rig.NewWorld(t, rig.Bucket("b", 100))
 	doom(w, "b", "j")
 	w.Submit("j")
-	d, err := New(Config{
+	d := must.Get(New(Config{
 		Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, shaper.WorkerFunc(w.Note)),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	r := newBucketLoop(d, d.store.Known("b"), t.Context())
 	claim := func(id string) {
 		t.Helper()
-		if _, err := r.claims.claim(t.Context(), id, 1); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.claims.claim(t.Context(), id, 1))(t)
 		r.deliveries.underWay.Wait()
 		r.settler.queue.Wait()
 	}
 	// This claim's answer is on its way while another bucket's comes.
-	if _, err := lua.Claim.Run(t.Context(), w.Server.Client(), nil, r.Keys.OfGroups(lua.Claim, []string{""}, nil), r.dispatcher, "c1", 1, 200_000, 30_000_000, 0, lastChance, 1,
-		expiredLast, 0, "", store.WakeChannel, "b", maxClaimBytes, 0, 0, 0, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(lua.Claim.Run(t.Context(), w.Server.Client(), nil, r.Keys.OfGroups(lua.Claim, []string{""}, nil), r.dispatcher, "c1", 1, 200_000, 30_000_000, 0, lastChance, 1,
+		expiredLast, 0, "", store.WakeChannel, "b", maxClaimBytes, 0, 0, 0, 1))(t)
 	other := &leased{Attempt: shaper.Attempt{ID: "other"}, claim: "c0", cancel: func(error) {}}
 	if !d.guard.take(other) {
 		t.Fatal("one is held already")

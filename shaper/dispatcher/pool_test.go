@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/redisconn"
@@ -134,9 +135,7 @@ func TestPoolPlaceIsPassedOn(t *testing.T) {
 	default:
 		worker.End <- shaper.Done(200)
 	}
-	if a := <-worker.Began; a.ID != "b0" {
-		t.Errorf("%s began", a.ID)
-	}
+	must.Equal(t, (<-worker.Began).ID, "b0", "began")
 	worker.End <- shaper.Done(200)
 }
 
@@ -173,20 +172,14 @@ func TestTagOfABucketThatJoinsAPool(t *testing.T) {
 	own := rig.Bucket("b", 100)
 	own.DedupeWindow = 0
 	w := rig.NewPoolWorld(t, own)
-	if err := w.Client.Op.As("anna").Bucket("b").Pause(t.Context(), "tests"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Client.Op.As("anna").Bucket("b").Pause(t.Context(), "tests"))
 	w.Enqueue("b", 1, nil)
 	joined := w.ClientOf(rig.In(&pool, own))
-	if err := joined.JoinPools(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, joined.JoinPools(t.Context()))
 	if receipts, err := joined.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: "x", Payload: []byte("x")}); err != nil || receipts[0].Refusal != nil {
 		t.Fatalf("%+v, %v", receipts, err)
 	}
-	if tag := w.Server.Client().HGet(t.Context(), store.TagsKey, "b").Val(); tag != "vendor" {
-		t.Errorf("its tag is %q", tag)
-	}
+	must.Equal(t, w.Server.Client().HGet(t.Context(), store.TagsKey, "b").Val(), "vendor", "its tag is")
 	if infos, err := joined.Op.BucketInfos(t.Context()); err != nil || infos[0].Pause == nil || infos[0].Pause.By != "anna" || infos[0].Unfinished != 2 {
 		t.Errorf("%+v, %v", infos, err)
 	}
@@ -194,9 +187,7 @@ func TestTagOfABucketThatJoinsAPool(t *testing.T) {
 	if receipts, err := w.Client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: "y", Payload: []byte("x")}); err != nil || receipts[0].Refusal != nil {
 		t.Errorf("a process with the old configuration: %+v, %v", receipts, err)
 	}
-	if n := w.Server.Client().Exists(t.Context(), store.BucketKeys("b").Body()).Val(); n != 0 {
-		t.Error("a job lies where nobody looks")
-	}
+	must.Equal(t, w.Server.Client().Exists(t.Context(), store.BucketKeys("b").Body()).Val(), 0, "a job lies where nobody looks")
 	// Those that do not have it configured find it by its tag.
 	stranger := w.ClientOf()
 	if was, err := stranger.Op.As("bert").Bucket("b").Resume(t.Context()); err != nil || !was {
@@ -218,10 +209,7 @@ func TestTagOfABucketThatJoinsAPool(t *testing.T) {
 func TestPoolInACluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)
-	conn, err := redisconn.Connect(c.URL(), redisconn.Options{Timeout: rig.Patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(redisconn.Connect(c.URL(), redisconn.Options{Timeout: rig.Patience}))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	pool := shaper.Pool{Name: "vendor", Rate: rig.PerSecond(500), MaxInFlight: 5, Quotas: []admission.Rate{{Count: 5000, Per: time.Hour, Unit: admission.UnitRequests}}}
 	flowing := rig.Pooled("b", 1000, 1, pool)
@@ -230,18 +218,12 @@ func TestPoolInACluster(t *testing.T) {
 	flowing.Flow = &flow
 	buckets := []shaper.Bucket{rig.Pooled("a", 1000, 1, pool), flowing}
 	buckets[0].DedupeWindow, buckets[1].DedupeWindow = 0, 0
-	client, err := rig.NewActors(producer.Config{Redis: conn, Buckets: buckets})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(rig.NewActors(producer.Config{Redis: conn, Buckets: buckets}))(t)
 	arrived := make(chan string, 100)
-	d, err := New(Config{Redis: conn, Buckets: buckets, Workers: rig.Workers(buckets, shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
+	d := must.Get(New(Config{Redis: conn, Buckets: buckets, Workers: rig.Workers(buckets, shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
 		arrived <- a.Bucket
 		return shaper.Done(200)
-	}))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))}))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = d.Run(ctx) })
@@ -260,10 +242,7 @@ func TestPoolInACluster(t *testing.T) {
 	if got["a"] != 20 || got["b"] != 20 {
 		t.Errorf("arrived %v", got)
 	}
-	stranger, err := rig.NewActors(producer.Config{Redis: conn})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stranger := must.Get(rig.NewActors(producer.Config{Redis: conn}))(t)
 	if infos, err := stranger.Op.BucketInfos(t.Context(), "a", "b"); err != nil || infos[0].Pool == nil || infos[1].Pool == nil {
 		t.Errorf("%+v, %v", infos, err)
 	}
@@ -273,21 +252,14 @@ func TestPoolInACluster(t *testing.T) {
 	for i := range buckets {
 		buckets[i].Pool = nil
 	}
-	left, err := rig.NewActors(producer.Config{Redis: conn, Buckets: buckets})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := left.JoinPools(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	left := must.Get(rig.NewActors(producer.Config{Redis: conn, Buckets: buckets}))(t)
+	must.OK(t, left.JoinPools(t.Context()))
 	for _, b := range []string{"a", "b"} {
 		receipts, err := left.Enqueue(t.Context(), shaper.Job{Bucket: b, ID: "last", Flow: "f", Payload: []byte("x")})
 		if err != nil || receipts[0].Refusal != nil {
 			t.Fatal(receipts, err)
 		}
-		if n := conn.HLen(t.Context(), store.BucketKeys(b).Body()).Val(); n != 1 {
-			t.Errorf("bucket %q has %d jobs under its own tag", b, n)
-		}
+		must.Equal(t, conn.HLen(t.Context(), store.BucketKeys(b).Body()).Val(), 1, "bucket %q has jobs under its own tag", b)
 	}
 	if pools, err := stranger.Op.KnownPools(t.Context()); err != nil || len(pools) != 0 {
 		t.Errorf("pools are %v, %v", pools, err)

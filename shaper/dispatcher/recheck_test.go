@@ -11,6 +11,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -21,9 +22,7 @@ import (
 func hundredPerSecond(t *testing.T) operator.FlowPatch {
 	t.Helper()
 	var patch operator.FlowPatch
-	if err := patch.Put(shaper.FlowRate, "100/s"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, patch.Put(shaper.FlowRate, "100/s"))
 	return patch
 }
 
@@ -95,10 +94,7 @@ func TestRaisedRateHoldsWithinASecond(t *testing.T) {
 				store := miniredis.NewMiniRedis()
 				store.ClockTTL(true)
 				t.Cleanup(store.Close)
-				client, err := rig.NewActors(producer.Config{Redis: rig.BubbleClient(t, store.Dial), Buckets: []shaper.Bucket{b}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				client := must.Get(rig.NewActors(producer.Config{Redis: rig.BubbleClient(t, store.Dial), Buckets: []shaper.Bucket{b}}))(t)
 				var mu sync.Mutex
 				departed := map[string]int{} // by flow
 				worker := shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
@@ -110,12 +106,9 @@ func TestRaisedRateHoldsWithinASecond(t *testing.T) {
 					departed[a.Group+"/"+a.Flow]++
 					return shaper.Done(200)
 				})
-				d, err := New(Config{
+				d := must.Get(New(Config{
 					Redis: rig.BubbleClient(t, store.Dial), Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, worker),
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				}))(t)
 				ctx, stop := context.WithCancel(t.Context())
 				var running sync.WaitGroup
 				running.Go(func() {
@@ -133,9 +126,7 @@ func TestRaisedRateHoldsWithinASecond(t *testing.T) {
 						if b.Group != nil {
 							job.Group, job.Flow = job.Flow, "x"
 						}
-						if _, err := client.Enqueue(t.Context(), job); err != nil {
-							t.Fatal(err)
-						}
+						must.Get(client.Enqueue(t.Context(), job))(t)
 					}
 				}
 				<-time.After(5 * time.Second)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/internal/store"
@@ -53,16 +54,12 @@ func newReloaded(t *testing.T, worker shaper.Worker, change func(*Config), bucke
 // has gives the dispatcher these buckets, with one worker for all.
 func (w *reloaded) has(worker shaper.Worker, buckets ...shaper.Bucket) {
 	w.Helper()
-	if err := w.d.Reconfigure(buckets, rig.Workers(buckets, worker), nil); err != nil {
-		w.Fatal(err)
-	}
+	must.OK(w, w.d.Reconfigure(buckets, rig.Workers(buckets, worker), nil))
 }
 
 func (w *reloaded) wantState(bucket, id string, want shaper.State) {
 	w.Helper()
-	if info, err := w.Client.Job(w.Context(), bucket, id); err != nil || info.State != want {
-		w.Errorf("job %s of %s is %s, want %s (%v)", id, bucket, info.State, want, err)
-	}
+	must.Equal(w, must.Get(w.Client.Job(w.Context(), bucket, id))(w).State, want, "job %s of %s is", id, bucket)
 }
 
 // until waits for something that happens in the background.
@@ -167,9 +164,7 @@ func TestWorkerIsReplaced(t *testing.T) {
 	<-before.Began
 	w.has(after, a)
 	w.Enqueue("a", 1, func(job *shaper.Job) { job.ID = "next" })
-	if got := <-after.Began; got.ID != "next" {
-		t.Errorf("the new worker delivers %s", got.ID)
-	}
+	must.Equal(t, (<-after.Began).ID, "next", "the new worker delivers")
 	after.End <- shaper.Done(200)
 	before.End <- shaper.Done(200)
 	if err := w.stop(); err != nil {
@@ -189,17 +184,11 @@ func TestPoolChangesUnderADispatcher(t *testing.T) {
 	w := newReloaded(t, worker, nil, alone)
 	until(t, func() bool { return w.d.store.Known("b").Configured.Load() })
 	for _, b := range []shaper.Bucket{pooled, alone, pooled} {
-		if err := w.Client.Reconfigure([]shaper.Bucket{b}); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Client.JoinPools(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.Client.Reconfigure([]shaper.Bucket{b}))
+		must.OK(t, w.Client.JoinPools(t.Context()))
 		w.has(worker, b)
 		w.Enqueue("b", 1, nil)
-		if got := <-worker.Began; got.ID != "b0" {
-			t.Errorf("delivered %s", got.ID)
-		}
+		must.Equal(t, (<-worker.Began).ID, "b0", "delivered")
 		worker.End <- shaper.Done(200)
 		// It is empty before it goes on.
 		until(t, func() bool {
@@ -234,22 +223,14 @@ func TestHooksComeAndGo(t *testing.T) {
 	}
 	a.Events = []shaper.Event{shaper.EventJobDead}
 	hooks := []Hook{{Events: a.Events, Bucket: "to", URL: "https://hook.example"}}
-	if err := w.d.Reconfigure([]shaper.Bucket{a, to}, workers, hooks); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Client.Reconfigure([]shaper.Bucket{a, to}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.d.Reconfigure([]shaper.Bucket{a, to}, workers, hooks))
+	must.OK(t, w.Client.Reconfigure([]shaper.Bucket{a, to}))
 	w.Enqueue("a", 1, nil)
 	if got := <-told; got.URL != "https://hook.example" || !strings.Contains(string(got.Payload), `"job":"a0"`) {
 		t.Errorf("told %s %s", got.URL, got.Payload)
 	}
-	if err := w.d.Reconfigure([]shaper.Bucket{a, to}, workers, nil); err != nil {
-		t.Fatal(err)
-	}
-	if hooks := *w.d.hooks.Load(); len(hooks) != 0 {
-		t.Errorf("%d hooks are left", len(hooks))
-	}
+	must.OK(t, w.d.Reconfigure([]shaper.Bucket{a, to}, workers, nil))
+	must.Equal(t, len(*w.d.hooks.Load()), 0, "hooks are left")
 }
 
 // What is not valid changes nothing.
@@ -310,10 +291,7 @@ func TestReconfigureUnderLoad(t *testing.T) {
 	var running sync.WaitGroup
 	var all []*Dispatcher
 	for range 2 {
-		d, err := New(Config{Timeout: rig.Patience, Redis: rig.Connect(t, w.Server.Addr()), Buckets: sets[0], Workers: rig.Workers(sets[0], worker()), Registerer: prometheus.NewRegistry()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(New(Config{Timeout: rig.Patience, Redis: rig.Connect(t, w.Server.Addr()), Buckets: sets[0], Workers: rig.Workers(sets[0], worker()), Registerer: prometheus.NewRegistry()}))(t)
 		all = append(all, d)
 		running.Go(func() {
 			if err := d.Run(ctx); err != nil {
@@ -327,26 +305,18 @@ func TestReconfigureUnderLoad(t *testing.T) {
 		}
 		for i, d := range all {
 			set := sets[(round+i)%len(sets)]
-			if err := d.Reconfigure(set, rig.Workers(set, worker()), nil); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, d.Reconfigure(set, rig.Workers(set, worker()), nil))
 		}
 	}
 	for _, d := range all {
-		if err := d.Reconfigure(sets[0], rig.Workers(sets[0], worker()), nil); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.Reconfigure(sets[0], rig.Workers(sets[0], worker()), nil))
 	}
 	until(t, func() bool { return total.Load() >= 3*jobs })
 	stop()
 	running.Wait()
 	for job, n := range came {
-		if n != 1 {
-			t.Errorf("job %s was delivered %d times", job, n)
-		}
+		must.Equal(t, n, 1, "job %s was delivered times", job)
 	}
-	if len(came) != 3*jobs {
-		t.Errorf("%d jobs were delivered, want %d", len(came), 3*jobs)
-	}
+	must.Equal(t, len(came), 3*jobs, "jobs were delivered")
 	t.Logf("%d reloads of two dispatchers: %d jobs, each delivered once", 2*rounds, len(came))
 }

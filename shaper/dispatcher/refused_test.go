@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/workers"
@@ -24,9 +25,7 @@ func TestRevokedTokenHolds(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	write("old")
 	var refused, accepted atomic.Int64
@@ -42,10 +41,7 @@ func TestRevokedTokenHolds(t *testing.T) {
 	config := httpworker.DefaultConfig()
 	config.BaseURL, config.AllowNetworks = api.URL, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	config.Auth.Bearer, config.Files.Bearer = "old", file
-	sender, err := httpworker.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sender := must.Get(httpworker.New(config))(t)
 	t.Cleanup(sender.Close)
 
 	b := rig.Bucket("b", 500)
@@ -80,7 +76,5 @@ func TestRevokedTokenHolds(t *testing.T) {
 	write("the new one")
 	w.Await(jobs)
 	w.AwaitEmpty()
-	if n := accepted.Load(); n != jobs {
-		t.Errorf("%d jobs were accepted, want %d", n, jobs)
-	}
+	must.Equal(t, accepted.Load(), jobs, "jobs were accepted")
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -78,9 +79,7 @@ func removeOne(l *loops, levels int, interrupted bool, ended chan string) {
 		return op.Flow(name)
 	}
 	for _, name := range []string{"gone", "stays"} {
-		if err := flow(name).Pause(ctx, "they left"); err != nil {
-			l.t.Fatal(err)
-		}
+		must.OK(l.t, flow(name).Pause(ctx, "they left"))
 	}
 	put(waits, "x", 0)
 	put(3, "x", time.Hour)
@@ -88,9 +87,7 @@ func removeOne(l *loops, levels int, interrupted bool, ended chan string) {
 		l.t.Helper()
 		for range 100 {
 			part, err := flow("gone").Remove(ctx, sum.Next, dryRun)
-			if err != nil {
-				l.t.Fatal(err)
-			}
+			must.OK(l.t, err)
 			if sum.Add(part); sum.Next == "" {
 				return sum
 			}
@@ -121,9 +118,7 @@ func removeOne(l *loops, levels int, interrupted bool, ended chan string) {
 		l.t.Errorf("again: %+v", r)
 	}
 	<-time.After(30 * time.Second)
-	if len(ended) != 2 {
-		l.t.Errorf("%d of 2 jobs in flight ended", len(ended))
-	}
+	must.Equal(l.t, len(ended), 2, "of 2 jobs in flight ended")
 	other, err := flow("stays").Info(ctx)
 	info := l.client.Op.Bucket("b")
 	of, err2 := info.Info(ctx)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -42,9 +43,7 @@ func TestLostClaimOfGroups(t *testing.T) {
 		r := s.bucketLoop()
 		enqueue := func(group string, jobs int) {
 			for range jobs {
-				if _, err := s.Client.Enqueue(t.Context(), shaper.Job{Bucket: "b", Group: group, Flow: "f", Payload: []byte("{}")}); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(s.Client.Enqueue(t.Context(), shaper.Job{Bucket: "b", Group: group, Flow: "f", Payload: []byte("{}")}))(t)
 			}
 		}
 		enqueue("other", 1)
@@ -87,9 +86,7 @@ func TestClaimsAsManyAsItAskedTurnsFor(t *testing.T) {
 					if c.bucket.Group != nil {
 						job.Group = "group"
 					}
-					if _, err := s.Client.Enqueue(t.Context(), job); err != nil {
-						t.Fatal(err)
-					}
+					must.Get(s.Client.Enqueue(t.Context(), job))(t)
 				}
 				r := s.bucketLoop()
 				_, err := r.claims.claim(t.Context(), "first", 2)
@@ -97,9 +94,7 @@ func TestClaimsAsManyAsItAskedTurnsFor(t *testing.T) {
 				for range held {
 					worker.End <- shaper.Done(200)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				if !c.want(held) {
 					t.Errorf("a claim that asked turns for two jobs, with %d workers free when it was sent, got %d", r.deliveries.concurrency, held)
 				}

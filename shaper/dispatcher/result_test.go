@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -66,17 +67,11 @@ func ask(t *testing.T, change func(b *shaper.Bucket)) *asking {
 	}
 	a := &asking{redis: server.Client()}
 	for _, c := range []**producer.Client{&a.here, &a.there} {
-		made, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: server.Client(), Buckets: []shaper.Bucket{b}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		made := must.Get(producer.New(producer.Config{Timeout: rig.Patience, Redis: server.Client(), Buckets: []shaper.Bucket{b}}))(t)
 		t.Cleanup(made.Close)
 		*c = made
 	}
-	d, err := New(Config{Timeout: rig.Patience, Redis: server.Client(), Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{"b": shaper.WorkerFunc(obey)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(New(Config{Timeout: rig.Patience, Redis: server.Client(), Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{"b": shaper.WorkerFunc(obey)}}))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()
@@ -140,9 +135,7 @@ func TestDo(t *testing.T) {
 		}
 	}
 	// Jobs that are sent once leave no dead letter.
-	if dead := a.redis.ZCard(t.Context(), store.BucketKeys("b").Dead()).Val(); dead != 3 {
-		t.Errorf("%d dead letters", dead)
-	}
+	must.Equal(t, a.redis.ZCard(t.Context(), store.BucketKeys("b").Dead()).Val(), 3, "dead letters")
 	// A hold that the job does not live to see the end of is its result.
 	result, err := a.here.Do(t.Context(), shaper.Job{Bucket: "b", Once: true, ExpiresIn: time.Minute, Payload: []byte("held for 10m")})
 	if err != nil || describe(result) != `dropped http_429 429 [1] "held for 10m"` {
@@ -165,9 +158,7 @@ func TestResultThatWasReadIsDroppedFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err = a.here.Do(t.Context(), shaper.Job{Bucket: "b", ID: "read"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.here.Do(t.Context(), shaper.Job{Bucket: "b", ID: "read"}))(t)
 	if ids := a.redis.ZRange(t.Context(), store.BucketKeys("b").ResultEnds(), 0, -1).Val(); !slices.Equal(ids, []string{"read", "unread"}) {
 		t.Errorf("dropped in the order %v", ids)
 	}
@@ -209,21 +200,15 @@ func TestResultsElsewhere(t *testing.T) {
 		}
 	}
 	// Again, as it is done: there is its answer still.
-	if result, err := a.there.Do(t.Context(), job); err != nil || describe(result) != `done 200 [1] "same"` {
-		t.Errorf("%s, %v", describe(result), err)
-	}
+	must.Equal(t, describe(must.Get(a.there.Do(t.Context(), job))(t)), `done 200 [1] "same"`, "describe")
 
 	receipt, awaited, err := a.here.Await(t.Context(), shaper.Job{Bucket: "b", Delay: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer awaited.Stop()
 	if _, err := a.here.Result(t.Context(), "b", receipt.ID); !errors.Is(err, shaper.ErrNotEnded) {
 		t.Errorf("of a job that waits: %v", err)
 	}
-	if _, err := a.there.Cancel(t.Context(), "b", receipt.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.there.Cancel(t.Context(), "b", receipt.ID))(t)
 	if _, err := awaited.Result(t.Context()); !errors.Is(err, shaper.ErrNoResult) {
 		t.Errorf("of a cancelled job: %v", err)
 	}
@@ -238,9 +223,7 @@ func TestWaitThatEnds(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gaveUp := errors.New("gave up")
 	receipt, awaited, err := a.here.Await(ctx, shaper.Job{Bucket: "b", Delay: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	cancel(gaveUp)
 	if _, err := awaited.Result(ctx); !errors.Is(err, gaveUp) {
 		t.Error(err)
@@ -254,9 +237,7 @@ func TestWaitThatEnds(t *testing.T) {
 	}
 	// A client that closes ends the waits of others.
 	_, awaited, err = a.there.Await(t.Context(), shaper.Job{Bucket: "b", Delay: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ended := make(chan error, 1)
 	go func() {
 		_, err := awaited.Result(t.Context())
@@ -275,12 +256,8 @@ func TestKeptResults(t *testing.T) {
 	want := []string{"none", `dead permanent http_404 404 [1] "dead"`, `done 200 [1] "x"`}
 	ids := []string{"first", "second", "third"}
 	for n, payload := range []string{"y", "dead", "x"} {
-		if _, err := a.here.Do(t.Context(), shaper.Job{Bucket: "b", ID: ids[n] + "-awaited", Payload: []byte(payload)}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := a.here.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: ids[n], Payload: []byte(payload)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(a.here.Do(t.Context(), shaper.Job{Bucket: "b", ID: ids[n] + "-awaited", Payload: []byte(payload)}))(t)
+		must.Get(a.here.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: ids[n], Payload: []byte(payload)}))(t)
 		for result, err := a.there.Result(t.Context(), "b", ids[n]); err != nil; result, err = a.there.Result(t.Context(), "b", ids[n]) {
 			if !errors.Is(err, shaper.ErrNotEnded) {
 				t.Fatalf("%+v, %v", result, err)

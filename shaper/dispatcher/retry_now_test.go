@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/internal/store"
@@ -96,9 +97,7 @@ func TestRetryNow(t *testing.T) {
 				<-time.After(30 * time.Second)
 				mu.Lock()
 				defer mu.Unlock()
-				if int64(len(arrived)) != want {
-					t.Fatalf("%d jobs arrived, want %d", len(arrived), want)
-				}
+				must.Be(t, int64(len(arrived)), want, "%d jobs arrived", len(arrived))
 				for i, a := range arrived {
 					if a.attempt != 2 || a.id != due[i] {
 						t.Errorf("number %d is %s, attempt %d, want attempt 2 of %s", i, a.id, a.attempt, due[i])

@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 )
@@ -48,9 +49,7 @@ func TestClockObserves(t *testing.T) {
 		"a step in a slow one": {{0, 0, hour, 0}, {time.Second, time.Second, hour + 2500*time.Millisecond, 500 * time.Millisecond}},
 	} {
 		c := newClock()
-		if c.latest(c.base) != 0 {
-			t.Error("an unused clock knows the time")
-		}
+		must.Equal(t, c.latest(c.base), 0, "an unused clock knows the time")
 		for i, call := range calls {
 			start := c.base.Add(call.start)
 			if got := c.observe(start, start.Add(call.took), call.redis.Microseconds()); (got-call.step).Abs() > 2*time.Millisecond || (got == 0) != (call.step == 0) {
@@ -77,9 +76,7 @@ func TestClockIsNotFooledBySlowCalls(t *testing.T) {
 			at += micros("pause", 1e7)
 			there, back := micros("there", 2e6), micros("back", 2e6)
 			start := c.base.Add(at)
-			if step := c.observe(start, start.Add(there+back), (at + there + offset).Microseconds()); step != 0 {
-				t.Fatalf("step %s", step)
-			}
+			must.Be(t, c.observe(start, start.Add(there+back), (at+there+offset).Microseconds()), 0, "step")
 			if latest := c.latest(start.Add(there)); latest < (at + there + offset).Microseconds() {
 				t.Fatal("Redis is later than it can be")
 			}
@@ -93,9 +90,7 @@ func TestClockExpects(t *testing.T) {
 	t.Parallel()
 	const rtt, there = 100 * time.Millisecond, 40 * time.Millisecond
 	c := newClock()
-	if got := c.expected(c.base); got != 0 {
-		t.Errorf("%d is expected of a clock that is not known", got)
-	}
+	must.Equal(t, c.expected(c.base), 0, "is expected of a clock that is not known")
 	redisAt := func(at time.Duration) int64 { return (time.Hour + at).Microseconds() }
 	c.observe(c.base, c.base.Add(rtt), redisAt(there))
 	for _, sent := range []time.Duration{time.Second, time.Minute} {
@@ -109,9 +104,7 @@ func TestClockExpects(t *testing.T) {
 	}
 	sent := 2 * time.Minute
 	c.observe(c.base.Add(sent), c.base.Add(sent+rtt), redisAt(sent+time.Hour))
-	if got := c.expected(c.base.Add(sent + time.Second)); got != 1 {
-		t.Errorf("before the step is told %d is expected", got)
-	}
+	must.Equal(t, c.expected(c.base.Add(sent+time.Second)), 1, "before the step is told is expected")
 	c.takeJump()
 	if got, least := c.expected(c.base.Add(sent+time.Second)), redisAt(sent+time.Hour); got < least {
 		t.Errorf("after it was told %d is expected, the clock has %d", got, least)
@@ -148,8 +141,6 @@ func TestHorizon(t *testing.T) {
 		{time.Hour, 0, 0, 200 * time.Millisecond},
 		{31 * 24 * time.Hour, time.Minute, 2, 200 * time.Millisecond},
 	} {
-		if got := horizon(test.interval, test.rtt, test.questions); got != test.want {
-			t.Errorf("horizon(%s, %s, %d) = %s, want %s", test.interval, test.rtt, test.questions, got, test.want)
-		}
+		must.Equal(t, horizon(test.interval, test.rtt, test.questions), test.want, "horizon(%s, %s, %d)", test.interval, test.rtt, test.questions)
 	}
 }

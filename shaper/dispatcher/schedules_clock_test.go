@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/schedule"
 	"github.com/tundish-io/tundish/shaper"
@@ -38,9 +39,7 @@ func TestAStepOverAFire(t *testing.T) {
 				f.look(i % 2)
 				for _, id := range f.ids() { // so that a second fire would be another job
 					made = append(made, id)
-					if _, err := f.all[0].store.Cancel(t.Context(), "b", id, ""); err != nil {
-						t.Fatal(err)
-					}
+					must.Get(f.all[0].store.Cancel(t.Context(), "b", id, ""))(t)
 				}
 			}
 			if got, want := fmt.Sprint(made), fireIDs("noon", noon); got != want || len(f.runs("noon")) != 1 {
@@ -92,10 +91,7 @@ func TestFiresBeforeADispatcherLooks(t *testing.T) {
 		t.Errorf("resumed: %s, want %s", got, want)
 	}
 	made := shaper.Schedule{Name: "made", Cron: "0 20 * * *"}
-	text, err := store.DefinitionText(&made)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(store.DefinitionText(&made))(t)
 	f.control("made", "set", text)
 	mini.SetTime(at(20).Add(time.Second))
 	f.look(0)
@@ -179,15 +175,10 @@ func TestASchedulesFlowHasToExist(t *testing.T) {
 	if err != nil || len(found) != 1 || found[0].Fired != 0 || found[0].Blocked != string(shaper.ReasonUnknownFlow) {
 		t.Fatalf("%+v, %v", found, err)
 	}
-	client, err := rig.NewActors(producer.Config{Redis: redistest.ClientOf(t, mini), Buckets: []shaper.Bucket{b}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(rig.NewActors(producer.Config{Redis: redistest.ClientOf(t, mini), Buckets: []shaper.Bucket{b}}))(t)
 	var patch operator.FlowPatch
 	_ = patch.Put(shaper.FlowWeight, "1")
-	if _, err := client.Op.As("anna").Bucket("b").Flow("acme").Set(t.Context(), patch); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(client.Op.As("anna").Bucket("b").Flow("acme").Set(t.Context(), patch))(t)
 	mini.SetTime(noon.Add(time.Minute))
 	f.look(0)
 	if found, err = f.all[0].store.Schedules(t.Context(), store.HomeOf(f.own[0].Bucket), "s"); err != nil || found[0].Fired != 1 || found[0].Blocked != "" {
@@ -206,20 +197,13 @@ func TestMissedFiresAreCountedOnce(t *testing.T) {
 	b.Schedules = []shaper.Schedule{{Name: "s", Cron: "0 * * * *", Overlap: schedule.OverlapSkip}}
 	f := newFirers(t, 1, b, func() producer.Config { return producer.Config{Redis: redistest.ClientOf(t, mini)} })
 	f.look(0)
-	client, err := rig.NewActors(producer.Config{Redis: redistest.ClientOf(t, mini), Buckets: []shaper.Bucket{b}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: "other"}); err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(rig.NewActors(producer.Config{Redis: redistest.ClientOf(t, mini), Buckets: []shaper.Bucket{b}}))(t)
+	must.Get(client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: "other"}))(t)
 	for i := range 5 { // three fires are due, and none gets in
 		mini.SetTime(noon.Add(2*time.Hour + time.Minute + time.Duration(i)*10*time.Second))
 		f.look(0)
 	}
-	if _, err := client.Cancel(t.Context(), "b", "other"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(client.Cancel(t.Context(), "b", "other"))(t)
 	mini.SetTime(noon.Add(2*time.Hour + 2*time.Minute))
 	f.look(0)                                           // 14:00 gets in, 12:00 and 13:00 are missed
 	mini.SetTime(noon.Add(5*time.Hour + 2*time.Minute)) // 17:00 is skipped, 15:00 and 16:00 are missed

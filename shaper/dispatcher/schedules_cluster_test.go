@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
@@ -26,15 +27,9 @@ func TestSchedulesInACluster(t *testing.T) {
 			Name: "s" + buckets[i].Name, Cron: "0 0 1 1 *", Job: shaper.ScheduledJob{Payload: []byte("1"), Flow: "f", Group: "g"},
 		}}
 	}
-	conn, err := redisconn.Connect(c.URL(), redisconn.Options{Timeout: rig.Patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(redisconn.Connect(c.URL(), redisconn.Options{Timeout: rig.Patience}))(t)
 	t.Cleanup(func() { _ = conn.Close() })
-	client, err := rig.NewActors(producer.Config{Redis: conn, Buckets: buckets})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(rig.NewActors(producer.Config{Redis: conn, Buckets: buckets}))(t)
 	var mu sync.Mutex
 	delivered, news := map[string]int{}, make(chan struct{}, 100)
 	worker := shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
@@ -47,10 +42,7 @@ func TestSchedulesInACluster(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	for range 3 {
-		d, err := New(Config{Redis: conn, Buckets: buckets, Workers: rig.Workers(buckets, worker)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(New(Config{Redis: conn, Buckets: buckets, Workers: rig.Workers(buckets, worker)}))(t)
 		running.Go(func() {
 			if err := d.Run(ctx); err != nil {
 				t.Error(err)
@@ -61,10 +53,7 @@ func TestSchedulesInACluster(t *testing.T) {
 	defer stop()
 	limit := time.After(30 * time.Second)
 	for { // until the dispatchers have configured the buckets
-		found, err := client.Op.Schedules(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must.Get(client.Op.Schedules(ctx))(t)
 		if len(found) == len(buckets) {
 			break
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -29,26 +30,14 @@ func TestScheduledJobsAreEstimated(t *testing.T) {
 	conn := redistest.ClientOf(t, mini)
 	asked := map[string]int64{}
 	estimate := func(bucket string, job *shaper.Job) shaper.Units {
-		if string(job.Payload) != "of "+bucket {
-			t.Errorf("asked of %q in bucket %q", job.Payload, bucket)
-		}
+		must.Equal(t, string(job.Payload), "of "+bucket, "asked of %q in bucket %q", job.Payload, bucket)
 		asked[bucket]++
 		return shaper.Units{shaper.UnitInput: 7, shaper.UnitOutput: asked[bucket]}
 	}
-	d, err := New(Config{Redis: conn, Buckets: buckets, Workers: rig.Workers(buckets, shaper.WorkerFunc(nil)), Estimate: estimate})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.store.JoinPools(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: conn, Buckets: buckets})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := op.As("anna").Bucket("set").Set(t.Context(), rig.MustPatch(t, "budgets", "500 tokens/m")); err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(New(Config{Redis: conn, Buckets: buckets, Workers: rig.Workers(buckets, shaper.WorkerFunc(nil)), Estimate: estimate}))(t)
+	must.OK(t, d.store.JoinPools(t.Context()))
+	op := must.Get(operator.New(operator.Config{Timeout: rig.Patience, Redis: conn, Buckets: buckets}))(t)
+	must.Get(op.As("anna").Bucket("set").Set(t.Context(), rig.MustPatch(t, "budgets", "500 tokens/m")))(t)
 	d.store.Watch(t.Context())
 	f := &firers{t: t}
 	for _, b := range d.store.All() {
@@ -63,9 +52,7 @@ func TestScheduledJobsAreEstimated(t *testing.T) {
 	}
 	for n, name := range []string{"configured", "set", "none"} {
 		bodies := conn.HGetAll(t.Context(), f.own[n].Keys.Body()).Val()
-		if len(bodies) != 2 {
-			t.Errorf("bucket %q has %d jobs", name, len(bodies))
-		}
+		must.Equal(t, len(bodies), 2, "bucket %q has jobs", name)
 		for fire := range 2 {
 			id := shaper.ScheduleJobID(name, time.Date(2026, time.January, 1, 0, 1+fire, 0, 0, time.UTC))
 			reserves := fmt.Sprintf("=$input:7,output:%d ", fire+1)
@@ -74,7 +61,5 @@ func TestScheduledJobsAreEstimated(t *testing.T) {
 			}
 		}
 	}
-	if asked["none"] != 0 {
-		t.Error("asked in a bucket without budgets")
-	}
+	must.Equal(t, asked["none"], 0, "asked in a bucket without budgets")
 }

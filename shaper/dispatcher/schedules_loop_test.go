@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -42,10 +43,7 @@ func TestSchedulesWhileADispatcherRuns(t *testing.T) {
 			if len(found[0].Next) != 5 || !found[0].Next[0].After(began.Add(10*time.Minute)) {
 				t.Errorf("%s: the next are %v", name, found[0].Next)
 			}
-			runs, err := l.d.store.ScheduleRuns(l.t.Context(), known, name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			runs := must.Get(l.d.store.ScheduleRuns(l.t.Context(), known, name))(t)
 			worst := time.Duration(0)
 			for _, run := range runs {
 				worst = max(worst, run.Lateness())
@@ -74,16 +72,11 @@ func TestAnOlderFileFiresNothingOfItsOwn(t *testing.T) {
 	newer.Revision = 2
 	newer.Schedules = []shaper.Schedule{{Name: "newer", Cron: "@every 10s"}}
 	inBubble(t, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) }), []shaper.Bucket{newer}, func(l *loops) {
-		if err := l.d.store.Configure(l.t.Context(), l.d.store.Known("b")); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.d.store.Configure(l.t.Context(), l.d.store.Known("b")))
 		older := newer
 		older.Revision = 1
 		older.Schedules = []shaper.Schedule{{Name: "older", Cron: "@every 10s"}}
-		d, err := New(Config{Redis: l.redis, Buckets: []shaper.Bucket{older}, Workers: rig.Workers([]shaper.Bucket{older}, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) }))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(New(Config{Redis: l.redis, Buckets: []shaper.Bucket{older}, Workers: rig.Workers([]shaper.Bucket{older}, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) }))}))(t)
 		l.d = d
 		l.run(65 * time.Second)
 		found, err := d.store.AllSchedules(l.t.Context())
@@ -108,18 +101,11 @@ func TestSchedulesGoWithTheirBucket(t *testing.T) {
 	}
 	joined := rig.In(rig.PoolNamed("vendor"), b)
 	cfg := conn()
-	client, err := rig.NewActors(producer.Config{Redis: cfg.Redis, Buckets: []shaper.Bucket{joined}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := client.JoinPools(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(rig.NewActors(producer.Config{Redis: cfg.Redis, Buckets: []shaper.Bucket{joined}}))(t)
+	must.OK(t, client.JoinPools(t.Context()))
 	found, err := client.Op.Schedules(t.Context())
 	if err != nil || len(found) != 2 || found[1].Name != "s" || found[1].PausedBy != "ann" || found[0].Name != "other" || len(found[0].Next) != 5 {
 		t.Errorf("%+v, %v", found, err)
 	}
-	if n := cfg.Redis.Exists(t.Context(), d.Keys.Schedules(), d.Keys.ScheduleDue()).Val(); n != 0 {
-		t.Errorf("%d keys are left where the bucket was", n)
-	}
+	must.Equal(t, cfg.Redis.Exists(t.Context(), d.Keys.Schedules(), d.Keys.ScheduleDue()).Val(), 0, "keys are left where the bucket was")
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/schedule"
@@ -37,14 +38,9 @@ func newFirers(t *testing.T, n int, b shaper.Bucket, conn func() producer.Config
 	for range n {
 		cfg := conn()
 		cfg.Buckets = []shaper.Bucket{b}
-		d, err := New(Config{Redis: cfg.Redis, Buckets: cfg.Buckets, Workers: rig.Workers(cfg.Buckets, shaper.WorkerFunc(nil)), Registerer: f.registry})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(New(Config{Redis: cfg.Redis, Buckets: cfg.Buckets, Workers: rig.Workers(cfg.Buckets, shaper.WorkerFunc(nil)), Registerer: f.registry}))(t)
 		known := d.store.Known(b.Name)
-		if err := d.store.Configure(t.Context(), known); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.store.Configure(t.Context(), known))
 		f.all = append(f.all, d)
 		f.own = append(f.own, newBucketLoop(d, known, t.Context()).schedules)
 	}
@@ -76,10 +72,7 @@ func (f *firers) ids() []string {
 
 func (f *firers) runs(name string) []shaper.ScheduleRun {
 	f.t.Helper()
-	runs, err := f.all[0].store.ScheduleRuns(f.t.Context(), store.HomeOf(f.own[0].Bucket), name)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	runs := must.Get(f.all[0].store.ScheduleRuns(f.t.Context(), store.HomeOf(f.own[0].Bucket), name))(f.t)
 	return runs
 }
 
@@ -87,10 +80,7 @@ func (f *firers) runs(name string) []shaper.ScheduleRun {
 // the day, or each time.
 func byTheClock(t *testing.T, zone string, year int, eachTime bool, wanted func(shown time.Time) bool) []time.Time {
 	t.Helper()
-	place, err := time.LoadLocation(zone)
-	if err != nil {
-		t.Fatal(err)
-	}
+	place := must.Get(time.LoadLocation(zone))(t)
 	var found []time.Time
 	seen := map[string]bool{}
 	end := time.Date(year+1, time.January, 1, 0, 0, 0, 0, time.UTC)
@@ -113,10 +103,7 @@ func TestAYearOfSchedules(t *testing.T) {
 		return func(shown time.Time) bool { return shown.Hour() == hour && shown.Minute() == minute }
 	}
 	lost := func(text string) []time.Time { // times that no clock shows: they fire at the change
-		at, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		at := must.Get(time.Parse(time.RFC3339, text))(t)
 		return []time.Time{at}
 	}
 	year := map[string][]time.Time{
@@ -204,9 +191,7 @@ func TestAYearOfSchedules(t *testing.T) {
 			}
 			fired += found[0].Fired
 		}
-		if fired != int64(len(wanted)) {
-			t.Errorf("the schedules count %d fires, want %d", fired, len(wanted))
-		}
+		must.Equal(t, fired, int64(len(wanted)), "the schedules count fires, want %d", len(wanted))
 		if days := int(span[1].Sub(span[0]).Hours() / 24); len(wanted) < 7*days {
 			t.Errorf("%d fires in %d days, want about eight a day", len(wanted), days)
 		}
@@ -229,10 +214,7 @@ func TestOneOfManyFires(t *testing.T) {
 	for i := range 40 { // each due at the same time, once
 		name := fmt.Sprint("s", i)
 		text := f.all[0].store.Redis.HGet(t.Context(), keys.Schedules(), name+":state").Val()
-		state, err := store.ReadScheduleState(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		state := must.Get(store.ReadScheduleState(text))(t)
 		text = strings.Replace(text, `"due":"`+state.Due+`"`, `"due":"`+due+`"`, 1)
 		f.all[0].store.Redis.HSet(t.Context(), keys.Schedules(), name+":state", text)
 	}
@@ -260,17 +242,13 @@ func TestOneOfManyFires(t *testing.T) {
 	}
 	at := time.UnixMicro(mustInt(t, due))
 	for i := range 40 {
-		if n := perSchedule[shaper.ScheduleJobID(fmt.Sprint("s", i), at)]; n != 1 {
-			t.Errorf("s%d: %d jobs", i, n)
-		}
+		must.Equal(t, perSchedule[shaper.ScheduleJobID(fmt.Sprint("s", i), at)], 1, "s%d: jobs", i)
 	}
 }
 
 func mustInt(t *testing.T, text string) (n int64) {
 	t.Helper()
-	if _, err := fmt.Sscan(text, &n); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fmt.Sscan(text, &n))(t)
 	return n
 }
 
@@ -292,13 +270,8 @@ func TestAFullBucketKeepsAFireDue(t *testing.T) {
 		b.Schedules = []shaper.Schedule{{Name: "noon", Cron: "0 12 * * *", CatchUp: c.catch, Job: shaper.ScheduledJob{Payload: []byte("hello")}}}
 		f := newFirers(t, 2, b, func() producer.Config { return producer.Config{Redis: redistest.ClientOf(t, mini)} })
 		f.look(0)
-		client, err := rig.NewActors(producer.Config{Redis: redistest.ClientOf(t, mini), Buckets: []shaper.Bucket{b}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: "other"}); err != nil {
-			t.Fatal(err)
-		}
+		client := must.Get(rig.NewActors(producer.Config{Redis: redistest.ClientOf(t, mini), Buckets: []shaper.Bucket{b}}))(t)
+		must.Get(client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: "other"}))(t)
 		mini.SetTime(noon)
 		f.look(0)
 		f.look(1)
@@ -306,22 +279,16 @@ func TestAFullBucketKeepsAFireDue(t *testing.T) {
 			t.Errorf("while it is full: %v", got)
 		}
 		mini.SetTime(noon.Add(2 * time.Minute))
-		if _, err := client.Cancel(t.Context(), "b", "other"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(client.Cancel(t.Context(), "b", "other"))(t)
 		f.look(1)
 		runs := f.runs("noon")
 		if len(runs) != 1 || strings.TrimSpace(fmt.Sprint(runs[0].Outcome, " ", runs[0].Fire.Format(time.TimeOnly), " ", runs[0].Reason)) != c.want {
 			t.Errorf("catch_up %s: %+v, want %s", c.catch, runs, c.want)
 		}
 		if c.catch == schedule.CatchUpLast {
-			if l := runs[0].Lateness(); l != 2*time.Minute {
-				t.Errorf("late by %s", l)
-			}
+			must.Equal(t, runs[0].Lateness(), 2*time.Minute, "late by")
 			body := f.all[0].store.Redis.HGet(t.Context(), f.own[0].Keys.Body(), shaper.ScheduleJobID("noon", noon)).Val()
-			if job, err := codec.Open(body); err != nil || string(job.Payload) != "hello" {
-				t.Errorf("%q: %v", body, err)
-			}
+			must.Equal(t, string(must.Get(codec.Open(body))(t).Payload), "hello", "%q", body)
 		}
 	}
 }

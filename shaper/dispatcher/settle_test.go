@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -62,10 +63,7 @@ func TestWeightOfAnOutcome(t *testing.T) {
 		{alone, settlement{charged: "1 0 input:1 =", answered: result{body: make([]byte, settleBatchBytes/4)}}, 3},
 	} {
 		w := rig.NewPoolWorld(t, c.bucket)
-		d, err := New(Config{Timeout: rig.Patience, Redis: w.Server.Client(), Buckets: w.Buckets, Workers: rig.Workers(w.Buckets, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) }))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(New(Config{Timeout: rig.Patience, Redis: w.Server.Client(), Buckets: w.Buckets, Workers: rig.Workers(w.Buckets, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) }))}))(t)
 		settler := newBucketLoop(d, d.store.Known(c.bucket.Name), t.Context()).settler
 		if most := settleBatchBytes / settler.weigh(&c.outcome); most != c.most {
 			t.Errorf("bucket %s, charged %q, used %q, %d bytes: %d in a script, want %d", c.bucket.Name, c.outcome.charged, c.outcome.use, len(c.outcome.answered.body), most, c.most)

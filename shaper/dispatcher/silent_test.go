@@ -13,6 +13,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -45,18 +46,13 @@ func stopInSilence(t *testing.T, shutdown, silent time.Duration) (took time.Dura
 	store.ClockTTL(true)
 	t.Cleanup(store.Close)
 	b := rig.Bucket("b", 100)
-	client, err := rig.NewActors(producer.Config{Redis: rig.BubbleClient(t, store.Dial), Buckets: []shaper.Bucket{b}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(rig.NewActors(producer.Config{Redis: rig.BubbleClient(t, store.Dial), Buckets: []shaper.Bucket{b}}))(t)
 	jobs := make([]shaper.Job, 2000)
 	for i := range jobs {
 		jobs[i] = shaper.Job{Bucket: b.Name, ID: fmt.Sprint("j", i), Payload: []byte("{}")}
 	}
 	for i := 0; i < len(jobs); i += 500 {
-		if _, err := client.Enqueue(t.Context(), jobs[i:i+500]...); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(client.Enqueue(t.Context(), jobs[i:i+500]...))(t)
 	}
 	var count atomic.Int64
 	worker := shaper.WorkerFunc(func(ctx context.Context, _ *shaper.Attempt) shaper.Outcome {
@@ -69,12 +65,9 @@ func stopInSilence(t *testing.T, shutdown, silent time.Duration) (took time.Dura
 	hook := &silence{}
 	conn := rig.BubbleClient(t, func() (net.Conn, error) { return store.Dial() })
 	conn.AddHook(hook)
-	d, err := New(Config{
+	d := must.Get(New(Config{
 		Redis: conn, Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, worker), Program: "dispatcher", ShutdownTimeout: shutdown,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()

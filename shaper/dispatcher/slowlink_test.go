@@ -12,6 +12,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -136,14 +137,9 @@ func TestSlowLinkKillsNoJob(t *testing.T) {
 				t.Cleanup(store.Close)
 				b := rig.Bucket("b", 2000)
 				b.MaxPayload, b.MaxInFlight = 1<<20, 512
-				client, err := rig.NewActors(producer.Config{Redis: rig.BubbleClient(t, store.Dial), Buckets: []shaper.Bucket{b}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				client := must.Get(rig.NewActors(producer.Config{Redis: rig.BubbleClient(t, store.Dial), Buckets: []shaper.Bucket{b}}))(t)
 				for i := range c.jobs {
-					if _, err := client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: fmt.Sprint("j", i), Payload: make([]byte, c.size)}); err != nil {
-						t.Fatal(err)
-					}
+					must.Get(client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: fmt.Sprint("j", i), Payload: make([]byte, c.size)}))(t)
 				}
 				link := &pipeline{perSecond: c.perSecond}
 				ctx, stop := context.WithCancel(t.Context())
@@ -169,12 +165,9 @@ func TestSlowLinkKillsNoJob(t *testing.T) {
 						}
 						return newSlowConn(conn, link), nil
 					})
-					d, err := New(Config{
+					d := must.Get(New(Config{
 						Redis: slow, Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, worker), Lease: 3 * time.Second, Concurrency: 256,
-					})
-					if err != nil {
-						t.Fatal(err)
-					}
+					}))(t)
 					running.Go(func() {
 						if err := d.Run(ctx); err != nil {
 							t.Error(err)
@@ -189,10 +182,7 @@ func TestSlowLinkKillsNoJob(t *testing.T) {
 				took := time.Since(began)
 				stop()
 				running.Wait()
-				info, err := client.Op.BucketInfos(t.Context(), "b")
-				if err != nil {
-					t.Fatal(err)
-				}
+				info := must.Get(client.Op.BucketInfos(t.Context(), "b"))(t)
 				more := 0
 				for _, n := range delivered {
 					more += n - 1

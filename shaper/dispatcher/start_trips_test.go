@@ -10,6 +10,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -44,14 +45,9 @@ func TestStartsInFewRoundTrips(t *testing.T) {
 				mini.ClockTTL(true)
 				t.Cleanup(mini.Close)
 				near := rig.BubbleClient(t, mini.Dial)
-				clients, err := rig.NewActors(producer.Config{Redis: near, Buckets: all})
-				if err != nil {
-					t.Fatal(err)
-				}
+				clients := must.Get(rig.NewActors(producer.Config{Redis: near, Buckets: all}))(t)
 				if of.what != "new buckets" {
-					if err := clients.JoinPools(t.Context()); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, clients.JoinPools(t.Context()))
 				}
 				conn, count := rig.BubbleClient(t, mini.Dial), &callCount{}
 				conn.AddHook(count)
@@ -61,19 +57,12 @@ func TestStartsInFewRoundTrips(t *testing.T) {
 					delivered.Add(1)
 					return shaper.Done(200)
 				})
-				d, err := New(Config{Redis: conn, Buckets: all, Workers: rig.Workers(all, worker)})
-				if err != nil {
-					t.Fatal(err)
-				}
+				d := must.Get(New(Config{Redis: conn, Buckets: all, Workers: rig.Workers(all, worker)}))(t)
 				began := time.Now()
 				if of.joins {
-					if err := d.JoinPools(t.Context()); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, d.JoinPools(t.Context()))
 				}
-				if _, err := clients.Enqueue(t.Context(), shaper.Job{Bucket: all[busy].Name, ID: "j", Payload: []byte("{}")}); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(clients.Enqueue(t.Context(), shaper.Job{Bucket: all[busy].Name, ID: "j", Payload: []byte("{}")}))(t)
 				ctx, stop := context.WithCancel(t.Context())
 				ended := make(chan error, 1)
 				go func() { ended <- d.Run(ctx) }()

@@ -11,6 +11,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -128,10 +129,7 @@ func throughSteps(t *testing.T, b shaper.Bucket, dispatchers, jobs int, starts b
 	t.Cleanup(store.Close)
 	clock := &offsetClock{store: store}
 	clock.step(0)
-	client, err := rig.NewActors(producer.Config{Redis: rig.BubbleClient(t, store.Dial), Buckets: []shaper.Bucket{b}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(rig.NewActors(producer.Config{Redis: rig.BubbleClient(t, store.Dial), Buckets: []shaper.Bucket{b}}))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { clock.run(ctx) })
@@ -148,12 +146,9 @@ func throughSteps(t *testing.T, b shaper.Bucket, dispatchers, jobs int, starts b
 		return shaper.Done(200)
 	})
 	dispatch := func() {
-		d, err := New(Config{
+		d := must.Get(New(Config{
 			Redis: rig.BubbleClient(t, store.Dial), Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, worker), Concurrency: 4,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		running.Go(func() {
 			if err := d.Run(ctx); err != nil {
 				t.Error(err)
@@ -169,9 +164,7 @@ func throughSteps(t *testing.T, b shaper.Bucket, dispatchers, jobs int, starts b
 		if b.Flow != nil {
 			job.Flow = "f"
 		}
-		if _, err := client.Enqueue(t.Context(), job); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(client.Enqueue(t.Context(), job))(t)
 	}
 	for _, by := range []time.Duration{time.Hour, 30 * time.Second, time.Hour, 10 * time.Second, 24 * time.Hour} {
 		<-time.After(4 * time.Second)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 )
@@ -31,12 +32,9 @@ func newSteppedBucket(t *testing.T, worker shaper.Worker, b shaper.Bucket) *step
 
 func steppedOn(t *testing.T, s *rig.Bench, worker shaper.Worker) *stepped {
 	t.Helper()
-	d, err := New(Config{
+	d := must.Get(New(Config{
 		Redis: s.Redis, Buckets: []shaper.Bucket{s.Bucket}, Workers: rig.Workers([]shaper.Bucket{s.Bucket}, worker), Lease: 3 * time.Second,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return &stepped{s, d}
 }
 
@@ -55,9 +53,7 @@ func (s *stepped) bucketLoop() *bucketLoop {
 
 func (s *stepped) claim(r *bucketLoop, id string) {
 	s.T.Helper()
-	if _, err := r.claims.claim(s.T.Context(), id, 10); err != nil {
-		s.T.Fatal(err)
-	}
+	must.Get(r.claims.claim(s.T.Context(), id, 10))(s.T)
 }
 
 // forgetClock has a loop know nothing of the clock of Redis and of its round trips: a call that a busy machine delays is no call over a slow
@@ -111,9 +107,7 @@ func TestOutageTakesNoLeaseBack(t *testing.T) {
 				s.Enqueue("a")
 				s.claim(r, "first")
 				<-worker.Began
-				if err := s.Redis.ZAdd(t.Context(), r.Keys.Leases(), redis.Z{Member: "a", Score: 1}).Err(); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, s.Redis.ZAdd(t.Context(), r.Keys.Leases(), redis.Z{Member: "a", Score: 1}).Err())
 				watch := patrolOf(r)
 				outage(r)
 				r.outage.worked(t.Context(), time.Now(), r.lease)
@@ -137,9 +131,7 @@ func TestStepSeenBySweep(t *testing.T) {
 		r := s.bucketLoop()
 		s.claim(r, "first")
 		s.Step(time.Minute)
-		if err := patrolOf(r).sweep(t.Context(), r.clock.latest(time.Now()), false); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, patrolOf(r).sweep(t.Context(), r.clock.latest(time.Now()), false))
 		s.Enqueue("a")
 		s.claim(r, "second")
 		r.settler.queue.Wait()

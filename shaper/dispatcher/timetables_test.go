@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/schedule"
 	"github.com/tundish-io/tundish/shaper"
@@ -117,21 +118,13 @@ func TestOlderPlanIsNotWritten(t *testing.T) {
 		t.Helper()
 		b := rig.Bucket("b", 10)
 		b.Revision, b.Drain = revision, drain
-		d, err := New(Config{Timeout: rig.Patience, Redis: server.Client(), Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, shaper.WorkerFunc(nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := d.store.Configure(t.Context(), d.store.Known("b")); err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(New(Config{Timeout: rig.Patience, Redis: server.Client(), Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, shaper.WorkerFunc(nil))}))(t)
+		must.OK(t, d.store.Configure(t.Context(), d.store.Known("b")))
 		return d
 	}
 	kept := func() (plan, timetable string) {
 		t.Helper()
-		values, err := server.Client().HMGet(t.Context(), store.BucketKeys("b").Conf(), store.FieldPlan, store.FieldTimetable).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		values := must.Get(server.Client().HMGet(t.Context(), store.BucketKeys("b").Conf(), store.FieldPlan, store.FieldTimetable).Result())(t)
 		return fmt.Sprint(values[0]), fmt.Sprint(values[1])
 	}
 	with(2, &schedule.Drain{Cron: "* * * * *", For: 30 * time.Second})
@@ -142,9 +135,7 @@ func TestOlderPlanIsNotWritten(t *testing.T) {
 	}
 	known := older.store.Known("b")
 	now := time.Now().Add(20 * time.Minute) // of 32 minutes more than half are over
-	if err := older.store.RenewTimetable(t.Context(), known, plan, timetable, now.UnixMicro()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, older.store.RenewTimetable(t.Context(), known, plan, timetable, now.UnixMicro()))
 	_, renewed := kept()
 	if renewed == timetable || !strings.HasPrefix(renewed, fmt.Sprint(now.Add(-time.Minute).Unix())) {
 		t.Errorf("renewed from %.60s… to %.60s…", timetable, renewed)

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/operator"
@@ -44,9 +45,7 @@ func TestDeadLettersAreWarnedOf(t *testing.T) {
 		}
 	}
 	d.patrol.warnOfDead(t.Context(), 1_000_000, 1_000_000, 0, 0, false) // without bounds
-	if d.patrol.deadFull != deadRoom {
-		t.Error("full without a bound")
-	}
+	must.Equal(t, d.patrol.deadFull, deadRoom, "full without a bound")
 }
 
 // A dispatcher drops dead letters whose retention has ended, and those above the bound within seconds of their death.
@@ -67,28 +66,17 @@ func TestDispatcherTrimsDeadLetters(t *testing.T) {
 				t.Cleanup(func() { _ = conn.Close() })
 				b := rig.Bucket("b", 1000)
 				change(&b)
-				client, err := rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{b}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				d, err := New(Config{Redis: conn, Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Dead("http_410", "gone") }))})
-				if err != nil {
-					t.Fatal(err)
-				}
+				client := must.Get(rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{b}}))(t)
+				d := must.Get(New(Config{Redis: conn, Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Dead("http_410", "gone") }))}))(t)
 				ctx, stop := context.WithCancel(t.Context())
 				ended := make(chan error)
 				go func() { ended <- d.Run(ctx) }()
 				for i := range 10 {
-					if _, err := client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: fmt.Sprint("j", i), Payload: []byte("x")}); err != nil {
-						t.Fatal(err)
-					}
+					must.Get(client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: fmt.Sprint("j", i), Payload: []byte("x")}))(t)
 				}
 				after := func(wait time.Duration) operator.BucketInfo {
 					<-time.After(wait) // of the bubble
-					infos, err := client.Op.BucketInfos(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
+					infos := must.Get(client.Op.BucketInfos(t.Context()))(t)
 					return infos[0]
 				}
 				soon, later := after(10*time.Second), after(2*time.Minute)

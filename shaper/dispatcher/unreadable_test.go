@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -23,30 +24,16 @@ func TestUnreadableBody(t *testing.T) {
 		b := shaper.DefaultBucket()
 		b.Name, b.Rate = "odd", admission.Rate{Count: 1000, Per: time.Second, Unit: admission.UnitRequests}
 		delivered := make(chan string, 1)
-		d, err := New(Config{Redis: client, Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome { delivered <- a.ID; return shaper.Done(200) }))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := rig.NewActors(producer.Config{Redis: client, Buckets: []shaper.Bucket{b}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(New(Config{Redis: client, Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome { delivered <- a.ID; return shaper.Done(200) }))}))(t)
+		c := must.Get(rig.NewActors(producer.Config{Redis: client, Buckets: []shaper.Bucket{b}}))(t)
 		k := store.BucketKeys(b.Name)
-		if err := client.HSet(t.Context(), k.Body(), "odd", "0 5 AAAAAAAAAAAc1 {not JSON\nx").Err(); err != nil {
-			t.Fatal(err)
-		}
-		if err := client.RPush(t.Context(), k.Queue(""), "odd").Err(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Enqueue(t.Context(), shaper.Job{Bucket: b.Name, ID: "good", Payload: []byte("x")}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, client.HSet(t.Context(), k.Body(), "odd", "0 5 AAAAAAAAAAAc1 {not JSON\nx").Err())
+		must.OK(t, client.RPush(t.Context(), k.Queue(""), "odd").Err())
+		must.Get(c.Enqueue(t.Context(), shaper.Job{Bucket: b.Name, ID: "good", Payload: []byte("x")}))(t)
 		ctx, stop := context.WithCancel(t.Context())
 		stopped := make(chan error, 1)
 		go func() { stopped <- d.Run(ctx) }()
-		if id := <-delivered; id != "good" {
-			t.Errorf("delivered %q", id)
-		}
+		must.Equal(t, <-delivered, "good", "delivered")
 		stop()
 		if err := <-stopped; err != nil {
 			t.Error(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -20,10 +21,7 @@ import (
 func usage(w *rig.World, query operator.UsageQuery) operator.Usage {
 	w.T.Helper()
 	query.From, query.To = time.Now().AddDate(0, 0, -1), time.Now().AddDate(0, 0, 1)
-	found, err := w.Client.Op.Bucket("b").Usage(w.T.Context(), query)
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	found := must.Get(w.Client.Op.Bucket("b").Usage(w.T.Context(), query))(w.T)
 	return found
 }
 
@@ -142,13 +140,8 @@ func TestNoUse(t *testing.T) {
 	w.Enqueue(20)
 	w.Await(20)
 	w.AwaitEmpty()
-	if keys := w.Server.Client().Exists(t.Context(), store.BucketKeys("b").Uses(time.Now())...).Val(); keys != 0 {
-		t.Errorf("%d keys", keys)
-	}
-	d, err := New(Config{Timeout: rig.Patience, Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, shaper.WorkerFunc(w.Note))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Equal(t, w.Server.Client().Exists(t.Context(), store.BucketKeys("b").Uses(time.Now())...).Val(), 0, "keys")
+	d := must.Get(New(Config{Timeout: rig.Patience, Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, shaper.WorkerFunc(w.Note))}))(t)
 	settler := newBucketLoop(d, d.store.Known("b"), t.Context()).settler
 	used := &shaper.Use{Model: "m", Input: 1, Output: 2}
 	for name, c := range map[string]struct {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/schedule"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -109,9 +110,7 @@ func TestWindowsAfterAChangeOfHours(t *testing.T) {
 				if !slices.Equal(got, c.want) {
 					l.t.Errorf("reported %q, want %q", got, c.want)
 				}
-				if has := l.redis.HExists(l.t.Context(), count, "window").Val(); has != (c.to != nil) {
-					l.t.Errorf("at the end there is a tally: %t", has)
-				}
+				must.Equal(l.t, l.redis.HExists(l.t.Context(), count, "window").Val(), (c.to != nil), "at the end there is a tally")
 			})
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/schedule"
 	"github.com/tundish-io/tundish/shaper"
@@ -48,10 +49,7 @@ func TestEachWindowIsReportedOnce(t *testing.T) {
 	inBubble(t, worker, buckets, func(l *loops) {
 		l.rtt = time.Millisecond
 		one := func() *Dispatcher {
-			d, err := New(Config{Redis: l.redis, Buckets: buckets, Workers: rig.Workers(buckets, worker), Hooks: hooks, Enqueue: l.client.Enqueue})
-			if err != nil {
-				l.t.Fatal(err)
-			}
+			d := must.Get(New(Config{Redis: l.redis, Buckets: buckets, Workers: rig.Workers(buckets, worker), Hooks: hooks, Enqueue: l.client.Enqueue}))(l.t)
 			return d
 		}
 		<-time.After(time.Minute)
@@ -97,28 +95,19 @@ func TestATallyGoesWithItsHook(t *testing.T) {
 	server := redistest.Start(t)
 	b := rig.Bucket("b", 10)
 	b.Drain, b.Events = &schedule.Drain{Cron: "* * * * *", For: 30 * time.Second, Timezone: "Europe/Paris"}, []shaper.Event{shaper.EventWindowClosed}
-	d, err := New(Config{Timeout: rig.Patience, Redis: server.Client(), Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, shaper.WorkerFunc(nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(New(Config{Timeout: rig.Patience, Redis: server.Client(), Buckets: []shaper.Bucket{b}, Workers: rig.Workers([]shaper.Bucket{b}, shaper.WorkerFunc(nil))}))(t)
 	known := d.store.Known("b")
-	if err := d.store.Configure(t.Context(), known); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.store.Configure(t.Context(), known))
 	conf := server.Client().HMGet(t.Context(), known.Keys.Conf(), store.FieldPlan, store.FieldEvents).Val()
 	plan, events := conf[0].(string), conf[1].(string)
 	tally := func() string { return server.Client().HGet(t.Context(), known.Keys.Count(), "window").Val() }
 	now := time.Now().UnixMicro()
 	look := func(plan, events, seen string) {
 		t.Helper()
-		if err := d.store.CloseWindows(t.Context(), known, plan, events, seen, 0, now); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.store.CloseWindows(t.Context(), known, plan, events, seen, 0, now))
 	}
 	look(plan, "job.dead", "")
-	if tally() != "" {
-		t.Errorf("without a hook there is %q", tally())
-	}
+	must.Equal(t, tally(), "", "without a hook there is")
 	look(plan, events, "")
 	first := tally()
 	look(plan, events, first)
@@ -126,9 +115,7 @@ func TestATallyGoesWithItsHook(t *testing.T) {
 	if first == "" || tally() != first {
 		t.Errorf("the tally is %q, then %q", first, tally())
 	}
-	if err := server.Client().HSet(t.Context(), known.Keys.Conf(), store.FieldEvents, "job.dead").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, server.Client().HSet(t.Context(), known.Keys.Conf(), store.FieldEvents, "job.dead").Err())
 	look(plan, "job.dead", first)
 	if n := server.Client().HLen(t.Context(), known.Keys.OutboxTexts()).Val(); tally() != "" || n > 0 {
 		t.Errorf("without a hook there is %q, and %d events", tally(), n)

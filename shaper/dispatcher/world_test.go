@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/internal/store"
@@ -19,26 +20,16 @@ import (
 // takeLease is what the sweeper does when a lease has run out.
 func takeLease(w *rig.World, id string) {
 	w.T.Helper()
-	d, err := New(Config{
+	d := must.Get(New(Config{
 		Redis: w.Server.Client(), Buckets: []shaper.Bucket{w.Bucket}, Workers: rig.Workers([]shaper.Bucket{w.Bucket}, shaper.WorkerFunc(w.Note)), Timeout: rig.Patience,
-	})
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	}))(w.T)
 	r := newBucketLoop(d, d.store.Known(w.Bucket.Name), w.T.Context())
 	meta := func() string { return d.store.Redis.HGet(w.T.Context(), r.Keys.Meta(), id).Val() }
 	for before := meta(); meta() == before; { // the holder may extend the lease in between
-		if err := d.store.Redis.ZAdd(w.T.Context(), r.Keys.Leases(), redis.Z{Member: id, Score: 1}).Err(); err != nil {
-			w.T.Fatal(err)
-		}
-		now, err := d.store.Redis.Time(w.T.Context()).Result()
-		if err != nil {
-			w.T.Fatal(err)
-		}
+		must.OK(w.T, d.store.Redis.ZAdd(w.T.Context(), r.Keys.Leases(), redis.Z{Member: id, Score: 1}).Err())
+		now := must.Get(d.store.Redis.Time(w.T.Context()).Result())(w.T)
 		r.clock.observe(time.Now(), time.Now(), now.UnixMicro())
-		if err := patrolOf(r).sweep(w.T.Context(), r.clock.latest(time.Now()), false); err != nil {
-			w.T.Fatal(err)
-		}
+		must.OK(w.T, patrolOf(r).sweep(w.T.Context(), r.clock.latest(time.Now()), false))
 	}
 }
 
@@ -67,10 +58,7 @@ func start(w *rig.World, worker shaper.Worker, change func(*Config)) (cancel con
 		change(&cfg)
 		cfg.Workers = rig.Workers(cfg.Buckets, worker)
 	}
-	d, err := New(cfg)
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	d := must.Get(New(cfg))(w.T)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.T.Context()))
 	ended = make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()
@@ -87,9 +75,7 @@ func flowingWorld(t *testing.T) (w *rig.World, attempts chan *shaper.Attempt, lo
 	b.Flow = &flow
 	b.Retry = shaper.RetryPolicy{MaxAttempts: 3, MinBackoff: time.Millisecond, MaxBackoff: 2 * time.Millisecond}
 	w = rig.NewWorld(t, b)
-	if err := w.Client.JoinPools(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Client.JoinPools(t.Context()))
 	attempts, logged = make(chan *shaper.Attempt, 100), &bytes.Buffer{}
 	stop = dispatch(w, shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome { attempts <- a; return shaper.Done(200) }), func(cfg *Config) {
 		cfg.Logger = slog.New(slog.NewTextHandler(logged, nil)) // which locks
@@ -102,9 +88,7 @@ func doom(w *rig.World, bucket string, ids ...string) {
 	w.T.Helper()
 	for _, id := range ids {
 		meta := fmt.Sprintf("1 2 0 %d %d old ", lastChance, lastChance)
-		if err := w.Server.Client().HSet(w.T.Context(), store.BucketKeys(bucket).Meta(), id, meta).Err(); err != nil {
-			w.T.Fatal(err)
-		}
+		must.OK(w.T, w.Server.Client().HSet(w.T.Context(), store.BucketKeys(bucket).Meta(), id, meta).Err())
 	}
 }
 
@@ -118,10 +102,7 @@ func run(w *rig.PoolWorld, dispatchers int, worker shaper.Worker, hooks ...redis
 		for _, hook := range hooks {
 			conn.AddHook(hook)
 		}
-		d, err := New(Config{Redis: conn, Buckets: w.Buckets, Workers: rig.Workers(w.Buckets, worker)})
-		if err != nil {
-			w.Fatal(err)
-		}
+		d := must.Get(New(Config{Redis: conn, Buckets: w.Buckets, Workers: rig.Workers(w.Buckets, worker)}))(w)
 		running.Go(func() { _ = d.Run(ctx) })
 	}
 	w.Cleanup(func() { stop(); running.Wait() }) // before the connections are closed

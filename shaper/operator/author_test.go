@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/operator"
@@ -19,13 +20,10 @@ func TestChangesHaveAnAuthor(t *testing.T) {
 	s := rig.NewFlowing(t)
 	var text bytes.Buffer
 	registry := prometheus.NewRegistry()
-	op, err := operator.New(operator.Config{
+	op := must.Get(operator.New(operator.Config{
 		Timeout: rig.Patience,
 		Redis:   s.Redis, Buckets: []shaper.Bucket{s.Bucket}, Logger: slog.New(slog.NewTextHandler(&text, nil)), Registerer: registry,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	ctx, b := t.Context(), op.As("anna").Bucket("b")
 	s.Put("waits", "f", shaper.StateQueued)
 	s.Put("late", "f", shaper.StateQueued)
@@ -34,9 +32,7 @@ func TestChangesHaveAnAuthor(t *testing.T) {
 	}
 	do := func(_ any, err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	for _, c := range []struct {
 		action string
@@ -60,9 +56,7 @@ func TestChangesHaveAnAuthor(t *testing.T) {
 			t.Errorf("%s is logged as %q", c.action, got)
 		}
 	}
-	if n := rig.Scrape(t, registry, "tundish_control")["tundish_control_actions_total{action=drop,bucket=b}"]; n != 2 {
-		t.Errorf("%v drops are counted, want 2", n)
-	}
+	must.Equal(t, rig.Scrape(t, registry, "tundish_control")["tundish_control_actions_total{action=drop,bucket=b}"], 2, "drops are counted")
 	// What changed nothing is no change.
 	text.Reset()
 	do(b.Dead().RedriveAll(ctx, 10))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/internal/store"
@@ -26,9 +27,7 @@ func leave(t *testing.T, client *redis.Client, keys store.Keys, flows ...string)
 			pipe.HDel(t.Context(), keys.Body(), id)
 			pipe.HDel(t.Context(), keys.Meta(), id)
 		}
-		if _, err := pipe.Exec(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(pipe.Exec(t.Context()))(t)
 		ids = append(ids, some...)
 	}
 	return ids
@@ -41,9 +40,7 @@ func dies(t *testing.T, client *redis.Client, keys store.Keys, id string) {
 	pipe.HSet(t.Context(), keys.Body(), id, "1 1 00000000000cn001 {\"f\":\"a\"}\n1")
 	pipe.HSet(t.Context(), keys.Meta(), id, "5 1 1 0 0 - ")
 	pipe.ZAdd(t.Context(), keys.Dead(), redis.Z{Member: id, Score: float64(died.AddDate(0, 0, 1).UnixMicro())})
-	if _, err := pipe.Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(pipe.Exec(t.Context()))(t)
 }
 
 // What a filter means is redriven, the oldest first, as places become free: nine tenths of the bucket at a time, each once, none left
@@ -60,10 +57,7 @@ func TestRedriveFound(t *testing.T) {
 	var ids []string
 	var sum operator.DeadChange
 	for cursor, calls := "", 1; ; calls++ {
-		change, err := dead.RedriveFound(t.Context(), filter, cursor, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		change := must.Get(dead.RedriveFound(t.Context(), filter, cursor, false))(t)
 		sum.Add(change.Redriven)
 		sum.Matched, sum.Looked = sum.Matched+change.Matched, sum.Looked+change.Looked
 		if cursor = change.Next; cursor == "" {
@@ -86,9 +80,7 @@ func TestRedriveFound(t *testing.T) {
 	if len(ids) != 150 || ids[0] != "j001" || ids[149] != "j448" || !slices.IsSorted(ids) {
 		t.Errorf("%d were redriven: %v", len(ids), ids)
 	}
-	if n := client.ZCard(t.Context(), keys.Dead()).Val(); n != 300+1 {
-		t.Errorf("%d are left", n)
-	}
+	must.Equal(t, client.ZCard(t.Context(), keys.Dead()).Val(), 300+1, "are left")
 	for _, cursor := range []string{"x", "1.2.3", "1.x.3.j", "1.2.3.j j", "1783228800000000.j001"} {
 		if _, err := dead.RedriveFound(t.Context(), filter, cursor, false); !isInvalid(err) {
 			t.Errorf("cursor %q: %v", cursor, err)
@@ -100,12 +92,8 @@ func TestRedriveFound(t *testing.T) {
 func TestRedriveFoundOfFullFlows(t *testing.T) {
 	t.Parallel()
 	op, client, keys := graveyard(t, 1000)
-	if err := client.HSet(t.Context(), keys.Conf(), "flow_capacity", 40).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.HSet(t.Context(), keys.FlowSettings(), "b", "- - - - - - - 1783228800123456/gone\n-").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, client.HSet(t.Context(), keys.Conf(), "flow_capacity", 40).Err())
+	must.OK(t, client.HSet(t.Context(), keys.FlowSettings(), "b", "- - - - - - - 1783228800123456/gone\n-").Err())
 	dead := op.As("anna").Bucket("b").Dead()
 	var ids []string
 	moved, rounds := 0, 0
@@ -131,36 +119,25 @@ func TestRedriveFoundOfFullFlows(t *testing.T) {
 	if ids = slices.Compact(ids); len(ids) != 300 || moved != 300 || rounds != 4 {
 		t.Errorf("%d ids, %d moved in %d rounds and one", len(ids), moved, rounds)
 	}
-	if n := client.ZCard(t.Context(), keys.Dead()).Val(); n != 150 {
-		t.Errorf("%d are left, want those of the disabled flow", n)
-	}
+	must.Equal(t, client.ZCard(t.Context(), keys.Dead()).Val(), 150, "are left, want those of the disabled flow")
 }
 
 // An operator whose process does not have the bucket acts on its dead letters and jobs as one that has it.
 func TestDeadOfABucketThatIsNotConfiguredHere(t *testing.T) {
 	t.Parallel()
 	_, client, _ := graveyard(t, 100)
-	op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: client})
-	if err != nil {
-		t.Fatal(err)
-	}
+	op := must.Get(operator.New(operator.Config{Timeout: rig.Patience, Redis: client}))(t)
 	bucket := op.As("anna").Bucket("b")
 	dead := bucket.Dead()
-	if some, err := dead.Redrive(t.Context(), "j001", "j002", "nosuch"); err != nil || some != (operator.Redriven{Moved: 2, Unknown: 1}) {
-		t.Errorf("redrive of ids: %+v, %v", some, err)
-	}
+	must.Equal(t, must.Get(dead.Redrive(t.Context(), "j001", "j002", "nosuch"))(t), (operator.Redriven{Moved: 2, Unknown: 1}), "redrive of ids")
 	if some, err := dead.RedriveFound(t.Context(), operator.DeadFilter{Status: 501}, "", false); err != nil || some.Moved == 0 {
 		t.Errorf("redrive of a filter: %+v, %v", some, err)
 	}
-	if state, err := bucket.Job("j001").Cancel(t.Context()); err != nil || state != shaper.StateCancelled {
-		t.Errorf("cancel: %s, %v", state, err)
-	}
+	must.Equal(t, must.Get(bucket.Job("j001").Cancel(t.Context()))(t), shaper.StateCancelled, "cancel")
 	if all, err := dead.RedriveAll(t.Context(), 1000); err != nil || all.Full == 0 {
 		t.Errorf("redrive of all beyond the capacity: %+v, %v", all, err)
 	}
-	if state, err := dead.Drop(t.Context(), "j448"); err != nil || state != shaper.StateDropped {
-		t.Errorf("drop: %s, %v", state, err)
-	}
+	must.Equal(t, must.Get(dead.Drop(t.Context(), "j448"))(t), shaper.StateDropped, "drop")
 	if dropped, err := dead.DropAll(t.Context()); err != nil || dropped == 0 {
 		t.Errorf("drop of all: %d, %v", dropped, err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/fleet"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -22,10 +23,7 @@ func TestCollectorOfDispatchers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := tundishtest.Open(t).Redis()
 		buckets := []shaper.Bucket{rig.Bucket("served", 1), rig.Bucket("forgotten", 1)}
-		op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: conn, Buckets: buckets})
-		if err != nil {
-			t.Fatal(err)
-		}
+		op := must.Get(operator.New(operator.Config{Timeout: rig.Patience, Redis: conn, Buckets: buckets}))(t)
 		registry := rig.RegistryOf(operator.NewCollector(t.Context(), op))
 		want := func(when string, served float64) {
 			t.Helper()
@@ -37,13 +35,10 @@ func TestCollectorOfDispatchers(t *testing.T) {
 			}
 		}
 		start := func(works bool, away *atomic.Bool, names ...string) (stop func()) {
-			m, err := fleet.NewMember(fleet.Config{
+			m := must.Get(fleet.NewMember(fleet.Config{
 				Redis: silenced{conn, away}, Registerer: prometheus.NewRegistry(), Buckets: func() []string { return names },
 				About: func() fleet.About { return fleet.About{Name: "dispatcher", Works: works} },
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan struct{})
 			go func() {

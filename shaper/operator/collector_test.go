@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/internal/store"
@@ -66,12 +67,12 @@ func TestCollectorOfDownstreams(t *testing.T) {
 	w.Enqueue("plain", 1, func(*shaper.Job) {})
 	w.Enqueue("pooled", 1, func(*shaper.Job) {})
 	redis, ctx := w.Server.Client(), t.Context()
-	text := func(breaker int) string {
-		return fmt.Sprintf("%d,5000,1000000000,%d,12,1,1,0,1,1,1,1,1,http_429", time.Now().Add(time.Hour).UnixMicro(), breaker)
+	text := func(breaker int64) string {
+		return stored.Downstream{Till: time.Now().Add(time.Hour).UnixMicro(), RateCount: 5000, RatePer: 1_000_000_000, Breaker: breaker, Failures: 12, Heard: 1, Reason: "http_429"}.String()
 	}
 	redis.HSet(ctx, store.BucketKeys("flows").Count(), "held", 7, "open", 5, "half_open", 3)
 	redis.HSet(ctx, store.BucketKeys("plain").Pace(), "down", text(0))
-	redis.HSet(ctx, "tundish:{vendor}:p:vendor:pace", "down", text(1))
+	redis.HSet(ctx, stored.PoolKey("vendor", "pace"), "down", text(1))
 	scrape := func() map[string]float64 {
 		found := rig.Scrape(t, rig.RegistryOf(operator.NewCollector(ctx, w.Client.Op)), "tundish_")
 		maps.DeleteFunc(found, func(series string, _ float64) bool {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/operator"
@@ -65,17 +66,13 @@ func TestMaxInFlightRisesWithTheRate(t *testing.T) {
 	}
 	set := func(pairs ...string) {
 		t.Helper()
-		if _, err := control.Set(t.Context(), rig.MustPatch(t, pairs...)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(control.Set(t.Context(), rig.MustPatch(t, pairs...)))(t)
 	}
 	set("rate", "400/s")
 	is(6000, "rate 100/s>400/s by anna, max_in_flight 1500>6000 by anna")
 	set("rate", "10/s")
 	is(1500, "rate 100/s>10/s by anna")
-	if _, err := control.Reset(t.Context(), shaper.SettingRate); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(control.Reset(t.Context(), shaper.SettingRate))(t)
 	is(1500, "")
 }
 
@@ -84,17 +81,10 @@ func TestMaxInFlightRisesWithTheRate(t *testing.T) {
 func TestControlOfOtherBuckets(t *testing.T) {
 	t.Parallel()
 	w := rig.NewWorld(t, rig.Bucket("b", 100))
-	former, err := rig.NewActors(producer.Config{Redis: w.Server.Client(), Buckets: []shaper.Bucket{rig.Bucket("old", 1)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := former.Enqueue(t.Context(), shaper.Job{Bucket: "old", Payload: []byte("x")}); err != nil {
-		t.Fatal(err)
-	}
+	former := must.Get(rig.NewActors(producer.Config{Redis: w.Server.Client(), Buckets: []shaper.Bucket{rig.Bucket("old", 1)}}))(t)
+	must.Get(former.Enqueue(t.Context(), shaper.Job{Bucket: "old", Payload: []byte("x")}))(t)
 	control := w.Client.Op.As(" anna\n" + strings.Repeat("é", 100))
-	if err := control.Bucket("b").Pause(t.Context(), ""); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, control.Bucket("b").Pause(t.Context(), ""))
 	if by := w.Info().Pause.By; len(by) > 128 || len(by) < 120 || strings.ContainsAny(by, "\n\ufffd") {
 		t.Errorf("by %q", by)
 	}
@@ -129,15 +119,11 @@ func TestControlAsksTheWorker(t *testing.T) {
 		}
 		return errors.Join(&shaper.FieldError{Field: "url", Reason: "not in " + bucket}, &shaper.FieldError{Field: "secrets", Reason: "too few"})
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	control := op.As("anna")
 	var bad, good operator.FlowPatch
-	if err := errors.Join(bad.Put(shaper.FlowURL, "https://example.com/"), bad.PutHeaders(map[string]string{"X-A": "1"}), bad.PutSecrets([]string{"whsec_x"}),
-		good.Clear(shaper.FlowURL, shaper.FlowSecrets), good.Put(shaper.FlowWeight, "2")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(bad.Put(shaper.FlowURL, "https://example.com/"), bad.PutHeaders(map[string]string{"X-A": "1"}), bad.PutSecrets([]string{"whsec_x"}),
+		good.Clear(shaper.FlowURL, shaper.FlowSecrets), good.Put(shaper.FlowWeight, "2")))
 	_, err = control.Bucket("b").Flow("f").Set(t.Context(), bad)
 	if invalid, ok := errors.AsType[*operator.InvalidChangeError](err); !ok || invalid.Err.Error() != "url: not in b\nsecrets: too few" {
 		t.Errorf("answered %v", err)
@@ -161,9 +147,7 @@ func TestControlOfAPool(t *testing.T) {
 	w := rig.NewPoolWorld(t, rig.Pooled("b", 10, 1, pool))
 	control := w.Client.Op.As("anna")
 	patch := func(setting shaper.Setting, value string) (p operator.BucketPatch) {
-		if err := p.Put(setting, value); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, p.Put(setting, value))
 		return p
 	}
 	for _, test := range []struct {
@@ -179,17 +163,13 @@ func TestControlOfAPool(t *testing.T) {
 	}
 	inForce := func() string {
 		infos, err := w.ClientOf(rig.Pooled("b", 10, 1, pool)).Op.BucketInfos(t.Context()) // another process
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		p := infos[0].Pool
 		return fmt.Sprint(p.Rate, " ", p.Burst, " ", p.MaxInFlight)
 	}
 	w.Client = w.ClientOf(w.Buckets...)
 	w.Enqueue("b", 1, nil) // its configuration is written again
-	if got := inForce(); got != "20/s 3 0" {
-		t.Errorf("in force: %s", got)
-	}
+	must.Equal(t, inForce(), "20/s 3 0", "in force")
 	for _, bad := range []operator.BucketPatch{{}, patch(shaper.SettingCapacity, "5"), patch(shaper.SettingBurst, "0"), patch(shaper.SettingBurst, "-1"), patch(shaper.SettingMaxInFlight, "-1")} {
 		var invalid *operator.InvalidChangeError
 		if changes, err := control.Pool("p").Set(t.Context(), bad); !errors.As(err, &invalid) {
@@ -210,7 +190,5 @@ func TestControlOfAPool(t *testing.T) {
 	if changes, err := control.Pool("p").Reset(t.Context()); err != nil || fmt.Sprint(changes) != "[rate 20/s → 100/s burst 3 → 1 max_in_flight 0 → 5]" {
 		t.Errorf("%v, %v", changes, err)
 	}
-	if got := inForce(); got != "100/s 1 5" {
-		t.Errorf("in force: %s", got)
-	}
+	must.Equal(t, inForce(), "100/s 1 5", "in force")
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -16,17 +17,9 @@ func TestOrphansAreReadable(t *testing.T) {
 	w := rig.NewWorld(t, rig.Bucket("b", 100))
 	conn := w.Server.Client()
 	for name, b := range map[string]shaper.Bucket{"plain": rig.Bucket("old", 1), "with flows": rig.Flowing("oldflows", shaper.FlowKeyJob)} {
-		former, err := rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{b}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := former.Enqueue(t.Context(), shaper.Job{Bucket: b.Name, ID: "j", Flow: "acme", Payload: []byte("x")}); err != nil {
-			t.Fatal(err)
-		}
-		want, err := former.Job(t.Context(), b.Name, "j")
-		if err != nil {
-			t.Fatal(err)
-		}
+		former := must.Get(rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{b}}))(t)
+		must.Get(former.Enqueue(t.Context(), shaper.Job{Bucket: b.Name, ID: "j", Flow: "acme", Payload: []byte("x")}))(t)
+		want := must.Get(former.Job(t.Context(), b.Name, "j"))(t)
 		got, err := w.Client.Job(t.Context(), b.Name, "j")
 		if err != nil || got.State != shaper.StateQueued || got.Position != 0 || string(got.Payload) != "x" || got.Flow != want.Flow || (got.OfFlow == nil) != (want.OfFlow == nil) {
 			t.Errorf("%s: %+v, %v, want %+v", name, got, err, want)

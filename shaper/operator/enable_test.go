@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
@@ -24,21 +25,13 @@ func TestRedriveDisabledLooksAtItsOwn(t *testing.T) {
 	flow := shaper.DefaultFlowSettings()
 	flow.Key = shaper.FlowKeyJob
 	b.Flow = &flow
-	actors, err := rig.NewActors(producer.Config{Redis: client, Buckets: []shaper.Bucket{b}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	actors := must.Get(rig.NewActors(producer.Config{Redis: client, Buckets: []shaper.Bucket{b}}))(t)
 	ctx, k, now := t.Context(), store.BucketKeys("b"), time.Now().UnixMicro()
-	if err := actors.JoinPools(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, actors.JoinPools(ctx))
 	pipe := client.Pipeline()
 	for i := range 2000 { // of 1000 flows, and their deaths are mixed
 		id := fmt.Sprint("j", i)
-		sealed, err := codec.Seal(nil, &shaper.Job{Bucket: "b", ID: id, Flow: fmt.Sprint("f", i%1000), Payload: []byte("x")}, codec.Sealing{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		sealed := must.Get(codec.Seal(nil, &shaper.Job{Bucket: "b", ID: id, Flow: fmt.Sprint("f", i%1000), Payload: []byte("x")}, codec.Sealing{}))(t)
 		codec.SetIndex(sealed, 1)
 		pipe.HSet(ctx, k.Body(), id, fmt.Sprintf("0 %d %s", now, sealed))
 		pipe.HSet(ctx, k.Meta(), id, `5 1 0 0 0 c {"cause":"`+shaper.CauseFlowDisabled+`"}`)
@@ -47,9 +40,7 @@ func TestRedriveDisabledLooksAtItsOwn(t *testing.T) {
 			pipe.HSet(ctx, k.Meta(), id, `5 1 0 0 0 c {"cause":"`+shaper.CausePermanent+`"}`)
 		}
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(pipe.Exec(ctx))(t)
 	redrive := func(flow string, want int) (trips int64) {
 		t.Helper()
 		hook := &rig.TripHook{At: -1}
@@ -66,8 +57,6 @@ func TestRedriveDisabledLooksAtItsOwn(t *testing.T) {
 	redrive("f2", 1)
 	redrive("f1", 0)
 	for id, want := range map[string]shaper.State{"j0": shaper.StateQueued, "j1000": shaper.StateQueued, "j1001": shaper.StateQueued, "j1002": shaper.StateDead, "j3": shaper.StateDead} {
-		if job, err := actors.Job(ctx, "b", id); err != nil || job.State != want {
-			t.Errorf("job %s is %v, want %v (%v)", id, job.State, want, err)
-		}
+		must.Equal(t, must.Get(actors.Job(ctx, "b", id))(t).State, want, "job %s is", id)
 	}
 }

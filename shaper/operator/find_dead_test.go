@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -26,10 +27,7 @@ func graveyard(t *testing.T, capacity int64) (op *operator.Operator, client *red
 	client = redistest.Start(t).Client()
 	b := rig.Flowing("b", shaper.FlowKeyJob)
 	b.Capacity, b.Shed = capacity, shaper.NoShedding
-	op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: client, Buckets: []shaper.Bucket{b}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	op = must.Get(operator.New(operator.Config{Timeout: rig.Patience, Redis: client, Buckets: []shaper.Bucket{b}}))(t)
 	if _, err := op.As("anna").Bucket("b").Resume(t.Context()); err != nil { // it is configured then
 		t.Fatal(err)
 	}
@@ -44,9 +42,7 @@ func graveyard(t *testing.T, capacity int64) (op *operator.Operator, client *red
 		pipe.HSet(t.Context(), keys.Meta(), id, "5 1 1 0 0 - "+last.String())
 		pipe.ZAdd(t.Context(), keys.Dead(), redis.Z{Member: id, Score: float64(died.Add(time.Duration(i/150) * time.Second).UnixMicro())})
 	}
-	if _, err := pipe.Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(pipe.Exec(t.Context()))(t)
 	return op, client, keys
 }
 

@@ -9,7 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/internal/store"
@@ -40,10 +42,7 @@ func TestFindFlows(t *testing.T) {
 	b := rig.Bucket("b", 100)
 	b.Flow = new(shaper.DefaultFlowSettings())
 	b.Flow.Key = shaper.FlowKeyJob
-	op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: client, Buckets: []shaper.Bucket{b}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	op := must.Get(operator.New(operator.Config{Timeout: rig.Patience, Redis: client, Buckets: []shaper.Bucket{b}}))(t)
 	ctx, keys, bucket := t.Context(), store.BucketKeys("b"), op.Bucket("b")
 	const flows = 2500
 	const well, held, open = "", "@%[2]d,0,0,0,3,0,0,0,0,0,0,0,0,timeout ", "@0,0,0,1,5,0,0,0,0,0,%[2]d,0,0,http_500 "
@@ -64,12 +63,10 @@ func TestFindFlows(t *testing.T) {
 		}
 	}
 	// A hold that is over is none, and a flow that nothing holds is failing whose last attempts have failed.
-	states["f1000"] = "@0,0,0,0,2,0,0,0,0,0,0,0,0,timeout 1 0 1/10000000 0 0 0 0 .n"
+	states["f1000"] = stored.Flow{Downstream: stored.Downstream{Failures: 2, Reason: "timeout"}.String(), Slot: 1, Rate: "1/10000000", Filled: ".n"}.String()
 	waiting["f1000"] = 0
-	states["f0000"] = fmt.Sprintf("@%d,0,0,0,0,0,0,0,0,0,0,0,0,timeout 1 0 1/10000000 0 0 0 0 .n", time.Now().Add(-time.Hour).UnixMicro())
-	if err := client.HSet(ctx, keys.Flows(), states).Err(); err != nil {
-		t.Fatal(err)
-	}
+	states["f0000"] = stored.Flow{Downstream: stored.Downstream{Till: time.Now().Add(-time.Hour).UnixMicro(), Reason: "timeout"}.String(), Slot: 1, Rate: "1/10000000", Filled: ".n"}.String()
+	must.OK(t, client.HSet(ctx, keys.Flows(), states).Err())
 	failing := []string{"f0003", "f0004", "f0503", "f0504", "f1000", "f1003", "f1004", "f1503", "f1504", "f2003", "f2004"}
 	full := make([]string, 0, flows)
 	for name, n := range waiting {
@@ -87,9 +84,7 @@ func TestFindFlows(t *testing.T) {
 	for _, limit := range []int{1, 7, 1000} {
 		got := allFlows(t, bucket, operator.FlowFilter{Failing: true}, limit)
 		slices.Sort(got)
-		if diff := cmp.Diff(failing, slices.Compact(got)); diff != "" {
-			t.Errorf("failing flows, pages of %d (-want +got):\n%s", limit, diff)
-		}
+		must.Equal(t, cmp.Diff(failing, slices.Compact(got)), "", "failing flows, pages of %d (-want +got):", limit)
 		of := slices.DeleteFunc(slices.Clone(failing), func(name string) bool { return waiting[name] == 0 })
 		slices.SortFunc(of, fuller)
 		if diff := cmp.Diff(of, allFlows(t, bucket, operator.FlowFilter{Failing: true, Order: operator.ByWaiting}, limit)); diff != "" {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -16,10 +17,7 @@ func TestHaveJob(t *testing.T) {
 	t.Parallel()
 	conn := redistest.Start(t).Client()
 	buckets := []shaper.Bucket{rig.Bucket("one", 1), rig.In(rig.PoolNamed("vendor"), rig.Bucket("pooled", 1)), rig.Bucket("empty", 1)}
-	client, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: buckets})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: buckets}))(t)
 	t.Cleanup(client.Close)
 	for _, job := range []shaper.Job{{Bucket: "one", ID: "a"}, {Bucket: "pooled", ID: "a"}, {Bucket: "pooled", ID: "b"}} {
 		job.Payload = []byte("x")
@@ -27,13 +25,9 @@ func TestHaveJob(t *testing.T) {
 			t.Fatal(receipts, err)
 		}
 	}
-	if _, err := client.Cancel(t.Context(), "pooled", "b"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(client.Cancel(t.Context(), "pooled", "b"))(t)
 	op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: conn, Buckets: buckets[:1]}) // which knows nothing of the pool
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for id, want := range map[string]string{"a": "[one pooled]", "b": "[pooled]", "c": "[]"} {
 		found, err := op.HaveJob(t.Context(), id, "one", "pooled", "empty", "never-used")
 		if err != nil || fmt.Sprint(found) != want {

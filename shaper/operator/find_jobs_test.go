@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -22,15 +23,9 @@ import (
 func crowd(t *testing.T, b shaper.Bucket) *operator.Operator {
 	t.Helper()
 	client := redistest.Start(t).Client()
-	c, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: client, Buckets: []shaper.Bucket{b}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(producer.New(producer.Config{Timeout: rig.Patience, Redis: client, Buckets: []shaper.Bucket{b}}))(t)
 	t.Cleanup(c.Close)
-	op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: client, Buckets: []shaper.Bucket{b}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	op := must.Get(operator.New(operator.Config{Timeout: rig.Patience, Redis: client, Buckets: []shaper.Bucket{b}}))(t)
 	var jobs []shaper.Job
 	for i := range 600 {
 		job := shaper.Job{
@@ -54,9 +49,7 @@ func crowd(t *testing.T, b shaper.Bucket) *operator.Operator {
 		pipe.HSet(t.Context(), k.Meta(), id, "3 1 0 0 0 c ")
 		pipe.ZAdd(t.Context(), k.Leases(), redis.Z{Member: id, Score: float64(time.Now().Add(time.Hour).UnixMicro())})
 	}
-	if _, err := pipe.Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(pipe.Exec(t.Context()))(t)
 	return op
 }
 
@@ -98,9 +91,7 @@ func TestFindJobs(t *testing.T) {
 							break
 						}
 					}
-					if len(found) != want {
-						t.Errorf("%q, %d at a time: %d jobs, want %d", name, limit, len(found), want)
-					}
+					must.Equal(t, len(found), want, "%q, %d at a time: jobs", name, limit)
 				}
 			}
 			group := "g1"

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/internal/store"
@@ -25,28 +26,17 @@ func TestJobsOfFlows(t *testing.T) {
 		s.Put(id, "a", shaper.StateDead)
 	}
 	s.Put("other", "b", shaper.StateDead)
-	if sum, err := s.Client.Op.As("anna").Bucket("b").Dead().RedriveAll(ctx, 100); err != nil || sum != (operator.Redriven{Moved: 2, FlowFull: 2}) {
-		t.Errorf("redriven %+v, %v", sum, err)
-	}
-	if state, err := s.Client.Cancel(ctx, "b", "a2"); err != nil || state != shaper.StateCancelled {
-		t.Errorf("cancelled: %v, %v", state, err)
-	}
-	if state, err := s.Client.Op.As("anna").Bucket("b").Dead().Drop(ctx, "d3"); err != nil || state != shaper.StateDropped {
-		t.Errorf("dropped: %v, %v", state, err)
-	}
+	must.Equal(t, must.Get(s.Client.Op.As("anna").Bucket("b").Dead().RedriveAll(ctx, 100))(t), (operator.Redriven{Moved: 2, FlowFull: 2}), "redriven")
+	must.Equal(t, must.Get(s.Client.Cancel(ctx, "b", "a2"))(t), shaper.StateCancelled, "cancelled")
+	must.Equal(t, must.Get(s.Client.Op.As("anna").Bucket("b").Dead().Drop(ctx, "d3"))(t), shaper.StateDropped, "dropped")
 	if _, err := s.Client.Cancel(ctx, "b", "nobody"); !errors.Is(err, shaper.ErrNotFound) {
 		t.Errorf("cancelled: %v", err)
 	}
-	if err := s.Client.Op.As("anna").Bucket("b").Flow("a").Pause(ctx, "a leak"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Client.Op.As("anna").Bucket("b").Flow("a").Pause(ctx, "a leak"))
 	s.Redis.HSet(ctx, store.BucketKeys("b").Conf(), "flow_quotas", "1 60000000;")
 	s.Redis.RPush(ctx, store.BucketKeys("b").FlowDeparted("a"), s.Now.UnixMicro())
 	s.Redis.HSet(ctx, store.BucketKeys("b").Flows(), "a", fmt.Sprintf("%d 0 1/10000000 0 4 0 3 .n", s.Now.UnixMicro()))
-	job, err := s.Client.Job(ctx, "b", "a1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	job := must.Get(s.Client.Job(ctx, "b", "a1"))(t)
 	if got := fmt.Sprint(job.BlockedBy()); got != "[flow-paused ahead flow-max-in-flight flow-pace quota]" || job.Flow != "a" || !job.Earliest().IsZero() {
 		t.Errorf("blocked by %s, job %+v", got, job)
 	}
@@ -67,9 +57,7 @@ func TestControlOfFlows(t *testing.T) {
 		t.Helper()
 		var p operator.FlowPatch
 		for i := 0; i < len(pairs); i += 2 {
-			if err := p.Put(shaper.FlowSetting(pairs[i]), pairs[i+1]); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, p.Put(shaper.FlowSetting(pairs[i]), pairs[i+1]))
 		}
 		return p
 	}
@@ -77,32 +65,23 @@ func TestControlOfFlows(t *testing.T) {
 		t.Helper()
 		pause := own.Pause
 		own.Pause = nil
-		out, err := json.Marshal(own)
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(json.Marshal(own))(t)
 		if pause != nil {
 			return fmt.Sprintf("%s, paused by %s (%s)", out, pause.By, pause.Reason)
 		}
 		return string(out)
 	}
 	full := patch("rate", "20/s", "burst", "2", "capacity", "0", "max_in_flight", "7", "weight", "3", "url", "https://example.com/a")
-	if err := errors.Join(full.PutHeaders(map[string]string{"X-A": "1"}), full.PutSecrets([]string{"whsec_x"})); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(full.PutHeaders(map[string]string{"X-A": "1"}), full.PutSecrets([]string{"whsec_x"})))
 	own, err := control.Bucket("b").Flow("a b").Set(ctx, full)
 	const all = `{"rate":"20/s","burst":2,"capacity":0,"max_in_flight":7,"weight":3,` +
 		`"URL":"https://example.com/a","Headers":{"X-A":"1"},"Secrets":["whsec_x"]`
 	if got := text(own); err != nil || !strings.HasPrefix(got, all) {
 		t.Errorf("set: %s, %v", got, err)
 	}
-	if err := control.Bucket("b").Flow("a b").Pause(ctx, "two\nlines"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, control.Bucket("b").Flow("a b").Pause(ctx, "two\nlines"))
 	var less operator.FlowPatch
-	if err := less.Clear(shaper.FlowRate, shaper.FlowCapacity, shaper.FlowHeaders); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, less.Clear(shaper.FlowRate, shaper.FlowCapacity, shaper.FlowHeaders))
 	if own, err = control.Bucket("b").Flow("a b").Set(ctx, less); err != nil || own.Capacity != nil || own.Headers != nil || !own.Rate.IsZero() ||
 		*own.Burst != 2 || own.Pause == nil || own.Pause.Reason != "two\nlines" || len(own.Secrets) != 1 {
 		t.Errorf("cleared: %s, %v", text(own), err)
@@ -120,9 +99,7 @@ func TestControlOfFlows(t *testing.T) {
 	if had, err := control.Bucket("b").Flow("a b").Reset(ctx); err != nil || had {
 		t.Errorf("deleted again: %t, %v", had, err)
 	}
-	if n := s.Redis.Exists(ctx, store.BucketKeys("b").FlowSettings()).Val(); n != 0 {
-		t.Error("settings are left")
-	}
+	must.Equal(t, s.Redis.Exists(ctx, store.BucketKeys("b").FlowSettings()).Val(), 0, "settings are left")
 }
 
 // What does not fit changes nothing, and says why.
@@ -187,9 +164,7 @@ func TestListAndPurgeFlows(t *testing.T) {
 	}
 	s.Put("flying", "f0", shaper.StateInFlight)
 	for _, flow := range []string{"f1", "quiet"} {
-		if err := control.Bucket("b").Flow(flow).Pause(ctx, ""); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, control.Bucket("b").Flow(flow).Pause(ctx, ""))
 	}
 	found := map[string]operator.FlowInfo{}
 	for cursor, again := "", true; again; again = cursor != "" {
@@ -214,14 +189,10 @@ func TestListAndPurgeFlows(t *testing.T) {
 			t.Errorf("cursor %q was taken", cursor)
 		}
 	}
-	if purged, err := control.Bucket("b").Flow("f3").Purge(ctx, operator.PurgeOptions{}); err != nil || purged != (operator.Purged{Jobs: 4}) {
-		t.Errorf("purged %+v, %v", purged, err)
-	}
+	must.Equal(t, must.Get(control.Bucket("b").Flow("f3").Purge(ctx, operator.PurgeOptions{}))(t), (operator.Purged{Jobs: 4}), "purged")
 	s.WantState(shaper.StateCancelled, "w3", "w18")
 	s.WantState(shaper.StateQueued, "w4", "w0")
-	if purged, err := control.Bucket("b").Purge(ctx, operator.PurgeOptions{}); err != nil || purged != (operator.Purged{Jobs: 16}) {
-		t.Errorf("purged %+v, %v", purged, err)
-	}
+	must.Equal(t, must.Get(control.Bucket("b").Purge(ctx, operator.PurgeOptions{}))(t), (operator.Purged{Jobs: 16}), "purged")
 	s.WantState(shaper.StateCancelled, "w0", "w1", "w2", "w4")
 	s.WantState(shaper.StateInFlight, "flying")
 	if info, err := control.Bucket("b").Flow("f0").Info(ctx); err != nil || info.Waiting != 0 || info.InFlight != 1 {

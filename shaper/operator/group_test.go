@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/internal/store"
@@ -24,20 +25,14 @@ func TestControlOfGroups(t *testing.T) {
 	s.SubmitTo("", "x", "none0")
 	var patch operator.FlowPatch
 	for setting, value := range map[shaper.FlowSetting]string{shaper.FlowRate: "20/s", shaper.FlowBurst: "2", shaper.FlowCapacity: "9", shaper.FlowMaxInFlight: "7", shaper.FlowWeight: "3"} {
-		if err := patch.Put(setting, value); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, patch.Put(setting, value))
 	}
 	own, err := control.Bucket("b").Group("a").Set(ctx, patch)
 	if err != nil || own.Rate.String() != "20/s" || *own.Burst != 2 || *own.Capacity != 9 || *own.MaxInFlight != 7 || *own.Weight != 3 {
 		t.Errorf("set %+v, %v", own, err)
 	}
-	if err := control.Bucket("b").Group("a").Pause(ctx, "a leak"); err != nil {
-		t.Fatal(err)
-	}
-	if err := control.Bucket("b").Group("a").Flow("x").Pause(ctx, "too"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, control.Bucket("b").Group("a").Pause(ctx, "a leak"))
+	must.OK(t, control.Bucket("b").Group("a").Flow("x").Pause(ctx, "too"))
 	job, err := s.Client.Job(ctx, "b", "ax0")
 	if err != nil || fmt.Sprint(job.BlockedBy()) != "[group-paused flow-paused pace]" || !strings.HasPrefix(job.Why(), `group "a" is paused since `) || !job.Earliest().IsZero() {
 		t.Errorf("job %+v, %v: %v, %s", job, err, job.BlockedBy(), job.Why())
@@ -81,13 +76,9 @@ func TestControlOfGroups(t *testing.T) {
 		t.Errorf("resumed: %t, %v", was, err)
 	}
 	for _, want := range []bool{true, false} {
-		if had, err := control.Bucket("b").Group("a").Reset(ctx); err != nil || had != want {
-			t.Errorf("deleted: %t, %v", had, err)
-		}
+		must.Equal(t, must.Get(control.Bucket("b").Group("a").Reset(ctx))(t), want, "deleted")
 	}
-	if n := s.Redis.Exists(ctx, store.BucketKeys("b").GroupSettings()).Val(); n != 0 {
-		t.Error("settings of groups are left")
-	}
+	must.Equal(t, s.Redis.Exists(ctx, store.BucketKeys("b").GroupSettings()).Val(), 0, "settings of groups are left")
 	if purged, err := control.Bucket("b").Group("a").Flow("y").Purge(ctx, operator.PurgeOptions{}); err != nil || purged.Jobs != 1 {
 		t.Errorf("purged %+v, %v", purged, err)
 	}
@@ -107,9 +98,7 @@ func TestControlOfGroupsRefuses(t *testing.T) {
 	s := rig.NewGrouped(t)
 	ctx, control := t.Context(), s.Client.Op.As("anna")
 	var secrets, slow operator.FlowPatch
-	if err := errors.Join(secrets.PutSecrets([]string{"s"}), slow.Put(shaper.FlowRate, "1/h"), slow.Put(shaper.FlowBurst, "10000")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(secrets.PutSecrets([]string{"s"}), slow.Put(shaper.FlowRate, "1/h"), slow.Put(shaper.FlowBurst, "10000")))
 	set := func(patch operator.FlowPatch) error {
 		_, err := control.Bucket("b").Group("a").Set(ctx, patch)
 		return err
@@ -125,9 +114,7 @@ func TestControlOfGroupsRefuses(t *testing.T) {
 	if err := control.Bucket("b").Flow("x").Pause(ctx, ""); !errors.Is(err, operator.ErrGroupNeeded) {
 		t.Errorf("a flow without its group: %v", err)
 	}
-	if n := s.Redis.Exists(ctx, store.BucketKeys("b").GroupSettings(), store.BucketKeys("b").FlowSettings()).Val(); n != 0 {
-		t.Error("something was changed")
-	}
+	must.Equal(t, s.Redis.Exists(ctx, store.BucketKeys("b").GroupSettings(), store.BucketKeys("b").FlowSettings()).Val(), 0, "something was changed")
 	for _, plain := range []*rig.Bench{rig.NewBench(t, rig.Bucket("b", 100)), rig.NewFlowing(t)} {
 		control := plain.Client.Op.As("anna")
 		for _, err := range []error{

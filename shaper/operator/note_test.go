@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/operator"
@@ -18,24 +19,18 @@ func TestChangesAreLoggedOnce(t *testing.T) {
 	w := rig.NewWorld(t, bucket)
 	var log bytes.Buffer
 	op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: w.Server.Client(), Buckets: []shaper.Bucket{bucket}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b := op.As("anna").Bucket("b")
 	is := func(what string, err error, want string) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if _, got, _ := strings.Cut(strings.TrimSpace(log.String()), "msg="); got != want {
 			t.Errorf("%s: logged is %q, want %q", what, got, want)
 		}
 		log.Reset()
 	}
 	var patch operator.FlowPatch
-	if err := patch.Put(shaper.FlowWeight, "3"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, patch.Put(shaper.FlowWeight, "3"))
 	_, err = b.Flow("f").Set(t.Context(), patch)
 	is("set", err, `"an operator changed a flow" bucket=b action=set by=anna flow=f settings=weight`)
 	_, err = b.Flow("f").Set(t.Context(), patch)
@@ -50,9 +45,7 @@ func TestChangesAreLoggedOnce(t *testing.T) {
 	is("an override as configured", err, `"an operator changed a bucket" bucket=b action=set by=anna changes="burst 1 → 1"`)
 	changes, err := b.Reset(t.Context())
 	is("it is reset", err, `"an operator changed a bucket" bucket=b action=reset by=anna changes="burst 1 → 1"`)
-	if len(changes) != 1 {
-		t.Errorf("the reset changed %v", changes)
-	}
+	must.Equal(t, len(changes), 1, "the reset changed %v", changes)
 	_, err = b.Reset(t.Context())
 	is("nothing to reset", err, "")
 }

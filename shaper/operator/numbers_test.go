@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -24,10 +25,7 @@ func TestScriptsTellTheNumbers(t *testing.T) {
 		{"inspect_job.lua", "flow_", reflect.TypeFor[shaper.JobFlow]()},
 		{"inspect_job.lua", "pool_", reflect.TypeFor[shaper.JobPool]()},
 	} {
-		source, err := os.ReadFile("../../lua/" + c.script)
-		if err != nil {
-			t.Fatal(err)
-		}
+		source := must.Get(os.ReadFile("../../lua/" + c.script))(t)
 		told := map[string]bool{} // what operators may change is told under the names of its fields
 		for _, field := range overridable {
 			told[field.(string)] = true

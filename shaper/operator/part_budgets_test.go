@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/operator"
@@ -46,23 +47,20 @@ func TestUsedUpBudgetsAreShown(t *testing.T) {
 				flow := bucket.Group("g").Flow("f")
 				if c.own != "" {
 					var patch operator.FlowPatch
-					must(t, patch.Put(shaper.FlowBudgets, c.own))
-					_, err := flow.Set(t.Context(), patch)
-					must(t, err)
+					must.OK(t, patch.Put(shaper.FlowBudgets, c.own))
+					must.Get(flow.Set(t.Context(), patch))(t)
 				}
 				j.enqueue(c.jobs)
 				pass(3 * time.Minute)
 				job := shaper.Job{Bucket: "b", ID: "hasty", Group: "g", Flow: "f", Payload: []byte("x"), Units: shaper.Units{"tokens": max(c.reserves, 10)}, MaxWait: 2 * time.Second}
-				receipts, err := j.client.Enqueue(t.Context(), job)
-				must(t, err)
+				receipts := must.Get(j.client.Enqueue(t.Context(), job))(t)
 				refused := receipts[0].Refusal
 				if refused == nil || refused.Reason != shaper.ReasonWaitTooLong || !strings.HasPrefix(refused.Detail, c.want+", and the job would have to wait for more than 2s: retry in 2") {
 					t.Errorf("refused with %+v, want %q", refused, c.want)
 				}
-				ofFlow, err := flow.Info(t.Context())
-				must(t, err)
+				ofFlow := must.Get(flow.Info(t.Context()))(t)
 				ofGroup, err := bucket.Group("g").Info(t.Context())
-				must(t, err)
+				must.OK(t, err)
 				for _, part := range []struct {
 					name string
 					of   bool
@@ -111,22 +109,19 @@ func TestUsedUpQuotasAreShown(t *testing.T) {
 				flow := bucket.Group("g").Flow("f")
 				if c.own != "" {
 					var patch operator.FlowPatch
-					must(t, patch.Put(shaper.FlowQuotas, c.own))
-					_, err := flow.Set(t.Context(), patch)
-					must(t, err)
+					must.OK(t, patch.Put(shaper.FlowQuotas, c.own))
+					must.Get(flow.Set(t.Context(), patch))(t)
 				}
 				j.enqueue(2)
 				pass(time.Minute)
 				var flows []operator.FlowInfo
 				for cursor, again := "", true; again; again = cursor != "" {
 					some, next, err := bucket.Flows(t.Context(), cursor, 10)
-					must(t, err)
+					must.OK(t, err)
 					flows, cursor = append(flows, some...), next
 				}
-				ofFlow, err := flow.Info(t.Context())
-				must(t, err)
-				ofGroup, err := bucket.Group("g").Info(t.Context())
-				must(t, err)
+				ofFlow := must.Get(flow.Info(t.Context()))(t)
+				ofGroup := must.Get(bucket.Group("g").Info(t.Context()))(t)
 				for _, part := range []struct {
 					name string
 					of   bool

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/faultproxy"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -17,22 +18,14 @@ import (
 func TestManyFlowsOfAPool(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	far, err := faultproxy.New(server.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	far := must.Get(faultproxy.New(server.Addr()))(t)
 	t.Cleanup(func() { _ = far.Close() })
 	b := rig.Grouped("b", 1000)
 	b.Flow.MustExist, b.DedupeWindow = true, 0 // it moves once nothing is left in it
 	actors := func(addr, pool string) *rig.Actors {
-		a, err := rig.NewActors(producer.Config{Redis: rig.Connect(t, addr), Buckets: []shaper.Bucket{rig.In(rig.PoolNamed(pool), b)}, Timeout: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(rig.NewActors(producer.Config{Redis: rig.Connect(t, addr), Buckets: []shaper.Bucket{rig.In(rig.PoolNamed(pool), b)}, Timeout: time.Minute}))(t)
 		t.Cleanup(a.Close)
-		if err := a.JoinPools(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, a.JoinPools(t.Context()))
 		return a
 	}
 	vendor := actors(far.Addr(), "vendor")
@@ -44,9 +37,7 @@ func TestManyFlowsOfAPool(t *testing.T) {
 		_ = changes[i].Patch.Put(shaper.FlowRate, "7/s")
 	}
 	far.SetDelay(50 * time.Millisecond)
-	if written, err := vendor.Op.As("anna").Bucket("b").PutFlows(t.Context(), changes); err != nil || written != n {
-		t.Fatalf("%d are written: %v", written, err)
-	}
+	must.Be(t, must.Get(vendor.Op.As("anna").Bucket("b").PutFlows(t.Context(), changes))(t), n, "are written")
 	far.SetDelay(0)
 	check := func(a *rig.Actors) {
 		t.Helper()
@@ -62,8 +53,6 @@ func TestManyFlowsOfAPool(t *testing.T) {
 		}
 	}
 	check(vendor)
-	if _, err := vendor.Op.As("anna").Bucket("b").Purge(t.Context(), operator.PurgeOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(vendor.Op.As("anna").Bucket("b").Purge(t.Context(), operator.PurgeOptions{}))(t)
 	check(actors(server.Addr(), "other"))
 }

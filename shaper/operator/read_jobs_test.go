@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/internal/store"
@@ -38,9 +39,7 @@ func largeBench(t *testing.T, dead bool) (*rig.Bench, operator.Bucket) {
 			pipe := s.Redis.Pipeline()
 			pipe.LPop(t.Context(), keys.Queue(""))
 			pipe.ZAdd(t.Context(), keys.Dead(), redis.Z{Member: id, Score: float64(i)})
-			if _, err := pipe.Exec(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(pipe.Exec(t.Context()))(t)
 		}
 	}
 	return s, s.Client.Op.Bucket("b")

@@ -12,6 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -23,29 +25,24 @@ import (
 func holdFlows(t *testing.T, s *rig.Bench, names []string) (held int64) {
 	t.Helper()
 	until := time.Now().Add(time.Hour).UnixMicro()
-	text := fmt.Sprintf("@%d,5000,1000000000,1,12,1,1,0,1,1,%d,1,%d,timeout ", until, until, until)
+	open := stored.Downstream{Till: until, RateCount: 5000, RatePer: 1_000_000_000, Breaker: 1, Failures: 12, First: until, OpenFor: 1, Heard: until, Reason: "timeout"}
 	pairs := make([]any, 0, 2*len(names))
 	for i, name := range names {
-		said := ""
+		flow := stored.Waiting(1)
 		if i%2 == 0 {
-			said = text
+			flow.Downstream = open.String()
 			held++
 		}
-		pairs = append(pairs, name, said+"0 0 - 0 1 0 0 .n")
+		pairs = append(pairs, name, flow.String())
 	}
-	if err := s.Redis.HSet(t.Context(), store.BucketKeys("b").Flows(), pairs...).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Redis.HSet(t.Context(), store.BucketKeys("b").Flows(), pairs...).Err())
 	return held
 }
 
 // heldFlows are how many flows a downstream says anything of.
 func heldFlows(t *testing.T, s *rig.Bench) (held int64) {
 	t.Helper()
-	states, err := s.Redis.HVals(t.Context(), store.BucketKeys("b").Flows()).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	states := must.Get(s.Redis.HVals(t.Context(), store.BucketKeys("b").Flows()).Result())(t)
 	for _, state := range states {
 		if codec.ParseFlowState(state).Downstream != "" {
 			held++
@@ -112,16 +109,15 @@ func TestReleaseIsLoggedInWords(t *testing.T) {
 	t.Parallel()
 	s := rig.NewFlowing(t)
 	var log bytes.Buffer
-	op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: s.Redis, Buckets: []shaper.Bucket{s.Bucket}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	op := must.Get(operator.New(operator.Config{Timeout: rig.Patience, Redis: s.Redis, Buckets: []shaper.Bucket{s.Bucket}, Logger: slog.New(slog.NewTextHandler(&log, nil))}))(t)
 	const ahead = 3 * time.Hour // the engine's clock
 	at := s.Now.UTC().Truncate(time.Second)
 	micros := at.Add(ahead).UnixMicro()
 	keys := store.BucketKeys("b")
-	s.Redis.HSet(t.Context(), keys.Pace(), "offset", ahead.Microseconds(), "down", fmt.Sprintf("%d,0,0,1,10,1,1,0,1,%d,%d,1,%d,http_503", micros+60_000_000, micros, micros, micros))
-	s.Redis.HSet(t.Context(), keys.Flows(), "f", fmt.Sprintf("@0,5000,1000000000,0,0,1,1,0,1,0,0,0,%d,http_429 0 0 - 0 1 0 0 .n", micros))
+	s.Redis.HSet(t.Context(), keys.Pace(), "offset", ahead.Microseconds(), "down", stored.Downstream{Till: micros + 60_000_000, Breaker: 1, Failures: 10, Opened: micros, First: micros, Heard: micros, Reason: "http_503"}.String())
+	slowed := stored.Waiting(1)
+	slowed.Downstream = stored.Downstream{RateCount: 5000, RatePer: 1_000_000_000, Heard: micros, Reason: "http_429"}.String()
+	s.Redis.HSet(t.Context(), keys.Flows(), "f", slowed.String())
 	bucket := op.As("anna").Bucket("b")
 	for release, want := range map[string]string{
 		"the bucket": fmt.Sprintf(`before="circuit breaker open since %s (10 failures in a row, the last one http_503); the next probe may leave at %s" after=released`,

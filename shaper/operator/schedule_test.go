@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/operator"
@@ -27,27 +29,16 @@ type scheduled struct {
 func (s scheduled) configured(log *slog.Logger, buckets ...shaper.Bucket) *operator.Operator {
 	s.t.Helper()
 	cfg := producer.Config{Redis: s.server.Client(), Buckets: buckets, Logger: log}
-	client, err := rig.NewActors(cfg)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := client.JoinPools(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
-	op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: cfg.Redis, Buckets: buckets, Logger: log})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	client := must.Get(rig.NewActors(cfg))(s.t)
+	must.OK(s.t, client.JoinPools(s.t.Context()))
+	op := must.Get(operator.New(operator.Config{Timeout: rig.Patience, Redis: cfg.Redis, Buckets: buckets, Logger: log}))(s.t)
 	return op
 }
 
 // list are the names of all schedules with what is special about each.
 func (s scheduled) list(op *operator.Operator) string {
 	s.t.Helper()
-	all, err := op.Schedules(s.t.Context())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	all := must.Get(op.Schedules(s.t.Context()))(s.t)
 	var texts []string
 	for _, one := range all {
 		text := fmt.Sprintf("%s/%s %s %s", one.Bucket, one.Name, one.Source, one.MadeBy)
@@ -64,9 +55,7 @@ func (s scheduled) list(op *operator.Operator) string {
 
 func (s scheduled) wants(what, got, want string) {
 	s.t.Helper()
-	if got != want {
-		s.t.Errorf("%s: %s, want %s", what, got, want)
-	}
+	must.Equal(s.t, got, want, "%s", what)
 }
 
 func with(b shaper.Bucket, revision int64, names ...string) shaper.Bucket {
@@ -88,9 +77,7 @@ func TestSchedulesOfOperators(t *testing.T) {
 	op := s.configured(nil, with(b, 2, "c"))
 	made := op.As("ann").Schedule("made")
 	for i, want := range []bool{true, false} {
-		if changed, err := made.Set(ctx, "b", hourly); err != nil || changed != want {
-			t.Fatalf("set %d: %t, %v", i, changed, err)
-		}
+		must.Be(t, must.Get(made.Set(ctx, "b", hourly))(t), want, "set %d", i)
 	}
 	if changed, err := op.As("bob").Schedule("made").Set(ctx, "b", shaper.Schedule{Cron: "@daily"}); err != nil || !changed {
 		t.Fatal(changed, err)
@@ -107,12 +94,8 @@ func TestSchedulesOfOperators(t *testing.T) {
 	joined := rig.In(rig.PoolNamed("vendor"), with(b, 4, "d"))
 	op = s.configured(nil, joined)
 	s.wants("another pool", s.list(op), "b/d config, b/made api bob")
-	if n := s.server.Client().ZCard(ctx, "tundish:{vendor}:b:b:schedule_due").Val(); n != 2 {
-		t.Errorf("%d of them are due some time, want both", n)
-	}
-	if _, err := op.As("ann").Schedule("made").Remove(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Equal(t, s.server.Client().ZCard(ctx, stored.KeyIn("vendor", "b", "schedule_due")).Val(), 2, "of them are due some time, want both")
+	must.Get(op.As("ann").Schedule("made").Remove(ctx))(t)
 	s.wants("removed", s.list(op), "b/d config")
 	if _, err := op.As("ann").Schedule("made").Remove(ctx); !errors.Is(err, operator.ErrNoSchedule) {
 		t.Error(err)
@@ -142,9 +125,7 @@ func TestConflictsOfSchedules(t *testing.T) {
 	conflicts("configured for another bucket", set("b", "c"), isConfigured)
 	_, err := op.As("ann").Schedule("c").Remove(ctx)
 	conflicts("remove one of the configuration", err, isConfigured)
-	if err := set("a", "made"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, set("a", "made"))
 	conflicts("made for another bucket", set("b", "made"), `schedule "made": is in bucket "a" (api) already: remove it first, or choose another name`)
 
 	var log bytes.Buffer
@@ -159,9 +140,7 @@ func TestConflictsOfSchedules(t *testing.T) {
 	_, err = op.As("ann").Schedule("made").Pause(ctx, "")
 	conflicts("pause two of a name", err, twice)
 	op = s.configured(nil, with(a, 0, "made"), b)
-	if _, err := op.As("ann").Schedule("made").Remove(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(op.As("ann").Schedule("made").Remove(ctx))(t)
 	s.wants("that of the API is removed", s.list(op), "a/made config")
 }
 
@@ -170,7 +149,7 @@ func TestSchedulesThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	refuse := errors.New("url: is refused by the worker")
-	op, err := operator.New(operator.Config{
+	op := must.Get(operator.New(operator.Config{
 		Timeout: rig.Patience,
 		Redis:   server.Client(), Buckets: []shaper.Bucket{rig.Bucket("b", 10)},
 		CheckJob: func(bucket string, job *shaper.Job) error {
@@ -179,10 +158,7 @@ func TestSchedulesThatDoNotFit(t *testing.T) {
 			}
 			return nil
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	long := shaper.ScheduledJob{Payload: bytes.Repeat([]byte("x"), shaper.MaxScheduleBytes+1)}
 	for _, c := range []struct {
 		name, bucket string
@@ -207,9 +183,7 @@ func TestSchedulesThatDoNotFit(t *testing.T) {
 	if _, err := op.As("ann").Schedule("n").Set(t.Context(), "z", hourly); !errors.Is(err, shaper.ErrUnknownBucket) {
 		t.Error(err)
 	}
-	if n := server.Client().DBSize(t.Context()).Val(); n != 0 {
-		t.Errorf("%d keys were made", n)
-	}
+	must.Equal(t, server.Client().DBSize(t.Context()).Val(), 0, "keys were made")
 }
 
 // A bucket has at most 1000 schedules.
@@ -237,9 +211,7 @@ func TestOrphanedSchedules(t *testing.T) {
 	ctx := t.Context()
 	gone := rig.In(rig.PoolNamed("vendor"), with(rig.Bucket("gone", 10), 0, "c"))
 	before := s.configured(nil, gone)
-	if _, err := before.As("ann").Schedule("made").Set(ctx, "gone", hourly); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(before.As("ann").Schedule("made").Set(ctx, "gone", hourly))(t)
 	op := s.configured(nil, with(rig.Bucket("stays", 10), 0, "x"))
 	s.wants("listed", s.list(op), "stays/x config, gone/c config orphaned, gone/made api ann orphaned")
 	info, err := op.Schedule("c").Info(ctx)
@@ -285,10 +257,7 @@ func TestSchedulesOfTwoConfigurations(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		op, err := operator.New(operator.Config{Redis: s.server.Client(), Buckets: []shaper.Bucket{rig.Bucket("b", 10)}, Timeout: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		op := must.Get(operator.New(operator.Config{Redis: s.server.Client(), Buckets: []shaper.Bucket{rig.Bucket("b", 10)}, Timeout: time.Minute}))(t)
 		if got := s.list(op); got != "b/a1 config, b/a2 config" && got != "b/b1 config" {
 			t.Errorf("left are %s", got)
 		}
@@ -300,7 +269,7 @@ func TestRunsTellOfTheirJobs(t *testing.T) {
 	t.Parallel()
 	s := scheduled{t, redistest.Start(t)}
 	op := s.configured(nil, with(rig.Bucket("b", 10), 0, "c"))
-	client, key := s.server.Client(), "tundish:{b}:b:b:"
+	client, key := s.server.Client(), stored.Key("b", "")
 	client.HSet(t.Context(), key+"schedules", "c:runs", `{"at":"3000000","now":"4000000","outcome":"skipped","job":"waits","reason":"overlap"}
 {"at":"2000000","now":"2500000","outcome":"fired","job":"waits"}
 {"at":"1000000","now":"1000000","outcome":"fired","job":"gone"}`)

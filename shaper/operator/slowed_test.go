@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/internal/store"
@@ -22,27 +24,16 @@ func TestSlowedFromTheRateInForce(t *testing.T) {
 		flow.Key = shaper.FlowKeyJob
 		b.Flow = &flow
 		s, ctx, keys := rig.NewBench(t, b), t.Context(), store.BucketKeys("b")
-		if err := s.Client.JoinPools(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Client.JoinPools(ctx))
 		s.Put("job", "a", shaper.StateQueued)
-		said := fmt.Sprintf("0,%d,1000000000,0,0,1,1,0,1,0,0,0,%d,http_429", c.adaptive, s.Now.UnixMicro())
+		said := stored.Downstream{RateCount: int64(c.adaptive), RatePer: 1_000_000_000, Heard: s.Now.UnixMicro(), Reason: "http_429"}.String()
 		s.Redis.HSet(ctx, keys.Conf(), store.FieldTimetable, fmt.Sprintf("%d o 20 1000000 0 0;", s.Now.Add(-time.Hour).UnixMicro()))
 		s.Redis.HSet(ctx, keys.Pace(), "down", said)
 		s.Redis.HSet(ctx, keys.Flows(), "a", fmt.Sprintf("@%s %s", said, s.Redis.HGet(ctx, keys.Flows(), "a").Val()))
 
-		infos, err := s.Client.Op.BucketInfos(ctx, "b")
-		if err != nil {
-			t.Fatal(err)
-		}
-		of, err := s.Client.Op.Bucket("b").Flow("a").Info(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		job, err := s.Client.Job(ctx, "b", "job")
-		if err != nil {
-			t.Fatal(err)
-		}
+		infos := must.Get(s.Client.Op.BucketInfos(ctx, "b"))(t)
+		of := must.Get(s.Client.Op.Bucket("b").Flow("a").Info(ctx))(t)
+		job := must.Get(s.Client.Job(ctx, "b", "job"))(t)
 		for what, down := range map[string]*shaper.Downstream{
 			"bucket": infos[0].Downstream, "flow": of.Downstream, "bucket of the job": job.Downstream, "flow of the job": job.OfFlow.Downstream,
 		} {

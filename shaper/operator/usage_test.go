@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -26,18 +27,13 @@ var (
 func usedBucket(t *testing.T) (operator.Bucket, redis.UniversalClient) {
 	t.Helper()
 	client := redistest.Start(t).Client()
-	op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: client, Buckets: []shaper.Bucket{rig.Bucket("b", 10)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	op := must.Get(operator.New(operator.Config{Timeout: rig.Patience, Redis: client, Buckets: []shaper.Bucket{rig.Bucket("b", 10)}}))(t)
 	k := store.BucketKeys("b")
 	for day, fields := range map[string][]any{
 		"20260101": {anna + " gpt-4o fx", "1 100 10", anna + " gpt-4o fy", "2 200 20", bert + " gpt-4o fx", "3 300 30", " o%2F3 f", "4 400 40", "unreadable", "x"},
 		"20260102": {anna + " gpt-4o g1:gx", "5 500 50", anna + " gpt-4o g1:hx", "6 600 60", "* gpt-4o *", "7 700 70", "* * *", "8 800 80"},
 	} {
-		if err := client.HSet(t.Context(), k.Use(day), fields...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, client.HSet(t.Context(), k.Use(day), fields...).Err())
 	}
 	return op.Bucket("b"), client
 }
@@ -97,17 +93,12 @@ func TestUsage(t *testing.T) {
 		if c.query.From.IsZero() {
 			c.query.From, c.query.To = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)
 		}
-		found, err := b.Usage(t.Context(), c.query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must.Get(b.Usage(t.Context(), c.query))(t)
 		var rows []string
 		for _, row := range found.Rows {
 			rows = append(rows, rowText(row))
 		}
-		if diff := cmp.Diff(c.want, rows); diff != "" {
-			t.Errorf("%s (-want +found):\n%s", name, diff)
-		}
+		must.Equal(t, cmp.Diff(c.want, rows), "", "%s (-want +found):", name)
 		if got := fmt.Sprint(found.Total.Calls, found.Total.Input, found.Total.Output); got != c.total || found.More {
 			t.Errorf("%s: the total is %s, want %s; more: %t", name, got, c.total, found.More)
 		}
@@ -122,9 +113,7 @@ func TestUsageIsBounded(t *testing.T) {
 	for i := range 1200 {
 		fields = append(fields, fmt.Sprintf(" m%d ", i), fmt.Sprintf("1 %d 0", i))
 	}
-	if err := client.HSet(t.Context(), store.BucketKeys("b").Use("20251225"), fields...).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, client.HSet(t.Context(), store.BucketKeys("b").Use("20251225"), fields...).Err())
 	day := time.Date(2025, 12, 25, 0, 0, 0, 0, time.UTC)
 	query := operator.UsageQuery{From: day, To: day.AddDate(0, 0, operator.MaxUsageDays-1), By: []operator.UsageBy{operator.UsageByModel}}
 	if _, err := b.Usage(t.Context(), query); err != nil { // connects
@@ -155,10 +144,7 @@ func TestUsageRefuses(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: client, Buckets: []shaper.Bucket{rig.Bucket("b", 10)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	op := must.Get(operator.New(operator.Config{Timeout: rig.Patience, Redis: client, Buckets: []shaper.Bucket{rig.Bucket("b", 10)}}))(t)
 	if _, err := op.Bucket("nosuch").Usage(t.Context(), operator.UsageQuery{}); !errors.Is(err, shaper.ErrUnknownBucket) {
 		t.Errorf("of no bucket: %v", err)
 	}

@@ -12,7 +12,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/schedule"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -27,7 +29,7 @@ func TestSendsOnlyWhatSucceeds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		j := judge(t, func(b *shaper.Bucket) { b.Breaker.Failures = 0 })
-		must(t, j.op.As("anna").Bucket("b").Group("g").Flow("held").Pause(t.Context(), ""))
+		must.OK(t, j.op.As("anna").Bucket("b").Group("g").Flow("held").Pause(t.Context(), ""))
 		j.enqueue(500)
 		j.enqueue(3, func(job *shaper.Job) { job.Flow = "held" })
 		pass(45 * time.Second)
@@ -196,39 +198,26 @@ func TestVerdictOfASample(t *testing.T) {
 	t.Parallel()
 	conn := redistest.Start(t).Client()
 	b := rig.Flowing("b", shaper.FlowKeyJob)
-	op, err := operator.New(operator.Config{Timeout: rig.Patience, Redis: conn, Buckets: []shaper.Bucket{b}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	must(t, op.As("anna").Bucket("b").Flow("0").Pause(t.Context(), "")) // the bucket is in Redis now
-	const flows = 100_003                                               // no multiple of what is looked at
+	op := must.Get(operator.New(operator.Config{Timeout: rig.Patience, Redis: conn, Buckets: []shaper.Bucket{b}}))(t)
+	must.OK(t, op.As("anna").Bucket("b").Flow("0").Pause(t.Context(), "")) // the bucket is in Redis now
+	const flows = 100_003                                                  // no multiple of what is looked at
 	k, ctx, pipe := store.BucketKeys("b"), t.Context(), conn.Pipeline()
 	for i := range flows {
 		flow := fmt.Sprint(i)
 		pipe.HSet(ctx, k.Body(), flow, fmt.Sprintf(`1 %d 00000000000cn001 {"f":"%s"}`+"\n", time.Now().UnixMicro(), flow))
 		pipe.RPush(ctx, k.Queue(flow), flow)
-		pipe.HSet(ctx, k.Flows(), flow, "0 0 - 0 1 0 0 .n")
+		pipe.HSet(ctx, k.Flows(), flow, stored.Waiting(1).String())
 		if i%10 == 0 {
 			pipe.HSet(ctx, k.FlowSettings(), flow, fmt.Sprintf("- - - - - - %d\n-", time.Now().UnixMicro()))
 		}
 		if pipe.Len() > 5000 {
-			if _, err := pipe.Exec(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(pipe.Exec(ctx))(t)
 		}
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(pipe.Exec(ctx))(t)
 	conn.ConfigResetStat(ctx)
-	infos, err := op.BucketInfos(ctx, "b")
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := op.Verdicts(ctx, infos)
-	if err != nil {
-		t.Fatal(err)
-	}
+	infos := must.Get(op.BucketInfos(ctx, "b"))(t)
+	all := must.Get(op.Verdicts(ctx, infos))(t)
 	v, paused, sum := all[0], int64(0), int64(0)
 	for _, c := range v.Blocked {
 		if sum += c.Jobs; c.Code == operator.WhyPaused {
@@ -280,34 +269,20 @@ func TestVerdictOfASlowStore(t *testing.T) {
 		b := rig.Flowing("b", shaper.FlowKeyJob)
 		b.Capacity = flows
 		conn := tundishtest.Open(t).Redis()
-		op, err := operator.New(operator.Config{Timeout: patience, Redis: conn, Buckets: []shaper.Bucket{b}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		client, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: []shaper.Bucket{b}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		op := must.Get(operator.New(operator.Config{Timeout: patience, Redis: conn, Buckets: []shaper.Bucket{b}}))(t)
+		client := must.Get(producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: []shaper.Bucket{b}}))(t)
 		defer client.Close()
 		jobs := make([]shaper.Job, flows)
 		for i := range jobs {
 			jobs[i] = shaper.Job{Bucket: "b", Flow: fmt.Sprint(i), Payload: []byte("1")}
 		}
 		for some := range slices.Chunk(jobs, 100) {
-			if _, err := client.Enqueue(t.Context(), some...); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(client.Enqueue(t.Context(), some...))(t)
 		}
 		conn.AddHook(slowRuns{each: 100 * time.Millisecond})
-		infos, err := op.BucketInfos(t.Context(), "b")
-		if err != nil {
-			t.Fatal(err)
-		}
+		infos := must.Get(op.BucketInfos(t.Context(), "b"))(t)
 		began := time.Now()
-		all, err := op.Verdicts(t.Context(), infos)
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := must.Get(op.Verdicts(t.Context(), infos))(t)
 		if v, took := all[0], time.Since(began); v.Looked != 80 || v.Flows != flows || took > patience/2 {
 			t.Errorf("%d of %d flows were looked at in %s, want 80 of %d in less than %s: %s", v.Looked, v.Flows, took, flows, patience/2, v.Sentence())
 		}

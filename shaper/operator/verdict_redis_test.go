@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -17,10 +18,7 @@ func TestVerdictOnRedis(t *testing.T) {
 	server := redistest.Start(t, "--databases", "64")
 	open := map[string]*judged{}
 	for name, c := range causes() {
-		conn, err := redisconn.Connect(fmt.Sprintf("redis://%s/%d", server.Addr(), len(open)), redisconn.Options{Timeout: rig.Patience})
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(redisconn.Connect(fmt.Sprintf("redis://%s/%d", server.Addr(), len(open)), redisconn.Options{Timeout: rig.Patience}))(t)
 		t.Cleanup(func() { _ = conn.Close() })
 		j := judgeOn(t, conn, c.bucket)
 		j.bring(c)

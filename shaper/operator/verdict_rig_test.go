@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/dispatcher"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -92,12 +93,9 @@ func (j *judged) run() {
 		return shaper.Done(200)
 	})
 	buckets := []shaper.Bucket{j.b}
-	d, err := dispatcher.New(dispatcher.Config{
+	d := must.Get(dispatcher.New(dispatcher.Config{
 		Redis: j.conn, Timeout: rig.Patience, Buckets: buckets, Workers: rig.Workers(buckets, worker), Program: "dispatcher", Registerer: j.registry,
-	})
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	}))(j.t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()
@@ -150,14 +148,8 @@ func (j *judged) verdict() operator.Verdict {
 // look returns the verdict of now, how many jobs of the bucket wait, and how many the causes have.
 func (j *judged) look() (v operator.Verdict, waits, sum int64) {
 	j.t.Helper()
-	infos, err := j.op.BucketInfos(j.t.Context(), "b")
-	if err != nil {
-		j.t.Fatal(err)
-	}
-	all, err := j.op.Verdicts(j.t.Context(), infos)
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	infos := must.Get(j.op.BucketInfos(j.t.Context(), "b"))(j.t)
+	all := must.Get(j.op.Verdicts(j.t.Context(), infos))(j.t)
 	v = all[0]
 	for _, c := range v.Blocked {
 		sum += c.Jobs

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/schedule"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -22,13 +23,6 @@ type cause struct {
 	bucket func(b *shaper.Bucket) // its settings
 	before func(j *judged)        // before jobs come
 	jobs   func(j *judged)        // nil: six jobs
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func quotas() []admission.Rate { return []admission.Rate{rig.Rate("2/10m")} }
@@ -54,12 +48,12 @@ func breaker(scope shaper.Scope) cause {
 
 func causes() map[string]cause {
 	return map[string]cause{
-		"paused": {code: operator.WhyPaused, scope: shaper.ScopeBucket, before: func(j *judged) { must(j.t, j.op.As("anna").Bucket("b").Pause(j.t.Context(), "tests")) }},
+		"paused": {code: operator.WhyPaused, scope: shaper.ScopeBucket, before: func(j *judged) { must.OK(j.t, j.op.As("anna").Bucket("b").Pause(j.t.Context(), "tests")) }},
 		"flow paused": {code: operator.WhyPaused, scope: shaper.ScopeFlow, before: func(j *judged) {
-			must(j.t, j.op.As("anna").Bucket("b").Group("g").Flow("f").Pause(j.t.Context(), ""))
+			must.OK(j.t, j.op.As("anna").Bucket("b").Group("g").Flow("f").Pause(j.t.Context(), ""))
 		}},
 		"group paused": {code: operator.WhyPaused, scope: shaper.ScopeGroup, before: func(j *judged) {
-			must(j.t, j.op.As("anna").Bucket("b").Group("g").Pause(j.t.Context(), ""))
+			must.OK(j.t, j.op.As("anna").Bucket("b").Group("g").Pause(j.t.Context(), ""))
 		}},
 		"disabled": {code: operator.WhyDisabled, scope: shaper.ScopeFlow, bucket: func(b *shaper.Bucket) {
 			b.Flow.WhenDisabled, b.Flow.Capacity, b.Breaker.OnGone = shaper.KeepDisabled, 100, shaper.GoneDisables
@@ -68,9 +62,8 @@ func causes() map[string]cause {
 		}},
 		"missing": {code: operator.WhyMissing, scope: shaper.ScopeFlow, bucket: func(b *shaper.Bucket) { b.Flow.MustExist = true }, before: func(j *judged) {
 			var p operator.FlowPatch
-			must(j.t, p.Put(shaper.FlowWeight, "1"))
-			_, err := j.op.As("anna").Bucket("b").Group("g").Flow("f").Set(j.t.Context(), p)
-			must(j.t, err)
+			must.OK(j.t, p.Put(shaper.FlowWeight, "1"))
+			must.Get(j.op.As("anna").Bucket("b").Group("g").Flow("f").Set(j.t.Context(), p))(j.t)
 		}, jobs: func(j *judged) { // they are in when the flow loses its settings
 			j.enqueue(6)
 			had, err := j.op.As("anna").Bucket("b").Group("g").Flow("f").Reset(j.t.Context())
@@ -91,9 +84,8 @@ func causes() map[string]cause {
 		"flow's quota": {code: operator.WhyQuota, scope: shaper.ScopeFlow, bucket: func(b *shaper.Bucket) { b.Flow.Quotas = quotas() }},
 		"own quota": {code: operator.WhyQuota, scope: shaper.ScopeFlow, before: func(j *judged) {
 			var p operator.FlowPatch
-			must(j.t, p.Put(shaper.FlowQuotas, "2/10m"))
-			_, err := j.op.As("anna").Bucket("b").Group("g").Flow("f").Set(j.t.Context(), p)
-			must(j.t, err)
+			must.OK(j.t, p.Put(shaper.FlowQuotas, "2/10m"))
+			must.Get(j.op.As("anna").Bucket("b").Group("g").Flow("f").Set(j.t.Context(), p))(j.t)
 		}},
 		"group's quota": {code: operator.WhyQuota, scope: shaper.ScopeGroup, bucket: func(b *shaper.Bucket) { b.Group.Quotas = quotas() }},
 		"flow's budget": {code: operator.WhyBudget, scope: shaper.ScopeFlow, bucket: func(b *shaper.Bucket) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
@@ -24,16 +25,10 @@ func TestEnqueueWhileRedisHangs(t *testing.T) {
 		t.Run(fmt.Sprintf("used_before_%v", warm), func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			client, err := redisconn.Connect(server.URL(), redisconn.Options{Timeout: 300 * time.Millisecond})
-			if err != nil {
-				t.Fatal(err)
-			}
+			client := must.Get(redisconn.Connect(server.URL(), redisconn.Options{Timeout: 300 * time.Millisecond}))(t)
 			t.Cleanup(func() { _ = client.Close() })
 			const timeout = 400 * time.Millisecond
-			c, err := rig.NewActors(producer.Config{Redis: client, Buckets: []shaper.Bucket{rig.BucketAt(t, "away", "50/s")}, Timeout: timeout})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(rig.NewActors(producer.Config{Redis: client, Buckets: []shaper.Bucket{rig.BucketAt(t, "away", "50/s")}, Timeout: timeout}))(t)
 			began := time.Now()
 			for used := !warm; !used; { // the timeout is short, and machines are busy
 				_, err := c.Enqueue(t.Context(), shaper.Job{Bucket: "away", Payload: []byte("1")})

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -31,13 +32,8 @@ func TestEnqueueInBubbles(t *testing.T) {
 				MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 			})
 			t.Cleanup(func() { _ = conn.Close() })
-			c, err := rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{rig.Bucket("b", 10)}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := c.Enqueue(t.Context(), shaper.Job{Bucket: "b", Payload: []byte("x")}); err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{rig.Bucket("b", 10)}}))(t)
+			must.Get(c.Enqueue(t.Context(), shaper.Job{Bucket: "b", Payload: []byte("x")}))(t)
 		})
 	}
 }
@@ -68,17 +64,12 @@ func TestCloseOfAClient(t *testing.T) {
 			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		})}
 		t.Cleanup(func() { _ = conn.Close() })
-		c, err := rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{rig.Bucket("b", 10)}, Timeout: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{rig.Bucket("b", 10)}, Timeout: time.Minute}))(t)
 		enqueue := func(ctx context.Context) error {
 			_, err := c.Enqueue(ctx, shaper.Job{Bucket: "b", Payload: []byte("x")})
 			return err
 		}
-		if err := enqueue(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, enqueue(t.Context()))
 		conn.takes.Store(int64(time.Second))
 		var callers sync.WaitGroup
 		var closed, in atomic.Int64
@@ -107,9 +98,7 @@ func TestCloseOfAClient(t *testing.T) {
 			closers.Go(c.Close)
 		}
 		closers.Wait()
-		if n := conn.underWay.Load(); n != 0 {
-			t.Errorf("%d commands are under way after Close", n)
-		}
+		must.Equal(t, conn.underWay.Load(), 0, "commands are under way after Close")
 		callers.Wait()
 		if closed.Load() != 20 || in.Load() == 0 {
 			t.Errorf("%d got in, %d found it closed", in.Load(), closed.Load())
@@ -122,8 +111,6 @@ func TestCloseOfAClient(t *testing.T) {
 				t.Errorf("call %d: %v", i, err)
 			}
 		}
-		if sent := conn.sent.Load() - before; sent != 0 {
-			t.Errorf("%d commands were sent after Close", sent)
-		}
+		must.Equal(t, conn.sent.Load()-before, 0, "commands were sent after Close")
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -20,10 +21,7 @@ import (
 func newEnding(t *testing.T) (*rig.Actors, *redis.Client) {
 	t.Helper()
 	conn := redistest.ClientOf(t, redistest.Miniredis(t))
-	client, err := rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{rig.Bucket("b", 1)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{rig.Bucket("b", 1)}}))(t)
 	return client, conn
 }
 
@@ -51,10 +49,7 @@ func TestIDThatEndedUndelivered(t *testing.T) {
 	for i, id := range ids {
 		jobs[i] = job(id)
 	}
-	receipts, err := client.Enqueue(t.Context(), jobs...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	receipts := must.Get(client.Enqueue(t.Context(), jobs...))(t)
 	for i, want := range []struct {
 		state  shaper.State
 		detail string // "" a duplicate
@@ -117,10 +112,7 @@ func TestResendOfAnEndedJobIsNoRefusal(t *testing.T) {
 			t.Error(state, err)
 		}
 	}})
-	client, err := rig.NewActors(producer.Config{Redis: conn2, Buckets: []shaper.Bucket{rig.Bucket("b", 1)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(rig.NewActors(producer.Config{Redis: conn2, Buckets: []shaper.Bucket{rig.Bucket("b", 1)}}))(t)
 	receipts, err := client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: "mine", Payload: []byte("x")})
 	if err != nil || !lost || receipts[0].Refusal != nil || !receipts[0].Duplicate || receipts[0].State != shaper.StateCancelled {
 		t.Errorf("lost %t: %+v, %v", lost, receipts, err)
@@ -144,10 +136,7 @@ func TestResendOfAnIDOfTheProxy(t *testing.T) {
 			t.Error(state, err)
 		}
 	}})
-	client, err := rig.NewActors(producer.Config{Redis: conn2, Buckets: []shaper.Bucket{rig.Bucket("b", 1)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(rig.NewActors(producer.Config{Redis: conn2, Buckets: []shaper.Bucket{rig.Bucket("b", 1)}}))(t)
 	job := shaper.Job{Bucket: "b", ID: id, Payload: []byte("x"), Once: true, MaxWait: time.Hour}
 	receipts, err := client.Enqueue(t.Context(), job)
 	if err != nil || !lost || receipts[0].Refusal != nil || receipts[0].State != shaper.StateCancelled {

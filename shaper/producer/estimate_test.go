@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 )
@@ -35,9 +36,7 @@ func TestReceiptCountsNewQuotas(t *testing.T) {
 		if r := enqueue(3); r[2].ETA.Sub(r[0].ETA) > time.Second {
 			t.Errorf("%s: without a quota the third leaves %s after the first", bucket, r[2].ETA.Sub(r[0].ETA))
 		}
-		if err := w.Server.Client().HSet(t.Context(), "tundish:{p}:b:"+bucket+":settings", field, "5 60000000;").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.Server.Client().HSet(t.Context(), "tundish:{p}:b:"+bucket+":settings", field, "5 60000000;").Err())
 		const window = 61200 * time.Millisecond // with the margin
 		r := enqueue(9)
 		if d := r[1].ETA.Sub(r[0].ETA); d > time.Second {

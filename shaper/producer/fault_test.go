@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
@@ -70,9 +71,7 @@ func TestDeadFull(t *testing.T) {
 	rig.SettleHead(t, s.Redis, "b", "3")
 	refusal := func(b shaper.Bucket) *shaper.Refusal {
 		t.Helper()
-		if err := errors.Join(s.Client.Reconfigure([]shaper.Bucket{b}), s.Client.JoinPools(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(s.Client.Reconfigure([]shaper.Bucket{b}), s.Client.JoinPools(t.Context())))
 		receipts, err := s.Client.Enqueue(t.Context(), shaper.Job{Bucket: "b", Payload: []byte("{}")})
 		if err != nil || receipts[0].Refusal == nil || receipts[0].Refusal.Reason != shaper.ReasonDeadFull {
 			t.Fatalf("%+v, %v", receipts, err)
@@ -110,9 +109,7 @@ func TestDeadFull(t *testing.T) {
 	if redriven, err := s.Client.Op.As("anna").Bucket("b").Dead().Redrive(t.Context(), "a", "b"); err != nil || redriven.Moved != 2 {
 		t.Errorf("%+v, %v", redriven, err)
 	}
-	if err := errors.Join(s.Client.Reconfigure([]shaper.Bucket{b}), s.Client.JoinPools(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(s.Client.Reconfigure([]shaper.Bucket{b}), s.Client.JoinPools(t.Context())))
 	if receipts, err := s.Client.Enqueue(t.Context(), shaper.Job{Bucket: "b", Payload: []byte("{}")}); err != nil || receipts[0].Refusal != nil {
 		t.Errorf("with room again: %+v, %v", receipts, err)
 	}

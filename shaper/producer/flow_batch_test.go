@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
@@ -60,10 +61,7 @@ func TestEnqueueBoundsTheFlowsOfAScript(t *testing.T) {
 			}
 			conn, seen := server.Client(), &scriptFlows{}
 			conn.AddHook(seen)
-			client, err := rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{b}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			client := must.Get(rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{b}}))(t)
 			enqueue := func(prefix string, n int) {
 				t.Helper()
 				jobs := make([]shaper.Job, n)
@@ -74,10 +72,7 @@ func TestEnqueueBoundsTheFlowsOfAScript(t *testing.T) {
 						jobs[i].Group = name
 					}
 				}
-				receipts, err := client.Enqueue(t.Context(), jobs...)
-				if err != nil {
-					t.Fatal(err)
-				}
+				receipts := must.Get(client.Enqueue(t.Context(), jobs...))(t)
 				for i := range receipts {
 					if receipts[i].Refusal != nil {
 						t.Fatal(receipts[i].Refusal)
@@ -105,10 +100,7 @@ func TestEnqueueBoundsTheFlowsOfAScript(t *testing.T) {
 // commandsRun is how many commands Redis has run, those within scripts too.
 func commandsRun(t *testing.T, client redis.UniversalClient) (sum int) {
 	t.Helper()
-	text, err := client.Info(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(client.Info(t.Context(), "commandstats").Result())(t)
 	for _, match := range regexp.MustCompile(`:calls=(\d+)`).FindAllStringSubmatch(text, -1) {
 		n, _ := strconv.Atoi(match[1])
 		sum += n

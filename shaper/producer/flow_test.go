@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
@@ -25,19 +26,13 @@ func TestEnqueueIntoFlows(t *testing.T) {
 	b.Limits = []admission.Limit{{Name: "l", Per: []string{admission.PerFlow}, Limit: rig.Rate("3/744h")}}
 	server := redistest.Start(t)
 	redis := rig.Connect(t, server.Addr())
-	c, err := rig.NewActors(producer.Config{Redis: redis, Buckets: []shaper.Bucket{b}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(rig.NewActors(producer.Config{Redis: redis, Buckets: []shaper.Bucket{b}}))(t)
 	to := func(host string) shaper.Job {
 		return shaper.Job{Bucket: "flows", URL: "https://" + host + "/x", Payload: []byte("x")}
 	}
 	send := func(jobs ...shaper.Job) []shaper.Receipt {
 		t.Helper()
-		receipts, err := c.Enqueue(t.Context(), jobs...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		receipts := must.Get(c.Enqueue(t.Context(), jobs...))(t)
 		return receipts
 	}
 	var got []string
@@ -59,9 +54,7 @@ func TestEnqueueIntoFlows(t *testing.T) {
 		t.Fatalf("%q", got)
 	}
 	// A refusal by the bound spends nothing and is not remembered: there is room again.
-	if err := redis.HSet(t.Context(), store.BucketKeys("flows").Conf(), "flow_capacity", 9).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, redis.HSet(t.Context(), store.BucketKeys("flows").Conf(), "flow_capacity", 9).Err())
 	if r := send(to("a"))[0]; r.Refusal != nil || r.Position != 2 || r.Decisions[0].Remaining != 0 {
 		t.Errorf("with room again: %+v", r)
 	}
@@ -78,10 +71,7 @@ func TestEnqueueIntoFlows(t *testing.T) {
 	if err != nil || !slices.Equal(ids, []string{"named"}) {
 		t.Errorf("the list holds %v, %v", ids, err)
 	}
-	body, err := redis.HGet(t.Context(), store.BucketKeys("flows").Body(), "named").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(redis.HGet(t.Context(), store.BucketKeys("flows").Body(), "named").Result())(t)
 	if stored, err := codec.Open(body); err != nil || stored.Flow != "default.example" || stored.ExpiresIn != time.Minute.Microseconds() {
 		t.Errorf("kept as %q, %v", body, err)
 	}
@@ -103,10 +93,7 @@ func TestBatchOfFlows(t *testing.T) {
 	for i := range jobs {
 		jobs[i] = shaper.Job{Bucket: "many", Flow: fmt.Sprintf("flow %d", i%200), Payload: []byte("x")}
 	}
-	receipts, err := c.Enqueue(t.Context(), jobs...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	receipts := must.Get(c.Enqueue(t.Context(), jobs...))(t)
 	for i, r := range receipts {
 		if r.Refusal != nil || r.Flow != jobs[i].Flow || r.Position != int64(i/200) {
 			t.Fatalf("job %d: %+v", i, r)
@@ -132,16 +119,11 @@ func TestEnqueueIntoGroups(t *testing.T) {
 	b.Group.Capacity, b.Group.Key = 2, "header:X-Tenant"
 	b.Limits = []admission.Limit{{Name: "l", Per: []string{admission.PerFlow}, Limit: rig.Rate("2/744h")}}
 	c := rig.Clients(t, 1, b)[0]
-	if got := fmt.Sprint(c.LimitHeaders("b")); got != "[X-Tenant]" {
-		t.Errorf("headers %s", got)
-	}
+	must.Equal(t, fmt.Sprint(c.LimitHeaders("b")), "[X-Tenant]", "headers")
 	of := func(group, flow string) shaper.Job {
 		return shaper.Job{Bucket: "b", Flow: flow, Payload: []byte("x"), Identity: admission.Identity{Headers: map[string]string{"X-Tenant": group}}}
 	}
-	receipts, err := c.Enqueue(t.Context(), of("a", "x"), of("b", "x"), of("a", "y"), of("a", "z"), of("b", "x"), of("c", "x"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	receipts := must.Get(c.Enqueue(t.Context(), of("a", "x"), of("b", "x"), of("a", "y"), of("a", "z"), of("b", "x"), of("c", "x")))(t)
 	var got []string
 	for _, r := range receipts {
 		text := fmt.Sprintf("%s/%s@%d", r.Group, r.Flow, r.Position)
@@ -154,9 +136,7 @@ func TestEnqueueIntoGroups(t *testing.T) {
 		got = append(got, text)
 	}
 	want := `a/x@0, b/x@0, a/y@0, a/z@0 group-full: group "a" of bucket "b" is full (2/2): retry in 1s or raise group.capacity, b/x@1, c/x@0`
-	if s := strings.Join(got, ", "); s != want {
-		t.Errorf("%s", s)
-	}
+	must.Equal(t, strings.Join(got, ", "), want, "Join")
 	again, err := c.Enqueue(t.Context(), of("c", "x"), of("c", "x"))
 	if err != nil || again[0].Refusal != nil || again[1].Refusal == nil || again[1].Refusal.Reason != shaper.ReasonLimit {
 		t.Errorf("a limit by flow counts those of each group: %+v, %v", again, err)
@@ -165,9 +145,7 @@ func TestEnqueueIntoGroups(t *testing.T) {
 	if err != nil || job.Group != "b" || job.Flow != "x" || job.OfGroup == nil || job.OfFlow == nil || job.Position != 1 {
 		t.Errorf("job %+v, %v", job, err)
 	}
-	if state, err := c.Cancel(t.Context(), "b", receipts[4].ID); err != nil || state != shaper.StateCancelled {
-		t.Errorf("cancelled: %v, %v", state, err)
-	}
+	must.Equal(t, must.Get(c.Cancel(t.Context(), "b", receipts[4].ID))(t), shaper.StateCancelled, "cancelled")
 	if infos, err := c.Op.BucketInfos(t.Context(), "b"); err != nil || !infos[0].HasGroups || infos[0].Groups != 3 || infos[0].GroupsWait != 3 || infos[0].Flows != 4 {
 		t.Errorf("bucket %+v, %v", infos, err)
 	}
@@ -181,9 +159,7 @@ func TestGroupsMustBeTheSameForAll(t *testing.T) {
 	other := rig.Flowing("b", shaper.FlowKeyJob)
 	other.Revision = 1
 	c, err := rig.NewActors(producer.Config{Redis: s.Redis, Buckets: []shaper.Bucket{other}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, err = c.Enqueue(t.Context(), shaper.Job{Bucket: "b", Flow: "x", Payload: []byte("x")})
 	if err == nil || !strings.Contains(err.Error(), "group: is missing: the bucket has groups, and the job has to name its own") {
 		t.Errorf("enqueued without a group: %v", err)
@@ -200,10 +176,7 @@ func TestGroupsMustBeTheSameForAll(t *testing.T) {
 		t.Error("a flow was paused as one of no group")
 	}
 	// What Redis knows of a bucket that is not configured here.
-	empty, err := rig.NewActors(producer.Config{Redis: s.Redis})
-	if err != nil {
-		t.Fatal(err)
-	}
+	empty := must.Get(rig.NewActors(producer.Config{Redis: s.Redis}))(t)
 	if info, err := empty.Op.As("anna").Bucket("b").Group("a").Info(t.Context()); err != nil || info.Waiting != 2 {
 		t.Errorf("group %+v, %v", info, err)
 	}
@@ -221,10 +194,7 @@ func TestScheduledCapacityOfFlowsAndGroups(t *testing.T) {
 	c := rig.Clients(t, 1, b)[0]
 	var refused []string
 	for _, flow := range []string{"a", "a", "a", "b", "b"} {
-		receipts, err := c.Enqueue(t.Context(), shaper.Job{Bucket: "later", Group: "g", Flow: flow, Payload: []byte("x"), Delay: 8784 * time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
+		receipts := must.Get(c.Enqueue(t.Context(), shaper.Job{Bucket: "later", Group: "g", Flow: flow, Payload: []byte("x"), Delay: 8784 * time.Hour}))(t)
 		if r := receipts[0].Refusal; r != nil {
 			refused = append(refused, fmt.Sprintf("%s: %s", r.Reason, r.Detail))
 			if r.RetryAfter < 8783*time.Hour || r.RetryAfter > 8784*time.Hour {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -53,10 +54,7 @@ func TestGivenUpCallIsNotUsedAgain(t *testing.T) {
 	const given, others = 16, 64
 	w := rig.NewWorld(t, rig.Bucket("b", 1))
 	conn := rig.Connect(t, w.Server.Addr())
-	client, err := rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{w.Bucket}, Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{w.Bucket}, Timeout: time.Minute}))(t)
 	if _, err := client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: "first", Payload: []byte("x")}); err != nil {
 		t.Fatal(err) // from now on the bucket is configured
 	}

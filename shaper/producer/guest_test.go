@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -21,23 +22,15 @@ import (
 // dispatched writes buckets as a dispatcher does that starts.
 func dispatched(t *testing.T, conn redis.UniversalClient, buckets ...shaper.Bucket) {
 	t.Helper()
-	s, err := store.New(store.Owner, conn, buckets, 0, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.JoinPools(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(store.New(store.Owner, conn, buckets, 0, nil, nil))(t)
+	must.OK(t, s.JoinPools(t.Context()))
 }
 
 // guest is a client of buckets, and what it logs.
 func guest(t *testing.T, conn redis.UniversalClient, buckets ...shaper.Bucket) (*producer.Client, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
-	c, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: buckets, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: buckets, Logger: slog.New(slog.NewTextHandler(&log, nil))}))(t)
 	t.Cleanup(c.Close)
 	return c, &log
 }
@@ -94,9 +87,7 @@ func TestClientChangesNoSettings(t *testing.T) {
 				t.Errorf("not logged: %s\n%s", part, log)
 			}
 		}
-		if n := strings.Count(log.String(), "are not those in force"); n != 1 {
-			t.Errorf("warned %d times:\n%s", n, log)
-		}
+		must.Equal(t, strings.Count(log.String(), "are not those in force"), 1, "warned times:\n%s", log)
 	})
 }
 
@@ -110,9 +101,7 @@ func TestClientWithANameOnly(t *testing.T) {
 		if _, err := c.Enqueue(t.Context(), job); !errors.Is(err, shaper.ErrUnknownBucket) || !strings.Contains(err.Error(), "start a dispatcher") {
 			t.Errorf("nothing is there: %v", err)
 		}
-		if n := conn.DBSize(t.Context()).Val(); n != 0 {
-			t.Errorf("it made %d keys", n)
-		}
+		must.Equal(t, conn.DBSize(t.Context()).Val(), 0, "it made keys")
 		is := rig.In(rig.PoolNamed("vendor"), rig.Grouped("b", 10))
 		is.Flow.Key, is.Group.Key, is.Flow.DefaultURL = shaper.FlowKeyHost, "header:x-tenant", "https://default.example/"
 		is.Callbacks = shaper.Callbacks{Bucket: "told", Origins: []string{"https://told.example"}}
@@ -129,9 +118,7 @@ func TestClientWithANameOnly(t *testing.T) {
 		if receipts, err = c.Enqueue(t.Context(), job); err != nil || receipts[0].Refusal != nil {
 			t.Errorf("with a callback: %+v, %v", receipts, err)
 		}
-		if got := fmt.Sprint(c.LimitHeaders("b")); got != "[X-Tenant]" {
-			t.Errorf("it needs the headers %s", got)
-		}
+		must.Equal(t, fmt.Sprint(c.LimitHeaders("b")), "[X-Tenant]", "it needs the headers")
 		if info, err := c.Job(t.Context(), "b", receipts[0].ID); err != nil || info.Group != "acme" || info.OfPool == nil {
 			t.Errorf("%+v, %v", info, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 )
@@ -58,9 +59,7 @@ func TestOverrideLimit(t *testing.T) {
 		t.Fatalf("%d of 1", in)
 	}
 	lower := rig.Rate("5/744h")
-	if err := other.OverrideLimit(t.Context(), "l", admission.Patch{Limit: &lower}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, other.OverrideLimit(t.Context(), "l", admission.Patch{Limit: &lower}))
 	for i, c := range both {
 		in, last := rig.Admitted(t, c, 1, rig.Caller("ada"))
 		if in != 0 || last.Decisions[0].Quota != 5 || last.Decisions[0].Remaining != 0 {
@@ -68,21 +67,15 @@ func TestOverrideLimit(t *testing.T) {
 		}
 	}
 	higher, shadow := rig.Rate("9/744h"), admission.Shadow
-	if err := one.OverrideLimit(t.Context(), "l", admission.Patch{Limit: &higher}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, one.OverrideLimit(t.Context(), "l", admission.Patch{Limit: &higher}))
 	if in, _ := rig.Admitted(t, other, 3, rig.Caller("ada")); in != 2 {
 		t.Errorf("%d in with 7 of 9 spent", in)
 	}
-	if err := one.OverrideLimit(t.Context(), "l", admission.Patch{Mode: &shadow}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, one.OverrideLimit(t.Context(), "l", admission.Patch{Mode: &shadow}))
 	if in, last := rig.Admitted(t, other, 3, rig.Caller("ada")); in != 3 || !last.Decisions[0].WouldRefuse || last.Decisions[0].Quota != 9 {
 		t.Errorf("in shadow mode %d of 3 in: %+v", in, last.Decisions)
 	}
-	if err := other.ResetLimit(t.Context(), "l"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, other.ResetLimit(t.Context(), "l"))
 	if in, last := rig.Admitted(t, one, 3, rig.Caller("ada")); in != 1 || last.Decisions[0].Quota != 10 {
 		t.Errorf("as configured again, with 9 of 10 spent: %d in: %+v", in, last.Decisions)
 	}
@@ -108,9 +101,7 @@ func TestReconfigure(t *testing.T) {
 	}
 	b.Revision++
 	b.Limits = append(slices.Clone(b.Limits), admission.Limit{Name: "tenant", Per: []string{"header:x-tenant"}, Limit: rig.Rate("2/744h")})
-	if err := both[0].Reconfigure([]shaper.Bucket{b}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, both[0].Reconfigure([]shaper.Bucket{b}))
 	if in, last := rig.Admitted(t, both[0], 1, rig.Caller("ada")); in != 1 || len(last.Decisions) != 1 {
 		t.Errorf("a producer has changed the limits: %d in: %+v", in, last)
 	}
@@ -155,10 +146,7 @@ func TestMixedCallers(t *testing.T) {
 		}
 		jobs = append(jobs, job)
 	}
-	receipts, err := c.Enqueue(t.Context(), jobs...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	receipts := must.Get(c.Enqueue(t.Context(), jobs...))(t)
 	in := map[string]int{}
 	for i, r := range receipts {
 		who := jobs[i].Identity.Caller
@@ -172,9 +160,7 @@ func TestMixedCallers(t *testing.T) {
 			t.Errorf("job %d: %+v", i, r.Refusal)
 		}
 	}
-	if fmt.Sprint(in) != "map[ada:2 bob:4]" {
-		t.Errorf("admitted %v", in)
-	}
+	must.Equal(t, fmt.Sprint(in), "map[ada:2 bob:4]", "admitted %v", in)
 }
 
 func TestShedByPriority(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -16,19 +17,13 @@ func TestOneCallerMakesManyFlows(t *testing.T) {
 	const most = 200
 	b := rig.Flowing("flows", shaper.FlowKeyJob)
 	b.Flow.MaxFlows, b.Capacity = most, 10*most
-	c, err := rig.NewActors(producer.Config{Redis: rig.Connect(t, redistest.Start(t).Addr()), Buckets: []shaper.Bucket{b}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(rig.NewActors(producer.Config{Redis: rig.Connect(t, redistest.Start(t).Addr()), Buckets: []shaper.Bucket{b}}))(t)
 	of := func(caller string, n int) []shaper.Receipt {
 		jobs := make([]shaper.Job, n)
 		for i := range jobs {
 			jobs[i] = shaper.Job{Bucket: "flows", Flow: fmt.Sprint(caller, "-", i), Caller: caller, URL: "https://a.example/", Payload: []byte("x")}
 		}
-		receipts, err := c.Enqueue(t.Context(), jobs...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		receipts := must.Get(c.Enqueue(t.Context(), jobs...))(t)
 		return receipts
 	}
 	in, detail := 0, ""
@@ -49,9 +44,7 @@ func TestOneCallerMakesManyFlows(t *testing.T) {
 	}
 	want := fmt.Sprintf(`caller "attacker" has made %d flows of bucket "flows" or more, about as many as it may, and "attacker-%d" would be another one: `+
 		"retry in 1s or raise flow.max_per_caller, which is half of flow.max_flows where it is not set", in, most+99)
-	if detail != want {
-		t.Errorf("refused with %s\nwant %s", detail, want)
-	}
+	must.Equal(t, detail, want, "refused with")
 	if r := of("victim", 1)[0]; r.Refusal != nil {
 		t.Errorf("the first flow of another caller: %s", r.Refusal.Detail)
 	}

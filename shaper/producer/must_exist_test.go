@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -29,13 +30,8 @@ func TestFlowsHaveToExist(t *testing.T) {
 	lacking := existing("lacking", shaper.FlowKeyJob)
 	lacking.Flow.NeedsURL = true
 	all := []shaper.Bucket{existing("host", shaper.FlowKeyHost), existing("caller", shaper.FlowKeyCaller), grouped, lacking}
-	c, err := rig.NewActors(producer.Config{Redis: rig.Connect(t, redistest.Start(t).Addr()), Buckets: all})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.JoinPools(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(rig.NewActors(producer.Config{Redis: rig.Connect(t, redistest.Start(t).Addr()), Buckets: all}))(t)
+	must.OK(t, c.JoinPools(t.Context()))
 	op := c.Op.As("anna")
 	weight := func() (p operator.FlowPatch) {
 		_ = p.Put(shaper.FlowWeight, "1")
@@ -61,10 +57,7 @@ func TestFlowsHaveToExist(t *testing.T) {
 			t.Helper()
 			one := job
 			one.Bucket, one.URL = kind.bucket, kind.url
-			receipts, err := c.Enqueue(t.Context(), one, one)
-			if err != nil {
-				t.Fatal(err)
-			}
+			receipts := must.Get(c.Enqueue(t.Context(), one, one))(t)
 			for _, r := range receipts {
 				if want == "" {
 					id = r.ID
@@ -79,14 +72,10 @@ func TestFlowsHaveToExist(t *testing.T) {
 		}
 		send(kind.want)
 		if kind.bucket == "lacking" {
-			if _, err := kind.flow.Set(t.Context(), weight()); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(kind.flow.Set(t.Context(), weight()))(t)
 			send(`flow "f" of bucket "lacking" has no URL, nor has the bucket`)
 		}
-		if _, err := kind.flow.Set(t.Context(), kind.patch); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(kind.flow.Set(t.Context(), kind.patch))(t)
 		send("")
 		if had, err := kind.flow.Reset(t.Context()); err != nil || !had {
 			t.Fatal(had, err)
@@ -113,21 +102,12 @@ func TestAMistypedFlowAmongOthers(t *testing.T) {
 	t.Parallel()
 	b := existing("flows", shaper.FlowKeyJob)
 	b.Flow.MaxFlows = 10
-	c, err := rig.NewActors(producer.Config{Redis: rig.Connect(t, redistest.Start(t).Addr()), Buckets: []shaper.Bucket{b}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(rig.NewActors(producer.Config{Redis: rig.Connect(t, redistest.Start(t).Addr()), Buckets: []shaper.Bucket{b}}))(t)
 	var patch operator.FlowPatch
-	if err := patch.Put(shaper.FlowRate, "100/s"); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.JoinPools(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, patch.Put(shaper.FlowRate, "100/s"))
+	must.OK(t, c.JoinPools(t.Context()))
 	acme := c.Op.As("anna").Bucket("flows").Flow("acme")
-	if _, err := acme.Set(t.Context(), patch); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(acme.Set(t.Context(), patch))(t)
 	in := func(flow string, n int) (in, refused int) {
 		jobs := make([]shaper.Job, n)
 		for i := range jobs {
@@ -136,10 +116,7 @@ func TestAMistypedFlowAmongOthers(t *testing.T) {
 				jobs[i].Flow = fmt.Sprint("mistyped-", i)
 			}
 		}
-		receipts, err := c.Enqueue(t.Context(), jobs...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		receipts := must.Get(c.Enqueue(t.Context(), jobs...))(t)
 		for _, r := range receipts {
 			if r.Refusal == nil {
 				in++
@@ -156,9 +133,7 @@ func TestAMistypedFlowAmongOthers(t *testing.T) {
 	if err != nil || len(flows) != 1 || flows[0].Flow != "acme" || flows[0].Missing {
 		t.Errorf("flows %+v, %v", flows, err)
 	}
-	if _, err := acme.Reset(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(acme.Reset(t.Context()))(t)
 	if in, refused := in("acme", 300); in != 150 || refused != 150 {
 		t.Errorf("again: %d in, %d refused", in, refused)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -35,9 +36,7 @@ func TestPoolIsTheSameToAll(t *testing.T) {
 	// Its pool may change while it is used.
 	faster := pool
 	faster.Rate = rig.PerSecond(300)
-	if err := w.Client.Reconfigure([]shaper.Bucket{rig.Pooled("a", 10, 1, faster), rig.Pooled("b", 10, 1, faster)}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Client.Reconfigure([]shaper.Bucket{rig.Pooled("a", 10, 1, faster), rig.Pooled("b", 10, 1, faster)}))
 	w.Enqueue("a", 1, nil)
 	if infos, err := w.Client.Op.BucketInfos(t.Context(), "a"); err != nil || infos[0].Pool.Rate != faster.Rate {
 		t.Errorf("%+v, %v", infos, err)
@@ -62,10 +61,7 @@ func TestReceiptMindsThePool(t *testing.T) {
 	}
 	enqueue := func(jobs []shaper.Job) []shaper.Receipt {
 		t.Helper()
-		receipts, err := w.Client.Enqueue(t.Context(), jobs...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		receipts := must.Get(w.Client.Enqueue(t.Context(), jobs...))(t)
 		for i, r := range receipts {
 			if r.Refusal != nil || r.State != shaper.StateQueued {
 				t.Fatalf("%s: %+v", jobs[i].ID, r)
@@ -84,9 +80,7 @@ func TestReceiptMindsThePool(t *testing.T) {
 	if r := enqueue(unlike); between(r) != 2*pace || r[0].Position != 5 || r[0].ETA.Sub(alike[4].ETA) < pace {
 		t.Errorf("one by one, behind %v: %v", alike[4], r)
 	}
-	if d := between(enqueue(jobs("slow", "a", 5))); d != 2*time.Second {
-		t.Errorf("the fifth of a bucket that is slower than its pool leaves %s after the first", d)
-	}
+	must.Equal(t, between(enqueue(jobs("slow", "a", 5))), 2*time.Second, "the fifth of a bucket that is slower than its pool leaves after the first")
 	if d := between(enqueue(jobs("flows", "a", 5))); d < 4*pace-10*time.Millisecond || d > 4*pace {
 		t.Errorf("the fifth of a flow leaves %s after the first", d)
 	}
@@ -95,9 +89,7 @@ func TestReceiptMindsThePool(t *testing.T) {
 	if r, err := w.Client.Enqueue(t.Context(), later...); err != nil || r[0].State != shaper.StateScheduled || r[0].ETA.Sub(alike[0].ETA) < 59*time.Minute {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if err := w.Client.Op.As("anna").Bucket("quick").Pause(t.Context(), ""); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Client.Op.As("anna").Bucket("quick").Pause(t.Context(), ""))
 	for _, r := range append(enqueue(jobs("quick", "d", 2)), enqueue(append(jobs("quick", "e", 1), unlike[1]))[0]) {
 		if !r.ETA.IsZero() {
 			t.Errorf("a time is told while it is paused: %v", r)
@@ -114,10 +106,7 @@ func TestRetryAfterMindsThePool(t *testing.T) {
 	w := rig.NewPoolWorld(t, full)
 	enqueue := func(priority shaper.Priority) *shaper.Refusal {
 		t.Helper()
-		receipts, err := w.Client.Enqueue(t.Context(), shaper.Job{Bucket: "full", Priority: priority, Payload: []byte("x")})
-		if err != nil {
-			t.Fatal(err)
-		}
+		receipts := must.Get(w.Client.Enqueue(t.Context(), shaper.Job{Bucket: "full", Priority: priority, Payload: []byte("x")}))(t)
 		return receipts[0].Refusal
 	}
 	for range full.Capacity {
@@ -132,9 +121,7 @@ func TestRetryAfterMindsThePool(t *testing.T) {
 	if r := enqueue(shaper.PriorityLow); r == nil || r.RetryAfter != 400*time.Millisecond {
 		t.Errorf("%+v", r)
 	}
-	if err := w.Client.Op.As("anna").Bucket("full").Pause(t.Context(), ""); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Client.Op.As("anna").Bucket("full").Pause(t.Context(), ""))
 	if r := enqueue(shaper.PriorityCritical); r == nil || r.RetryAfter != 0 {
 		t.Errorf("%+v", r)
 	}

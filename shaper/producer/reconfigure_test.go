@@ -11,7 +11,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/producer"
@@ -23,39 +25,26 @@ func TestBucketsComeAndGo(t *testing.T) {
 	a, b := rig.Bucket("a", 1000), rig.Bucket("b", 1000)
 	b.Limits = []admission.Limit{{Name: "l", Limit: rig.Rate("5/744h")}}
 	registry := prometheus.NewRegistry()
-	c, err := rig.NewActors(producer.Config{Redis: redistest.Start(t).Client(), Buckets: []shaper.Bucket{a}, Registerer: registry})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(rig.NewActors(producer.Config{Redis: redistest.Start(t).Client(), Buckets: []shaper.Bucket{a}, Registerer: registry}))(t)
 	t.Cleanup(c.Close)
 	job := shaper.Job{Bucket: "b", ID: "j", Payload: []byte("x")}
 	for range 2 {
 		if _, err := c.Enqueue(t.Context(), job); !errors.Is(err, shaper.ErrUnknownBucket) {
 			t.Fatalf("before it comes: %v", err)
 		}
-		if err := c.Reconfigure([]shaper.Bucket{a, b}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.Reconfigure([]shaper.Bucket{a, b}))
 		if r, err := c.Enqueue(t.Context(), job); err != nil || r[0].Refusal != nil {
 			t.Fatalf("%+v, %v", r, err)
 		}
 		if names := c.Buckets(); !slices.Equal(names, []string{"a", "b"}) {
 			t.Errorf("the buckets are %v", names)
 		}
-		if n := len(rig.Scrape(t, registry, "tundish_admission_limit_refusals_total")); n != 3 {
-			t.Errorf("the limit has %d series", n)
-		}
+		must.Equal(t, len(rig.Scrape(t, registry, "tundish_admission_limit_refusals_total")), 3, "the limit has series")
 		without := b
 		without.Limits = nil
-		if err := c.Reconfigure([]shaper.Bucket{a, without}); err != nil {
-			t.Fatal(err)
-		}
-		if n := len(rig.Scrape(t, registry, "tundish_admission_limit_refusals_total")); n != 0 {
-			t.Errorf("a limit that left has %d series", n)
-		}
-		if err := c.Reconfigure([]shaper.Bucket{a}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.Reconfigure([]shaper.Bucket{a, without}))
+		must.Equal(t, len(rig.Scrape(t, registry, "tundish_admission_limit_refusals_total")), 0, "a limit that left has series")
+		must.OK(t, c.Reconfigure([]shaper.Bucket{a}))
 		if series := rig.Scrape(t, registry, "tundish_departures_total"); len(series) != 1 {
 			t.Errorf("the series of a bucket that left: %v", series)
 		}
@@ -74,10 +63,7 @@ func TestReconfigureWhileCallersEnqueue(t *testing.T) {
 	a, b := rig.Bucket("a", 1000), rig.Bucket("b", 1000)
 	a.Capacity, b.Capacity = 100_000, 100_000
 	server := redistest.Start(t)
-	c, err := rig.NewActors(producer.Config{Redis: server.Client(), Buckets: []shaper.Bucket{a}, Registerer: prometheus.NewRegistry()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(rig.NewActors(producer.Config{Redis: server.Client(), Buckets: []shaper.Bucket{a}, Registerer: prometheus.NewRegistry()}))(t)
 	var callers sync.WaitGroup
 	var in, unknown atomic.Int64
 	reloaded := make(chan struct{})
@@ -105,12 +91,8 @@ func TestReconfigureWhileCallersEnqueue(t *testing.T) {
 		})
 	}
 	for i := range 100 {
-		if err := c.Reconfigure([]shaper.Bucket{a, b}[:1+i%2]); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Enqueue(t.Context(), shaper.Job{Bucket: "a", ID: fmt.Sprint("r", i), Payload: []byte("x")}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.Reconfigure([]shaper.Bucket{a, b}[:1+i%2]))
+		must.Get(c.Enqueue(t.Context(), shaper.Job{Bucket: "a", ID: fmt.Sprint("r", i), Payload: []byte("x")}))(t)
 		in.Add(1)
 	}
 	close(reloaded)
@@ -118,7 +100,7 @@ func TestReconfigureWhileCallersEnqueue(t *testing.T) {
 	c.Close()
 	kept := int64(0)
 	for _, name := range []string{"a", "b"} {
-		kept += server.Client().HLen(t.Context(), "tundish:{"+name+"}:b:"+name+":body").Val()
+		kept += server.Client().HLen(t.Context(), stored.Key(name, "body")).Val()
 	}
 	if kept != in.Load() {
 		t.Errorf("%d jobs are in Redis, %d were taken", kept, in.Load())

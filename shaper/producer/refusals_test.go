@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -44,10 +45,7 @@ func TestRetryAfterOfMixedCosts(t *testing.T) {
 						Identity: admission.Identity{Caller: fmt.Sprint("c", batch/3)},
 					})
 				}
-				receipts, err := both[0].Enqueue(t.Context(), jobs...)
-				if err != nil {
-					t.Fatal(err)
-				}
+				receipts := must.Get(both[0].Enqueue(t.Context(), jobs...))(t)
 				for i, told := range receipts {
 					if told.Refusal == nil {
 						continue
@@ -86,10 +84,7 @@ func TestMaxKeysOfABucket(t *testing.T) {
 	var in, own, above atomic.Int64
 	var all sync.WaitGroup
 	for range 4 {
-		c, err := rig.NewActors(producer.Config{Redis: rig.Connect(t, server.Addr()), Buckets: []shaper.Bucket{b}, Registerer: registry})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(rig.NewActors(producer.Config{Redis: rig.Connect(t, server.Addr()), Buckets: []shaper.Bucket{b}, Registerer: registry}))(t)
 		t.Cleanup(c.Close)
 		for worker := range 4 {
 			all.Go(func() {
@@ -117,9 +112,7 @@ func TestMaxKeysOfABucket(t *testing.T) {
 	if in.Load() != 4*most+5 || own.Load() != 4*most {
 		t.Errorf("%d got in, %d by keys of their own; want %d and %d", in.Load(), own.Load(), 4*most+5, 4*most)
 	}
-	if n := len(server.Client().Keys(t.Context(), "tundish:{keys}:b:keys:limit:l:*").Val()); n != most+1 {
-		t.Errorf("%d keys, want %d and the shared one", n, most)
-	}
+	must.Equal(t, len(server.Client().Keys(t.Context(), "tundish:{keys}:b:keys:limit:l:*").Val()), most+1, "keys, want %d and the shared one", most)
 	if n := rig.Scrape(t, registry, "tundish_admission_overflow")["tundish_admission_overflow_total{bucket=keys,limit=l}"]; int64(n) != above.Load() || n == 0 {
 		t.Errorf("the metric says %.0f, want %d", n, above.Load())
 	}
@@ -144,10 +137,7 @@ func TestKnownRefusals(t *testing.T) {
 		t.Fatal(in)
 	}
 	scripts := func() (n int64) {
-		info, err := w.Server.Client().Info(t.Context(), "commandstats").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must.Get(w.Server.Client().Info(t.Context(), "commandstats").Result())(t)
 		for line := range strings.Lines(info) {
 			_, _ = fmt.Sscanf(line, "cmdstat_fcall:calls=%d", &n)
 		}
@@ -180,9 +170,7 @@ func TestKnownRefusals(t *testing.T) {
 		t.Error("another tier is refused")
 	}
 	more := rig.Rate("10/744h")
-	if err := w.Client.OverrideLimit(t.Context(), "l", admission.Patch{Limit: &more}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Client.OverrideLimit(t.Context(), "l", admission.Patch{Limit: &more}))
 	if in, _ := rig.Admitted(t, w.Client, 1, unnamed); in != 1 {
 		t.Error("refused after the limit was raised here")
 	}
@@ -202,24 +190,16 @@ func TestShadowLimitIsCounted(t *testing.T) {
 	mini.SetTime(time.UnixMicro(1783228800123456)) // all of it in one window
 	var text bytes.Buffer
 	registry := prometheus.NewRegistry()
-	client, err := rig.NewActors(producer.Config{
+	client := must.Get(rig.NewActors(producer.Config{
 		Redis: redistest.ClientOf(t, mini), Buckets: []shaper.Bucket{b}, Registerer: registry, Logger: slog.New(slog.NewTextHandler(&text, nil)),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	counted := func(limit, outcome string) float64 {
 		return rig.Scrape(t, registry, "tundish_admission_limit")["tundish_admission_limit_refusals_total{bucket=b,limit="+limit+",outcome="+outcome+"}"]
 	}
-	if series := len(rig.Scrape(t, registry, "tundish_admission_limit")); series != 6 {
-		t.Errorf("%d series before the first job", series)
-	}
+	must.Equal(t, len(rig.Scrape(t, registry, "tundish_admission_limit")), 6, "series before the first job")
 	would, refused := 0, 0
 	for range 12 {
-		receipts, err := client.Enqueue(t.Context(), shaper.Job{Bucket: "b", Payload: []byte("x")})
-		if err != nil {
-			t.Fatal(err)
-		}
+		receipts := must.Get(client.Enqueue(t.Context(), shaper.Job{Bucket: "b", Payload: []byte("x")}))(t)
 		if receipts[0].Refusal != nil {
 			refused++
 		}

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -30,10 +31,7 @@ func tracedClient(t *testing.T, conn redis.UniversalClient, b shaper.Bucket) (*p
 
 func clientWith(t *testing.T, conn redis.UniversalClient, b shaper.Bucket, provider trace.TracerProvider) *producer.Client {
 	t.Helper()
-	c, err := producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: []shaper.Bucket{b}, Tracer: provider})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: []shaper.Bucket{b}, Tracer: provider}))(t)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -57,16 +55,12 @@ func TestSendSpans(t *testing.T) {
 		{Bucket: "b", ID: "first", Payload: []byte("x"), Headers: headers},
 		{Bucket: "b", ID: "second", Payload: []byte("x"), Headers: map[string][]string{"traceparent": {"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}},
 	}
-	if _, err := client.Enqueue(ctx, jobs...); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(client.Enqueue(ctx, jobs...))(t)
 	if len(headers) != 1 || jobs[1].Headers["traceparent"] == nil {
 		t.Errorf("the caller's headers have changed: %v, %v", headers, jobs[1].Headers)
 	}
 	spans := recorder.Ended()
-	if len(spans) != 2 {
-		t.Fatalf("%d spans, want one for each job", len(spans))
-	}
+	must.Be(t, len(spans), 2, "spans, want one for each job")
 	parents := []string{outer.SpanContext().TraceID().String(), "4bf92f3577b34da6a3ce929d0e0e4736"}
 	for i, span := range spans {
 		if span.Name() != "send b" || span.SpanKind() != trace.SpanKindProducer || span.SpanContext().TraceID().String() != parents[i] {
@@ -77,14 +71,9 @@ func TestSendSpans(t *testing.T) {
 			"messaging.system": "tundish", "messaging.destination.name": "b", "messaging.operation.type": "send", "messaging.operation.name": "send",
 			"messaging.message.id": jobs[i].ID,
 		} {
-			if got[key] != want {
-				t.Errorf("%s: %s is %q, want %q", jobs[i].ID, key, got[key], want)
-			}
+			must.Equal(t, got[key], want, "%s: %s is", jobs[i].ID, key)
 		}
-		job, err := client.Job(t.Context(), "b", jobs[i].ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		job := must.Get(client.Job(t.Context(), "b", jobs[i].ID))(t)
 		if want := span.SpanContext().SpanID().String(); len(job.Headers["Traceparent"]) != 1 || !strings.Contains(job.Headers["Traceparent"][0], want) {
 			t.Errorf("%s carries %v, want span %s", jobs[i].ID, job.Headers, want)
 		}
@@ -121,9 +110,7 @@ func TestSendSpansThatFail(t *testing.T) {
 	client, recorder, _ := tracedClient(t, redistest.Start(t).Client(), b)
 	last := func() sdktrace.ReadOnlySpan { return recorder.Ended()[len(recorder.Ended())-1] }
 	for range 2 {
-		if _, err := client.Enqueue(t.Context(), shaper.Job{Bucket: "b", Payload: []byte("x")}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(client.Enqueue(t.Context(), shaper.Job{Bucket: "b", Payload: []byte("x")}))(t)
 	}
 	if span := last(); span.Status().Code != codes.Unset || attributesOf(span)["tundish.refusal"] != string(shaper.ReasonBucketFull) {
 		t.Errorf("refused: status %v, attributes %v", span.Status(), attributesOf(span))
@@ -148,9 +135,7 @@ func TestSendWithoutSpans(t *testing.T) {
 	const own = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	client := clientWith(t, redistest.Start(t).Client(), rig.Bucket("b", 10), noop.NewTracerProvider())
 	for id, headers := range map[string]map[string][]string{"none": nil, "own": {"traceparent": {own}}} {
-		if _, err := client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: id, Payload: []byte("x"), Headers: headers}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: id, Payload: []byte("x"), Headers: headers}))(t)
 		job, err := client.Job(t.Context(), "b", id)
 		if err != nil || len(job.Headers) != len(headers) {
 			t.Errorf("%s: headers %v, %v", id, job.Headers, err)

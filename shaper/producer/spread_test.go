@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 )
@@ -20,10 +21,7 @@ func TestRefusedCallsReturnOneAfterTheOther(t *testing.T) {
 		for i := range jobs {
 			jobs[i] = shaper.Job{Bucket: "b", Payload: []byte("{}")}
 		}
-		receipts, err := w.Client.Enqueue(t.Context(), jobs...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		receipts = must.Get(w.Client.Enqueue(t.Context(), jobs...))(t)
 		return receipts
 	}
 	enqueue(1)

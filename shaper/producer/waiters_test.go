@@ -13,6 +13,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -80,19 +81,14 @@ func TestManyWait(t *testing.T) {
 		conn := rig.BubbleClient(t, mini.Dial)
 		count := &scriptCount{scripts: map[string]int{}}
 		conn.AddHook(count)
-		c, err := rig.NewActors(producer.Config{Redis: conn, Buckets: all})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(rig.NewActors(producer.Config{Redis: conn, Buckets: all}))(t)
 		ctx, stop := context.WithCancel(t.Context())
 		var waiting sync.WaitGroup
 		heard := make(chan error, 1)
 		for i := range buckets * jobs {
 			job := shaper.Job{Bucket: all[i%buckets].Name, ID: fmt.Sprint("j", i), Payload: []byte("{}")}
 			_, awaited, err := c.Await(t.Context(), job)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			waiting.Go(func() {
 				defer awaited.Stop()
 				if _, err := awaited.Result(ctx); ctx.Err() == nil {
@@ -110,9 +106,7 @@ func TestManyWait(t *testing.T) {
 		}
 		// There is no message of a job that was cancelled.
 		began := time.Now()
-		if _, err := c.Cancel(t.Context(), "b1", "j1"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Cancel(t.Context(), "b1", "j1"))(t)
 		if err := <-heard; !errors.Is(err, shaper.ErrNoResult) || time.Since(began) > time.Second {
 			t.Errorf("of a cancelled job: %v, after %s", err, time.Since(began))
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -35,13 +36,8 @@ func newSlow(t *testing.T, timeout time.Duration) (*rig.Actors, *slowRedis) {
 	t.Cleanup(func() { _ = conn.Close() })
 	bucket := rig.Bucket("b", 10)
 	bucket.Capacity = 100_000
-	c, err := rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{bucket}, Timeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: "first", Payload: []byte("x")}); err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{bucket}, Timeout: timeout}))(t)
+	must.Get(c.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: "first", Payload: []byte("x")}))(t)
 	conn.takes.Store(int64(time.Second))
 	return c, conn
 }

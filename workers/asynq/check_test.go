@@ -7,6 +7,7 @@ import (
 
 	hibiken "github.com/hibiken/asynq"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers/asynq"
 )
@@ -69,18 +70,13 @@ func TestInvalidJobIsDead(t *testing.T) {
 func TestLateHandover(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	worker, err := asynq.New(w.config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	worker := must.Get(asynq.New(w.config))(t)
 	attempt := shaper.NewAttempt(time.Now().Add(-time.Minute), time.Second, nil)
 	attempt.ID, attempt.Bucket = "a", bucket
 	if outcome := worker.Deliver(t.Context(), attempt); outcome.Result != shaper.ResultReturned {
 		t.Errorf("a permit that is void: %+v", outcome)
 	}
-	if w.queueHolds(hibiken.TaskStatePending) != 0 {
-		t.Error("the task is there")
-	}
+	must.Equal(t, w.queueHolds(hibiken.TaskStatePending), 0, "the task is there")
 }
 
 // A handler ran the first attempt, and the deadline passed before the second: the dead letter does not say that no handler had started.

@@ -11,6 +11,7 @@ import (
 
 	hibiken "github.com/hibiken/asynq"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/producer"
 	"github.com/tundish-io/tundish/workers/asynq"
@@ -50,10 +51,7 @@ type step struct {
 // TaskInfo and the same error, or the documentation has the difference.
 func TestOptions(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/asynq.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/asynq.md"))(t)
 	w := newWorld(t, func(b *shaper.Bucket, _ *asynq.Config) {
 		b.DedupeWindow = time.Minute
 		b.Retry = shaper.DefaultRetryPolicy()
@@ -154,16 +152,10 @@ func TestClientWithANameOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(b *shaper.Bucket, _ *asynq.Config) { b.DedupeWindow = time.Minute })
 	w.dispatch()
-	jobs, err := producer.New(producer.Config{Redis: w.redis, Buckets: []shaper.Bucket{{Name: bucket}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	jobs := must.Get(producer.New(producer.Config{Redis: w.redis, Buckets: []shaper.Bucket{{Name: bucket}}}))(t)
 	t.Cleanup(jobs.Close)
 	w.await("the dispatcher's settings", func() bool { _, err := jobs.InForce(t.Context(), bucket); return err == nil })
-	named, err := producer.New(producer.Config{Redis: w.redis, Buckets: []shaper.Bucket{{Name: bucket}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	named := must.Get(producer.New(producer.Config{Redis: w.redis, Buckets: []shaper.Bucket{{Name: bucket}}}))(t)
 	t.Cleanup(named.Close)
 	c := asynq.NewClient(named)
 	task := hibiken.NewTask("email:send", []byte("x"))
@@ -178,9 +170,7 @@ func TestClientWithANameOnly(t *testing.T) {
 
 func sameError(t *testing.T, got, want error) {
 	t.Helper()
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("error %v, want that of asynq, %v", got, want)
-	}
+	must.Equal(t, fmt.Sprint(got), fmt.Sprint(want), "error %v, want that of asynq, %v", got, want)
 	for _, known := range []error{hibiken.ErrDuplicateTask, hibiken.ErrTaskIDConflict} {
 		if errors.Is(got, known) != errors.Is(want, known) {
 			t.Errorf("error %v is %v: %t, that of asynq: %t", got, known, errors.Is(got, known), errors.Is(want, known))
@@ -215,9 +205,7 @@ func TestRefusal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(b *shaper.Bucket, _ *asynq.Config) { b.Capacity = 1 })
 	client := asynq.NewClient(w.producer)
-	if _, err := client.Enqueue(hibiken.NewTask("email:send", nil), hibiken.Queue(bucket)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(client.Enqueue(hibiken.NewTask("email:send", nil), hibiken.Queue(bucket)))(t)
 	_, err := client.Enqueue(hibiken.NewTask("email:send", nil), hibiken.Queue(bucket))
 	var refused *asynq.RefusedError
 	if !errors.As(err, &refused) || refused.Refusal.Reason != shaper.ReasonBucketFull {

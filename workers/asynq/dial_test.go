@@ -7,6 +7,7 @@ import (
 
 	hibiken "github.com/hibiken/asynq"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers/asynq"
@@ -19,25 +20,15 @@ func TestDial(t *testing.T) {
 	stop := w.dispatch()
 	w.await("the dispatcher's settings", func() bool { _, err := w.producer.InForce(t.Context(), bucket); return err == nil })
 	client, err := asynq.Dial(redistest.Start(t).URL()+"/0", bucket) // another server: nothing of it is used
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if err := client.Close(); err != nil {
 		t.Errorf("a client that was not used: %v", err)
 	}
-	client, err = asynq.Dial(w.url, bucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client = must.Get(asynq.Dial(w.url, bucket))(t)
 	seen := make(chan string, 1)
 	drain := w.serve(func(_ context.Context, task *hibiken.Task) error { seen <- string(task.Payload()); return nil }, client.Middleware())
-	info, err := client.Enqueue(asynq.NewTask("email:send", []byte("ada")), hibiken.Queue(bucket))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := <-seen; got != "ada" {
-		t.Errorf("the handler saw %q", got)
-	}
+	info := must.Get(client.Enqueue(asynq.NewTask("email:send", []byte("ada")), hibiken.Queue(bucket)))(t)
+	must.Equal(t, <-seen, "ada", "the handler saw")
 	w.awaitState(info.ID, shaper.StateDone)
 	drain()
 	stop()

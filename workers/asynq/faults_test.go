@@ -13,7 +13,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/internal/faultproxy"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/dispatcher"
@@ -22,10 +24,7 @@ import (
 
 func newProxy(t *testing.T, target string) *faultproxy.Proxy {
 	t.Helper()
-	proxy, err := faultproxy.New(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proxy := must.Get(faultproxy.New(target))(t)
 	t.Cleanup(func() { proxy.Close() })
 	return proxy
 }
@@ -45,9 +44,7 @@ func TestTasksWaitForThreeLeases(t *testing.T) {
 	w.await("asynq has as many tasks as may be out there", func() bool { return w.queueHolds(hibiken.TaskStatePending) == outThere })
 	first := w.deadline("j0")
 	w.await("three leases have passed", func() bool {
-		if n := w.queueHolds(hibiken.TaskStatePending); n != outThere {
-			t.Fatalf("asynq has %d tasks, want %d", n, outThere)
-		}
+		must.Be(t, w.queueHolds(hibiken.TaskStatePending), outThere, "asynq has tasks")
 		return w.deadline("j0").After(first.Add(3 * lease))
 	})
 	var ran runs
@@ -55,9 +52,7 @@ func TestTasksWaitForThreeLeases(t *testing.T) {
 	for i := range jobs {
 		id := fmt.Sprint("j", i)
 		w.awaitState(id, shaper.StateDone)
-		if n := ran.of(id); n != 1 {
-			t.Errorf("job %s ran %d times", id, n)
-		}
+		must.Equal(t, ran.of(id), 1, "job %s ran times", id)
 	}
 	w.wantNoTrace()
 }
@@ -87,9 +82,7 @@ func TestDispatcherDiesAfterHandover(t *testing.T) {
 	w.serve(func(_ context.Context, task *hibiken.Task) error { ran.note(task); return nil }, asynq.Middleware(w.leases))
 	w.awaitState("a", shaper.StateDone)
 	w.wantNoTrace()
-	if n := ran.of("a"); n != 1 {
-		t.Errorf("the job ran %d times: tasks of old epochs are to be revoked", n)
-	}
+	must.Equal(t, ran.of("a"), 1, "the job ran times: tasks of old epochs are to be revoked")
 }
 
 // TestLostReplyOfHandover loses the reply to the hand-over, with each way to settle.
@@ -113,18 +106,14 @@ func TestLostReplyOfHandover(t *testing.T) {
 			})
 			var ran runs
 			w.serve(func(_ context.Context, task *hibiken.Task) error {
-				if n := task.Headers()[asynq.HeaderAttempt]; n != "1" {
-					t.Errorf("delivery %s runs: the job was held, and the hand-over only had to be repeated", n)
-				}
+				must.Equal(t, task.Headers()[asynq.HeaderAttempt], "1", "delivery runs: the job was held, and the hand-over only had to be repeated")
 				ran.note(task)
 				return nil
 			}, asynq.Middleware(w.leases))
 			w.awaitState("a", shaper.StateDone)
 			w.await("the handler has run", func() bool { return ran.of("a") > 0 })
 			w.wantNoTrace()
-			if n := ran.of("a"); n != 1 {
-				t.Errorf("the job ran %d times", n)
-			}
+			must.Equal(t, ran.of("a"), 1, "the job ran times")
 		})
 	}
 }
@@ -133,10 +122,7 @@ func TestLostReplyOfHandover(t *testing.T) {
 func TestHandoverIsRemembered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(_ *shaper.Bucket, c *asynq.Config) { c.Settle = asynq.SettleHandover })
-	worker, err := asynq.New(w.config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	worker := must.Get(asynq.New(w.config))(t)
 	var ran runs
 	w.serve(func(_ context.Context, task *hibiken.Task) error { ran.note(task); return nil })
 	enqueued := time.Now()
@@ -150,9 +136,7 @@ func TestHandoverIsRemembered(t *testing.T) {
 			return w.queueHolds(hibiken.TaskStateCompleted) == 1 && w.queueHolds(hibiken.TaskStatePending) == 0
 		})
 	}
-	if n := ran.of("a"); n != 1 {
-		t.Errorf("the job ran %d times", n)
-	}
+	must.Equal(t, ran.of("a"), 1, "the job ran times")
 }
 
 // TestRedisOfAsynqAway has a Redis of its own for asynq, which is away when the job departs. No attempt is spent.
@@ -170,9 +154,7 @@ func TestRedisOfAsynqAway(t *testing.T) {
 		info := w.job("a")
 		return info.Lost >= 2 && info.Last.Reason == asynq.ReasonUnavailable
 	})
-	if err := server.Restart(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, server.Restart())
 	w.serve(func(context.Context, *hibiken.Task) error { return nil }, asynq.Middleware(w.leases))
 	w.awaitState("a", shaper.StateDone)
 }
@@ -183,10 +165,7 @@ func TestStartIsGivenUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	proxy := newProxy(t, w.redis.(*redis.Client).Options().Addr)
-	leases, err := dispatcher.NewLeases(dispatcher.LeasesConfig{Redis: connect(t, "redis://"+proxy.Addr()), Logger: w.logger()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	leases := must.Get(dispatcher.NewLeases(dispatcher.LeasesConfig{Redis: connect(t, "redis://"+proxy.Addr()), Logger: w.logger()}))(t)
 	t.Cleanup(leases.Close)
 	w.dispatch()
 	w.enqueue(shaper.Job{Bucket: bucket, ID: "a"})
@@ -223,9 +202,7 @@ func TestStartIsGivenUp(t *testing.T) {
 	var ran runs
 	w.serve(func(_ context.Context, task *hibiken.Task) error { ran.note(task); return nil }, asynq.Middleware(w.leases))
 	w.awaitState("a", shaper.StateDone)
-	if n := ran.of("a"); n != 1 {
-		t.Errorf("the job ran %d times", n)
-	}
+	must.Equal(t, ran.of("a"), 1, "the job ran times")
 	if strings.Contains(w.log.String(), "leases were lost") {
 		t.Error("the log says that leases were lost")
 	}
@@ -251,7 +228,7 @@ func TestLeaseIsLostInAHandler(t *testing.T) {
 	<-started
 	// A heartbeat may put it back before the sweeper looks.
 	w.await("the lease is taken back", func() bool {
-		w.redis.ZAdd(t.Context(), "tundish:{"+bucket+"}:b:"+bucket+":leases", redis.Z{Member: "a", Score: 1})
+		w.redis.ZAdd(t.Context(), stored.Key(bucket, "leases"), redis.Z{Member: "a", Score: 1})
 		return w.job("a").State != shaper.StateInFlight || w.job("a").Lost > 0
 	})
 	if cause := <-causes; cause == nil {
@@ -267,17 +244,13 @@ func TestIDOfAnEarlierTask(t *testing.T) {
 	w := newWorld(t)
 	client := hibiken.NewClientFromRedisClient(w.config.Redis)
 	old := hibiken.NewTaskWithHeaders("other", nil, map[string]string{asynq.HeaderLease: "old"})
-	if _, err := client.Enqueue(old, hibiken.TaskID("a.1"), hibiken.Queue(queue), hibiken.ProcessIn(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(client.Enqueue(old, hibiken.TaskID("a.1"), hibiken.Queue(queue), hibiken.ProcessIn(time.Hour)))(t)
 	var ran runs
 	w.serve(func(_ context.Context, task *hibiken.Task) error { ran.note(task); return nil }, asynq.Middleware(w.leases))
 	w.dispatch()
 	w.enqueue(shaper.Job{Bucket: bucket, ID: "a"})
 	w.awaitState("a", shaper.StateDone)
-	if n := ran.of("a"); n != 1 {
-		t.Errorf("the job ran %d times", n)
-	}
+	must.Equal(t, ran.of("a"), 1, "the job ran times")
 }
 
 // TestStopBeforeTheStart stops the dispatcher for good while its task waits, and another one takes over.
@@ -291,7 +264,5 @@ func TestStopBeforeTheStart(t *testing.T) {
 	var ran runs
 	w.serve(func(_ context.Context, task *hibiken.Task) error { ran.note(task); return nil }, asynq.Middleware(w.leases))
 	w.awaitState("a", shaper.StateDone) // its lease still runs: the handler starts it, with no dispatcher at all
-	if n := ran.of("a"); n != 1 {
-		t.Errorf("the job ran %d times", n)
-	}
+	must.Equal(t, ran.of("a"), 1, "the job ran times")
 }

@@ -7,6 +7,7 @@ import (
 
 	hibiken "github.com/hibiken/asynq"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers/asynq"
 )
@@ -23,10 +24,7 @@ func TestInspectorAndOurTasks(t *testing.T) {
 	if queues, err := w.inspector.Queues(); err != nil || len(queues) != 1 || queues[0] != queue {
 		t.Errorf("the queues are %v, %v", queues, err)
 	}
-	pending, err := w.inspector.ListPendingTasks(queue)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pending := must.Get(w.inspector.ListPendingTasks(queue))(t)
 	var running string
 	for _, task := range pending {
 		var err error
@@ -42,9 +40,7 @@ func TestInspectorAndOurTasks(t *testing.T) {
 		default:
 			t.Errorf("a task of job %q", job)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 
 	var ran runs
@@ -63,9 +59,7 @@ func TestInspectorAndOurTasks(t *testing.T) {
 		return err == nil && len(servers) == 1 && len(servers[0].ActiveWorkers) == 1 && servers[0].ActiveWorkers[0].TaskID == running
 	})
 	w.await("the task is cancelled, and its job runs again", func() bool {
-		if err := w.inspector.CancelProcessing(running); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.inspector.CancelProcessing(running))
 		return ran.of("runs") == 2
 	})
 	w.awaitState("runs", shaper.StateDone)
@@ -81,9 +75,7 @@ func TestInspectorAndOurTasks(t *testing.T) {
 	w.await("asynq has revoked its own retry of the task that was cancelled", func() bool {
 		return w.queueHolds(hibiken.TaskStateRetry)+w.queueHolds(hibiken.TaskStatePending)+w.queueHolds(hibiken.TaskStateActive) == 0
 	})
-	if n := ran.of("runs"); n != 2 {
-		t.Errorf("the job ran %d times", n)
-	}
+	must.Equal(t, ran.of("runs"), 2, "the job ran times")
 }
 
 // TestTimeoutOfAHandler has a handler that runs into its timeout. asynq gives up on the task then, and retries it by itself: that run is
@@ -104,8 +96,6 @@ func TestTimeoutOfAHandler(t *testing.T) {
 	w.await("asynq has no task any more", func() bool {
 		return w.queueHolds(hibiken.TaskStateRetry)+w.queueHolds(hibiken.TaskStatePending)+w.queueHolds(hibiken.TaskStateActive) == 0
 	})
-	if n := ran.of("a"); n != 2 {
-		t.Errorf("the job ran %d times", n)
-	}
+	must.Equal(t, ran.of("a"), 2, "the job ran times")
 	w.wantNoTrace()
 }

@@ -9,6 +9,7 @@ import (
 
 	hibiken "github.com/hibiken/asynq"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers/asynq"
 )
@@ -16,10 +17,7 @@ import (
 // outcomes are the attempts that the process of the asynq server has counted, by outcome and reason.
 func (w *world) outcomes() map[string]float64 {
 	w.t.Helper()
-	families, err := w.registry.Gather()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	families := must.Get(w.registry.Gather())(w.t)
 	counts := map[string]float64{}
 	for _, family := range families {
 		for _, m := range family.GetMetric() {

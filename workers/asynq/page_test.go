@@ -7,30 +7,24 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // TestPagePrograms builds the whole programs of the documentation.
 func TestPagePrograms(t *testing.T) {
 	t.Parallel()
-	pages, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pages := must.Get(filepath.Glob("../../docs/*.md"))(t)
 	found := map[string]bool{}
 	for _, page := range append(pages, "../../README.md") {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(page))(t)
 		for i, program := range programs(string(text)) {
 			name := filepath.Base(page)
 			found[name] = true
 			t.Run(name+strconv.Itoa(i), func(t *testing.T) {
 				t.Parallel()
 				file := filepath.Join(t.TempDir(), "main.go")
-				if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.WriteFile(file, []byte(program), 0o600))
 				if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", os.DevNull, file).CombinedOutput(); err != nil {
 					t.Errorf("%s: %v\n%s", page, err, out)
 				}

@@ -13,6 +13,7 @@ import (
 
 	hibiken "github.com/hibiken/asynq"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers/asynq"
 )
@@ -56,9 +57,7 @@ func TestHandlerSettles(t *testing.T) {
 			w.dispatch()
 			w.enqueue(shaper.Job{Bucket: bucket, ID: "a", Payload: []byte("{}")})
 			info := w.awaitState("a", test.state)
-			if n := ran.of("a"); n != len(test.runs) {
-				t.Errorf("the handler ran %d times, want %d", n, len(test.runs))
-			}
+			must.Equal(t, ran.of("a"), len(test.runs), "the handler ran times")
 			if info.Last.Reason != test.reason || info.Last.Cause != test.cause {
 				t.Errorf("the dead letter says %+v, want reason %q and cause %q", info.Last, test.reason, test.cause)
 			}
@@ -108,9 +107,7 @@ func TestTaskOfAJob(t *testing.T) {
 		t.Error("the task has no lease")
 	}
 	delete(s.headers, asynq.HeaderLease)
-	if fmt.Sprint(s.headers) != fmt.Sprint(want) {
-		t.Errorf("headers %v, want %v", s.headers, want)
-	}
+	must.Equal(t, fmt.Sprint(s.headers), fmt.Sprint(want), "headers %v, want %v", s.headers, want)
 	w.await("the task is completed", func() bool { return w.queueHolds(hibiken.TaskStateCompleted) == 1 })
 }
 
@@ -120,9 +117,7 @@ func TestHandoverEndsTheJob(t *testing.T) {
 	w := newWorld(t, func(_ *shaper.Bucket, c *asynq.Config) { c.Settle = asynq.SettleHandover })
 	var ran runs
 	w.serve(func(_ context.Context, task *hibiken.Task) error {
-		if task.Headers()[asynq.HeaderLease] != "" {
-			t.Error("the task has a lease, and nobody is to settle it")
-		}
+		must.Equal(t, task.Headers()[asynq.HeaderLease], "", "the task has a lease, and nobody is to settle it")
 		if ran.note(task) == 1 {
 			return errors.New("busy")
 		}
@@ -164,9 +159,7 @@ func TestHandlerThatNeverReturns(t *testing.T) {
 	w.dispatch()
 	w.enqueue(shaper.Job{Bucket: bucket, ID: "a"})
 	w.awaitState("a", shaper.StateDone)
-	if n := ran.of("a"); n != 2 {
-		t.Errorf("the job ran %d times", n)
-	}
+	must.Equal(t, ran.of("a"), 2, "the job ran times")
 }
 
 // TestFromHandler runs an asynq handler in the dispatcher's process.
@@ -186,7 +179,5 @@ func TestFromHandler(t *testing.T) {
 	w.dispatchTo(asynq.FromHandler(w.config, handler))
 	w.enqueue(shaper.Job{Bucket: bucket, ID: "a", Payload: []byte("hello")})
 	w.awaitState("a", shaper.StateDone)
-	if n := ran.of("a"); n != 2 {
-		t.Errorf("the handler ran %d times, want 2", n)
-	}
+	must.Equal(t, ran.of("a"), 2, "the handler ran times")
 }

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
@@ -89,10 +90,7 @@ func newWorld(t *testing.T, change ...func(*shaper.Bucket, *asynq.Config)) *worl
 
 func connect(t *testing.T, url string) redis.UniversalClient {
 	t.Helper()
-	conn, err := redisconn.Connect(url, redisconn.Options{Timeout: 20 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(redisconn.Connect(url, redisconn.Options{Timeout: 20 * time.Second}))(t)
 	t.Cleanup(func() { conn.Close() })
 	return conn
 }
@@ -102,21 +100,15 @@ func (w *world) logger() *slog.Logger { return slog.New(slog.NewTextHandler(w.lo
 // dispatch runs a dispatcher until the returned function is called, or the test ends.
 func (w *world) dispatch() (stop func()) {
 	w.t.Helper()
-	worker, err := asynq.New(w.config)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	worker := must.Get(asynq.New(w.config))(w.t)
 	return w.dispatchTo(worker)
 }
 
 func (w *world) dispatchTo(worker shaper.Worker) (stop func()) {
 	w.t.Helper()
-	d, err := dispatcher.New(dispatcher.Config{
+	d := must.Get(dispatcher.New(dispatcher.Config{
 		Redis: w.redis, Buckets: w.buckets, Workers: map[string]shaper.Worker{bucket: worker}, Lease: lease, Logger: w.logger(),
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	}))(w.t)
 	ctx, cancel := context.WithCancel(w.t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -141,9 +133,7 @@ func (w *world) serve(handler hibiken.HandlerFunc, middleware ...hibiken.Middlew
 	mux := hibiken.NewServeMux()
 	mux.Use(middleware...)
 	mux.HandleFunc("email:", handler)
-	if err := server.Start(mux); err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, server.Start(mux))
 	stop = sync.OnceFunc(server.Shutdown)
 	w.stops = append(w.stops, stop)
 	return stop
@@ -151,10 +141,7 @@ func (w *world) serve(handler hibiken.HandlerFunc, middleware ...hibiken.Middlew
 
 func (w *world) enqueue(jobs ...shaper.Job) {
 	w.t.Helper()
-	receipts, err := w.producer.Enqueue(w.t.Context(), jobs...)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	receipts := must.Get(w.producer.Enqueue(w.t.Context(), jobs...))(w.t)
 	for _, r := range receipts {
 		if r.Refusal != nil {
 			w.t.Fatalf("job %q: %+v", r.ID, r.Refusal)

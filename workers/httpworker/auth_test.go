@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/internal/hostile"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 )
@@ -45,9 +46,7 @@ func TestPathThatTakesNoToken(t *testing.T) {
 	if outcome := deliver(t, w, nil); outcome.Result != shaper.ResultDone {
 		t.Errorf("another path: %+v", outcome)
 	}
-	if n := server.count.Load(); n != 2 {
-		t.Errorf("%d tokens for 40 answers of 401, want 2", n)
-	}
+	must.Equal(t, server.count.Load(), 2, "tokens for 40 answers of 401")
 }
 
 // issuer issues a token for each request.
@@ -130,9 +129,7 @@ func TestOneRefetchAPause(t *testing.T) {
 		tokens.client.Transport = issuer
 		rejected := func() string {
 			token, _, err := tokens.token(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			tokens.reject(token)
 			synctest.Wait()
 			return token.AccessToken
@@ -170,9 +167,7 @@ func TestTokenIsRenewedAhead(t *testing.T) {
 			pass(time.Duration(c.renewed)*time.Second - time.Nanosecond - issuer.takes)
 			ask("t1", false)
 			synctest.Wait()
-			if issuer.issued != 1 {
-				t.Errorf("life %d s: renewed early", c.life)
-			}
+			must.Equal(t, issuer.issued, 1, "life %d s: renewed early", c.life)
 			pass(issuer.takes + time.Nanosecond)
 			ask("t1", false)
 			pass(issuer.takes)

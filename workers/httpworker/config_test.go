@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -13,9 +14,7 @@ func TestConfig(t *testing.T) {
 	t.Parallel()
 	valid := DefaultConfig()
 	valid.BaseURL = "https://api.example.com/v1"
-	if err := valid.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, valid.Validate())
 	for want, change := range map[string]func(*Config){
 		"http.base_url: is missing":                  func(c *Config) { c.BaseURL = "" },
 		"http.base_url: holds user information":      func(c *Config) { c.BaseURL = "https://hunter2@example.com" },

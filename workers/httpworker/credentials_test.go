@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 )
@@ -43,9 +44,7 @@ func (v *volume) put(files map[string]string) {
 	}
 	errs = append(errs, os.Symlink(version, filepath.Join(v.dir, "..next")), os.Rename(filepath.Join(v.dir, "..next"), filepath.Join(v.dir, "..data")))
 	for _, err := range errs {
-		if err != nil {
-			v.t.Fatal(err)
-		}
+		must.OK(v.t, err)
 	}
 }
 
@@ -128,9 +127,7 @@ func TestSecretTurnsUnderway(t *testing.T) {
 	stamp := time.Now().Add(-time.Hour)
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(text), 0o600))
 		if err := os.Chtimes(file, stamp, stamp); err != nil { // so that nothing but the text differs
 			t.Fatal(err)
 		}
@@ -158,9 +155,7 @@ func TestSecretTurnsUnderway(t *testing.T) {
 			if outcome.Result == shaper.ResultHeld && outcome.Reason == workers.ReasonCredentials && outcome.RetryAfter == 0 && outcome.Signal == shaper.SignalNone {
 				outcome = deliver(t, w, nil)
 			}
-			if outcome.Result != shaper.ResultDone {
-				t.Errorf("%+v", outcome)
-			}
+			must.Equal(t, outcome.Result, shaper.ResultDone, "%+v", outcome)
 		})
 	}
 	all.Wait()
@@ -238,9 +233,7 @@ func TestNoTokenHolds(t *testing.T) {
 	a, s := newAPI(t), newTokenRequests(t)
 	s.status = http.StatusUnauthorized
 	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte("old"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(secret, []byte("old"), 0o600))
 	config := configOf(a)
 	config.Auth.OAuth2 = OAuth2{TokenURL: s.URL, ClientID: "id", ClientSecret: "old"}
 	config.Files.ClientSecret = secret
@@ -255,9 +248,7 @@ func TestNoTokenHolds(t *testing.T) {
 		t.Errorf("%d requests for a token, want 1", len(got))
 	}
 	// The secret is put right: the next try has it.
-	if err := os.WriteFile(secret, []byte("new secret"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(secret, []byte("new secret"), 0o600))
 	s.mu.Lock()
 	s.status = http.StatusOK
 	s.mu.Unlock()
@@ -275,8 +266,6 @@ func TestNoTokenHolds(t *testing.T) {
 func TestPauseGrows(t *testing.T) {
 	t.Parallel()
 	for failures, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 4: 8 * time.Second, 7: time.Minute, 1000: time.Minute} {
-		if got := (&tokens{failures: failures}).pause(); got != want {
-			t.Errorf("after %d failures %s, want %s", failures, got, want)
-		}
+		must.Equal(t, (&tokens{failures: failures}).pause(), want, "after %d failures", failures)
 	}
 }

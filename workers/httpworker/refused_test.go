@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -16,9 +17,7 @@ func TestWhoseFaultA401Is(t *testing.T) {
 	want := func(r *refused, job string, want shaper.Result) (hold time.Duration) {
 		t.Helper()
 		result, hold := r.refuses(job, now)
-		if result != want {
-			t.Errorf("%s: %s, want %s", job, result, want)
-		}
+		must.Equal(t, result, want, "%s", job)
 		return hold
 	}
 
@@ -26,9 +25,7 @@ func TestWhoseFaultA401Is(t *testing.T) {
 	want(&r, "a", shaper.ResultRetry)
 	for _, pause := range []time.Duration{1, 2, 4, 8, 16, 30, 30, 30} {
 		for i := range 3 { // that are under way together
-			if hold := want(&r, fmt.Sprint("b", i), shaper.ResultHeld); hold != pause*time.Second {
-				t.Errorf("held for %s, want %d s", hold, pause)
-			}
+			must.Equal(t, want(&r, fmt.Sprint("b", i), shaper.ResultHeld), pause*time.Second, "held for, want %d s", pause)
 		}
 		now = now.Add(pause * time.Second)
 	}

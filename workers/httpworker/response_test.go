@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 )
@@ -42,10 +43,7 @@ func TestJudgedByTheBody(t *testing.T) {
 			t.Cleanup(server.Close)
 			config := DefaultConfig()
 			config.BaseURL, config.AllowNetworks, config.Policy.Rules = server.URL, local, c.rules
-			worker, err := New(config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			worker := must.Get(New(config))(t)
 			t.Cleanup(worker.Close)
 			attempt := shaper.NewAttempt(time.Now(), time.Hour, nil)
 			attempt.ID, attempt.URL, attempt.Payload = "job-1", "/x", []byte("{}")
@@ -63,10 +61,7 @@ func TestConflict(t *testing.T) {
 	api.answer = func(*http.Request) int { return http.StatusConflict }
 	config := DefaultConfig()
 	config.BaseURL, config.AllowNetworks = api.URL, local
-	worker, err := New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	worker := must.Get(New(config))(t)
 	t.Cleanup(worker.Close)
 	for inDoubt, want := range map[bool]shaper.Result{false: shaper.ResultDead, true: shaper.ResultRetry} {
 		attempt := shaper.NewAttempt(time.Now(), time.Hour, nil)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 	"github.com/tundish-io/tundish/workers/outgoing"
@@ -66,10 +67,7 @@ func configOf(a *api) Config {
 
 func workerOf(t *testing.T, c Config) *Worker {
 	t.Helper()
-	w, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(New(c))(t)
 	t.Cleanup(w.Close)
 	return w
 }
@@ -199,10 +197,7 @@ func FuzzBelow(f *testing.F) {
 	for _, seed := range []string{"/a", "/a/../b", "/%2e%2e/", "?a=b", "//x", `/\x`, "/a%2fb?c#d"} {
 		f.Add(seed)
 	}
-	home, err := outgoing.ParseURL("https://api.example/v1")
-	if err != nil {
-		f.Fatal(err)
-	}
+	home := must.Get(outgoing.ParseURL("https://api.example/v1"))(f)
 	f.Fuzz(func(t *testing.T, text string) {
 		u, err := below(home, text, nil)
 		if err != nil {
@@ -329,9 +324,7 @@ func TestOAuth(t *testing.T) {
 	for range 2 {
 		deliver(t, w, nil)
 	}
-	if n := short.count.Load(); n != 2 {
-		t.Errorf("%d tokens of one second for two requests", n)
-	}
+	must.Equal(t, short.count.Load(), 2, "tokens of one second for two requests")
 }
 
 // Without a token nothing is sent, no secret is told, and the API is not to blame.

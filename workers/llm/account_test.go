@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -150,10 +151,7 @@ func TestBackground(t *testing.T) {
 	t.Parallel()
 	polls := 0
 	l := &Learned{}
-	w, err := New(apiOf(t, OpenAI, background(&polls)), l, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(New(apiOf(t, OpenAI, background(&polls)), l, nil))(t)
 	t.Cleanup(w.Close)
 	reserved, outcome := ask(t, w, "/v1/responses", `{"model":"m","background":true,"input":"Hello"}`)
 	if reserved.String() != "input:2,output:500" || outcome.Used != nil || outcome.Use != nil || named(outcome) != "resp_1 m o" {
@@ -168,9 +166,7 @@ func TestBackground(t *testing.T) {
 			t.Errorf("used: %+v, %s", outcome.Use, named(outcome))
 		}
 	}
-	if n := l.of("m").answers(); n != 1 {
-		t.Errorf("it has taught %d times", n)
-	}
+	must.Equal(t, l.of("m").answers(), 1, "it has taught times")
 }
 
 // named is the response to which an outcome belongs: its id, its model and the role of the attempt.
@@ -206,8 +202,6 @@ func TestRolesOfRequests(t *testing.T) {
 		"a response that ends": {OpenAI, "/v1/responses/resp_1/cancel", `{}`, `{"id":"resp_1","object":"response","status":"cancelled","background":true,` + usage + "}", "resp_1  p"},
 	} {
 		_, outcome := ask(t, workerOf(t, apiOf(t, c.api, answers(c.answer))), c.path, c.body)
-		if got := named(outcome); got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
-		}
+		must.Equal(t, named(outcome), c.want, "%s", name)
 	}
 }

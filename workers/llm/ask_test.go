@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // What a chat that streams asks for, as it came and as the API gets it.
@@ -53,23 +55,16 @@ func TestWithMember(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		object := rapid.MapOf(rapid.SampledFrom([]string{"a", "b", "stream_options", "\u00e9\"", ""}), rapid.SampledFrom([]any{1.5, "x{}", nil, []any{true}, map[string]any{"b": "}"}})).Draw(t, "object")
 		text, err := json.Marshal(object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if rapid.Bool().Draw(t, "spaced") {
 			if text, err = json.MarshalIndent(object, " ", "\t"); err != nil {
 				t.Fatal(err)
 			}
 		}
 		object["b"] = []any{"new"}
-		want, err := json.Marshal(object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(json.Marshal(object))(t)
 		var got any
-		if err := json.Unmarshal(withMember(text, "b", json.RawMessage(`["new"]`)), &got); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(withMember(text, "b", json.RawMessage(`["new"]`)), &got))
 		if again, err := json.Marshal(got); err != nil || string(again) != string(want) {
 			t.Fatalf("%s became %s, want %s", text, again, want)
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -258,10 +259,7 @@ func TestCancelledCalls(t *testing.T) {
 		<-r.Context().Done()
 		gone <- struct{}{}
 	})
-	w, err := New(config, nil, m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(New(config, nil, m))(t)
 	t.Cleanup(w.Close)
 	for by, cause := range map[string]error{byClient: ErrClientGone, byUs: errors.New("the lease is lost")} {
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -269,9 +267,7 @@ func TestCancelledCalls(t *testing.T) {
 		if call == nil {
 			t.Fatalf("%+v", outcome)
 		}
-		if _, err := call.Next(); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(call.Next())(t)
 		cancel(cause)
 		if _, err := drain(call); !errors.Is(err, cause) {
 			t.Errorf("%s: %v", by, err)
@@ -281,10 +277,7 @@ func TestCancelledCalls(t *testing.T) {
 		}
 		<-gone
 	}
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(reg.Gather())(t)
 	seen := map[string]string{}
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
@@ -298,8 +291,6 @@ func TestCancelledCalls(t *testing.T) {
 	for name, want := range map[string]string{
 		"tundish_llm_ended_total,b,client": "1 0 0", "tundish_llm_ended_total,b,us": "1 0 0", "tundish_llm_streams,b": "0 0 0", "tundish_llm_first_byte_seconds,b": "0 0 2",
 	} {
-		if seen[name] != want {
-			t.Errorf("%s is %q, want %q", name, seen[name], want)
-		}
+		must.Equal(t, seen[name], want, "%s is", name)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers/httpworker"
 )
@@ -18,12 +19,8 @@ func TestConfig(t *testing.T) {
 	t.Parallel()
 	for _, api := range []API{OpenAI, Anthropic} {
 		c := valid(api)
-		if err := c.Validate(); err != nil {
-			t.Fatal(err)
-		}
-		if c.CountMaxTokens != (api == OpenAI) {
-			t.Errorf("%s: count_max_tokens is %t", api, c.CountMaxTokens)
-		}
+		must.OK(t, c.Validate())
+		must.Equal(t, c.CountMaxTokens, (api == OpenAI), "%s: count_max_tokens is", api)
 	}
 	for want, change := range map[string]func(*Config){
 		`llm.api: "": want "openai" or "anthropic"`: func(c *Config) { c.API = "" },
@@ -77,9 +74,7 @@ func TestModels(t *testing.T) {
 		{[]string{"*"}, "meta/llama", false},
 		{[]string{"*/*"}, "meta/llama", true},
 	} {
-		if got := (Config{Models: c.patterns}).Takes(c.model); got != c.want {
-			t.Errorf("%q allows %q: %t", c.patterns, c.model, got)
-		}
+		must.Equal(t, (Config{Models: c.patterns}).Takes(c.model), c.want, "%q allows %q", c.patterns, c.model)
 	}
 }
 

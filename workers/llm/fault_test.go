@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 	"github.com/tundish-io/tundish/workers/httpworker"
@@ -82,9 +83,7 @@ func TestJudge(t *testing.T) {
 			if got.Result != want || got.RetryAfter != c.wait || got.Reason != c.reason || got.Signal != signal || got.Status != c.status || got.Detail == "" {
 				t.Errorf("%s, holds %t: %+v, want %s after %s", c.name, hold, got, want, c.wait)
 			}
-			if strings.Contains(got.Detail, "insufficient_quota") != (c.body == noQuota || c.body == quotaCode) {
-				t.Errorf("%s: %s", c.name, got.Detail)
-			}
+			must.Equal(t, strings.Contains(got.Detail, "insufficient_quota"), (c.body == noQuota || c.body == quotaCode), "%s: %s", c.name, got.Detail)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -95,15 +96,11 @@ func TestLearned(t *testing.T) {
 		for range 10 {
 			l.note(c.r, used)
 		}
-		if got := l.usual("m", inputText, ofText); got != c.want {
-			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
-		}
+		must.Equal(t, l.usual("m", inputText, ofText), c.want, "%s", c.name)
 	}
 	var none *Learned
 	none.note(one("m", content{text: 1}, 0), used)
-	if got := none.usual("m", inputText, ofText); got != ofText {
-		t.Errorf("nil knows %+v", got)
-	}
+	must.Equal(t, none.usual("m", inputText, ofText), ofText, "nil knows")
 }
 
 // Each kind of input teaches of itself. What it has beside its text is counted for each part, and of output a kind that is not known has that of texts.
@@ -141,12 +138,8 @@ func TestLearnedOthers(t *testing.T) {
 			l.note(&request{model: fmt.Sprintf("m%d", i), content: content{text: 1}, choices: 1}, shaper.Units{shaper.UnitInput: int64(i), shaper.UnitOutput: int64(i)})
 		}
 	}
-	if len(l.models) != 50 {
-		t.Errorf("%d models are told apart", len(l.models))
-	}
-	if e := l.usual("m7", inputText, ofText); e != (expectation{1, 6, 7}) {
-		t.Errorf("m7: %+v", e)
-	}
+	must.Equal(t, len(l.models), 50, "models are told apart")
+	must.Equal(t, l.usual("m7", inputText, ofText), (expectation{1, 6, 7}), "m7")
 	output := func(model string) float64 { return l.usual(model, inputText, ofText).output }
 	fifty, unknown := output("m50"), output("m999")
 	if other := output("other"); other != unknown || fifty != unknown || fifty < 54.5 || fifty > 61 {

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -111,16 +112,12 @@ func TestLessonsWithoutRoom(t *testing.T) {
 	if news := second.News(); len(news) != 0 {
 		t.Errorf("there is no room, and news: %v", news)
 	}
-	if output := second.usual("n1", inputText, ofText).output; output != 900 {
-		t.Errorf("n1 has %g", output)
-	}
+	must.Equal(t, second.usual("n1", inputText, ofText).output, 900, "n1 has")
 	if output := second.usual("m1", inputText, ofText).output; output != 900 || len(second.models) != 50 {
 		t.Errorf("m1, one of the others, has %g; %d models are told apart", output, len(second.models))
 	}
 	second.Adopt(nil) // Redis has lost all
-	if news := second.News(); len(news) != 51 {
-		t.Errorf("%d lessons are written again", len(news))
-	}
+	must.Equal(t, len(second.News()), 51, "lessons are written again")
 }
 
 // A text that this program cannot read is left alone: a newer one may have written it.
@@ -143,9 +140,7 @@ func TestReadLesson(t *testing.T) {
 	for _, text := range []string{"", "x", "3 0.25 0.01 393", "-1 0.25 0.01 393 7.5", "3 NaN 0.01 393 7.5", "3 0.25 0.01 +Inf 7.5", "3 0.25 0.01 393 -7.5", "3 0.25 0.01 1e300 7.5"} {
 		l := &Learned{}
 		l.Adopt(shaper.Lessons{"m": {Answers: 100, Text: text}})
-		if output := l.usual("m", inputText, ofText).output; output != 500 {
-			t.Errorf("%q has taught %g", text, output)
-		}
+		must.Equal(t, l.usual("m", inputText, ofText).output, 500, "%q has taught", text)
 		teach(l, "m", 20, 7)
 		l.Adopt(shaper.Lessons{"m": {Answers: 100, Text: text}})
 		if output := l.usual("m", inputText, ofText).output; output != 7 || len(l.News()) != 0 {

@@ -9,16 +9,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
 func newMetrics(t *testing.T) (*Metrics, *prometheus.Registry) {
 	t.Helper()
 	reg := prometheus.NewPedanticRegistry()
-	m, err := NewMetrics(reg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(NewMetrics(reg))(t)
 	return m, reg
 }
 
@@ -43,10 +41,7 @@ func TestMetrics(t *testing.T) {
 	} {
 		p := newProvider(t)
 		p.answer, p.status = c.answer, c.status
-		w, err := New(p.config(c.api), nil, m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := must.Get(New(p.config(c.api), nil, m))(t)
 		t.Cleanup(w.Close)
 		a := shaper.NewAttempt(time.Now(), time.Minute, nil)
 		a.Bucket, a.ID, a.URL, a.Payload, a.Reserved = c.bucket, "job-1", "/v1/x", []byte(chat(c.more)), c.reserved
@@ -75,18 +70,13 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	m.Keep(func(bucket string) bool { return bucket == "counts" })
-	if n, err := testutil.GatherAndCount(reg); err != nil || n != 3+1 {
-		t.Errorf("%d series of one bucket, %v", n, err)
-	}
+	must.Equal(t, must.Get(testutil.GatherAndCount(reg))(t), 3+1, "series of one bucket")
 }
 
 // ratioOf is the sum and the count of the histogram of a bucket.
 func ratioOf(t *testing.T, reg *prometheus.Registry, bucket string) (sum float64, count uint64) {
 	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(reg.Gather())(t)
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			if h := metric.GetHistogram(); h != nil && metric.GetLabel()[0].GetValue() == bucket {
@@ -105,13 +95,9 @@ func TestMetricsOfManyModels(t *testing.T) {
 	for i := range 80 {
 		m.count("b", l.nameOf(fmt.Sprint("m", i), ""), "", spent{tokens: tokens{input: 1}}, nil)
 	}
-	if n, err := testutil.GatherAndCount(reg, "tundish_llm_tokens_total"); err != nil || n != 3*51 {
-		t.Errorf("%d series, %v", n, err)
-	}
+	must.Equal(t, must.Get(testutil.GatherAndCount(reg, "tundish_llm_tokens_total"))(t), 3*51, "series")
 	others := testutil.ToFloat64(m.tokens.WithLabelValues("b", otherModels, "", kindInput, sourceEstimated))
-	if others != 30 {
-		t.Errorf("%g tokens of others", others)
-	}
+	must.Equal(t, others, 30, "tokens of others")
 }
 
 func TestMetricsWithoutRegistry(t *testing.T) {

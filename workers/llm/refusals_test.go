@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // strict is an API that refuses stream_options, and notes each body that it gets.
@@ -56,9 +58,7 @@ func TestStrictProviders(t *testing.T) {
 			if err != nil || a.status != http.StatusOK || !strings.Contains(a.body, "[DONE]") || len(seen) != tries {
 				t.Fatalf("%s: call %d: %d tries, %d %s, %v", name, n, len(seen), a.status, a.body, err)
 			}
-			if last := seen[len(seen)-1]; last != chat(`,"stream":true,"max_tokens":40`) {
-				t.Errorf("%s: call %d: the API gets %s", name, n, last)
-			}
+			must.Equal(t, seen[len(seen)-1], chat(`,"stream":true,"max_tokens":40`), "%s: call %d: the API gets", name, n)
 		}
 		if a, err := q.post(t.Context(), `,"stream":true,"stream_options":{"include_usage":true}`); err != nil || a.status != api.status || len(api.seen()) != 1 {
 			t.Errorf("%s: options of the client: %d, %v", name, a.status, err)

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -25,9 +26,7 @@ func TestChargesAreShared(t *testing.T) {
 	for i := range 3 * rememberedIDs {
 		l.begins(fmt.Sprint("resp_", i), "loud", &request{})
 	}
-	if n := len(l.begun.byID); n != rememberedIDs/2+1 {
-		t.Errorf("%d ids are remembered: want half, and the one of another caller", n)
-	}
+	must.Equal(t, len(l.begun.byID), rememberedIDs/2+1, "ids are remembered: want half, and the one of another caller")
 	if r, isFirst := l.ends("of-quiet", "quiet"); r == nil || !isFirst {
 		t.Error("one caller makes the process forget a response of another one")
 	}
@@ -43,9 +42,7 @@ func TestChargesAreShared(t *testing.T) {
 	}
 	before := len(l.begun.byID)
 	l.begins(strings.Repeat("x", maxID+1), "loud", &request{})
-	if len(l.begun.byID) != before {
-		t.Error("a long id is remembered")
-	}
+	must.Equal(t, len(l.begun.byID), before, "a long id is remembered")
 }
 
 // Whoever remembers what: there are never more ids than the bound, each is of one caller, and the newest one is always there.
@@ -78,9 +75,7 @@ func TestLearnedModelsAreShared(t *testing.T) {
 		l.note(sent("loud", fmt.Sprint("made-up-", i)), used)
 		l.refuses(sent("loud", fmt.Sprint("stream_options", i)), time.Now()) // an API that answers with the name in its error
 	}
-	if n := len(l.models); n != learnedModels/2 {
-		t.Errorf("one caller has %d of %d models", n, learnedModels)
-	}
+	must.Equal(t, len(l.models), learnedModels/2, "one caller has of %d models", learnedModels)
 	if l.refusesUsage("gpt-4o", time.Now()) {
 		t.Error("one caller has a stream of a model that nobody has asked yet report no usage")
 	}
@@ -90,9 +85,7 @@ func TestLearnedModelsAreShared(t *testing.T) {
 	if e := l.usual("gpt-4o", inputText, ofText); e.output != 40 {
 		t.Errorf("of the model of another caller is learned %+v", e)
 	}
-	if name := l.nameOf("gpt-4o-mini", "quiet"); name != "gpt-4o-mini" {
-		t.Errorf("another model of it counts as %q", name)
-	}
+	must.Equal(t, l.nameOf("gpt-4o-mini", "quiet"), "gpt-4o-mini", "another model of it counts as")
 	stored := maps.Clone(l.News())
 	second := &Learned{}
 	second.Adopt(stored)
@@ -102,9 +95,7 @@ func TestLearnedModelsAreShared(t *testing.T) {
 	if n := len(second.models); n > learnedModels/2+3 {
 		t.Errorf("in a second process one caller has %d models", n)
 	}
-	if name := second.nameOf("o3", "third"); name != "o3" {
-		t.Errorf("the model of a third caller counts as %q there", name)
-	}
+	must.Equal(t, second.nameOf("o3", "third"), "o3", "the model of a third caller counts as there")
 }
 
 // A model that the settings do not list has no row of its own, whoever names it.

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // Streams as the APIs give them, shortened. Behind usageChunk is what a client gets that has not asked for it.
@@ -67,16 +69,12 @@ func TestStreams(t *testing.T) {
 				if want == "" {
 					want = c.text
 				}
-				if got := in(t, s, c.text); got != want {
-					t.Fatalf("passed %q, want %q", got, want)
-				}
+				must.Be(t, in(t, s, c.text), want, "passed")
 				tokens, ok := s.tokens()
 				if used := tokens.counted(c.api); ok != (c.want != "") || ok && used.String() != c.want {
 					t.Fatalf("used %s, %t; want %q", used, ok, c.want)
 				}
-				if s.text != c.output {
-					t.Fatalf("%d bytes of output, want %d", s.text, c.output)
-				}
+				must.Be(t, s.text, c.output, "bytes of output")
 			})
 		})
 	}
@@ -91,9 +89,7 @@ func TestStreamsPassAtOnce(t *testing.T) {
 		if event == usageChunk {
 			want = ""
 		}
-		if got := string(s.pass([]byte(event))); got != want {
-			t.Errorf("passed %q, want %q", got, want)
-		}
+		must.Equal(t, string(s.pass([]byte(event))), want, "passed")
 	}
 }
 
@@ -160,9 +156,7 @@ func FuzzStream(f *testing.F) {
 				rest = rest[n:]
 			}
 			got += string(parts.rest())
-			if got != want {
-				t.Errorf("in parts of %d bytes passed %q, want %q", size, got, want)
-			}
+			must.Equal(t, got, want, "in parts of %d bytes passed", size)
 			if len(got) > len(text) {
 				t.Errorf("of %q more has passed: %q", text, got)
 			}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/redisconn"
 	"github.com/tundish-io/tundish/shaper"
@@ -31,42 +32,24 @@ type queued struct {
 // newQueued makes a bucket of a budget of 2,000 tokens an hour, all of which may leave at once.
 func newQueued(t *testing.T, config Config) *queued {
 	t.Helper()
-	conn, err := redisconn.Connect(redistest.Start(t).URL(), redisconn.Options{Timeout: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(redisconn.Connect(redistest.Start(t).URL(), redisconn.Options{Timeout: 10 * time.Second}))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	b := shaper.DefaultBucket()
 	b.Name = "model"
 	b.Rate, _ = admission.ParseRate("1000/s")
-	budget, err := admission.ParseRate("2000 tokens/h")
-	if err != nil {
-		t.Fatal(err)
-	}
+	budget := must.Get(admission.ParseRate("2000 tokens/h"))(t)
 	b.Budgets, b.BudgetBurst, b.Breaker.Failures = shaper.Budgets{budget}, 100, 0
 	buckets, w := []shaper.Bucket{b}, workerOf(t, config)
-	d, err := dispatcher.New(dispatcher.Config{Redis: conn, Buckets: buckets, Workers: map[string]shaper.Worker{b.Name: w}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(dispatcher.New(dispatcher.Config{Redis: conn, Buckets: buckets, Workers: map[string]shaper.Worker{b.Name: w}}))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()
 	t.Cleanup(func() { stop(); <-ended })
-	client, err := producer.New(producer.Config{Redis: conn, Buckets: buckets, Timeout: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	leases, err := dispatcher.NewLeases(dispatcher.LeasesConfig{Redis: conn, Timeout: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: conn, Buckets: buckets, Timeout: 10 * time.Second}))(t)
+	leases := must.Get(dispatcher.NewLeases(dispatcher.LeasesConfig{Redis: conn, Timeout: 10 * time.Second}))(t)
 	permits := dispatcher.NewPermits(client, leases)
 	t.Cleanup(func() { permits.Close(); leases.Close(); client.Close() })
-	o, err := operator.New(operator.Config{Redis: conn, Buckets: buckets})
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must.Get(operator.New(operator.Config{Redis: conn, Buckets: buckets}))(t)
 	transport := &Transport{Permits: permits, Worker: w, Bucket: b.Name}
 	return &queued{transport, config.HTTP.BaseURL, &http.Client{Transport: transport}, o}
 }
@@ -127,9 +110,7 @@ func TestTransportPassesOn(t *testing.T) {
 	if err != nil || a.status != http.StatusOK || a.body != strings.Replace(chatStream, usageChunk, "", 1) || a.header.Get(HeaderJob) == "" {
 		t.Fatalf("%+v, %v", a, err)
 	}
-	if seen := a.header.Get("X-Seen"); seen != "/v1/chat/completions?v=1 Bearer ours" {
-		t.Errorf("the API has seen %q", seen)
-	}
+	must.Equal(t, a.header.Get("X-Seen"), "/v1/chat/completions?v=1 Bearer ours", "the API has seen")
 	q.charged(t, 1209)
 }
 
@@ -172,10 +153,7 @@ func TestTransportFaults(t *testing.T) {
 	q := newQueued(t, config)
 	ctx, cancel := context.WithCancel(t.Context())
 	r, _ := http.NewRequestWithContext(ctx, http.MethodPost, q.base+"/v1/chat/completions", strings.NewReader(chat(`,"stream":true`)))
-	answer, err := q.client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(q.client.Do(r))(t)
 	if n, err := answer.Body.Read(make([]byte, 10)); n != 10 || err != nil {
 		t.Errorf("%d bytes, %v", n, err)
 	}

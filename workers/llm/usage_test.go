@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -128,9 +129,7 @@ func TestChargeTeaches(t *testing.T) {
 		config.charge(r, &shaper.Answer{Status: 200, Body: []byte(chatAnswer)}, l)
 		config.charge(r, &shaper.Answer{Status: 200, Body: []byte("no usage")}, l)
 	}
-	if e := l.usual("m", inputText, ofText); e != (expectation{0.5, 0, 9}) {
-		t.Errorf("%+v, want 0.5 tokens a byte and 9 tokens", e)
-	}
+	must.Equal(t, l.usual("m", inputText, ofText), (expectation{0.5, 0, 9}), "want 0.5 tokens a byte and 9 tokens")
 }
 
 // What was read from the provider's cache is told apart, and is part of the input that OpenAI counts.

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
@@ -52,10 +53,7 @@ func (p *provider) config(api API) Config {
 
 func workerOf(t *testing.T, c Config) *Worker {
 	t.Helper()
-	w, err := New(c, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(New(c, nil, nil))(t)
 	t.Cleanup(w.Close)
 	return w
 }
@@ -178,16 +176,10 @@ func TestDeliverTeaches(t *testing.T) {
 	p := newProvider(t)
 	p.answer = messagesAnswer
 	c, learned := p.config(Anthropic), &Learned{}
-	w, err := New(c, learned, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(New(c, learned, nil))(t)
 	t.Cleanup(w.Close)
 	body := chat(`,"max_tokens":4096`)
-	before, err := Estimate(c, "", []byte(body), learned)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(Estimate(c, "", []byte(body), learned))(t)
 	for range 10 {
 		deliver(t, w, body, 0)
 	}

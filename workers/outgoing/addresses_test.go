@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 )
@@ -111,13 +112,10 @@ func listenOn(t *testing.T, addrs ...string) (port string, got map[string]*atomi
 // named makes a sender that resolves names by the name server.
 func named(t *testing.T, names *nameServer, maxAge time.Duration) *Sender {
 	t.Helper()
-	s, err := NewSender(Config{
+	s := must.Get(NewSender(Config{
 		Timeout: 15 * time.Second, Policy: workers.DefaultPolicy(), Concurrency: 8, ConnectionMaxAge: maxAge, Resolver: names.resolver(),
 		AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(s.Close)
 	return s
 }

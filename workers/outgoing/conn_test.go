@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 )
@@ -61,9 +62,7 @@ func TestFrozenConnection(t *testing.T) {
 				if lost.Load() < 2*perSecond || lost.Load() > 3.5*perSecond || done.Load()+lost.Load() != 60*perSecond {
 					t.Errorf("%d lost and %d done of %d: want the departures of 3 s lost", lost.Load(), done.Load(), 60*perSecond)
 				}
-				if signals.Load() != 1 {
-					t.Errorf("%d failures are reported for one fault", signals.Load())
-				}
+				must.Equal(t, signals.Load(), 1, "failures are reported for one fault")
 				if conns := len(r.conns()); conns > 3 {
 					t.Errorf("%d connections", conns)
 				}
@@ -94,9 +93,7 @@ func TestSlowReceiverIsNotCutOff(t *testing.T) {
 			want(t, attempt(t, s, time.Hour, &departures), shaper.ResultDone, "")
 		}
 		want(t, <-slow, shaper.ResultDone, "")
-		if conns := len(r.conns()); conns != 1 {
-			t.Errorf("%d connections, want 1", conns)
-		}
+		must.Equal(t, len(r.conns()), 1, "connections")
 	})
 }
 
@@ -136,9 +133,7 @@ func TestEveryTimeoutOfALivingConnectionIsReported(t *testing.T) {
 			senders.Go(func() {
 				got := attempt(t, s, time.Hour, &departures)
 				want(t, got, shaper.ResultRetry, workers.ReasonTimeout)
-				if got.Signal != shaper.SignalFailed {
-					t.Errorf("signal %d", got.Signal)
-				}
+				must.Equal(t, got.Signal, shaper.SignalFailed, "signal")
 			})
 		}
 		senders.Wait()

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -146,10 +147,7 @@ func (p *peer) hangUp() { p.send(func(*http2.Framer) { p.conn.Close() }) }
 // attempt sends an empty request with a permit that is void after ttl, and counts its departures.
 func attempt(t *testing.T, s *Sender, ttl time.Duration, departures *atomic.Int64) shaper.Outcome {
 	t.Helper()
-	target, err := ParseURL("https://example.com/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := must.Get(ParseURL("https://example.com/"))(t)
 	a := shaper.NewAttempt(time.Now(), ttl, func(time.Duration) { departures.Add(1) })
 	return s.Send(t.Context(), a, &Request{To: target, Header: http.Header{}})
 }

@@ -15,19 +15,17 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 )
 
 func newSender(t *testing.T, concurrency int) *Sender {
 	t.Helper()
-	s, err := NewSender(Config{
+	s := must.Get(NewSender(Config{
 		Timeout: 15 * time.Second, Policy: workers.DefaultPolicy(), Concurrency: concurrency,
 		AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(s.Close)
 	return s
 }
@@ -35,10 +33,7 @@ func newSender(t *testing.T, concurrency int) *Sender {
 // send sends an empty request, with a permit that stays good for longer than any test.
 func send(t *testing.T, s *Sender, to string) shaper.Outcome {
 	t.Helper()
-	target, err := ParseURL(to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := must.Get(ParseURL(to))(t)
 	return s.Send(t.Context(), shaper.NewAttempt(time.Now(), time.Hour, nil), &Request{To: target, Header: http.Header{}})
 }
 
@@ -116,9 +111,7 @@ func TestIdleConnectionsClose(t *testing.T) {
 			want(t, send(t, s, "http://example.com/"), shaper.ResultDone, "")
 			time.Sleep(idleTimeout - time.Millisecond) //nolint:forbidigo // in a bubble: no time passes
 			synctest.Wait()
-			if open.Load() != 1 {
-				t.Fatalf("%d connections are open just before the idle timeout, want 1", open.Load())
-			}
+			must.Be(t, open.Load(), 1, "connections are open just before the idle timeout")
 		}
 		time.Sleep(2 * time.Millisecond) //nolint:forbidigo // in a bubble: no time passes
 		synctest.Wait()
@@ -144,10 +137,7 @@ func TestUnusedConnectionWaitsForTheNextTurn(t *testing.T) {
 				time.Sleep(300 * time.Millisecond) //nolint:forbidigo // in a bubble: no time passes
 				return slow(ctx, network, address)
 			}
-			target, err := ParseURL("http://example.com/")
-			if err != nil {
-				t.Fatal(err)
-			}
+			target := must.Get(ParseURL("http://example.com/"))(t)
 			late := s.Send(t.Context(), shaper.NewAttempt(time.Now(), 100*time.Millisecond, nil), &Request{To: target, Header: http.Header{}})
 			if late.Result == shaper.ResultDone {
 				t.Fatalf("%+v: the permit was void", late)
@@ -174,9 +164,7 @@ func TestTimeoutIsOfTheAttempt(t *testing.T) {
 		})
 		start := time.Now()
 		want(t, send(t, s, "http://example.com/"), shaper.ResultRetry, workers.ReasonTimeout)
-		if took := time.Since(start); took != 15*time.Second {
-			t.Errorf("took %s", took)
-		}
+		must.Equal(t, time.Since(start), 15*time.Second, "took")
 		time.Sleep(time.Second) //nolint:forbidigo // in a bubble: for the receiver to see the end
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 )
@@ -117,9 +118,7 @@ func TestRetiredConnectionEndsItsRequests(t *testing.T) {
 			synctest.Wait()
 		}
 		want(t, <-ended, shaper.ResultDone, "")
-		if len(ended) != 0 {
-			t.Error("a request that the receiver still has ended with the GOAWAY")
-		}
+		must.Equal(t, len(ended), 0, "a request that the receiver still has ended with the GOAWAY")
 		want(t, attempt(t, s, time.Hour, &departures), shaper.ResultDone, "")
 		want(t, <-ended, shaper.ResultDone, "")
 		want(t, <-ended, shaper.ResultDone, "")
@@ -157,15 +156,11 @@ func TestReceiverThatRefusesEverything(t *testing.T) {
 						want(t, got, shaper.ResultReturned, workers.ReasonUnprocessed)
 					} else {
 						want(t, got, shaper.ResultRetry, workers.ReasonConnection)
-						if got.Signal != shaper.SignalFailed {
-							t.Errorf("signal %d", got.Signal)
-						}
+						must.Equal(t, got.Signal, shaper.SignalFailed, "signal")
 					}
 					sleep(500 * time.Millisecond)
 				}
-				if r.requests() != 40 {
-					t.Errorf("40 permits were %d requests", r.requests())
-				}
+				must.Equal(t, r.requests(), 40, "40 permits were requests")
 				healed.Store(true)
 				want(t, attempt(t, s, time.Hour, &departures), shaper.ResultDone, "")
 				healed.Store(false)

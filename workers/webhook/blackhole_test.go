@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers/outgoing"
@@ -58,10 +59,7 @@ func aaaaRow(t *testing.T, name string, closes bool, rate int, length time.Durat
 	})
 	w.sender.Close()
 	sending.Resolver = resolverOf(names)
-	sender, err := outgoing.NewSender(sending)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sender := must.Get(outgoing.NewSender(sending))(t)
 	w.sender = sender
 	var first, late atomic.Int64
 	counting := shaper.WorkerFunc(func(ctx context.Context, a *shaper.Attempt) shaper.Outcome {
@@ -100,10 +98,7 @@ func blackHole(t *testing.T, at netip.AddrPort) {
 		t.Skip("no IPv6 here: ", err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	raw, err := l.(*net.TCPListener).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(l.(*net.TCPListener).SyscallConn())(t)
 	var again error
 	if err := raw.Control(func(fd uintptr) { again = syscall.Listen(int(fd), 0) }); err != nil || again != nil {
 		t.Fatal(err, again)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -75,9 +76,7 @@ func TestCheckPayload(t *testing.T) {
 		{events, "GET", "", "method"}, {events, "DELETE", "", "payload"}, {events, "DELETE", "1", ""}, {events, "POST", "1", ""},
 	} {
 		got := strings.Join(fields(t, c.config.CheckJob(&shaper.Job{Method: c.method, Payload: []byte(c.payload)})), " ")
-		if got != c.fault {
-			t.Errorf("%s %q with %q is at fault in %q, want %q", c.config.Format, c.method, c.payload, got, c.fault)
-		}
+		must.Equal(t, got, c.fault, "%s %q with %q is at fault in", c.config.Format, c.method, c.payload)
 	}
 	url, _ := anyReceiver(t)
 	attempt := newAttempt(url)
@@ -101,9 +100,7 @@ func TestWebhookIDs(t *testing.T) {
 		attempt.ID = id
 		w.Deliver(t.Context(), attempt)
 		got := last()
-		if got.header.Get("Webhook-Id") != want {
-			t.Errorf("%q arrives as %q, want %q", id, got.header.Get("Webhook-Id"), want)
-		}
+		must.Equal(t, got.header.Get("Webhook-Id"), want, "%q arrives as", id)
 		headers := map[string]string{}
 		for name := range got.header {
 			headers[strings.ToLower(name)] = got.header.Get(name)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -93,9 +94,7 @@ func TestCheckJobURL(t *testing.T) {
 		"http://a,b/":               false,
 	} {
 		err := config.CheckJob(&shaper.Job{URL: url, Payload: []byte("1")})
-		if valid != (err == nil) {
-			t.Errorf("%.60q: %v, want valid: %t", url, err, valid)
-		}
+		must.Equal(t, valid, (err == nil), "%.60q: %v, want valid", url, err)
 		if got := fields(t, err); err != nil && !slices.Equal(got, []string{"url"}) {
 			t.Errorf("%.60q: faults of %q", url, got)
 		}
@@ -127,9 +126,7 @@ func TestCheckJobAddress(t *testing.T) {
 		"http://8.8.8.8/": true, "http://[2606:4700::1]/": true, "http://localhost/": true,
 	} {
 		err := config.CheckJob(&shaper.Job{URL: url, Payload: []byte("1")})
-		if valid != (err == nil) {
-			t.Errorf("%s: %v, want valid: %t", url, err, valid)
-		}
+		must.Equal(t, valid, (err == nil), "%s: %v, want valid", url, err)
 		if got := fields(t, err); err != nil && !slices.Equal(got, []string{"url"}) {
 			t.Errorf("%s: faults of %q", url, got)
 		}

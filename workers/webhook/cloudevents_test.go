@@ -12,6 +12,7 @@ import (
 	cloudevents "github.com/cloudevents/sdk-go/v2/event"
 	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 )
@@ -149,9 +150,7 @@ func TestBinaryEvent(t *testing.T) {
 		"Ce-Specversion": "1.0", "Ce-Id": "job-1", "Ce-Source": "/a%2520b", "Ce-Type": DefaultEventType, "Ce-Subject": "order%2017", "Ce-Time": "",
 		"Content-Type": "application/json",
 	} {
-		if got.header.Get(header) != value {
-			t.Errorf("%s: %q, want %q", header, got.header.Get(header), value)
-		}
+		must.Equal(t, got.header.Get(header), value, "%s", header)
 	}
 	if string(got.body) != `{"n":1}` || !verifies(t, secretA, got) {
 		t.Errorf("%s with %v", got.body, got.header)

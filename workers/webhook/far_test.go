@@ -14,6 +14,7 @@ import (
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/internal/checker"
 	"github.com/tundish-io/tundish/internal/faultproxy"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/dispatcher"
@@ -57,10 +58,7 @@ func newFarReceiver(t *testing.T, trip time.Duration, isTLS, http2, closes bool,
 		f.Start()
 	}
 	t.Cleanup(f.Close)
-	proxy, err := faultproxy.New(f.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	proxy := must.Get(faultproxy.New(f.Listener.Addr().String()))(t)
 	t.Cleanup(func() { _ = proxy.Close() })
 	proxy.SetDelay(trip)
 	f.address = proxy.Addr()
@@ -90,17 +88,9 @@ func (f *farReceiver) reachedBy(w *Worker, handshake time.Duration) {
 func (f *farReceiver) delivers(t *testing.T, b shaper.Bucket, w shaper.Worker, jobs []shaper.Job, within time.Duration) {
 	t.Helper()
 	conn := redistest.Start(t).Client()
-	client, err := producer.New(producer.Config{Redis: conn, Buckets: []shaper.Bucket{b}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.Enqueue(t.Context(), jobs...); err != nil {
-		t.Fatal(err)
-	}
-	d, err := dispatcher.New(dispatcher.Config{Redis: conn, Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{b.Name: w}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(producer.New(producer.Config{Redis: conn, Buckets: []shaper.Bucket{b}}))(t)
+	must.Get(client.Enqueue(t.Context(), jobs...))(t)
+	d := must.Get(dispatcher.New(dispatcher.Config{Redis: conn, Buckets: []shaper.Bucket{b}, Workers: map[string]shaper.Worker{b.Name: w}}))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {

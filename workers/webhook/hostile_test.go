@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 )
@@ -102,9 +103,7 @@ func TestHostileAnswers(t *testing.T) {
 			})
 			outcome := w.Deliver(t.Context(), newAttempt(answers(t, tt.write)))
 			want(t, outcome, tt.result, tt.reason)
-			if outcome.Body != tt.body {
-				t.Errorf("body %q, want %q", outcome.Body, tt.body)
-			}
+			must.Equal(t, outcome.Body, tt.body, "body")
 			w.Close() // lets go of the connection, so that the server ends
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/npmtest"
 	"github.com/tundish-io/tundish/shaper"
 )
@@ -71,10 +72,7 @@ func TestSecretsForOthers(t *testing.T) {
 func verifiedByOthers(t *testing.T, deliveries []toVerify) []bool {
 	t.Helper()
 	node := npmtest.Clients(t)
-	text, err := json.Marshal(deliveries)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(deliveries))(t)
 	out := node.Output(t, filepath.Join("testdata", "verify.mjs"), "DELIVERIES="+string(text))
 	var accepted []bool
 	if err := json.Unmarshal(out, &accepted); err != nil || len(accepted) != len(deliveries) {

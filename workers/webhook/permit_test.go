@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 )
@@ -25,10 +26,7 @@ func lateAttempt(url string) *shaper.Attempt {
 // listen serves each connection by serve, and returns the URL.
 func listen(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		for {
@@ -60,9 +58,7 @@ func TestLatePermitSendsNothing(t *testing.T) {
 	attempt.Payload = make([]byte, 1<<20)
 	want(t, w.Deliver(t.Context(), attempt), shaper.ResultReturned, workers.ReasonLate)
 	w.Close() // ends the connection, and with it the reading
-	if got := <-received; len(got) != 0 {
-		t.Errorf("the receiver got %d bytes", len(got))
-	}
+	must.Equal(t, len(<-received), 0, "the receiver got bytes")
 }
 
 // A receiver that is slow to connect would never get anything if the connection
@@ -73,9 +69,7 @@ func TestLatePermitKeepsTheConnection(t *testing.T) {
 		var conns, requests atomic.Int64
 		server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			requests.Add(1)
-			if http2 != (r.ProtoMajor == 2) {
-				t.Errorf("HTTP/%d", r.ProtoMajor)
-			}
+			must.Equal(t, http2, (r.ProtoMajor == 2), "HTTP/%d", r.ProtoMajor)
 		}))
 		server.EnableHTTP2 = http2
 		server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
@@ -89,9 +83,7 @@ func TestLatePermitKeepsTheConnection(t *testing.T) {
 		trust(w, server)
 
 		want(t, w.Deliver(t.Context(), lateAttempt(server.URL)), shaper.ResultReturned, workers.ReasonLate)
-		if requests.Load() != 0 {
-			t.Errorf("a late permit sent %d requests", requests.Load())
-		}
+		must.Equal(t, requests.Load(), 0, "a late permit sent requests")
 		want(t, w.Deliver(t.Context(), newAttempt(server.URL)), shaper.ResultDone, "")
 		want(t, w.Deliver(t.Context(), lateAttempt(server.URL)), shaper.ResultReturned, workers.ReasonLate)
 		want(t, w.Deliver(t.Context(), newAttempt(server.URL)), shaper.ResultDone, "")
@@ -128,9 +120,7 @@ func TestDyingConnectionIsOneRequest(t *testing.T) {
 	}
 	want(t, deliver(), shaper.ResultDone, "")
 	want(t, deliver(), shaper.ResultRetry, workers.ReasonConnection)
-	if got := requests.Load(); got != 2 {
-		t.Errorf("2 permits were %d requests", got)
-	}
+	must.Equal(t, requests.Load(), 2, "2 permits were requests")
 	want(t, deliver(), shaper.ResultDone, "")
 }
 
@@ -152,9 +142,7 @@ func TestStaleConnection(t *testing.T) {
 		dies := withJob(shaper.NewAttempt(time.Now(), time.Hour, func(time.Duration) { hangUp() }), server.URL)
 		want(t, w.Deliver(t.Context(), dies), shaper.ResultReturned, workers.ReasonStaleConnection)
 		want(t, w.Deliver(t.Context(), newAttempt(server.URL)), shaper.ResultDone, "")
-		if requests.Load() != 2 {
-			t.Errorf("http2 %t: %d requests", http2, requests.Load())
-		}
+		must.Equal(t, requests.Load(), 2, "http2 %t: requests", http2)
 	}
 	hangsUp := listen(t, func(net.Conn) {})
 	want(t, newWorker(t, nil).Deliver(t.Context(), newAttempt(hangsUp)), shaper.ResultRetry, workers.ReasonConnection)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 )
@@ -30,10 +31,7 @@ type proxy struct {
 
 func newProxy(t *testing.T, receiver string) *proxy {
 	t.Helper()
-	u, err := url.Parse(receiver)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(receiver))(t)
 	p := &proxy{to: u.Host}
 	p.Server = httptest.NewServer(p)
 	t.Cleanup(p.Close)
@@ -137,9 +135,7 @@ func TestProxy(t *testing.T) {
 	want(t, w.Deliver(t.Context(), lateAttempt("http://receiver.example/")), shaper.ResultReturned, workers.ReasonLate)
 	want(t, w.Deliver(t.Context(), dying(hangUp, "http://receiver.example/")), shaper.ResultReturned, workers.ReasonStaleConnection)
 	const one = "POST http://receiver.example/in?a=b us@er:hunter2"
-	if got := p.requests(); got != one+", "+one {
-		t.Errorf("the proxy got %s", got)
-	}
+	must.Equal(t, p.requests(), one+", "+one, "the proxy got")
 }
 
 // TLS goes through a tunnel, so the proxy sees neither request nor secrets. A connection through a tunnel is kept as any other,
@@ -161,9 +157,7 @@ func TestTunnel(t *testing.T) {
 		want(t, w.Deliver(t.Context(), lateAttempt(to)), shaper.ResultReturned, workers.ReasonLate)
 		want(t, w.Deliver(t.Context(), newAttempt(to)), shaper.ResultDone, "")
 		want(t, w.Deliver(t.Context(), newAttempt(to)), shaper.ResultDone, "")
-		if got := p.requests(); got != "CONNECT example.com:443 us@er:hunter2" {
-			t.Errorf("http2 %t: the proxy got %s", http2, got)
-		}
+		must.Equal(t, p.requests(), "CONNECT example.com:443 us@er:hunter2", "http2 %t: the proxy got", http2)
 		want(t, w.Deliver(t.Context(), dying(hangUp, to)), shaper.ResultReturned, workers.ReasonStaleConnection)
 		if r := <-requests; r.Host != "example.com" || http2 != (r.ProtoMajor == 2) || r.Header.Get("Proxy-Authorization") != "" || len(requests) != 1 {
 			t.Errorf("the receiver got %s %s with %v, and %d more", r.Host, r.Proto, r.Header, len(requests))
@@ -234,7 +228,5 @@ func TestGuardAndProxy(t *testing.T) {
 	for _, to := range []string{"http://10.0.0.1/", "https://169.254.169.254/"} {
 		want(t, w.Deliver(t.Context(), newAttempt(to)), shaper.ResultDead, workers.ReasonBlockedAddress)
 	}
-	if got := p.requests(); got != "" {
-		t.Errorf("the proxy got %s", got)
-	}
+	must.Equal(t, p.requests(), "", "the proxy got")
 }

@@ -11,20 +11,15 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
 // sign is the signature by one secret.
 func sign(t *testing.T, secret, id string, at time.Time, body []byte) string {
 	t.Helper()
-	s, err := newSigner(secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := signature([]signer{s}, id, at, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(newSigner(secret))(t)
+	text := must.Get(signature([]signer{s}, id, at, body))(t)
 	return text
 }
 
@@ -83,10 +78,7 @@ func receiver(t *testing.T) (url string, last func() delivery) {
 // verifies reports whether a receiver that has one secret accepts a delivery, by the library of the standard.
 func verifies(t *testing.T, secret string, d delivery) bool {
 	t.Helper()
-	webhook, err := standardwebhooks.NewWebhook(secret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	webhook := must.Get(standardwebhooks.NewWebhook(secret))(t)
 	return webhook.Verify(d.body, d.header) == nil
 }
 
@@ -124,8 +116,6 @@ func TestSecretsOfABucket(t *testing.T) {
 				t.Errorf("%s: signed by %s: %t, want %t", name, secret, !want, want)
 			}
 		}
-		if n := len(strings.Fields(got.header.Get("webhook-signature"))); n != len(tt.signed) {
-			t.Errorf("%s: %d signatures, want %d", name, n, len(tt.signed))
-		}
+		must.Equal(t, len(strings.Fields(got.header.Get("webhook-signature"))), len(tt.signed), "%s: signatures", name)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
@@ -19,10 +20,7 @@ import (
 // came with.
 func secured(t *testing.T, files redistest.Certificates) (url string, certificates chan int) {
 	t.Helper()
-	pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := must.Get(tls.LoadX509KeyPair(files.Cert, files.Key))(t)
 	certificates = make(chan int, 10)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { certificates <- len(r.TLS.PeerCertificates) }))
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
@@ -53,9 +51,7 @@ func TestClientCertificate(t *testing.T) {
 		attempt := newAttempt(tt.job)
 		attempt.Own = tt.own
 		want(t, w.Deliver(t.Context(), attempt), shaper.ResultDone, "")
-		if got := <-tt.at; got != tt.certificates {
-			t.Errorf("%q, %v: %d certificates, want %d", tt.job, tt.own, got, tt.certificates)
-		}
+		must.Equal(t, <-tt.at, tt.certificates, "%q, %v: certificates", tt.job, tt.own)
 	}
 }
 
@@ -71,18 +67,14 @@ func TestFilesAreReadAgain(t *testing.T) {
 	w.Close()
 	want(t, w.Deliver(t.Context(), newAttempt("")), shaper.ResultRetry, workers.ReasonTLS) // another authority
 
-	if err := os.Remove(files.CA); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(files.CA))
 	departed := false
 	outcome := w.Deliver(t.Context(), withJob(shaper.NewAttempt(time.Now(), time.Hour, func(time.Duration) { departed = true }), ""))
 	want(t, outcome, shaper.ResultRetry, workers.ReasonTLS)
 	if departed || !strings.Contains(outcome.Detail, "the files for TLS cannot be used") || !strings.Contains(outcome.Detail, files.CA) {
 		t.Errorf("departed: %t, detail %q", departed, outcome.Detail)
 	}
-	if got := len(certificates); got != 2 {
-		t.Errorf("%d requests, want 2", got)
-	}
+	must.Equal(t, len(certificates), 2, "requests")
 }
 
 // Without settings the system's authorities decide, and the tests' authority is none of them.
@@ -126,11 +118,6 @@ func TestNewReadsTheFiles(t *testing.T) {
 
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
-	text, err := os.ReadFile(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(to, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(from))(t)
+	must.OK(t, os.WriteFile(to, text, 0o600))
 }

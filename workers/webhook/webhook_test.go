@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/workers"
 )
@@ -32,10 +33,7 @@ func newWorker(t *testing.T, change func(*Config)) *Worker {
 	if change != nil {
 		change(&config)
 	}
-	w, err := New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(New(config))(t)
 	t.Cleanup(w.Close)
 	return w
 }
@@ -108,9 +106,7 @@ func TestDeliver(t *testing.T) {
 		"Content-Type": "application/json", "User-Agent": "tundish/1", "Webhook-Id": "job-1",
 		"Tundish-Attempt": "3", "X-Custom": "1", "Authorization": "Bearer of-the-job", "Accept-Encoding": "",
 	} {
-		if got.Header.Get(name) != value {
-			t.Errorf("header %s: %q, want %q", name, got.Header.Get(name), value)
-		}
+		must.Equal(t, got.Header.Get(name), value, "header %s", name)
 	}
 	if lines := got.Header.Values("X-Twice"); !slices.Equal(lines, []string{"a", "b"}) {
 		t.Errorf("X-Twice has the lines %q", lines)
@@ -213,9 +209,7 @@ func TestSpellingsOfAHostAreOnePlace(t *testing.T) {
 	_, port, _ := strings.Cut(at, ":")
 	for _, host := range []string{at, "127.0.0.1.:0" + port, "①②⑦.⓪.⓪.①:" + port, "[::ffff:127.0.0.1]:" + port} {
 		want(t, w.Deliver(t.Context(), newAttempt("http://"+host+"/x")), shaper.ResultDone, "")
-		if got := last().Host; got != at {
-			t.Errorf("%s was called as %s, want %s", host, got, at)
-		}
+		must.Equal(t, last().Host, at, "%s was called as", host)
 	}
 	if _, n := w.sender.Kept(); n != 1 {
 		t.Errorf("%d origins, want 1", n)

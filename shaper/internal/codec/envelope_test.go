@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -44,18 +45,12 @@ func TestEnvelope(t *testing.T) {
 			IsGenerated: generated, HasCallback: rapid.Bool().Draw(t, "callback"), HasBatches: rapid.Bool().Draw(t, "batches"),
 			Sender: rapid.SampledFrom([]string{"", "tundish:answers:a"}).Draw(t, "sender"),
 		}
-		packed, err := Seal(nil, &job, how)
-		if err != nil {
-			t.Fatal(err)
-		}
+		packed := must.Get(Seal(nil, &job, how))(t)
 		mark, content := string(packed[:MarkLength]), contentOf(&job)
 		index := rapid.IntRange(1, 256).Draw(t, "index")
 		SetIndex(packed, index)
 		body := fmt.Sprintf("%d %d ", -3, 1783228800123456) + string(packed)
-		got, err := Open(body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(Open(body))(t)
 		if got.Mark != mark+shaper.CallerMark(job.Caller) || !got.Owner().Is(job.Caller) != (job.Caller == "") || len(shaper.CallerMark(job.Caller)) > 7 || got.sequence != int64(index)-3 || got.Enqueued != 1783228800123456 || !bytes.Equal(got.Payload, job.Payload) ||
 			got.Flow != job.Flow || got.URL != job.URL || got.Method != job.Method || !maps.EqualFunc(got.Headers, job.Headers, slices.Equal) ||
 			got.MaxAttempts != job.MaxAttempts || got.CallbackURL != job.CallbackURL || got.FailureURL != job.FailureURL || got.Sender != how.Sender {
@@ -70,10 +65,7 @@ func TestEnvelope(t *testing.T) {
 			t.Fatalf("%v: %q and %q", err, packed, again)
 		}
 		SetIndex(again, 7)
-		inItsRoom, err := Seal(again, &job, how)
-		if err != nil {
-			t.Fatal(err)
-		}
+		inItsRoom := must.Get(Seal(again, &job, how))(t)
 		if SetIndex(inItsRoom, index); !bytes.Equal(inItsRoom, packed) {
 			t.Fatalf("sealed anew %q, in the room of another %q", packed, inItsRoom)
 		}
@@ -84,10 +76,7 @@ func TestEnvelope(t *testing.T) {
 func TestAgreement(t *testing.T) {
 	t.Parallel()
 	head := func(job shaper.Job, callback bool) string {
-		packed, err := Seal(nil, &job, Sealing{HasCallback: callback, HasBatches: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		packed := must.Get(Seal(nil, &job, Sealing{HasCallback: callback, HasBatches: true}))(t)
 		SetIndex(packed, 1)
 		text, _, _ := strings.Cut(string(packed), " ")
 		return text[MarkLength+indexLength:]
@@ -106,12 +95,8 @@ func TestAgreement(t *testing.T) {
 		{"the same URL", shaper.Job{URL: "https://a.example/", Payload: []byte("2"), Method: "POST", MaxAttempts: 3}, x},
 		{"the same URL, expires", shaper.Job{URL: "https://a.example/", ExpiresIn: time.Second}, "~1000000" + strings.TrimPrefix(x, "~")},
 	} {
-		if got := head(c.job, false); got != c.want {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
-		if got := head(c.job, true); got != c.want+"^" {
-			t.Errorf("%s, with a callback: %q, want %q", c.name, got, c.want+"^")
-		}
+		must.Equal(t, head(c.job, false), c.want, "%s", c.name)
+		must.Equal(t, head(c.job, true), c.want+"^", "%s, with a callback", c.name)
 	}
 	seen := map[string]string{}
 	for name, job := range map[string]shaper.Job{
@@ -138,23 +123,15 @@ func TestTraceIsNotContent(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		job := drawJob(t)
-		plain, err := Seal(nil, &job, Sealing{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		plain := must.Get(Seal(nil, &job, Sealing{}))(t)
 		job.Headers = maps.Clone(job.Headers)
 		if job.Headers == nil {
 			job.Headers = map[string][]string{}
 		}
 		parent := rapid.SampledFrom([]string{"traceparent", "Traceparent", "TRACEPARENT"}).Draw(t, "parent")
 		job.Headers[parent], job.Headers["tracestate"] = []string{rapid.String().Draw(t, "trace")}, []string{"a=b"}
-		traced, err := Seal(nil, &job, Sealing{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if string(traced[:MarkLength]) != string(plain[:MarkLength]) {
-			t.Fatalf("sealed %q, with a trace %q", plain, traced)
-		}
+		traced := must.Get(Seal(nil, &job, Sealing{}))(t)
+		must.Be(t, string(traced[:MarkLength]), string(plain[:MarkLength]), "sealed %q, with a trace %q", plain, traced)
 		SetIndex(traced, 1)
 		if got, err := Open("0 0 " + string(traced)); err != nil || !slices.Equal(got.Headers[parent], job.Headers[parent]) || !bytes.Equal(got.Payload, job.Payload) {
 			t.Fatalf("sealed %+v, opened %+v, %v", job, got, err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -64,20 +65,12 @@ func TestFlowPaths(t *testing.T) {
 // the tags.
 func TestOwnPlacesAreThoseOfTheScript(t *testing.T) {
 	t.Parallel()
-	script, err := os.ReadFile("../../../lua/control_flow.lua")
-	if err != nil {
-		t.Fatal(err)
-	}
-	library, err := os.ReadFile("../../../lua/lib/own_settings.lua")
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := must.Get(os.ReadFile("../../../lua/control_flow.lua"))(t)
+	library := must.Get(os.ReadFile("../../../lua/lib/own_settings.lua"))(t)
 	var numbers []string
 	next := 0
 	for _, s := range ownSettings {
-		if s.Redis != strconv.Itoa(next) {
-			t.Errorf("%s has the place %s, and %d is the next one", s.Path, s.Redis, next)
-		}
+		must.Equal(t, s.Redis, strconv.Itoa(next), "%s has the place, and %d is the next one", s.Path, next)
 		next += s.size
 		switch {
 		case s.size == 2:
@@ -121,8 +114,6 @@ func TestOwnFields(t *testing.T) {
 		t.Errorf("no budget and no quota are read as %v, %v, %v", got.Budgets, got.Quotas, err)
 	}
 	for name, want := range map[string]string{"rate": "[- -         ]", "weight": "[     -     ]", "headers": "[       -   ]", "budgets": "[         - ]", "quotas": "[          -]"} {
-		if got := fmt.Sprint(OwnFields(&shaper.OwnFlow{}, map[shaper.FlowSetting]bool{shaper.FlowSetting(name): true})); got != want {
-			t.Errorf("%s is taken back by %s, want %s", name, got, want)
-		}
+		must.Equal(t, fmt.Sprint(OwnFields(&shaper.OwnFlow{}, map[shaper.FlowSetting]bool{shaper.FlowSetting(name): true})), want, "%s is taken back by", name)
 	}
 }

@@ -6,16 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
 // The bounds of a bucket whose settings are older than results stand in results.lua too.
 func TestDefaultResultSettingsInLua(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../../lua/lib/results.lua")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../../lua/lib/results.lua"))(t)
 	d := shaper.DefaultResultSettings()
 	for name, want := range map[string]int64{"MAX": d.Max, "BYTES": d.Bytes} {
 		if line := fmt.Sprintf("\n  %s = %d,", name, want); !strings.Contains(string(text), line) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -17,9 +18,7 @@ func TestResultsHaveTheEarlierAttempts(t *testing.T) {
 	held := shaper.JobAttempt{At: at.Add(-time.Minute).Local(), Number: 2, Status: 429, Reason: "http_429", Result: shaper.ResultHeld}
 	text := strings.TrimSuffix(head, "}") + `,"tried":[` + AttemptLine(first) + "," + AttemptLine(held) + `,{"at":1,"number":9,"result":"unheard"}]}`
 	r, err := OpenResult("b", "id", text+"\n"+string(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := []shaper.JobAttempt{first, held, {At: at, Number: 3, Took: time.Second, Status: 204, Result: shaper.ResultDone}}
 	got := r.Deliveries()
 	if len(got) != len(want) || string(r.Answer.Body) != "b" {

@@ -7,34 +7,27 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
 func TestUseText(t *testing.T) {
 	t.Parallel()
-	if got := UseText(nil, 0); got != "" {
-		t.Errorf("a job that used no model: %q", got)
-	}
+	must.Equal(t, UseText(nil, 0), "", "a job that used no model")
 	for model, want := range map[string]string{
 		"gpt-4o-mini": "gpt-4o-mini 1 2", "": " 1 2", "*": "%2A 1 2", "meta/llama 3@x": "meta%2Fllama+3%40x 1 2", "\n\x00é": "%0A%00%C3%A9 1 2",
 		strings.Repeat("a", 201):       strings.Repeat("a", 200) + " 1 2",
 		"aa" + strings.Repeat("é", 50): "aa" + strings.Repeat("%C3%A9", 33) + " 1 2",
 	} {
-		if got := UseText(&shaper.Use{Model: model, Input: 1, Output: 2}, 3); got != want {
-			t.Errorf("%q: %q, want %q", model, got, want)
-		}
+		must.Equal(t, UseText(&shaper.Use{Model: model, Input: 1, Output: 2}, 3), want, "%q", model)
 	}
-	if got := UseText(&shaper.Use{Model: "m", Input: -1, Output: -2}, 0); got != "m 0 0" {
-		t.Errorf("less than nothing: %q", got)
-	}
+	must.Equal(t, UseText(&shaper.Use{Model: "m", Input: -1, Output: -2}, 0), "m 0 0", "less than nothing")
 }
 
 // What a model that a fallback answered with, and what calls were charged beyond their tokens, are written and read as.
 func TestUsedInPlaceOfAnother(t *testing.T) {
 	text := UseText(&shaper.Use{Model: "claude>4", Input: 1, Output: 2, Asked: "gpt>5"}, 1000)
-	if text != "claude%3E4>gpt%3E5 1 2 1000" {
-		t.Errorf("settle.lua is told %q", text)
-	}
+	must.Equal(t, text, "claude%3E4>gpt%3E5 1 2 1000", "settle.lua is told")
 	for field, want := range map[string]Used{
 		"abcdefg claude%3E4>gpt%3E5 fx": {Caller: "abcdefg", Model: "claude>4", Asked: "gpt>5", Levels: LevelsFlows, Flow: "x", Calls: 3, Input: 4, Output: 5, Charged: 9},
 		"* claude%3E4>gpt%3E5 *":        {Model: "claude>4", Asked: "gpt>5", OtherParts: true, Calls: 3, Input: 4, Output: 5, Charged: 9},
@@ -103,9 +96,7 @@ func TestReadUsed(t *testing.T) {
 func TestUseDays(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 2, 27, 23, 30, 0, 0, time.FixedZone("", -3600)) // 28 February by UTC
-	if got := fmt.Sprint(UseDays(at, at.AddDate(0, 0, 2))); got != "[20260228 20260301 20260302]" {
-		t.Errorf("days %s", got)
-	}
+	must.Equal(t, fmt.Sprint(UseDays(at, at.AddDate(0, 0, 2))), "[20260228 20260301 20260302]", "days")
 	if got := UseDays(at, at.AddDate(0, 0, -1)); len(got) != 0 {
 		t.Errorf("days %v", got)
 	}

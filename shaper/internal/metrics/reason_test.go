@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -19,9 +20,7 @@ func TestReasonsAreBounded(t *testing.T) {
 		"none":     shaper.Done(0),
 		"other":    {Reason: strings.Repeat("x", 41)},
 	} {
-		if got := r.label(outcome); got != want {
-			t.Errorf("%+v: %q, want %q", outcome, got, want)
-		}
+		must.Equal(t, r.label(outcome), want, "%+v", outcome)
 	}
 	labels := map[string]bool{}
 	for i := range 1000 {

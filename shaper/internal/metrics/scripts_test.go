@@ -8,16 +8,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // The errors of a script are shown at 0 from its first run on: a rate misses an error with which a series begins.
 func TestErrorsOfScriptsAtZero(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewPedanticRegistry()
-	m, err := New(reg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(New(reg))(t)
 	m.ObserveScript("claim", time.Millisecond, nil)
 	m.ObserveScript("settle", time.Millisecond, errors.New("it failed"))
 	want := `

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -17,14 +18,9 @@ import (
 func TestSeriesAtZero(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewPedanticRegistry()
-	m, err := New(reg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(New(reg))(t)
 	again, err := New(reg) // another actor of the process
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, actor := range []*Metrics{m, again} {
 		actor.AddBucket("b")
 		actor.AddLimit("b", "mine")
@@ -54,13 +50,9 @@ tundish_repairs_total{bucket="b"} 0
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}
-	if n, err := testutil.GatherAndCount(reg, "tundish_admission_decisions_total"); err != nil || n != len(decided)+1 {
-		t.Errorf("%d decisions, %v", n, err)
-	}
+	must.Equal(t, must.Get(testutil.GatherAndCount(reg, "tundish_admission_decisions_total"))(t), len(decided)+1, "decisions")
 	m.RemoveLimit("b", "mine")
-	if n, err := testutil.GatherAndCount(reg, names[2], "tundish_admission_overflow_total"); err != nil || n != 3 {
-		t.Errorf("%d series of limits after one went, %v", n, err)
-	}
+	must.Equal(t, must.Get(testutil.GatherAndCount(reg, names[2], "tundish_admission_overflow_total"))(t), 3, "series of limits after one went")
 	m.RemoveBucket("b")
 	m.RemoveBucket("unknown")
 	if n, err := testutil.GatherAndCount(reg, append(names, "tundish_admission_decisions_total", "tundish_attempts_total")...); err != nil || n != 0 {
@@ -94,19 +86,14 @@ took_seconds_count{bucket="idle"} 0
 	}
 	of.forget("idle")
 	of.forget("busy")
-	if n := testutil.CollectAndCount(of); n != 0 {
-		t.Errorf("%d series are left", n)
-	}
+	must.Equal(t, testutil.CollectAndCount(of), 0, "series are left")
 }
 
 // TestCountWhileShown: a series that is counted for the first time while metrics are shown is there once.
 func TestCountWhileShown(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewPedanticRegistry()
-	m, err := New(reg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(New(reg))(t)
 	var counting sync.WaitGroup
 	for i := range 50 {
 		bucket := fmt.Sprint("b", i)
@@ -118,9 +105,7 @@ func TestCountWhileShown(t *testing.T) {
 		})
 	}
 	for range 20 {
-		if n, err := testutil.GatherAndCount(reg, "tundish_control_actions_total"); err != nil || n != 50*len(acted) {
-			t.Errorf("%d series, %v", n, err)
-		}
+		must.Equal(t, must.Get(testutil.GatherAndCount(reg, "tundish_control_actions_total"))(t), 50*len(acted), "series")
 	}
 	counting.Wait()
 }
@@ -128,10 +113,7 @@ func TestCountWhileShown(t *testing.T) {
 // TestMemoryOfABucket: the series of a bucket in which nothing was counted take 2.5 KB at most. They took 4 KB.
 func TestMemoryOfABucket(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
 	const buckets, most = 1000, 2500
-	m, err := New(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(New(prometheus.NewRegistry()))(t)
 	inUse := func() uint64 {
 		runtime.GC()
 		var stats runtime.MemStats

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -14,10 +15,7 @@ import (
 func TestUnits(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewPedanticRegistry()
-	m, err := New(reg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(New(reg))(t)
 	m.AddBucket("without")
 	for _, unit := range []string{"calls", "tokens", "tokens"} { // two budgets
 		m.AddUnit("b", unit)
@@ -52,9 +50,7 @@ tundish_units_total{bucket="b",kind="used",unit="calls"} 0
 	m.RemoveUnit("b", "calls")
 	want(tokens)
 	m.RemoveBucket("b")
-	if n, err := testutil.GatherAndCount(reg, "tundish_units_total"); err != nil || n != 0 {
-		t.Errorf("%d series, %v", n, err)
-	}
+	must.Equal(t, must.Get(testutil.GatherAndCount(reg, "tundish_units_total"))(t), 0, "series")
 	var none *Metrics
 	none.AddUnit("b", "tokens")
 	none.RemoveUnit("b", "tokens")

@@ -13,6 +13,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
@@ -56,9 +58,7 @@ func (s *Bench) Step(by time.Duration) {
 func (s *Bench) Enqueue(ids ...string) {
 	s.T.Helper()
 	for _, id := range ids {
-		if _, err := s.Client.Enqueue(s.T.Context(), shaper.Job{Bucket: "b", ID: id, Payload: []byte("{}")}); err != nil {
-			s.T.Fatal(err)
-		}
+		must.Get(s.Client.Enqueue(s.T.Context(), shaper.Job{Bucket: "b", ID: id, Payload: []byte("{}")}))(s.T)
 	}
 }
 
@@ -81,9 +81,7 @@ func NewFlowing(t *testing.T) *Bench {
 	flow.Rate = admission.Rate{Count: 1, Per: 10 * time.Second, Unit: admission.UnitRequests}
 	b.Flow = &flow
 	s := NewBench(t, b)
-	if err := s.Client.JoinPools(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Client.JoinPools(t.Context()))
 	return s
 }
 
@@ -92,10 +90,7 @@ func (s *Bench) Put(id, flow string, state shaper.State) (mark string) {
 	s.T.Helper()
 	ctx, k, now := s.T.Context(), store.BucketKeys("b"), s.Now.UnixMicro()
 	job := shaper.Job{Bucket: "b", ID: id, Flow: flow, Payload: []byte("x")}
-	sealed, err := codec.Seal(nil, &job, codec.Sealing{})
-	if err != nil {
-		s.T.Fatal(err)
-	}
+	sealed := must.Get(codec.Seal(nil, &job, codec.Sealing{}))(s.T)
 	codec.SetIndex(sealed, 1)
 	counted := codec.ParseFlowState(s.Redis.HGet(ctx, k.Flows(), flow).Val())
 	pipe := s.Redis.Pipeline()
@@ -116,11 +111,9 @@ func (s *Bench) Put(id, flow string, state shaper.State) (mark string) {
 		pipe.RPush(ctx, k.Queue(flow), id)
 	}
 	if counted.Unfinished++; counted.Unfinished > 0 {
-		pipe.HSet(ctx, k.Flows(), flow, fmt.Sprintf("0 0 - 0 %d %d %d .khnld", counted.Unfinished, counted.Scheduled, counted.InFlight))
+		pipe.HSet(ctx, k.Flows(), flow, stored.Flow{Unfinished: counted.Unfinished, Scheduled: counted.Scheduled, InFlight: counted.InFlight}.String())
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		s.T.Fatal(err)
-	}
+	must.Get(pipe.Exec(ctx))(s.T)
 	return string(sealed[:codec.MarkLength])
 }
 
@@ -137,9 +130,7 @@ func (s *Bench) TurnOf(flow string) time.Duration {
 func NewGrouped(t *testing.T) *Bench {
 	t.Helper()
 	s := NewBench(t, Grouped("b", 100))
-	if err := s.Client.JoinPools(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Client.JoinPools(t.Context()))
 	return s
 }
 
@@ -161,10 +152,7 @@ func (s *Bench) SubmitTo(group, flow string, ids ...string) {
 // byHand enqueues a job whose group is "".
 func (s *Bench) byHand(job shaper.Job) {
 	s.T.Helper()
-	sealed, err := codec.Seal(nil, &job, codec.Sealing{})
-	if err != nil {
-		s.T.Fatal(err)
-	}
+	sealed := must.Get(codec.Seal(nil, &job, codec.Sealing{}))(s.T)
 	codec.SetIndex(sealed, 1)
 	k, path := store.BucketKeys("b").As(codec.LevelsGroups), codec.FlowPath(job.Group, job.Flow)
 	keys := k.Of(lua.Enqueue, path)

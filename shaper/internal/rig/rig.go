@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/redisconn"
@@ -31,10 +32,7 @@ import (
 // Scrape is what the series of a registry are, as "name{labels}" by those whose name begins so.
 func Scrape(t *testing.T, registry prometheus.Gatherer, prefix string) map[string]float64 {
 	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(registry.Gather())(t)
 	found := map[string]float64{}
 	for _, family := range families {
 		if !strings.HasPrefix(family.GetName(), prefix) {
@@ -61,9 +59,7 @@ func MustPatch(t *testing.T, pairs ...string) operator.BucketPatch {
 	t.Helper()
 	var p operator.BucketPatch
 	for i := 0; i < len(pairs); i += 2 {
-		if err := p.Put(shaper.Setting(pairs[i]), pairs[i+1]); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, p.Put(shaper.Setting(pairs[i]), pairs[i+1]))
 	}
 	return p
 }
@@ -94,10 +90,7 @@ func BucketAt(t *testing.T, name, rate string) shaper.Bucket {
 	t.Helper()
 	b := shaper.DefaultBucket()
 	b.Name = name
-	r, err := admission.ParseRate(rate)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(admission.ParseRate(rate))(t)
 	b.Rate = r
 	return b
 }
@@ -111,9 +104,7 @@ func SettleHead(t *testing.T, conn *redis.Client, id, result string) {
 	pipe.LRem(ctx, k.Queue(""), 1, id)
 	pipe.HSet(ctx, k.Meta(), id, "3 1 0 0 0 c ")
 	pipe.ZAdd(ctx, k.Leases(), redis.Z{Member: id, Score: float64(time.Now().Add(time.Hour).UnixMicro())})
-	if _, err := pipe.Exec(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(pipe.Exec(ctx))(t)
 	mark := strings.Fields(body)[2][:codec.MarkLength]
 	reply, err := lua.Settle.Run(ctx, conn, nil, k.Of(lua.Settle, ""), store.WakeChannel, "b", 0, "", 1, "", 1, 1, "c", result, 0, "", 0, "-", 0, "", "", "", 0, "", "", id, mark, 1)
 	if settled, intsErr := lua.Integers(reply); err != nil || intsErr != nil || settled[1] != 1 {
@@ -133,10 +124,7 @@ const Patience = 20 * time.Second
 
 func Connect(t *testing.T, addr string) redis.UniversalClient {
 	t.Helper()
-	client, err := redisconn.Connect("redis://"+addr, redisconn.Options{Timeout: Patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(redisconn.Connect("redis://"+addr, redisconn.Options{Timeout: Patience}))(t)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
@@ -161,10 +149,7 @@ func Grouped(name string, rate int64) shaper.Bucket {
 
 func MustRate(t *testing.T, text string) admission.Rate {
 	t.Helper()
-	r, err := admission.ParseRate(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(admission.ParseRate(text))(t)
 	return r
 }
 
@@ -207,10 +192,7 @@ func Admitted(t *testing.T, c *Actors, n int, job shaper.Job) (in int, last shap
 			jobs[i].ID = ""
 		}
 	}
-	receipts, err := c.Enqueue(t.Context(), jobs...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	receipts := must.Get(c.Enqueue(t.Context(), jobs...))(t)
 	for _, r := range receipts {
 		if r.Refusal == nil {
 			in++

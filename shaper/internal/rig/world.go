@@ -10,6 +10,7 @@ import (
 
 	"github.com/tundish-io/tundish/internal/checker"
 	"github.com/tundish-io/tundish/internal/faultproxy"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/store"
@@ -19,19 +20,13 @@ import (
 
 func (w *World) Info() operator.BucketInfo {
 	w.T.Helper()
-	infos, err := w.Client.Op.BucketInfos(context.WithoutCancel(w.T.Context()), w.Bucket.Name)
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	infos := must.Get(w.Client.Op.BucketInfos(context.WithoutCancel(w.T.Context()), w.Bucket.Name))(w.T)
 	return infos[0]
 }
 
 func (w *World) Job(id string) shaper.JobInfo {
 	w.T.Helper()
-	info, err := w.Client.Job(context.WithoutCancel(w.T.Context()), w.Bucket.Name, id)
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	info := must.Get(w.Client.Job(context.WithoutCancel(w.T.Context()), w.Bucket.Name, id))(w.T)
 	return info
 }
 
@@ -61,9 +56,7 @@ func NewWorld(t *testing.T, b shaper.Bucket) *World {
 	t.Helper()
 	w := &World{T: t, Server: redistest.Start(t), Bucket: b, Delivered: map[string]int{}, news: make(chan struct{}, 10_000)}
 	proxy, err := faultproxy.New(w.Server.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = proxy.Close() })
 	w.Proxy = proxy
 	if w.Client, err = NewActors(producer.Config{Redis: Connect(t, proxy.Addr()), Buckets: []shaper.Bucket{b}}); err != nil {
@@ -145,10 +138,7 @@ func (w *World) AwaitDead(n int) {
 	defer tick.Stop()
 	late := time.After(time.Minute)
 	for {
-		dead, err := w.Client.Op.Bucket("b").Dead().List(w.T.Context(), 0, n)
-		if err != nil {
-			w.T.Fatal(err)
-		}
+		dead := must.Get(w.Client.Op.Bucket("b").Dead().List(w.T.Context(), 0, n))(w.T)
 		if len(dead) == n {
 			return
 		}
@@ -167,10 +157,7 @@ func (w *World) AwaitEmpty() {
 	defer tick.Stop()
 	late := time.After(time.Minute)
 	for k := store.BucketKeys(w.Bucket.Name); ; {
-		infos, err := w.Client.Op.BucketInfos(w.T.Context(), w.Bucket.Name)
-		if err != nil {
-			w.T.Fatal(err)
-		}
+		infos := must.Get(w.Client.Op.BucketInfos(w.T.Context(), w.Bucket.Name))(w.T)
 		left := w.Server.Client().Exists(w.T.Context(), k.Flows(), k.Groups(), k.DueGroups(), k.DueOfGroup("big")).Val()
 		if infos[0].Unfinished == 0 && left == 0 {
 			return
@@ -200,10 +187,7 @@ func NewPoolWorld(t *testing.T, buckets ...shaper.Bucket) *PoolWorld {
 
 func (w *PoolWorld) ClientOf(buckets ...shaper.Bucket) *Actors {
 	w.Helper()
-	client, err := NewActors(producer.Config{Redis: Connect(w.T, w.Server.Addr()), Buckets: buckets})
-	if err != nil {
-		w.Fatal(err)
-	}
+	client := must.Get(NewActors(producer.Config{Redis: Connect(w.T, w.Server.Addr()), Buckets: buckets}))(w)
 	return client
 }
 

@@ -113,16 +113,16 @@ func driving(t *testing.T, rate int64, test func(t *testing.T, l *listener)) {
 				s := settings{rateCount: rate, capacity: 10_000, dedupe: -1}
 				if flow == "" {
 					l.configure(s)
-					l.text = func() string { return l.c.HGet(l.ctx, l.key("pace"), "down").Val() }
+					l.text = func() string { return l.field("pace", "down") }
 				} else {
 					letter = "f"
 					l.configureFlows(s, flowSettings{})
 					l.text = func() string {
-						said, _, _ := strings.Cut(l.c.HGet(l.ctx, l.key("flows"), flow).Val(), " ")
+						said, _, _ := strings.Cut(l.field("flows", flow), " ")
 						return strings.TrimPrefix(said, "@")
 					}
 				}
-				l.ok(l.c.HSet(l.ctx, l.key("settings"), "downstream", letter+" 3600000000 10 10 30000000 600000000").Err())
+				l.hset("settings", "downstream", letter+" 3600000000 10 10 30000000 600000000")
 				test(t, l)
 			})
 		}
@@ -165,9 +165,9 @@ func TestAdaptiveRateOfASlowCalendar(t *testing.T) {
 		}
 		l.obeyTimetable(stretch{from: beforeEpoch, kind: "o", count: 20, per: second})
 		drive("calendar")
-		l.ok(l.c.HDel(l.ctx, l.key("settings"), "timetable").Err())
-		l.ok(l.c.HDel(l.ctx, l.key("pace"), "down").Err())
-		l.ok(l.c.HDel(l.ctx, l.key("flows"), "a").Err())
+		l.hdel("settings", "timetable")
+		l.hdel("pace", "down")
+		l.hdel("flows", "a")
 		l.controlDrain("start", "one", 20, second, 0, 0)
 		drive("drain")
 	})

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -18,7 +19,6 @@ func TestAlikeJobsOfFlows(t *testing.T) {
 	t.Parallel()
 	for _, groups := range []bool{false, true} {
 		t.Run(fmt.Sprint("groups ", groups), func(t *testing.T) {
-			t.Parallel()
 			onBothInCI(t, func(t *testing.T, base *rig) {
 				rapid.Check(t, func(rt *rapid.T) {
 					bound := rapid.SampledFrom([]int64{0, 3, 9})
@@ -87,24 +87,19 @@ func (r *rig) sendAlike(entries []entry) bool {
 // parts is what a bucket holds of its flows and groups: their states, and the jobs of each.
 func (r *rig) parts() map[string]string {
 	r.t.Helper()
-	flows, err := r.c.HGetAll(r.ctx, r.key("flows")).Result()
-	r.ok(err)
+	flows := r.hash("flows")
 	found := make(map[string]string, 2*len(flows))
 	for name, state := range flows {
 		found["flow "+name] = state
-		ids, err := r.c.LRange(r.ctx, r.names().Places(name)[2], 0, -1).Result()
-		r.ok(err)
-		_, err = r.c.ZScore(r.ctx, r.key(r.due(name)), name).Result()
-		r.ok(err)
+		ids := must.Get(r.c.LRange(r.ctx, r.names().Places(name)[2], 0, -1).Result())(r.t)
+		must.Get(r.c.ZScore(r.ctx, r.key(r.due(name)), name).Result())(r.t)
 		found["jobs of "+name] = fmt.Sprint(ids)
 	}
-	groups, err := r.c.HGetAll(r.ctx, r.key("groups")).Result()
-	r.ok(err)
+	groups := r.hash("groups")
 	for name, state := range groups {
 		found["group "+name] = state
 	}
-	bodies, err := r.c.HLen(r.ctx, r.key("body")).Result()
-	r.ok(err)
+	bodies := r.hlen("body")
 	found["jobs"] = fmt.Sprint(bodies)
 	return found
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -15,7 +16,6 @@ import (
 // and leaves the same behind. What it refuses is told what it would be told after
 // all of them: a later question may have spent what an earlier one waits for.
 func TestBatchEqualsSingles(t *testing.T) {
-	t.Parallel()
 	conform(t, func(t *testing.T, base *rig, a algorithm) {
 		rapid.Check(t, func(rt *rapid.T) {
 			r := base.fresh(rt, "b")
@@ -65,7 +65,6 @@ func TestBatchEqualsSingles(t *testing.T) {
 
 // What costs more than there is takes what there is, and never waits.
 func TestTakeWhatIsThere(t *testing.T) {
-	t.Parallel()
 	conform(t, func(t *testing.T, r *rig, a algorithm) {
 		l := a.window(10, 10*second)
 		l.key = "k"
@@ -81,7 +80,6 @@ func TestTakeWhatIsThere(t *testing.T) {
 
 // What is taken in advance is taken with a question that is allowed only.
 func TestTakeIfAllowed(t *testing.T) {
-	t.Parallel()
 	conform(t, func(t *testing.T, r *rig, a algorithm) {
 		l, other := a.window(10, 10*second), a.window(10, 10*second)
 		l.key, other.key = "k", "o"
@@ -104,19 +102,16 @@ func TestTakeIfAllowed(t *testing.T) {
 // A conf that says something else than the caller knows decides nothing, one
 // that is missing is told.
 func TestAllowKnowsTheConf(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		ask := func(rev string) []int64 {
-			n, err := lua.Integers(r.run(lua.Allow, r.keys("settings", "state", "keys", "overflow"), rev, "", "token_bucket", 0, 1, 1, "", 1, 1, 2*second, 1))
-			r.ok(err)
+			n := must.Get(lua.Integers(r.run(lua.Allow, r.keys("settings", "state", "keys", "overflow"), rev, "", "token_bucket", 0, 1, 1, "", 1, 1, 2*second, 1)))(r.t)
 			return n
 		}
 		if got := ask("1"); got[0] != 2 || got[1] != 1 {
 			t.Errorf("without a conf: %v", got)
 		}
 		r.run(lua.Configure, r.keys("settings"), 1, 0, "", "", 1, "test", 0, "limits", "[]")
-		rev, err := r.c.HGet(r.ctx, r.key("settings"), "limits_rev").Result()
-		r.ok(err)
+		rev := r.stored("settings", "limits_rev")
 		for range 3 {
 			if got := ask("1"); len(got) != 1 || got[0] != 1 {
 				t.Errorf("with another rev: %v", got)
@@ -133,9 +128,8 @@ func TestAllowKnowsTheConf(t *testing.T) {
 
 // A key that cannot be read spoils the batch before anything is spent.
 func TestASpoiltKeySpendsNothing(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
-		r.ok(r.c.LPush(r.ctx, r.key("spoilt"), 1).Err())
+		r.lpush("spoilt", 1)
 		_, err := lua.Allow.Run(r.ctx, r.c, nil, r.keys("settings", "state", "spoilt", "keys", "overflow"),
 			"", "", "token_bucket", 0, 1, 1, "", 1, 1, 2*second, 1, 1, 1, 1, 1, 2, 1, 1)
 		if err == nil {
@@ -148,7 +142,6 @@ func TestASpoiltKeySpendsNothing(t *testing.T) {
 }
 
 func TestInstances(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		say := func(id string, want int64) {
 			t.Helper()

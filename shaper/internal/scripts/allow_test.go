@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -142,15 +143,12 @@ func TestTokenBucket(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			onBothInCI(t, func(t *testing.T, r *rig) {
 				now := int64(epoch)
 				for i, a := range table.attempts {
 					now += a.after
 					want := said{a.verdict, a.remaining, a.wait, a.reset}
-					if got := r.allow(table.limit, a.cost, now); got != want {
-						t.Errorf("attempt %d: %+v, want %+v", i, got, want)
-					}
+					must.Equal(t, r.allow(table.limit, a.cost, now), want, "attempt %d", i)
 				}
 			})
 		})
@@ -192,7 +190,6 @@ func drawLimit(t *rapid.T, key string) limit {
 // Over any number of steps of any size the script agrees with exact
 // arithmetic: nothing is minted and nothing is lost to rounding.
 func TestTokenBucketIsExact(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		rapid.Check(t, func(rt *rapid.T) {
 			r := base.fresh(rt, "b")
@@ -208,9 +205,7 @@ func TestTokenBucketIsExact(t *testing.T) {
 					rt.Fatalf("step %d: %+v, exactly %s micro-tokens are there", i, got, model.level.FloatString(3))
 				}
 				whole := new(big.Int).Quo(model.level.Num(), model.level.Denom())
-				if got.remaining != whole.Int64()/second {
-					rt.Fatalf("step %d: remaining %d of %s micro-tokens", i, got.remaining, whole)
-				}
+				must.Be(rt, got.remaining, whole.Int64()/second, "step %d: remaining of %s micro-tokens", i, whole)
 			}
 		})
 	})
@@ -218,7 +213,6 @@ func TestTokenBucketIsExact(t *testing.T) {
 
 // Who waits exactly as long as was said is admitted; a microsecond less is not.
 func TestRetryAfterIsTrue(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		rapid.Check(t, func(rt *rapid.T) {
 			r := base.fresh(rt, "b")
@@ -254,7 +248,6 @@ func TestRetryAfterIsTrue(t *testing.T) {
 // A clock that jitters, as one that is being corrected does, mints nothing
 // either: what came before the step back does not come again.
 func TestJitterOfTheClockMintsNothing(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		const burst = 50
 		rounds := atLength(100, 5)
@@ -283,7 +276,6 @@ func TestJitterOfTheClockMintsNothing(t *testing.T) {
 
 // Small steps for a long time: a thousand minutes of 7 a minute are 7,000.
 func TestManySmallStepsDoNotDrift(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		l, passed := per(7, 60*second, 1), int64(0)
 		const step = 1_234_567
@@ -311,7 +303,6 @@ func TestManySmallStepsDoNotDrift(t *testing.T) {
 
 // The state is worth nothing a second after the bucket is full again.
 func TestLimitStateExpires(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		l := per(1, 60*second, 5)
 		r.allow(l, 2, r.now())

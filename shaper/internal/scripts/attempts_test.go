@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // try claims the job and settles it so. It fails if another job comes, or none.
@@ -17,25 +19,18 @@ func (r *rig) try(id string, o outcome) {
 		r.t.Fatalf("claimed %q, want %q; died %+v", c.ids(), id, c.died)
 	}
 	o.lease = c.jobs[0]
-	if got := r.settle(o); got[0] != 1 {
-		r.t.Fatalf("%s was not settled", id)
-	}
+	must.Be(r.t, r.settle(o)[0], 1, "%s was not settled", id)
 	r.pass(second)
 }
 
 func (r *rig) wantAttempts(what, id, want string) {
 	r.t.Helper()
-	if got := r.attempts()[id]; got != want {
-		r.t.Errorf("%s: attempts of %s are %q, want %q", what, id, got, want)
-	}
-	if got := r.job(id).attempts; got != want {
-		r.t.Errorf("%s: inspect_job says %q of %s, want %q", what, got, id, want)
-	}
+	must.Equal(r.t, r.attempts()[id], want, "%s: attempts of %s are", what, id)
+	must.Equal(r.t, r.job(id).attempts, want, "%s: inspect_job says of %s", what, id)
 }
 
 // The first time and the last lines of a job are kept, of every outcome but done and returned.
 func TestAttemptsAreKept(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.obeyAttempts(2, 0)
@@ -75,7 +70,6 @@ func TestAttemptsAreKept(t *testing.T) {
 
 // A text has 2 KiB at most: the oldest lines go, and a line that does not fit alone.
 func TestAttemptsAreBounded(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.obeyAttempts(20, 0)
@@ -95,7 +89,6 @@ func TestAttemptsAreBounded(t *testing.T) {
 
 // Attempts go with their job, whatever ends it.
 func TestAttemptsGoWithTheJob(t *testing.T) {
-	t.Parallel()
 	ends := map[string]func(r *rig){
 		"done":      func(r *rig) { r.try("a", outcome{result: done}) },
 		"cancelled": func(r *rig) { r.cancel("a", "") },
@@ -110,17 +103,15 @@ func TestAttemptsGoWithTheJob(t *testing.T) {
 			r.trim(10, 1<<20)
 		},
 		"deleted by hand": func(r *rig) {
-			r.ok(r.c.HDel(r.ctx, r.key("body"), "a").Err())
+			r.hdel("body", "a")
 			r.compare()
 		},
 		"delivered by an older program": func(r *rig) {
 			r.try("a", outcome{result: done})
 			for n := range 1000 {
-				r.ok(r.c.HSet(r.ctx, r.key("attempts"), fmt.Sprint("old", n), "1783228800123456").Err())
+				r.hset("attempts", fmt.Sprint("old", n), "1783228800123456")
 			}
-			if repaired := r.compare(); repaired != 1000 {
-				r.t.Errorf("repaired %d", repaired)
-			}
+			must.Equal(r.t, r.compare(), 1000, "repaired")
 		},
 	}
 	onBoth(t, func(t *testing.T, r *rig) {
@@ -134,19 +125,16 @@ func TestAttemptsGoWithTheJob(t *testing.T) {
 				t.Errorf("%s: %q", name, r.attempts())
 			}
 			end(r)
-			if r.c.Exists(r.ctx, r.key("attempts")).Val() != 0 {
+			if r.exists("attempts") != 0 {
 				t.Errorf("%s: left %q", name, r.attempts())
 			}
-			if s := r.sweep(sweep{none: true, cursor: "0"}); s.cursor != "0" {
-				t.Errorf("%s: the comparison goes on at %q", name, s.cursor)
-			}
+			must.Equal(t, r.sweep(sweep{none: true, cursor: "0"}).cursor, "0", "%s: the comparison goes on at", name)
 		}
 	})
 }
 
 // A redrive begins anew: the lines stay, and the time of the first attempt is that of the next.
 func TestRedriveKeepsAttempts(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.obeyAttempts(2, 0)
@@ -170,7 +158,6 @@ func TestRedriveKeepsAttempts(t *testing.T) {
 // A job whose first attempt was max_age ago is dead when its turn comes, and takes no slot. Time before the first attempt
 // and lost deliveries do not count.
 func TestMaxAge(t *testing.T) {
-	t.Parallel()
 	const maxAge = 60 * second
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10})
@@ -195,9 +182,7 @@ func TestMaxAge(t *testing.T) {
 		if _, last, _ := strings.Cut(j.meta, `{`); j.state != isDead || last != `"cause":"max-age","status":503,"body":"x"}` {
 			t.Errorf("%+v", j)
 		}
-		if strings.Count(j.attempts, "\n") != 2 {
-			t.Errorf("attempts %q", j.attempts)
-		}
+		must.Equal(t, strings.Count(j.attempts, "\n"), 2, "attempts %q", j.attempts)
 		r.wantBytesOfDead()
 		if r.inspect().unfinished != 2 {
 			t.Errorf("%+v", r.inspect())
@@ -223,7 +208,6 @@ func TestMaxAge(t *testing.T) {
 
 // The same with flows: of jobs that were held again and again, and of an expired job that is told with its reason.
 func TestMaxAgeWithFlows(t *testing.T) {
-	t.Parallel()
 	const maxAge = 60 * second
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 10}, flowSettings{})
@@ -245,40 +229,31 @@ func TestMaxAgeWithFlows(t *testing.T) {
 			t.Errorf("claimed %q, %d expired, died %q", c.ids(), c.expired, told)
 		}
 		r.wantStates(map[string]int64{"a": isDead, "b": isDead, "c": isDead})
-		if got := r.flowState("f"); got != "" {
-			t.Errorf("the flow is kept: %s", got)
-		}
+		must.Equal(t, r.flowState("f"), "", "the flow is kept")
 		r.wantBytesOfDead()
 	})
 }
 
 // The probe of a breaker spends no attempt: it is listed as held, and a job whose last attempt it would be lives on.
 func TestAttemptsOfProbes(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		const spent = 7
 		r.configure(settings{rateCount: 1000})
 		r.obeyAttempts(5, 0)
-		r.ok(r.c.HSet(r.ctx, r.key("settings"), "downstream", fmt.Sprintf("b %d 5 1 %d %d", 60*second, second, 10*second)).Err())
+		r.hset("settings", "downstream", fmt.Sprintf("b %d 5 1 %d %d", 60*second, second, 10*second))
 		r.put("a")
 		fail := func(result int) int64 {
 			t.Helper()
 			c := r.claim(ask{})
-			if c.ids() != "a" {
-				t.Fatalf("claimed %q, next %d", c.ids(), c.next-c.now)
-			}
+			must.Be(t, c.ids(), "a", "claimed, next %d", c.next-c.now)
 			return r.settle(outcome{
 				lease: c.jobs[0], result: result, signal: 3, reason: "http_500", claimedAt: c.now, last: `{"cause":"attempts-exhausted","status":500}`,
 				attempt: fmt.Sprintf(`{"at":%d,"number":%d,"result":"dead"}`, c.now, c.jobs[0].number),
 			})[0]
 		}
-		if code := fail(retry); code != 1 {
-			t.Errorf("the first failure: %d", code)
-		}
+		must.Equal(t, fail(retry), 1, "the first failure")
 		r.pass(30 * second)
-		if code := fail(spent); code != 2 {
-			t.Errorf("the probe: %d", code)
-		}
+		must.Equal(t, fail(spent), 2, "the probe")
 		j := r.job("a")
 		if j.state != isQueued || !strings.HasSuffix(j.meta, ` {"status":500}`) || !strings.HasSuffix(j.attempts, `"number":2,"result":"held"}`) ||
 			strings.Count(j.attempts, `"dead"`) != 1 {

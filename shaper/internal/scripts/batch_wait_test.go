@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -13,7 +14,6 @@ func TestABatchWaitsForOthers(t *testing.T) {
 	const wait = 5 * second
 	for _, flows := range []bool{false, true} {
 		t.Run(fmt.Sprint("flows ", flows), func(t *testing.T) {
-			t.Parallel()
 			onBothInCI(t, func(t *testing.T, base *rig) {
 				var r *rig
 				in := func(jobs ...entry) []entry {
@@ -38,9 +38,7 @@ func TestABatchWaitsForOthers(t *testing.T) {
 				want := func(what, requests string) claimed {
 					t.Helper()
 					c := r.claimAll(ask{lead: 1000})
-					if c.together() != requests {
-						t.Errorf("%s: the requests are %q, want %q", what, c.together(), requests)
-					}
+					must.Equal(t, c.together(), requests, "%s: the requests are", what)
 					return c
 				}
 				begin()
@@ -91,7 +89,6 @@ func TestABatchWaitsForOthers(t *testing.T) {
 
 // The estimated departure of a job counts full batches, whether jobs are decided as one or one by one.
 func TestEstimatesOfBatches(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10})
 		r.batches(5, 1000, 0)

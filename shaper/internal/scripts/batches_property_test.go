@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // batchModel is a bucket with batches: which leases there are, and which of them are one request.
@@ -84,9 +86,7 @@ func (m *batchModel) settleSome() {
 	m.settleAll(result, some...)
 	for _, l := range some {
 		m.settled[l.id] = result == done
-		if code := m.settle(outcome{lease: l, result: done})[0]; code != 0 {
-			m.t.Fatalf("%s was settled twice", l.id)
-		}
+		must.Be(m.t, m.settle(outcome{lease: l, result: done})[0], 0, "%s was settled twice", l.id)
 	}
 }
 
@@ -123,7 +123,7 @@ func (m *batchModel) check() {
 	var ofFlows int64
 	for _, key := range []string{"flows", "groups"} {
 		ofFlows = 0
-		for name, text := range m.c.HGetAll(m.ctx, m.key(key)).Val() {
+		for name, text := range m.hash(key) {
 			inFlight, riders := inFlightOf(m.t, text)
 			if inFlight < 0 || riders < 0 || riders > 0 && riders >= inFlight {
 				m.t.Fatalf("%s has %q", name, text)
@@ -146,7 +146,7 @@ func (m *batchModel) check() {
 		}
 	}
 	for _, key := range []string{"leases", "dead"} {
-		inPlaces = append(inPlaces, m.c.ZRange(m.ctx, m.key(key), 0, -1).Val()...)
+		inPlaces = append(inPlaces, m.members(key)...)
 	}
 	var want []string
 	for n := range m.put {
@@ -207,7 +207,6 @@ func TestBatchesKeepTheirPromises(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			onBothForLong(t, func(t *testing.T, base *rig) {
 				rapid.Check(t, func(rt *rapid.T) {
 					r := base.fresh(rt, fmt.Sprint("b", nextClaim()))

@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // batches has the bucket hand out batches: of so many jobs, with so many bytes of payload, that wait so long for others.
 func (r *rig) batches(size, bytes, wait int64) {
 	r.t.Helper()
-	r.ok(r.c.HSet(r.ctx, r.key("settings"), "batch", fmt.Sprint(size, " ", bytes, " ", wait)).Err())
+	r.hset("settings", "batch", fmt.Sprint(size, " ", bytes, " ", wait))
 }
 
 // together are the requests of a claim: "a+b c" are two.
@@ -70,7 +70,7 @@ func TestWhichJobsAreABatch(t *testing.T) {
 		{name: "that leave alone", jobs: []entry{{id: "a", agrees: "!"}, {id: "b", agrees: "!"}, {id: "c"}, {id: "d"}}, want: "a b c+d"},
 		{
 			name: "by priority", jobs: []entry{{id: "a"}, {id: "b", priority: 1}, {id: "c", priority: 2}, {id: "d", priority: 1}, {id: "e"}},
-			before: func(r *rig) { r.ok(r.c.HSet(r.ctx, r.key("settings"), "aging", 60*second).Err()) }, want: "b+d+c a+e",
+			before: func(r *rig) { r.hset("settings", "aging", 60*second) }, want: "b+d+c a+e",
 		},
 		{
 			name: "with those that are due", jobs: []entry{{id: "a", due: "+1000"}, {id: "b", due: "+900000000"}, {id: "c"}, {id: "d"}, {id: "e"}},
@@ -82,7 +82,6 @@ func TestWhichJobsAreABatch(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			onBothInCI(t, func(t *testing.T, r *rig) {
 				r.configure(settings{rateCount: 100})
 				size, bytes := c.size, c.bytes
@@ -99,9 +98,7 @@ func TestWhichJobsAreABatch(t *testing.T) {
 					c.before(r)
 				}
 				got := r.claim(ask{})
-				if got.together() != c.want {
-					t.Errorf("the requests are %q, want %q", got.together(), c.want)
-				}
+				must.Equal(t, got.together(), c.want, "the requests are")
 				requests := int64(strings.Count(c.want, " ") + 1)
 				if b := r.inspect(); b.requests != requests || b.inFlight != int64(len(got.jobs)) {
 					t.Errorf("%d requests and %d jobs are in flight, want %d and %d", b.requests, b.inFlight, requests, len(got.jobs))
@@ -127,7 +124,7 @@ func TestBoundsCountRequests(t *testing.T) {
 		{"bucket", func(r *rig) { r.configure(settings{inFlight: 2, rateCount: 1000}) }},
 		{"quota", func(r *rig) {
 			r.configure(settings{rateCount: 1000})
-			r.ok(r.c.HSet(r.ctx, r.key("settings"), "quotas", "2 60000000;").Err())
+			r.hset("settings", "quotas", "2 60000000;")
 		}},
 		{"burst", func(r *rig) { r.configure(settings{rateCount: 1, burst: 2}) }},
 		{"flow", func(r *rig) { r.configureFlows(settings{rateCount: 1000}, flowSettings{inFlight: 2}) }},
@@ -142,7 +139,6 @@ func TestBoundsCountRequests(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			onBothInCI(t, func(t *testing.T, r *rig) {
 				c.configure(r)
 				r.batches(4, 1000, 0)
@@ -205,14 +201,11 @@ func (r *rig) settleAll(result int, leases ...lease) {
 		outcomes[i] = outcome{lease: l, result: result, delay: second}
 	}
 	for i, code := range r.settle(outcomes...) {
-		if code != 1 {
-			r.t.Errorf("%s: settled %d", leases[i].id, code)
-		}
+		must.Equal(r.t, code, 1, "%s: settled", leases[i].id)
 	}
 }
 
 func TestClaimOfBatchesIsAnsweredAgain(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{})
 		r.batches(3, 1000, 0)
@@ -224,9 +217,7 @@ func TestClaimOfBatchesIsAnsweredAgain(t *testing.T) {
 		}
 		of := r.reserve(100, 200_000)
 		first := r.claimFlows(ask{claim: "lost"}, of)
-		if first.together() != "a+b+c d+e" {
-			t.Fatalf("the requests are %q", first.together())
-		}
+		must.Be(t, first.together(), "a+b+c d+e", "the requests are")
 		again := r.claimFlows(ask{claim: "lost"}, of)
 		if again.together() != "a+b+c d+e" || again.jobs[0].slot != first.jobs[0].slot || again.jobs[4].batch != first.jobs[4].batch {
 			t.Errorf("asked again: %+v, first %+v", again.jobs, first.jobs)
@@ -250,7 +241,6 @@ func TestClaimOfBatchesIsAnsweredAgain(t *testing.T) {
 }
 
 func TestCrashedBatchLeavesOneByOne(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.batches(3, 1000, 0)
@@ -261,24 +251,19 @@ func TestCrashedBatchLeavesOneByOne(t *testing.T) {
 		if out := r.sweep(sweep{}); out.takenBack != 3 {
 			t.Fatalf("taken back: %+v", out)
 		}
-		if b := r.inspect(); b.requests != 0 || b.inFlight != 0 || r.c.Exists(r.ctx, r.key("riders")).Val() != 0 {
-			t.Errorf("%d requests, %d jobs in flight, riders %v", b.requests, b.inFlight, r.c.ZRange(r.ctx, r.key("riders"), 0, -1).Val())
+		if b := r.inspect(); b.requests != 0 || b.inFlight != 0 || r.exists("riders") != 0 {
+			t.Errorf("%d requests, %d jobs in flight, riders %v", b.requests, b.inFlight, r.members("riders"))
 		}
 		r.pass(second)
 		second := r.claim(ask{})
-		if second.together() != "a b c d" {
-			t.Errorf("after a crash: %q, first %q", second.together(), first.together())
-		}
+		must.Equal(t, second.together(), "a b c d", "after a crash, first %q", first.together())
 		// A late outcome of the crashed process changes nothing.
-		if codes := r.settle(outcome{lease: first.jobs[1], result: done}); codes[0] != 0 {
-			t.Errorf("a stale outcome is %d", codes[0])
-		}
+		must.Equal(t, r.settle(outcome{lease: first.jobs[1], result: done})[0], 0, "a stale outcome is")
 	})
 }
 
 // Those that failed alone are sent again; they may leave with others.
 func TestFailedJobsOfABatchAreTriedAgain(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.batches(4, 1000, 0)
@@ -297,7 +282,6 @@ func TestFailedJobsOfABatchAreTriedAgain(t *testing.T) {
 
 // What a program that knows no batches leaves, or somebody deletes by hand, is mended.
 func TestRidersAreRepaired(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{inFlight: 2}, flowSettings{})
 		r.batches(3, 1000, 0)
@@ -307,28 +291,18 @@ func TestRidersAreRepaired(t *testing.T) {
 			r.putEach(entry{id: id, flow: "f"})
 		}
 		first := r.claimAll(ask{})
-		if first.together() != "a+b+c d+e+f" {
-			t.Fatalf("the requests are %q", first.together())
-		}
-		r.ok(r.c.ZRem(r.ctx, r.key("leases"), "b", "c").Err())
-		if b := r.inspect(); b.requests != 0 {
-			t.Fatalf("%d requests", b.requests)
-		}
-		if out := r.sweep(sweep{none: true}); out.repaired != 2 {
-			t.Errorf("repaired %d", out.repaired)
-		}
-		if b := r.inspect(); b.requests != 2 {
-			t.Errorf("%d requests in flight, want 2", b.requests)
-		}
-		r.ok(r.c.ZAdd(r.ctx, r.key("riders"), redis.Z{Member: "ghost", Score: 1}).Err())
-		if out := r.sweep(sweep{none: true}); out.repaired != 1 {
-			t.Errorf("repaired %d", out.repaired)
-		}
+		must.Be(t, first.together(), "a+b+c d+e+f", "the requests are")
+		r.zrem("leases", "b", "c")
+		must.Be(t, r.inspect().requests, 0, "requests")
+		must.Equal(t, r.sweep(sweep{none: true}).repaired, 2, "repaired")
+		must.Equal(t, r.inspect().requests, 2, "requests in flight")
+		r.zadd("riders", "ghost", 1)
+		must.Equal(t, r.sweep(sweep{none: true}).repaired, 1, "repaired")
 		r.settleAll(done, first.jobs[3:]...)
 		r.compare() // gives the lost leases back
 		r.settleAll(done, first.jobs[:3]...)
-		if keys := r.c.Exists(r.ctx, r.key("riders"), r.key("flows")).Val(); keys != 0 || r.inspect().requests != 0 {
-			t.Errorf("%d keys are left: %v, %d requests", keys, r.c.HGetAll(r.ctx, r.key("flows")).Val(), r.inspect().requests)
+		if keys := r.exists("riders", "flows"); keys != 0 || r.inspect().requests != 0 {
+			t.Errorf("%d keys are left: %v, %d requests", keys, r.hash("flows"), r.inspect().requests)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 )
 
@@ -51,8 +52,7 @@ func TestCostOfFullBudgets(t *testing.T) {
 		r.pass(600_000)
 	}
 	r.logSlow(t)
-	charged, err := r.c.HLen(r.ctx, r.key("charges")).Result()
-	r.ok(err)
+	charged := r.hlen("charges")
 	t.Logf("%d texts of charges, %d bytes", charged, r.c.MemoryUsage(r.ctx, r.key("charges"), 0).Val())
 }
 
@@ -67,8 +67,7 @@ func (r *rig) noteSlow() {
 // logSlow logs these runs.
 func (r *rig) logSlow(t *testing.T) {
 	t.Helper()
-	entries, err := r.c.SlowLogGet(r.ctx, 10_000).Result()
-	r.ok(err)
+	entries := must.Get(r.c.SlowLogGet(r.ctx, 10_000).Result())(r.t)
 	byScript := map[string][]time.Duration{}
 	for _, e := range entries {
 		name := e.Args[0]
@@ -116,9 +115,7 @@ func TestCostOfLateSettlements(t *testing.T) {
 				ended = append(ended, outcome{lease: job, result: done, used: "input:20,output:30"})
 			}
 			for i, code := range r.settle(ended...) {
-				if code != 1 {
-					t.Fatalf("outcome %d: %d", i, code)
-				}
+				must.Be(t, code, 1, "outcome %d", i)
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -41,7 +42,6 @@ func claimAny(r *rig, flow string) claimed {
 
 // A receipt tells when the job leaves, by what the last jobs reserved: so do max_wait, and the estimate of the bucket.
 func TestEstimatesCountBudgets(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		for _, kind := range []string{"bucket", "flow", "pool"} {
 			r, flow := budgeted(t, base, kind)
@@ -90,7 +90,6 @@ func TestEstimatesCountBudgets(t *testing.T) {
 // What a job reserves itself counts in its receipt and its time: the next one that finds too little left does not leave at once, and in a
 // bucket one behind it leaves after it.
 func TestTheTimeOfALargeJobIsItsOwn(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		for _, kind := range []string{"bucket", "flow", "pool", "pool, and the bucket says what a job reserves"} {
 			scope, says, _ := strings.Cut(kind, ", ")
@@ -98,16 +97,14 @@ func TestTheTimeOfALargeJobIsItsOwn(t *testing.T) {
 			units := "tokens:900"
 			if says != "" {
 				units = ""
-				r.ok(r.c.HSet(r.ctx, r.key("settings"), "default_reservation", 900).Err())
+				r.hset("settings", "default_reservation", 900)
 			}
 			r.putUnits(flow, map[string]int64{"small": 200}, "small")
 			var ended []outcome
 			for _, job := range claimAny(r, flow).jobs {
 				ended = append(ended, outcome{lease: job, result: done, used: "="})
 			}
-			if len(ended) != 1 {
-				t.Fatalf("%s: %d left", kind, len(ended))
-			}
+			must.Be(t, len(ended), 1, "%s: left", kind)
 			r.settle(ended...)
 			r.pass(4 * second)
 			hasty := r.enqueue(nil, entry{id: "hasty", units: units, maxWait: fmt.Sprint(3 * second)}.in(r, flow))[0]

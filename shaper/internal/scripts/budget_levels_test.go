@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // Budgets of flows, of groups and of a pool, against a log of each: also while the pool's own slots are given out of order.
@@ -155,7 +157,6 @@ func TestBudgetsOfEachLevel(t *testing.T) {
 
 // A changed amount keeps what was charged, and so does a changed window; a budget that is new knows nothing.
 func TestChangedBudgets(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		for name, change := range map[string]struct {
 			budgets string
@@ -178,13 +179,9 @@ func TestChangedBudgets(t *testing.T) {
 				costs[id] = 10
 			}
 			r.putUnits("", costs, ids...)
-			if c := r.claim(ask{want: 9}); len(c.jobs) != 9 {
-				t.Fatalf("%d left", len(c.jobs))
-			}
+			must.Be(t, len(r.claim(ask{want: 9}).jobs), 9, "left")
 			r.setBudgets("", change.budgets, 100)
-			if c := r.claim(ask{}); len(c.jobs) != change.left {
-				t.Errorf("%s: %d left after the change, want %d", name, len(c.jobs), change.left)
-			}
+			must.Equal(t, len(r.claim(ask{}).jobs), change.left, "%s: left after the change", name)
 		}
 	})
 }
@@ -192,7 +189,6 @@ func TestChangedBudgets(t *testing.T) {
 // What was charged above a budget, because the amount was lowered or because answers used more, holds the bucket until it has left the window,
 // and no longer, also where the budget is spread. A receipt says so.
 func TestExcessOfABudgetEndsWithItsWindow(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		const window = 10 * second
 		for name, change := range map[string]struct{ budgets, used string }{
@@ -213,9 +209,7 @@ func TestExcessOfABudgetEndsWithItsWindow(t *testing.T) {
 				var ended []outcome
 				for range ids {
 					c := r.claim(ask{want: 1})
-					if len(c.jobs) != 1 {
-						t.Fatalf("%s: %d left", name, len(c.jobs))
-					}
+					must.Be(t, len(c.jobs), 1, "%s: left", name)
 					ended = append(ended, outcome{lease: c.jobs[0], result: done, used: change.used})
 					r.pass(pause)
 				}
@@ -226,17 +220,13 @@ func TestExcessOfABudgetEndsWithItsWindow(t *testing.T) {
 				if waits := told - charged; waits < window-second || waits > window*103/100+second/5 {
 					t.Errorf("%s: its receipt says that the job leaves in %d ms", name, waits/1000)
 				}
-				if j := r.job("last"); j.quota != 0 {
-					t.Errorf("%s: a bucket without a quota says that its quotas let a job leave at %d", name, j.quota)
-				}
+				must.Equal(t, r.job("last").quota, 0, "%s: a bucket without a quota says that its quotas let a job leave at", name)
 				r.setTime(charged + window - second)
 				if c := r.claim(ask{horizon: 1}); len(c.jobs) > 0 {
 					t.Errorf("%s: the job leaves within the window of what was charged above the budget", name)
 				}
 				r.setTime(told)
-				if c := r.claim(ask{horizon: second / 5}); len(c.jobs) != 1 {
-					t.Errorf("%s: the job does not leave as its receipt said", name)
-				}
+				must.Equal(t, len(r.claim(ask{horizon: second / 5}).jobs), 1, "%s: the job does not leave as its receipt said", name)
 			}
 		}
 	})
@@ -245,7 +235,6 @@ func TestExcessOfABudgetEndsWithItsWindow(t *testing.T) {
 // The charges of a pool follow steps of the clock: what fills a budget still fills it after a step that all buckets tell of, and leaves when
 // its window has passed.
 func TestPoolBudgetWhileTheClockSteps(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		for _, step := range []int64{3600 * second, -3600 * second} {
 			name := fmt.Sprint("b", nextClaim())
@@ -260,21 +249,15 @@ func TestPoolBudgetWhileTheClockSteps(t *testing.T) {
 				b.putUnits("", map[string]int64{"a": 50, "b": 50}, "a", "b")
 				buckets = append(buckets, b)
 			}
-			if c := buckets[0].claim(ask{}); c.ids() != "a b" {
-				t.Fatalf("%s left", c.ids())
-			}
+			must.Be(t, buckets[0].claim(ask{}).ids(), "a b", "left")
 			base.setTime(base.now() + step)
 			for range 2 { // both tell, and ask again
 				for _, b := range buckets {
-					if c := b.claim(ask{stepped: max(step, 0)}); c.ids() != "" {
-						t.Errorf("after a step by %d s %s left", step/second, c.ids())
-					}
+					must.Equal(t, b.claim(ask{stepped: max(step, 0)}).ids(), "", "after a step by %d s left", step/second)
 				}
 			}
 			base.pass(10*second + 400_000)
-			if c := buckets[1].claim(ask{}); c.ids() != "a b" {
-				t.Errorf("a window after a step by %d s %q left", step/second, c.ids())
-			}
+			must.Equal(t, buckets[1].claim(ask{}).ids(), "a b", "a window after a step by %d s left", step/second)
 		}
 	})
 }

@@ -3,13 +3,14 @@ package scripts_test
 import (
 	"fmt"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // A budget is full 2 s after its two jobs have left. The clock of Redis steps forwards, and one of the two ends before a claim tells the
 // step, as happens in each dispatcher with jobs in flight. Nothing leaves: only 2 s have passed. The step may be longer than keys are kept
 // beyond the window of a budget.
 func TestASettlementBeforeAStepIsTold(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		for _, kind := range []string{"bucket", "pool"} {
 			for _, step := range []int64{9 * second, 3600 * second} {
@@ -29,9 +30,7 @@ func TestASettlementBeforeAStepIsTold(t *testing.T) {
 					}
 					b.putUnits("", map[string]int64{"a": 50, "b": 50, "c": 50, "d": 50}, "a", "b", "c", "d")
 					c := b.claim(ask{})
-					if c.ids() != "a b" {
-						t.Fatalf("%s left", c.ids())
-					}
+					must.Be(t, c.ids(), "a b", "left")
 					b.pass(2 * second)
 					base.setTime(base.now() + step)
 					if settles {
@@ -49,7 +48,6 @@ func TestASettlementBeforeAStepIsTold(t *testing.T) {
 // A second after all that a budget, or a quota, allows has left the clock of Redis steps forwards, and a dispatcher asks that has not seen it.
 // It is handed out nothing and nothing is written, whatever the step: the next one, which is told, finds everything as it was.
 func TestAnUnexpectedTimeHandsOutNothing(t *testing.T) {
-	t.Parallel()
 	const budgets, quota = "tokens 100 10000000;", "2 10000000;"
 	own := settings{rateCount: 1000}
 	flow := map[string]string{"flow": "f", "flow's quota": "f", "group": path("g", "f")}
@@ -85,14 +83,10 @@ func TestAnUnexpectedTimeHandsOutNothing(t *testing.T) {
 				r.setTime(epoch)
 				limit(r)
 				r.putUnits(flow[kind], map[string]int64{"a": 50, "b": 50, "c": 50, "d": 50}, "a", "b", "c", "d")
-				if c := r.claimOrDrain(ask{}); c.ids() != "a b" {
-					t.Fatalf("%s: %q left", kind, c.ids())
-				}
+				must.Be(t, r.claimOrDrain(ask{}).ids(), "a b", "%s: left", kind)
 				wants := func(when, ids string, a ask) {
 					t.Helper()
-					if c := r.claimOrDrain(a); c.ids() != ids {
-						t.Errorf("%s, a step by %d s, %s: %q left, want %q", kind, step/second, when, c.ids(), ids)
-					}
+					must.Equal(t, r.claimOrDrain(a).ids(), ids, "%s, a step by %d s, %s: left", kind, step/second, when)
 				}
 				r.pass(second)
 				var turn reserved
@@ -105,10 +99,8 @@ func TestAnUnexpectedTimeHandsOutNothing(t *testing.T) {
 				}
 				expected := r.now() + second
 				written := func() string {
-					pace, err := r.c.HGetAll(r.ctx, r.key("pace")).Result()
-					r.ok(err)
-					charges, err := r.c.HGetAll(r.ctx, r.key("charges")).Result()
-					r.ok(err)
+					pace := r.hash("pace")
+					charges := r.hash("charges")
 					return fmt.Sprint(pace, charges)
 				}
 				before := written()
@@ -116,9 +108,7 @@ func TestAnUnexpectedTimeHandsOutNothing(t *testing.T) {
 				r.expected = expected
 				wants("unexpected", "", ask{expected: expected})
 				if r.hasFlows { // it was its turn before the step
-					if c := r.claimFlows(ask{expected: expected}, turn); c.ids() != "" {
-						t.Errorf("%s, a step by %d s: %q left at a turn of before", kind, step/second, c.ids())
-					}
+					must.Equal(t, r.claimFlows(ask{expected: expected}, turn).ids(), "", "%s, a step by %d s: left at a turn of before", kind, step/second)
 				}
 				if after := written(); after != before {
 					t.Errorf("%s, a step by %d s: a claim of an unexpected time has written: %s, before %s", kind, step/second, after, before)
@@ -137,7 +127,6 @@ func TestAnUnexpectedTimeHandsOutNothing(t *testing.T) {
 // A dispatcher that asks for the first time, where nobody has asked for a while, is to wake the others and to ask later. Nothing is handed
 // out or written until then. Where somebody has just asked, or nobody ever has, it is told what there is.
 func TestTheFirstQuestionWhereNobodyAsked(t *testing.T) {
-	t.Parallel()
 	const first, later = -1, -2
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		for _, flow := range []string{"", "f"} {
@@ -162,14 +151,12 @@ func TestTheFirstQuestionWhereNobodyAsked(t *testing.T) {
 			r.pass(100_000)
 			asks("b", false)
 			r.pass(second)
-			clock := r.c.HGet(r.ctx, r.key("pace"), "clock").Val()
+			clock := r.field("pace", "clock")
 			asks("", true)
-			if after := r.c.HGet(r.ctx, r.key("pace"), "clock").Val(); after != clock {
+			if after := r.field("pace", "clock"); after != clock {
 				t.Errorf("flow %q: the engine's clock was %s and is %s", flow, clock, after)
 			}
-			if c := r.claimOrDrain(ask{want: 1}); c.ids() != "c" {
-				t.Errorf("flow %q: %q left", flow, c.ids())
-			}
+			must.Equal(t, r.claimOrDrain(ask{want: 1}).ids(), "c", "flow %q: left", flow)
 		}
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // charge is what a departure counts in a budget, at its slot.
@@ -40,14 +42,14 @@ func (c *charges) add(at, cost int64) *charge {
 // setBudgets writes budgets of the bucket, of its flows or of its groups: prefix is "", "flow_" or "group_".
 func (r *rig) setBudgets(prefix, budgets string, burst int) {
 	r.t.Helper()
-	r.ok(r.c.HSet(r.ctx, r.key("settings"), prefix+"budgets", budgets, "budget_burst", burst).Err())
+	r.hset("settings", prefix+"budgets", budgets, "budget_burst", burst)
 }
 
 // ownBudgets gives one flow, or one group, budgets of its own, as control_flow.lua does.
 func (r *rig) ownBudgets(hash, name, budgets string) {
 	r.t.Helper()
-	r.ok(r.c.HSet(r.ctx, r.key(hash), name, "- - - - - - -\n-\n-\n-\n-\n"+strconv.Quote(budgets)).Err())
-	r.ok(r.c.HSet(r.ctx, r.key("settings"), "own_budgets", "1").Err())
+	r.hset(hash, name, "- - - - - - -\n-\n-\n-\n-\n"+strconv.Quote(budgets))
+	r.hset("settings", "own_budgets", "1")
 }
 
 // putUnits enqueues jobs that reserve so many tokens each.
@@ -58,16 +60,13 @@ func (r *rig) putUnits(flow string, costs map[string]int64, ids ...string) {
 		jobs[i] = entry{id: id, units: fmt.Sprintf("input:%d,output:%d", costs[id]/2, costs[id]-costs[id]/2)}.in(r, flow)
 	}
 	for i, a := range r.enqueue(nil, jobs...) {
-		if a.code != 1 {
-			r.t.Fatalf("enqueue %s: code %d", ids[i], a.code)
-		}
+		must.Be(r.t, a.code, 1, "enqueue %s: code", ids[i])
 	}
 }
 
 // What a job gives back whose slice has left the window is not taken from newer slices: also where a claim that handed out nothing has dropped
 // that slice, and the clock of the last claim that did is the one before.
 func TestLateRefundsAreOfTheirOwnSlice(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 1000})
 		r.setBudgets("", fmt.Sprint("tokens 100 ", 10*second, ";"), 100)
@@ -80,14 +79,10 @@ func TestLateRefundsAreOfTheirOwnSlice(t *testing.T) {
 			t.Fatalf("claimed %q, then %q", old.ids(), c.ids())
 		}
 		r.pass(5500_000)
-		if c := r.claim(ask{}); c.ids() != "" {
-			t.Fatalf("claimed %q", c.ids())
-		}
+		must.Be(t, r.claim(ask{}).ids(), "", "claimed")
 		r.settle(outcome{lease: old.jobs[0], result: done, used: "0"})
 		r.pass(1000)
-		if c := r.claim(ask{}); c.ids() != "" {
-			t.Errorf("%q of 60 left beside one of 50, of a budget of 100", c.ids())
-		}
+		must.Equal(t, r.claim(ask{}).ids(), "", "of 60 left beside one of 50, of a budget of 100")
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -45,8 +46,8 @@ func countsOf(text string) string {
 // ends puts the end of a job of a bundle into the outbox.
 func (r *rig) ends(name, bundle string) {
 	r.t.Helper()
-	r.ok(r.c.HSet(r.ctx, r.key("callback_texts"), name, `0 1 AAAAAAAAAAAcn001~=&^ {"b":"`+bundle+`"}`+"\n{}\n").Err())
-	r.ok(r.c.ZAdd(r.ctx, r.key("callbacks"), redis.Z{Member: name, Score: 1}).Err())
+	r.hset("callback_texts", name, `0 1 AAAAAAAAAAAcn001~=&^ {"b":"`+bundle+`"}`+"\n{}\n")
+	r.zadd("callbacks", name, 1)
 }
 
 // takeOut says of callbacks, each "name|counted", that they were moved on.
@@ -62,11 +63,10 @@ func (r *rig) takeOut(tells string, all ...string) {
 
 // A bundle counts the end of each of its jobs once, whatever is sent twice, and tells once that it has finished.
 func TestBundles(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.wants("a bucket that is not configured", r.openBundle("a", "-", 0, "", "all"), "1")
 		r.configure(settings{})
-		bundle := func(id string) string { return countsOf(r.c.HGet(r.ctx, r.key("bundles"), id).Val()) }
+		bundle := func(id string) string { return countsOf(r.field("bundles", id)) }
 
 		r.wants("a new one", r.openBundle("a", "abcdefg", 0, "", "all"), "0 0 open 0 0 0 0 0 abcdefg ")
 		r.wants("again", r.openBundle("a", "abcdefg", 0, "", "all"), "0 0 open 0 0 0 0 0 abcdefg ")
@@ -108,7 +108,6 @@ func TestBundles(t *testing.T) {
 
 // The size may be said when all have ended, and only those are told that have somewhere to tell it.
 func TestBundlesThatFinishLate(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		for _, tt := range []struct {
@@ -123,9 +122,7 @@ func TestBundlesThatFinishLate(t *testing.T) {
 				r.wants(id, r.openBundle(id, "-", 1, "", tt.tells), "0 0 finished 1 1 0 0 0 - "+tt.url)
 			}
 			told := r.moveCallbacks(10, 1000)
-			if len(told) != tt.told {
-				t.Errorf("%s: told is %q", id, told)
-			}
+			must.Equal(t, len(told), tt.told, "%s: told is %q", id, told)
 			for _, one := range told {
 				r.moveCallbacks(0, 1000, one.name, "")
 			}
@@ -135,7 +132,6 @@ func TestBundlesThatFinishLate(t *testing.T) {
 
 // A bucket forgets bundles seven days after their last change, and takes no more than 10,000.
 func TestBundlesAreForgotten(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		now := time.Unix(1_790_000_000, 0)
@@ -148,12 +144,10 @@ func TestBundlesAreForgotten(t *testing.T) {
 		after(6 * 24 * time.Hour)
 		r.openBundle("old", "-", 7, "", "all")
 		r.openBundle("older", "-", 0, "", "all")
-		r.ok(r.c.ZRem(r.ctx, r.key("bundle_ends"), "older").Err()) // as after a change of pool
+		r.zrem("bundle_ends", "older") // as after a change of pool
 		after(6 * 24 * time.Hour)
 		r.openBundle("new", "-", 0, "", "all")
-		if n := r.c.HLen(r.ctx, r.key("bundles")).Val(); n != 3 {
-			t.Errorf("%d are left after 6 days", n)
-		}
+		must.Equal(t, r.hlen("bundles"), 3, "are left after 6 days")
 		after(25 * time.Hour)
 		r.openBundle("new", "-", 1, "", "all")
 		if names := r.c.HKeys(r.ctx, r.key("bundles")).Val(); len(names) != 2 || strings.Contains(fmt.Sprint(names), "old ") {
@@ -165,7 +159,7 @@ func TestBundlesAreForgotten(t *testing.T) {
 			pairs = append(pairs, fmt.Sprint("n", i), "1 1 0 0 0 0 0 0 - ")
 			ends = append(ends, redis.Z{Member: fmt.Sprint("n", i), Score: 4e15})
 		}
-		r.ok(r.c.HSet(r.ctx, r.key("bundles"), pairs).Err())
+		r.hset("bundles", pairs)
 		r.ok(r.c.ZAdd(r.ctx, r.key("bundle_ends"), ends...).Err())
 		r.openBundle("n1", "-", 0, "", "all") // forgets what is old
 		r.wants("one too many", r.openBundle("more", "-", 0, "", "all"), "0 3 10000 0")
@@ -175,7 +169,6 @@ func TestBundlesAreForgotten(t *testing.T) {
 
 // One caller has no more bundles than it leaves free, and others still open some. What is forgotten counts no longer, whoever forgot it.
 func TestBundlesAreShared(t *testing.T) {
-	t.Parallel()
 	const other = "BcdefgH"
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
@@ -188,7 +181,7 @@ func TestBundlesAreShared(t *testing.T) {
 				pairs = append(pairs, id, "1 1 0 0 0 0 0 0 "+caller+" ")
 				ends[i], callers[i] = redis.Z{Member: id, Score: float64(now.Add(time.Hour).UnixMicro())}, redis.Z{Member: id, Score: score}
 			}
-			r.ok(r.c.HSet(r.ctx, r.key("bundles"), pairs).Err())
+			r.hset("bundles", pairs)
 			r.ok(r.c.ZAdd(r.ctx, r.key("bundle_ends"), ends...).Err())
 			r.ok(r.c.ZAdd(r.ctx, r.key("bundle_callers"), callers...).Err())
 		}
@@ -220,7 +213,7 @@ func TestBundlesAreShared(t *testing.T) {
 			open("first", anna)
 			r.pass(7)
 		}
-		if n, callers := r.c.HLen(r.ctx, r.key("bundles")).Val(), r.c.ZCard(r.ctx, r.key("bundle_callers")).Val(); n > 10 || callers > 10 {
+		if n, callers := r.hlen("bundles"), r.zcard("bundle_callers"); n > 10 || callers > 10 {
 			t.Errorf("%d bundles are left, and %d callers of bundles", n, callers)
 		}
 	})

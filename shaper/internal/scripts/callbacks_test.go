@@ -7,16 +7,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
 // firstLine is that of a job's body in Redis.
 func (r *rig) firstLine(id string) string {
 	r.t.Helper()
-	body, err := r.c.HGet(r.ctx, r.key("body"), id).Result()
-	r.ok(err)
+	body := r.stored("body", id)
 	line, _, _ := strings.Cut(body, "\n")
 	return line
 }
@@ -45,23 +43,19 @@ func (r *rig) moveCallbacks(atMost, mostBytes int, said ...string) []callback {
 // callbacks are those there are, by id and epoch: "id epoch: second line/body", sorted. It fails if the two keys do not name the same.
 func (r *rig) callbacks() string {
 	r.t.Helper()
-	texts, err := r.c.HGetAll(r.ctx, r.key("callback_texts")).Result()
-	r.ok(err)
+	texts := r.hash("callback_texts")
 	var all []string
 	for name, text := range texts {
-		at, err := r.c.ZScore(r.ctx, r.key("callbacks"), name).Result()
-		r.ok(err)
+		at := must.Get(r.c.ZScore(r.ctx, r.key("callbacks"), name).Result())(r.t)
 		parts := strings.SplitN(name, " ", 3)
-		if fmt.Sprintf("%.0f", at) != parts[0] {
-			r.t.Errorf("%q is to be handed out at %.0f", name, at)
-		}
+		must.Equal(r.t, fmt.Sprintf("%.0f", at), parts[0], "%q is to be handed out at %.0f", name, at)
 		lines := strings.SplitN(text, "\n", 3)
 		if !strings.HasSuffix(strings.Fields(lines[0])[2], "^") {
 			r.t.Errorf("%q begins with %q", name, lines[0])
 		}
 		all = append(all, fmt.Sprintf("%s %s: %s/%s", parts[2], parts[1], lines[1], lines[2]))
 	}
-	if n := r.c.ZCard(r.ctx, r.key("callbacks")).Val(); int(n) != len(texts) {
+	if n := r.zcard("callbacks"); int(n) != len(texts) {
 		r.t.Errorf("there are %d names and %d texts", n, len(texts))
 	}
 	slices.Sort(all)
@@ -79,7 +73,6 @@ func TestCallbacksOfSettlements(t *testing.T) {
 	t.Parallel()
 	for _, levels := range []string{"plain", "flows", "pool"} {
 		t.Run(levels, func(t *testing.T) {
-			t.Parallel()
 			onBothInCI(t, func(t *testing.T, r *rig) {
 				flow := ""
 				switch levels {
@@ -114,9 +107,7 @@ func TestCallbacksOfSettlements(t *testing.T) {
 				for range 2 {
 					r.settle(outcomes...)
 					want := "dead 1: {\"state\":\"x\"}/answer\nof dead, done 1: {\"state\":\"x\"}/answer\nof done"
-					if got := r.callbacks(); got != want {
-						t.Errorf("%q, want %q", got, want)
-					}
+					must.Equal(t, r.callbacks(), want, "callbacks")
 				}
 				late := r.told(leases["held"], dead) // its lease has ended
 				if r.settle(late); strings.Contains(r.callbacks(), "held") {
@@ -142,22 +133,19 @@ func TestCallbacksOfSettlements(t *testing.T) {
 
 // Jobs that die where nobody delivers them have callbacks too.
 func TestCallbacksOfOtherDeaths(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{})
 		wants := func(what, want string) {
 			t.Helper()
-			if got := r.callbacks(); got != want {
-				t.Errorf("%s: %q, want %q", what, got, want)
-			}
-			r.ok(r.c.Del(r.ctx, r.key("callbacks"), r.key("callback_texts")).Err())
+			must.Equal(t, r.callbacks(), want, "%s", what)
+			r.del("callbacks", "callback_texts")
 		}
 		r.enqueue(nil, entry{id: "late", flow: "f", expires: second, callback: true}, entry{id: "quiet", flow: "f", expires: second})
 		r.pass(10 * second)
 		r.drain(ask{})
 		wants("expired", "late 0: 5 0 0 0 0 - "+expiredLast+"/")
 
-		r.ok(r.c.HSet(r.ctx, r.key("settings"), "max_age", second).Err())
+		r.hset("settings", "max_age", second)
 		r.enqueue(nil, entry{id: "old", flow: "f", callback: true})
 		r.pass(second)
 		job := r.drain(ask{}).jobs[0]
@@ -165,16 +153,14 @@ func TestCallbacksOfOtherDeaths(t *testing.T) {
 		r.pass(10 * second)
 		r.drain(ask{})
 		wants("max-age", fmt.Sprintf(`old 1: 5 1 1 0 0 %s {"cause":"max-age","status":500}/`, job.claim))
-		r.ok(r.c.HSet(r.ctx, r.key("settings"), "max_age", 0).Err())
+		r.hset("settings", "max_age", 0)
 
 		r.enqueue(nil, entry{id: "poison", flow: "f", callback: true})
 		claim := ""
 		for range 3 {
 			r.pass(second)
 			jobs := r.drain(ask{}).jobs
-			if len(jobs) != 1 {
-				t.Fatalf("%d jobs", len(jobs))
-			}
+			must.Be(t, len(jobs), 1, "jobs")
 			claim = jobs[0].claim
 			r.end(jobs[0].id)
 			r.sweep(sweep{})
@@ -193,7 +179,6 @@ func TestCallbacksOfOtherDeaths(t *testing.T) {
 
 // Callbacks that wait take the places of new jobs, and of no other.
 func TestCallbacksCountAgainstTheCapacity(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{capacity: 3, scheduled: 3})
 		r.enqueue(nil, entry{id: "a", callback: true}, entry{id: "b", callback: true}, entry{id: "dies"})
@@ -247,8 +232,8 @@ func (r *rig) hasCallbacks(n, bytes int) (names []string) {
 		r.pass(second)
 		name := fmt.Sprintf("%d 1 j%d", r.now(), i)
 		names = append(names, name)
-		r.ok(r.c.HSet(r.ctx, r.key("callback_texts"), name, strings.Repeat("x", bytes)).Err())
-		r.ok(r.c.ZAdd(r.ctx, r.key("callbacks"), redis.Z{Member: name, Score: float64(r.now())}).Err())
+		r.hset("callback_texts", name, strings.Repeat("x", bytes))
+		r.zadd("callbacks", name, r.now())
 	}
 	return names
 }
@@ -256,7 +241,6 @@ func (r *rig) hasCallbacks(n, bytes int) (names []string) {
 // Callbacks are handed out the oldest first, within bounds, and not again for a while; none is lost, whoever dies and whatever is sent
 // twice.
 func TestMoveCallbacks(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		names := r.hasCallbacks(5, 100)
@@ -266,9 +250,7 @@ func TestMoveCallbacks(t *testing.T) {
 			for _, one := range got {
 				all = append(all, fmt.Sprint(slices.Index(names, one.name)))
 			}
-			if fmt.Sprint(all) != fmt.Sprint(want) {
-				t.Errorf("%s: %v, want %v", what, all, want)
-			}
+			must.Equal(t, fmt.Sprint(all), fmt.Sprint(want), "%s: %v, want %v", what, all, want)
 		}
 		is("two at most", r.moveCallbacks(2, 1000), 0, 1)
 		is("sent twice", r.moveCallbacks(2, 1000), 2, 3)
@@ -285,21 +267,18 @@ func TestMoveCallbacks(t *testing.T) {
 		r.pass(55 * second)
 		is("after a minute", r.moveCallbacks(100, 1000, names[3], "", names[4], ""), 1)
 		r.moveCallbacks(0, 1, names[1], "")
-		if n := r.c.Exists(r.ctx, r.key("callbacks"), r.key("callback_texts")).Val(); n != 0 {
-			t.Errorf("%d keys are left", n)
-		}
+		must.Equal(t, r.exists("callbacks", "callback_texts"), 0, "keys are left")
 	})
 }
 
 // What was deleted by hand is mended: a text without a time is handed out, and a time without a text is forgotten.
 func TestCallbacksAreMended(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		names := r.hasCallbacks(250, 10)
-		r.ok(r.c.Del(r.ctx, r.key("callbacks")).Err())
-		r.ok(r.c.HDel(r.ctx, r.key("callback_texts"), names[0]).Err())
-		r.ok(r.c.ZAdd(r.ctx, r.key("callbacks"), redis.Z{Member: names[0], Score: 1}).Err())
+		r.del("callbacks")
+		r.hdel("callback_texts", names[0])
+		r.zadd("callbacks", names[0], 1)
 		seen := map[string]bool{}
 		for range 20 {
 			var said []string
@@ -309,7 +288,7 @@ func TestCallbacksAreMended(t *testing.T) {
 			}
 			r.moveCallbacks(0, 1, said...)
 		}
-		if len(seen) != 249 || r.c.Exists(r.ctx, r.key("callbacks"), r.key("callback_texts")).Val() != 0 {
+		if len(seen) != 249 || r.exists("callbacks", "callback_texts") != 0 {
 			t.Errorf("%d of 249 were handed out", len(seen))
 		}
 	})
@@ -336,7 +315,6 @@ func TestCostOfMovingCallbacks(t *testing.T) {
 		}
 		r.moveCallbacks(0, 1, said...)
 	}
-	stats, err := r.c.Info(r.ctx, "commandstats").Result()
-	r.ok(err)
+	stats := must.Get(r.c.Info(r.ctx, "commandstats").Result())(r.t)
 	t.Logf("10 runs, 16 callbacks of 64 KiB handed out by each second one: %s", regexp.MustCompile(`fcall:\S+`).FindString(stats))
 }

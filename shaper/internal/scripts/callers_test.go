@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -29,7 +30,7 @@ const (
 // knowsCallers has the bucket know callers: since when jobs without one are nobody's, and until when former ids count.
 func (r *rig) knowsCallers(from, till int64) {
 	r.t.Helper()
-	r.ok(r.c.HSet(r.ctx, r.key("settings"), "callers", fmt.Sprintf("%d %d", from, till)).Err())
+	r.hset("settings", "callers", fmt.Sprintf("%d %d", from, till))
 }
 
 // codes enqueues jobs one after the other.
@@ -69,52 +70,44 @@ func TestCallerOfAJob(t *testing.T) {
 		},
 		"trimmed": func(r *rig) {
 			r.settle(r.takeOne(3))
-			r.ok(r.c.HSet(r.ctx, r.key("settings"), "dead_retention", 1).Err())
+			r.hset("settings", "dead_retention", 1)
 			r.pass(second)
 			r.trim(10, 1<<20)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			onBothInCI(t, func(t *testing.T, r *rig) {
 				r.configure(settings{})
 				r.knowsCallers(r.now(), r.now())
 				r.put("before") // has no caller
 				plain := r.body("before")
 				r.cancel("before", "")
-				if got := r.codes(entry{id: "x", caller: anna, content: "1"}); got != fmt.Sprint(isIn) {
-					t.Fatalf("enqueued: %s", got)
-				}
+				must.Be(t, r.codes(entry{id: "x", caller: anna, content: "1"}), fmt.Sprint(isIn), "enqueued")
 				if more := len(r.body("x")) - len(plain); more > 8+len("1") {
 					t.Errorf("%d bytes more beside the job", more)
 				}
 				end(r)
-				if got := r.codes(askers("x")...); got != known {
-					t.Errorf("codes %s, want %s", got, known)
-				}
-				seen := r.c.HGet(r.ctx, r.key("seen"), "x").Val()
-				if plain := r.c.HGet(r.ctx, r.key("seen"), "before").Val(); seen != "" && (len(seen) > len(plain)+8 || r.job("x").caller != lastOf(seen, 6) || !r.job("x").nobodys) {
+				must.Equal(t, r.codes(askers("x")...), known, "codes")
+				seen := r.field("seen", "x")
+				if plain := r.field("seen", "before"); seen != "" && (len(seen) > len(plain)+8 || r.job("x").caller != lastOf(seen, 6) || !r.job("x").nobodys) {
 					t.Errorf("seen holds %q, without a caller %q; %+v", seen, plain, r.job("x"))
 				}
 				// The window is over, at most two seconds later than without a caller.
 				if seen != "" {
 					r.pass(3602 * second)
-					if got := r.codes(entry{id: "x", caller: bert, content: "1"}); got != fmt.Sprint(isIn) {
-						t.Errorf("after the window: %s", got)
-					}
+					must.Equal(t, r.codes(entry{id: "x", caller: bert, content: "1"}), fmt.Sprint(isIn), "after the window")
 				}
 			})
 		})
 	}
 }
 
-func (r *rig) body(id string) string { return r.c.HGet(r.ctx, r.key("body"), id).Val() }
+func (r *rig) body(id string) string { return r.field("body", id) }
 
 func lastOf(text string, n int) string { return text[max(len(text)-n, 0):] }
 
 // What stands with the caller in a job's head is read as without: when it expires, its batch, its callback.
 func TestCallerBesideOtherFields(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.put("first")
@@ -124,22 +117,17 @@ func TestCallerBesideOtherFields(t *testing.T) {
 		if len(c.jobs) != 2 || c.jobs[1].id != "long" || !strings.HasSuffix(c.jobs[1].mark, anna) || len(c.died) != 1 || c.died[0].id != "short" {
 			t.Errorf("claimed %+v, died %+v", c.jobs, c.died)
 		}
-		if n := r.c.HLen(r.ctx, r.key("callback_texts")).Val(); n != 1 {
-			t.Errorf("%d callbacks", n)
-		}
+		must.Equal(t, r.hlen("callback_texts"), 1, "callbacks")
 		// A bucket in which nothing expires does not learn from a caller that something does.
 		r.name = "c"
 		r.configure(settings{})
 		r.codes(entry{id: "x", caller: anna})
-		if got := r.c.HGet(r.ctx, r.key("pace"), "expiring").Val(); got != "" {
-			t.Errorf("expiring is %q", got)
-		}
+		must.Equal(t, r.field("pace", "expiring"), "", "expiring is")
 	})
 }
 
 // Jobs without a caller are everybody's if they came before callers were known, until they end, and nobody's if they came later.
 func TestJobsFromBeforeCallers(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.put("never known")
@@ -171,7 +159,6 @@ func TestJobsFromBeforeCallers(t *testing.T) {
 
 // configure.lua notes it once: of a bucket that was there, for one dedupe window to come.
 func TestSinceWhenCallersAreKnown(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		configure := func(revision int) {
 			r.run(lua.Configure, r.keys("settings", "body", "dead", "aside", "before", "leases"), 1, revision, "", r.name, 1, "test", 0, "generation", 0, "dedupe_window", 5*second)
@@ -179,15 +166,11 @@ func TestSinceWhenCallersAreKnown(t *testing.T) {
 		now := r.now()
 		fresh, was := fmt.Sprintf("%d %d", now, now+5*second), fmt.Sprintf("%d %d", now+5*second, now+5*second)
 		configure(2)
-		if got := r.c.HGet(r.ctx, r.key("settings"), "callers").Val(); got != fresh {
-			t.Errorf("of a new bucket: %q, want %q", got, fresh)
-		}
-		r.ok(r.c.HDel(r.ctx, r.key("settings"), "callers").Err())
+		must.Equal(t, r.field("settings", "callers"), fresh, "of a new bucket")
+		r.hdel("settings", "callers")
 		for _, revision := range []int{1, 2, 3} { // the first changes nothing else
 			configure(revision)
-			if got := r.c.HGet(r.ctx, r.key("settings"), "callers").Val(); got != was {
-				t.Errorf("of one that was there: %q, want %q", got, was)
-			}
+			must.Equal(t, r.field("settings", "callers"), was, "of one that was there")
 			r.pass(second)
 		}
 	})
@@ -198,19 +181,10 @@ func beforeCallers(t *testing.T) map[string]string {
 	t.Helper()
 	texts := map[string]string{}
 	for _, name := range []string{"enqueue", "settle"} {
-		file, err := os.Open(filepath.Join("testdata", "before_callers", name+".lua.gz"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must.Get(os.Open(filepath.Join("testdata", "before_callers", name+".lua.gz")))(t)
 		defer file.Close()
-		packed, err := gzip.NewReader(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(packed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		packed := must.Get(gzip.NewReader(file))(t)
+		text := must.Get(io.ReadAll(packed))(t)
 		texts[name] = string(text)
 	}
 	return texts
@@ -238,7 +212,6 @@ func TestProgramsWithAndWithoutCallers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			onBoth(t, func(t *testing.T, r *rig) {
 				both := func(name string) {
 					r.name = name
@@ -263,13 +236,9 @@ func TestProgramsWithAndWithoutCallers(t *testing.T) {
 				r.codes(of(anna))
 				end(r)
 				r.before = then
-				if got := r.codes(plain, entry{id: "key", content: "2"}, entry{id: "x"}); got != fmt.Sprint(isThere, isReused, isIn) {
-					t.Errorf("with callers, then without: %s", got)
-				}
+				must.Equal(t, r.codes(plain, entry{id: "key", content: "2"}, entry{id: "x"}), fmt.Sprint(isThere, isReused, isIn), "with callers, then without")
 				r.before = nil
-				if got := r.codes(of(anna), other, of(bert), of(bert)); got != fmt.Sprint(isThere, isReused, isIn, isThere) {
-					t.Errorf("with callers again, and another one: %s", got)
-				}
+				must.Equal(t, r.codes(of(anna), other, of(bert), of(bert)), fmt.Sprint(isThere, isReused, isIn, isThere), "with callers again, and another one")
 				// The mark under the key is no job of an id that somebody chooses, and it is forgotten, also by programs without callers.
 				if got := r.codes(entry{id: "key", caller: bert, content: "3"}); got != fmt.Sprint(isIn) || r.job("key").body == "" {
 					t.Errorf("a chosen id: %s", got)
@@ -291,15 +260,13 @@ func TestProgramsWithAndWithoutCallers(t *testing.T) {
 				o := outcome{lease: r.claim(ask{want: 1}).jobs[0], result: 1}
 				o.mark = o.mark[:13]
 				r.settle(o)
-				if n := r.c.HLen(r.ctx, r.key("seen")).Val(); n != 1 {
-					t.Errorf("%d ids are remembered: %v", n, r.c.HGetAll(r.ctx, r.key("seen")).Val())
+				if n := r.hlen("seen"); n != 1 {
+					t.Errorf("%d ids are remembered: %v", n, r.hash("seen"))
 				}
 				// The window after the upgrade is over.
 				r.before = nil
 				r.codes(plain)
-				if got := r.codes(of(anna)); got != fmt.Sprint(isIn) {
-					t.Errorf("after the window: %s", got)
-				}
+				must.Equal(t, r.codes(of(anna)), fmt.Sprint(isIn), "after the window")
 			})
 		})
 	}

@@ -3,35 +3,31 @@ package scripts_test
 import (
 	"fmt"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // What cancelled jobs leave is bounded, also while nothing is claimed: the list holds no more
 // ids than jobs, and no more ids are remembered than dedupe_max.
 func TestCancelLeavesNothing(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{capacity: 10, dedupeMax: 20})
 		r.put("first")
 		for i := range 300 {
 			id := fmt.Sprint("j", i)
 			r.enqueue(nil, entry{id: id, priority: 1 + i%4})
-			if code := r.cancel(id, ""); code != isCancelled {
-				t.Fatalf("cancel: %d", code)
-			}
+			must.Be(t, r.cancel(id, ""), isCancelled, "cancel")
 		}
 		b := r.inspect()
 		if b.waiting != 1 || b.unfinished != 1 || b.remembered != 20 || b.forgotten != 280 {
 			t.Errorf("%d ids wait of %d jobs, %d are remembered and %d forgotten", b.waiting, b.unfinished, b.remembered, b.forgotten)
 		}
-		if c := r.claim(ask{}); c.ids() != "first" {
-			t.Errorf("claimed %q", c.ids())
-		}
+		must.Equal(t, r.claim(ask{}).ids(), "first", "claimed")
 	})
 }
 
 // An id that our client made is remembered for a minute, as where its job is done.
 func TestCancelledIDIsRemembered(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{dedupe: 600 * second, inFlight: 2})
 		r.enqueue(nil, entry{id: "mine"}, entry{id: "made", made: true}, entry{id: "dropped"}, entry{id: "droppedmade", made: true})
@@ -63,7 +59,7 @@ func TestCancelInALongList(t *testing.T) {
 			some = nil
 		}
 	}
-	length := func() int64 { return r.c.LLen(r.ctx, r.key(queueKey)).Val() }
+	length := func() int64 { return r.llen(queueKey) }
 	for _, at := range []int{0, reach - 1, n - 1, n - reach} {
 		before := length()
 		if r.cancel(fmt.Sprint("j", at), ""); length() != before-1 {
@@ -75,7 +71,7 @@ func TestCancelInALongList(t *testing.T) {
 		t.Errorf("a job in the middle: %d, %d ids", code, length())
 	}
 	// With as many leftovers as the bucket may hold jobs, none is added.
-	r.ok(r.c.HSet(r.ctx, r.key("settings"), "capacity", 1).Err())
+	r.hset("settings", "capacity", 1)
 	if r.cancel(fmt.Sprint("j", n/2+1), ""); length() != before-1 {
 		t.Errorf("another one in the middle: %d ids, want %d", length(), before-1)
 	}

@@ -84,7 +84,6 @@ func TestChangedBurstMakesNoDepartures(t *testing.T) {
 	t.Parallel()
 	for _, l := range levels() {
 		t.Run(l.name, func(t *testing.T) {
-			t.Parallel()
 			onBothInCI(t, func(t *testing.T, r *rig) {
 				l.begin(r)
 				l.set(r, 1, 100)
@@ -118,7 +117,6 @@ func TestLowerRateWithSlotsAhead(t *testing.T) {
 			continue
 		}
 		t.Run(l.name, func(t *testing.T) {
-			t.Parallel()
 			onBothInCI(t, func(t *testing.T, base *rig) {
 				for phase := range int64(10) {
 					r := base.fresh(t, fmt.Sprint("phase", nextClaim()))

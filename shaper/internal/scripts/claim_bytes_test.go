@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -13,9 +14,8 @@ func (r *rig) enlarge(bytes int, ids ...string) {
 	r.t.Helper()
 	more := strings.Repeat("x", bytes)
 	for _, id := range ids {
-		body, err := r.c.HGet(r.ctx, r.key("body"), id).Result()
-		r.ok(err)
-		r.ok(r.c.HSet(r.ctx, r.key("body"), id, body+more).Err())
+		body := r.stored("body", id)
+		r.hset("body", id, body+more)
 	}
 }
 
@@ -47,7 +47,6 @@ func TestClaimIsBoundedInBytes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			onBothInCI(t, func(t *testing.T, r *rig) {
 				claim := fill(r)
 				r.enlarge(size, numbered(jobs)...)
@@ -83,7 +82,6 @@ func unique(ids []string) map[string]bool {
 // The same claim is answered by the same jobs, and so by no more bytes. A job that is larger than
 // the bound goes alone.
 func TestLargeJobGoesAlone(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 100_000})
 		r.put(numbered(3)...)
@@ -102,7 +100,6 @@ func TestLargeJobGoesAlone(t *testing.T) {
 
 // Expired jobs are no part of the answer, but they are read: not many large ones in one run.
 func TestLargeExpiredJobsAreReadInParts(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 100_000})
 		for _, id := range numbered(30) {
@@ -118,15 +115,12 @@ func TestLargeExpiredJobsAreReadInParts(t *testing.T) {
 			}
 			expired += c.expired
 		}
-		if expired != 30 {
-			t.Errorf("%d of 30 jobs expired in %d runs", expired, runs)
-		}
+		must.Equal(t, expired, 30, "of 30 jobs expired in %d runs", runs)
 	})
 }
 
 // A heartbeat that names the claim under way keeps the leases that the dispatcher does not know.
 func TestHeartbeatKeepsAnUnansweredClaim(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.put(numbered(8)...)
@@ -138,8 +132,7 @@ func TestHeartbeatKeepsAnUnansweredClaim(t *testing.T) {
 			for _, l := range known.jobs {
 				args = append(args, l.id, l.epoch, l.claim)
 			}
-			reply, err := lua.Integers(r.run(lua.Extend, r.of(lua.Extend), args...))
-			r.ok(err)
+			reply := must.Get(lua.Integers(r.run(lua.Extend, r.of(lua.Extend), args...)))(r.t)
 			return reply
 		}
 		r.pass(8 * second)
@@ -157,8 +150,6 @@ func TestHeartbeatKeepsAnUnansweredClaim(t *testing.T) {
 			t.Errorf("taken back: %d", out.takenBack)
 		}
 		again := r.claim(ask{claim: "c2"})
-		if len(again.jobs) != 3 {
-			t.Errorf("the claim is answered by %q", again.ids())
-		}
+		must.Equal(t, len(again.jobs), 3, "the claim is answered by %q", again.ids())
 	})
 }

@@ -4,14 +4,15 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 func TestClaimOfAnUnknownBucket(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.put("j1")
-		r.ok(r.c.Del(r.ctx, r.key("settings")).Err())
+		r.del("settings")
 		in := luaReader(r, "claim")
 		if in.Int() != 1 || in.Left() != 0 {
 			t.Errorf("a bucket without conf was claimed from")
@@ -22,17 +23,14 @@ func TestClaimOfAnUnknownBucket(t *testing.T) {
 // A new bucket starts empty: its first slot is one interval away, however
 // large its burst. The pace of before has nothing to say after a failover.
 func TestMissingPaceStartsEmpty(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 50, ratePer: second, burst: 10})
 		r.put(numbered(20)...)
 		for round := range 2 {
 			c := r.claim(ask{horizon: 100_000})
 			slots(t, c, c.now, 20_000, 40_000, 60_000, 80_000, 100_000)
-			if c.next-c.now != 120_000 {
-				t.Errorf("round %d: next in %d µs", round, c.next-c.now)
-			}
-			r.ok(r.c.Del(r.ctx, r.key("pace")).Err())
+			must.Equal(t, c.next-c.now, 120_000, "round %d: next in µs", round)
+			r.del("pace")
 		}
 	})
 }
@@ -43,13 +41,10 @@ func slots(t *testing.T, c claimed, base int64, want ...int64) {
 	for _, job := range c.jobs {
 		got = append(got, job.slot-base)
 	}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("slots %v, want %v", got, want)
-	}
+	must.Equal(t, fmt.Sprint(got), fmt.Sprint(want), "slots %v, want %v", got, want)
 }
 
 func TestFractionIsCarried(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		for _, rate := range []struct{ count, per, n int64 }{
 			{30_000, second, 3000}, {7, 60 * second, 70}, {50_000, second, 3000}, {999_983, second, 1000}, {3, 100 * second, 9},
@@ -82,11 +77,10 @@ func TestFractionIsCarried(t *testing.T) {
 }
 
 func TestSlotTooFarAheadIsCut(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10, ratePer: second, burst: 3})
 		r.put(numbered(9)...)
-		set := func(ahead int64) { r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", r.now()+ahead, "frac", 0).Err()) }
+		set := func(ahead int64) { r.hset("pace", "slot", r.now()+ahead, "frac", 0) }
 		set(3600 * second)
 		c := r.claim(ask{})
 		// The last slot becomes now + horizon + burst, and the next is an interval on.
@@ -102,7 +96,6 @@ func TestSlotTooFarAheadIsCut(t *testing.T) {
 }
 
 func TestSameClaimAnswersTheSame(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.put(numbered(6)...)
@@ -123,7 +116,6 @@ func TestSameClaimAnswersTheSame(t *testing.T) {
 }
 
 func TestReplayOmitsWhatWasTakenBack(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.put(numbered(5)...)
@@ -133,43 +125,33 @@ func TestReplayOmitsWhatWasTakenBack(t *testing.T) {
 		if s := r.sweep(sweep{}); s.takenBack != 2 {
 			t.Fatalf("swept %+v", s)
 		}
-		if c := r.claim(ask{claim: "c1"}); c.ids() != "j0 j3" {
-			t.Errorf("replay %q, want j0 j3", c.ids())
-		}
+		must.Equal(t, r.claim(ask{claim: "c1"}).ids(), "j0 j3", "replay")
 		other := r.claim(ask{claim: "o1", dispatcher: "other"})
 		if other.ids() != "j1 j2" || other.jobs[0].number != 2 || other.jobs[0].epoch != 2 {
 			t.Errorf("the other dispatcher got %+v", other.jobs)
 		}
-		if c := r.claim(ask{claim: "c1"}); c.ids() != "j0 j3" {
-			t.Errorf("replay %q after the others were claimed again", c.ids())
-		}
+		must.Equal(t, r.claim(ask{claim: "c1"}).ids(), "j0 j3", "replay after the others were claimed again")
 	})
 }
 
 func TestCancelledJobsTakeNoSlot(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 100, ratePer: second, burst: 1, dedupe: -1, capacity: 10_000})
 		const n = 700
 		r.put(numbered(n)...)
-		all, err := r.c.LRange(r.ctx, r.key(queueKey), 0, -1).Result()
-		r.ok(err)
+		all := r.elements(queueKey)
 		for i, id := range all {
 			if i%100 != 50 {
 				r.cancel(id, "")
 			}
 		}
-		r.ok(r.c.Del(r.ctx, r.key(queueKey)).Err())
-		r.ok(r.c.RPush(r.ctx, r.key(queueKey), all).Err()) // as of a list that is too long to be searched
-		r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", r.now(), "frac", 0).Err())
+		r.del(queueKey)
+		r.rpush(queueKey, all) // as of a list that is too long to be searched
+		r.hset("pace", "slot", r.now(), "frac", 0)
 		c := r.claim(ask{want: 1000, horizon: 200_000})
-		if c.ids() != "j50 j150 j250 j350 j450 j550 j650" {
-			t.Errorf("claimed %q", c.ids())
-		}
+		must.Equal(t, c.ids(), "j50 j150 j250 j350 j450 j550 j650", "claimed")
 		for i := 1; i < len(c.jobs); i++ {
-			if d := c.jobs[i].slot - c.jobs[i-1].slot; d != 10_000 {
-				t.Errorf("slot %d is %d µs after the one before", i, d)
-			}
+			must.Equal(t, c.jobs[i].slot-c.jobs[i-1].slot, 10_000, "slot %d is µs after the one before", i)
 		}
 		if b := r.inspect(); b.waiting != 0 || b.unfinished != 7 {
 			t.Errorf("bucket %+v", b)
@@ -186,12 +168,12 @@ func TestClaimReadsNoMoreThanItHandsOut(t *testing.T) {
 	r.put(numbered(200)...)
 	r.ok(r.c.Do(r.ctx, "config", "resetstat").Err())
 	for _, past := range []int64{0, 3600 * second} {
-		r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", r.now()-past, "frac", 0, "last", r.now()-past).Err())
+		r.hset("pace", "slot", r.now()-past, "frac", 0, "last", r.now()-past)
 		if c := r.claim(ask{want: 200, horizon: 150_000}); len(c.jobs) < 1 || len(c.jobs) > 2 {
 			t.Errorf("claimed %q", c.ids())
 		}
 	}
-	r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", r.now()+150_000, "frac", 0, "last", r.now()+150_000).Err())
+	r.hset("pace", "slot", r.now()+150_000, "frac", 0, "last", r.now()+150_000)
 	if c := r.claim(ask{want: 200}); len(c.jobs) != 0 || c.next < c.now+200_000 {
 		t.Errorf("claimed %q, next in %d µs", c.ids(), c.next-c.now)
 	}
@@ -202,7 +184,6 @@ func TestClaimReadsNoMoreThanItHandsOut(t *testing.T) {
 
 // More tombstones than a claim looks at: it comes back at once for the rest.
 func TestManyTombstones(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		for range 3 {
@@ -210,7 +191,7 @@ func TestManyTombstones(t *testing.T) {
 			for i := range ids {
 				ids[i] = fmt.Sprint("gone", i)
 			}
-			r.ok(r.c.RPush(r.ctx, r.key(queueKey), ids...).Err())
+			r.rpush(queueKey, ids...)
 		}
 		r.put("live")
 		c := r.claim(ask{want: 1000})
@@ -226,36 +207,27 @@ func TestManyTombstones(t *testing.T) {
 // A job that is cancelled deep in a long list leaves its id there. The same id enqueued again after
 // its dedupe window is delivered once, and not before it is due.
 func TestCancelAndEnqueueAgain(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		for _, due := range []string{"", "+60000000"} {
 			r := r.fresh(t, "due"+due)
 			r.configure(settings{dedupe: -1, rateCount: 10_000})
 			r.put("before", "j", "after")
-			if code := r.cancelDeep("j"); code != isCancelled {
-				t.Fatalf("cancel: %d", code)
-			}
+			must.Be(t, r.cancelDeep("j"), isCancelled, "cancel")
 			r.putAt(due, "j")
 			c := r.claim(ask{})
 			if due == "" && c.ids() != "before j after" {
 				t.Errorf("claimed %q", c.ids())
 			}
 			if due != "" {
-				if c.ids() != "before after" {
-					t.Errorf("claimed %q, j is not due", c.ids())
-				}
+				must.Equal(t, c.ids(), "before after", "claimed, j is not due")
 				r.wantStates(map[string]int64{"j": isScheduled})
 				r.pass(60*second + 1)
 				more := r.claim(ask{})
-				if more.ids() != "j" {
-					t.Errorf("claimed %q when j is due", more.ids())
-				}
+				must.Equal(t, more.ids(), "j", "claimed when j is due")
 				c.jobs = append(c.jobs, more.jobs...)
 			}
 			for _, job := range c.jobs {
-				if fmt.Sprint(r.settle(outcome{lease: job, result: done})) != "[1]" {
-					t.Errorf("%s was not settled", job.id)
-				}
+				must.Equal(t, fmt.Sprint(r.settle(outcome{lease: job, result: done})), "[1]", "%s was not settled", job.id)
 			}
 			if c := r.claim(ask{}); len(c.jobs) != 0 || c.next != 0 {
 				t.Errorf("delivered again: %+v", c)
@@ -268,29 +240,23 @@ func TestCancelAndEnqueueAgain(t *testing.T) {
 }
 
 func TestMaxInFlight(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 100_000, inFlight: 3})
 		r.put(numbered(5)...)
 		first := r.claim(ask{})
-		if first.ids() != "j0 j1 j2" {
-			t.Errorf("claimed %q", first.ids())
-		}
+		must.Equal(t, first.ids(), "j0 j1 j2", "claimed")
 		if c := r.claim(ask{dispatcher: "other"}); len(c.jobs) != 0 || c.next != -1 {
 			t.Errorf("beyond the bound: %+v", c)
 		}
 		r.settle(outcome{lease: first.jobs[1], result: done})
-		if c := r.claim(ask{}); c.ids() != "j3" {
-			t.Errorf("one place was free, claimed %q", c.ids())
-		}
+		must.Equal(t, r.claim(ask{}).ids(), "j3", "one place was free, claimed")
 	})
 }
 
 func TestDueJobsGoFirst(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 100, ratePer: second})
-		r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", r.now(), "frac", 0).Err())
+		r.hset("pace", "slot", r.now(), "frac", 0)
 		r.put("a", "b", "c", "d", "e")
 		r.putAt("+1", "due")
 		r.putAt("+45000", "soon")
@@ -318,7 +284,6 @@ func TestDueJobsGoFirst(t *testing.T) {
 
 // A job that is due when nothing else waits leaves at its due time, not before.
 func TestDelayedJobLeavesWhenDue(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		due := r.now() + 100_000
@@ -333,15 +298,12 @@ func TestDelayedJobLeavesWhenDue(t *testing.T) {
 }
 
 func TestNext(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10, ratePer: second, inFlight: 100})
-		if c := r.claim(ask{}); c.next != 0 {
-			t.Errorf("nothing to do: next %d", c.next)
-		}
+		must.Equal(t, r.claim(ask{}).next, 0, "nothing to do: next")
 		r.put(numbered(9)...)
 		base := r.now()
-		r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", base, "frac", 0).Err())
+		r.hset("pace", "slot", base, "frac", 0)
 		c := r.claim(ask{want: 1})
 		if c.next != base+200_000 && c.next != c.now {
 			t.Errorf("more slots than were wanted: next %d µs after the last slot", c.next-base)
@@ -355,12 +317,11 @@ func TestNext(t *testing.T) {
 
 // The last slot is stored, not the next: a new rate holds at once.
 func TestRateChange(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 1, ratePer: 3600 * second})
 		r.put(numbered(9)...)
 		last := r.now() + 50_000 // no more than a claim looks ahead
-		r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", last, "frac", 0).Err())
+		r.hset("pace", "slot", last, "frac", 0)
 		if c := r.claim(ask{}); len(c.jobs) != 0 || c.next != last+3600*second {
 			t.Errorf("slow: %+v", c)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -44,7 +45,6 @@ func (r *rig) windowReports() (reports []map[string]string) {
 // A window is reported once, whichever dispatchers look and how often: with jobs that were sent and died in it, and not by day; with those
 // that are left, without delayed ones, and why.
 func TestAClosedWindowIsReportedOnce(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, base *rig) {
 		for _, hasFlows := range []bool{false, true} {
 			r := base.fresh(t, fmt.Sprint("b", hasFlows))
@@ -57,15 +57,13 @@ func TestAClosedWindowIsReportedOnce(t *testing.T) {
 				r.configure(s)
 			}
 			r.notes("job.dead window.closed")
-			r.ok(r.c.HSet(r.ctx, r.key("settings"), "plan", "p1").Err())
+			r.hset("settings", "plan", "p1")
 			const opens, ends, again = 100 * second, 110 * second, 200 * second
 			r.obeyTimetable(stretch{from: beforeEpoch, kind: "o"}, stretch{from: 10 * second, kind: "c"}, stretch{from: opens, kind: "o", opened: opens},
 				stretch{from: ends, kind: "c"}, stretch{from: again, kind: "o", opened: again}, stretch{from: again + 10*second, kind: "x"})
 			wants := func(when string, got, want int64) {
 				t.Helper()
-				if got != want {
-					t.Errorf("flows %t: %s: answers %d, want %d", hasFlows, when, got, want)
-				}
+				must.Equal(t, got, want, "flows %t: %s: answers", hasFlows, when)
 			}
 			wants("the first look", r.closeWindow("p1", 0, 0, opens, ends), 1)
 			wants("the same again", r.closeWindow("p1", 0, 0, opens, ends), 0)
@@ -120,11 +118,10 @@ func TestAClosedWindowIsReportedOnce(t *testing.T) {
 
 // Jobs in flight delay a report by a minute, and are named then. A window that is reported long after its end had no dispatcher.
 func TestWhyJobsAreLeft(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10})
 		r.notes("window.closed")
-		r.ok(r.c.HSet(r.ctx, r.key("settings"), "plan", "p", "quotas", "3 3600000000;").Err())
+		r.hset("settings", "plan", "p", "quotas", "3 3600000000;")
 		r.obeyTimetable(stretch{from: beforeEpoch, kind: "o", opened: 1}, stretch{from: 10 * second, kind: "c"}, stretch{from: 9000 * second, kind: "x"})
 		r.closeWindow("p", 0, 0, second, 10*second)
 		r.put(numbered(9)...)
@@ -136,9 +133,7 @@ func TestWhyJobsAreLeft(t *testing.T) {
 		}
 		r.settle(outcome{lease: jobs[0], result: retry, delay: 7200 * second}, outcome{lease: jobs[1], result: done})
 		r.setTime(epoch + 69*second)
-		if n := r.closeWindow("p", second, 10*second, 100*second, 110*second); n != 0 {
-			t.Error("it does not wait for the job in flight")
-		}
+		must.Equal(t, r.closeWindow("p", second, 10*second, 100*second, 110*second), 0, "it does not wait for the job in flight")
 		r.setTime(epoch + 70*second)
 		r.closeWindow("p", second, 10*second, 100*second, 110*second)
 		if got := r.windowReports(); len(got) != 1 || got[0]["sent"] != "1" || got[0]["left"] != "8" || got[0]["why"] != "quota retries in-flight" {
@@ -155,18 +150,15 @@ func TestWhyJobsAreLeft(t *testing.T) {
 // Without a hook for it nothing is counted, and a tally that is there goes. A window of an earlier plan closes with the change if it was
 // open, and else is forgotten.
 func TestWindowsOfAnotherPlan(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
-		tally := func() string { return r.c.HGet(r.ctx, r.key("count"), "window").Val() }
+		tally := func() string { return r.field("count", "window") }
 		r.notes("job.dead")
 		r.put("a")
 		r.pass(second)
 		r.settle(outcome{lease: r.claim(ask{}).jobs[0], result: done})
-		if tally() != "" {
-			t.Error("counted without a hook")
-		}
-		r.ok(r.c.HSet(r.ctx, r.key("settings"), "plan", "p").Err())
+		must.Equal(t, tally(), "", "counted without a hook")
+		r.hset("settings", "plan", "p")
 		r.notes("window.closed")
 		r.setTime(epoch)
 		r.closeWindow("p", 0, 0, 50*second, 60*second)
@@ -194,15 +186,14 @@ func TestWindowsOfAnotherPlan(t *testing.T) {
 // The end of an open window that goes is the time of the first look, however long jobs in flight delay its report. A window to come of which
 // the plan has another end keeps its place.
 func TestAWindowThatGoesWaitsForJobsInFlight(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10})
 		r.notes("window.closed")
-		r.ok(r.c.HSet(r.ctx, r.key("settings"), "plan", "p").Err())
+		r.hset("settings", "plan", "p")
 		r.setTime(epoch)
 		r.closeWindow("p", 0, 0, second, 900*second)
 		r.closeWindow("p", second, 800*second, 900*second, 1000*second)
-		tally := func() string { return r.c.HGet(r.ctx, r.key("count"), "window").Val() }
+		tally := func() string { return r.field("count", "window") }
 		if want := fmt.Sprintf("%d %d 0 0 0", epoch+second, epoch+800*second); tally() != want {
 			t.Errorf("the tally is %q, want %q", tally(), want)
 		}
@@ -214,9 +205,7 @@ func TestAWindowThatGoesWaitsForJobsInFlight(t *testing.T) {
 		removed := r.now()
 		for _, look := range []struct{ after, want int64 }{{0, 1}, {30 * second, 0}, {59 * second, 0}, {60 * second, 1}} {
 			r.setTime(removed + look.after)
-			if n := r.closeWindow("p", second, 0, 0, 0); n != look.want {
-				t.Errorf("%d s after the change it answers %d, want %d", look.after/second, n, look.want)
-			}
+			must.Equal(t, r.closeWindow("p", second, 0, 0, 0), look.want, "%d s after the change it answers", look.after/second)
 		}
 		if got := r.windowReports(); len(got) != 1 || got[0]["closed"] != fmt.Sprint(removed) || got[0]["why"] != "in-flight" {
 			t.Errorf("reported %v, want its end at %d", got, removed)

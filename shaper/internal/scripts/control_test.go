@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -13,7 +14,6 @@ import (
 // can be asked for again, extended, settled and swept; jobs come in until the
 // bucket is full, and are told no time.
 func TestPause(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 1000, burst: 3, capacity: 8, scheduled: 1})
 		r.put(numbered(5)...)
@@ -36,9 +36,7 @@ func TestPause(t *testing.T) {
 		if c := r.claim(ask{}); len(c.jobs) != 0 || c.next != 0 || c.inFlight != 2 {
 			t.Errorf("claimed from a paused bucket: %+v", c)
 		}
-		if again := r.claim(ask{claim: before.jobs[0].claim, want: 2}); again.ids() != before.ids() {
-			t.Errorf("asked again for what was claimed: %q, want %q", again.ids(), before.ids())
-		}
+		must.Equal(t, r.claim(ask{claim: before.jobs[0].claim, want: 2}).ids(), before.ids(), "asked again for what was claimed")
 		if got := r.extend(second, before.jobs...); fmt.Sprint(got) != "[1 1]" {
 			t.Errorf("extend %v", got)
 		}
@@ -52,9 +50,7 @@ func TestPause(t *testing.T) {
 			if i == 4 {
 				want = answer{code: 7, position: 8, eta: 8} // 8 of 8, and no time to come back
 			}
-			if fmt.Sprint(a) != fmt.Sprint(want) {
-				t.Errorf("job %d: %+v, want %+v", i, a, want)
-			}
+			must.Equal(t, fmt.Sprint(a), fmt.Sprint(want), "job %d: %+v, want %+v", i, a, want)
 		}
 		if a := r.enqueue(nil, entry{id: "s1", due: "+9000000"}, entry{id: "s2", due: "+9000000"}); a[0].eta != 0 || a[0].code != 2 ||
 			a[1].code != 8 || a[1].wait != 0 || a[1].position != 1 || a[1].eta != 1 {
@@ -69,17 +65,13 @@ func TestPause(t *testing.T) {
 		if was := r.control("resume", "anna")[0]; was == int64(0) {
 			t.Error("it was not paused")
 		}
-		if was := r.control("resume", "anna")[0]; was != int64(0) {
-			t.Error("it was still paused")
-		}
+		must.Equal[any](t, r.control("resume", "anna")[0], int64(0), "it was still paused")
 		c := r.claim(ask{horizon: 1500})
 		var at []int64
 		for _, job := range c.jobs {
 			at = append(at, job.slot-c.now)
 		}
-		if fmt.Sprint(at) != "[0 0 0 1000]" {
-			t.Errorf("slots %v after the pause, want three at once and one a millisecond later", at)
-		}
+		must.Equal(t, fmt.Sprint(at), "[0 0 0 1000]", "slots %v after the pause, want three at once and one a millisecond later", at)
 		if a := r.enqueue(nil, entry{id: "late"}); a[0].eta == 0 && a[0].wait == 0 {
 			t.Errorf("no time is told after the pause: %+v", a)
 		}
@@ -96,7 +88,6 @@ func numberedEntries(prefix string, n int) []entry {
 
 // Jobs that are alike travel as one, and are told no time either.
 func TestPauseTellsJobsThatAreAlikeNoTime(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 1000})
 		for _, paused := range []bool{false, true} {
@@ -115,7 +106,6 @@ func TestPauseTellsJobsThatAreAlikeNoTime(t *testing.T) {
 // What an operator sets stays over what configurations say, until it is taken
 // back; then what the last one says is in force.
 func TestSet(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 7, ratePer: 60 * second, capacity: 10, burst: 2, revision: 5})
 		want := func(step string, rate, per, capacity, burst int64, overrides string) {
@@ -128,9 +118,7 @@ func TestSet(t *testing.T) {
 		const rate, bound = "rate_count 7>20 by anna, rate_per 60000000>1000000 by anna", "capacity 10>99 by anna"
 		for i, before := range []string{"[0 7 20 60000000 1000000 10 99 1 1 1]", "[0 20 20 1000000 1000000 99 99 0 0 0]"} { // sent twice
 			got := r.control("set", "anna", "rate_count", 20, "rate_per", second, "capacity", 99)
-			if fmt.Sprint(got) != before {
-				t.Errorf("set, time %d: %v, want %s", i+1, got, before)
-			}
+			must.Equal(t, fmt.Sprint(got), before, "set, time %d: %v", i+1, got)
 			want("set", 20, second, 99, 2, rate+", "+bound)
 		}
 		for range 3 { // an old configuration that starts in a loop
@@ -149,16 +137,13 @@ func TestSet(t *testing.T) {
 		}
 		r.configure(settings{rateCount: 9, capacity: 12, burst: 3, revision: 7})
 		want("the rate follows again", 9, second, 50, 3, "capacity 12>50 by bert")
-		if got := fmt.Sprint(r.control("reset", "bert", "capacity")); got != "[0 50 12 1]" {
-			t.Errorf("reset: %s", got)
-		}
+		must.Equal(t, fmt.Sprint(r.control("reset", "bert", "capacity")), "[0 50 12 1]", "reset")
 		want("all reset", 9, second, 12, 3, "")
 	})
 }
 
 // A new rate holds from the next slot on.
 func TestSetRate(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		const hour = 3600 * second
 		r.configure(settings{rateCount: 1, ratePer: hour, burst: 1})
@@ -167,7 +152,7 @@ func TestSetRate(t *testing.T) {
 		if c := r.claim(ask{}); len(c.jobs) != 0 || c.next-c.now < hour-2*second { // a new pace starts empty
 			t.Fatalf("claimed %+v", c)
 		}
-		r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", r.now()-second, "frac", 0, "rate", "1/3600000000").Err())
+		r.hset("pace", "slot", r.now()-second, "frac", 0, "rate", "1/3600000000")
 		if c := r.claim(ask{}); len(c.jobs) != 0 || c.next-c.now < hour-3*second {
 			t.Fatalf("claimed %+v", c)
 		}
@@ -185,7 +170,6 @@ func TestSetRate(t *testing.T) {
 }
 
 func TestControlOfNothing(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		for _, args := range [][]any{{"pause", "anna", "why"}, {"resume", "anna"}, {"set", "anna", "capacity", 1}, {"reset", "anna", "capacity"}} {
 			reply, ok := r.run(lua.Control, r.of(lua.Control), append([]any{"tundish:wake", r.name}, args...)...).([]any)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -35,7 +36,7 @@ func (r *rig) mayEnqueue(caller string) int64 {
 	code := r.enqueue(nil, entry{id: "asked-" + caller, caller: caller})[0].code
 	if code == lua.Queued {
 		r.cancel("asked-"+caller, "1")
-		r.ok(r.c.Del(r.ctx, r.key("seen"), r.key("seen_window"), r.key("seen_minute")).Err())
+		r.del("seen", "seen_window", "seen_minute")
 	}
 	return code
 }
@@ -44,8 +45,7 @@ func (r *rig) mayEnqueue(caller string) int64 {
 func (r *rig) wantDeadOf() {
 	r.t.Helper()
 	want, got := map[string]int64{}, map[string]int64{}
-	ids, err := r.c.ZRange(r.ctx, r.key("dead"), 0, -1).Result()
-	r.ok(err)
+	ids := r.members("dead")
 	for _, id := range ids {
 		caller, _, _ := strings.Cut(id, "-")
 		digits := map[string]string{loud: "000000", calm: "000001", third: "000002"}[caller]
@@ -55,62 +55,45 @@ func (r *rig) wantDeadOf() {
 		}
 		want["dead_bytes_of:"+digits] += int64(len(id))
 	}
-	counts, err := r.c.HGetAll(r.ctx, r.key("count")).Result()
-	r.ok(err)
+	counts := r.hash("count")
 	for name, text := range counts {
 		if strings.HasPrefix(name, "dead_of:") || strings.HasPrefix(name, "dead_bytes_of:") {
 			got[name], _ = strconv.ParseInt(text, 10, 64)
 		}
 	}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		r.t.Errorf("counted are %v, there are %v", got, want)
-	}
+	must.Equal(r.t, fmt.Sprint(got), fmt.Sprint(want), "counted are %v, there are %v", got, want)
 }
 
 // A caller whose dead letters fill a bucket is refused, and keeps no other caller out: that one may have its share too.
 func TestDeadLettersOfOneCallerKeepNobodyOut(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000})
 		r.boundDead(8, 0, 0, false)
 		r.dieOf(loud, 8, 1)
-		if got := r.mayEnqueue(loud); got != lua.DeadFull {
-			t.Errorf("the caller that fills the bucket gets %d", got)
-		}
+		must.Equal(t, r.mayEnqueue(loud), lua.DeadFull, "the caller that fills the bucket gets")
 		for _, other := range []string{calm, third, ""} {
-			if got := r.mayEnqueue(other); got != lua.Queued {
-				t.Errorf("caller %q, which has no dead letters, gets %d", other, got)
-			}
+			must.Equal(t, r.mayEnqueue(other), lua.Queued, "caller %q, which has no dead letters, gets", other)
 		}
 		r.dieOf(calm, 6, 1)
 		if got := r.mayEnqueue(calm); got != lua.DeadFull { // 16 - 6 of its own - half of 8: it leaves 6, and has 6
 			t.Errorf("a caller above its share gets %d", got)
 		}
-		if got := r.mayEnqueue(third); got != lua.Queued {
-			t.Errorf("a third caller gets %d", got)
-		}
+		must.Equal(t, r.mayEnqueue(third), lua.Queued, "a third caller gets")
 		r.wantDeadOf()
 		r.redrive(r.c.ZRange(r.ctx, r.key("dead"), 0, 6).Val()...) // of the loud one, all but one
-		if got := r.mayEnqueue(loud); got != lua.Queued {
-			t.Errorf("below the bound the caller gets %d", got)
-		}
+		must.Equal(t, r.mayEnqueue(loud), lua.Queued, "below the bound the caller gets")
 		r.wantDeadOf()
 	})
 }
 
 // So it is with bytes, and with what was in the bucket when it became full: that is many times the bound.
 func TestDeadBytesOfOneCallerKeepNobodyOut(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000})
 		r.dieOf(loud, 10, 500)
 		r.boundDead(0, 1000, 0, false)
-		if got := r.mayEnqueue(loud); got != lua.DeadTooLarge {
-			t.Errorf("the caller that fills the bucket gets %d", got)
-		}
-		if got := r.mayEnqueue(calm); got != lua.Queued {
-			t.Errorf("another caller gets %d", got)
-		}
+		must.Equal(t, r.mayEnqueue(loud), lua.DeadTooLarge, "the caller that fills the bucket gets")
+		must.Equal(t, r.mayEnqueue(calm), lua.Queued, "another caller gets")
 		r.boundDead(2, 0, 0, false)
 		if a, b := r.mayEnqueue(loud), r.mayEnqueue(calm); a != lua.DeadFull || b != lua.Queued {
 			t.Errorf("five times above the bound they get %d and %d", a, b)
@@ -120,7 +103,6 @@ func TestDeadBytesOfOneCallerKeepNobodyOut(t *testing.T) {
 
 // Whatever makes a dead letter or takes one away counts for its caller, and what a fault left is forgotten once there are none.
 func TestDeadLettersCountForTheirCallers(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000})
 		r.dieOf(loud, 3, 1)
@@ -136,9 +118,7 @@ func TestDeadLettersCountForTheirCallers(t *testing.T) {
 			r.end(third + "-poison")
 			r.sweep(sweep{})
 		}
-		if n := r.c.ZCard(r.ctx, r.key("dead")).Val(); n != 8 {
-			t.Fatalf("%d dead letters", n)
-		}
+		must.Be(t, r.zcard("dead"), 8, "dead letters")
 		r.wantDeadOf()
 		r.cancel(r.c.ZRange(r.ctx, r.key("dead"), 0, 0).Val()[0], "5")
 		r.wantDeadOf()
@@ -146,7 +126,7 @@ func TestDeadLettersCountForTheirCallers(t *testing.T) {
 		r.trim(100, 1<<20)
 		r.wantDeadOf()
 		r.boundDead(0, 0, 1, true)
-		r.ok(r.c.HSet(r.ctx, r.key("count"), "dead_of:000009", 7, "dead_bytes_of:000009", 70).Err())
+		r.hset("count", "dead_of:000009", 7, "dead_bytes_of:000009", 70)
 		r.pass(second)
 		r.trim(100, 1<<20)
 		r.sweep(sweep{none: true, cursor: "0"})

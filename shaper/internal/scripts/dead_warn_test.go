@@ -1,10 +1,13 @@
 package scripts_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
+)
 
 // More dead letters than dead_warn are an event, once until there are fewer again.
 func TestMoreDeadLettersThanWanted(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000, capacity: 100})
 		r.notes("bucket.dead_letters")
@@ -14,9 +17,7 @@ func TestMoreDeadLettersThanWanted(t *testing.T) {
 				r.trim(10, 1<<20)
 			}
 			events := r.moveEvents()
-			if got := told(events); got != want {
-				t.Errorf("%s: %q, want %q", step, got, want)
-			}
+			must.Equal(t, told(events), want, "%s", step)
 			r.moveEvents(events...)
 			r.pass(61 * second)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -17,9 +18,7 @@ func (r *rig) endOf(caller string, n int, made bool) (ids []string) {
 		if a := r.enqueue(nil, entry{id: id, caller: caller, made: made})[0]; a.code != lua.Queued {
 			r.t.Fatalf("%s: %+v", id, a)
 		}
-		if code := r.cancel(id, ""); code != isCancelled {
-			r.t.Fatalf("cancel: %d", code)
-		}
+		must.Be(r.t, r.cancel(id, ""), isCancelled, "cancel")
 		ids = append(ids, id)
 	}
 	r.pass(second)
@@ -30,25 +29,20 @@ func (r *rig) endOf(caller string, n int, made bool) (ids []string) {
 func (r *rig) wantSeenOf() map[string]int {
 	r.t.Helper()
 	want, got := map[string]int{}, map[string]int{}
-	seen, err := r.c.HGetAll(r.ctx, r.key("seen")).Result()
-	r.ok(err)
+	seen := r.hash("seen")
 	for id := range seen {
 		caller, _, _ := strings.Cut(id, "-")
 		want[map[string]string{loud: "000000", calm: "000001", third: "000002"}[caller]]++
 	}
-	counts, err := r.c.HGetAll(r.ctx, r.key("count")).Result()
-	r.ok(err)
+	counts := r.hash("count")
 	for name, text := range counts {
 		if digits, found := strings.CutPrefix(name, "seen_of:"); found {
 			got[digits], _ = strconv.Atoi(text)
 		}
 	}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		r.t.Errorf("counted are %v, remembered %v", got, want)
-	}
+	must.Equal(r.t, fmt.Sprint(got), fmt.Sprint(want), "counted are %v, remembered %v", got, want)
 	for _, list := range []string{"seen_window", "seen_minute"} {
-		ids, err := r.c.LRange(r.ctx, r.key(list), 0, -1).Result()
-		r.ok(err)
+		ids := r.elements(list)
 		for _, id := range ids {
 			if seen[id] == "" {
 				r.t.Errorf("%s has %q, which is not remembered", list, id)
@@ -64,7 +58,6 @@ func (r *rig) wantSeenOf() map[string]int {
 
 // A caller whose jobs end in masses has its own ids forgotten, and none of others: these would be delivered twice.
 func TestIDsOfOthersAreNotForgotten(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		const most = 60
 		r.configure(settings{dedupeMax: most})
@@ -79,9 +72,7 @@ func TestIDsOfOthersAreNotForgotten(t *testing.T) {
 		}
 		for _, id := range mine {
 			caller, _, _ := strings.Cut(id, "-")
-			if a := r.enqueue(nil, entry{id: id, caller: caller, made: caller == third})[0]; a.code != lua.Duplicate {
-				t.Errorf("%s is answered %d", id, a.code)
-			}
+			must.Equal(t, r.enqueue(nil, entry{id: id, caller: caller, made: caller == third})[0].code, lua.Duplicate, "%s is answered", id)
 		}
 		// What moved to the end of its list does not hide when the last id ends.
 		tail := r.c.LIndex(r.ctx, r.key("seen_window"), -1).Val()
@@ -103,12 +94,11 @@ func TestIDsOfOthersAreNotForgotten(t *testing.T) {
 
 // Ids of a program that did not count them go by their age, and confuse no count.
 func TestIDsThatNobodyCounted(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		const most = 40
 		r.configure(settings{dedupeMax: most})
 		r.endOf(loud, 10, false)
-		r.ok(r.c.HDel(r.ctx, r.key("count"), "seen_from", "seen_of:000000").Err())
+		r.hdel("count", "seen_from", "seen_of:000000")
 		r.endOf(calm, 30, false)
 		r.endOf(loud, 10, false)
 		if of := r.wantSeenOf(); of["000001"] != 30 || of["000000"] != 10 {
@@ -128,9 +118,9 @@ func TestIDsAreBoundedBehindThoseOfOthers(t *testing.T) {
 		id := fmt.Sprintf("%s-%d", calm, i)
 		fields, order = append(fields, id, fmt.Sprintf("abcdefghijk70%d000001", (r.now()+3600*second)/second)), append(order, id)
 	}
-	r.ok(r.c.HSet(r.ctx, r.key("seen"), fields...).Err())
-	r.ok(r.c.RPush(r.ctx, r.key("seen_window"), order...).Err())
-	r.ok(r.c.HSet(r.ctx, r.key("count"), "seen_from", "0 0", "seen_of:000001", most/2).Err())
+	r.hset("seen", fields...)
+	r.rpush("seen_window", order...)
+	r.hset("count", "seen_from", "0 0", "seen_of:000001", most/2)
 	largest := int64(0)
 	for range 60 {
 		jobs := make([]entry, 100)
@@ -144,7 +134,7 @@ func TestIDsAreBoundedBehindThoseOfOthers(t *testing.T) {
 			outcomes = append(outcomes, outcome{lease: job, result: done})
 		}
 		r.settle(outcomes...)
-		largest = max(largest, r.c.HLen(r.ctx, r.key("seen")).Val())
+		largest = max(largest, r.hlen("seen"))
 	}
 	of := r.wantSeenOf()
 	if of["000001"] != most/2 || largest <= most || largest > most+most/8 {

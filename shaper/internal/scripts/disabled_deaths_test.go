@@ -4,8 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -28,17 +27,16 @@ func (r *rig) disabledDeaths(flow string, atMost int, began int64) (spans []int6
 
 // When the letters of a flow died is found out by looking at each letter once.
 func TestDisabledDeaths(t *testing.T) {
-	t.Parallel()
 	disabling(t, func(t *testing.T, r *rig, flow, other string) {
 		began := r.now()
 		die := func(id, flow, cause string, after int64) {
 			t.Helper()
 			r.place(placed{id: id, flow: flow, state: isDead})
 			if r.withFlows() == 2 { // place names the flow alone
-				r.ok(r.c.HSet(r.ctx, r.key("body"), id, fmt.Sprintf(`1 1 00000000000cn001 {"f":%q,"g":"g"}`+"\npayload", flow[len("1:g"):])).Err())
+				r.hset("body", id, fmt.Sprintf(`1 1 00000000000cn001 {"f":%q,"g":"g"}`+"\npayload", flow[len("1:g"):]))
 			}
-			r.ok(r.c.HSet(r.ctx, r.key("meta"), id, fmt.Sprintf(`5 1 0 0 0 c {"cause":%q,"status":410}`, cause)).Err())
-			r.ok(r.c.ZAdd(r.ctx, r.key("dead"), redis.Z{Member: id, Score: float64(began + after)}).Err())
+			r.hset("meta", id, fmt.Sprintf(`5 1 0 0 0 c {"cause":%q,"status":410}`, cause))
+			r.zadd("dead", id, began+after)
 		}
 		want := func(spans string, calls, atMost int) {
 			t.Helper()
@@ -67,12 +65,12 @@ func TestDisabledDeaths(t *testing.T) {
 
 		// The clock stepped back: a letter has died before the last one that was looked at.
 		die("a8", flow, "flow-disabled", 2*second)
-		r.ok(r.c.HSet(r.ctx, r.key("pace"), "offset", 3*second).Err())
+		r.hset("pace", "offset", 3*second)
 		want(fmt.Sprint([]int64{0, 40_000, 2 * second, 2 * second, 5 * second, 5 * second, 7 * second, 7 * second}), 2, 9)
 
 		// Times before the oldest letter are forgotten when the next one comes, and 16 are kept.
 		for _, id := range []string{"a1", "a2", "a3", "a4", "a5", "a8", "b1"} {
-			r.ok(r.c.ZRem(r.ctx, r.key("dead"), id).Err())
+			r.zrem("dead", id)
 		}
 		for i := range int64(20) {
 			die(fmt.Sprint("c", i), flow, "flow-disabled", (10+i)*second)
@@ -87,12 +85,10 @@ func TestDisabledDeaths(t *testing.T) {
 		for i := range 1100 {
 			fields[path("g", fmt.Sprint("gone", i))] = "1-2"
 		}
-		r.ok(r.c.HSet(r.ctx, r.key("disabled_deaths"), fields).Err())
+		r.hset("disabled_deaths", fields)
 		if again, _ := r.disabledDeaths(flow, 9, began); fmt.Sprint(again) != fmt.Sprint(got) {
 			t.Errorf("begun anew, the spans are %v", again)
 		}
-		if n := r.c.HLen(r.ctx, r.key("disabled_deaths")).Val(); n != 2 {
-			t.Errorf("%d flows are known", n)
-		}
+		must.Equal(t, r.hlen("disabled_deaths"), 2, "flows are known")
 	})
 }

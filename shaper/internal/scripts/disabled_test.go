@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -50,7 +51,7 @@ func (r *rig) emptyDisabled(flow string, atMost int) (deadLetters int64) {
 // looksAgain is when a disabled flow is to be looked at, -1 where it is in no list of these.
 func (r *rig) looksAgain(flow string) string {
 	r.t.Helper()
-	for _, z := range r.c.ZRangeWithScores(r.ctx, r.key("disabled"), 0, -1).Val() {
+	for _, z := range r.scored("disabled") {
 		if z.Member == flow {
 			return fmt.Sprintf("%.0f", z.Score)
 		}
@@ -61,7 +62,6 @@ func (r *rig) looksAgain(flow string) string {
 // A receiver that is gone disables its flow: nothing leaves any more, nothing gets in, what waits becomes dead letters, and other flows
 // go on as before.
 func TestGoneDisablesTheFlow(t *testing.T) {
-	t.Parallel()
 	disabling(t, func(t *testing.T, r *rig, flow, other string) {
 		r.putIn(flow, 3, 0, "gone", "back", "w1", "w2")
 		r.putIn(flow, 1, 0, "urgent")
@@ -78,9 +78,7 @@ func TestGoneDisablesTheFlow(t *testing.T) {
 			}
 			r.settle(outcome{lease: job, result: returned})
 		}
-		if len(held) != 2 {
-			t.Fatalf("%d jobs were claimed", len(held))
-		}
+		must.Be(t, len(held), 2, "jobs were claimed")
 		if i := slices.IndexFunc(held, func(l lease) bool { return l.id == "gone" }); i == 1 {
 			slices.Reverse(held)
 		}
@@ -91,7 +89,7 @@ func TestGoneDisablesTheFlow(t *testing.T) {
 		if !slices.Equal(r.disabled, []string{flow}) {
 			t.Errorf("disabled are %q", r.disabled)
 		}
-		own := r.c.HGet(r.ctx, r.key("flow_settings"), flow).Val()
+		own := r.field("flow_settings", flow)
 		if !strings.HasPrefix(own, "- - - - - - - ") || !strings.Contains(own, "/http_410\n") {
 			t.Errorf("its settings are %q", own)
 		}
@@ -114,28 +112,20 @@ func TestGoneDisablesTheFlow(t *testing.T) {
 			t.Errorf("what left is %q", ids)
 		}
 		// What waits, and what was in flight and comes back.
-		if n := r.emptyDisabled(flow, 2); n != 4 {
-			t.Errorf("%d jobs became dead letters, want 4", n)
-		}
+		must.Equal(t, r.emptyDisabled(flow, 2), 4, "jobs became dead letters")
 		if again := r.looksAgain(flow); again == "none" || again == "+Inf" {
 			t.Errorf("with a job in flight it is looked at %s", again)
 		}
 		r.settle(outcome{lease: held[1], result: retry, delay: second, signal: accepted})
-		if n := r.emptyDisabled(flow, 500); n != 1 {
-			t.Errorf("%d jobs came back, want 1", n)
-		}
-		if again := r.looksAgain(flow); again != "+Inf" {
-			t.Errorf("once it is empty it is looked at %s", again)
-		}
+		must.Equal(t, r.emptyDisabled(flow, 500), 1, "jobs came back")
+		must.Equal(t, r.looksAgain(flow), "+Inf", "once it is empty it is looked at")
 		r.wantStates(map[string]int64{"gone": isDead, "back": isDead, "w1": isDead, "w2": isDead, "urgent": isDead, "later": isDead})
 		for id, cause := range map[string]string{"gone": "permanent", "w1": "flow-disabled", "later": "flow-disabled", "back": "flow-disabled"} {
 			if meta := r.job(id).meta; !strings.Contains(meta, `"cause":"`+cause+`"`) {
 				t.Errorf("%s died with %q, want %s", id, meta, cause)
 			}
 		}
-		if got := r.redrive("w1"); got[0] != 6 {
-			t.Errorf("a redrive was answered %d", got[0])
-		}
+		must.Equal(t, r.redrive("w1")[0], 6, "a redrive was answered")
 		b := r.inspect()
 		if b.disabled != 1 || b.dead != 6 || b.scheduled != 0 || b.unfinished != 3 {
 			t.Errorf("the bucket has %+v", b)
@@ -143,25 +133,16 @@ func TestGoneDisablesTheFlow(t *testing.T) {
 		if before, after := r.controlFlow(flow, "enable"); before != own || after != "" {
 			t.Errorf("enabled: %q, then %q", before, after)
 		}
-		if got := r.looksAgain(flow); got != "none" {
-			t.Errorf("enabled, it is looked at %s", got)
-		}
-		if got := r.redrive("w1"); got[0] != 1 {
-			t.Errorf("then a redrive was answered %d", got[0])
-		}
+		must.Equal(t, r.looksAgain(flow), "none", "enabled, it is looked at")
+		must.Equal(t, r.redrive("w1")[0], 1, "then a redrive was answered")
 		r.pass(second)
-		if ids := r.drain(ask{}).ids(); ids != "w1" {
-			t.Errorf("then %q left", ids)
-		}
-		if n := r.emptyDisabled(flow, 500); n != 0 {
-			t.Errorf("a late look made dead letters of %d jobs", n)
-		}
+		must.Equal(t, r.drain(ask{}).ids(), "w1", "then left")
+		must.Equal(t, r.emptyDisabled(flow, 500), 0, "a late look made dead letters of jobs")
 	})
 }
 
 // A pause and settings of a flow outlast that it is disabled.
 func TestDisabledFlowKeepsItsSettings(t *testing.T) {
-	t.Parallel()
 	disabling(t, func(t *testing.T, r *rig, flow, _ string) {
 		r.putIn(flow, 3, 0, "gone")
 		r.pass(second)
@@ -169,9 +150,7 @@ func TestDisabledFlowKeepsItsSettings(t *testing.T) {
 		r.controlFlow(flow, "set", "5", "1000000", "", "", "", "", `"https://a.example"`)
 		_, before := r.controlFlow(flow, "pause", `{"by":"anna"}`)
 		r.settle(outcome{lease: job, result: wasGone, reason: "http_410"})
-		if len(r.disabled) != 1 {
-			t.Fatalf("disabled are %q", r.disabled)
-		}
+		must.Be(t, len(r.disabled), 1, "disabled are %q", r.disabled)
 		for _, action := range []string{"resume", "reset"} {
 			if _, after := r.controlFlow(flow, action); !strings.Contains(after, "/http_410\n") {
 				t.Errorf("%s: %q", action, after)
@@ -195,7 +174,6 @@ func stripTime(own string) string {
 
 // A breaker that is open for too long disables its flow with the next probe that fails; not the bucket, nor a pool.
 func TestLongOpenBreakerDisables(t *testing.T) {
-	t.Parallel()
 	listening(t, "60000000 100 2 1000000 4000000 9000000", func(t *testing.T, l *listener) {
 		l.put(numbered(20)...)
 		fail := func() {
@@ -222,26 +200,23 @@ func TestLongOpenBreakerDisables(t *testing.T) {
 		if !isFlow {
 			return
 		}
-		if own := l.c.HGet(l.ctx, l.key("flow_settings"), l.flow).Val(); !strings.Contains(own, "/http_429\n") {
+		if own := l.field("flow_settings", l.flow); !strings.Contains(own, "/http_429\n") {
 			t.Errorf("its settings are %q", own) // the reason that answer sends
 		}
 		l.silent("once it is disabled")
 		l.pass(100 * second)
-		if ids := l.take(5).ids(); ids != "" {
-			t.Errorf("then %q left", ids)
-		}
+		must.Equal(t, l.take(5).ids(), "", "then left")
 	})
 }
 
 // A run reads no more bodies than it may: they may be large.
 func TestDisabledFlowBounds(t *testing.T) {
-	t.Parallel()
 	disabling(t, func(t *testing.T, r *rig, flow, _ string) {
 		r.putIn(flow, 3, 0, "gone", "w1", "w2", "w3", "w4", "w5")
 		large := strings.Repeat("x", 1000)
 		for _, id := range []string{"w1", "w2", "w3", "w4", "w5"} {
-			body := r.c.HGet(r.ctx, r.key("body"), id).Val()
-			r.ok(r.c.HSet(r.ctx, r.key("body"), id, body+large).Err())
+			body := r.field("body", id)
+			r.hset("body", id, body+large)
 		}
 		r.pass(second)
 		for _, job := range r.drain(ask{want: 1}).jobs {
@@ -255,8 +230,6 @@ func TestDisabledFlowBounds(t *testing.T) {
 			left = in.Int()
 			r.ok(in.Err())
 		}
-		if fmt.Sprint(sizes) != "[2 2 1]" {
-			t.Errorf("runs of %v jobs", sizes)
-		}
+		must.Equal(t, fmt.Sprint(sizes), "[2 2 1]", "runs of %v jobs", sizes)
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -18,8 +19,7 @@ func (r *rig) bytesOfDead() (sum, counted int64) {
 	r.ok(err)
 	if len(ids) > 0 {
 		for _, hash := range []string{"body", "meta", "attempts"} {
-			texts, err := r.c.HMGet(r.ctx, r.key(hash), ids...).Result()
-			r.ok(err)
+			texts := must.Get(r.c.HMGet(r.ctx, r.key(hash), ids...).Result())(r.t)
 			for i, text := range texts {
 				if hash == "body" {
 					sum += int64(len(ids[i]))
@@ -46,7 +46,7 @@ func (r *rig) wantBytesOfDead() {
 // boundDead has the bucket obey bounds of its dead letters.
 func (r *rig) boundDead(most, bytes, retention int64, drop bool) {
 	r.t.Helper()
-	r.ok(r.c.HSet(r.ctx, r.key("settings"), "dead_capacity", most, "dead_max_bytes", bytes, "dead_retention", retention, "dead_drop", map[bool]int{true: 1}[drop]).Err())
+	r.hset("settings", "dead_capacity", most, "dead_max_bytes", bytes, "dead_retention", retention, "dead_drop", map[bool]int{true: 1}[drop])
 }
 
 // kill makes dead letters of new jobs, and returns when the last of them died.
@@ -70,14 +70,12 @@ type trimmed struct{ old, full, more, there, bytes, most, mostBytes, drops int64
 
 func (r *rig) trim(atMost, mostBytes int64) trimmed {
 	r.t.Helper()
-	reply, err := lua.Integers(r.run(lua.TrimDead, r.of(lua.TrimDead), atMost, mostBytes))
-	r.ok(err)
+	reply := must.Get(lua.Integers(r.run(lua.TrimDead, r.of(lua.TrimDead), atMost, mostBytes)))(r.t)
 	return trimmed{reply[0], reply[1], reply[2], reply[3], reply[4], reply[5], reply[6], reply[7]}
 }
 
 // Whatever makes or takes away a dead letter counts its bytes.
 func TestBytesOfDeadLetters(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000})
 		counted := func(what string, want int64) {
@@ -108,7 +106,7 @@ func TestBytesOfDeadLetters(t *testing.T) {
 		counted("dropped", 4)
 		r.redrive("redriven", "redriven")
 		counted("redriven", 3)
-		r.ok(r.c.ZRem(r.ctx, r.key("dead"), "settled").Err()) // by hand
+		r.zrem("dead", "settled") // by hand
 		if s := r.sweep(sweep{none: true, cursor: "0"}); s.repaired != 1 {
 			t.Errorf("swept %+v", s)
 		}
@@ -123,14 +121,13 @@ func TestBytesOfDeadLetters(t *testing.T) {
 
 // A counter that was lost, or never kept, is right again after a comparison, in chunks and while dead letters come and go.
 func TestBytesOfDeadLettersAreMended(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 50_000, capacity: 10_000, inFlight: 10_000})
 		ids := numbered(1300)
 		for i := 0; i < len(ids); i += 100 {
 			r.kill(ids[i : i+100]...)
 		}
-		r.ok(r.c.HDel(r.ctx, r.key("count"), "dead_bytes").Err())
+		r.hdel("count", "dead_bytes")
 		rounds := 0
 		for cursor := "0"; ; rounds++ {
 			cursor = r.sweep(sweep{none: true, cursor: cursor}).cursor
@@ -139,9 +136,7 @@ func TestBytesOfDeadLettersAreMended(t *testing.T) {
 			}
 			// One that was summed up already, one that was not, and a new one.
 			for _, id := range []string{fmt.Sprint("j", rounds), fmt.Sprint("j", 1299-rounds)} {
-				if code := r.cancel(id, "5"); code != isDropped {
-					t.Fatalf("drop %s: %d", id, code)
-				}
+				must.Be(t, r.cancel(id, "5"), isDropped, "drop %s", id)
 			}
 			r.kill(fmt.Sprint("new", rounds))
 			if cursor == "0" && rounds > 50 {
@@ -157,7 +152,6 @@ func TestBytesOfDeadLettersAreMended(t *testing.T) {
 
 // With as many dead letters as there may be no job is let in, however it is asked for; jobs that are in may die all the same.
 func TestDoorIsShutByDeadLetters(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000, capacity: 100})
 		r.boundDead(3, 0, 0, false)
@@ -205,9 +199,7 @@ func TestDoorIsShutByDeadLetters(t *testing.T) {
 
 		// As many as ten times the capacity, by default; bounded by bytes; not when the oldest are dropped.
 		r.boundDead(0, 0, 0, false)
-		if b := r.inspect(); b.deadCapacity != 1000 {
-			t.Errorf("the capacity is %d", b.deadCapacity)
-		}
+		must.Equal(t, r.inspect().deadCapacity, 1000, "the capacity is")
 		codes("ten times", 1, 2, 3)
 		r.boundDead(0, r.inspect().deadBytes, 0, false)
 		codes("bytes", 15, 15, 3)
@@ -223,7 +215,6 @@ func TestDoorIsShutByDeadLetters(t *testing.T) {
 
 // With a retention it is known when there is room: when it has ended for as many as there are too many.
 func TestDoorSaysWhenRetentionEnds(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		const patrol = 15 * second
 		r.configure(settings{rateCount: 10_000, capacity: 100})
@@ -233,7 +224,7 @@ func TestDoorSaysWhenRetentionEnds(t *testing.T) {
 			r.ok(r.c.ZIncrBy(r.ctx, r.key("dead"), float64((i+1)*1000*second), id).Err())
 		}
 		scores := map[string]int64{}
-		for _, z := range r.c.ZRangeWithScores(r.ctx, r.key("dead"), 0, -1).Val() {
+		for _, z := range r.scored("dead") {
 			scores[z.Member.(string)] = int64(z.Score)
 		}
 		for most, last := range map[int64]string{4: "a", 3: "b", 2: "c"} {
@@ -255,18 +246,15 @@ func TestDoorSaysWhenRetentionEnds(t *testing.T) {
 
 // Dead letters go when their retention has ended, or the oldest when there are too many, in chunks; their ids are remembered.
 func TestTrimDeadLetters(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
-		if got := r.trim(10, 1000); got != (trimmed{}) {
-			t.Errorf("of a bucket that is not configured: %+v", got)
-		}
+		must.Equal(t, r.trim(10, 1000), (trimmed{}), "of a bucket that is not configured")
 		r.configure(settings{rateCount: 10_000, capacity: 100})
 		for i := range 10 {
 			id := fmt.Sprint("d", i)
 			r.kill(id)
-			r.ok(r.c.ZAdd(r.ctx, r.key("dead"), redis.Z{Member: id, Score: float64(r.now() - int64(10-i)*1000*second)}).Err())
+			r.zadd("dead", id, r.now()-int64(10-i)*1000*second)
 		}
-		ids := func() string { return strings.Join(r.c.ZRange(r.ctx, r.key("dead"), 0, -1).Val(), " ") }
+		ids := func() string { return strings.Join(r.members("dead"), " ") }
 		r.boundDead(6, 0, 0, false)
 		if got := r.trim(10, 1<<20); got.old+got.full+got.more != 0 || got.there != 10 || got.most != 6 || got.drops != 0 {
 			t.Errorf("refusing, for ever: %+v", got)

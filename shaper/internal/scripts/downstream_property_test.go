@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // Whatever answers come, in whatever order, and whatever is lost, released, disabled and enabled between: no job leaves before a hold
@@ -23,18 +25,17 @@ func TestAnswersInAnyOrder(t *testing.T) {
 			} else {
 				r.configure(settings{rateCount: 100})
 			}
-			r.ok(r.c.HSet(r.ctx, r.key("settings"), "keep_attempts", 3, "downstream", scope+"5000000 10 2 1000000 4000000 3000000").Err())
+			r.hset("settings", "keep_attempts", 3, "downstream", scope+"5000000 10 2 1000000 4000000 3000000")
 			said := func() (till int64, breaker string) {
-				text := r.c.HGet(r.ctx, r.key("pace"), "down").Val()
+				text := r.field("pace", "down")
 				if flow != "" {
-					text, _, _ = strings.Cut(r.c.HGet(r.ctx, r.key("flows"), flow).Val(), " ")
+					text, _, _ = strings.Cut(r.field("flows", flow), " ")
 				}
 				fields := strings.Split(strings.TrimPrefix(text, "@"), ",")
 				if len(fields) < 14 {
 					return 0, "0"
 				}
-				till, err := strconv.ParseInt(fields[0], 10, 64)
-				r.ok(err)
+				till = must.Get(strconv.ParseInt(fields[0], 10, 64))(r.t)
 				return till, fields[3]
 			}
 			take := func(want int64) (jobs []lease) {

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 const (
@@ -29,10 +31,10 @@ func listening(t *testing.T, rules string, test func(t *testing.T, l *listener))
 				l := &listener{rig: r.fresh(t, strings.ReplaceAll(scope, " ", "-"))}
 				s, letter := settings{rateCount: 100}, "f "
 				l.text = func() string { // in front of the text of the flow
-					said, _, _ := strings.Cut(l.c.HGet(l.ctx, l.key("flows"), l.flow).Val(), " ")
+					said, _, _ := strings.Cut(l.field("flows", l.flow), " ")
 					return strings.TrimPrefix(said, "@")
 				}
-				ofPace := func() string { return l.c.HGet(l.ctx, l.key("pace"), "down").Val() }
+				ofPace := func() string { return l.field("pace", "down") }
 				switch scope {
 				case "bucket":
 					letter, l.text = "b ", ofPace
@@ -55,7 +57,7 @@ func listening(t *testing.T, rules string, test func(t *testing.T, l *listener))
 					l.configurePool(poolSettings{rateCount: 100})
 					l.configure(s)
 				}
-				l.ok(l.c.HSet(l.ctx, l.key("settings"), "downstream", letter+rules).Err())
+				l.hset("settings", "downstream", letter+rules)
 				l.put("warm") // the pace begins
 				for _, job := range l.take(1).jobs {
 					l.answer(job, done, accepted, 0)
@@ -98,8 +100,7 @@ func (l *listener) number(field int) int64 {
 	if len(fields) < 14 {
 		return -1
 	}
-	n, err := strconv.ParseInt(fields[field], 10, 64)
-	l.ok(err)
+	n := must.Get(strconv.ParseInt(fields[field], 10, 64))(l.t)
 	return n
 }
 
@@ -119,18 +120,13 @@ func (l *listener) silent(when string) {
 
 // A downstream names a time: nothing leaves before, the job that was answered leaves first, and has spent no attempt.
 func TestHold(t *testing.T) {
-	t.Parallel()
 	listening(t, "60000000 100 0 1000000 4000000", func(t *testing.T, l *listener) {
 		l.put("a", "b", "c")
 		jobs := l.take(1).jobs
-		if len(jobs) != 1 {
-			t.Fatalf("%d jobs", len(jobs))
-		}
+		must.Be(t, len(jobs), 1, "jobs")
 		l.answer(jobs[0], wasHeld, throttled, 3*second)
 		until := l.now() + 3*second
-		if again := l.settle(outcome{lease: jobs[0], result: wasHeld, delay: 9 * second, signal: throttled, claimedAt: l.now()}); again[0] != 0 {
-			t.Error("it was settled twice")
-		}
+		must.Equal(t, l.settle(outcome{lease: jobs[0], result: wasHeld, delay: 9 * second, signal: throttled, claimedAt: l.now()})[0], 0, "it was settled twice")
 		for range 3 {
 			c := l.take(5)
 			if len(c.jobs) > 0 || c.next < until || c.next > until+second/100 {
@@ -150,22 +146,17 @@ func TestHold(t *testing.T) {
 		// A longer one than the longest is cut.
 		l.put("d", "e")
 		l.answer(l.take(1).jobs[0], wasHeld, throttled, 3600*second)
-		if till := l.number(fieldTill) - l.now(); till != 60*second {
-			t.Errorf("held for %d µs", till)
-		}
+		must.Equal(t, l.number(fieldTill)-l.now(), 60*second, "held for µs")
 	})
 }
 
 // A job that is held alone holds nobody else.
 func TestHeldAlone(t *testing.T) {
-	t.Parallel()
 	listening(t, "60000000 100 0 1000000 4000000", func(t *testing.T, l *listener) {
 		l.put("a", "b")
 		l.answer(l.take(1).jobs[0], 6, 0, 3*second)
 		l.pass(second)
-		if got := l.take(5).ids(); got != "b" {
-			t.Errorf("got %q", got)
-		}
+		must.Equal(t, l.take(5).ids(), "b", "got")
 		l.pass(2 * second)
 		if c := l.take(5); c.ids() != "a" || c.jobs[0].attempts != 0 || c.jobs[0].number != 2 {
 			t.Errorf("got %+v", c.jobs)
@@ -176,7 +167,6 @@ func TestHeldAlone(t *testing.T) {
 
 // After failures in a row nothing leaves but a probe, whose failure is no attempt of the job.
 func TestBreaker(t *testing.T) {
-	t.Parallel()
 	listening(t, "60000000 100 3 1000000 4000000", func(t *testing.T, l *listener) {
 		l.put("a", "b", "c", "d", "e", "f")
 		first := l.take(4).jobs
@@ -185,9 +175,7 @@ func TestBreaker(t *testing.T) {
 		l.answer(first[1], done, accepted, 0)
 		l.put("g", "h")
 		for i, id := range []string{"c", "d"} {
-			if first[i+2].id != id {
-				t.Fatalf("claimed %+v", first)
-			}
+			must.Be(t, first[i+2].id, id, "claimed %+v", first)
 			l.answer(first[i+2], retry, failed, 60*second)
 		}
 		if l.number(fieldBreaker) != 0 {
@@ -240,7 +228,6 @@ func TestBreaker(t *testing.T) {
 
 // Answers that ask for less slow the scope, and those that do not let it recover.
 func TestAdaptiveRate(t *testing.T) {
-	t.Parallel()
 	listening(t, "60000000 10 0 1000000 4000000", func(t *testing.T, l *listener) {
 		ids := make([]string, 900)
 		for i := range ids {
@@ -260,9 +247,7 @@ func TestAdaptiveRate(t *testing.T) {
 			}
 			return c.jobs[1].slot - c.jobs[0].slot
 		}
-		if got := gap(); got != second/100 {
-			t.Fatalf("%d µs apart", got)
-		}
+		must.Be(t, gap(), second/100, "µs apart")
 		one := l.take(2).jobs
 		l.pass(second)
 		old := outcome{lease: one[1], result: retry, delay: 3600 * second, signal: throttled, claimedAt: l.now() - second}
@@ -301,18 +286,15 @@ func TestAdaptiveRate(t *testing.T) {
 			l.answer(l.take(1).jobs[0], done, accepted, 0)
 		}
 		l.silent("after a minute of answers")
-		if got := gap(); got != second/100 {
-			t.Errorf("%d µs apart in the end", got)
-		}
+		must.Equal(t, gap(), second/100, "µs apart in the end")
 	})
 }
 
 // A flow of which its downstream has said something is not forgotten when its jobs are gone, but in a day.
 func TestDownstreamIsRemembered(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 100}, flowSettings{maxFlows: 1})
-		r.ok(r.c.HSet(r.ctx, r.key("settings"), "downstream", "f 60000000 10 3 1000000 4000000").Err())
+		r.hset("settings", "downstream", "f 60000000 10 3 1000000 4000000")
 		l := &listener{rig: r, flow: "a"}
 		l.put("a")
 		l.pass(second)

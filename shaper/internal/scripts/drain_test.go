@@ -37,7 +37,6 @@ const forEver = 1 << 50
 
 // A bucket that is drained by hand only leaks during a drain: so many jobs at most, no faster than the bucket, and evenly from the first slot on.
 func TestDrainOfSoManyJobs(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		for _, hasFlows := range []bool{false, true} {
 			r := base.fresh(t, fmt.Sprint("b", hasFlows))
@@ -87,7 +86,6 @@ func TestDrainOfSoManyJobs(t *testing.T) {
 // A drain until empty ends once nothing waits and nothing is in flight, also where a rate of its own makes it slower. One that is stopped
 // hands out no more.
 func TestDrainUntilEmpty(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		for _, hasFlows := range []bool{false, true} {
 			r := base.fresh(t, fmt.Sprint("b", hasFlows))
@@ -150,7 +148,6 @@ func TestDrainUntilEmpty(t *testing.T) {
 
 // What people see of a timetable: whether the bucket is open, at which rate, until when, when it opens, and when the last job leaves.
 func TestViewOfATimetable(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10})
 		if b := r.inspect(); b.hasTimes != 0 || b.drain != "" {

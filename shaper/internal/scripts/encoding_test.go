@@ -4,14 +4,15 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // encodings are the forms in which the server keeps keys of the bucket.
 func (r *rig) encodings(names ...string) (found []string) {
 	r.t.Helper()
 	for _, name := range names {
-		encoding, err := r.c.ObjectEncoding(r.ctx, r.key(name)).Result()
-		r.ok(err)
+		encoding := must.Get(r.c.ObjectEncoding(r.ctx, r.key(name)).Result())(r.t)
 		found = append(found, name+" "+encoding)
 	}
 	return found
@@ -28,9 +29,7 @@ func TestTablesAfterALargeCall(t *testing.T) {
 		}
 		r.enqueue(nil, jobs...)
 		want := fmt.Sprint([]string{"flows hashtable", "groups hashtable", "due_groups skiplist"})
-		if got := fmt.Sprint(r.encodings("flows", "groups", "due_groups")); got != want {
-			t.Errorf("the server keeps %s, want %s", got, want)
-		}
+		must.Equal(t, fmt.Sprint(r.encodings("flows", "groups", "due_groups")), want, "the server keeps")
 	})
 }
 
@@ -48,12 +47,9 @@ func TestTablesNotLists(t *testing.T) {
 			leased += len(r.drain(ask{want: 10}).jobs)
 		}
 		want := fmt.Sprint([]string{"meta hashtable", "flows hashtable", "groups hashtable", "leases skiplist"})
-		if got := fmt.Sprint(r.encodings("meta", "flows", "groups", "leases")); got != want {
-			t.Errorf("the server keeps %s, want %s", got, want)
-		}
+		must.Equal(t, fmt.Sprint(r.encodings("meta", "flows", "groups", "leases")), want, "the server keeps")
 		for _, name := range []string{"meta", "flows", "groups", "leases"} {
-			dumped, err := r.c.Dump(r.ctx, r.key(name)).Result()
-			r.ok(err)
+			dumped := must.Get(r.c.Dump(r.ctx, r.key(name)).Result())(r.t)
 			r.ok(r.c.RestoreReplace(r.ctx, r.key(name), 0*time.Second, dumped).Err())
 		}
 		if got := fmt.Sprint(r.encodings("meta", "leases")); got != fmt.Sprint([]string{"meta listpack", "leases listpack"}) {
@@ -61,8 +57,6 @@ func TestTablesNotLists(t *testing.T) {
 		}
 		r.sweep(sweep{cursor: "0"})
 		want = fmt.Sprint([]string{"meta hashtable", "flows hashtable", "groups hashtable", "leases skiplist", "due_groups skiplist"})
-		if got := fmt.Sprint(r.encodings("meta", "flows", "groups", "leases", "due_groups")); got != want {
-			t.Errorf("after a look at everything the server keeps %s, want %s", got, want)
-		}
+		must.Equal(t, fmt.Sprint(r.encodings("meta", "flows", "groups", "leases", "due_groups")), want, "after a look at everything the server keeps")
 	})
 }

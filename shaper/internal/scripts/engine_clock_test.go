@@ -5,7 +5,6 @@ import "testing"
 // Two dispatchers see one step of the clock of Redis forwards, and one of them tells of it when the clock has long been set
 // back: the engine's clock follows once, and nothing waits.
 func TestStepsOfTheClockAreToldOnce(t *testing.T) {
-	t.Parallel()
 	const hour = 3600 * second
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10})

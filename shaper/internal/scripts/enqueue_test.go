@@ -6,13 +6,13 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
 // The same id is the same job in whatever state that is; with other content it
 // is refused. Neither spends anything.
 func TestSameIDSameJob(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000})
 		r.put("waiting", "cancelled")
@@ -44,9 +44,7 @@ func TestSameIDSameJob(t *testing.T) {
 			got := r.enqueue([]limit{l}, entry{id: id}, entry{id: id, content: "other"}, entry{id: id, due: "+5"})
 			for i, want := range []answer{{code: 3, position: state}, {code: 4}, {code: 3, position: state}} {
 				want.limits = [][4]int64{{3, 0, 0, 0}}
-				if fmt.Sprint(got[i]) != fmt.Sprint(want) {
-					t.Errorf("%s: answer %d is %+v, want %+v", id, i, got[i], want)
-				}
+				must.Equal(t, fmt.Sprint(got[i]), fmt.Sprint(want), "%s: answer %d is %+v, want %+v", id, i, got[i], want)
 			}
 		}
 		after := r.inspect()
@@ -60,7 +58,6 @@ func TestSameIDSameJob(t *testing.T) {
 }
 
 func TestDuplicatesWithinABatch(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		got := r.enqueue([]limit{per(1, second, 2)},
@@ -71,15 +68,12 @@ func TestDuplicatesWithinABatch(t *testing.T) {
 		for _, a := range got {
 			codes = append(codes, a.code, a.position)
 		}
-		if fmt.Sprint(codes) != "[1 0 3 1 4 0 2 0 3 2 5 0 5 0]" {
-			t.Errorf("codes and positions %v", codes)
-		}
+		must.Equal(t, fmt.Sprint(codes), "[1 0 3 1 4 0 2 0 3 2 5 0 5 0]", "codes and positions %v", codes)
 	})
 }
 
 // All limits allow or nothing is spent, and a full bucket spends nothing.
 func TestARefusalSpendsNothing(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{capacity: 2, scheduled: 1})
 		limits := []limit{per(1, 60*second, 5), per(1, 60*second, 3), per(1, 60*second, 4)}
@@ -123,7 +117,6 @@ func TestARefusalSpendsNothing(t *testing.T) {
 
 // Jobs that are alike are decided as one where all get in, and one by one else.
 func TestAlikeJobs(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{capacity: 6, rateCount: 10, ratePer: second})
 		l := per(1, 60*second, 7)
@@ -150,30 +143,21 @@ func TestAlikeJobs(t *testing.T) {
 		in = send("c", "d", "e", "f", "g") // one is there, and there is room for three
 		var codes []int64
 		for alike := in.Int(); in.Left() > 0; {
-			if alike != 0 {
-				t.Fatal("decided as one")
-			}
+			must.Be(t, alike, 0, "decided as one")
 			codes = append(codes, in.Int())
 			for range 7 {
 				in.Int()
 			}
 		}
-		if fmt.Sprint(codes) != "[3 1 1 1 7]" {
-			t.Errorf("codes %v", codes)
-		}
+		must.Equal(t, fmt.Sprint(codes), "[3 1 1 1 7]", "codes %v", codes)
 		for i, id := range []string{"a", "b", "c", "d", "e", "f"} {
-			if got := r.job(id).position; got != int64(i) {
-				t.Errorf("%s is number %d", id, got)
-			}
+			must.Equal(t, r.job(id).position, int64(i), "%s is number", id)
 		}
-		if c := r.claim(ask{want: 6, horizon: 200_000}); c.ids() != "a b" {
-			t.Errorf("claimed %q", c.ids())
-		}
+		must.Equal(t, r.claim(ask{want: 6, horizon: 200_000}).ids(), "a b", "claimed")
 	})
 }
 
 func TestBoundIsExact(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{capacity: 50, scheduled: 20})
 		var admitted, scheduled atomic.Int64
@@ -203,7 +187,6 @@ func TestBoundIsExact(t *testing.T) {
 
 // All that is unfinished counts: waiting, in flight, retrying. What ends makes room.
 func TestWhatCountsAgainstTheBound(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{capacity: 4, rateCount: 10_000})
 		full := func(want bool) {
@@ -237,7 +220,6 @@ func TestWhatCountsAgainstTheBound(t *testing.T) {
 }
 
 func TestDueTimes(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		now := r.now()
@@ -255,38 +237,28 @@ func TestDueTimes(t *testing.T) {
 			}
 		}
 		// Exact to the last digit, although Lua's tostring would not be.
-		if due := r.job("b").instant; due != now+9*second {
-			t.Errorf("b is due at %d, want %d", due, now+9*second)
-		}
+		must.Equal(t, r.job("b").instant, now+9*second, "b is due at")
 	})
 }
 
 // A wake-up is sent when there was nothing to do before, and only then.
 func TestWakeUps(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000, inFlight: 2})
 		sub := r.c.Subscribe(r.ctx, "tundish:wake")
 		t.Cleanup(func() { _ = sub.Close() })
-		if _, err := sub.Receive(r.ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(sub.Receive(r.ctx))(t)
 		wakes := func(what string, want int, do func()) {
 			t.Helper()
 			do()
 			r.ok(r.c.Publish(r.ctx, "tundish:wake", "end").Err())
 			for n := 0; ; n++ {
-				m, err := sub.ReceiveMessage(r.ctx)
-				r.ok(err)
+				m := must.Get(sub.ReceiveMessage(r.ctx))(r.t)
 				if m.Payload == "end" {
-					if n != want {
-						t.Errorf("%s: %d wake-ups, want %d", what, n, want)
-					}
+					must.Equal(t, n, want, "%s: wake-ups", what)
 					return
 				}
-				if m.Payload != r.name {
-					t.Errorf("%s: woke %q", what, m.Payload)
-				}
+				must.Equal(t, m.Payload, r.name, "%s: woke", what)
 			}
 		}
 		var jobs []lease

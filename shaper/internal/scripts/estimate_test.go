@@ -5,6 +5,8 @@ import (
 	"math"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -22,12 +24,12 @@ type estimated struct {
 }
 
 func (r *rig) obeys(field, value string) {
-	r.ok(r.c.HSet(r.ctx, r.key("settings"), field, value).Err())
+	r.hset("settings", field, value)
 }
 
 // says has a scope, by its pace, do what its downstream asked for: a hold, and a lower rate.
 func (r *rig) says(pace string, till, count, per int64) {
-	r.ok(r.c.HSet(r.ctx, pace, "down", fmt.Sprintf("%d,%d,%d,0,0,%d,0,0,0,0,0,0,%d,status-429", till, count, per, r.now(), r.now())).Err())
+	r.ok(r.c.HSet(r.ctx, pace, "down", stored.Downstream{Till: till, RateCount: count, RatePer: per, Cut: r.now(), Heard: r.now(), Reason: "status-429"}.String()).Err())
 }
 
 // came has jobs come that go before those of normal priority that come more than a second later.
@@ -118,9 +120,7 @@ func (e *estimated) begun(t *testing.T, base *rig, jobs ...string) (r *rig, told
 				flow = "f"
 			}
 			a := r.enqueue(nil, entry{id: id, flow: flow})[0]
-			if a.code != 1 {
-				t.Fatalf("%s: %+v", id, a)
-			}
+			must.Be(t, a.code, 1, "%s: %+v", id, a)
 			etas[id] = a.eta
 		}
 		return etas
@@ -149,7 +149,7 @@ func (r *rig) leave(t *testing.T, length int64) map[string]int64 {
 		if len(ended) > 0 {
 			r.settleAll(done, ended...)
 		}
-		if c.next == 0 && len(ended) == 0 && r.c.HLen(r.ctx, r.key("body")).Val() == 0 {
+		if c.next == 0 && len(ended) == 0 && r.hlen("body") == 0 {
 			break
 		}
 		step := int64(50_000)
@@ -164,7 +164,6 @@ func (r *rig) leave(t *testing.T, length int64) map[string]int64 {
 // What a receipt, a look at the job and one at the bucket say, what max_wait goes by, and what a full bucket tells to wait, is the same. With a
 // finish the last two rest on the earliest departure.
 func TestEstimatesAgree(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		for _, e := range estimates() {
 			r, told := e.begun(t, base, numbered(12)...)
@@ -235,7 +234,6 @@ func TestEstimatesComeTrue(t *testing.T) {
 
 // Jobs that are alike are told the same as jobs one by one, also where a quota lets some leave at once and others much later.
 func TestAlikeJobsAreToldOfQuotas(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		for _, e := range estimates() {
 			_, told := e.begun(t, base, numbered(12)...)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -50,7 +51,6 @@ func (r *rig) claimNow(want int64) claimed {
 
 // A job that has expired makes room while nothing leaves, from every place in which it can wait. Each is told once.
 func TestExpiredJobsMakeRoom(t *testing.T) {
-	t.Parallel()
 	expiring(t, settings{capacity: 6, scheduled: 1}, flowSettings{capacity: 6}, func(t *testing.T, r *rig, flow string) {
 		r.notes(allEvents)
 		put := func(jobs ...entry) (codes []int64) {
@@ -88,7 +88,7 @@ func TestExpiredJobsMakeRoom(t *testing.T) {
 			}
 		}
 		for _, id := range []string{"k", "h", "n", "l", "later", "retries"} {
-			if stored := r.c.HGet(r.ctx, r.key("meta"), id).Val(); stored[0] != '5' || !strings.HasSuffix(stored, " "+expiredLast) {
+			if stored := r.field("meta", id); stored[0] != '5' || !strings.HasSuffix(stored, " "+expiredLast) {
 				t.Errorf("of %s is stored %q", id, stored)
 			}
 		}
@@ -110,22 +110,17 @@ func TestExpiredJobsMakeRoom(t *testing.T) {
 		}
 		r.resume()
 		r.pass(second)
-		if ids := r.claimNow(10).ids(); ids != "stays new" {
-			t.Errorf("then %q leave", ids)
-		}
+		must.Equal(t, r.claimNow(10).ids(), "stays new", "then leave")
 	})
 }
 
 // A job in flight is spared, and so is what a purge has not removed yet; each is looked at again.
 func TestExpireSparesJobsInFlight(t *testing.T) {
-	t.Parallel()
 	expiring(t, settings{}, flowSettings{}, func(t *testing.T, r *rig, flow string) {
 		r.enqueue(nil, r.inFlow(entry{id: "a", expires: 2 * second}, flow), r.inFlow(entry{id: "b", expires: 2 * second}, flow))
 		r.pass(second)
 		jobs := r.claimNow(2).jobs
-		if len(jobs) != 2 {
-			t.Fatalf("%d jobs were claimed", len(jobs))
-		}
+		must.Be(t, len(jobs), 2, "jobs were claimed")
 		r.pass(5 * second)
 		for range 2 {
 			if dead := r.expire(); len(dead) != 0 {
@@ -148,7 +143,6 @@ func TestExpireSparesJobsInFlight(t *testing.T) {
 
 // A purge removes what it has taken, whether it expires meanwhile or not.
 func TestExpireSparesWhatIsPurged(t *testing.T) {
-	t.Parallel()
 	expiring(t, settings{}, flowSettings{}, func(t *testing.T, r *rig, flow string) {
 		for _, id := range []string{"a", "b"} {
 			r.enqueue(nil, r.inFlow(entry{id: id, expires: second}, flow))
@@ -168,7 +162,6 @@ func TestExpireSparesWhatIsPurged(t *testing.T) {
 
 // What is kept of the times goes with the jobs. A redrive begins the time anew, and jobs that do not expire cost nothing.
 func TestExpiriesGoWithTheirJobs(t *testing.T) {
-	t.Parallel()
 	expiring(t, settings{}, flowSettings{}, func(t *testing.T, r *rig, flow string) {
 		wants := func(what string, want map[string]int64) {
 			t.Helper()
@@ -205,7 +198,6 @@ func TestExpiriesGoWithTheirJobs(t *testing.T) {
 
 // A job whose id was used again for another flow is looked at later, where it is by then.
 func TestExpireOfAnotherFlow(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{})
 		r.putIn("a", 3, second, "x")
@@ -224,7 +216,6 @@ func TestExpireOfAnotherFlow(t *testing.T) {
 
 // Bodies may be large: a run reads some.
 func TestExpireReadsLargeJobsInParts(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		ids := numbered(10)
@@ -244,7 +235,6 @@ func TestExpireReadsLargeJobsInParts(t *testing.T) {
 
 // In a long list ids of expired jobs stay, but no more of them than jobs that wait, and the order of these stays.
 func TestExpireInALongList(t *testing.T) {
-	t.Parallel()
 	expiring(t, settings{capacity: 10_000, inFlight: 10_000}, flowSettings{}, func(t *testing.T, r *rig, flow string) {
 		r.pause()
 		list := r.key(queueKey + flow)
@@ -264,9 +254,7 @@ func TestExpireInALongList(t *testing.T) {
 				r.enqueue(nil, some...)
 			}
 			r.pass(2 * second)
-			if dead := r.expire(); len(dead) != 1800 {
-				t.Fatalf("%d jobs are dead", len(dead))
-			}
+			must.Be(t, len(r.expire()), 1800, "jobs are dead")
 			if b := r.inspect(); b.unfinished != int64(len(stay)) || b.waiting != int64(len(stay)) {
 				t.Errorf("%d jobs are unfinished, %d wait, want %d", b.unfinished, b.waiting, len(stay))
 			}
@@ -295,8 +283,8 @@ func TestExpireAtTheHeadOfALongList(t *testing.T) {
 			r.enqueue(nil, jobs...)
 		}
 		r.pass(2 * second)
-		if dead := r.expire(); len(dead) != 3000 || r.c.Exists(r.ctx, r.key(queueKey)).Val() != 0 || r.c.HExists(r.ctx, r.key("settings"), "leftovers").Val() {
-			t.Errorf("%d are dead, %d ids are left", len(dead), r.c.LLen(r.ctx, r.key(queueKey)).Val())
+		if dead := r.expire(); len(dead) != 3000 || r.exists(queueKey) != 0 || r.c.HExists(r.ctx, r.key("settings"), "leftovers").Val() {
+			t.Errorf("%d are dead, %d ids are left", len(dead), r.llen(queueKey))
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -43,7 +44,6 @@ func (r *rig) enqueueAlike(l limit, n int) (admitted, remaining int64) {
 
 // A batch is admitted as its jobs would be one after the other.
 func TestBatchesEqualSingles(t *testing.T) {
-	t.Parallel()
 	conform(t, func(t *testing.T, base *rig, a algorithm) {
 		rapid.Check(t, func(rt *rapid.T) {
 			r := base.fresh(rt, fmt.Sprint("b", nextClaim()))
@@ -94,7 +94,6 @@ func TestBatchesEqualSingles(t *testing.T) {
 // The edge of a window: a limit of 100/s, a request every 100 µs, 100 of them
 // before the edge and 100 after it.
 func TestEdgeBurst(t *testing.T) {
-	t.Parallel()
 	want := map[string][2]int{
 		// In 10 ms a token bucket gets one token more. A counter forgets one
 		// request of 100 10 ms after the edge, and the last one comes before.
@@ -203,7 +202,7 @@ func TestMemoryOfAKey(t *testing.T) {
 	table := ""
 	measure := func(name string, l limit, step int64) int64 {
 		l.key = "caller-of-22-characters"
-		r.ok(r.c.Del(r.ctx, r.key("limit:"+l.key)).Err())
+		r.del("limit:" + l.key)
 		rounds := l.full
 		if l.algorithm == "" {
 			rounds = l.full / second
@@ -213,8 +212,7 @@ func TestMemoryOfAKey(t *testing.T) {
 				t.Fatalf("%s: %+v", name, got)
 			}
 		}
-		bytes, err := r.c.MemoryUsage(r.ctx, r.key("limit:"+l.key), 0).Result()
-		r.ok(err)
+		bytes := must.Get(r.c.MemoryUsage(r.ctx, r.key("limit:"+l.key), 0).Result())(r.t)
 		table += fmt.Sprintf("%-40s %8d bytes\n", name, bytes)
 		return bytes
 	}

@@ -7,13 +7,13 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
 // The even rate of a finish: the last of the jobs leaves shortly before it, whatever came on the way, and no second is fuller than 1.1 times
 // the mean between two changes of the backlog. What returned from an attempt leaves too.
 func TestFinishBy(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 5000, capacity: 100_000, inFlight: 100_000, burst: 7})
 		const end = 20 * second
@@ -71,7 +71,6 @@ func TestFinishBy(t *testing.T) {
 // A few jobs are spread over all of the time, and the dispatcher that waits for the slot of one of them sees within half a second that more
 // came. What the jobs were told when they came is when they left.
 func TestFinishByOfFewJobs(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 5000, capacity: 100_000, inFlight: 100_000})
 		const end = 50 * second
@@ -126,7 +125,6 @@ func TestFinishByOfFewJobs(t *testing.T) {
 
 // That the allowed rate is too low for the jobs until the finish is seen at once, and never of a rate that does.
 func TestRateTooLowForTheFinish(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		for rate, want := range map[int64]bool{10: true, 100: false} {
 			r := base.fresh(t, fmt.Sprint("b", nextClaim()))
@@ -139,9 +137,7 @@ func TestRateTooLowForTheFinish(t *testing.T) {
 				for _, job := range r.claim(ask{want: 500}).jobs {
 					r.settle(outcome{lease: job, result: done})
 				}
-				if late := r.inspect().times[7] == 1; late != want {
-					t.Fatalf("%d/s, after %d looks: too slow %t", rate, looks, late)
-				}
+				must.Be(t, r.inspect().times[7] == 1, want, "%d/s, after %d looks: too slow", rate, looks)
 				r.pass(100_000)
 			}
 		}
@@ -150,21 +146,16 @@ func TestRateTooLowForTheFinish(t *testing.T) {
 
 // A finish that will not be met is noted once, whoever foresees it, and only where a hook asks.
 func TestNoteLate(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.setTime(epoch)
 		r.configure(settings{rateCount: 10})
 		note := func(finish int64, left int, why string) any {
 			return r.run(lua.NoteLate, r.of(lua.NoteLate), finish, left, why, "Sends 0 of 10/s.")
 		}
-		if got := note(epoch+second, 7, "failing rate"); got != int64(0) {
-			t.Errorf("without a hook: %v", got)
-		}
-		r.ok(r.c.HSet(r.ctx, r.key("settings"), "events", "job.dead finish.late").Err())
+		must.Equal[any](t, note(epoch+second, 7, "failing rate"), int64(0), "without a hook")
+		r.hset("settings", "events", "job.dead finish.late")
 		for i, want := range []int64{1, 0} {
-			if got := note(epoch+second, 7+i, "failing rate"); got != want {
-				t.Errorf("call %d: %v, want %d", i, got, want)
-			}
+			must.Equal[any](t, note(epoch+second, 7+i, "failing rate"), want, "call %d", i)
 		}
 		events := r.moveEvents()
 		var detail struct{ Reason, At, Left, Why, Sentence string }

@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/tundish-io/tundish/internal/must"
+	"github.com/tundish-io/tundish/internal/stored"
 )
 
 // However jobs come: the bounds hold, a flow has as many as get in, and a flow is in the turn queue if and
@@ -53,9 +56,7 @@ func TestFlowBoundsModel(t *testing.T) {
 				case e.due != "":
 					want = 2
 				}
-				if a.code != want {
-					rt.Fatalf("%+v: code %d, want %d", e, a.code, want)
-				}
+				must.Be(rt, a.code, want, "%+v: code", e)
 				switch want {
 				case 1:
 					counts[0]++
@@ -69,15 +70,12 @@ func TestFlowBoundsModel(t *testing.T) {
 				there[e.flow], known[e.id] = counts, true
 			}
 		}
-		states, err := r.c.HGetAll(r.ctx, r.key("flows")).Result()
-		r.ok(err)
-		if len(states) != len(there) {
-			rt.Fatalf("flows %v, want %v", states, there)
-		}
+		states := r.hash("flows")
+		must.Be(rt, len(states), len(there), "flows %v, want %v", states, there)
 		now, waiting := r.now(), 0
 		for _, flow := range names {
 			counts, ok := there[flow]
-			if want := fmt.Sprintf("0 0 - 0 %d %d 0 .", counts[0], counts[1]); ok && !strings.HasPrefix(states[flow], want) {
+			if want := (stored.Flow{Unfinished: counts[0], Scheduled: counts[1], Filled: "."}).String(); ok && !strings.HasPrefix(states[flow], want) {
 				rt.Fatalf("%q is %q, want %q", flow, states[flow], want)
 			}
 			turn := r.turnFrom(flow, now)
@@ -85,13 +83,10 @@ func TestFlowBoundsModel(t *testing.T) {
 				rt.Fatalf("%q with %v has its turn in %d", flow, counts, turn)
 			}
 			for _, key := range r.names().Places(flow)[:4] {
-				n, err := r.c.LLen(r.ctx, key).Result()
-				r.ok(err)
+				n := must.Get(r.c.LLen(r.ctx, key).Result())(r.t)
 				waiting += int(n)
 			}
 		}
-		if int64(waiting) != unfinished {
-			rt.Fatalf("%d jobs in lists, want %d", waiting, unfinished)
-		}
+		must.Be(rt, int64(waiting), unfinished, "%d jobs in lists", waiting)
 	})
 }

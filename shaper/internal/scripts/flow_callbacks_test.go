@@ -3,6 +3,8 @@ package scripts_test
 import (
 	"fmt"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // letsInWithCallbacks has a flow put in jobs with callbacks, which are done at once, until one is refused or there are most of them.
@@ -30,7 +32,6 @@ func TestCallbacksCountAgainstTheirFlow(t *testing.T) {
 	const capacity, ofGroup, ofFlow = 100, 15, 10
 	for _, level := range []string{"flows", "groups"} {
 		t.Run(level, func(t *testing.T) {
-			t.Parallel()
 			onBoth(t, func(t *testing.T, r *rig) {
 				one, sister, other, full := "one", "", "other", int64(10)
 				if level == "groups" {
@@ -69,9 +70,7 @@ func TestCallbacksCountAgainstTheirFlow(t *testing.T) {
 					t.Errorf("after 4 callbacks were moved on %d got in, then %+v", in, last)
 				}
 				moveOn(100)
-				if n := r.c.Exists(r.ctx, r.key("callbacks"), r.key("callback_texts"), r.key("callback_counts")).Val(); n != 0 {
-					t.Errorf("%d keys are left", n)
-				}
+				must.Equal(t, r.exists("callbacks", "callback_texts", "callback_counts"), 0, "keys are left")
 			})
 		})
 	}

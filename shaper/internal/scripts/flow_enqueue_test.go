@@ -7,6 +7,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -36,8 +38,7 @@ func (r *rig) turnFrom(flow string, now int64) int64 {
 
 func (r *rig) listAt(name string) string {
 	r.t.Helper()
-	ids, err := r.c.LRange(r.ctx, r.key(name), 0, -1).Result()
-	r.ok(err)
+	ids := r.elements(name)
 	return strings.Join(ids, " ")
 }
 
@@ -51,18 +52,13 @@ func codes(answers []answer) string {
 
 // Jobs wait in the list of their priority; before one wait all that are as important or more.
 func TestEnqueueByPriority(t *testing.T) {
-	t.Parallel()
 	const critical, high, normal, low = 1, 2, 3, 4
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 1})
 		got := r.enqueue(nil, entry{id: "l", priority: low}, entry{id: "n"}, entry{id: "c", priority: critical},
 			entry{id: "n2"}, entry{id: "h", priority: high}, entry{id: "l2", priority: low}, entry{id: "later", priority: high, due: "+5000000"})
-		if codes(got) != "1@0 1@0 1@0 1@2 1@1 1@5 2@0" {
-			t.Errorf("answers %s", codes(got))
-		}
-		if gap := got[5].eta - got[0].eta; gap != 5*second {
-			t.Errorf("five jobs leave in %d", gap)
-		}
+		must.Equal(t, codes(got), "1@0 1@0 1@0 1@2 1@1 1@5 2@0", "answers")
+		must.Equal(t, got[5].eta-got[0].eta, 5*second, "five jobs leave in")
 		for priority, want := range map[int][2]int64{critical: {1, 1}, high: {2, 1}, normal: {4, 2}, low: {6, 2}} {
 			keys, args := r.alike(nil, 2, priority, "")
 			for i := range 2 {
@@ -75,9 +71,7 @@ func TestEnqueueByPriority(t *testing.T) {
 			}
 		}
 		for i, want := range []string{"c alike10 alike11", "h alike20 alike21", "n n2 alike30 alike31", "l l2 alike40 alike41"} {
-			if got := r.listAt(listKeys[i]); got != want {
-				t.Errorf("%s holds %q, want %q", listKeys[i], got, want)
-			}
+			must.Equal(t, r.listAt(listKeys[i]), want, "%s holds", listKeys[i])
 		}
 		for _, key := range []string{"flows", "due:"} {
 			if n, err := r.c.Exists(r.ctx, r.key(key)).Result(); n != 0 || err != nil {
@@ -93,18 +87,13 @@ func TestEnqueueWakes(t *testing.T) {
 	r := realRig(t)
 	heard := r.c.Subscribe(t.Context(), "tundish:wake")
 	t.Cleanup(func() { _ = heard.Close() })
-	if _, err := heard.Receive(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(heard.Receive(t.Context()))(t)
 	woken := func(does func()) bool {
 		t.Helper()
 		does()
 		r.ok(r.c.Publish(r.ctx, "tundish:wake", "mark").Err())
 		for n := 0; ; n++ {
-			message, err := heard.ReceiveMessage(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			message := must.Get(heard.ReceiveMessage(t.Context()))(t)
 			if message.Payload == "mark" {
 				return n > 0
 			}
@@ -123,9 +112,7 @@ func TestEnqueueWakes(t *testing.T) {
 		{put(entry{id: "e", due: "+9000000"}), false},
 		{put(entry{id: "f", due: "+4000000"}), true},
 	} {
-		if got := woken(step.does); got != step.want {
-			t.Errorf("step %d: woken %t", i, got)
-		}
+		must.Equal(t, woken(step.does), step.want, "step %d: woken", i)
 	}
 	r = r.fresh(t, "flows")
 	r.configureFlows(settings{}, flowSettings{})
@@ -139,35 +126,28 @@ func TestEnqueueWakes(t *testing.T) {
 		{put(entry{id: "d", flow: "z"}), false}, // its turn comes after y's
 		{put(entry{id: "e", flow: "y"}), false},
 	} {
-		if got := woken(step.does); got != step.want {
-			t.Errorf("with flows, step %d: woken %t", i, got)
-		}
+		must.Equal(t, woken(step.does), step.want, "with flows, step %d: woken", i)
 	}
 }
 
 // The bound of a flow is decided with all else: what does not fit spends nothing, and other
 // flows have their room.
 func TestFlowFull(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 10, capacity: 5}, flowSettings{capacity: 2, rateCount: 1})
 		l := per(1, 60*second, 10)
 		got := r.enqueue([]limit{l}, entry{id: "a1", flow: "a b"}, entry{id: "a2", flow: "a b"}, entry{id: "a3", flow: "a b"},
 			entry{id: "b1", flow: ""}, entry{id: "a4", flow: "a b", due: "+5000000"}, entry{id: "b2", flow: ""}, entry{id: "b3", flow: ""})
-		if codes(got) != "1@0 1@1 10@2 1@0 2@0 1@1 10@2" {
-			t.Fatalf("answers %s", codes(got))
-		}
+		must.Be(t, codes(got), "1@0 1@1 10@2 1@0 2@0 1@1 10@2", "answers")
 		full := got[2]
 		if full.eta != 2 || full.wait < 100_000 || full.wait > second || full.limits[0] != [4]int64{0, 8, 0, full.limits[0][3]} {
 			t.Errorf("flow full: %+v", full)
 		}
-		if left := got[6].limits[0][1]; left != 5 {
-			t.Errorf("%d tokens left of 10 after five jobs", left)
-		}
+		must.Equal(t, got[6].limits[0][1], 5, "tokens left of 10 after five jobs")
 		if gap := got[1].eta - got[0].eta; gap < second-200_000 || gap > second {
 			t.Errorf("two jobs of a flow of 1/s leave %d apart", gap)
 		}
-		if a, b := r.flowState("a b"), r.flowState(""); a != "0 0 - 0 2 1 0 .nd" || b != "0 0 - 0 2 0 0 .n" {
+		if a, b := r.flowState("a b"), r.flowState(""); a != (stored.Flow{Unfinished: 2, Scheduled: 1, Filled: ".nd"}).String() || b != stored.Waiting(2).String() {
 			t.Errorf("states %q and %q", a, b)
 		}
 		if a, b := r.listAt("q:normal:a b"), r.listAt("q:normal:"); a != "a1 a2" || b != "b1 b2" {
@@ -178,11 +158,9 @@ func TestFlowFull(t *testing.T) {
 		}
 		// The bucket's bound is asked first, and a duplicate is none too many.
 		got = r.enqueue([]limit{l}, entry{id: "c1", flow: "c"}, entry{id: "c2", flow: "c"}, entry{id: "a1", flow: "a b"})
-		if codes(got) != "1@0 7@5 3@1" {
-			t.Errorf("answers %s", codes(got))
-		}
+		must.Equal(t, codes(got), "1@0 7@5 3@1", "answers")
 		// Of a paused flow, nobody knows when.
-		r.ok(r.c.HSet(r.ctx, r.key("flow_settings"), "d", "- - - 1 - - 1\n{}").Err())
+		r.hset("flow_settings", "d", "- - - 1 - - 1\n{}")
 		r.configureFlows(settings{rateCount: 10, capacity: 50}, flowSettings{capacity: 2})
 		got = r.enqueue(nil, entry{id: "d1", flow: "d"}, entry{id: "d2", flow: "d"}, entry{id: "d3", flow: "d", due: "+5"})
 		if codes(got) != "1@0 10@1 2@0" || got[0].eta != 0 || got[1].eta != 1 || got[1].wait != 0 || got[2].eta != 0 {
@@ -193,7 +171,6 @@ func TestFlowFull(t *testing.T) {
 
 // Jobs that are alike fit into their flow together, or are decided one by one.
 func TestAlikeJobsOfAFlow(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 100}, flowSettings{capacity: 5, rateCount: 10, burst: 2})
 		send := func(prefix string, n int) *lua.Reader {
@@ -220,18 +197,13 @@ func TestAlikeJobsOfAFlow(t *testing.T) {
 				t.Errorf("eta in %d", eta-now)
 			}
 		}
-		if fmt.Sprint(got) != "[1 1 10]" {
-			t.Errorf("codes %v", got)
-		}
-		if got := r.flowState("x"); got != "0 0 - 0 5 0 0 .n" {
-			t.Errorf("state %q", got)
-		}
+		must.Equal(t, fmt.Sprint(got), "[1 1 10]", "codes %v", got)
+		must.Equal(t, r.flowState("x"), stored.Waiting(5).String(), "state")
 	})
 }
 
 // No new flow is let in where there are as many as may be; those that are there go on.
 func TestTooManyFlows(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{maxFlows: 2})
 		l := per(1, 60*second, 10)
@@ -253,11 +225,10 @@ func TestTooManyFlows(t *testing.T) {
 // A flow is put in the turn queue when its list was empty, at the time at which its rate lets it go or its
 // first delayed job is due, by the engine's clock; and never later than it is there already.
 func TestEnqueueAndTheCalendar(t *testing.T) {
-	t.Parallel()
 	const offset, slack = 7 * second, 2 * second // a test may take its time between two clocks
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{rateCount: 1, ratePer: 100 * second, burst: 2})
-		r.ok(r.c.HSet(r.ctx, r.key("pace"), "offset", int64(offset)).Err())
+		r.hset("pace", "offset", int64(offset))
 		now := r.now()
 		rate := fmt.Sprint("1/", 100*second)
 		for flow, slot := range map[string]int64{
@@ -267,7 +238,7 @@ func TestEnqueueAndTheCalendar(t *testing.T) {
 			if flow == "stepped" {
 				last = slot + offset
 			}
-			r.ok(r.c.HSet(r.ctx, r.key("flows"), flow, fmt.Sprintf("%d 0 %s/%d 0 0 0 0 .", slot+offset, rate, last)).Err())
+			r.hset("flows", flow, fmt.Sprintf("%d 0 %s/%d 0 0 0 0 .", slot+offset, rate, last))
 		}
 		near := func(step, flow string, want int64) {
 			t.Helper()
@@ -293,17 +264,14 @@ func TestEnqueueAndTheCalendar(t *testing.T) {
 		near("one at once", "later", 0)
 
 		// Who is away from it with jobs in his lists is held back, and not put on it again.
-		r.ok(r.c.ZRem(r.ctx, r.key("due:"), "fast").Err())
+		r.zrem("due:", "fast")
 		r.enqueue(nil, entry{id: "f2", flow: "fast"})
-		if got := r.turnFrom("fast", now); got != -1 {
-			t.Errorf("a flow that is held back has its turn in %d", got)
-		}
+		must.Equal(t, r.turnFrom("fast", now), -1, "a flow that is held back has its turn in")
 	})
 }
 
 // Who thinks that a bucket has no flows where it has, puts nothing where nobody looks.
 func TestFlowsMustBeAgreedOn(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		for _, has := range []bool{false, true} {
@@ -312,9 +280,7 @@ func TestFlowsMustBeAgreedOn(t *testing.T) {
 			}
 			r.hasFlows = !has
 			keys, args := r.enqueueArgs(nil, []entry{{id: "a"}})
-			if got := lua.NewReader(r.run(lua.Enqueue, keys, args...)).Int(); got != 3 {
-				t.Errorf("flows %t, and the caller thinks the opposite: %d", has, got)
-			}
+			must.Equal(t, lua.NewReader(r.run(lua.Enqueue, keys, args...)).Int(), 3, "flows %t, and the caller thinks the opposite", has)
 		}
 	})
 }

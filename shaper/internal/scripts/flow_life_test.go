@@ -2,25 +2,23 @@ package scripts_test
 
 import (
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // What the model of flows has found, each on its own.
 
 func TestFlowWithoutAName(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{})
 		r.putIn("", 1, 0, "j")
 		r.pass(second)
-		if c := r.drain(ask{}); c.ids() != "j" {
-			t.Errorf("claimed %q", c.ids())
-		}
+		must.Equal(t, r.drain(ask{}).ids(), "j", "claimed")
 	})
 }
 
 // A bucket whose slots are further apart than anybody looks ahead begins, too.
 func TestFlowsOfASlowBucketBegin(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 1, ratePer: 10 * second}, flowSettings{})
 		r.putIn("f", 3, 0, "j")
@@ -28,9 +26,7 @@ func TestFlowsOfASlowBucketBegin(t *testing.T) {
 			t.Errorf("claimed %q at once, the next in %d µs", c.ids(), c.next-c.now)
 		}
 		r.pass(10 * second)
-		if c := r.drain(ask{}); c.ids() != "j" {
-			t.Errorf("claimed %q", c.ids())
-		}
+		must.Equal(t, r.drain(ask{}).ids(), "j", "claimed")
 	})
 }
 
@@ -43,15 +39,12 @@ func TestHeldFlowGoesOnAtOnce(t *testing.T) {
 		"lost":    func(r *rig, l lease) { r.end(l.id); r.sweep(sweep{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			onBothInCI(t, func(t *testing.T, r *rig) {
 				r.configureFlows(settings{}, flowSettings{inFlight: 1})
 				r.putIn("f", 3, 0, "flying", "waits")
 				r.pass(second)
 				c := r.drain(ask{})
-				if c.ids() != "flying" {
-					t.Fatalf("claimed %q", c.ids())
-				}
+				must.Be(t, c.ids(), "flying", "claimed")
 				r.enqueue(nil, entry{id: "later", flow: "f", due: "+3600000000"})
 				release(r, c.jobs[0])
 				r.pass(second)
@@ -66,7 +59,6 @@ func TestHeldFlowGoesOnAtOnce(t *testing.T) {
 // The clock of the server steps back by an hour while a flow with a rate is held: it does not wait
 // for the clock.
 func TestFlowWithARateAndAStepBack(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{inFlight: 1, rateCount: 10})
 		r.putIn("f", 3, 0, "flying", "waits")
@@ -76,15 +68,12 @@ func TestFlowWithARateAndAStepBack(t *testing.T) {
 		r.reserve(1, 1000)
 		r.settle(outcome{lease: c.jobs[0], result: done})
 		r.pass(second)
-		if c := r.drain(ask{}); c.ids() != "waits" {
-			t.Errorf("claimed %q", c.ids())
-		}
+		must.Equal(t, r.drain(ask{}).ids(), "waits", "claimed")
 	})
 }
 
 // Nor does one to which something came while nothing was reserved.
 func TestStepBackOfAPausedBucket(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{})
 		r.reserve(1, 1000)
@@ -95,16 +84,13 @@ func TestStepBackOfAPausedBucket(t *testing.T) {
 		r.pass(-1800 * second)
 		r.resume()
 		r.pass(second)
-		if c := r.drain(ask{}); c.ids() != "j" {
-			t.Errorf("claimed %q", c.ids())
-		}
+		must.Equal(t, r.drain(ask{}).ids(), "j", "claimed")
 	})
 }
 
 // The id that a cancelled job has left in the list of a flow is no job of that flow, also
 // where its job is of the flow without a name.
 func TestIDUsedAgainInTheFlowWithoutAName(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{dedupe: -1}, flowSettings{})
 		r.putIn("f", 3, 0, "j")
@@ -115,16 +101,13 @@ func TestIDUsedAgainInTheFlowWithoutAName(t *testing.T) {
 		if c.ids() != "" || r.counts("") != "1 0 0" || r.counts("f") != "" {
 			t.Errorf("claimed %q; counters %q and %q", c.ids(), r.counts(""), r.counts("f"))
 		}
-		if c := r.drain(ask{}); c.ids() != "j" {
-			t.Errorf("claimed %q", c.ids())
-		}
+		must.Equal(t, r.drain(ask{}).ids(), "j", "claimed")
 	})
 }
 
 // A purge that the sweeper goes on with, which need not know the flow, keeps a job for later whose
 // id a cancelled one has left in the list.
 func TestPurgeOfAFlowThatGoesOnKeepsLater(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{dedupe: -1}, flowSettings{})
 		r.putIn("f", 3, 0, "first", "j")
@@ -136,8 +119,6 @@ func TestPurgeOfAFlowThatGoesOnKeepsLater(t *testing.T) {
 		if p := r.purge(purge{}); p.removed != 0 || p.left != 0 {
 			t.Errorf("gone on: %+v", p)
 		}
-		if got := r.job("j").state; got != isScheduled {
-			t.Errorf("the job for later is in state %d", got)
-		}
+		must.Equal(t, r.job("j").state, isScheduled, "the job for later is in state")
 	})
 }

@@ -5,11 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
 func TestCancelInFlows(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{})
 		r.place(
@@ -18,12 +18,8 @@ func TestCancelInFlows(t *testing.T) {
 			placed{id: "flying", flow: "a", state: isInFlight, in: second},
 		)
 		keys := r.of(lua.Cancel, "b")
-		if code := r.run(lua.Cancel, keys, "queued", "", 1, "b"); code != int64(-2) {
-			t.Errorf("by the wrong flow: %v", code)
-		}
-		if code := r.run(lua.Cancel, keys, "queued", "", 0, ""); code != int64(-1) {
-			t.Errorf("as if there were no flows: %v", code)
-		}
+		must.Equal[any](t, r.run(lua.Cancel, keys, "queued", "", 1, "b"), int64(-2), "by the wrong flow")
+		must.Equal[any](t, r.run(lua.Cancel, keys, "queued", "", 0, ""), int64(-1), "as if there were no flows")
 		for i, want := range []string{"2 1 1", "2 0 1", "1 0 1", "1 0 1", "1 0 1"} {
 			id := []string{"queued", "scheduled", "retrying", "dead", "flying"}[i]
 			state := ""
@@ -32,9 +28,7 @@ func TestCancelInFlows(t *testing.T) {
 			}
 			for range 2 {
 				r.cancel(id, state)
-				if got := r.counts("a"); got != want {
-					t.Errorf("after %s: counters %q, want %q", id, got, want)
-				}
+				must.Equal(t, r.counts("a"), want, "after %s: counters", id)
 			}
 		}
 		r.place(placed{id: "last", flow: "c"})
@@ -46,7 +40,6 @@ func TestCancelInFlows(t *testing.T) {
 
 // Redriven jobs obey the bound of their flow, and that of the number of flows.
 func TestRedriveInFlows(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{capacity: 9}, flowSettings{capacity: 3, maxFlows: 3})
 		r.own("c", "- - - 1 - - -")
@@ -80,10 +73,9 @@ func TestRedriveInFlows(t *testing.T) {
 
 // What a job of a flow is told to wait for.
 func TestInspectJobInFlows(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 10}, flowSettings{rateCount: 1, ratePer: 4 * second, inFlight: 7})
-		r.ok(r.c.HSet(r.ctx, r.key("settings"), "quotas", "2 60000000;", "flow_quotas", "1 3000000;3 50000000;").Err())
+		r.hset("settings", "quotas", "2 60000000;", "flow_quotas", "1 3000000;3 50000000;")
 		r.place(
 			placed{id: "n1", flow: "a"}, placed{id: "b1", flow: "b"}, placed{id: "n2", flow: "a"}, placed{id: "k1", flow: "a", priority: 1},
 			placed{id: "f1", flow: "a", state: isInFlight, in: second},
@@ -101,8 +93,8 @@ func TestInspectJobInFlows(t *testing.T) {
 			t.Errorf("b1: %+v", j)
 		}
 		// Departures, the newest first.
-		r.ok(r.c.RPush(r.ctx, r.key("departed"), now-second, now-20*second, now-90*second).Err())
-		r.ok(r.c.RPush(r.ctx, r.key("departed:a"), now-second, now-20*second, now-40*second).Err())
+		r.rpush("departed", now-second, now-20*second, now-90*second)
+		r.rpush("departed:a", now-second, now-20*second, now-40*second)
 		if j := r.job("n1"); j.quota != now+41_200_000 || j.ofFlow.quota != now+11*second || j.position != 1 || j.instant != now+60_200_000 {
 			t.Errorf("n1: %+v, now %d", j, now)
 		}
@@ -119,12 +111,11 @@ func TestInspectJobInFlows(t *testing.T) {
 // Behind the first thousand a position is an estimate by the numbers of the jobs at both
 // ends of the list.
 func TestPositionInALongList(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{capacity: 5000})
 		for i := range 3000 {
-			r.ok(r.c.HSet(r.ctx, r.key("body"), fmt.Sprint("j", i), fmt.Sprintf("%d 1 00000000000cn001 \nx", 2*i)).Err())
-			r.ok(r.c.RPush(r.ctx, r.key(queueKey), fmt.Sprint("j", i)).Err())
+			r.hset("body", fmt.Sprint("j", i), fmt.Sprintf("%d 1 00000000000cn001 \nx", 2*i))
+			r.rpush(queueKey, fmt.Sprint("j", i))
 		}
 		for _, i := range []int64{0, 999, 1000, 1500, 2999} {
 			if got := r.job(fmt.Sprint("j", i)).position; got != i {
@@ -135,7 +126,6 @@ func TestPositionInALongList(t *testing.T) {
 }
 
 func TestControlFlow(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		run := func(flow, action string, args ...any) any {
 			return r.run(lua.ControlFlow, r.of(lua.ControlFlow, flow),
@@ -191,7 +181,6 @@ func TestControlFlow(t *testing.T) {
 
 // A flow that may go by what an operator changed is put in the turn queue.
 func TestControlFlowAndTheCalendar(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{rateCount: 1, ratePer: 100 * second, inFlight: 1})
 		now := r.now()
@@ -223,7 +212,7 @@ func TestControlFlowAndTheCalendar(t *testing.T) {
 				t.Errorf("step %d, %s: turn in %d µs, wakes %t", i, s.action, turn-now, wakes)
 			}
 		}
-		r.ok(r.c.Del(r.ctx, r.key("due:")).Err()) // claim has met it
+		r.del("due:") // claim has met it
 		if r.controlFlow("f", "pause", "{}"); r.turn("f") != 0 {
 			t.Error("a paused flow is in the turn queue")
 		}
@@ -237,7 +226,6 @@ func TestControlFlowAndTheCalendar(t *testing.T) {
 // bucket. A bound too small for a
 // tenth is filled.
 func TestRedriveSpares(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{capacity: 20}, flowSettings{capacity: 10, maxFlows: 9})
 		r.own("c", "- - - 1 - - -")
@@ -253,31 +241,22 @@ func TestRedriveSpares(t *testing.T) {
 		for _, job := range jobs {
 			ids = append(ids, job.id)
 		}
-		if got := fmt.Sprint(r.redriveSparing(10, ids...)); got != "[1 1 1 1 1 1 1 1 1 4 1 1 1 1 1 1 1 1 1 2 2]" {
-			t.Errorf("redriven %s", got)
-		}
-		r.ok(r.c.HSet(r.ctx, r.key("settings"), "shed_low", 95).Err()) // jobs of priority low may fill 19: 18 of these
-		if got := fmt.Sprint(r.redriveSparing(10, "b9")); got != "[2]" {
-			t.Errorf("shedding, %s", got)
-		}
+		must.Equal(t, fmt.Sprint(r.redriveSparing(10, ids...)), "[1 1 1 1 1 1 1 1 1 4 1 1 1 1 1 1 1 1 1 2 2]", "redriven")
+		r.hset("settings", "shed_low", 95) // jobs of priority low may fill 19: 18 of these
+		must.Equal(t, fmt.Sprint(r.redriveSparing(10, "b9")), "[2]", "shedding")
 		r.cancel("a0", "")
-		if got := fmt.Sprint(r.redriveSparing(10, "b9", "c0")); got != "[4 1]" {
-			t.Errorf("shedding, with a place, %s", got)
-		}
-		r.ok(r.c.HSet(r.ctx, r.key("settings"), "shed_low", 50).Err())
+		must.Equal(t, fmt.Sprint(r.redriveSparing(10, "b9", "c0")), "[4 1]", "shedding, with a place")
+		r.hset("settings", "shed_low", 50)
 		r.cancel("a1", "")
-		if got := fmt.Sprint(r.redriveSparing(10, "a9")); got != "[2]" {
-			t.Errorf("shedding more, %s", got)
-		}
-		if got := fmt.Sprint(r.redrive("a9", "b9")); got != "[1 1]" {
-			t.Errorf("by ids %s", got)
-		}
+		must.Equal(t, fmt.Sprint(r.redriveSparing(10, "a9")), "[2]", "shedding more")
+		must.Equal(t, fmt.Sprint(r.redrive("a9", "b9")), "[1 1]", "by ids")
 	})
+}
+
+func TestRedriveSparesNothingOfASmallBucket(t *testing.T) {
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{capacity: 1})
 		r.kill("only")
-		if got := r.redriveSparing(10, "only"); got[0] != 1 {
-			t.Errorf("into the only place: %d", got[0])
-		}
+		must.Equal(t, r.redriveSparing(10, "only")[0], 1, "into the only place")
 	})
 }

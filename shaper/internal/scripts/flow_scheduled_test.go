@@ -28,7 +28,7 @@ func (r *rig) puts(flow, prefix string, after int64, most int) (in int, last ans
 // later sets how many scheduled jobs a flow and a group may have.
 func (r *rig) laterBounds(ofFlow, ofGroup int64) {
 	r.t.Helper()
-	r.ok(r.c.HSet(r.ctx, r.key("settings"), "flow_scheduled_capacity", ofFlow, "group_scheduled_capacity", ofGroup).Err())
+	r.hset("settings", "flow_scheduled_capacity", ofFlow, "group_scheduled_capacity", ofGroup)
 }
 
 // Jobs that come later have a bound of their flow and of their group, before that of the bucket: one flow leaves the places of the others.
@@ -38,7 +38,6 @@ func TestScheduledJobsOfAFlowAreBounded(t *testing.T) {
 	const scheduled, year = 100, 8784 * hour
 	for _, level := range []string{"flows", "groups"} {
 		t.Run(level, func(t *testing.T) {
-			t.Parallel()
 			onBothInCI(t, func(t *testing.T, r *rig) {
 				one, sister, other := "one", "", "other"
 				if level == "groups" {
@@ -100,7 +99,6 @@ func TestWhenScheduledJobsMakeRoom(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"plain", "flows", "groups"} {
 		t.Run(level, func(t *testing.T) {
-			t.Parallel()
 			onBothInCI(t, func(t *testing.T, r *rig) {
 				one, other := "one", "other"
 				switch level {
@@ -141,7 +139,6 @@ func TestWhenScheduledJobsOfOneScriptMakeRoom(t *testing.T) {
 	t.Parallel()
 	for _, of := range []string{"bucket", "bucket of flows", "flow", "group"} {
 		t.Run(of, func(t *testing.T) {
-			t.Parallel()
 			onBothInCI(t, func(t *testing.T, r *rig) {
 				flow, code := "", scheduledFull
 				switch of {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -12,7 +13,6 @@ import (
 var oddFlows = []string{"a", "", "with space", "q:normal:x", `"quoted" \back`, "<b>&", "zwölf ☃", "line\nfeed", "}", "nul\x00"}
 
 func TestFlowsOf(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{})
 		args := []any{1 << 20, 1}
@@ -20,27 +20,21 @@ func TestFlowsOf(t *testing.T) {
 			r.place(placed{id: fmt.Sprint("j", i), flow: flow})
 			args = append(args, fmt.Sprint("j", i))
 		}
-		r.ok(r.c.HSet(r.ctx, r.key("body"), "unreadable", "no job of ours", "bare", "1 2 00000000000cn001 \n{\"f\":\"no\"}", "broken",
-			`1 2 00000000000cn001 {"f":"a\`+"\nx").Err())
+		r.hset("body", "unreadable", "no job of ours", "bare", "1 2 00000000000cn001 \n{\"f\":\"no\"}", "broken", `1 2 00000000000cn001 {"f":"a\`+"\nx")
 		in := lua.NewReader(r.run(lua.FlowsOf, r.keys("body"), append(args, "unreadable", "bare", "broken", "nobody")...))
 		for _, flow := range append(oddFlows[:len(oddFlows):len(oddFlows)], "", "", "", "") {
-			if got := in.Text(); got != flow {
-				t.Errorf("flow %q, want %q", got, flow)
-			}
+			must.Equal(t, in.Text(), flow, "flow")
 		}
 		r.ok(in.Err())
 		// No more bodies are read than fit, and one in any case.
 		for most, want := range map[int]int{1: 1, 200: 2, 1 << 20: 3} {
-			if in := lua.NewReader(r.run(lua.FlowsOf, r.keys("body"), most, 1, "j0", "j1", "j2")); in.Left() != want {
-				t.Errorf("%d bytes at most: %d answers, want %d", most, in.Left(), want)
-			}
+			must.Equal(t, lua.NewReader(r.run(lua.FlowsOf, r.keys("body"), most, 1, "j0", "j1", "j2")).Left(), want, "%d bytes at most: answers", most)
 		}
 	})
 }
 
 // Every outcome goes to its flow, and to the list of its priority there.
 func TestSettleOfFlows(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{})
 		var outcomes []outcome
@@ -65,14 +59,10 @@ func TestSettleOfFlows(t *testing.T) {
 		}
 		began := r.now()
 		for i, settled := range r.settle(outcomes...) {
-			if settled != 1 {
-				t.Errorf("%s was not settled", outcomes[i].id)
-			}
+			must.Equal(t, settled, 1, "%s was not settled", outcomes[i].id)
 		}
 		for i, flow := range oddFlows {
-			if got := r.counts(flow); got != "6 1 0" {
-				t.Errorf("flow %q: counters %q", flow, got)
-			}
+			must.Equal(t, r.counts(flow), "6 1 0", "flow %q: counters", flow)
 			want := fmt.Sprintf("[r1.%d] [r2.%d waits%d] [r0.%d r3.%d] [r4.%d] [retry%d]", i, i, i, i, i, i, i)
 			if got := fmt.Sprintf("[%s] [%s] [%s] [%s] [%s]", r.list("critical", flow), r.list("high", flow), r.list("normal", flow),
 				r.list("low", flow), r.laterOf(flow)); got != want {
@@ -87,19 +77,14 @@ func TestSettleOfFlows(t *testing.T) {
 			t.Errorf("bucket %+v", b)
 		}
 		for _, settled := range r.settle(outcomes...) {
-			if settled != 0 {
-				t.Error("settled twice")
-			}
+			must.Equal(t, settled, 0, "settled twice")
 		}
-		if got := r.counts("a"); got != "6 1 0" {
-			t.Errorf("sent twice: counters %s", got)
-		}
+		must.Equal(t, r.counts("a"), "6 1 0", "sent twice: counters")
 	})
 }
 
 // When a flow has its turn after a lease of it ended.
 func TestSettleAndTheCalendar(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		const soon, far = 10 * second, 100 * second
 		held := placed{id: "j", flow: "f", state: isInFlight, in: 30 * second}
@@ -143,12 +128,12 @@ func TestSettleAndTheCalendar(t *testing.T) {
 				r.own("f", c.own)
 			}
 			if c.offset != 0 {
-				r.ok(r.c.HSet(r.ctx, r.key("pace"), "offset", c.offset).Err())
+				r.hset("pace", "offset", c.offset)
 			}
 			if c.slot != 0 {
 				f := r.flow("f")
 				f.slot, f.rate = now+c.offset+c.slot, fmt.Sprintf("%d/%d/%d", c.all.rateCount, cmp.Or(c.all.ratePer, second), now+c.offset+min(c.slot, second/10))
-				r.ok(r.c.HSet(r.ctx, r.key("flows"), "f", f.text()).Err())
+				r.hset("flows", "f", f.text())
 			}
 			if c.turn != 0 {
 				r.setTurn("f", now+c.turn)
@@ -157,9 +142,7 @@ func TestSettleAndTheCalendar(t *testing.T) {
 				r.setTurn("other", now-1)
 			}
 			wakes := r.wakes(func() { r.settle(outcome{lease: held.lease(), result: c.result, delay: far}) })
-			if wakes != c.wakes {
-				t.Errorf("%s: wakes %t", name, wakes)
-			}
+			must.Equal(t, wakes, c.wakes, "%s: wakes", name)
 			turn := r.turn("f")
 			if c.want < 0 && turn != 0 || c.want >= 0 && (turn < now+c.want+c.offset || turn > r.now()+c.want+c.offset) {
 				t.Errorf("%s: its turn is in %d µs", name, turn-now-c.offset)
@@ -170,7 +153,6 @@ func TestSettleAndTheCalendar(t *testing.T) {
 
 // Nothing is kept of a flow that has no jobs, once its pace says nothing any more.
 func TestSettleForgetsIdleFlows(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{rateCount: 1, ratePer: 10 * second})
 		for name, slot := range map[string]int64{"rested": -11 * second, "paced": -9 * second} {
@@ -196,17 +178,14 @@ func TestSettleForgetsIdleFlows(t *testing.T) {
 		// Counters that somebody deleted begin anew, and never go below 0.
 		job := placed{id: "j", flow: "f", state: isInFlight, in: second}
 		r.place(job, placed{id: "w", flow: "f"})
-		r.ok(r.c.Del(r.ctx, r.key("flows")).Err())
+		r.del("flows")
 		r.settle(outcome{lease: job.lease(), result: done})
-		if got := r.counts("f"); got != "" {
-			t.Errorf("counters %q", got)
-		}
+		must.Equal(t, r.counts("f"), "", "counters")
 	})
 }
 
 // A bucket without flows keeps nothing of them; priorities have lists there, too.
 func TestSettleWithoutFlows(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		var outcomes []outcome
@@ -225,16 +204,12 @@ func TestSettleWithoutFlows(t *testing.T) {
 			t.Errorf("lists %s", got)
 		}
 		for i, want := range []int64{4, 0, 2, 6, 8} { // of a0, a1, …
-			if got := r.job(fmt.Sprint("a", i)).position; got != want {
-				t.Errorf("a%d: position %d, want %d", i, got, want)
-			}
+			must.Equal(t, r.job(fmt.Sprint("a", i)).position, want, "a%d: position", i)
 		}
 		if b := r.inspect(); b.waiting != 10 || b.hasFlows != 0 || b.flows != 0 || b.onCalendar != 0 {
 			t.Errorf("bucket %+v", b)
 		}
-		if kept, err := r.c.Exists(r.ctx, r.key("flows"), r.key("due:"), r.key("flow_settings")).Result(); err != nil || kept != 0 {
-			t.Errorf("%d keys of flows, %v", kept, err)
-		}
+		must.Equal(t, must.Get(r.c.Exists(r.ctx, r.key("flows"), r.key("due:"), r.key("flow_settings")).Result())(t), 0, "keys of flows")
 		// Whoever believes that it has flows is told that it has none.
 		job := placed{id: "j", flow: "f", state: isInFlight, in: second}
 		r.place(job)

@@ -3,12 +3,13 @@ package scripts_test
 import (
 	"fmt"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // Leases of several flows that ran out go back to the heads of their lists, in the
 // order of admission, and the flows to the calendar.
 func TestSweepOfFlows(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{inFlight: 9})
 		for i, flow := range oddFlows {
@@ -34,12 +35,8 @@ func TestSweepOfFlows(t *testing.T) {
 		}
 		for i, flow := range oddFlows {
 			want := fmt.Sprintf("[b%d] [a%d c%d d%d waits%d]", i, i, i, i, i)
-			if got := fmt.Sprintf("[%s] [%s]", r.list("critical", flow), r.list("normal", flow)); got != want {
-				t.Errorf("flow %q: lists %s, want %s", flow, got, want)
-			}
-			if got := r.counts(flow); got != "5 1 1" {
-				t.Errorf("flow %q: counters %s", flow, got)
-			}
+			must.Equal(t, fmt.Sprintf("[%s] [%s]", r.list("critical", flow), r.list("normal", flow)), want, "flow %q: lists", flow)
+			must.Equal(t, r.counts(flow), "5 1 1", "flow %q: counters", flow)
 			if r.turn(flow) == 0 {
 				t.Errorf("flow %q is not in the turn queue", flow)
 			}
@@ -52,7 +49,6 @@ func TestSweepOfFlows(t *testing.T) {
 
 // Between the two scripts of a sweep jobs live on: what is not lost any more is left.
 func TestTakeBackLooksAgain(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{})
 		jobs := []placed{{id: "lost"}, {id: "extended"}, {id: "settled"}, {id: "other"}, {id: "stepped"}}
@@ -76,13 +72,11 @@ func TestTakeBackLooksAgain(t *testing.T) {
 			t.Errorf("took back %d beyond the bound", n)
 		}
 		// A caller that names the wrong flow changes nothing: nobody's places but the job's are right.
-		r.ok(r.c.HSet(r.ctx, r.key("body"), "stepped", `4 1 00000000000cn001 {"f":"h"}`+"\nx").Err())
+		r.hset("body", "stepped", `4 1 00000000000cn001 {"f":"h"}`+"\nx")
 		if n, _, _, _ := r.takeBack(sweep{}, []string{"lost", "extended", "settled", "other"}, nil); n != 1 {
 			t.Errorf("took back %d", n)
 		}
-		if got := r.list("normal", "f"); got != "lost" {
-			t.Errorf("the list is %q", got)
-		}
+		must.Equal(t, r.list("normal", "f"), "lost", "the list is")
 		if f, g := r.counts("f"), r.counts("g"); f != "3 0 2" || g != "1 0 1" {
 			t.Errorf("counters %q and %q", f, g)
 		}
@@ -91,7 +85,6 @@ func TestTakeBackLooksAgain(t *testing.T) {
 
 // Keys that somebody deleted are made good, in flows too.
 func TestRepairOfFlows(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{inFlight: 1})
 		r.place(
@@ -103,7 +96,7 @@ func TestRepairOfFlows(t *testing.T) {
 			placed{id: "paused", flow: "d"},
 		)
 		r.own("d", "- - - - - - 17")
-		r.ok(r.c.HSet(r.ctx, r.key("pace"), "lease", 30*second).Err())
+		r.hset("pace", "lease", 30*second)
 		for _, flow := range []string{"b", "c"} {
 			r.setTurn(flow, 1)
 		}
@@ -112,7 +105,7 @@ func TestRepairOfFlows(t *testing.T) {
 			t.Fatalf("a sound bucket: %+v", s)
 		}
 		for _, key := range []string{"leases", "dead", "later:a", "due:"} {
-			r.ok(r.c.Del(r.ctx, r.key(key)).Err())
+			r.del(key)
 		}
 		if f := r.find(look); fmt.Sprint(f.ids, len(f.flows)) != "[retrying] 2" {
 			t.Errorf("found %+v", f)
@@ -122,9 +115,7 @@ func TestRepairOfFlows(t *testing.T) {
 			t.Errorf("swept %+v", s)
 		}
 		r.wantStates(map[string]int64{"retrying": isRetrying, "flying": isInFlight, "dying": isDead, "waiting": isQueued, "scheduled": isScheduled})
-		if got := r.laterOf("a"); got != "retrying" {
-			t.Errorf("later of a is %q", got)
-		}
+		must.Equal(t, r.laterOf("a"), "retrying", "later of a is")
 		if b, c := r.turn("b"), r.turn("c"); b < began || b > r.now() || c < began+59*second || c > r.now()+60*second {
 			t.Errorf("turns of b and c in %d and %d µs", b-began, c-began)
 		}
@@ -132,7 +123,7 @@ func TestRepairOfFlows(t *testing.T) {
 			t.Error("flows that are held back are in the turn queue")
 		}
 		// A list that is gone is missed, and does not fill its flow for ever.
-		r.ok(r.c.Del(r.ctx, r.key("q:normal:b"), r.key("due:")).Err())
+		r.del("q:normal:b", "due:")
 		if s := r.sweep(look); s.missing != 1 || r.counts("b") != "" {
 			t.Errorf("swept %+v, counters %q", s, r.counts("b"))
 		}
@@ -144,7 +135,6 @@ func TestRepairOfFlows(t *testing.T) {
 
 // A counter of leases that there are not any more would hold a flow back for ever.
 func TestRepairOfInFlight(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{inFlight: 1})
 		r.place(placed{id: "w", flow: "f"}, placed{id: "x", flow: "g", state: isInFlight, in: 60 * second})
@@ -162,7 +152,6 @@ func TestRepairOfInFlight(t *testing.T) {
 
 // The sweep goes through any number of flows, and drops those that are idle.
 func TestSweepOfManyFlows(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		n := 3000
 		if r.mini != nil {
@@ -185,7 +174,6 @@ func TestSweepOfManyFlows(t *testing.T) {
 
 // A purge of a flow takes what is there of it, and nothing of another.
 func TestPurgeOfAFlow(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{})
 		for _, flow := range []string{"a", `b "`} {
@@ -254,9 +242,7 @@ func TestFlowsOutOfMemory(t *testing.T) {
 	}
 	r.fill()
 	for i, job := range flying[:100] {
-		if got := r.settle(outcome{lease: job.lease(), result: done + i%4}); got[0] != 1 {
-			t.Errorf("%s was not settled", job.id)
-		}
+		must.Equal(t, r.settle(outcome{lease: job.lease(), result: done + i%4})[0], 1, "%s was not settled", job.id)
 	}
 	if s := r.sweep(sweep{cursor: "0", flowCursor: "0"}); s.takenBack != 100 || s.repaired+s.missing != 0 {
 		t.Errorf("swept %+v", s)

@@ -6,7 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/tundish-io/tundish/internal/must"
+	"github.com/tundish-io/tundish/internal/stored"
 )
 
 // named makes n ids that begin alike.
@@ -28,7 +29,6 @@ func flowsOf(c claimed) string {
 }
 
 func TestFlowsTakeTurns(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 100}, flowSettings{})
 		r.putIn("a", 3, 0, named("a", 500)...)
@@ -45,17 +45,12 @@ func TestFlowsTakeTurns(t *testing.T) {
 		if !strings.HasPrefix(order, "abcabcabababaaaa") {
 			t.Errorf("turns %q", order)
 		}
-		if got := r.flowState("c"); got != "0 0 - 0 2 0 2 ." {
-			t.Errorf("c: %s", got)
-		}
-		if got := r.calendar(); got != "a" {
-			t.Errorf("in the turn queue: %q", got)
-		}
+		must.Equal(t, r.flowState("c"), stored.Flow{Unfinished: 2, InFlight: 2, Filled: "."}.String(), "c")
+		must.Equal(t, r.calendar(), "a", "in the turn queue")
 	})
 }
 
 func TestFlowWeights(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 1000}, flowSettings{})
 		r.setFlow("a", flowSettings{weight: 3})
@@ -75,7 +70,6 @@ func TestFlowWeights(t *testing.T) {
 }
 
 func TestFlowRate(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 1000}, flowSettings{rateCount: 10, ratePer: second})
 		r.setFlow("b", flowSettings{rateCount: 100, ratePer: second, burst: 3})
@@ -110,7 +104,6 @@ func TestFlowRate(t *testing.T) {
 
 // A flow with as many in flight as it may is off the calendar, and delays nobody.
 func TestFlowInFlight(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 1000}, flowSettings{inFlight: 2})
 		r.setFlow("b", flowSettings{inFlight: 1})
@@ -122,14 +115,11 @@ func TestFlowInFlight(t *testing.T) {
 		if c := r.drain(ask{}); c.ids() != "a0 b0 c0 a1" || c.next != 0 {
 			t.Errorf("claimed %q, next %d", c.ids(), c.next)
 		}
-		if got := r.calendar(); got != "" {
-			t.Errorf("in the turn queue: %q", got)
-		}
+		must.Equal(t, r.calendar(), "", "in the turn queue")
 	})
 }
 
 func TestPausedFlow(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 1000}, flowSettings{})
 		r.setFlow("a", flowSettings{paused: 77})
@@ -145,7 +135,6 @@ func TestPausedFlow(t *testing.T) {
 
 // What was reserved and not claimed comes again after a second.
 func TestReservationsEnd(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 1000}, flowSettings{})
 		r.putIn("a", 3, 0, "a0")
@@ -162,22 +151,18 @@ func TestReservationsEnd(t *testing.T) {
 			t.Fatalf("reserved %v, next in %d", of.flows, of.next-of.now)
 		}
 		r.pass(second)
-		if c := r.drain(ask{}); c.ids() != "a0 b0" {
-			t.Errorf("claimed %q", c.ids())
-		}
+		must.Equal(t, r.drain(ask{}).ids(), "a0 b0", "claimed")
 	})
 }
 
 // A paused bucket, and one that is full in flight, leave everybody's turn as it is.
 func TestTurnsAreKept(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 1000}, flowSettings{})
 		r.putIn("a", 3, 0, "a0")
 		r.claimFlows(ask{}, reserved{})
 		r.pass(second)
-		before, err := r.c.ZScore(r.ctx, r.key("due:"), "a").Result()
-		r.ok(err)
+		before := must.Get(r.c.ZScore(r.ctx, r.key("due:"), "a").Result())(r.t)
 		of := r.reserve(9, 20_000)
 		r.pause()
 		if c := r.claimFlows(ask{}, of); len(c.jobs) != 0 || c.next != 0 {
@@ -190,8 +175,8 @@ func TestTurnsAreKept(t *testing.T) {
 			t.Errorf("reserved of a paused bucket: %v", of)
 		}
 		r.resume()
-		r.ok(r.c.HSet(r.ctx, r.key("settings"), "max_in_flight", 1).Err())
-		r.ok(r.c.ZAdd(r.ctx, r.key("leases"), redis.Z{Member: "x", Score: float64(r.now() + second)}).Err())
+		r.hset("settings", "max_in_flight", 1)
+		r.zadd("leases", "x", r.now()+second)
 		if of := r.reserve(9, 20_000); len(of.flows) != 0 || of.next != -1 {
 			t.Errorf("reserved of a full bucket: %v", of)
 		}
@@ -200,15 +185,12 @@ func TestTurnsAreKept(t *testing.T) {
 
 // The clock of the calendar does not step back with the server's.
 func TestCalendarAfterStepBack(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 1000}, flowSettings{rateCount: 1, ratePer: second})
 		r.putIn("a", 3, 0, named("a", 20)...)
 		r.claimFlows(ask{}, reserved{})
 		r.pass(2 * second)
-		if c := r.drain(ask{}); c.ids() != "a0" {
-			t.Fatalf("claimed %q", c.ids())
-		}
+		must.Be(t, r.drain(ask{}).ids(), "a0", "claimed")
 		r.pass(-3600 * second)
 		for i, wait := range []int64{0, 1_300_000, 1_300_000, 1_300_000, 1_300_000} {
 			r.pass(wait)
@@ -226,32 +208,26 @@ func TestCalendarAfterStepBack(t *testing.T) {
 // The important go first, and low is not starved: it leaves before any that
 // came three times the aging later.
 func TestPriorities(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 1000})
-		r.ok(r.c.HSet(r.ctx, r.key("settings"), "aging", 10*second).Err())
+		r.hset("settings", "aging", 10*second)
 		r.claim(ask{})
 		for _, p := range []int{4, 3, 2, 1} {
 			r.putIn("", p, 0, fmt.Sprint("x", p), fmt.Sprint("y", p))
 		}
 		r.pass(second)
-		if got := r.claim(ask{}).ids(); got != "x1 y1 x2 y2 x3 y3 x4 y4" {
-			t.Errorf("order %q", got)
-		}
+		must.Equal(t, r.claim(ask{}).ids(), "x1 y1 x2 y2 x3 y3 x4 y4", "order")
 		r.putIn("", 4, 0, "low")
 		r.pass(25 * second)
 		r.putIn("", 1, 0, "soon")
 		r.pass(10 * second)
 		r.putIn("", 1, 0, "critical")
 		r.pass(second)
-		if got := r.claim(ask{}).ids(); got != "soon low critical" {
-			t.Errorf("order %q", got)
-		}
+		must.Equal(t, r.claim(ask{}).ids(), "soon low critical", "order")
 	})
 }
 
 func TestExpiry(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 10}, flowSettings{})
 		r.claimFlows(ask{}, reserved{})
@@ -259,18 +235,14 @@ func TestExpiry(t *testing.T) {
 		r.putIn("a", 3, 0, "f")
 		r.pass(100_000)
 		first := r.drain(ask{horizon: 1})
-		if first.ids() != "e0" {
-			t.Fatalf("claimed %q", first.ids())
-		}
+		must.Be(t, first.ids(), "e0", "claimed")
 		r.pass(900_000)
 		c := r.drain(ask{})
 		if c.ids() != "f" || c.expired != 4 {
 			t.Errorf("claimed %q, %d expired", c.ids(), c.expired)
 		}
 		r.wantStates(map[string]int64{"e1": isDead, "e4": isDead, "e0": isInFlight, "f": isInFlight})
-		if got := r.flowState("a"); got != "0 0 - 0 2 0 2 ." {
-			t.Errorf("flow a: %s", got)
-		}
+		must.Equal(t, r.flowState("a"), stored.Flow{Unfinished: 2, InFlight: 2, Filled: "."}.String(), "flow a")
 		last, err := r.c.HGet(r.ctx, r.key("meta"), "e2").Result()
 		if r.ok(err); last != "5 0 0 0 0 - "+expiredLast {
 			t.Errorf("meta %q", last)
@@ -281,7 +253,6 @@ func TestExpiry(t *testing.T) {
 // The id of a job that was cancelled deep in a long list lies there until it is popped. In another flow it
 // may be that of another job meanwhile, which is claimed there.
 func TestCancelledIDInAnotherFlow(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 1000, dedupe: -1}, flowSettings{})
 		r.putIn("a", 3, 0, "x", "a1")

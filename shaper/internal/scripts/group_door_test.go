@@ -8,12 +8,12 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
 // A flow is one of its group: the same name in two groups is two flows, whatever bytes the names are of.
 func TestFlowsOfGroupsAreApart(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{}, flowSettings{}, flowSettings{})
 		var ids, want []string
@@ -25,19 +25,14 @@ func TestFlowsOfGroupsAreApart(t *testing.T) {
 				ids, want, args = append(ids, id), append(want, path(group, flow)), append(args, id)
 			}
 		}
-		r.ok(r.c.HSet(r.ctx, r.key("body"), "unreadable", "no job of ours", "bare", "1 2 00000000000cn001 \nx", "plain",
-			`1 2 00000000000cn001 {"f":"x","u":"y"}`+"\nx", "broken", `1 2 00000000000cn001 {"f":"a\`+"\nx", "odd", `1 2 00000000000cn001 {"g":1}`+"\nx").Err())
+		r.hset("body", "unreadable", "no job of ours", "bare", "1 2 00000000000cn001 \nx", "plain", `1 2 00000000000cn001 {"f":"x","u":"y"}`+"\nx", "broken", `1 2 00000000000cn001 {"f":"a\`+"\nx", "odd", `1 2 00000000000cn001 {"g":1}`+"\nx")
 		in := lua.NewReader(r.run(lua.FlowsOf, r.keys("body"), append(args, "unreadable", "bare", "plain", "broken", "odd", "nobody")...))
 		for _, flow := range append(want, "0:", "0:", "0:x", "0:", "0:", "0:") {
-			if got := in.Text(); got != flow {
-				t.Errorf("flow %q, want %q", got, flow)
-			}
+			must.Equal(t, in.Text(), flow, "flow")
 		}
 		r.ok(in.Err())
 		for i, flow := range want {
-			if got := r.list("normal", flow); got != ids[i] {
-				t.Errorf("flow %q holds %q, want %q", flow, got, ids[i])
-			}
+			must.Equal(t, r.list("normal", flow), ids[i], "flow %q holds", flow)
 		}
 		if b := r.inspect(); b.hasFlows != 2 || b.flows != int64(len(want)) || b.groups != int64(len(oddFlows)) || b.groupsOnCalendar != b.groups {
 			t.Errorf("bucket %+v", b)
@@ -47,7 +42,6 @@ func TestFlowsOfGroupsAreApart(t *testing.T) {
 
 // A group is full exactly at its bound, by all of its flows together, and a refusal spends nothing.
 func TestAFullGroup(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{rateCount: 10}, flowSettings{capacity: 3}, flowSettings{capacity: 4})
 		limits := []limit{per(100, second, 100)}
@@ -57,12 +51,8 @@ func TestAFullGroup(t *testing.T) {
 			{id: "later", group: "a", flow: "y", due: "+60000000"}, {id: "b1", group: "b", flow: "x"},
 		}
 		got := r.enqueue(limits, jobs...)
-		if s := codes(got); s != "1@0 1@1 1@2 10@3 1@0 12@4 2@0 1@0" {
-			t.Errorf("answers %s", s)
-		}
-		if left := got[len(got)-1].limits[0][1]; left != 94 {
-			t.Errorf("%d tokens are left, want 94: refusals spend none", left)
-		}
+		must.Equal(t, codes(got), "1@0 1@1 1@2 10@3 1@0 12@4 2@0 1@0", "answers")
+		must.Equal(t, got[len(got)-1].limits[0][1], 94, "tokens are left, want 94: refusals spend none")
 		full := got[5]
 		if full.eta != 4 || full.wait < second/10 || full.wait > second {
 			t.Errorf("the full group: %+v", full)
@@ -77,9 +67,7 @@ func TestAFullGroup(t *testing.T) {
 		if codes := r.enqueueBatch([]entry{{id: "c1", group: "b", flow: "z"}, {id: "c2", group: "b", flow: "z"}}); fmt.Sprint(codes) != "[12 12]" {
 			t.Errorf("a batch that does not fit: %v", codes)
 		}
-		if kept := r.flowState(path("b", "z")); kept != "" {
-			t.Errorf("of a flow that got nothing in is kept %q", kept)
-		}
+		must.Equal(t, r.flowState(path("b", "z")), "", "of a flow that got nothing in is kept")
 		// A place that is free is one for any flow of the group.
 		r.begin()
 		lease := r.drain(ask{want: 1}).jobs[0]
@@ -88,9 +76,7 @@ func TestAFullGroup(t *testing.T) {
 		if group, _ := splitPath(lease.flow); group == "b" {
 			e.group = "b"
 		}
-		if s := codes(r.enqueue(nil, e, entry{id: "n2", group: e.group, flow: "n"})); s != "1@0 12@4" {
-			t.Errorf("after one has left: %s", s)
-		}
+		must.Equal(t, codes(r.enqueue(nil, e, entry{id: "n2", group: e.group, flow: "n"})), "1@0 12@4", "after one has left")
 		// Paused, nobody can say when there is room.
 		r.controlGroup(e.group, "pause", "tests")
 		if a := r.enqueue(nil, entry{id: "n3", group: e.group, flow: "n"})[0]; a.code != groupFull || a.wait != 0 {
@@ -105,7 +91,6 @@ func TestAFullGroup(t *testing.T) {
 }
 
 func TestTooManyGroups(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{rateCount: 1000}, flowSettings{maxFlows: 2}, flowSettings{rateCount: 1, burst: 1})
 		r.inGroups(1, "a/x", "b/x")
@@ -124,15 +109,12 @@ func TestTooManyGroups(t *testing.T) {
 		}
 		r.pass(2 * second)
 		r.find(sweep{none: true, flowCursor: "g0"})
-		if s := codes(r.enqueue(nil, entry{id: "c", group: "c", flow: "x"})); s != "1@0" {
-			t.Errorf("when the groups are idle: %s", s)
-		}
+		must.Equal(t, codes(r.enqueue(nil, entry{id: "c", group: "c", flow: "x"})), "1@0", "when the groups are idle")
 	})
 }
 
 // What waits longer than its group lets it is told so.
 func TestTimesOfGroups(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{rateCount: 1000}, flowSettings{}, flowSettings{rateCount: 2})
 		a := r.enqueue(nil, entry{id: "x0", group: "a", flow: "x"}, entry{id: "x1", group: "a", flow: "x"}, entry{id: "x2", group: "a", flow: "x"})
@@ -162,14 +144,12 @@ func TestTimesOfGroups(t *testing.T) {
 // partedAs configures whether there are flows (1), and groups (2).
 func partedAs(r *rig, parted int) []int64 {
 	r.t.Helper()
-	reply, err := lua.Integers(r.run(lua.Configure, r.keys("settings", "body", "dead"), 1, 0, "", r.name, 1, "test", 0, "flows", parted))
-	r.ok(err)
+	reply := must.Get(lua.Integers(r.run(lua.Configure, r.keys("settings", "body", "dead"), 1, 0, "", r.name, 1, "test", 0, "flows", parted)))(r.t)
 	return reply
 }
 
 // Whether there are groups cannot change while there are jobs but dead letters, which can be put back after.
 func TestGroupsComeAndGoEmpty(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{}, flowSettings{}, flowSettings{})
 		r.putIn(path("a", "x"), 3, 0, "j", "k")
@@ -248,9 +228,7 @@ func TestGroupBoundsModel(t *testing.T) {
 				case !known && int64(len(ofFlow)) >= f.maxFlows:
 					want = tooManyFlows
 				}
-				if a.code != want {
-					rt.Fatalf("%+v: code %d, want %d", jobs[i], a.code, want)
-				}
+				must.Be(rt, a.code, want, "%+v: code", jobs[i])
 				if want == 1 {
 					ofFlow[name]++
 					ofGroup[group]++

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -29,16 +30,15 @@ func TestSweepMendsGroups(t *testing.T) {
 		repaired int64
 	}{
 		"nothing":             {func(*rig) {}, 0},
-		"groups deleted":      {func(r *rig) { r.ok(r.c.Del(r.ctx, r.key("groups")).Err()) }, 2},
-		"one of them deleted": {func(r *rig) { r.ok(r.c.HDel(r.ctx, r.key("groups"), "a").Err()) }, 1},
-		"wrong counts":        {func(r *rig) { r.ok(r.c.HSet(r.ctx, r.key("groups"), "b", wrong.text()).Err()) }, 1},
-		"none of ours":        {func(r *rig) { r.ok(r.c.HSet(r.ctx, r.key("groups"), "gone", wrong.text()).Err()) }, 1},
-		"no calendar":         {func(r *rig) { r.ok(r.c.Del(r.ctx, r.key("due_groups")).Err()) }, 0},
-		"no calendar of one":  {func(r *rig) { r.ok(r.c.Del(r.ctx, r.key("due:a")).Err()) }, 0},
-		"no calendar at all":  {func(r *rig) { r.ok(r.c.Del(r.ctx, r.key("due:a"), r.key("due:b"), r.key("due_groups")).Err()) }, 0},
+		"groups deleted":      {func(r *rig) { r.del("groups") }, 2},
+		"one of them deleted": {func(r *rig) { r.hdel("groups", "a") }, 1},
+		"wrong counts":        {func(r *rig) { r.hset("groups", "b", wrong.text()) }, 1},
+		"none of ours":        {func(r *rig) { r.hset("groups", "gone", wrong.text()) }, 1},
+		"no calendar":         {func(r *rig) { r.del("due_groups") }, 0},
+		"no calendar of one":  {func(r *rig) { r.del("due:a") }, 0},
+		"no calendar at all":  {func(r *rig) { r.del("due:a", "due:b", "due_groups") }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			onBothInCI(t, func(t *testing.T, r *rig) {
 				r.configureGroups(settings{}, flowSettings{}, flowSettings{})
 				r.inGroups(2, "a/x", "a/", "b/x")
@@ -68,7 +68,6 @@ func TestSweepMendsGroups(t *testing.T) {
 
 // A lease that runs out frees the place that held its group back.
 func TestSweepFreesAGroup(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{}, flowSettings{}, flowSettings{inFlight: 1})
 		r.inGroups(2, "a/x", "a/y")
@@ -85,11 +84,9 @@ func TestSweepFreesAGroup(t *testing.T) {
 			t.Errorf("a has %s and is at %d", got, r.groupTurn("a"))
 		}
 		c = r.drain(ask{})
-		if len(c.jobs) != 1 {
-			t.Fatalf("claimed %s", c.ids())
-		}
+		must.Be(t, len(c.jobs), 1, "claimed %s", c.ids())
 		// The third crash makes it poison: it is of its group no more.
-		r.ok(r.c.HSet(r.ctx, r.key("meta"), c.ids(), fmt.Sprintf("3 %d 0 0 2 %s ", c.jobs[0].epoch, c.jobs[0].claim)).Err())
+		r.hset("meta", c.ids(), fmt.Sprintf("3 %d 0 0 2 %s ", c.jobs[0].epoch, c.jobs[0].claim))
 		r.end(c.ids())
 		if s := r.sweep(sweep{}); s.poison != 1 || r.groupCounts("a") != "3 0 0" {
 			t.Errorf("swept %+v; a has %s", s, r.groupCounts("a"))
@@ -99,58 +96,47 @@ func TestSweepFreesAGroup(t *testing.T) {
 
 // Counters of a flow that tell of more than there is are lowered, and those of its group with them.
 func TestSweepLowersGroupsWithTheirFlows(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{}, flowSettings{}, flowSettings{})
 		r.inGroups(3, "a/x", "a/y")
-		r.ok(r.c.Del(r.ctx, r.key("q:normal:"+path("a", "x")), r.key("due:a")).Err())
+		r.del("q:normal:"+path("a", "x"), "due:a")
 		if _, missing := r.audit(); missing != 3 {
 			t.Errorf("missing %d", missing)
 		}
-		if got := r.groupCounts("a"); got != "3 0 0" {
-			t.Errorf("a has %s", got)
-		}
+		must.Equal(t, r.groupCounts("a"), "3 0 0", "a has")
 	})
 }
 
 // Of many flows there are no sums: groups whose counters cannot be true are mended all the same.
 func TestSweepOfGroupsOfManyFlows(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{}, flowSettings{}, flowSettings{})
 		other := flowState{rate: "1/1000000", slot: r.now() + 500*second, unfinished: 0}
 		for i := range 600 {
-			r.ok(r.c.HSet(r.ctx, r.key("flows"), path("many", fmt.Sprint(i)), other.text()).Err())
+			r.hset("flows", path("many", fmt.Sprint(i)), other.text())
 		}
-		r.ok(r.c.HSet(r.ctx, r.key("settings"), "flow_rate_count", 1, "flow_rate_per", second).Err())
+		r.hset("settings", "flow_rate_count", 1, "flow_rate_per", second)
 		wrong := flowState{rate: "-", unfinished: 9, scheduled: 2, inFlight: 3}
-		r.ok(r.c.HSet(r.ctx, r.key("groups"), "a", wrong.text()).Err())
+		r.hset("groups", "a", wrong.text())
 		r.inGroups(1, "b/x")
 		r.audit()
-		if got := r.groupCounts("a"); got != "9 2 0" {
-			t.Errorf("nothing is in flight, and a has %s", got)
-		}
+		must.Equal(t, r.groupCounts("a"), "9 2 0", "nothing is in flight, and a has")
 		r.begin()
 		r.settle(outcome{lease: r.drain(ask{}).jobs[0], result: dead})
 		r.audit()
-		if got := r.groupCounts("a"); got != "" {
-			t.Errorf("nothing is there, and a has %s", got)
-		}
+		must.Equal(t, r.groupCounts("a"), "", "nothing is there, and a has")
 	})
 }
 
 // What an operator does to the jobs of one flow counts for its group.
 func TestOperatorsAndGroups(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{}, flowSettings{capacity: 4}, flowSettings{capacity: 5})
 		r.putIn(path("a", "x"), 3, 0, "x0", "x1", "x2", "x3")
 		r.putIn(path("a", "y"), 3, 0, "y0")
 		want := func(when, counts string) {
 			t.Helper()
-			if got := r.groupCounts("a"); got != counts {
-				t.Errorf("%s a has %q, want %q", when, got, counts)
-			}
+			must.Equal(t, r.groupCounts("a"), counts, "%s a has", when)
 		}
 		r.cancel("x3", "")
 		want("cancelled,", "4 0 0")
@@ -167,7 +153,7 @@ func TestOperatorsAndGroups(t *testing.T) {
 		if got := r.redrive("x2", "x0"); fmt.Sprint(got) != "[5 3]" {
 			t.Errorf("redriven into a full group %v", got)
 		}
-		r.ok(r.c.HSet(r.ctx, r.key("settings"), "max_flows", 1).Err())
+		r.hset("settings", "max_flows", 1)
 		r.cancel("z0", "")
 		if got := r.redrive("x2"); fmt.Sprint(got) != "[1]" {
 			t.Errorf("redriven %v", got)
@@ -178,15 +164,12 @@ func TestOperatorsAndGroups(t *testing.T) {
 		want("purged in part,", "3 0 0")
 		r.purge(purge{flow: path("", "")}) // as the sweeper goes on
 		want("purged,", "2 0 0")
-		if got := r.list("normal", path("a", "y")); got != "y0" {
-			t.Errorf("y holds %q", got)
-		}
+		must.Equal(t, r.list("normal", path("a", "y")), "y0", "y holds")
 	})
 }
 
 // What holds a job back of its group is told.
 func TestInspectAJobOfAGroup(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{}, flowSettings{}, flowSettings{rateCount: 1, inFlight: 1, quotas: fmt.Sprintf("1 %d;", 60*second)})
 		r.putIn(path("a", "x"), 3, 0, "x0", "x1")
@@ -206,11 +189,10 @@ func TestInspectAJobOfAGroup(t *testing.T) {
 
 // Which flows are in the turn queue of their group.
 func TestOutsideTheTurnQueue(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{}, flowSettings{}, flowSettings{})
 		r.inGroups(1, "a/x", "b/x", "b/y")
-		r.ok(r.c.ZRem(r.ctx, r.key("due:b"), path("b", "x")).Err())
+		r.zrem("due:b", path("b", "x"))
 		got, err := lua.Integers(r.run(lua.OutsideTurnQueue, r.keys("due:a", "due:b", "due:b", "due:c"), path("a", "x"), path("b", "x"), path("b", "y"), path("c", "z")))
 		if want := []int64{0, 1, 0, 1}; err != nil || !slices.Equal(got, want) {
 			t.Errorf("it says %v, want %v: %v", got, want, err)

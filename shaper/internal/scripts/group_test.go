@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // groupOrder are the groups of what was claimed, and of each the flow: of names of one letter.
@@ -34,7 +36,6 @@ func (r *rig) begin() {
 
 // Groups take turns, whatever the number of their flows is, and within a group its flows do.
 func TestGroupsTakeTurns(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{rateCount: 100}, flowSettings{}, flowSettings{})
 		r.inGroups(50, "a/x", "a/y", "a/z", "b/x", "c/x", "c/y")
@@ -66,7 +67,6 @@ func TestGroupsTakeTurns(t *testing.T) {
 }
 
 func TestGroupWeights(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{rateCount: 1000}, flowSettings{}, flowSettings{})
 		r.controlGroup("a", "set", "", "", "", "", "", 3)
@@ -86,24 +86,25 @@ func TestGroupWeights(t *testing.T) {
 
 // A group that gets new flows all the time is not first all the time.
 func TestAGroupOfNewFlowsWaitsForItsTurn(t *testing.T) {
-	t.Parallel()
 	for _, horizon := range []int64{100_000, 200_000} { // one slot a claim, or two
-		onBothInCI(t, func(t *testing.T, r *rig) {
-			r.configureGroups(settings{rateCount: 10}, flowSettings{}, flowSettings{})
-			r.inGroups(60, "a/old", "b/x")
-			r.begin()
-			var groups string
-			for round := range 40 {
-				r.inGroups(1, fmt.Sprint("a/new", round))
-				c := r.drain(ask{horizon: horizon})
-				more, _ := groupOrder(c)
-				groups += more
-				r.pass(horizon)
-			}
-			a, b := strings.Count(groups, "a"), strings.Count(groups, "b")
-			if a+b < 35 || a-b > 2 || b-a > 2 {
-				t.Errorf("turns %s", groups)
-			}
+		t.Run(fmt.Sprint(horizon), func(t *testing.T) {
+			onBothInCI(t, func(t *testing.T, r *rig) {
+				r.configureGroups(settings{rateCount: 10}, flowSettings{}, flowSettings{})
+				r.inGroups(60, "a/old", "b/x")
+				r.begin()
+				var groups string
+				for round := range 40 {
+					r.inGroups(1, fmt.Sprint("a/new", round))
+					c := r.drain(ask{horizon: horizon})
+					more, _ := groupOrder(c)
+					groups += more
+					r.pass(horizon)
+				}
+				a, b := strings.Count(groups, "a"), strings.Count(groups, "b")
+				if a+b < 35 || a-b > 2 || b-a > 2 {
+					t.Errorf("turns %s", groups)
+				}
+			})
 		})
 	}
 }
@@ -129,7 +130,6 @@ func TestHeldGroups(t *testing.T) {
 	t.Parallel()
 	for _, h := range held {
 		t.Run(h.name, func(t *testing.T) {
-			t.Parallel()
 			onBoth(t, func(t *testing.T, r *rig) {
 				r.configureGroups(settings{rateCount: 1000}, flowSettings{}, flowSettings{})
 				r.inGroups(9, "a/x", "a/y", "b/x")
@@ -146,9 +146,7 @@ func TestHeldGroups(t *testing.T) {
 				if x == 0 || y == 0 || r.turn(path("a", "x")) != x || r.turn(path("a", "y")) != y {
 					t.Errorf("the flows of a stood at %d and %d, and stand at %d and %d", x, y, r.turn(path("a", "x")), r.turn(path("a", "y")))
 				}
-				if at := r.groupTurn("a"); at != 0 {
-					t.Errorf("a is in the turn queue, at %d", at)
-				}
+				must.Equal(t, r.groupTurn("a"), 0, "a is in the turn queue, at")
 				r.inGroups(1, "a/z") // comes while it is held
 				if at, z := r.groupTurn("a"), r.turn(path("a", "z")); at != 0 || z == 0 {
 					t.Errorf("a got in the turn queue: %d; its new flow is at %d", at, z)
@@ -169,7 +167,6 @@ func TestHeldGroups(t *testing.T) {
 
 // A rate and a quota of a group hold for all its flows together, and those of a flow beside them.
 func TestGroupRateAndQuota(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{rateCount: 1000}, flowSettings{}, flowSettings{quotas: fmt.Sprintf("40 %d;", second)})
 		r.controlGroup("a", "set", 20, second, 2, "", "", "")
@@ -203,7 +200,6 @@ func TestGroupRateAndQuota(t *testing.T) {
 
 // The flow's own bounds hold under its group, which goes on with its other flows.
 func TestAHeldFlowOfAGroup(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{rateCount: 1000}, flowSettings{inFlight: 1}, flowSettings{})
 		r.inGroups(5, "a/x", "a/y")
@@ -218,15 +214,12 @@ func TestAHeldFlowOfAGroup(t *testing.T) {
 		if _, flows := groupOrder(r.drain(ask{want: 6})); flows != "y" {
 			t.Errorf("claimed of %q", flows)
 		}
-		if got := r.groupCounts("a"); got != "9 0 2" {
-			t.Errorf("a has %s", got)
-		}
+		must.Equal(t, r.groupCounts("a"), "9 0 2", "a has")
 	})
 }
 
 // reserve_flows.lua: each group gets its share, and those that have more what others leave.
 func TestReserveFlowsOfGroups(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{rateCount: 50}, flowSettings{}, flowSettings{})
 		r.inGroups(1, "a/1", "a/2", "a/3", "a/4", "a/5", "a/6", "a/7", "b/1", "c/1", "c/2", "c/3", "c/4")
@@ -255,7 +248,6 @@ func TestReserveFlowsOfGroups(t *testing.T) {
 
 // A claim that hands out nothing puts groups and flows back where they were.
 func TestAClaimGivesGroupsBack(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureGroups(settings{rateCount: 100}, flowSettings{}, flowSettings{})
 		r.inGroups(3, "a/x", "a/y", "b/x")

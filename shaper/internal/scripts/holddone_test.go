@@ -1,22 +1,21 @@
 package scripts_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
+)
 
 // A downstream accepts a job, and says that it accepts nothing more for a time: the job is done, its scope sends nothing until then, and
 // the rate stays as it is. Sent again, the outcome changes nothing.
 func TestHoldOfADoneJob(t *testing.T) {
-	t.Parallel()
 	listening(t, "60000000 10 3 1000000 4000000", func(t *testing.T, l *listener) {
 		l.put("a", "b", "c")
 		jobs := l.take(1).jobs
 		l.answer(jobs[0], done, accepted, 3*second)
 		until := l.now() + 3*second
-		if again := l.settle(outcome{lease: jobs[0], result: done, delay: 9 * second, signal: accepted, claimedAt: l.now()}); again[0] != 0 {
-			t.Error("it was settled twice")
-		}
-		if rate := l.number(fieldRateCount); rate != 0 {
-			t.Errorf("the rate was cut to %d", rate)
-		}
+		must.Equal(t, l.settle(outcome{lease: jobs[0], result: done, delay: 9 * second, signal: accepted, claimedAt: l.now()})[0], 0, "it was settled twice")
+		must.Equal(t, l.number(fieldRateCount), 0, "the rate was cut to")
 		for range 3 {
 			if c := l.take(5); len(c.jobs) > 0 || c.next < until || c.next > until+second/100 {
 				t.Errorf("%d jobs %d µs before the hold is over, next in %d", len(c.jobs), until-c.now, c.next-c.now)
@@ -34,15 +33,12 @@ func TestHoldOfADoneJob(t *testing.T) {
 		l.silent("after the hold")
 		l.put("d")
 		l.answer(l.take(1).jobs[0], done, accepted, 3600*second)
-		if till := l.number(fieldTill) - l.now(); till != 60*second {
-			t.Errorf("held for %d µs, and the longest hold is 60 s", till)
-		}
+		must.Equal(t, l.number(fieldTill)-l.now(), 60*second, "held for µs, and the longest hold is 60 s")
 	})
 }
 
 // A claim tells of which jobs an earlier attempt may have taken effect, and tells it again when it is repeated.
 func TestJobsInDoubt(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 100})
 		want := map[string]bool{}

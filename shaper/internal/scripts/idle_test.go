@@ -3,6 +3,8 @@ package scripts_test
 import (
 	"fmt"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // doneAll delivers all that waits.
@@ -45,7 +47,6 @@ func onBothLevels(t *testing.T, rated flowSettings, test func(t *testing.T, r *r
 	t.Helper()
 	for _, level := range []string{"flows", "groups", "both"} {
 		t.Run(level, func(t *testing.T) {
-			t.Parallel()
 			onBoth(t, func(t *testing.T, r *rig) {
 				unrated := flowSettings{maxFlows: rated.maxFlows}
 				switch level {
@@ -65,7 +66,6 @@ func onBothLevels(t *testing.T, rated flowSettings, test func(t *testing.T, r *r
 // Flows and groups that are idle are forgotten as fast as new ones come: none is refused while the bucket is empty,
 // without any sweep. What is noted of them does not grow, and in the end nothing is left.
 func TestIdleFlowsMakeRoom(t *testing.T) {
-	t.Parallel()
 	const most = 20
 	onBothLevels(t, flowSettings{rateCount: 1, maxFlows: most}, func(t *testing.T, r *rig) {
 		for round := range 12 {
@@ -77,13 +77,13 @@ func TestIdleFlowsMakeRoom(t *testing.T) {
 				t.Fatalf("round %d: %d of %d got in", round, in, most)
 			}
 			r.doneAll()
-			if b, noted := r.inspect(), r.c.ZCard(r.ctx, r.key("idle")).Val(); b.flows > most || b.groups > most || noted > 2*most {
+			if b, noted := r.inspect(), r.zcard("idle"); b.flows > most || b.groups > most || noted > 2*most {
 				t.Fatalf("round %d: %d flows, %d groups, %d are noted", round, b.flows, b.groups, noted)
 			}
 			r.pass(2 * second)
 		}
 		r.audit()
-		if b, noted := r.inspect(), r.c.Exists(r.ctx, r.key("idle")).Val(); b.flows+b.groups+noted != 0 {
+		if b, noted := r.inspect(), r.exists("idle"); b.flows+b.groups+noted != 0 {
 			t.Errorf("left: %d flows, %d groups, %d index", b.flows, b.groups, noted)
 		}
 	})
@@ -91,27 +91,18 @@ func TestIdleFlowsMakeRoom(t *testing.T) {
 
 // A flow whose last departure holds back the next one is not forgotten, and keeps its place.
 func TestFlowsAreKeptForTheirRate(t *testing.T) {
-	t.Parallel()
 	onBothLevels(t, flowSettings{rateCount: 1, ratePer: 60 * second, maxFlows: 2}, func(t *testing.T, r *rig) {
-		if in := r.enter("a", "b"); in != 2 {
-			t.Fatalf("%d got in", in)
-		}
+		must.Be(t, r.enter("a", "b"), 2, "got in")
 		r.doneAll()
 		r.pass(50 * second)
-		if in := r.enter("c"); in != 0 {
-			t.Error("a flow more than there may be got in")
-		}
+		must.Equal(t, r.enter("c"), 0, "a flow more than there may be got in")
 		r.enter("a") // its time has not come
 		if c := r.drain(ask{}); len(c.jobs) != 0 {
 			t.Errorf("%q departed within the interval of its flow", c.ids())
 		}
 		r.pass(15 * second) // that of b has come, and a has a job again
-		if in := r.enter("c", "d"); in != 1 {
-			t.Errorf("%d got in, want 1", in)
-		}
-		if in := r.enter("a"); in != 1 {
-			t.Error("a flow with jobs was forgotten")
-		}
+		must.Equal(t, r.enter("c", "d"), 1, "got in")
+		must.Equal(t, r.enter("a"), 1, "a flow with jobs was forgotten")
 		r.pass(60 * second)
 		r.doneAll()
 		r.pass(120 * second)
@@ -120,24 +111,19 @@ func TestFlowsAreKeptForTheirRate(t *testing.T) {
 		if in := r.enter("a", "x"); in != 2 { // one of those that are idle is in the batch itself
 			t.Errorf("%d got in, want 2", in)
 		}
-		if in := r.enter("y"); in != 0 {
-			t.Error("a flow more than there may be got in")
-		}
+		must.Equal(t, r.enter("y"), 0, "a flow more than there may be got in")
 	})
 }
 
 // A flow that is slower or faster by now is forgotten at the time that holds now.
 func TestFlowsAreForgottenByTheRateOfNow(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{rateCount: 1, maxFlows: 1})
 		r.enter("a")
 		r.doneAll()
 		r.setFlow("a", flowSettings{rateCount: 1, ratePer: 60 * second})
 		r.pass(30 * second)
-		if in := r.enter("b"); in != 0 {
-			t.Error("a was forgotten before its time")
-		}
+		must.Equal(t, r.enter("b"), 0, "a was forgotten before its time")
 		if r.pass(15 * second); r.enter("b") != 0 {
 			t.Error("a was forgotten before its time")
 		}
@@ -149,7 +135,6 @@ func TestFlowsAreForgottenByTheRateOfNow(t *testing.T) {
 
 // Where many flows have jobs again that were noted as idle, those that are idle are found behind them.
 func TestIdleFlowsBehindOthers(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		const most = 300
 		r.configureFlows(settings{rateCount: 10_000}, flowSettings{rateCount: 1, maxFlows: most})

@@ -4,21 +4,19 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
 // A max_in_flight that the configuration does not say rises with an override of the rate or of the burst, and goes back with it. One that
 // the configuration or an operator says stays.
 func TestInFlightFollowsOverrides(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		const rule = "15000000 750" // 15 s, of 50/s
 		is := func(what, inForce, configured string) {
 			t.Helper()
 			got := r.c.HMGet(r.ctx, r.key("settings"), "max_in_flight", "own:max_in_flight").Val()
-			if fmt.Sprint(got) != fmt.Sprint([]any{inForce, configured}) {
-				t.Errorf("%s: %v is in force and configured, want %s %s", what, got, inForce, configured)
-			}
+			must.Equal(t, fmt.Sprint(got), fmt.Sprint([]any{inForce, configured}), "%s: %v is in force and configured, want %s %s", what, got, inForce, configured)
 		}
 		const same = "<nil>"
 		w := &writer{by: "a"}

@@ -11,13 +11,12 @@ import (
 
 // What is kept of jobs is read up to a number of bytes, one job in any case, with their payloads or without.
 func TestInspectJobs(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		const head = "1 2 00000000000cn001 {\"f\":\"a\"}\n"
 		payload := strings.Repeat("line\n", 40)
-		r.ok(r.c.HSet(r.ctx, r.key("body"), "a", head+payload, "b", head, "c", head+payload, "unreadable", "no job of ours").Err())
-		r.ok(r.c.HSet(r.ctx, r.key("meta"), "a", "5 1 1 0 0 - ").Err())
-		r.ok(r.c.HSet(r.ctx, r.key("attempts"), "a", "1\n{}").Err())
+		r.hset("body", "a", head+payload, "b", head, "c", head+payload, "unreadable", "no job of ours")
+		r.hset("meta", "a", "5 1 1 0 0 - ")
+		r.hset("attempts", "a", "1\n{}")
 		read := func(most, bare int, ids ...any) []string {
 			in := lua.NewReader(r.run(lua.InspectJobs, r.keys("body", "meta", "attempts"), append([]any{most, bare}, ids...)...))
 			texts := []string{fmt.Sprint(in.Int())}

@@ -32,7 +32,6 @@ func (r *rig) inspectPool() poolNumbers {
 }
 
 func TestInspectPool(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, base *rig) {
 		first := base.pooled(t, "pool", "a", 3, settings{rateCount: 1000})
 		if p := first.inspectPool(); p.configured != 0 || p.rateCount != 0 || p.lastSlot != 0 || len(p.buckets) != 0 || p.overrides != "" {

@@ -5,21 +5,19 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
 // Results come by the time at which they are dropped, the last ones first, without their bodies, and no more bytes are read than is asked for.
 func TestInspectResults(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		const at = 1_700_000_000_123_456
 		for i, id := range []string{"a", "b", "c", "d"} {
-			r.ok(r.c.HSet(r.ctx, r.key("results"), id, "head "+id+"\n"+strings.Repeat("x\n", 50)).Err())
-			r.ok(r.c.ZAdd(r.ctx, r.key("result_ends"), redis.Z{Score: float64(at + int64(max(i, 1))), Member: id}).Err()) // a and b share one
+			r.hset("results", id, "head "+id+"\n"+strings.Repeat("x\n", 50))
+			r.zadd("result_ends", id, at+int64(max(i, 1))) // a and b share one
 		}
-		r.ok(r.c.HDel(r.ctx, r.key("results"), "c").Err())
+		r.hdel("results", "c")
 		for _, c := range []struct {
 			from       any
 			skip, most int
@@ -41,9 +39,7 @@ func TestInspectResults(t *testing.T) {
 				rows = append(rows, fmt.Sprint(id, " ", ends[len(ends)-2:], " ", head))
 			}
 			r.ok(in.Err())
-			if got := fmt.Sprint(bytes, ": ", strings.Join(rows, ", ")); got != c.want {
-				t.Errorf("from %v, skip %d, most %d, bytes %d: %q, want %q", c.from, c.skip, c.most, c.bytes, got, c.want)
-			}
+			must.Equal(t, fmt.Sprint(bytes, ": ", strings.Join(rows, ", ")), c.want, "from %v, skip %d, most %d, bytes %d", c.from, c.skip, c.most, c.bytes)
 		}
 	})
 }

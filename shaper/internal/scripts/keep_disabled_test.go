@@ -6,26 +6,22 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
 // Jobs of a disabled flow are kept where the bucket says so: those that wait stay, new ones get in up to the capacity of the flow, none
 // departs, and none becomes a dead letter, the one that was answered 410 neither. Once the flow is enabled all depart, at the pace of the bucket, and other flows go on meanwhile.
 func TestADisabledFlowKeepsItsJobs(t *testing.T) {
-	t.Parallel()
 	disabling(t, func(t *testing.T, r *rig, flow, other string) {
-		r.ok(r.c.HSet(r.ctx, r.key("settings"), "flow_keep", 1, "flow_capacity", 6).Err())
+		r.hset("settings", "flow_keep", 1, "flow_capacity", 6)
 		r.putIn(flow, 3, 0, "gone")
 		r.pass(second)
 		held := r.drain(ask{want: 1}).jobs[0]
 		r.putIn(flow, 3, 0, "w1", "w2")
 		r.settle(outcome{lease: held, result: wasGone, signal: accepted, reason: "http_410", last: `{"cause":"permanent","status":410}`, claimedAt: r.now()})
-		if n := r.emptyDisabled(flow, 500); n != 0 {
-			t.Errorf("%d jobs became dead letters", n)
-		}
-		if at := r.looksAgain(flow); at != fmt.Sprint(r.now()+3600*second) {
-			t.Errorf("it is looked at %s", at)
-		}
+		must.Equal(t, r.emptyDisabled(flow, 500), 0, "jobs became dead letters")
+		must.Equal(t, r.looksAgain(flow), fmt.Sprint(r.now()+3600*second), "it is looked at")
 		var codes []int64
 		for n := range 6 {
 			codes = append(codes, r.enqueue(nil, entry{id: fmt.Sprint("n", n)}.in(r, flow))[0].code)
@@ -37,13 +33,9 @@ func TestADisabledFlowKeepsItsJobs(t *testing.T) {
 			t.Errorf("a job of another flow got %+v", a)
 		}
 		r.pass(100 * second)
-		if ids := r.drain(ask{}).ids(); ids != "o1" {
-			t.Errorf("while it is disabled %q depart", ids)
-		}
+		must.Equal(t, r.drain(ask{}).ids(), "o1", "while it is disabled depart")
 		a := r.answerOf(r.run(lua.InspectJob, r.of(lua.InspectJob, flow), "w1", flow, r.withFlows(), r.member()))
-		if a.Int("flow_keeps") != 1 {
-			t.Error("job show does not say that the job is kept")
-		}
+		must.Equal(t, a.Int("flow_keeps"), 1, "job show does not say that the job is kept")
 		r.wantStates(map[string]int64{"gone": isQueued, "w1": isQueued, "n2": isQueued})
 		r.controlFlow(flow, "enable")
 		left, at, first := map[string]bool{}, []int64{}, ""

@@ -7,19 +7,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
 // Of two lessons on a subject the one from more answers stays, whichever comes first and however often.
 func TestLearn(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		learn := func(args ...any) string {
 			return fmt.Sprint(r.run(lua.Learn, r.of(lua.Learn), append([]any{3}, args...)...))
 		}
 		stored := func(what string, want map[string]string) {
 			t.Helper()
-			if got := r.c.HGetAll(r.ctx, r.key("lessons")).Val(); !maps.Equal(got, want) {
+			if got := r.hash("lessons"); !maps.Equal(got, want) {
 				t.Errorf("%s: stored is %v, want %v", what, got, want)
 			}
 		}
@@ -51,7 +51,6 @@ func TestLearn(t *testing.T) {
 
 // A caller has lessons on no more subjects than it leaves free, and whoever was the first on a subject counts for it.
 func TestLessonsAreShared(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		learn := func(caller string, n int) (kept int) {
@@ -62,7 +61,7 @@ func TestLessonsAreShared(t *testing.T) {
 			for range 2 {
 				r.run(lua.Learn, r.of(lua.Learn), args...)
 			}
-			for subject := range r.c.HGetAll(r.ctx, r.key("lessons")).Val() {
+			for subject := range r.hash("lessons") {
 				if caller != "" && strings.HasPrefix(subject, caller) {
 					kept++
 				}
@@ -73,12 +72,8 @@ func TestLessonsAreShared(t *testing.T) {
 			t.Errorf("the first caller has %d lessons of 50, and the second %d of what it left", a, b)
 		}
 		r.run(lua.Learn, r.of(lua.Learn), 50, anna+"0", 7, "3 4.5", bert)
-		if got := r.c.HGet(r.ctx, r.key("lessons"), anna+"0").Val(); got != "7 3 4.5 @"+anna {
-			t.Errorf("a lesson of another caller is %q", got)
-		}
+		must.Equal(t, r.field("lessons", anna+"0"), "7 3 4.5 @"+anna, "a lesson of another caller is")
 		learn("", 60)
-		if n := r.c.HLen(r.ctx, r.key("lessons")).Val(); n != 50 {
-			t.Errorf("%d lessons are kept", n)
-		}
+		must.Equal(t, r.hlen("lessons"), 50, "lessons are kept")
 	})
 }

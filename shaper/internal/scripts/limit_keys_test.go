@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -19,7 +20,6 @@ func lifeOf(micros int64) int64 { return 2*micros + 3*second }
 // that was admitted counts on its own until it expires. The model knows when each
 // state expires; the count may keep one that expired for two spans.
 func TestKeysAreBounded(t *testing.T) {
-	t.Parallel()
 	conform(t, func(t *testing.T, base *rig, a algorithm) {
 		rapid.Check(t, func(rt *rapid.T) {
 			r := base.fresh(rt, fmt.Sprint("b", nextClaim()))
@@ -41,7 +41,7 @@ func TestKeysAreBounded(t *testing.T) {
 				}
 				for key, last := range written { // a real server's clock does not follow the test's
 					if at-last >= life {
-						r.ok(r.c.Del(r.ctx, r.key("limit:"+key)).Err())
+						r.del("limit:" + key)
 						delete(written, key)
 					}
 				}
@@ -69,7 +69,6 @@ func TestKeysAreBounded(t *testing.T) {
 // The room that is left by keys that expired is there again after two spans, and
 // what is used all the time does not count twice.
 func TestKeysMakeRoom(t *testing.T) {
-	t.Parallel()
 	conform(t, func(t *testing.T, r *rig, a algorithm) {
 		const micros = 10 * second
 		life := lifeOf(micros)
@@ -100,7 +99,7 @@ func TestKeysMakeRoom(t *testing.T) {
 		}
 		// All that is lost with the count is the bound, for two spans.
 		at := start + 6*life
-		r.ok(r.c.Del(r.ctx, r.key("limit_keys")).Err())
+		r.del("limit_keys")
 		if shared("a", at) || shared("b", at) || shared("x", at) {
 			t.Error("without a count there is room")
 		}
@@ -113,7 +112,6 @@ func TestKeysMakeRoom(t *testing.T) {
 
 // Jobs are bounded as questions are: in one script, and by the usual case too.
 func TestKeysOfJobs(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		l := per(5, 3600*second, 5)
@@ -131,9 +129,7 @@ func TestKeysOfJobs(t *testing.T) {
 				own = append(own, fmt.Sprint(l.key, " ", a.limits[0][1]))
 			}
 		}
-		if got := fmt.Sprint(own, shared); got != "[k0 4 k1 4 k2 4 k0 3 k1 3 k2 3] [k3 k4 k5]" {
-			t.Errorf("%s", got)
-		}
+		must.Equal(t, fmt.Sprint(own, shared), "[k0 4 k1 4 k2 4 k0 3 k1 3 k2 3] [k3 k4 k5]", "own")
 		// What they share is one state: 2 of 5 are left there.
 		l.key = "new"
 		if a := r.enqueue([]limit{l}, entry{id: "dear", cost: 3})[0]; a.code != 5 || a.limits[0][0] != 5 || a.limits[0][1] != 2 {
@@ -144,9 +140,7 @@ func TestKeysOfJobs(t *testing.T) {
 			states = append(states, strings.TrimPrefix(key, r.key("limit")))
 		}
 		slices.Sort(states)
-		if got := fmt.Sprint(states); got != "[:k0 :k1 :k2 :overflow _keys]" {
-			t.Errorf("there are %s", got)
-		}
+		must.Equal(t, fmt.Sprint(states), "[:k0 :k1 :k2 :overflow _keys]", "there are")
 		if ttl := r.c.PTTL(r.ctx, r.key("limit_keys")).Val(); ttl.Microseconds() < 2*l.life || ttl.Microseconds() > 2*l.life+2*second {
 			t.Errorf("the count expires in %s", ttl)
 		}

@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
 // A caller that makes up keys of a limit, as by a header, has no more of them than it leaves free: further ones share one, and the keys of
 // others are their own.
 func TestKeysOfOneCallerLeaveRoomForOthers(t *testing.T) {
-	t.Parallel()
 	conform(t, func(t *testing.T, r *rig, a algorithm) {
 		r.configure(settings{rateCount: 10_000, capacity: 10_000})
 		l := a.window(1000, 1000*second)
@@ -20,9 +20,7 @@ func TestKeysOfOneCallerLeaveRoomForOthers(t *testing.T) {
 			t.Helper()
 			l.key = key
 			answer := r.enqueue([]limit{l}, entry{id: fmt.Sprint("j", nextClaim()), caller: caller})[0]
-			if answer.code != lua.Queued {
-				t.Fatalf("%s: %+v", key, answer)
-			}
+			must.Be(t, answer.code, lua.Queued, "%s: %+v", key, answer)
 			return answer.limits[0][0] == lua.Shared+lua.Allowed
 		}
 		own := map[string]int{}
@@ -56,7 +54,6 @@ func TestKeysOfOneCallerLeaveRoomForOthers(t *testing.T) {
 // A client that names the keys of others, such as a gateway, has all keys of a limit alone. Another one then has keys of its own too, up to twice
 // as many together.
 func TestKeysThatGatewaysNameAreShared(t *testing.T) {
-	t.Parallel()
 	conform(t, func(t *testing.T, r *rig, a algorithm) {
 		l := a.window(1000, 1000*second)
 		l.max, l.life = 20, lifeOf(1000*second)
@@ -78,16 +75,13 @@ func TestKeysThatGatewaysNameAreShared(t *testing.T) {
 			namer    string
 			ask, has int
 		}{{"000000", 30, 20}, {"000001", 30, 10}, {"000000", 30, 20}, {"000002", 30, 5}, {"000001", 10, 10}, {"", 3, 0}} {
-			if got := own(c.namer, c.ask); got != c.has {
-				t.Errorf("%q has %d keys of its own of %d, want %d", c.namer, got, c.ask, c.has)
-			}
+			must.Equal(t, own(c.namer, c.ask), c.has, "%q has keys of its own of %d", c.namer, c.ask)
 		}
 	})
 }
 
 // What a caller has is counted over the spans as all keys are, and its keys that expired are forgotten.
 func TestKeysOfACallerExpire(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000, capacity: 10_000})
 		l := per(1000, 1000*second, 1000)
@@ -100,9 +94,7 @@ func TestKeysOfACallerExpire(t *testing.T) {
 					own++
 				}
 			}
-			if own != 10 {
-				t.Errorf("in span %d it has %d keys", span, own)
-			}
+			must.Equal(t, own, 10, "in span %d it has keys", span)
 			r.pass(2 * l.life)
 		}
 	})

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // doom puts the jobs of numbered on their last chance where they wait.
@@ -14,8 +16,7 @@ func (r *rig) doom(numbers []int) {
 	for _, n := range numbers {
 		pipe.HSet(r.ctx, r.key("meta"), fmt.Sprint("j", n), fmt.Sprintf("%d 2 0 2 %d old ", isQueued, lastChance))
 	}
-	_, err := pipe.Exec(r.ctx)
-	r.ok(err)
+	must.Get(pipe.Exec(r.ctx))(r.t)
 }
 
 func upTo(n int) []int {
@@ -37,7 +38,6 @@ func (r *rig) crash(a ask) (claimed, swept) {
 // A poison job among others: the third crash finds it alone, and its neighbours
 // of the first two crashes all get through, in their order.
 func TestLastChanceIsAlone(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000})
 		r.put(numbered(6)...) // j2 is the poison
@@ -53,9 +53,7 @@ func TestLastChanceIsAlone(t *testing.T) {
 		}
 		r.wantStates(map[string]int64{"j1": isRetrying, "j5": isRetrying, "fresh3": isQueued})
 		// The slots are as if nobody had stood aside.
-		if d := c.jobs[2].slot - c.jobs[0].slot; d != 200 {
-			t.Errorf("three slots take %d µs", d)
-		}
+		must.Equal(t, c.jobs[2].slot-c.jobs[0].slot, 200, "three slots take µs")
 		if more := r.claim(ask{holdsLone: true}); more.ids() != "fresh3" || more.next < more.now+200_000 || more.lone != 0 {
 			t.Errorf("claimed %q, lone %d, next in %d µs", more.ids(), more.lone, more.next-more.now)
 		}
@@ -83,9 +81,7 @@ func TestLastChanceIsAlone(t *testing.T) {
 			r.pass(300_000)
 			c = r.claim(ask{want: 3})
 		}
-		if got := fmt.Sprint(through); got != "[j0 fresh1 fresh2 j1 j3 j4 j5]" {
-			t.Errorf("got through: %v", got)
-		}
+		must.Equal(t, fmt.Sprint(through), "[j0 fresh1 fresh2 j1 j3 j4 j5]", "got through")
 		if b := r.inspect(); b.dead != 1 || b.later != 0 || b.waiting != 0 {
 			t.Errorf("bucket %+v", b)
 		}
@@ -95,7 +91,6 @@ func TestLastChanceIsAlone(t *testing.T) {
 // The answer to a claim is the same when it is asked again, and one that was
 // given back goes to nobody who may not have it.
 func TestLastChanceReplay(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000})
 		r.put(numbered(4)...)
@@ -131,7 +126,6 @@ func TestLastChanceReplay(t *testing.T) {
 // Many of them: a claim passes a bounded number, none is passed in the list
 // twice, and others do not wait behind them for long.
 func TestManyLastChances(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		const doomed = 1200
 		r.configure(settings{rateCount: 10_000, capacity: 2000})
@@ -147,9 +141,7 @@ func TestManyLastChances(t *testing.T) {
 				t.Errorf("claim %d: next in %d µs", claims, c.next-c.now)
 			}
 		}
-		if claims != 3 {
-			t.Errorf("the others came with claim %d", claims)
-		}
+		must.Equal(t, claims, 3, "the others came with claim")
 		if b := r.inspect(); b.later != doomed || b.waiting != 0 {
 			t.Errorf("bucket %+v", b)
 		}
@@ -159,21 +151,16 @@ func TestManyLastChances(t *testing.T) {
 		r.pass(1000)
 		r.putAt("+1", "other4")
 		r.pass(2)
-		if c := r.claim(ask{holdsLone: true, want: 4}); c.ids() != "other3" {
-			t.Errorf("claimed %q: the list gets the slots", c.ids())
-		}
+		must.Equal(t, r.claim(ask{holdsLone: true, want: 4}).ids(), "other3", "claimed: the list gets the slots")
 		if c := r.claim(ask{holdsLone: true, want: 4}); len(c.jobs) != 0 {
 			t.Errorf("claimed %q", c.ids())
 		}
-		if c := r.claim(ask{holdsLone: true, want: 4}); c.ids() != "other4" {
-			t.Errorf("claimed %q: no more than three claims to pass them", c.ids())
-		}
+		must.Equal(t, r.claim(ask{holdsLone: true, want: 4}).ids(), "other4", "claimed: no more than three claims to pass them")
 	})
 }
 
 // They go in the order in which they wait.
 func TestLastChancesInOrder(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000})
 		r.put(numbered(60)...)
@@ -207,14 +194,10 @@ func TestPassingLastChancesReadsNoBodies(t *testing.T) {
 	r.put("other")
 	r.doom(upTo(100))
 	for _, id := range numbered(100) {
-		r.ok(r.c.HDel(r.ctx, r.key("body"), id).Err()) // a body that is read would be missed
+		r.hdel("body", id) // a body that is read would be missed
 	}
-	if c := r.claim(ask{holdsLone: true}); c.ids() != "other" {
-		t.Errorf("claimed %q", c.ids())
-	}
-	if b := r.inspect(); b.later != 100 {
-		t.Errorf("set aside without a look at their bodies: %d", b.later)
-	}
+	must.Equal(t, r.claim(ask{holdsLone: true}).ids(), "other", "claimed")
+	must.Equal(t, r.inspect().later, 100, "set aside without a look at their bodies")
 	r.pass(300_000)
 	if c := r.claim(ask{}); len(c.jobs) != 0 {
 		t.Errorf("claimed %q, which have no bodies", c.ids())
@@ -235,7 +218,5 @@ func TestLastChancesOutOfMemory(t *testing.T) {
 	if c := r.claim(ask{want: 3}); c.ids() != "j0 j3 j4" || c.lone != 1 {
 		t.Errorf("claimed %q, lone %d", c.ids(), c.lone)
 	}
-	if n := r.compare(); n != 0 {
-		t.Errorf("%d repairs", n)
-	}
+	must.Equal(t, r.compare(), 0, "repairs")
 }

@@ -3,11 +3,12 @@ package scripts_test
 import (
 	"fmt"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // One caller makes no more than its share of the flows. Others still make some, and its own flows still take jobs.
 func TestFlowsOfACaller(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{maxFlows: 8, perCaller: 3})
 		of := func(caller, flow string, n int) entry {
@@ -15,9 +16,7 @@ func TestFlowsOfACaller(t *testing.T) {
 		}
 		want := func(codes string, jobs ...entry) {
 			t.Helper()
-			if got := r.codes(jobs...); got != codes {
-				t.Errorf("codes %s, want %s", got, codes)
-			}
+			must.Equal(t, r.codes(jobs...), codes, "codes")
 		}
 		want("1 1 1", of(anna, "a1", 1), of(anna, "a2", 1), of(anna, "a3", 1))
 		want("21 1 3 21", of(anna, "a4", 1), of(anna, "a1", 2), of(anna, "a2", 1), of(anna, "a4", 1)) // sent twice it is the same
@@ -30,23 +29,18 @@ func TestFlowsOfACaller(t *testing.T) {
 		for _, a := range r.enqueue(nil, of(bert, "b2", 1), of(bert, "b3", 1), of(bert, "b4", 1), of(anna, "a4", 1), of("", "n2", 1), of(bert, "b3", 2)) {
 			codes = append(codes, a.code)
 		}
-		if fmt.Sprint(codes) != "[1 1 21 21 1 1]" {
-			t.Errorf("the batch is answered %v", codes)
-		}
+		must.Equal(t, fmt.Sprint(codes), "[1 1 21 21 1 1]", "the batch is answered %v", codes)
 		want("11", of("", "n4", 1))
 		// A flow that is gone counts no longer.
-		r.ok(r.c.HDel(r.ctx, r.key("flows"), "a2", "n2").Err())
+		r.hdel("flows", "a2", "n2")
 		want("1 21", of(anna, "a4", 2), of(anna, "a5", 1))
-		if n := r.c.ZCard(r.ctx, r.key("flow_makers")).Val(); n != 6 {
-			t.Errorf("%d flows have a maker, want 6", n)
-		}
+		must.Equal(t, r.zcard("flow_makers"), 6, "flows have a maker")
 	})
 }
 
 // Nothing is noted until a bucket has a tenth as many flows as one caller may make. A caller so never has more than its share, and
 // without a share nothing is noted at all.
 func TestFlowsOfACallerInSmallBuckets(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{maxFlows: 100, perCaller: 20})
 		in := 0
@@ -54,18 +48,16 @@ func TestFlowsOfACallerInSmallBuckets(t *testing.T) {
 			if r.enqueue(nil, entry{id: fmt.Sprint("j", i), flow: fmt.Sprint("f", i), caller: anna})[0].code == isIn {
 				in++
 			}
-			if n := r.c.Exists(r.ctx, r.key("flow_makers")).Val(); n != 0 && i < 2 {
+			if n := r.exists("flow_makers"); n != 0 && i < 2 {
 				t.Errorf("flow %d has a maker", i)
 			}
 		}
-		if in != 20 {
-			t.Errorf("%d flows were made, want 20", in)
-		}
+		must.Equal(t, in, 20, "flows were made")
 		// All are gone: what is left of them is found when it stands in the way.
-		r.ok(r.c.Del(r.ctx, r.key("flows")).Err())
+		r.del("flows")
 		for i := range 20 {
 			if i == 3 {
-				r.ok(r.c.HDel(r.ctx, r.key("flows"), "g0").Err())
+				r.hdel("flows", "g0")
 			}
 			if got := r.enqueue(nil, entry{id: fmt.Sprint("k", i), flow: fmt.Sprint("g", i), caller: anna})[0]; got.code != isIn {
 				t.Errorf("flow %d: %+v", i, got)
@@ -74,16 +66,13 @@ func TestFlowsOfACallerInSmallBuckets(t *testing.T) {
 		without := r.fresh(t, "without")
 		without.configureFlows(settings{}, flowSettings{maxFlows: 100})
 		without.enqueue(nil, entry{id: "j", flow: "f", caller: anna})
-		if n := without.c.Exists(without.ctx, without.key("flow_makers")).Val(); n != 0 {
-			t.Error("without a share a flow has a maker")
-		}
+		must.Equal(t, without.exists("flow_makers"), 0, "without a share a flow has a maker")
 	})
 }
 
 // The place of a flow comes back when its last job has left, and a flow that is made again counts for the caller that makes it then.
 // Programs without callers make flows that count for no caller, and forget flows without a word of it.
 func TestFlowsOfACallerComeBack(t *testing.T) {
-	t.Parallel()
 	then := beforeCallers(t)
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 1000}, flowSettings{maxFlows: 100, perCaller: 2})
@@ -102,15 +91,11 @@ func TestFlowsOfACallerComeBack(t *testing.T) {
 					r.settle(outcome{lease: job, result: 1})
 				}
 			}
-			if n := r.c.HLen(r.ctx, r.key("flows")).Val(); n != 0 {
-				t.Fatalf("%d flows are left", n)
-			}
+			must.Be(t, r.hlen("flows"), 0, "flows are left")
 		}
 		want := func(what, got, codes string) {
 			t.Helper()
-			if got != codes {
-				t.Errorf("%s: codes %s, want %s", what, got, codes)
-			}
+			must.Equal(t, got, codes, "%s: codes", what)
 		}
 		want("three flows", in(anna, "a1", "a2", "a3"), "1 1 21")
 		leave()
@@ -134,7 +119,6 @@ func TestFlowsOfACallerComeBack(t *testing.T) {
 
 // Those who made flows that are gone are forgotten by the audit, also where nobody makes flows any more.
 func TestMakersOfGoneFlowsAreForgotten(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{maxFlows: 1000, perCaller: 1000})
 		for from := 0; from < 600; from += 50 {
@@ -144,10 +128,8 @@ func TestMakersOfGoneFlowsAreForgotten(t *testing.T) {
 			}
 			r.enqueue(nil, jobs...)
 		}
-		made := func() int64 { return r.c.ZCard(r.ctx, r.key("flow_makers")).Val() }
-		if made() != 500 {
-			t.Fatalf("%d flows have makers, want 500", made())
-		}
+		made := func() int64 { return r.zcard("flow_makers") }
+		must.Be(t, made(), 500, "flows have makers")
 		for i := range 300 {
 			r.cancel(fmt.Sprint("j", 2*i), "0")
 		}
@@ -156,10 +138,8 @@ func TestMakersOfGoneFlowsAreForgotten(t *testing.T) {
 		if made() >= 500 || made() < 250 {
 			t.Errorf("%d flows have makers after two audits, of which 300 are there", made())
 		}
-		r.ok(r.c.Del(r.ctx, r.key("flows")).Err())
+		r.del("flows")
 		r.audit()
-		if made() != 0 {
-			t.Errorf("%d flows that are gone have makers", made())
-		}
+		must.Equal(t, made(), 0, "flows that are gone have makers")
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"pgregory.net/rapid"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // lose has leases run out, as if their dispatchers had died, and sweeps.
@@ -55,9 +57,7 @@ func (m *flowModel) operate(t *rapid.T) {
 	switch rapid.SampledFrom([]string{"cancel", "cancel", "drop", "redrive"}).Draw(t, "operation") {
 	case "cancel":
 		if code := m.cancel(id, ""); j.is(isQueued, isScheduled, isRetrying) {
-			if code != isCancelled {
-				t.Fatalf("cancelled %s: %d", id, code)
-			}
+			must.Be(t, code, isCancelled, "cancelled %s", id)
 			j.state, j.sched, j.purging = isCancelled, false, false
 		}
 	case "drop":
@@ -82,9 +82,7 @@ func (m *flowModel) operate(t *rapid.T) {
 		case f.capacity > 0 && m.count(j.flow, false) >= f.capacity, !there && int64(len(flows)) >= m.of.maxFlows:
 			want = 4
 		}
-		if got := m.redrive(id)[0]; got != want {
-			t.Fatalf("redrive %s (%+v) = %d, want %d", id, *j, got, want)
-		}
+		must.Be(t, m.redrive(id)[0], want, "redrive %s (%+v)", id, *j)
 		if want == 1 {
 			m.order++
 			j.state, j.crashes = isQueued, 0
@@ -98,22 +96,18 @@ func (m *flowModel) operate(t *rapid.T) {
 
 // redriven reports whether a queued job has a meta, as one has that was put back.
 func (m *flowModel) redriven(id string) bool {
-	has, err := m.c.HExists(m.ctx, m.key("meta"), id).Result()
-	m.ok(err)
+	has := must.Get(m.c.HExists(m.ctx, m.key("meta"), id).Result())(m.t)
 	return has
 }
 
 // redate reads when a job expires that has been put back: its time begins anew.
 func (m *flowModel) redate(id string, j *modelJob) {
-	body, err := m.c.HGet(m.ctx, m.key("body"), id).Result()
-	m.ok(err)
+	body := m.stored("body", id)
 	var base, at int64
 	var mark string
-	_, err = fmt.Sscan(body, &base, &at, &mark)
-	m.ok(err)
+	must.Get(fmt.Sscan(body, &base, &at, &mark))(m.t)
 	var after int64
-	_, err = fmt.Sscanf(mark[16:], "~%d", &after)
-	m.ok(err)
+	must.Get(fmt.Sscanf(mark[16:], "~%d", &after))(m.t)
 	j.expires = at + after + m.shift
 }
 
@@ -271,9 +265,7 @@ func (m *flowModel) check(t *rapid.T) {
 	s := m.snapshot()
 	for id, j := range m.jobs {
 		got, there := s.jobs[id]
-		if there != (j.state <= isDead) {
-			t.Fatalf("%s is there: %t, want %+v", id, there, *j)
-		}
+		must.Be(t, there, (j.state <= isDead), "%s is there, want %+v", id, *j)
 		if there && (got.state != j.state || got.flow != j.flow || got.sched != j.sched && !j.is(isDead) || got.crashes != j.crashes && !j.is(isDead)) {
 			t.Fatalf("%s is %+v, want %+v", id, got, *j)
 		}
@@ -337,9 +329,7 @@ func (m *flowModel) checkPlaces(t *rapid.T, s snapshot, id string, j *modelJob) 
 			places++
 		}
 	}
-	if places != 1 {
-		t.Fatalf("%s is in %d places: %+v", id, places, *j)
-	}
+	must.Be(t, places, 1, "%s is in places: %+v", id, *j)
 }
 
 // checkFlow compares what is kept of a flow, and whether it is in the turn queue in time.

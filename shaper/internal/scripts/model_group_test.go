@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // Codes of enqueue.lua.
@@ -19,7 +21,6 @@ var modelGroups = map[string][]string{"a": {"x", "", "y"}, "": {"x", "1:a"}, `3:
 // groups: what is kept of a group is the sum of its flows, its bounds and rates hold beside those of its flows, and one that may
 // send is in the turn queue in time.
 func TestGroupModel(t *testing.T) {
-	t.Parallel()
 	checkFlowModel(t, true)
 }
 
@@ -146,9 +147,7 @@ func (m *flowModel) idleGroups(t *rapid.T) {
 			}
 		}
 	}
-	if f.repaired != 0 {
-		t.Fatalf("repaired %d", f.repaired)
-	}
+	must.Be(t, f.repaired, 0, "repaired")
 }
 
 // checkGroup compares what is kept of a group, and whether it is in the turn queue in time.
@@ -160,9 +159,7 @@ func (m *flowModel) checkGroup(t *rapid.T, s snapshot, group string) {
 			t.Fatalf("group %q is %q: %v", group, text, err)
 		}
 	}
-	if got := [3]int64{g.unfinished, g.scheduled, g.inFlight}; got != want {
-		t.Fatalf("group %q is %q, want %v", group, s.groups[group], want)
-	}
+	must.Be(t, [3]int64{g.unfinished, g.scheduled, g.inFlight}, want, "group %q is %q", group, s.groups[group])
 	obeys := m.obeyedBy(group)
 	if obeys.paused > 0 || obeys.inFlight > 0 && want[2] >= obeys.inFlight {
 		return

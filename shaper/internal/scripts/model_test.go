@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // model is what a bucket should hold. Which job a claim gets is not its
@@ -41,9 +43,7 @@ func (m *model) in(states ...int64) (ids []string) {
 // a time, and which were set aside instead.
 func (m *model) checkLone(t *rapid.T, dispatcher string, c claimed, again bool) {
 	for i, job := range c.jobs {
-		if (m.crashes[job.id] == lastChance) != (c.lone == int64(i+1)) {
-			t.Fatalf("%s has crashed %d times; %d of %q is lone", job.id, m.crashes[job.id], c.lone, c.ids())
-		}
+		must.Be(t, (m.crashes[job.id] == lastChance), (c.lone == int64(i+1)), "%s has crashed %d times; %d of %q is lone", job.id, m.crashes[job.id], c.lone, c.ids())
 	}
 	if c.lone > 0 {
 		id := c.jobs[c.lone-1].id
@@ -111,9 +111,7 @@ func (m *model) put(t *rapid.T) {
 			want = 7
 		}
 	}
-	if code != want {
-		t.Fatalf("enqueue %s (state %d): code %d, want %d", id, state, code, want)
-	}
+	must.Be(t, code, want, "enqueue %s (state %d): code", id, state)
 	if code <= 2 {
 		m.admitted++
 		m.state[id], m.sched[id], m.content[id], m.crashes[id] = code, code == 2, e.content, 0
@@ -161,9 +159,7 @@ func (m *model) claimSome(t *rapid.T) {
 func (m *model) settleOne(t *rapid.T) {
 	if len(m.old) > 0 && rapid.Bool().Draw(t, "late") {
 		l := rapid.SampledFrom(m.old).Draw(t, "lease")
-		if got := m.settle(outcome{lease: l, result: done}); got[0] != 0 {
-			t.Fatalf("an old lease of %s was settled", l.id)
-		}
+		must.Be(t, m.settle(outcome{lease: l, result: done})[0], 0, "an old lease of %s was settled", l.id)
 		return
 	}
 	ids := slices.Sorted(maps.Keys(m.held))
@@ -172,9 +168,7 @@ func (m *model) settleOne(t *rapid.T) {
 	}
 	id := rapid.SampledFrom(ids).Draw(t, "id")
 	result := rapid.IntRange(done, returned).Draw(t, "result")
-	if got := m.settle(outcome{lease: m.held[id], result: result, delay: 1000}); got[0] != 1 {
-		t.Fatalf("the lease of %s was not settled", id)
-	}
+	must.Be(t, m.settle(outcome{lease: m.held[id], result: result, delay: 1000})[0], 1, "the lease of %s was not settled", id)
 	m.state[id] = map[int]int64{done: isDone, retry: isRetrying, dead: isDead, returned: isQueued}[result]
 	if result != returned {
 		m.crashes[id] = 0
@@ -243,16 +237,13 @@ func (m *model) check(t *rapid.T) {
 	if b.unfinished > m.most || b.scheduled > m.s.scheduled {
 		t.Fatalf("beyond the bounds: %+v", b)
 	}
-	list, err := m.c.LRange(m.ctx, m.key(queueKey), 0, -1).Result()
-	m.ok(err)
+	list := m.elements(queueKey)
 	for id, state := range m.state {
 		got := m.job(id).state
 		if state >= isDone && m.s.dedupe < 0 {
 			state = 0
 		}
-		if got != state {
-			t.Fatalf("%s is in state %d, want %d", id, got, state)
-		}
+		must.Be(t, got, state, "%s is in state", id)
 		if state == isQueued && !slices.Contains(list, id) {
 			t.Fatalf("%s is queued and not in the list", id)
 		}

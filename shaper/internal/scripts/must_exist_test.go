@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // mustExist is disabling, in buckets whose flows have to exist.
 func mustExist(t *testing.T, test func(t *testing.T, r *rig, flow, other string)) {
 	t.Helper()
 	disabling(t, func(t *testing.T, r *rig, flow, other string) {
-		r.ok(r.c.HSet(r.ctx, r.key("settings"), "flow_must_exist", 1).Err())
+		r.hset("settings", "flow_must_exist", 1)
 		test(t, r, flow, other)
 	})
 }
@@ -33,28 +35,23 @@ func (r *rig) codesOf(jobs ...entry) string {
 
 // A flow exists once it has a setting of its own. Jobs of any other are refused, alone or among others, and leave nothing behind.
 func TestUnknownFlowsAreRefused(t *testing.T) {
-	t.Parallel()
 	mustExist(t, func(t *testing.T, r *rig, flow, other string) {
 		want := func(want string, jobs ...entry) {
 			t.Helper()
-			if got := r.codesOf(jobs...); got != want {
-				t.Errorf("codes %s, want %s", got, want)
-			}
+			must.Equal(t, r.codesOf(jobs...), want, "codes")
 		}
 		want("22", entry{id: "a"}.in(r, flow))
 		want("22", entry{id: "a", due: "+5000000"}.in(r, flow))
 		want("22 22", entry{id: "a"}.in(r, flow), entry{id: "a"}.in(r, other))
 		for _, key := range []string{"body", "flows", "groups", "flow_makers", "idle", "due:", "due_groups", "later:" + flow} {
-			if n := r.c.Exists(r.ctx, r.key(key)).Val(); n != 0 {
-				t.Errorf("a refusal left %s", key)
-			}
+			must.Equal(t, r.exists(key), 0, "a refusal left %s", key)
 		}
 		r.set(other, 1)
 		want("22 1 22", entry{id: "a"}.in(r, flow), entry{id: "o1"}.in(r, other), entry{id: "b"}.in(r, flow))
 
 		r.controlFlow(flow, "pause", "{}")
 		want("22", entry{id: "a"}.in(r, flow)) // a pause is no setting
-		r.ok(r.c.HSet(r.ctx, r.key("flow_settings"), flow, "- - - - - - - 17/gone\n-").Err())
+		r.hset("flow_settings", flow, "- - - - - - - 17/gone\n-")
 		want("22", entry{id: "a"}.in(r, flow)) // nor that it is disabled
 		r.set(flow, "", `"https://a.example"`)
 		want("16", entry{id: "a"}.in(r, flow))
@@ -74,9 +71,8 @@ func TestUnknownFlowsAreRefused(t *testing.T) {
 
 // Where a bucket has no URL, a job that names none needs that of its flow.
 func TestAFlowWithoutAURLTakesNoJobsThatNeedOne(t *testing.T) {
-	t.Parallel()
 	mustExist(t, func(t *testing.T, r *rig, flow, other string) {
-		r.ok(r.c.HSet(r.ctx, r.key("settings"), "flow_needs_url", 1).Err())
+		r.hset("settings", "flow_needs_url", 1)
 		r.set(flow, 2)
 		r.set(other, "", `"https://o.example"`)
 		names := func(id, header string) entry {
@@ -93,21 +89,16 @@ func TestAFlowWithoutAURLTakesNoJobsThatNeedOne(t *testing.T) {
 			{"1 23", []entry{names("g", `,"u":"https://x.example","m":"PUT"`), names("h", `,"h":{"u":["https://x.example"]}`)}},
 			{"22", []entry{entry{id: "i"}.in(r, other+"x")}},
 		} {
-			if got := r.codesOf(c.jobs...); got != c.want {
-				t.Errorf("%+v: codes %s, want %s", c.jobs, got, c.want)
-			}
+			must.Equal(t, r.codesOf(c.jobs...), c.want, "%+v: codes", c.jobs)
 		}
 		r.set(flow, "", `"https://f.example"`)
-		if got := r.codesOf(entry{id: "a"}.in(r, flow), entry{id: "c"}.in(r, flow)); got != "1 1" {
-			t.Errorf("with a URL: codes %s", got)
-		}
+		must.Equal(t, r.codesOf(entry{id: "a"}.in(r, flow), entry{id: "c"}.in(r, flow)), "1 1", "with a URL: codes")
 	})
 }
 
 // Jobs of a flow that is reset wait until it has a setting again, whatever is done with them meanwhile: none leaves, and none is lost. Other
 // flows go on.
 func TestJobsOfARemovedFlowWait(t *testing.T) {
-	t.Parallel()
 	mustExist(t, func(t *testing.T, r *rig, flow, other string) {
 		left := func(want string) claimed {
 			t.Helper()
@@ -116,9 +107,7 @@ func TestJobsOfARemovedFlowWait(t *testing.T) {
 			for _, job := range out.jobs {
 				ids = append(ids, job.id)
 			}
-			if got := strings.Join(ids, " "); got != want {
-				t.Errorf("%q left, want %q", got, want)
-			}
+			must.Equal(t, strings.Join(ids, " "), want, "left")
 			r.pass(second)
 			return out
 		}
@@ -137,9 +126,7 @@ func TestJobsOfARemovedFlowWait(t *testing.T) {
 		r.pass(second)
 		left("o1")
 		left("")
-		if got := r.listAt("q:normal:" + flow); got != "comes back w1 w2 dies" {
-			t.Errorf("there wait %s", got)
-		}
+		must.Equal(t, r.listAt("q:normal:"+flow), "comes back w1 w2 dies", "there wait")
 		if j := r.job("w1"); j.instant != 0 || j.missing != 1 || j.ofFlow.paused != 0 {
 			t.Errorf("of the job is told: eta %d, missing %d, paused %d", j.instant, j.missing, j.ofFlow.paused)
 		}
@@ -154,7 +141,6 @@ func TestJobsOfARemovedFlowWait(t *testing.T) {
 
 // A bucket that stops asking for it lets go what waits, once the sweeper has seen that.
 func TestMissingFlowsGoOnWithoutTheSetting(t *testing.T) {
-	t.Parallel()
 	mustExist(t, func(t *testing.T, r *rig, flow, _ string) {
 		r.set(flow, 1)
 		r.putIn(flow, 3, 0, "w1")
@@ -163,7 +149,7 @@ func TestMissingFlowsGoOnWithoutTheSetting(t *testing.T) {
 		if got := r.drain(ask{}); len(got.jobs) != 0 {
 			t.Errorf("%v left", got.jobs)
 		}
-		r.ok(r.c.HSet(r.ctx, r.key("settings"), "flow_must_exist", 0).Err())
+		r.hset("settings", "flow_must_exist", 0)
 		r.audit()
 		r.pass(second)
 		if got := r.drain(ask{}); len(got.jobs) != 1 {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -19,7 +21,6 @@ func (r *rig) oldestOf(mostBytes, keep int, came int64, id string, flows ...stri
 
 // The oldest job over the heads of all lists of all flows is found, kept, and told as the oldest of the bucket.
 func TestOldestWaiting(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{})
 		start := r.now()
@@ -29,15 +30,13 @@ func TestOldestWaiting(t *testing.T) {
 		r.pass(second)
 		r.place(placed{id: "b", flow: "b"}, placed{id: "c", flow: "b"}, placed{id: "urgent", flow: "a b", priority: 1})
 		r.pass(second)
-		r.ok(r.c.HSet(r.ctx, r.key("flows"), "later", "0 0 - 0 0 1 0 .d").Err())
+		r.hset("flows", "later", stored.Flow{Scheduled: 1, Filled: ".d"}.String())
 		listed := r.find(sweep{none: true, flowCursor: "0"}).listed
 		slices.Sort(listed)
 		if !slices.Equal(listed, []string{"a b", "b"}) {
 			t.Errorf("an audit names the flows %q", listed)
 		}
-		if got := r.inspect().oldest; got != 0 {
-			t.Errorf("before it is looked for, the oldest came at %d", got)
-		}
+		must.Equal(t, r.inspect().oldest, 0, "before it is looked for, the oldest came at")
 		for _, c := range []struct {
 			mostBytes  int
 			came       int64
@@ -54,13 +53,9 @@ func TestOldestWaiting(t *testing.T) {
 			if c.came > 0 {
 				given = "given"
 			}
-			if got := r.oldestOf(c.mostBytes, 0, c.came, given, c.flows...); got != c.want {
-				t.Errorf("%s: %s, want %s", c.also, got, c.want)
-			}
+			must.Equal(t, r.oldestOf(c.mostBytes, 0, c.came, given, c.flows...), c.want, "%s", c.also)
 		}
-		if got := r.inspect().oldest; got != 0 {
-			t.Errorf("nothing is kept before all flows were looked at, but the oldest came at %d", got)
-		}
+		must.Equal(t, r.inspect().oldest, 0, "nothing is kept before all flows were looked at, but the oldest came at")
 		for range 2 { // a script may be sent twice
 			r.oldestOf(1000, 1, 0, "", "b", "a b")
 		}
@@ -89,7 +84,6 @@ func TestOldestWaiting(t *testing.T) {
 
 // A job that is leased, or dead, does not wait any more.
 func TestOldestHasLeft(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 1000}, flowSettings{})
 		r.putIn("f", 3, 0, "old", "new")

@@ -8,18 +8,17 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
 // fill sets the memory that the server may use to what it uses.
 func (r *rig) fill() {
 	r.t.Helper()
-	info, err := r.c.Info(r.ctx, "memory").Result()
-	r.ok(err)
+	info := must.Get(r.c.Info(r.ctx, "memory").Result())(r.t)
 	_, rest, _ := strings.Cut(info, "used_memory:")
 	text, _, _ := strings.Cut(rest, "\r\n")
-	used, err := strconv.Atoi(text)
-	r.ok(err)
+	used := must.Get(strconv.Atoi(text))(r.t)
 	r.ok(r.c.ConfigSet(r.ctx, "maxmemory", strconv.Itoa(used/2)).Err())
 }
 
@@ -44,9 +43,7 @@ func TestOutOfMemory(t *testing.T) {
 			t.Errorf("enqueue into a full server: %v", err)
 		}
 	}
-	if after := r.dump(); after != before {
-		t.Error("an enqueue that was refused wrote something")
-	}
+	must.Equal(t, r.dump(), before, "an enqueue that was refused wrote something")
 	// A duplicate writes nothing and is answered.
 	if a := r.enqueue(nil, entry{id: "j5"}); a[0].code != 3 {
 		t.Errorf("duplicate: %+v", a)
@@ -56,9 +53,7 @@ func TestOutOfMemory(t *testing.T) {
 	if s := r.sweep(sweep{cursor: "0"}); s.takenBack != 1 || s.repaired != 0 {
 		t.Errorf("swept %+v", s)
 	}
-	if code := r.cancel("j250", ""); code != isCancelled {
-		t.Errorf("cancel: %d", code)
-	}
+	must.Equal(t, r.cancel("j250", ""), isCancelled, "cancel")
 	if got := r.configure(settings{rateCount: 100_000, dedupeMax: 50, revision: 2}); got[0] != 0 {
 		t.Errorf("configure: %v", got)
 	}
@@ -73,8 +68,7 @@ func TestOutOfMemory(t *testing.T) {
 			all = append(all, outcome{lease: job, result: []int{done, done, retry, dead}[(i+rounds)%4]})
 		}
 		r.settle(all...)
-		ids, err := r.c.ZRange(r.ctx, r.key("dead"), 0, -1).Result()
-		r.ok(err)
+		ids := r.members("dead")
 		r.redrive(ids...)
 		if len(ids) > 0 && rounds > 10 {
 			r.cancel(ids[0], "")
@@ -107,18 +101,13 @@ func (r *rig) dump() string {
 
 // Large answers: a batch of the largest size goes through all scripts.
 func TestLargestBatches(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		const n = 1000
 		r.configure(settings{rateCount: 1_000_000, capacity: n, inFlight: n, scheduled: n})
 		r.put(numbered(n)...)
 		c := r.claim(ask{want: n})
-		if len(c.jobs) != n {
-			t.Fatalf("claimed %d", len(c.jobs))
-		}
-		if again := r.claim(ask{claim: c.jobs[0].claim, want: n}); again.ids() != c.ids() {
-			t.Error("the replay differs")
-		}
+		must.Be(t, len(c.jobs), n, "claimed")
+		must.Equal(t, r.claim(ask{claim: c.jobs[0].claim, want: n}).ids(), c.ids(), "the replay differs")
 		r.extend(second, c.jobs[:500]...)
 		for from := 0; from < n; from += 250 {
 			var all []outcome
@@ -126,14 +115,10 @@ func TestLargestBatches(t *testing.T) {
 				all = append(all, outcome{lease: job, result: 1 + i%4, delay: 1})
 			}
 			for i, settled := range r.settle(all...) {
-				if settled != 1 {
-					t.Fatalf("outcome %d of %d was not settled", i, from)
-				}
+				must.Be(t, settled, 1, "outcome %d of %d was not settled", i, from)
 			}
 		}
 		r.pass(second)
-		if c := r.claim(ask{want: n}); len(c.jobs) != n/2 {
-			t.Errorf("claimed %d, want %d", len(c.jobs), n/2)
-		}
+		must.Equal(t, len(r.claim(ask{want: n}).jobs), n/2, "claimed")
 	})
 }

@@ -3,14 +3,13 @@ package scripts_test
 import (
 	"fmt"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 func TestCancel(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
-		if r.cancel("a", "") != -1 {
-			t.Error("cancelled in a bucket that is not configured")
-		}
+		must.Equal(t, r.cancel("a", ""), -1, "cancelled in a bucket that is not configured")
 		r.configure(settings{rateCount: 10_000})
 		r.put("dead", "retrying", "done", "flying")
 		for i, job := range r.claim(ask{}).jobs {
@@ -32,9 +31,7 @@ func TestCancel(t *testing.T) {
 			{"queued", "", isCancelled}, {"scheduled", "", isCancelled}, {"retrying", "", isCancelled},
 			{"queued", "", isCancelled}, {"scheduled", "", isCancelled}, {"retrying", "5", isCancelled},
 		} {
-			if got := r.cancel(c.id, c.state); got != c.want {
-				t.Errorf("cancel %s %q = %d, want %d", c.id, c.state, got, c.want)
-			}
+			must.Equal(t, r.cancel(c.id, c.state), c.want, "cancel %s %q", c.id, c.state)
 		}
 		if b := r.inspect(); b.unfinished != 1 || b.scheduled != 0 || b.later != 0 || b.dead != 0 || b.inFlight != 1 {
 			t.Errorf("bucket %+v", b)
@@ -43,7 +40,6 @@ func TestCancel(t *testing.T) {
 }
 
 func TestRedrive(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{capacity: 5, rateCount: 10_000})
 		r.put(numbered(5)...)
@@ -58,17 +54,13 @@ func TestRedrive(t *testing.T) {
 			t.Errorf("bucket %+v", b)
 		}
 		for i, id := range []string{"w1", "w2", "j3", "j1", "j0"} {
-			if j := r.job(id); j.position != int64(i) {
-				t.Errorf("%s is number %d", id, j.position)
-			}
+			must.Equal(t, r.job(id).position, int64(i), "%s is number", id)
 		}
 		c := r.claim(ask{})
 		if c.ids() != "w1 w2 j3 j1 j0" || c.jobs[2].attempts != 0 || c.jobs[2].epoch != 2 {
 			t.Errorf("claimed %+v", c.jobs)
 		}
-		if got := r.settle(outcome{lease: lease{id: "j3", epoch: 1, claim: c.jobs[2].claim}, result: done}); got[0] != 0 {
-			t.Error("the lease of before the redrive settled it")
-		}
+		must.Equal(t, r.settle(outcome{lease: lease{id: "j3", epoch: 1, claim: c.jobs[2].claim}, result: done})[0], 0, "the lease of before the redrive settled it")
 		if got := r.redrive("j2", "j4", "j3"); fmt.Sprint(got) != "[2 2 0]" {
 			t.Errorf("redrive into a full bucket: %v", got)
 		}
@@ -76,7 +68,6 @@ func TestRedrive(t *testing.T) {
 }
 
 func TestConfigure(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		for i, c := range []struct {
 			schema, revision, capacity int64
@@ -91,9 +82,7 @@ func TestConfigure(t *testing.T) {
 			{1, 7, 999, "[2 2 6]", 300}, // the program is older than the data
 		} {
 			got := configured(r, c.schema, c.revision, "capacity", c.capacity)
-			if fmt.Sprint(got[:3]) != c.want {
-				t.Errorf("%d: %v, want %s", i, got, c.want)
-			}
+			must.Equal(t, fmt.Sprint(got[:3]), c.want, "%d: %v", i, got)
 			if capacity, err := r.c.HGet(r.ctx, r.key("settings"), "capacity").Int64(); err != nil || capacity != c.inForce {
 				t.Errorf("%d: capacity %d, %v; want %d", i, capacity, err, c.inForce)
 			}
@@ -102,13 +91,10 @@ func TestConfigure(t *testing.T) {
 }
 
 func TestInspectBucket(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		b := r.inspect()
 		b.now = 0
-		if b != (bucket{}) {
-			t.Errorf("nothing there: %+v", b)
-		}
+		must.Equal(t, b, (bucket{}), "nothing there")
 		r.configure(settings{rateCount: 7, ratePer: 60 * second, burst: 2, capacity: 11, scheduled: 12, inFlight: 13, revision: 3})
 		before := r.now()
 		r.put("a", "b")
@@ -124,9 +110,7 @@ func TestInspectBucket(t *testing.T) {
 		b.now, b.oldest, b.empty = 0, 0, 0
 		want := bucket{configured: 1, revision: 3, rateCount: 7, ratePer: 60 * second, burst: 2, capacity: 11,
 			scheduledCapacity: 12, maxInFlight: 13, unfinished: 2, waiting: 2, later: 1, scheduled: 1}
-		if b != want {
-			t.Errorf("got  %+v\nwant %+v", b, want)
-		}
+		must.Equal(t, b, want, "got")
 		// A tombstone at the head has no age, and is no job that waits.
 		r.cancelDeep("a")
 		if b := r.inspect(); b.oldest != 0 || b.waiting != 1 || b.unfinished != 1 || b.remembered != 1 {
@@ -136,11 +120,10 @@ func TestInspectBucket(t *testing.T) {
 }
 
 func TestInspectJob(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10, ratePer: second})
 		slot := r.now() + 50_000
-		r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", slot, "frac", 0, "rate", "10/1000000").Err())
+		r.hset("pace", "slot", slot, "frac", 0, "rate", "10/1000000")
 		r.put(numbered(4)...)
 		for i, id := range numbered(4) {
 			if j := r.job(id); j.state != isQueued || j.position != int64(i) || j.instant != slot+int64(i+1)*100_000 || j.meta != "" || j.body == "" {
@@ -154,9 +137,7 @@ func TestInspectJob(t *testing.T) {
 		if j := r.job("j3"); j.position != 2 || j.instant != first.slot+300_000 {
 			t.Errorf("j3: %+v", j)
 		}
-		if r.job("nobody") != (job{}) {
-			t.Errorf("an unknown job is known")
-		}
+		must.Equal(t, r.job("nobody"), (job{}), "an unknown job is known")
 		r.settle(outcome{lease: first, result: dead})
 		if j := r.job("j0"); j.state != isDead || j.instant > r.now() || j.instant < first.slot-second {
 			t.Errorf("dead: %+v", j)

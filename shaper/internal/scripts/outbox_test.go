@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -15,7 +16,7 @@ const allEvents = "job.dead flow.disabled flow.recovered breaker.open bucket.ful
 // notes has a bucket note events.
 func (r *rig) notes(kinds string) {
 	r.t.Helper()
-	r.ok(r.c.HSet(r.ctx, r.key("settings"), "events", kinds).Err())
+	r.hset("settings", "events", kinds)
 }
 
 // outboxEvent is an event that is to be moved on.
@@ -65,7 +66,6 @@ func (r *rig) die(ids ...string) {
 // One event of a kind a minute, with a count of those that it stands for. It is handed out until it is moved on, and what comes
 // meanwhile waits for its turn: none is told twice, and none is lost.
 func TestOutbox(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.die("before anybody listens")
@@ -109,9 +109,7 @@ func TestOutbox(t *testing.T) {
 		if left := r.moveEvents(); len(left) > 0 {
 			t.Errorf("then are handed out %+v", left)
 		}
-		if n := r.c.Exists(r.ctx, r.key("outbox"), r.key("outbox_texts")).Val(); n != 0 {
-			t.Errorf("%d keys are left", n)
-		}
+		must.Equal(t, r.exists("outbox", "outbox_texts"), 0, "keys are left")
 		r.die("tundish-hook-1")
 		if own := r.moveEvents(); len(own) > 0 {
 			t.Errorf("a job that a hook made raised %+v", own)
@@ -121,7 +119,6 @@ func TestOutbox(t *testing.T) {
 
 // The outbox is bounded, and counts what it drops.
 func TestOutboxIsBounded(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{capacity: 5000}, flowSettings{maxFlows: 5000})
 		r.notes("job.dead")
@@ -135,16 +132,10 @@ func TestOutboxIsBounded(t *testing.T) {
 			}
 			r.settle(outcomes...)
 		}
-		if n := r.c.HLen(r.ctx, r.key("outbox_texts")).Val(); n != most {
-			t.Errorf("%d events are kept, want %d", n, most)
-		}
-		if got := r.c.HGet(r.ctx, r.key("count"), "events_dropped").Val(); got != fmt.Sprint(more) {
-			t.Errorf("%s were dropped, want %d", got, more)
-		}
+		must.Equal(t, r.hlen("outbox_texts"), most, "events are kept")
+		must.Equal(t, r.field("count", "events_dropped"), fmt.Sprint(more), "were dropped, want %d", more)
 		for n := range 10 {
-			if got := len(r.moveEvents()); got != 100 {
-				t.Fatalf("round %d: %d events", n, got)
-			}
+			must.Be(t, len(r.moveEvents()), 100, "round %d: events", n)
 			r.moveEvents(r.moveEvents()...)
 		}
 	})
@@ -152,7 +143,6 @@ func TestOutboxIsBounded(t *testing.T) {
 
 // A caller whose jobs make events of many flows has no more of the outbox than it leaves free, and events of others are noted.
 func TestEventsAreShared(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{capacity: 5000}, flowSettings{maxFlows: 5000})
 		r.notes("job.dead breaker.open flow.disabled")
@@ -182,39 +172,28 @@ func TestEventsAreShared(t *testing.T) {
 			}
 			return kept
 		}
-		if got := die(loud, 1010); got != 500 {
-			t.Errorf("one caller has %d events", got)
-		}
-		if got := die(calm, 300); got != 250 {
-			t.Errorf("another one has %d", got)
-		}
-		if got := die("", 10); got != 15 {
-			t.Errorf("jobs without a caller have %d", got)
-		}
+		must.Equal(t, die(loud, 1010), 500, "one caller has events")
+		must.Equal(t, die(calm, 300), 250, "another one has")
+		must.Equal(t, die("", 10), 15, "jobs without a caller have")
 		first := r.moveEvents()
 		r.moveEvents(first...)
 		r.pass(61 * second)
 		for range 10 { // those that were told go, and leave room
 			r.moveEvents(r.moveEvents()...)
 		}
-		if got := die(third, 4); got != 6 {
-			t.Errorf("a third caller has %d", got)
-		}
+		must.Equal(t, die(third, 4), 6, "a third caller has")
 	})
 }
 
 // Each kind is noted where it happens.
 func TestKindsOfEvents(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{capacity: 3}, flowSettings{})
 		r.notes(allEvents)
 		wants := func(what, want string) {
 			t.Helper()
 			events := r.moveEvents()
-			if got := told(events); got != want {
-				t.Errorf("%s: %s, want %s", what, got, want)
-			}
+			must.Equal(t, told(events), want, "%s", what)
 			r.moveEvents(events...)
 			r.pass(61 * second)
 			r.moveEvents()
@@ -246,9 +225,7 @@ func TestKindsOfEvents(t *testing.T) {
 		for range 3 {
 			r.pass(second)
 			jobs := r.drain(ask{}).jobs
-			if len(jobs) != 1 {
-				t.Fatalf("%d jobs", len(jobs))
-			}
+			must.Be(t, len(jobs), 1, "jobs")
 			r.end(jobs[0].id)
 			r.sweep(sweep{})
 		}
@@ -259,7 +236,6 @@ func TestKindsOfEvents(t *testing.T) {
 // A breaker that opens, and one that closes, is told once, of each scope, to hooks and to the dispatcher whose outcome did it; a probe that
 // fails changes nothing.
 func TestEventsOfBreakers(t *testing.T) {
-	t.Parallel()
 	listening(t, "60000000 100 2 1000000 4000000", func(t *testing.T, l *listener) {
 		l.notes(allEvents)
 		l.put(numbered(20)...)
@@ -270,9 +246,7 @@ func TestEventsOfBreakers(t *testing.T) {
 		wants := func(when, want string) {
 			t.Helper()
 			events := l.moveEvents()
-			if got := told(events); got != want {
-				t.Errorf("%s: %q, want %q", when, got, want)
-			}
+			must.Equal(t, told(events), want, "%s", when)
 			l.moveEvents(events...)
 			logged := ""
 			switch name := strings.TrimPrefix(of, " "); when {
@@ -281,9 +255,7 @@ func TestEventsOfBreakers(t *testing.T) {
 			case "closed":
 				logged = fmt.Sprintf("closed %q (-)", name)
 			}
-			if got := strings.Join(l.breakers, ", "); got != logged {
-				t.Errorf("%s: the dispatcher hears %q, want %q", when, got, logged)
-			}
+			must.Equal(t, strings.Join(l.breakers, ", "), logged, "%s: the dispatcher hears", when)
 			l.breakers = nil
 		}
 		for range 2 {

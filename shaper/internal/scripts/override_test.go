@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
 // Every change of limits has a number of its own, also after the conf was
 // lost; what changes nothing has not.
 func TestLimitsRev(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		rev := func() string {
 			text, _ := r.c.HGet(r.ctx, r.key("settings"), "limits_rev").Result()
@@ -40,16 +40,14 @@ func TestLimitsRev(t *testing.T) {
 			fresh("overridden", true)
 			override("{}")
 			fresh("overridden again", false)
-			if got, err := r.c.HGet(r.ctx, r.key("settings"), "pin:l").Result(); err != nil || got != "{}" {
-				t.Errorf("override %q, %v", got, err)
-			}
+			must.Equal(t, must.Get(r.c.HGet(r.ctx, r.key("settings"), "pin:l").Result())(t), "{}", "override")
 			configure("[2]")
 			fresh("the same under an override", false)
 			override("")
 			fresh("reset", true)
 			override("")
 			fresh("reset again", false)
-			r.ok(r.c.Del(r.ctx, r.key("settings")).Err())
+			r.del("settings")
 			r.pass(1000)
 		}
 	})
@@ -58,11 +56,9 @@ func TestLimitsRev(t *testing.T) {
 // A change that was made of limits that are others by now is not written, unless
 // it is there already: its reply was lost.
 func TestPinOfOldLimits(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		override := func(text, of string) int64 {
-			numbers, err := lua.Integers(r.run(lua.Override, r.keys("settings"), "l", text, of))
-			r.ok(err)
+			numbers := must.Get(lua.Integers(r.run(lua.Override, r.keys("settings"), "l", text, of)))(r.t)
 			return numbers[0]
 		}
 		first := override("{1}", "")
@@ -74,14 +70,8 @@ func TestPinOfOldLimits(t *testing.T) {
 		if second <= first {
 			t.Fatalf("the second has number %d after %d", second, first)
 		}
-		if again := override("{2}", of); again != second {
-			t.Errorf("sent again it is answered %d, want %d", again, second)
-		}
-		if late := override("{3}", of); late != 0 {
-			t.Errorf("one of old limits is answered %d", late)
-		}
-		if got := r.c.HGet(r.ctx, r.key("settings"), "pin:l").Val(); got != "{2}" {
-			t.Errorf("overridden is %s", got)
-		}
+		must.Equal(t, override("{2}", of), second, "sent again it is answered")
+		must.Equal(t, override("{3}", of), 0, "one of old limits is answered")
+		must.Equal(t, r.field("settings", "pin:l"), "{2}", "overridden is")
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -25,8 +26,7 @@ func (r *rig) write(w *writer, fields ...any) int64 {
 	if w.guest {
 		owns = 0
 	}
-	reply, err := lua.Integers(r.run(lua.Configure, r.keys("settings"), append([]any{1, w.revision, "", "", owns, w.by, w.started}, fields...)...))
-	r.ok(err)
+	reply := must.Get(lua.Integers(r.run(lua.Configure, r.keys("settings"), append([]any{1, w.revision, "", "", owns, w.by, w.started}, fields...)...)))(r.t)
 	if reply[0] == 0 {
 		w.started = reply[3]
 	}
@@ -36,15 +36,13 @@ func (r *rig) write(w *writer, fields ...any) int64 {
 // writeUnmarked is what a program from before owners were marked does.
 func (r *rig) writeUnmarked(revision int, fields ...any) {
 	r.t.Helper()
-	text, err := os.ReadFile("testdata/configure_unmarked.lua")
-	r.ok(err)
+	text := must.Get(os.ReadFile("testdata/configure_unmarked.lua"))(r.t)
 	r.ok(r.c.Eval(r.ctx, string(text), r.keys("settings"), append([]any{1, revision, "", ""}, fields...)...).Err())
 }
 
 // An owner replaces settings, and any other caller makes what is missing. The higher revision wins; at equal revisions the owner that
 // started last does, whichever writes last.
 func TestOwnersOfSettings(t *testing.T) {
-	t.Parallel()
 	const written, other, exists = 0, 1, 6
 	onBoth(t, func(t *testing.T, r *rig) {
 		is := func(what string, code, want int64, rate, owned string) {
@@ -72,7 +70,7 @@ func TestOwnersOfSettings(t *testing.T) {
 		// All is lost: the owner that started last puts its own back, also where another one was first.
 		a.revision, a.started = 1, 0
 		is("a starts last", r.write(a, "rate_count", 20), written, "20", "1")
-		r.ok(r.c.Del(r.ctx, r.key("settings")).Err())
+		r.del("settings")
 		is("b is first after a loss", r.write(b, "rate_count", 30), written, "30", "1")
 		is("a comes later", r.write(a, "rate_count", 20), written, "20", "1")
 		is("b again", r.write(b, "rate_count", 30), other, "20", "1")
@@ -82,7 +80,7 @@ func TestOwnersOfSettings(t *testing.T) {
 		is("a program of before", 0, written, "7", "1")
 		is("a guest after it", r.write(guest, "rate_count", 2000), exists, "7", "1")
 		is("an owner that runs", r.write(a, "rate_count", 20), written, "20", "1")
-		r.ok(r.c.Del(r.ctx, r.key("settings")).Err())
+		r.del("settings")
 		r.writeUnmarked(2, "rate_count", 7)
 		is("a lower revision than that of a program of before", r.write(a, "rate_count", 20), other, "7", "<nil>")
 		a.revision = 2
@@ -93,10 +91,9 @@ func TestOwnersOfSettings(t *testing.T) {
 // Each change of an owner is noted with both values, beside an override as the configurations say. So is what operators set and reset. The
 // record has a bound.
 func TestRecordOfChanges(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		record := func() []string {
-			return strings.Split(r.c.HGet(r.ctx, r.key("settings"), "changes").Val(), "\n")
+			return strings.Split(r.field("settings", "changes"), "\n")
 		}
 		is := func(what, want string) {
 			t.Helper()
@@ -135,9 +132,7 @@ func TestRecordOfChanges(t *testing.T) {
 		is("an override with the configured value", "annaset[[capacity 5 5]]")
 		control("reset", "anna", "capacity")
 		is("it ends", "annareset[[capacity 5 5]]")
-		if got := len(record()) - count; got != 4 {
-			t.Errorf("%d changes by operators were noted", got)
-		}
+		must.Equal(t, len(record())-count, 4, "changes by operators were noted")
 		control("set", "anna", "capacity", 9)
 		b.started = 0
 		r.write(b, "rate_count", 30, "capacity", 6, "quotas", strings.Repeat("q", 1000))
@@ -160,20 +155,19 @@ func TestRecordOfChanges(t *testing.T) {
 
 // Where a process goes by other settings than are in force is kept as long as it says so.
 func TestNoteDifferences(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		note := func(process, text string) any {
 			return r.run(lua.NoteDifferences, r.of(lua.NoteDifferences), process, text)
 		}
-		noted := func() int64 { return r.c.HLen(r.ctx, r.key("differing")).Val() }
+		noted := func() int64 { return r.hlen("differing") }
 		for range 2 {
 			r.wants("noted", fmt.Sprint(note("a", "rate")), "1")
 		}
-		if text := r.c.HGet(r.ctx, r.key("differing"), "a").Val(); !strings.HasSuffix(text, " rate") || noted() != 1 {
+		if text := r.field("differing", "a"); !strings.HasSuffix(text, " rate") || noted() != 1 {
 			t.Errorf("noted is %q, of %d", text, noted())
 		}
 		r.wants("no difference any more", fmt.Sprint(note("a", "")), "0")
-		r.ok(r.c.HSet(r.ctx, r.key("differing"), "gone", "1 rate").Err())
+		r.hset("differing", "gone", "1 rate")
 		for i := range 60 {
 			note(fmt.Sprint("p", i), "rate")
 		}

@@ -14,7 +14,6 @@ import (
 // slots, over all dispatchers and whatever they ask for. Slots are whole
 // microseconds, so a window may be short by one.
 func TestPaceInEveryWindow(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		rapid.Check(t, func(rt *rapid.T) {
 			r := base.fresh(rt, fmt.Sprint("p", nextClaim()))
@@ -79,7 +78,6 @@ func checkWindows(t tb, slots []int64, s settings) {
 // With a backlog the pace is not only kept but reached, whoever claims, and
 // though some jobs have to stand aside.
 func TestPaceIsReached(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		rapid.Check(t, func(rt *rapid.T) {
 			r := base.fresh(rt, fmt.Sprint("p", nextClaim()))
@@ -117,7 +115,6 @@ func TestPaceIsReached(t *testing.T) {
 // A change of the rate is no way around it: over the change at most the larger
 // of the two rates holds.
 func TestPaceOverARateChange(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		rapid.Check(t, func(rt *rapid.T) {
 			r := base.fresh(rt, fmt.Sprint("p", nextClaim()))
@@ -152,13 +149,12 @@ func TestPaceOverARateChange(t *testing.T) {
 
 // Numbers of the largest size that the settings allow keep their last digit.
 func TestExtremePace(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		const month = 31 * 24 * 3600 * second
 		r.configure(settings{rateCount: 1, ratePer: month, burst: 10})
 		r.put(numbered(20)...)
 		base := r.now() - 3 // one of the burst is used
-		r.ok(r.c.HSet(r.ctx, r.key("pace"), "slot", base, "frac", 0).Err())
+		r.hset("pace", "slot", base, "frac", 0)
 		c := r.claim(ask{})
 		if len(c.jobs) != 9 || c.next != base+month {
 			t.Errorf("%d jobs, next %d, want %d", len(c.jobs), c.next, base+month)

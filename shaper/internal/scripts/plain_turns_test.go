@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // drainUntil claims until nothing goes before the horizon, and returns what went, and in how many claims.
@@ -25,7 +27,6 @@ func (r *rig) drainUntil(want, horizon int64) (jobs []lease, claims int) {
 // A claim with plain turns hands out the same jobs at the same times as one without, and leaves the same. The other bucket has none: it is
 // said to have ids of cancelled jobs in its lists, although there are none.
 func TestPlainTurns(t *testing.T) {
-	t.Parallel()
 	onBothForLong(t, func(t *testing.T, base *rig) {
 		flows := []string{"a", "b", "c", "d"}
 		for name, c := range map[string]struct {
@@ -57,7 +58,7 @@ func TestPlainTurns(t *testing.T) {
 				r.configureFlows(settings{rateCount: 100}, flowSettings{})
 				r.setFlow("d", c.own)
 				if i == 1 {
-					r.ok(r.c.HSet(r.ctx, r.key("settings"), "leftovers", 1).Err())
+					r.hset("settings", "leftovers", 1)
 				}
 				start, n := r.now(), 0
 				put := func(e entry) {
@@ -76,7 +77,7 @@ func TestPlainTurns(t *testing.T) {
 						}
 					}
 				}
-				r.ok(r.c.HDel(r.ctx, r.key("body"), c.gone).Err())
+				r.hdel("body", c.gone)
 				jobs, before := r.drainUntil(cmp.Or(c.want, 4), 35_000)
 				for _, job := range jobs[:3] {
 					if c.settle != 0 {
@@ -90,8 +91,7 @@ func TestPlainTurns(t *testing.T) {
 					went[i] += fmt.Sprint(job.id, " of ", job.flow, " at ", job.slot-start, ", epoch ", job.epoch, ", number ", job.number, "; ")
 				}
 				for _, flow := range flows {
-					list, err := r.c.LRange(r.ctx, r.key(queueKey+flow), 0, -1).Result()
-					r.ok(err)
+					list := r.elements(queueKey + flow)
 					left[i] += fmt.Sprint(flow, ": ", r.counts(flow), " ", list)
 					if len(list) > 0 {
 						left[i] += fmt.Sprint(" at ", r.turn(flow)-start)
@@ -111,7 +111,6 @@ func TestPlainTurns(t *testing.T) {
 
 // No slot passes while a job waits, whichever flows are plain, and each flow that has jobs gets its share.
 func TestPlainTurnsLoseNoSlot(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		rapid.Check(t, func(rt *rapid.T) {
 			r := base.fresh(rt, fmt.Sprint("b", nextClaim()))
@@ -170,9 +169,7 @@ func TestPlainTurnsLoseNoSlot(t *testing.T) {
 					if waiting[flow]+inFlight[flow] > 0 {
 						want = fmt.Sprint(waiting[flow]+inFlight[flow], " 0 ", inFlight[flow])
 					}
-					if got := r.counts(flow); got != want {
-						rt.Fatalf("flow %s counts %q, want %q", flow, got, want)
-					}
+					must.Be(rt, r.counts(flow), want, "flow %s counts", flow)
 					if on := slices.Contains(r.onCalendar(), flow); waiting[flow] > 0 && !on {
 						rt.Fatalf("flow %s has %d jobs and no turn", flow, waiting[flow])
 					}
@@ -185,27 +182,22 @@ func TestPlainTurnsLoseNoSlot(t *testing.T) {
 
 func (r *rig) onCalendar() []string {
 	r.t.Helper()
-	flows, err := r.c.ZRange(r.ctx, r.key("due:"), 0, -1).Result()
-	r.ok(err)
+	flows := r.members("due:")
 	return flows
 }
 
 // Plain flows leave an answer that is full as it is.
 func TestPlainTurnsInAFullAnswer(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 1000}, flowSettings{})
-		r.ok(r.c.HSet(r.ctx, r.key("flow_settings"), "c", "- - - - - - -\n"+strings.Repeat("x", 500)).Err())
+		r.hset("flow_settings", "c", "- - - - - - -\n"+strings.Repeat("x", 500))
 		for _, flow := range []string{"c", "a", "b"} {
 			r.enqueue(nil, entry{id: "of-" + flow, flow: flow})
 			r.pass(1)
 		}
-		largest, err := r.c.HGet(r.ctx, r.key("pace"), "largest").Int64()
-		r.ok(err)
+		largest := must.Get(r.c.HGet(r.ctx, r.key("pace"), "largest").Int64())(r.t)
 		for _, want := range []string{"of-c", "of-a of-b", ""} {
-			if got := r.drain(ask{want: 3, bytes: 3 * largest}).ids(); got != want {
-				t.Fatalf("%q, want %q", got, want)
-			}
+			must.Be(t, r.drain(ask{want: 3, bytes: 3 * largest}).ids(), want, "drain")
 		}
 	})
 }

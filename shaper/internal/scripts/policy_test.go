@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
 // A limit in shadow mode says what it would do and refuses nobody; it spends
 // what it would allow.
 func TestShadowLimit(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		strict, loose := per(1, 60*second, 1), per(1, 60*second, 3)
@@ -45,16 +45,13 @@ func TestShadowLimit(t *testing.T) {
 
 // A key number of 0 is a limit that does not ask this caller.
 func TestExemptCaller(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		keys, _ := r.enqueueKeys(nil, "")
 		in := r.reader(lua.Enqueue, keys, "tundish:wake", r.name, "", 1, 2, 1, "0q", 1, "", 0, 3, 0,
 			"a", fmt.Sprintf("%011dcn001 \n", 0), "b", fmt.Sprintf("%011dcn002 \n", 0))
 		in.Int()
-		if alike := in.Int(); alike != 1 {
-			t.Fatal("not decided as one")
-		}
+		must.Be(t, in.Int(), 1, "not decided as one")
 		for range 4 {
 			in.Int()
 		}
@@ -65,16 +62,13 @@ func TestExemptCaller(t *testing.T) {
 			"c", fmt.Sprintf("%011dcn001 \n", 0), 3, 1, 0, "", 1_000_000, "")
 		in.Int()
 		in.Int()
-		if code := in.Int(); code != 1 {
-			t.Errorf("code %d", code)
-		}
+		must.Equal(t, in.Int(), 1, "code")
 	})
 }
 
 // The fuller the bucket, the higher the priority that still gets in, and the
 // wait is until there is room for it.
 func TestShedding(t *testing.T) {
-	t.Parallel()
 	const critical, high, normal, low = 1, 2, 3, 4
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{capacity: 10, rateCount: 10, shed: [3]int64{85, 75, 65}}) // 9, 8 and 7 jobs
@@ -116,18 +110,14 @@ func TestShedding(t *testing.T) {
 
 // Who knows other limits than are in force decides nothing.
 func TestStaleLimits(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
-		r.ok(r.c.HSet(r.ctx, r.key("settings"), "limits_rev", "17").Err())
+		r.hset("settings", "limits_rev", "17")
 		keys, args := r.enqueueArgs(nil, []entry{{id: "a"}})
 		for rev, want := range map[string]int64{"": 2, "16": 2, "17": 0} {
 			args[2] = rev
-			reply, err := lua.Enqueue.Run(r.ctx, r.c, nil, keys, args...)
-			r.ok(err)
-			if got := lua.NewReader(reply).Int(); got != want {
-				t.Errorf("limits_rev %q: %d, want %d", rev, got, want)
-			}
+			reply := must.Get(lua.Enqueue.Run(r.ctx, r.c, nil, keys, args...))(r.t)
+			must.Equal(t, lua.NewReader(reply).Int(), want, "limits_rev %q", rev)
 		}
 	})
 }

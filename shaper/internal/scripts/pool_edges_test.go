@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"strconv"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // Asked again with the same claim id, it answers the same, and nothing departs from the pool a second time.
 func TestPoolClaimTwice(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		a, _ := pair(t, base, poolSettings{rateCount: 1000, quotas: "500 60000000;"}, settings{rateCount: 1000}, settings{}, 20)
 		first := a.claim(ask{claim: "once", want: 5})
@@ -31,18 +32,14 @@ func TestPoolClaimTwice(t *testing.T) {
 // ofPool is all that the pool keeps, as text.
 func (r *rig) ofPool() string {
 	r.t.Helper()
-	pace, err := r.c.HGetAll(r.ctx, r.poolKey("pace")).Result()
-	r.ok(err)
-	buckets, err := r.c.HGetAll(r.ctx, r.poolKey("buckets")).Result()
-	r.ok(err)
-	departed, err := r.c.LRange(r.ctx, r.poolKey("departed"), 0, -1).Result()
-	r.ok(err)
+	pace := must.Get(r.c.HGetAll(r.ctx, r.poolKey("pace")).Result())(r.t)
+	buckets := must.Get(r.c.HGetAll(r.ctx, r.poolKey("buckets")).Result())(r.t)
+	departed := must.Get(r.c.LRange(r.ctx, r.poolKey("departed"), 0, -1).Result())(r.t)
 	return fmt.Sprint(pace, buckets, departed)
 }
 
 // What lies further ahead than it can is from before the clock stepped back, and is cut.
 func TestPoolWhereTheClockSteppedBack(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		a, b := pair(t, base, poolSettings{rateCount: 100}, settings{rateCount: 1000}, settings{rateCount: 1000}, 50)
 		a.claim(ask{})
@@ -94,11 +91,8 @@ func TestPoolKeepsDigits(t *testing.T) {
 		if n := len(a.slots) - from; n < 280 || n > 320 {
 			t.Errorf("%d slots of 300", n)
 		}
-		text, err := a.c.HGet(a.ctx, a.poolKey("pace"), "slot").Result()
-		a.ok(err)
-		if slot, err := strconv.ParseInt(text, 10, 64); err != nil || slot != max(a.slots[len(a.slots)-1], b.slots[len(b.slots)-1]) {
-			t.Errorf("the last slot is %q, %v", text, err)
-		}
+		text := must.Get(a.c.HGet(a.ctx, a.poolKey("pace"), "slot").Result())(a.t)
+		must.Equal(t, must.Get(strconv.ParseInt(text, 10, 64))(t), max(a.slots[len(a.slots)-1], b.slots[len(b.slots)-1]), "the last slot is %q", text)
 	})
 }
 
@@ -125,7 +119,6 @@ func TestPoolOutOfMemory(t *testing.T) {
 
 // A bucket of no pool has nothing to do with one: no key of a pool comes into being.
 func TestBucketOfNoPool(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.put(numbered(5)...)
@@ -136,15 +129,12 @@ func TestBucketOfNoPool(t *testing.T) {
 		if keys, err := r.c.Keys(r.ctx, "*:p:*").Result(); err != nil || len(keys) != 0 {
 			t.Errorf("%q, %v", keys, err)
 		}
-		if i := r.inspect(); i.ofPool != [7]int64{} {
-			t.Errorf("its pool is %v", i.ofPool)
-		}
+		must.Equal(t, r.inspect().ofPool, [7]int64{}, "its pool is")
 	})
 }
 
 // A bucket that left the configuration with jobs in flight does not hold their places for ever.
 func TestPoolForgetsWhoLeft(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, base *rig) {
 		a, b := pair(t, base, poolSettings{rateCount: 1000, ratePer: second / 1000, inFlight: 2}, settings{rateCount: 1000}, settings{rateCount: 1000}, 5)
 		a.claim(ask{want: 2})

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // The promise of a pool: in every window lie at most R·W + B slots of all its buckets, over all dispatchers, whatever
@@ -60,9 +62,7 @@ func TestPoolInEveryWindow(t *testing.T) {
 				if most := pool.inFlight; most > 0 && in > most {
 					rt.Fatalf("%d in flight of at most %d", in, most)
 				}
-				if k := m.kept(); k.inFlight != int64(len(m.held)) {
-					rt.Fatalf("the pool counts %d of %s in flight, there are %d", k.inFlight, m.name, len(m.held))
-				}
+				must.Be(rt, m.kept().inFlight, int64(len(m.held)), "the pool counts of %s in flight, there are %d", m.name, len(m.held))
 				switch rapid.SampledFrom([]string{"stay", "step", "next", "idle", "settle", "lose"}).Draw(rt, "then") {
 				case "step":
 					m.pass(rapid.Int64Range(1, 100_000).Draw(rt, "micros"))

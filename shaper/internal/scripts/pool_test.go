@@ -3,6 +3,7 @@ package scripts_test
 import (
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -18,7 +19,6 @@ func pair(t tb, base *rig, p poolSettings, a, b settings, jobs int) (*rig, *rig)
 
 // One bucket's departures move the last slot of all.
 func TestPoolSpacesAllItsBuckets(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		a, b := pair(t, base, poolSettings{rateCount: 10}, settings{rateCount: 1000}, settings{rateCount: 1000}, 5)
 		c := a.claim(ask{horizon: 150_000})
@@ -37,7 +37,6 @@ func TestPoolSpacesAllItsBuckets(t *testing.T) {
 
 // Without its pool's settings a bucket is not configured.
 func TestPoolHasToBeConfigured(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		a := base.pooled(t, "pool", "a", 1, settings{})
 		a.put("j")
@@ -54,13 +53,10 @@ func TestPoolHasToBeConfigured(t *testing.T) {
 
 // The bound of jobs in flight is that of all buckets; of those that wait for a place the one with the lowest tag is woken.
 func TestPoolInFlight(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, base *rig) {
 		a, b := pair(t, base, poolSettings{rateCount: 1000, ratePer: second / 1000, inFlight: 3}, settings{rateCount: 1000}, settings{rateCount: 1000}, 9)
 		taken := a.claim(ask{}).jobs
-		if len(taken) != 3 {
-			t.Fatalf("a took %d of 3 places", len(taken))
-		}
+		must.Be(t, len(taken), 3, "a took of 3 places")
 		for _, r := range []*rig{a, b} {
 			if c := r.claim(ask{}); len(c.jobs) != 0 || c.next != -1 {
 				t.Errorf("%s: %+v of a pool that is full", r.name, c)
@@ -92,15 +88,12 @@ func TestPoolInFlight(t *testing.T) {
 		if names := a.woken(func() { a.sweep(sweep{}) }); names != "a a" {
 			t.Errorf("woken by a sweep: %q", names)
 		}
-		if n := a.kept().inFlight; n != 1 {
-			t.Errorf("%d of a in flight, want 1", n)
-		}
+		must.Equal(t, a.kept().inFlight, 1, "of a in flight")
 	})
 }
 
 // If those do not come to whom places are left, whoever comes again takes them.
 func TestPlacesThatNobodyTakes(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		a, b := pair(t, base, poolSettings{rateCount: 1000, ratePer: second / 1000, inFlight: 2}, settings{rateCount: 1000}, settings{rateCount: 1000}, 9)
 		taken := a.claim(ask{}).jobs
@@ -121,7 +114,6 @@ func TestPlacesThatNobodyTakes(t *testing.T) {
 
 // A quota of the pool counts the departures of all its buckets.
 func TestPoolQuota(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		a, b := pair(t, base, poolSettings{rateCount: 1000, ratePer: second / 10, quotas: "5 3600000000;"},
 			settings{rateCount: 1000}, settings{rateCount: 1000}, 9)
@@ -129,9 +121,7 @@ func TestPoolQuota(t *testing.T) {
 		for range 4 {
 			n += len(a.claim(ask{want: 2}).jobs) + len(b.claim(ask{want: 2}).jobs)
 		}
-		if n != 5 {
-			t.Errorf("%d left, the quota is 5", n)
-		}
+		must.Equal(t, n, 5, "left, the quota is 5")
 		if j := b.job("b8"); j.ofPool[3] == 0 {
 			t.Errorf("nothing tells that the quota holds the job: %v", j.ofPool)
 		}
@@ -140,7 +130,6 @@ func TestPoolQuota(t *testing.T) {
 
 // A pool reserves no more flows of a bucket than may depart.
 func TestPoolReserves(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, base *rig) {
 		a := base.fresh(t, "a")
 		a.pool = "pool"
@@ -165,7 +154,6 @@ func TestPoolReserves(t *testing.T) {
 
 // The least of a bucket's own bounds and the pool's holds.
 func TestBucketIsSlowerThanItsPool(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, base *rig) {
 		a, _ := pair(t, base, poolSettings{rateCount: 1000}, settings{rateCount: 10}, settings{}, 0)
 		a.putMany(50)

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 )
 
@@ -145,8 +146,7 @@ func TestPoolClaimLooksAtOneBucket(t *testing.T) {
 			s.claim(ask{want: 3})
 			claims++
 		}
-		stats, err := base.c.Info(base.ctx, "commandstats").Result()
-		base.ok(err)
+		stats := must.Get(base.c.Info(base.ctx, "commandstats").Result())(base.t)
 		for line := range strings.Lines(stats) {
 			var n int64
 			name, rest, _ := strings.Cut(line, ":calls=")
@@ -165,7 +165,6 @@ func TestPoolClaimLooksAtOneBucket(t *testing.T) {
 
 // Sums that are lost by hand come back with the next sweep.
 func TestPoolHealsItself(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		a, b := pair(t, base, poolSettings{rateCount: 1000, inFlight: 4}, settings{rateCount: 1000}, settings{rateCount: 1000}, 9)
 		a.claim(ask{want: 3})
@@ -177,16 +176,12 @@ func TestPoolHealsItself(t *testing.T) {
 		a.ok(a.c.Del(a.ctx, a.poolKey("pace"), a.poolKey("held"), a.poolKey("busy")).Err())
 		a.pass(2 * second)
 		a.sweep(sweep{})
-		pace, err := a.c.HGetAll(a.ctx, a.poolKey("pace")).Result()
-		a.ok(err)
+		pace := must.Get(a.c.HGetAll(a.ctx, a.poolKey("pace")).Result())(a.t)
 		if pace["in_flight"] != "4" || pace["waiting"] != "2" {
 			t.Errorf("the sums are %v", pace)
 		}
-		held, err := a.c.ZRange(a.ctx, a.poolKey("held"), 0, -1).Result()
-		a.ok(err)
-		if len(held) != 2 {
-			t.Errorf("held are %q", held)
-		}
+		held := must.Get(a.c.ZRange(a.ctx, a.poolKey("held"), 0, -1).Result())(a.t)
+		must.Equal(t, len(held), 2, "held are %q", held)
 		if c := b.claim(ask{}); len(c.jobs) != 0 || c.next != -1 {
 			t.Errorf("a place too many: %+v", c)
 		}
@@ -196,7 +191,6 @@ func TestPoolHealsItself(t *testing.T) {
 // What a slow bucket leaves between its slots is for the others; not after the clock stepped, or the rate changed: then it could
 // be used twice.
 func TestPoolGaps(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		for _, test := range []struct {
 			name   string
@@ -227,9 +221,7 @@ func TestPoolGaps(t *testing.T) {
 					between++
 				}
 			}
-			if (between > 0) != test.taken {
-				t.Errorf("%s: %d slots between those of the slow one are taken", test.name, between)
-			}
+			must.Equal(t, (between > 0), test.taken, "%s: %d slots between those of the slow one are taken", test.name, between)
 		}
 	})
 }
@@ -237,7 +229,6 @@ func TestPoolGaps(t *testing.T) {
 // A pool whose slots are further apart than its buckets look ahead, and that was idle while several had work: none of them puts its slot off
 // for the others again and again.
 func TestSlowPoolGoesOnAfterAPause(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		var all []*sharer
 		for name, weight := range map[string]int64{"a": 10, "b": 1} {
@@ -267,7 +258,6 @@ func TestSlowPoolGoesOnAfterAPause(t *testing.T) {
 // A quota of the pool that its rate just fits has each departure wait for the margin of the quota. Nobody can use the time before, so a slot is not
 // put off to the next one of its row for the sake of others.
 func TestPoolWhoseQuotaIsItsRate(t *testing.T) {
-	t.Parallel()
 	onBothForLong(t, func(t *testing.T, base *rig) {
 		for _, busy := range []int{1, 2} { // with both, and with one of them alone later
 			var all []*sharer
@@ -295,7 +285,6 @@ func TestPoolWhoseQuotaIsItsRate(t *testing.T) {
 
 // A pool whose slots are further apart than buckets look ahead is shared by weight, too.
 func TestSlowPoolIsSharedByWeight(t *testing.T) {
-	t.Parallel()
 	rates := []int64{1, 10}
 	if redistest.Soak {
 		rates = []int64{1, 2, 4, 10}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -13,15 +14,12 @@ import (
 // else: what is in flight, dead, or comes later stays. It is counted, goes on
 // where it was cut off, and is answered alike when it is sent again.
 func TestPurge(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		if reply := r.run(lua.Purge, r.of(lua.Purge, ""), "p", 0, 10, 1000, 0, ""); fmt.Sprint(reply) != "[1]" {
 			t.Errorf("purged a bucket that is not there: %v", reply)
 		}
 		r.configure(settings{rateCount: 10_000})
-		if p := r.purge(purge{id: "nothing"}); p != (purged{own: true}) {
-			t.Errorf("purged nothing: %+v", p)
-		}
+		must.Equal(t, r.purge(purge{id: "nothing"}), (purged{own: true}), "purged nothing")
 		r.put("dead", "retrying", "back", "flying")
 		flying := r.claim(ask{}).jobs
 		r.settle(outcome{lease: flying[0], result: dead}, outcome{lease: flying[1], result: retry, delay: 60 * second})
@@ -57,9 +55,7 @@ func TestPurge(t *testing.T) {
 		if p := r.purge(purge{id: "p1", atMost: 100}); !p.own || p.removed != 3 || p.done != 12 || p.left != 0 {
 			t.Errorf("the last chunk: %+v", p)
 		}
-		if p := r.purge(purge{id: "p1"}); p != (purged{own: true, done: 12}) {
-			t.Errorf("sent again: %+v", p)
-		}
+		must.Equal(t, r.purge(purge{id: "p1"}), (purged{own: true, done: 12}), "sent again")
 		if p := r.purge(purge{}); p.own || p.removed != 0 {
 			t.Errorf("without an id it began one: %+v", p)
 		}
@@ -68,9 +64,7 @@ func TestPurge(t *testing.T) {
 			t.Errorf("bucket %+v", b)
 		}
 		r.wantStates(map[string]int64{"new1": isQueued, "newlater": isScheduled, "back": isQueued, "flying": isRetrying, "dead": isDead})
-		if c := r.claim(ask{}); c.ids() != "back new1" {
-			t.Errorf("claimed %q", c.ids())
-		}
+		must.Equal(t, r.claim(ask{}).ids(), "back new1", "claimed")
 		// The ids are remembered.
 		for i, a := range r.enqueue(nil, entry{id: "j3"}, entry{id: "j3", content: "other"}, entry{id: "scheduled"}) {
 			if want := []int64{3, 4, 3}[i]; a.code != want || want == 3 && a.position != isCancelled {
@@ -89,7 +83,6 @@ func TestPurge(t *testing.T) {
 // An id that a cancelled job has left in the list is not the job for later that
 // has it now.
 func TestPurgeKeepsLaterUnderAnIDUsedAgain(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000, dedupe: -1})
 		r.put("retried")
@@ -120,7 +113,6 @@ func TestPurgeKeepsLaterUnderAnIDUsedAgain(t *testing.T) {
 // An id that was cancelled and used again is that of another job: the purge
 // takes the one that was there when it began, not one that comes afterwards.
 func TestPurgeAndIDsUsedAgain(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000, dedupe: -1})
 		r.put("a", "b", "c", "d")
@@ -132,9 +124,7 @@ func TestPurgeAndIDsUsedAgain(t *testing.T) {
 			t.Fatalf("the first chunk: %+v", p)
 		}
 		for _, id := range []string{"c", "e"} {
-			if code := r.cancel(id, ""); code != isCancelled {
-				t.Errorf("cancel %s: %d", id, code)
-			}
+			must.Equal(t, r.cancel(id, ""), isCancelled, "cancel %s", id)
 		}
 		r.put("a", "c")
 		r.putAt("+50000000", "e")
@@ -145,16 +135,13 @@ func TestPurgeAndIDsUsedAgain(t *testing.T) {
 		if b := r.inspect(); b.unfinished != 2 || b.scheduled != 1 || b.waiting != 2 || b.later != 1 || b.remembered != 0 {
 			t.Errorf("bucket %+v", b)
 		}
-		if c := r.claim(ask{}); c.ids() != "a c" {
-			t.Errorf("claimed %q", c.ids())
-		}
+		must.Equal(t, r.claim(ask{}).ids(), "a c", "claimed")
 	})
 }
 
 // What a purge whose process died has left is shown by the sweep, once it has
 // made no progress for a while.
 func TestSweepFindsALostPurge(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.put(numbered(20)...)
@@ -178,15 +165,14 @@ func TestSweepFindsALostPurge(t *testing.T) {
 // Large bodies make small chunks; as many ids are remembered as may be; what no
 // program can read goes too.
 func TestPurgeBounds(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{dedupeMax: 30})
 		large := strings.Repeat("x", 1000)
 		for _, id := range numbered(40) {
 			r.enqueue(nil, entry{id: id, content: "" + id})
-			r.ok(r.c.HSet(r.ctx, r.key("body"), id, "0 1 00000000000c001 \n"+large).Err())
+			r.hset("body", id, "0 1 00000000000c001 \n"+large)
 		}
-		r.ok(r.c.HSet(r.ctx, r.key("body"), "j1", "no job of ours").Err())
+		r.hset("body", "j1", "no job of ours")
 		sizes := []int64{}
 		for {
 			p := r.purge(purge{id: "p", mostBytes: 10_000})
@@ -195,18 +181,13 @@ func TestPurgeBounds(t *testing.T) {
 				break
 			}
 		}
-		if fmt.Sprint(sizes) != "[11 10 10 9]" {
-			t.Errorf("chunks of %v", sizes)
-		}
+		must.Equal(t, fmt.Sprint(sizes), "[11 10 10 9]", "chunks of %v", sizes)
 		b := r.inspect()
 		if b.unfinished != 0 || b.remembered != 30 || b.forgotten != 9 {
 			t.Errorf("bucket %+v", b)
 		}
-		keys, err := r.c.Keys(r.ctx, "*").Result()
-		r.ok(err)
+		keys := must.Get(r.c.Keys(r.ctx, "*").Result())(r.t)
 		slices.Sort(keys)
-		if got := fmt.Sprint(keys); got != fmt.Sprint(r.keys("count", "pace", "seen", "seen_window", "settings")) {
-			t.Errorf("left %s", got)
-		}
+		must.Equal(t, fmt.Sprint(keys), fmt.Sprint(r.keys("count", "pace", "seen", "seen_window", "settings")), "left")
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 )
 
@@ -63,15 +64,13 @@ func TestSeveralWindows(t *testing.T) {
 	for _, w := range windows[1:] {
 		quotas += fmt.Sprint(w.count, " ", w.length, ";")
 	}
-	r.ok(r.c.HSet(r.ctx, r.key("settings"), "quotas", quotas).Err())
+	r.hset("settings", "quotas", quotas)
 	for i := range jobs / 100 {
 		r.putIn("", 3, 0, named(fmt.Sprintf("j%d-", i), 100)...)
 	}
 	slots := r.departures(day+hour, func() claimed { return r.claim(ask{}) })
 	for _, w := range windows {
-		if fault := w.broken(slots); fault != "" {
-			t.Errorf("%d in %d µs: %s", w.count, w.length, fault)
-		}
+		must.Equal(t, w.broken(slots), "", "%d in %d µs", w.count, w.length)
 	}
 	if len(slots) < most-11 || len(slots) > most {
 		t.Errorf("%d departures in %d s", len(slots), (day+hour)/second)
@@ -91,15 +90,11 @@ func TestQuotaMargin(t *testing.T) {
 		r := base.fresh(t, fmt.Sprint("b", nextClaim()))
 		r.setTime(epoch)
 		r.configure(settings{rateCount: 1000, capacity: 100, inFlight: 100})
-		r.ok(r.c.HSet(r.ctx, r.key("settings"), "quotas", fmt.Sprint(3, " ", length, ";")).Err())
+		r.hset("settings", "quotas", fmt.Sprint(3, " ", length, ";"))
 		r.put(named("j", 12)...)
 		slots := r.departures(5*length, func() claimed { return r.claim(ask{}) })
-		if len(slots) != 12 {
-			t.Fatalf("a window of %d µs: %d departures", length, len(slots))
-		}
-		if fault := (window{3, length + margin}).broken(slots); fault != "" {
-			t.Errorf("a window of %d µs: %s", length, fault)
-		}
+		must.Be(t, len(slots), 12, "a window of %d µs: departures", length)
+		must.Equal(t, (window{3, length + margin}).broken(slots), "", "a window of %d µs", length)
 		if span := slots[3] - slots[0]; span > length+margin+100_000 {
 			t.Errorf("a window of %d µs: the fourth slot comes %d µs after the first", length, span)
 		}
@@ -114,7 +109,7 @@ func TestQuotaOfTheRate(t *testing.T) {
 		r := base.fresh(t, fmt.Sprint("b", nextClaim()))
 		r.setTime(epoch)
 		r.configure(settings{rateCount: 5, capacity: 100, inFlight: 100})
-		r.ok(r.c.HSet(r.ctx, r.key("settings"), "quotas", quotas).Err())
+		r.hset("settings", "quotas", quotas)
 		r.put(named("j", 50)...)
 		slots := r.departures(60*second, func() claimed { return r.claim(ask{}) })
 		// A window with both of its ends, as a log of the receiver has it.
@@ -143,9 +138,7 @@ func TestFlowQuotas(t *testing.T) {
 		c := r.drain(ask{})
 		for _, job := range c.jobs {
 			var flow int
-			if _, err := fmt.Sscanf(job.id, "j%d-", &flow); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(fmt.Sscanf(job.id, "j%d-", &flow))(t)
 			of[fmt.Sprint(flow)] = append(of[fmt.Sprint(flow)], job.slot)
 		}
 		return c
@@ -155,14 +148,10 @@ func TestFlowQuotas(t *testing.T) {
 	}
 	for flow, slots := range of {
 		for _, w := range []window{{1, 100_000}, {5, 60 * second}} {
-			if fault := w.broken(slots); fault != "" {
-				t.Errorf("flow %s: %s", flow, fault)
-			}
+			must.Equal(t, w.broken(slots), "", "flow %s", flow)
 		}
 	}
-	if fault := (window{1, 10_000}).broken(all); fault != "" {
-		t.Errorf("bucket: %s", fault)
-	}
+	must.Equal(t, (window{1, 10_000}).broken(all), "", "bucket")
 	// Four minutes' quotas are 10 s of the bucket's rate, in claims of up to 160 ms.
 	if claims > 300 {
 		t.Errorf("%d claims for %d departures", claims, len(all))
@@ -190,7 +179,7 @@ func boundsTogether(t *rapid.T, r *rig) {
 		f.quotas = fmt.Sprint(quotaCount, " ", 2*second, ";")
 	}
 	r.configureFlows(settings{rateCount: rate, burst: burst, capacity: 10_000, inFlight: 10_000}, f)
-	r.ok(r.c.HSet(r.ctx, r.key("settings"), "quotas", fmt.Sprint(5*rate, " ", 10*second, ";")).Err())
+	r.hset("settings", "quotas", fmt.Sprint(5*rate, " ", 10*second, ";"))
 	flows := rapid.IntRange(1, 6).Draw(t, "flows")
 	for i := range flows {
 		name := string(rune('a' + i))
@@ -220,9 +209,7 @@ func boundsTogether(t *rapid.T, r *rig) {
 		r.pass(rapid.Int64Range(1, 400_000).Draw(t, "wait"))
 	}
 	check := func(who string, slots []int64, w window) {
-		if fault := w.broken(slots); fault != "" {
-			t.Fatalf("%s: %s", who, fault)
-		}
+		must.Be(t, w.broken(slots), "", "%s", who)
 	}
 	check("bucket", all, window{5 * rate, 10 * second})
 	checkPace(t, "bucket", all, rate, burst)
@@ -262,7 +249,7 @@ func TestQuotasWhenTheClockStepsBack(t *testing.T) {
 			t.Parallel()
 			r := realRig(t)
 			r.configureFlows(settings{rateCount: 100, capacity: 10_000, inFlight: 10_000}, flowSettings{quotas: c.flowQuotas})
-			r.ok(r.c.HSet(r.ctx, r.key("settings"), "quotas", c.quotas).Err())
+			r.hset("settings", "quotas", c.quotas)
 			r.putIn("a", 3, 0, named("j", 200)...)
 			claims := 0
 			claim := func() claimed {
@@ -290,28 +277,24 @@ func TestQuotasWhenTheClockStepsBack(t *testing.T) {
 
 // What is left of each quota is told, and when one that is used up lets the next job go: of a bucket, and of a pool.
 func TestQuotasAreShown(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		const ahead = 7 * second // of the engine's clock
 		r.configure(settings{rateCount: 10})
-		if got := r.inspect().quotas; got != "" {
-			t.Errorf("without quotas: %q", got)
-		}
+		must.Equal(t, r.inspect().quotas, "", "without quotas")
 		now := r.now()
-		r.ok(r.c.HSet(r.ctx, r.key("settings"), "quotas", "2 10000000;5 100000000;").Err())
-		r.ok(r.c.HSet(r.ctx, r.key("pace"), "offset", ahead).Err())
+		r.hset("settings", "quotas", "2 10000000;5 100000000;")
+		r.hset("pace", "offset", ahead)
 		for _, ago := range []int64{10_300_000, 10_100_000, 3 * second} { // the first is beyond the margin
-			r.ok(r.c.LPush(r.ctx, r.key("departed"), now+ahead-ago).Err())
+			r.lpush("departed", now+ahead-ago)
 		}
 		want := fmt.Sprintf("2 10000000 2 %d;5 100000000 3 0;", now-10_100_000+10_200_000)
-		if got := r.inspect().quotas; got != want {
-			t.Errorf("it is %q, want %q", got, want)
-		}
+		must.Equal(t, r.inspect().quotas, want, "it is")
 		r.put("n1")
-		if got := r.job("n1").quotas; got != [4]string{want, "", "", ""} {
-			t.Errorf("of a job it is %q, want %q", got, want)
-		}
+		must.Equal(t, r.job("n1").quotas, [4]string{want, "", "", ""}, "of a job it is, want %q", want)
 	})
+}
+
+func TestQuotasOfAPoolAreShown(t *testing.T) {
 	onBoth(t, func(t *testing.T, base *rig) {
 		r := base.pooled(t, "pool", "a", 1, settings{rateCount: 1000})
 		r.configurePool(poolSettings{rateCount: 10, quotas: "1 10000000;"})
@@ -319,14 +302,8 @@ func TestQuotasAreShown(t *testing.T) {
 		now := r.now()
 		r.ok(r.c.LPush(r.ctx, r.poolKey("departed"), now-second).Err())
 		want := fmt.Sprintf("1 10000000 1 %d;", now-second+10_200_000)
-		if got := r.inspectPool().left; got != want {
-			t.Errorf("of a pool it is %q, want %q", got, want)
-		}
-		if got := r.inspect().quotasOfPool; got != want {
-			t.Errorf("of the pool of a bucket it is %q, want %q", got, want)
-		}
-		if got := r.job("n1").quotas[3]; got != want {
-			t.Errorf("of a job in a pool it is %q, want %q", got, want)
-		}
+		must.Equal(t, r.inspectPool().left, want, "of a pool it is")
+		must.Equal(t, r.inspect().quotasOfPool, want, "of the pool of a bucket it is")
+		must.Equal(t, r.job("n1").quotas[3], want, "of a job in a pool it is")
 	})
 }

@@ -3,6 +3,8 @@ package scripts_test
 import (
 	"fmt"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // Flows, or groups, that wait for a turn by the settings of before go by the new ones within a second, and those that
@@ -19,7 +21,6 @@ func TestNewSettingsOfFlowsHoldAtOnce(t *testing.T) {
 	} {
 		for _, grouped := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, " of groups: ", grouped), func(t *testing.T) {
-				t.Parallel()
 				onBothInCI(t, func(t *testing.T, r *rig) {
 					configure := func(s flowSettings) {
 						if grouped {
@@ -53,9 +54,7 @@ func TestNewSettingsOfFlowsHoldAtOnce(t *testing.T) {
 						t.Fatalf("%d jobs of %d flows left, each of which may send one", jobs, n)
 					}
 					r.pass(60 * second)
-					if jobs := drain(); jobs != 0 {
-						t.Fatalf("%d jobs left before their turn", jobs)
-					}
+					must.Be(t, drain(), 0, "jobs left before their turn")
 					configure(c.after)
 					began := r.now()
 					for jobs := 0; jobs < n; {
@@ -81,7 +80,6 @@ func TestNewSettingsOfFlowsHoldAtOnce(t *testing.T) {
 
 // A flow whose job waits for its own time is looked at, and stays where it was.
 func TestRecheckedFlowWaitsForItsJob(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(wide, flowSettings{rateCount: 1, ratePer: second})
 		r.enqueue(nil, entry{id: "j", flow: "f", due: fmt.Sprint("+", 3600*second)})

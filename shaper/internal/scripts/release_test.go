@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -14,19 +16,19 @@ type words struct {
 }
 
 func (s words) text() string {
-	return fmt.Sprintf("%d,%d,%d,%d,%d,1,1,0,1,%d,%d,0,%d,http_429", s.till, s.rateCount, s.ratePer, s.breaker, s.failures, s.opened, s.opened, s.till)
+	return stored.Downstream{Till: s.till, RateCount: s.rateCount, RatePer: s.ratePer, Breaker: s.breaker, Failures: s.failures,
+		Cut: 1, Since: 1, Grown: 1, Opened: s.opened, First: s.opened, Heard: s.till, Reason: "http_429"}.String()
 }
 
 // say has the downstream of a flow say something.
 func (r *rig) say(flow string, s words) {
 	r.t.Helper()
 	f := r.flow(flow)
-	r.ok(r.c.HSet(r.ctx, r.key("flows"), flow, "@"+s.text()+" "+f.text()).Err())
+	r.hset("flows", flow, "@"+s.text()+" "+f.text())
 }
 
 // A flow that is released goes on at once, and nothing is known of its downstream any more.
 func TestReleaseOfAFlow(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{})
 		r.own("f", "- - - 5 - - -")
@@ -53,18 +55,14 @@ func TestReleaseOfAFlow(t *testing.T) {
 			if !r.wakes(func() { before = release() }) {
 				t.Errorf("%s: no dispatcher is woken", name)
 			}
-			if before != s.text() {
-				t.Errorf("%s: it said %q", name, before)
-			}
+			must.Equal(t, before, s.text(), "%s: it said", name)
 			if turn := r.turn("f"); turn == 0 || turn > r.now() {
 				t.Errorf("%s: its turn is %d, now %d", name, turn, r.now())
 			}
 			if got := r.flow("f"); got.unfinished != plain.unfinished || got.filled != plain.filled {
 				t.Errorf("%s: %+v, before %+v", name, got, plain)
 			}
-			if again := release(); again != "" {
-				t.Errorf("%s: sent twice: %q", name, again)
-			}
+			must.Equal(t, release(), "", "%s: sent twice", name)
 		}
 	})
 }
@@ -72,7 +70,6 @@ func TestReleaseOfAFlow(t *testing.T) {
 // Hooks are told once that a breaker which was open lets jobs depart again, though an operator released it. A hold is none, and a
 // disabled flow stays disabled.
 func TestReleaseTellsHooks(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{})
 		r.notes(allEvents)
@@ -86,7 +83,7 @@ func TestReleaseTellsHooks(t *testing.T) {
 			r.say(flow, s)
 		}
 		r.own("off", fmt.Sprintf("- - - - - - - %d/gone", r.now()))
-		r.ok(r.c.HSet(r.ctx, r.key("pace"), "down", open().text()).Err())
+		r.hset("pace", "down", open().text())
 		for range 2 { // also sent twice
 			for _, flow := range []string{"open", "held", "off"} {
 				r.controlFlow(flow, "release")
@@ -94,9 +91,7 @@ func TestReleaseTellsHooks(t *testing.T) {
 			r.control("release", "anna")
 		}
 		events := r.moveEvents()
-		if got := told(events); got != "flow.recovered open=1, flow.recovered=1" {
-			t.Errorf("told is %q", got)
-		}
+		must.Equal(t, told(events), "flow.recovered open=1, flow.recovered=1", "told is")
 		for _, e := range events {
 			if !strings.Contains(e.detail, `"reason":"released"`) {
 				t.Errorf("%s: %s", e.name, e.detail)
@@ -107,7 +102,6 @@ func TestReleaseTellsHooks(t *testing.T) {
 
 // Nothing is left of a flow that has no jobs.
 func TestReleaseOfAnIdleFlow(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{})
 		r.say("f", words{till: r.now() + 3600*second})
@@ -120,17 +114,16 @@ func TestReleaseOfAnIdleFlow(t *testing.T) {
 
 // A job tells what its downstream says, and its estimate minds that.
 func TestInspectWhatTheDownstreamSays(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		const ahead = 7 * second // of the engine's clock
 		r.configureFlows(settings{rateCount: 10}, flowSettings{rateCount: 1, ratePer: 4 * second})
-		r.ok(r.c.HSet(r.ctx, r.key("pace"), "offset", ahead).Err())
+		r.hset("pace", "offset", ahead)
 		r.place(placed{id: "n1", flow: "f"}, placed{id: "n2", flow: "f"})
 		plain := r.job("n2")
 		now := r.now()
 		flow, bucket := words{till: now + ahead + 60*second, rateCount: 1, ratePer: 20 * second}, words{till: now + ahead + 30*second}
 		r.say("f", flow)
-		r.ok(r.c.HSet(r.ctx, r.key("pace"), "down", bucket.text()).Err())
+		r.hset("pace", "down", bucket.text())
 		j := r.job("n2")
 		if j.offset != ahead || j.bucketScope != (scopeSeen{bucket.text(), 10, second}) || j.flowScope != (scopeSeen{flow.text(), 1, 4 * second}) || j.poolScope.said != "" {
 			t.Errorf("%+v", j)
@@ -141,10 +134,8 @@ func TestInspectWhatTheDownstreamSays(t *testing.T) {
 		if b := r.inspect(); b.said != bucket.text() || b.offset != ahead {
 			t.Errorf("the bucket: %+v", b)
 		}
-		r.ok(r.c.HSet(r.ctx, r.key("pace"), "down", words{till: now + ahead + 90*second}.text()).Err())
-		if j := r.job("n2"); j.instant != now+90*second+20*second {
-			t.Errorf("with a longer hold of the bucket it may leave at %d, now %d", j.instant, now)
-		}
+		r.hset("pace", "down", words{till: now + ahead + 90*second}.text())
+		must.Equal(t, r.job("n2").instant, now+90*second+20*second, "with a longer hold of the bucket it may leave at, now %d", now)
 
 		// The pace is released, and woken dispatchers look again.
 		var before []any
@@ -158,7 +149,6 @@ func TestInspectWhatTheDownstreamSays(t *testing.T) {
 }
 
 func TestReleaseOfAPool(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		r := base.pooled(t, "pool", "a", 1, settings{rateCount: 1000})
 		r.configurePool(poolSettings{rateCount: 10, burst: 1})
@@ -178,15 +168,12 @@ func TestReleaseOfAPool(t *testing.T) {
 				t.Errorf("released: %v", reply)
 			}
 		}
-		if r.inspectPool().said != "" {
-			t.Error("the pool is still held")
-		}
+		must.Equal(t, r.inspectPool().said, "", "the pool is still held")
 	})
 }
 
 // An audit counts the flows that their downstream holds.
 func TestSweepCountsFlowsInTrouble(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{capacity: 5000}, flowSettings{})
 		const flows = 1200
@@ -217,7 +204,7 @@ func TestSweepCountsFlowsInTrouble(t *testing.T) {
 		if b.held < flows/4 || b.open < flows/4 || b.halfOpen < 1 || b.held > flows/4+9 || b.open > flows/4+9 || b.halfOpen > 2 {
 			t.Errorf("held %d, open %d, half-open %d", b.held, b.open, b.halfOpen)
 		}
-		r.ok(r.c.Del(r.ctx, r.key("flows")).Err())
+		r.del("flows")
 		audit()
 		if b := r.inspect(); b.held+b.open+b.halfOpen != 0 {
 			t.Errorf("without flows: held %d, open %d, half-open %d", b.held, b.open, b.halfOpen)

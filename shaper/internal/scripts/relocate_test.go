@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -35,15 +36,12 @@ func (r *rig) configureAt(place string, generation int) string {
 
 func (r *rig) is(what, got, want string) {
 	r.t.Helper()
-	if got != want {
-		r.t.Errorf("%s: %s, want %s", what, got, want)
-	}
+	must.Equal(r.t, got, want, "%s", what)
 }
 
 // A bucket goes from one place to another, and back. Every step may be repeated, and none with an older generation
 // changes anything.
 func TestRelocate(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		conf := func(place string) string {
 			return fmt.Sprint(r.c.HGetAll(r.ctx, "tundish:{"+place+"}:b:"+place+":settings").Val())
@@ -81,13 +79,12 @@ func TestRelocate(t *testing.T) {
 		r.is("a late leave", r.relocate("b", "leave", 1, nil, "c", 1, 0), "[1]")
 		r.is("a late clear", r.relocate("b", "clear", 1, nil), "[1]")
 		r.is("configure, without what was put aside", r.configureAt("b", 2), "[0]")
-		r.is("the generation", r.c.HGet(r.ctx, r.key("settings"), "generation").Val(), "2")
+		r.is("the generation", r.field("settings", "generation"), "2")
 	})
 }
 
 // A bucket that holds something, or whose conf is newer, does not leave.
 func TestRelocateRefuses(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{revision: 3})
 		leave := func(schema, revision int) string { return r.relocate("b", "leave", 1, nil, "c", schema, revision) }
@@ -101,16 +98,15 @@ func TestRelocateRefuses(t *testing.T) {
 		r.settle(outcome{lease: lease, result: dead})
 		r.is("a dead letter", leave(1, 3), "[2 0 1 0 0 0 0]")
 		r.is("a place with jobs", r.relocate("b", "begin", 1, nil), "[2 0 1 0 0 0 0]")
-		r.is("the conf", r.c.HGet(r.ctx, r.key("settings"), "revision").Val(), "3")
+		r.is("the conf", r.field("settings", "revision"), "3")
 	})
 }
 
 // A bucket whose callbacks wait does not leave, and none comes where some wait.
 func TestRelocateRefusesCallbacks(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{revision: 3})
-		r.ok(r.c.HSet(r.ctx, r.key("callback_texts"), "1 1 j", "text").Err())
+		r.hset("callback_texts", "1 1 j", "text")
 		r.is("leave", r.relocate("b", "leave", 1, nil, "c", 1, 3), "[2 0 0 0 0 0 1]")
 		r.ok(r.c.HSet(r.ctx, "tundish:{c}:b:c:callback_texts", "1 1 j", "text").Err())
 		r.is("begin", r.relocate("c", "begin", 1, nil), "[2 0 0 0 0 0 1]")
@@ -119,7 +115,6 @@ func TestRelocateRefusesCallbacks(t *testing.T) {
 
 // Assign writes only what the caller has read.
 func TestAssign(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		index := []string{"tundish:buckets"}
 		r.c.HSet(r.ctx, index[0], "b", "b")

@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // chargedNow is what budgets of tokens have charged, by the level: b, f<flow>, g<group> and pool.
 func (r *rig) chargedNow(t tb) map[string]int64 {
 	t.Helper()
-	texts, err := r.c.HGetAll(r.ctx, r.key("charges")).Result()
-	r.ok(err)
+	texts := r.hash("charges")
 	if r.pool != "" {
 		texts["pool"] = r.c.HGet(r.ctx, r.poolKey("pace"), "charges").Val()
 	}
@@ -138,16 +139,13 @@ func TestResponsesAreSettledOnce(t *testing.T) {
 			_, _ = fmt.Sscanf(value, "%d %d", &calls, &in)
 			input += in
 		}
-		if input != wantUse {
-			rt.Fatalf("counted %d, want %d", input, wantUse)
-		}
+		must.Be(rt, input, wantUse, "counted")
 	})
 }
 
 // Where a request has left the window of a budget, the usage of its response is charged when it is reported; a longer one is charged the rest.
 // What is given back is free at once.
 func TestResponsesAndWindows(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		for name, c := range map[string]struct {
 			after int64
@@ -172,13 +170,11 @@ func TestResponsesAndWindows(t *testing.T) {
 			}
 			var amount, window int64
 			var got [2]int64
-			text := r.c.HGet(r.ctx, r.key("charges"), "b").Val()
+			text := r.field("charges", "b")
 			_, rest, _ := strings.Cut(text, "input")
 			_, _ = fmt.Sscanf(text, "tokens %d %d %d", &amount, &window, &got[0])
 			_, _ = fmt.Sscanf("input"+rest, "input %d %d %d", &amount, &window, &got[1])
-			if got != c.want {
-				t.Errorf("%s: charged %v, want %v", name, got, c.want)
-			}
+			must.Equal(t, got, c.want, "%s: charged", name)
 		}
 	})
 }
@@ -186,7 +182,6 @@ func TestResponsesAndWindows(t *testing.T) {
 // A server may use an id again, and a response may have several requests. A response that nobody has begun is charged to the first poll of it,
 // one that its own request reported to none. 10,000 are kept, and those that are open longest.
 func TestResponsesOfOtherKinds(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		for name, c := range map[string]struct {
 			steps string // of a request: "role used", or "role" if as reserved, 100
@@ -217,23 +212,19 @@ func TestResponsesOfOtherKinds(t *testing.T) {
 				}
 				r.settle(o)
 			}
-			if got := r.chargedNow(t)["b"]; got != c.want {
-				t.Errorf("%s: charged %d, want %d", name, got, c.want)
-			}
+			must.Equal(t, r.chargedNow(t)["b"], c.want, "%s: charged", name)
 		}
 		r = levelsOfResponses(t, r, "plain")
 		settled := make([]any, 0, 20_000)
 		for i := range 10_000 {
 			settled = append(settled, fmt.Sprint("old_", i), "s 1")
 		}
-		r.ok(r.c.HSet(r.ctx, r.key("responses"), settled...).Err())
+		r.hset("responses", settled...)
 		for i := range 20 {
 			job, at := r.oneOf("", fmt.Sprint("j", i), 100)
 			r.settle(outcome{lease: job, result: done, claimedAt: at, response: fmt.Sprintf("!o resp_%d m", i)})
 		}
-		if n := r.c.HLen(r.ctx, r.key("responses")).Val(); n != 10_000 {
-			t.Errorf("%d responses are kept", n)
-		}
+		must.Equal(t, r.hlen("responses"), 10_000, "responses are kept")
 		for i := range 20 {
 			if !r.c.HExists(r.ctx, r.key("responses"), fmt.Sprint("resp_", i)).Val() {
 				t.Errorf("response %d is open, and has made room", i)
@@ -247,7 +238,6 @@ func TestResponsesOfOtherKinds(t *testing.T) {
 
 // One caller's flood of responses makes room among its own: it has half of them, and the responses of others are settled by their polls.
 func TestResponsesAreSharedByCaller(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r = levelsOfResponses(t, r, "plain")
 		send := func(id, caller, response string, cost int64) {
@@ -269,11 +259,11 @@ func TestResponsesAreSharedByCaller(t *testing.T) {
 		for i := range 4990 {
 			flood = append(flood, fmt.Sprint("flood_", i), fmt.Sprintf("o%s %d", anna, r.now()+int64(i)))
 		}
-		r.ok(r.c.HSet(r.ctx, r.key("responses"), append(flood, "#"+anna, 4990)...).Err())
+		r.hset("responses", append(flood, "#"+anna, 4990)...)
 		for i := range 40 {
 			send(fmt.Sprint("more", i), anna, fmt.Sprintf("!o more_%d m", i), 100)
 		}
-		all := r.c.HGetAll(r.ctx, r.key("responses")).Val()
+		all := r.hash("responses")
 		held := 0
 		for id, text := range all {
 			if strings.HasPrefix(text, "o"+anna+" ") {
@@ -290,8 +280,6 @@ func TestResponsesAreSharedByCaller(t *testing.T) {
 		for i := range quiet {
 			send(fmt.Sprint("poll", i), bert, fmt.Sprintf("!p quiet_%d m", i), 0)
 		}
-		if got := r.chargedNow(t)["b"]; got != before-quiet*90 {
-			t.Errorf("the polls of the quiet caller make %d of %d: its responses were forgotten", got, before)
-		}
+		must.Equal(t, r.chargedNow(t)["b"], before-quiet*90, "the polls of the quiet caller make of %d: its responses were forgotten", before)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -24,9 +25,7 @@ func (r *rig) complete(as entry, claim func(ask) claimed, bytes int, ids ...stri
 		r.enqueue(nil, as)
 		r.pass(second)
 		jobs := claim(ask{want: 1}).jobs
-		if len(jobs) != 1 {
-			r.t.Fatalf("claimed %v", jobs)
-		}
+		must.Be(r.t, len(jobs), 1, "claimed %v", jobs)
 		r.settle(outcome{lease: jobs[0], result: done, kept: true, head: "head", body: strings.Repeat("x", bytes)})
 	}
 }
@@ -35,10 +34,8 @@ func (r *rig) complete(as entry, claim func(ask) claimed, bytes int, ids ...stri
 func (r *rig) resultsOfFlows() map[string][]string {
 	r.t.Helper()
 	r.resultCounts()
-	kept, err := r.c.HGetAll(r.ctx, r.key("results")).Result()
-	r.ok(err)
-	flows, err := r.c.HGetAll(r.ctx, r.key("result_flows")).Result()
-	r.ok(err)
+	kept := r.hash("results")
+	flows := r.hash("result_flows")
 	ids, want := map[string][]string{}, map[string]float64{}
 	for id, text := range kept {
 		_, path, found := strings.Cut(flows[id], " ")
@@ -52,16 +49,13 @@ func (r *rig) resultsOfFlows() map[string][]string {
 	for _, of := range ids {
 		slices.SortFunc(of, func(a, b string) int { return strings.Compare(flows[a], flows[b]) })
 	}
-	shares, err := r.c.ZRangeWithScores(r.ctx, r.key("result_shares"), 0, -1).Result()
-	r.ok(err)
+	shares := r.scored("result_shares")
 	got := map[string]float64{}
 	for _, share := range shares {
 		got[share.Member.(string)] = share.Score
 	}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		r.t.Errorf("the shares are %v, the results have %v", got, want)
-	}
-	if n, ordered := len(flows), int(r.c.ZCard(r.ctx, r.key("result_order")).Val()); n != len(kept) || ordered != len(kept) {
+	must.Equal(r.t, fmt.Sprint(got), fmt.Sprint(want), "the shares are %v, the results have %v", got, want)
+	if n, ordered := len(flows), int(r.zcard("result_order")); n != len(kept) || ordered != len(kept) {
 		r.t.Errorf("%d results, %d with flows, %d in order", len(kept), n, ordered)
 	}
 	return ids
@@ -69,7 +63,6 @@ func (r *rig) resultsOfFlows() map[string][]string {
 
 // A flow with many results, or with large ones, drops its own oldest ones, and those of no other flow.
 func TestALoudFlowDropsItsOwnResults(t *testing.T) {
-	t.Parallel()
 	const odd = "1:a 5\nnäme" // a name that looks like an entry
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 1000}, flowSettings{})
@@ -109,23 +102,18 @@ func TestALoudFlowDropsItsOwnResults(t *testing.T) {
 		if of := r.resultsOfFlows(); len(of) != 5 || len(of["quiet"]) < 1 || len(of[odd]) < 1 {
 			t.Errorf("with room for 6: %v", of)
 		}
-		if n := r.run(lua.DropResults, r.of(lua.DropResults), "q4", "unknown"); n != int64(1) {
-			t.Errorf("dropped %v", n)
-		}
+		must.Equal[any](t, r.run(lua.DropResults, r.of(lua.DropResults), "q4", "unknown"), int64(1), "dropped")
 		want("quiet", r.resultsOfFlows()["quiet"]...)
 		r.pass(100_000 * second)
 		for r.run(lua.TrimResults, r.of(lua.TrimResults), 2) != int64(0) { // in parts
 			r.resultsOfFlows()
 		}
-		if n := r.c.Exists(r.ctx, r.key("results"), r.key("result_ends"), r.key("result_flows"), r.key("result_order"), r.key("result_shares")).Val(); n != 0 {
-			t.Errorf("%d keys are left", n)
-		}
+		must.Equal(t, r.exists("results", "result_ends", "result_flows", "result_order", "result_shares"), 0, "keys are left")
 	})
 }
 
 // In a bucket without flows a caller with many results, or with large ones, drops its own oldest ones, and those of no other caller.
 func TestALoudCallerDropsItsOwnResults(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 1000})
 		r.keepsResults(100_000*second, 10, 10_000)
@@ -150,16 +138,14 @@ func TestALoudCallerDropsItsOwnResults(t *testing.T) {
 
 // Results that an older program kept have no flow. They make room while they are more than those of any flow, and the shares hold behind them.
 func TestResultsWithoutAFlow(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 1000}, flowSettings{})
 		r.keepsResults(100_000*second, 6, 10_000)
 		r.ended("a", 10, numbered(6)...)
-		r.ok(r.c.Del(r.ctx, r.key("result_flows"), r.key("result_order"), r.key("result_shares")).Err())
+		r.del("result_flows", "result_order", "result_shares")
 		r.ended("b", 10, "b1", "b2", "b3", "b4", "b5", "b6", "b7")
 		r.ended("quiet", 10, "q1")
-		flows, err := r.c.HVals(r.ctx, r.key("result_flows")).Result()
-		r.ok(err)
+		flows := must.Get(r.c.HVals(r.ctx, r.key("result_flows")).Result())(r.t)
 		ofB := 0
 		for _, flow := range flows {
 			if strings.HasSuffix(flow, " b") {
@@ -169,7 +155,7 @@ func TestResultsWithoutAFlow(t *testing.T) {
 		if counts := strings.Fields(r.resultCounts()); counts[0] != "6" || ofB < 2 || ofB > 4 || len(flows) != ofB+1 {
 			t.Errorf("%v results, with flows %q", counts, flows)
 		}
-		r.ok(r.c.Del(r.ctx, r.key("result_order")).Err()) // Redis has evicted it
+		r.del("result_order") // Redis has evicted it
 		for n := range 8 {
 			r.ended("b", 10, "again"+strconv.Itoa(n))
 		}

@@ -7,13 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
 // keepsResults has a bucket keep results, within bounds.
 func (r *rig) keepsResults(retention, most, bytes int64) {
 	r.t.Helper()
-	r.ok(r.c.HSet(r.ctx, r.key("settings"), "result_retention", retention, "results_max", most, "results_bytes", bytes).Err())
+	r.hset("settings", "result_retention", retention, "results_max", most, "results_bytes", bytes)
 }
 
 // resultOf asks for the result of a job, in a line.
@@ -42,57 +43,42 @@ func (r *rig) takeOne(result int) outcome {
 	r.t.Helper()
 	r.pass(second)
 	jobs := r.claim(ask{want: 1}).jobs
-	if len(jobs) != 1 {
-		r.t.Fatalf("claimed %v", jobs)
-	}
+	must.Be(r.t, len(jobs), 1, "claimed %v", jobs)
 	return outcome{lease: jobs[0], result: result, kept: true, head: "head of " + jobs[0].id, body: "body"}
 }
 
 // resultCounts are how many results there are, by both keys, their bytes and how many were dropped.
 func (r *rig) resultCounts() string {
 	r.t.Helper()
-	kept, err := r.c.HGetAll(r.ctx, r.key("results")).Result()
-	r.ok(err)
+	kept := r.hash("results")
 	bytes := 0
 	for id, text := range kept {
 		bytes += len(id) + len(text)
 	}
-	counted, err := r.c.HMGet(r.ctx, r.key("count"), "result_bytes", "results_dropped").Result()
-	r.ok(err)
+	counted := must.Get(r.c.HMGet(r.ctx, r.key("count"), "result_bytes", "results_dropped").Result())(r.t)
 	if is := fmt.Sprint(counted[0]); is != fmt.Sprint(bytes) && (bytes != 0 || counted[0] != nil && is != "0") {
 		r.t.Errorf("%v bytes are counted, %d are there", counted[0], bytes)
 	}
-	return fmt.Sprintf("%d %d %v", len(kept), r.c.ZCard(r.ctx, r.key("result_ends")).Val(), counted[1])
+	return fmt.Sprintf("%d %d %v", len(kept), r.zcard("result_ends"), counted[1])
 }
 
 func TestResults(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.keepsResults(60*second, 10, 1000)
-		if got := r.resultOf("a"); got != "" {
-			t.Errorf("of an unknown job: %s", got)
-		}
+		must.Equal(t, r.resultOf("a"), "", "of an unknown job")
 		r.put("a", "b", "c", "d")
-		if got := r.resultOf("a"); got != "1 0" {
-			t.Errorf("of a queued job: %s", got)
-		}
+		must.Equal(t, r.resultOf("a"), "1 0", "of a queued job")
 		done := r.takeOne(1)
-		if got := r.resultOf("a"); got != "3 0" {
-			t.Errorf("of a job in flight: %s", got)
-		}
+		must.Equal(t, r.resultOf("a"), "3 0", "of a job in flight")
 		for again := range 2 { // the second writes nothing
 			if got := r.settle(done); got[0] != int64(1-again) {
 				t.Errorf("settled: %v", got)
 			}
-			if got := r.resultOf("a"); got != "6 2 head of a\nbody" {
-				t.Errorf("of a job that is done: %s", got)
-			}
+			must.Equal(t, r.resultOf("a"), "6 2 head of a\nbody", "of a job that is done")
 		}
 		r.settle(r.takeOne(3))
-		if got := r.resultOf("b"); got != "5 2 head of b\nbody" {
-			t.Errorf("of a dead job: %s", got)
-		}
+		must.Equal(t, r.resultOf("b"), "5 2 head of b\nbody", "of a dead job")
 		retried := r.takeOne(2)
 		retried.delay = 3600 * second
 		r.settle(retried)
@@ -102,22 +88,16 @@ func TestResults(t *testing.T) {
 		unkept := r.takeOne(1)
 		unkept.head, unkept.kept = "", false
 		r.settle(unkept)
-		if got := r.resultOf(unkept.id); got != "6 1" {
-			t.Errorf("without a result: %s", got)
-		}
+		must.Equal(t, r.resultOf(unkept.id), "6 1", "without a result")
 		// A dead letter that goes back into the queue has none until it ends again.
 		r.redrive("b")
-		if got := r.resultOf("b"); got != "1 0" {
-			t.Errorf("redriven: %s", got)
-		}
+		must.Equal(t, r.resultOf("b"), "1 0", "redriven")
 		r.settle(r.takeOne(1))
 		if got := r.resultOf("b"); got != "6 2 head of b\nbody" || !strings.HasPrefix(r.resultCounts(), "2 2 ") {
 			t.Errorf("done at last: %s, %s", got, r.resultCounts())
 		}
 		r.pass(60 * second)
-		if n := r.run(lua.TrimResults, r.of(lua.TrimResults), 1); n != int64(1) {
-			t.Errorf("trimmed %v", n)
-		}
+		must.Equal[any](t, r.run(lua.TrimResults, r.of(lua.TrimResults), 1), int64(1), "trimmed")
 		if n := r.run(lua.TrimResults, r.of(lua.TrimResults), 10); n != int64(1) || r.resultCounts() != "0 0 <nil>" {
 			t.Errorf("trimmed %v, %s", n, r.resultCounts())
 		}
@@ -126,7 +106,6 @@ func TestResults(t *testing.T) {
 
 // However many results come, and of what sizes, no more are kept than may be.
 func TestResultBounds(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.keepsResults(60*second, 5, 400)
@@ -163,7 +142,6 @@ func TestAwaitedAnswers(t *testing.T) {
 	t.Parallel()
 	for _, levels := range []string{"plain", "flows", "pool"} {
 		t.Run(levels, func(t *testing.T) {
-			t.Parallel()
 			onBothInCI(t, func(t *testing.T, r *rig) {
 				switch levels {
 				case "flows":
@@ -177,9 +155,7 @@ func TestAwaitedAnswers(t *testing.T) {
 				}
 				sub := r.c.Subscribe(r.ctx, "answers")
 				defer sub.Close()
-				if _, err := sub.Receive(r.ctx); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(sub.Receive(r.ctx))(t)
 				leases := map[string]lease{}
 				if levels == "flows" {
 					for _, id := range []string{"a", "b", "c", "d"} {
@@ -202,30 +178,19 @@ func TestAwaitedAnswers(t *testing.T) {
 					}
 					outcomes = append(outcomes, o)
 				}
-				if len(outcomes) != 4 {
-					t.Fatalf("%v", outcomes)
-				}
+				must.Be(t, len(outcomes), 4, "%v", outcomes)
 				r.settle(outcomes...)
 				var heard []string
 				for range 2 {
-					message, err := sub.ReceiveTimeout(r.ctx, time.Minute)
-					if err != nil {
-						t.Fatal(err)
-					}
+					message := must.Get(sub.ReceiveTimeout(r.ctx, time.Minute))(t)
 					heard = append(heard, fmt.Sprint(message))
 				}
 				slices.Sort(heard)
-				if got := fmt.Sprint(heard); got != "[Message<answers: "+r.name+" a> Message<answers: "+r.name+" c>]" {
-					t.Errorf("heard %s", got)
-				}
+				must.Equal(t, fmt.Sprint(heard), "[Message<answers: "+r.name+" a> Message<answers: "+r.name+" c>]", "heard")
 				for id, want := range map[string]string{"a": "6 2 head\nbody of a", "b": "4 0", "c": "5 2 head\nbody of c", "d": "6 1"} {
-					if got := r.resultOf(id); got != want {
-						t.Errorf("%s: %s, want %s", id, got, want)
-					}
+					must.Equal(t, r.resultOf(id), want, "%s", id)
 				}
-				if counts := r.resultCounts(); counts != "2 2 <nil>" {
-					t.Errorf("there are %s", counts)
-				}
+				must.Equal(t, r.resultCounts(), "2 2 <nil>", "there are")
 			})
 		})
 	}
@@ -246,7 +211,6 @@ func TestAwaitedAnswersAreBounded(t *testing.T) {
 		"settings of before results": {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			onBothInCI(t, func(t *testing.T, r *rig) {
 				r.configure(settings{})
 				most, size := 500, 100
@@ -267,16 +231,13 @@ func TestAwaitedAnswersAreBounded(t *testing.T) {
 						}
 					}
 					for _, id := range r.c.HKeys(r.ctx, r.key("results")).Val() {
-						length, err := r.c.HStrLen(r.ctx, r.key("results"), id).Result()
-						r.ok(err)
+						length := must.Get(r.c.HStrLen(r.ctx, r.key("results"), id).Result())(r.t)
 						bytes += len(id) + int(length)
 					}
 					if bytes > most || n > 9 && bytes < most/2 {
 						t.Errorf("%d bytes after %d answers", bytes, n+1)
 					}
-					if got := r.readResult(o.id, map[bool]int{true: 1}[tt.isRead]); got != "6 2 "+o.head+"\n"+o.body {
-						t.Errorf("the newest: %.40s", got)
-					}
+					must.Equal(t, r.readResult(o.id, map[bool]int{true: 1}[tt.isRead]), "6 2 "+o.head+"\n"+o.body, "the newest")
 				}
 				r.resultCounts()
 			})
@@ -287,7 +248,6 @@ func TestAwaitedAnswersAreBounded(t *testing.T) {
 // An answer that a process waits for is there for 30 s, and for 5 s once that process has read it: it can read it again, and others can. One
 // that the bucket keeps stays for its retention. Nothing that is dropped goes on counting.
 func TestAnswersAfterTheWait(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		there := func(at string, want ...string) {
@@ -318,9 +278,7 @@ func TestAnswersAfterTheWait(t *testing.T) {
 		}
 		r.keepsResults(0, 10, 1000)
 		for range 2 { // read twice, the second time later
-			if got := r.readResult("read", 1); got != "6 2 head of read\nbody" {
-				t.Errorf("read: %s", got)
-			}
+			must.Equal(t, r.readResult("read", 1), "6 2 head of read\nbody", "read")
 			r.resultOf("looked") // as a caller that did not wait
 			r.pass(3 * second)
 		}
@@ -329,20 +287,15 @@ func TestAnswersAfterTheWait(t *testing.T) {
 		there("after 30 s", "kept")
 		r.pass(30 * second)
 		there("after the retention")
-		if got := r.readResult("read", 1); got != "6 1" {
-			t.Errorf("at last: %s", got)
-		}
+		must.Equal(t, r.readResult("read", 1), "6 1", "at last")
 		// What a dispatcher of a version before leaves for the process that waits is found, too.
-		r.ok(r.c.RPush(r.ctx, r.key("answer:gone"), "head", "text", "end").Err())
-		if got := r.readResult("gone", 1); got != "6 2 head\ntext" {
-			t.Errorf("of an older dispatcher: %s", got)
-		}
+		r.rpush("answer:gone", "head", "text", "end")
+		must.Equal(t, r.readResult("gone", 1), "6 2 head\ntext", "of an older dispatcher")
 	})
 }
 
 // A job that would wait too long is refused, and spends nothing.
 func TestMaxWait(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10})
 		for n := range 10 {
@@ -363,7 +316,7 @@ func TestMaxWait(t *testing.T) {
 				t.Errorf("%s: %+v", name, got)
 			}
 		}
-		r.ok(r.c.HSet(r.ctx, r.key("settings"), "paused", r.now()).Err())
+		r.hset("settings", "paused", r.now())
 		if got := r.enqueue(nil, entry{id: "paused", maxWait: "9000000"})[0]; got.code != 17 || got.wait != 0 {
 			t.Errorf("paused: %+v", got)
 		}
@@ -372,10 +325,9 @@ func TestMaxWait(t *testing.T) {
 
 // The result of a job that is done after other attempts has these, too, and one at the first attempt has none.
 func TestResultsHaveTheEarlierAttempts(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
-		r.ok(r.c.HSet(r.ctx, r.key("settings"), "keep_attempts", 2).Err())
+		r.hset("settings", "keep_attempts", 2)
 		r.keepsResults(60*second, 10, 1000)
 		r.put("a")
 		for n := range 3 {
@@ -401,8 +353,6 @@ func TestResultsHaveTheEarlierAttempts(t *testing.T) {
 		last = r.takeOne(1)
 		last.head = `{"state":"done"}`
 		r.settle(last)
-		if got := r.resultOf("b"); got != "6 2 {\"state\":\"done\"}\nbody" {
-			t.Errorf("of a job that had one attempt: %s", got)
-		}
+		must.Equal(t, r.resultOf("b"), "6 2 {\"state\":\"done\"}\nbody", "of a job that had one attempt")
 	})
 }

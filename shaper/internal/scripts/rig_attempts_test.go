@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // died is a job that became a dead letter by a claim: why is 0 if it has expired, -1 if max_age has passed.
@@ -25,14 +27,13 @@ func (r *rig) lineOf(o outcome) string {
 // obeyAttempts has the bucket obey these settings. max_age is in microseconds.
 func (r *rig) obeyAttempts(keep int, maxAge int64) {
 	r.t.Helper()
-	r.ok(r.c.HSet(r.ctx, r.key("settings"), "keep_attempts", keep, "max_age", maxAge).Err())
+	r.hset("settings", "keep_attempts", keep, "max_age", maxAge)
 }
 
 // attempts are the texts that are kept, by id.
 func (r *rig) attempts() map[string]string {
 	r.t.Helper()
-	texts, err := r.c.HGetAll(r.ctx, r.key("attempts")).Result()
-	r.ok(err)
+	texts := r.hash("attempts")
 	return texts
 }
 
@@ -42,16 +43,14 @@ var attemptsText = regexp.MustCompile(`^\d*(\n\{[^\n]*\})*$`)
 func (r *rig) wantAttemptsOfJobs() {
 	r.t.Helper()
 	kept := r.attempts()
-	metas, err := r.c.HGetAll(r.ctx, r.key("meta")).Result()
-	r.ok(err)
+	metas := r.hash("meta")
 	for id, text := range kept {
 		if metas[id] == "" || !attemptsText.MatchString(text) || len(text) > 2048 {
 			r.t.Fatalf("of %s with the meta %q are kept the attempts %q", id, metas[id], text)
 		}
 	}
 	for id, meta := range metas {
-		tried, err := strconv.Atoi(strings.Split(meta, " ")[2])
-		r.ok(err)
+		tried := must.Get(strconv.Atoi(strings.Split(meta, " ")[2]))(r.t)
 		if first, _, _ := strings.Cut(kept[id], "\n"); tried > 0 && first == "" {
 			r.t.Fatalf("%s has the meta %q, and its attempts are %q", id, meta, kept[id])
 		}

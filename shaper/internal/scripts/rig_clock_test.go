@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -44,8 +45,7 @@ func clocked(client *redis.Client) *realClock {
 func (r *rig) ttl(key string) time.Duration {
 	r.t.Helper()
 	if r.clock == nil {
-		ttl, err := r.c.PTTL(r.ctx, key).Result()
-		r.ok(err)
+		ttl := must.Get(r.c.PTTL(r.ctx, key).Result())(r.t)
 		return ttl
 	}
 	until, err := r.clock.c.HGet(r.ctx, "until", key).Int64()

@@ -6,6 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -28,17 +29,13 @@ func (r *rig) expireOnly(ids ...string) (out expired) {
 		args = append(args, id, numbers[i])
 	}
 	in := lua.NewReader(r.run(lua.Expire, r.of(lua.Expire, flows...), args...))
-	if now := in.Int(); now != r.now() {
-		r.t.Errorf("the time is %d, want %d", now, r.now())
-	}
+	must.Equal(r.t, in.Int(), r.now(), "the time is")
 	out.lookedAt = in.Int()
 	for range in.Int() {
 		out.sifted = append(out.sifted, in.Text())
 	}
 	for in.Left() > 0 {
-		if why := in.Int(); why != 0 {
-			r.t.Errorf("dead for the reason %d", why)
-		}
+		must.Equal(r.t, in.Int(), 0, "dead for the reason")
 		out.dead = append(out.dead, in.Text())
 		in.Text() // its flow
 		in.Int()
@@ -84,8 +81,7 @@ func (r *rig) sift(flow string) {
 // expiries are the times that are kept of jobs that expire.
 func (r *rig) expiries() map[string]int64 {
 	r.t.Helper()
-	all, err := r.c.ZRangeWithScores(r.ctx, r.key("expiries"), 0, -1).Result()
-	r.ok(err)
+	all := r.scored("expiries")
 	return scores(all)
 }
 

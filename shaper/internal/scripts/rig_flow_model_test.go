@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -81,8 +82,7 @@ func (r *rig) snap(names ...string) snapshot {
 		}
 		lists[name], laters[name] = four, zset(laterKey+name)
 	}
-	_, err := pipe.Exec(r.ctx)
-	r.ok(err)
+	must.Get(pipe.Exec(r.ctx))(r.t)
 	s := snapshot{
 		now: r.now(), jobs: map[string]seenJob{}, lists: map[string][4][]string{}, later: map[string]map[string]int64{},
 		leases: scores(leases.Val()), dead: scores(dead.Val()), due: map[string]int64{}, flows: flows.Val(),
@@ -121,14 +121,10 @@ func (r *rig) seenJob(id, body, meta string) seenJob {
 	r.t.Helper()
 	head, _, _ := strings.Cut(body, "\n")
 	parts := strings.SplitN(head, " ", 4)
-	if len(parts) != 4 {
-		r.t.Fatalf("the body of %s is %q", id, body)
-	}
+	must.Be(r.t, len(parts), 4, "the body of %s is %q", id, body)
 	mark := parts[2]
-	base, err := strconv.ParseInt(parts[0], 10, 64)
-	r.ok(err)
-	index, err := strconv.ParseInt(mark[13:16], 10, 64)
-	r.ok(err)
+	base := must.Get(strconv.ParseInt(parts[0], 10, 64))(r.t)
+	index := must.Get(strconv.ParseInt(mark[13:16], 10, 64))(r.t)
 	job := seenJob{
 		flow: r.flowNamed(parts[3]), priority: strings.IndexByte("khnl", mark[12]) + 1,
 		state: isQueued, sched: mark[11] == 'C', number: base + index,
@@ -138,8 +134,7 @@ func (r *rig) seenJob(id, body, meta string) seenJob {
 	}
 	if meta != "" {
 		job.state = int64(meta[0] - '0')
-		job.crashes, err = strconv.Atoi(strings.Split(meta, " ")[4])
-		r.ok(err)
+		job.crashes = must.Get(strconv.Atoi(strings.Split(meta, " ")[4]))(r.t)
 	}
 	return job
 }

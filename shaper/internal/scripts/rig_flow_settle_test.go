@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 	"github.com/tundish-io/tundish/shaper/internal/store"
@@ -15,8 +16,7 @@ import (
 // withFlows is 1 if the bucket is configured with flows, else 0.
 func (r *rig) withFlows() int {
 	r.t.Helper()
-	flows, err := r.c.HMGet(r.ctx, r.key("settings"), "flows").Result()
-	r.ok(err)
+	flows := must.Get(r.c.HMGet(r.ctx, r.key("settings"), "flows").Result())(r.t)
 	text, _ := flows[0].(string)
 	n, _ := strconv.Atoi(text) // 0 without
 	return n
@@ -237,12 +237,11 @@ func (r *rig) cancel(id, state string) int64 {
 func (r *rig) cancelDeep(id string) int64 {
 	r.t.Helper()
 	list := r.key(queueKey + r.flowOf(id))
-	before, err := r.c.LRange(r.ctx, list, 0, -1).Result()
-	r.ok(err)
+	before := must.Get(r.c.LRange(r.ctx, list, 0, -1).Result())(r.t)
 	code := r.cancel(id, "")
 	r.ok(r.c.Del(r.ctx, list).Err())
 	r.ok(r.c.RPush(r.ctx, list, before).Err())
-	r.ok(r.c.HSet(r.ctx, r.key("settings"), "leftovers", 1).Err())
+	r.hset("settings", "leftovers", 1)
 	return code
 }
 

@@ -1,13 +1,14 @@
 package scripts_test
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -45,13 +46,11 @@ func (r *rig) place(jobs ...placed) {
 			p.state = isQueued
 		}
 		now := r.now()
-		seq, err := r.c.HIncrBy(r.ctx, r.key("count"), "seq", 1).Result()
-		r.ok(err)
-		header, err := json.Marshal(struct {
+		seq := must.Get(r.c.HIncrBy(r.ctx, r.key("count"), "seq", 1).Result())(r.t)
+		header := must.Get(json.Marshal(struct {
 			Flow string `json:"f,omitempty"`
 			URL  string `json:"u"`
-		}{p.flow, "https://example.com/"})
-		r.ok(err)
+		}{p.flow, "https://example.com/"}))(r.t)
 		pipe := r.c.Pipeline()
 		pipe.HSet(r.ctx, r.key("body"), p.id, fmt.Sprintf("%d %d %s001 %s\npayload {\"f\":\"no\"}", seq-1, now, p.mark(), header))
 		if p.state >= isInFlight {
@@ -81,8 +80,7 @@ func (r *rig) place(jobs ...placed) {
 		if r.withFlows() == 1 && p.state != isDead {
 			pipe.HSet(r.ctx, r.key("flows"), p.flow, f.text())
 		}
-		_, err = pipe.Exec(r.ctx)
-		r.ok(err)
+		must.Get(pipe.Exec(r.ctx))(r.t)
 	}
 }
 
@@ -95,7 +93,7 @@ type flowState struct {
 }
 
 func (f flowState) text() string {
-	return fmt.Sprintf("%d %d %s %d %d %d %d %s", f.slot, f.frac, f.rate, f.turn, f.unfinished, f.scheduled, f.inFlight, cmp.Or(f.filled, ".khnld"))
+	return stored.Flow{Slot: f.slot, Frac: f.frac, Rate: f.rate, Turn: f.turn, Unfinished: f.unfinished, Scheduled: f.scheduled, InFlight: f.inFlight, Filled: f.filled}.String()
 }
 
 // counts are its counters: unfinished, scheduled, in flight; "" if nothing is kept.
@@ -111,8 +109,7 @@ func (r *rig) counts(flow string) string {
 
 func (r *rig) flow(name string) flowState {
 	r.t.Helper()
-	texts, err := r.c.HMGet(r.ctx, r.key("flows"), name).Result()
-	r.ok(err)
+	texts := must.Get(r.c.HMGet(r.ctx, r.key("flows"), name).Result())(r.t)
 	var f flowState
 	if text, ok := texts[0].(string); ok {
 		if _, err := fmt.Sscan(text, &f.slot, &f.frac, &f.rate, &f.turn, &f.unfinished, &f.scheduled, &f.inFlight, &f.filled); err != nil {
@@ -127,14 +124,13 @@ func (r *rig) flow(name string) flowState {
 func (r *rig) setState(name string, f flowState) {
 	r.t.Helper()
 	f.rate = "-"
-	r.ok(r.c.HSet(r.ctx, r.key("flows"), name, f.text()).Err())
+	r.hset("flows", name, f.text())
 }
 
 // turn is that of a flow in calendar time, 0 if it is not in the turn queue.
 func (r *rig) turn(flow string) int64 {
 	r.t.Helper()
-	turns, err := r.c.ZRangeWithScores(r.ctx, r.key(r.due(flow)), 0, -1).Result()
-	r.ok(err)
+	turns := r.scored(r.due(flow))
 	for _, z := range turns {
 		if z.Member == flow {
 			return int64(z.Score)
@@ -145,28 +141,26 @@ func (r *rig) turn(flow string) int64 {
 
 func (r *rig) setTurn(flow string, at int64) {
 	r.t.Helper()
-	r.ok(r.c.ZAdd(r.ctx, r.key("due:"), redis.Z{Member: flow, Score: float64(at)}).Err())
+	r.zadd("due:", flow, at)
 }
 
 // own gives a flow settings: those of the first line of their text.
 func (r *rig) own(flow, text string) {
 	r.t.Helper()
-	r.ok(r.c.HSet(r.ctx, r.key("flow_settings"), flow, text+"\n-").Err())
+	r.hset("flow_settings", flow, text+"\n-")
 }
 
 // list is what is in a list, by priority and flow.
 func (r *rig) list(priority, flow string) string {
 	r.t.Helper()
-	ids, err := r.c.LRange(r.ctx, r.key("q:"+priority+":"+flow), 0, -1).Result()
-	r.ok(err)
+	ids := r.elements("q:" + priority + ":" + flow)
 	return strings.Join(ids, " ")
 }
 
 // laterOf is what is in the later of a flow.
 func (r *rig) laterOf(flow string) string {
 	r.t.Helper()
-	ids, err := r.c.ZRange(r.ctx, r.key("later:"+flow), 0, -1).Result()
-	r.ok(err)
+	ids := r.members("later:" + flow)
 	return strings.Join(ids, " ")
 }
 
@@ -180,8 +174,7 @@ func (r *rig) wakes(do func()) bool {
 	}
 	do()
 	r.ok(r.c.Publish(r.ctx, "tundish:wake", "end of the test").Err()) // comes behind those of do
-	message, err := sub.ReceiveMessage(r.ctx)
-	r.ok(err)
+	message := must.Get(sub.ReceiveMessage(r.ctx))(r.t)
 	return message.Payload == r.name
 }
 

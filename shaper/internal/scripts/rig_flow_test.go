@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -25,7 +26,7 @@ func (r *rig) setFlow(flow string, f flowSettings) {
 			own = append(own, fmt.Sprint(n))
 		}
 	}
-	r.ok(r.c.HSet(r.ctx, r.key("flow_settings"), flow, strings.Join(own, " ")+"\n{}").Err())
+	r.hset("flow_settings", flow, strings.Join(own, " ")+"\n{}")
 }
 
 // reserved are flows with their turns.
@@ -83,8 +84,7 @@ func (r *rig) drain(a ask) claimed {
 // calendar is the flows on it.
 func (r *rig) calendar() string {
 	r.t.Helper()
-	flows, err := r.c.ZRange(r.ctx, r.key("due:"), 0, -1).Result()
-	r.ok(err)
+	flows := r.members("due:")
 	return strings.Join(flows, " ")
 }
 
@@ -96,8 +96,6 @@ func (r *rig) putIn(flow string, priority int, expires int64, ids ...string) {
 		jobs[i] = entry{id: id, priority: priority, expires: expires}.in(r, flow)
 	}
 	for i, a := range r.enqueue(nil, jobs...) {
-		if a.code != 1 {
-			r.t.Fatalf("enqueue %s: code %d", ids[i], a.code)
-		}
+		must.Be(r.t, a.code, 1, "enqueue %s: code", ids[i])
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
@@ -82,8 +83,7 @@ func (r *rig) reserveInGroups(want, horizon int64) reserved {
 // groupTurn is that of a group in calendar time, 0 if it is not in the turn queue.
 func (r *rig) groupTurn(group string) int64 {
 	r.t.Helper()
-	turns, err := r.c.ZRangeWithScores(r.ctx, r.key("due_groups"), 0, -1).Result()
-	r.ok(err)
+	turns := r.scored("due_groups")
 	for _, z := range turns {
 		if z.Member == group {
 			return int64(z.Score)
@@ -95,8 +95,7 @@ func (r *rig) groupTurn(group string) int64 {
 // groupState is what is kept of a group.
 func (r *rig) groupState(name string) flowState {
 	r.t.Helper()
-	texts, err := r.c.HMGet(r.ctx, r.key("groups"), name).Result()
-	r.ok(err)
+	texts := must.Get(r.c.HMGet(r.ctx, r.key("groups"), name).Result())(r.t)
 	var f flowState
 	if text, ok := texts[0].(string); ok {
 		if _, err := fmt.Sscan(text, &f.slot, &f.frac, &f.rate, &f.turn, &f.unfinished, &f.scheduled, &f.inFlight); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/lua"
 )
@@ -53,8 +54,7 @@ func (r *rig) extend(length int64, leases ...lease) []int64 {
 	for _, l := range leases {
 		args = append(args, l.id, l.epoch, l.claim)
 	}
-	reply, err := lua.Integers(r.run(lua.Extend, r.of(lua.Extend), args...))
-	r.ok(err)
+	reply := must.Get(lua.Integers(r.run(lua.Extend, r.of(lua.Extend), args...)))(r.t)
 	return reply
 }
 
@@ -106,8 +106,7 @@ var changeable = []any{"rate_count", "rate_per", "burst", "capacity", "scheduled
 // answerOf reads a reply of names and values.
 func (r *rig) answerOf(reply any) *lua.Answer {
 	r.t.Helper()
-	a, err := lua.ReadAnswer(reply)
-	r.ok(err)
+	a := must.Get(lua.ReadAnswer(reply))(r.t)
 	return a
 }
 
@@ -220,9 +219,7 @@ func (r *rig) job(id string) job {
 func (r *rig) wantStates(states map[string]int64) {
 	r.t.Helper()
 	for id, state := range states {
-		if got := r.job(id).state; got != state {
-			r.t.Errorf("job %s is in state %d, want %d", id, got, state)
-		}
+		must.Equal(r.t, r.job(id).state, state, "job %s is in state", id)
 	}
 }
 
@@ -253,7 +250,6 @@ func luaReader(r *rig, claim string) *lua.Reader {
 // configured runs configure.lua with these fields.
 func configured(r *rig, schema, revision int64, fields ...any) []int64 {
 	r.t.Helper()
-	reply, err := lua.Integers(r.run(lua.Configure, r.keys("settings"), append([]any{schema, revision, "tundish:wake", r.name, 1, "test", 0}, fields...)...))
-	r.ok(err)
+	reply := must.Get(lua.Integers(r.run(lua.Configure, r.keys("settings"), append([]any{schema, revision, "tundish:wake", r.name, 1, "test", 0}, fields...)...)))(r.t)
 	return reply
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -25,10 +26,9 @@ type poolSettings struct {
 // configurePool writes the settings of the bucket's pool.
 func (r *rig) configurePool(s poolSettings) {
 	r.t.Helper()
-	reply, err := lua.Integers(r.run(lua.Configure, []string{r.poolKey("conf")}, 1, s.revision, "tundish:wake", "pool:"+r.pool, 1, "test", 0,
+	reply := must.Get(lua.Integers(r.run(lua.Configure, []string{r.poolKey("conf")}, 1, s.revision, "tundish:wake", "pool:"+r.pool, 1, "test", 0,
 		"rate_count", max(s.rateCount, 1), "rate_per", max(s.ratePer, second), "burst", max(s.burst, 1),
-		"max_in_flight", s.inFlight, "quotas", s.quotas))
-	r.ok(err)
+		"max_in_flight", s.inFlight, "quotas", s.quotas)))(r.t)
 	if reply[0] > 1 {
 		r.t.Fatalf("configure a pool: %v", reply)
 	}
@@ -39,7 +39,7 @@ func (r *rig) pooled(t tb, pool, name string, weight int64, s settings) *rig {
 	b := r.fresh(t, name)
 	b.pool = pool
 	b.configure(s)
-	b.ok(b.c.HSet(b.ctx, b.key("settings"), "weight", weight).Err())
+	b.hset("settings", "weight", weight)
 	return b
 }
 
@@ -50,8 +50,7 @@ type kept struct {
 
 func (r *rig) kept() kept {
 	r.t.Helper()
-	text, err := r.c.HGet(r.ctx, r.poolKey("buckets"), r.name).Result()
-	r.ok(err)
+	text := must.Get(r.c.HGet(r.ctx, r.poolKey("buckets"), r.name).Result())(r.t)
 	var k kept
 	if _, err := fmt.Sscan(text, &k.weight, &k.inFlight, &k.tag, &k.busyUntil, &k.rate, &k.waits, &k.held, &k.denied, &k.seen, &k.credit); err != nil {
 		r.t.Fatalf("of %s the pool keeps %q: %v", r.name, text, err)
@@ -83,8 +82,7 @@ func (r *rig) woken(do func()) string {
 	r.ok(r.c.Publish(r.ctx, "tundish:wake", "end").Err())
 	var names []string
 	for {
-		message, err := sub.ReceiveMessage(r.ctx)
-		r.ok(err)
+		message := must.Get(sub.ReceiveMessage(r.ctx))(r.t)
 		if message.Payload == "end" {
 			return strings.Join(names, " ")
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/lua"
 )
@@ -25,6 +26,7 @@ const second = 1_000_000 // microseconds
 // tb is what a rig needs of *testing.T; *rapid.T has it too.
 type tb interface {
 	Helper()
+	Fatal(args ...any)
 	Fatalf(format string, args ...any)
 	Errorf(format string, args ...any)
 	Logf(format string, args ...any)
@@ -57,10 +59,11 @@ type rig struct {
 	expected int64  // the latest time that it expects
 }
 
-// onBoth runs a test on a real server and on a miniredis. The tests that use it have a miniredis run each script, and each command with each
+// onBoth runs a test beside others, on a real server and on a miniredis. The tests that use it have a miniredis run each script, and each command with each
 // of its options that scripts run: embedded_test.go says in CI what lacks.
 func onBoth(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
+	t.Parallel()
 	if !embedded {
 		t.Run("redis", func(t *testing.T) {
 			t.Parallel()
@@ -78,6 +81,7 @@ func onBoth(t *testing.T, test func(t *testing.T, r *rig)) {
 // onBothInCI runs a test on a real server, and in `make embedded` on a miniredis, which takes three times as long.
 func onBothInCI(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
+	t.Parallel()
 	if !embedded {
 		t.Run("redis", func(t *testing.T) {
 			t.Parallel()
@@ -188,8 +192,7 @@ func (r *rig) now() int64 {
 	if r.clock != nil {
 		return r.clock.at.Load()
 	}
-	at, err := r.c.Time(r.ctx).Result()
-	r.ok(err)
+	at := must.Get(r.c.Time(r.ctx).Result())(r.t)
 	return at.UnixMicro()
 }
 
@@ -224,12 +227,11 @@ func (r *rig) configure(s settings) []int64 {
 		}
 		return value
 	}
-	reply, err := lua.Integers(r.run(lua.Configure, r.keys("settings", "body", "dead"), 1, s.revision, "tundish:wake", r.name, 1, "test", 0,
+	reply := must.Get(lua.Integers(r.run(lua.Configure, r.keys("settings", "body", "dead"), 1, s.revision, "tundish:wake", r.name, 1, "test", 0,
 		"rate_count", or(s.rateCount, 1000), "rate_per", or(s.ratePer, second), "burst", or(s.burst, 1),
 		"capacity", or(s.capacity, 1000), "scheduled_capacity", or(s.scheduled, 1000), "max_in_flight", or(s.inFlight, 1000),
 		"shed_high", or(s.shed[0], 100), "shed_normal", or(s.shed[1], 100), "shed_low", or(s.shed[2], 100),
-		"dedupe_window", max(or(s.dedupe, 3600*second), 0), "dedupe_max", or(s.dedupeMax, 1000)))
-	r.ok(err)
+		"dedupe_window", max(or(s.dedupe, 3600*second), 0), "dedupe_max", or(s.dedupeMax, 1000))))(r.t)
 	return reply
 }
 
@@ -333,9 +335,7 @@ func (r *rig) enqueue(limits []limit, jobs ...entry) []answer {
 	keys, args := r.enqueueArgs(limits, jobs)
 	in := r.reader(lua.Enqueue, keys, args...)
 	in.Int() // now
-	if alike := in.Int(); alike != 0 {
-		r.t.Fatalf("jobs were taken for alike")
-	}
+	must.Be(r.t, in.Int(), 0, "jobs were taken for alike")
 	answers := make([]answer, len(jobs))
 	for i := range answers {
 		a := answer{code: in.Int()}

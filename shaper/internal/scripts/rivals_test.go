@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -38,7 +39,6 @@ func rivalFlows(grouped bool) (a, b string) {
 // While nothing leaves, a job is told the same: also between the two scripts of a claim, and where a flow's last job was let go a moment
 // ahead of its time.
 func TestEstimatesStandStill(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		for _, grouped := range []bool{false, true} {
 			r := rivals(t, base, grouped)
@@ -57,9 +57,7 @@ func TestEstimatesStandStill(t *testing.T) {
 			r.pass(300_000)
 			same("a moment later")
 			half := r.reserve(100, 200_000)
-			if len(half.flows) != 2 {
-				t.Fatalf("groups %v: %+v", grouped, half)
-			}
+			must.Be(t, len(half.flows), 2, "groups %v: %+v", grouped, half)
 			same("half a claim")
 			r.claimFlows(ask{}, half)
 			same("a claim")

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -123,7 +124,7 @@ func (r *rig) setSchedule(name, action, text string, most int) string {
 func (r *rig) stateOf(name string) map[string]any {
 	r.t.Helper()
 	var state map[string]any
-	if text := r.c.HGet(r.ctx, r.key("schedules"), name+":state").Val(); text != "" {
+	if text := r.field("schedules", name+":state"); text != "" {
 		r.ok(json.Unmarshal([]byte(text), &state))
 	}
 	return state
@@ -133,7 +134,7 @@ func (r *rig) stateOf(name string) map[string]any {
 func (r *rig) runsOf(name string) string {
 	r.t.Helper()
 	var runs []string
-	for line := range strings.Lines(r.c.HGet(r.ctx, r.key("schedules"), name+":runs").Val()) {
+	for line := range strings.Lines(r.field("schedules", name+":runs")) {
 		var one struct {
 			Outcome, At, Reason string
 			Count               int
@@ -146,15 +147,12 @@ func (r *rig) runsOf(name string) string {
 
 func (r *rig) wants(what, got, want string) {
 	r.t.Helper()
-	if got != want {
-		r.t.Errorf("%s: %s, want %s", what, got, want)
-	}
+	must.Equal(r.t, got, want, "%s", what)
 }
 
 const past = "1000000000000001" // microseconds: long before the clock of the tests, and sixteen digits
 
 func TestFireOfASchedule(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{capacity: 2, revision: 3})
 		r.define(3, "a", "when\n{}", "b", "when\n{}")
@@ -166,9 +164,7 @@ func TestFireOfASchedule(t *testing.T) {
 		fire := fireArg{Name: "a", V: 1, Due: past, At: past, Next: "9000000000000003", Job: "one", By: "d1"}
 		r.wants("fire", r.fire(fire), "0 1")
 		r.wants("fire again", r.fire(fire), "4 0")
-		if n := r.c.HLen(r.ctx, r.key("body")).Val(); n != 1 {
-			t.Errorf("%d jobs, want one", n)
-		}
+		must.Equal(t, r.hlen("body"), 1, "jobs, want one")
 		r.wants("due", fmt.Sprint(r.stateOf("a")["due"], r.stateOf("a")["last"]), "9000000000000003"+past)
 		names, next := r.dueNow(1)
 		r.wants("what is left", fmt.Sprint(names, next), "[b] 9000000000000003")
@@ -193,7 +189,6 @@ func TestFireOfASchedule(t *testing.T) {
 }
 
 func TestOverlapSkips(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.define(0, "a", "when\n{}")
@@ -211,7 +206,6 @@ func TestOverlapSkips(t *testing.T) {
 }
 
 func TestControlOfASchedule(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.define(0, "a", "when\n{}")
@@ -235,19 +229,14 @@ func TestControlOfASchedule(t *testing.T) {
 }
 
 func TestDefineSchedules(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{revision: 3})
 		r.define(3, "a", "when\n{}", "b", "when\n{}")
 		r.advance(fireArg{Name: "a", V: 1, Due: "0", Next: past}, "", 0)
 		r.advance(fireArg{Name: "b", V: 1, Due: "0", Next: past}, "", 0)
 		r.controlSchedule("b", "pause")
-		if changed := r.define(2, "c", "when\n{}"); changed != 0 {
-			t.Errorf("an older configuration has changed %d", changed)
-		}
-		if changed := r.define(3, "a", "when\n{}", "b", "when\n{}"); changed != 0 {
-			t.Errorf("the same again has changed %d", changed)
-		}
+		must.Equal(t, r.define(2, "c", "when\n{}"), 0, "an older configuration has changed")
+		must.Equal(t, r.define(3, "a", "when\n{}", "b", "when\n{}"), 0, "the same again has changed")
 		before := r.current(fireArg{Name: "a", V: 1}).V
 		r.define(3, "a", "when\n{1}", "b", "then\n{}")
 		r.wants("another payload", fmt.Sprint(r.stateOf("a")["due"], r.current(fireArg{Name: "a", V: 1}).V > before), past+"true")
@@ -260,7 +249,7 @@ func TestDefineSchedules(t *testing.T) {
 		r.wants("the same after a schedule went and came", r.fire(fireArg{Name: "a", V: before, Due: past, At: past, Next: past, Job: "j"}), "4 0")
 		r.define(4, "b", "then\n{}")
 		fields := r.c.HKeys(r.ctx, r.key("schedules")).Val()
-		if n := r.c.ZCard(r.ctx, r.key("schedule_due")).Val(); len(fields) != 2 || n != 1 {
+		if n := r.zcard("schedule_due"); len(fields) != 2 || n != 1 {
 			t.Errorf("left are %v", fields)
 		}
 	})
@@ -268,7 +257,6 @@ func TestDefineSchedules(t *testing.T) {
 
 // The history keeps the last twenty fires.
 func TestHistoryIsBounded(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.define(0, "a", "when\n{}")
@@ -286,7 +274,6 @@ func TestHistoryIsBounded(t *testing.T) {
 // A schedule that was made through the API stays, whatever configurations say, until it is removed. One of the configuration with its
 // name waits so long.
 func TestSchedulesOfTheAPI(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.wants("before the bucket is configured", r.controlSchedule("a", "set"), "[1]")
 		r.configure(settings{revision: 3})
@@ -295,7 +282,7 @@ func TestSchedulesOfTheAPI(t *testing.T) {
 		r.wants("made, and sent twice", set("a", "when\n{}")+set("a", "when\n{}"), "[1 0][0 0]")
 		r.wants("too many", set("b", "when\n{}"), "[4 0]")
 		r.wants("one of the configuration", set("c", "then\n{}")+r.controlSchedule("c", "remove"), "[3 0][3 0]")
-		if made := r.c.HGet(r.ctx, r.key("schedules"), "a:made").Val(); !strings.HasSuffix(made, " ann") {
+		if made := r.field("schedules", "a:made"); !strings.HasSuffix(made, " ann") {
 			t.Errorf("it was made by %q", made)
 		}
 		r.advance(fireArg{Name: "a", V: 1, Due: "0", Next: past}, "", 0)
@@ -309,27 +296,24 @@ func TestSchedulesOfTheAPI(t *testing.T) {
 		if changed, waiting := r.defineAnd(4, "a", "mine\n{}"); changed != 1 || fmt.Sprint(waiting) != "[a]" {
 			t.Errorf("a reload with its name has changed %d, waiting are %v", changed, waiting)
 		}
-		r.wants("the one of the API is in force", r.c.HGet(r.ctx, r.key("schedules"), "a").Val(), "then\n{1}")
+		r.wants("the one of the API is in force", r.field("schedules", "a"), "then\n{1}")
 		r.wants("removed", r.controlSchedule("a", "remove"), "[1 0]")
-		r.wants("that of the configuration comes", r.c.HGet(r.ctx, r.key("schedules"), "a").Val(), "mine\n{}")
+		r.wants("that of the configuration comes", r.field("schedules", "a"), "mine\n{}")
 		r.wants("removed again", r.controlSchedule("a", "remove"), "[3 0]")
 		r.define(4, "a", "mine\n{2}")
-		r.wants("it is as any of the configuration", r.c.HGet(r.ctx, r.key("schedules"), "a").Val(), "mine\n{2}")
+		r.wants("it is as any of the configuration", r.field("schedules", "a"), "mine\n{2}")
 
 		set("b", "when\n{}")
 		r.define(4, "a", "mine\n{2}", "b", "mine\n{}")
 		r.define(4)
 		r.wants("a reload without either", fmt.Sprint(slices.Sorted(slices.Values(r.c.HKeys(r.ctx, r.key("schedules")).Val()))), "[b b:made b:state]")
 		r.wants("removed, and sent twice", r.controlSchedule("b", "remove")+r.controlSchedule("b", "remove"), "[1 0][2 0]")
-		if n := r.c.Exists(r.ctx, r.key("schedules"), r.key("schedule_due")).Val(); n != 0 {
-			t.Errorf("%d keys are left", n)
-		}
+		must.Equal(t, r.exists("schedules", "schedule_due"), 0, "keys are left")
 	})
 }
 
 // What is due is made anew where it is lost, as in a change of the pool, whatever the revision is; a part in each run.
 func TestDueIsMadeAnew(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{revision: 3})
 		const n = 250
@@ -337,20 +321,19 @@ func TestDueIsMadeAnew(t *testing.T) {
 			r.setSchedule(fmt.Sprint("s", i), "set", "when\n{}", n)
 		}
 		r.controlSchedule("s7", "pause")
-		before := r.c.ZRangeWithScores(r.ctx, r.key("schedule_due"), 0, -1).Val()
-		r.ok(r.c.Del(r.ctx, r.key("schedule_due")).Err())
+		before := r.scored("schedule_due")
+		r.del("schedule_due")
 		var answers []string
 		for range 3 {
 			answers = append(answers, fmt.Sprint(r.run(lua.DefineSchedules, r.of(lua.DefineSchedules), 1, 0, "tundish:wake", "schedules:b", 1<<53, 0)))
 		}
 		r.wants("answers", fmt.Sprint(answers), "[[3 100] [3 100] [1 50]]")
-		r.wants("what is due", fmt.Sprint(r.c.ZRangeWithScores(r.ctx, r.key("schedule_due"), 0, -1).Val()), fmt.Sprint(before))
+		r.wants("what is due", fmt.Sprint(r.scored("schedule_due")), fmt.Sprint(before))
 	})
 }
 
 // The history tells how the jobs of fires ended, as long as that is remembered.
 func TestJobsOfTheHistory(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{dedupe: second})
 		r.define(0, "a", "when\n{}")
@@ -369,7 +352,7 @@ func TestJobsOfTheHistory(t *testing.T) {
 		}
 		r.advance(fireArg{Name: "a", V: 1, Due: "5", Next: "6", Missed: 1, First: "5"}, "", 0)
 		r.cancel("job0", "")
-		r.ok(r.c.HSet(r.ctx, r.key("meta"), "job1", "5 1 1 0 0 - {}").Err())
+		r.hset("meta", "job1", "5 1 1 0 0 - {}")
 		r.wants("newest first", fmt.Sprint(ask()), "[-1 1 1 5 7]")
 		r.wants("unknown", fmt.Sprint(r.run(lua.ScheduleRuns, r.of(lua.ScheduleRuns), "z")), "[]")
 		r.pass(2 * second)

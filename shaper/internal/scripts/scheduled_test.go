@@ -26,14 +26,13 @@ func TestSweepMendsScheduled(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(r *rig){
 		"nothing":         func(*rig) {},
-		"field deleted":   func(r *rig) { r.ok(r.c.HDel(r.ctx, r.key("count"), "scheduled").Err()) },
-		"key deleted":     func(r *rig) { r.ok(r.c.Del(r.ctx, r.key("count")).Err()) },
-		"below 0":         func(r *rig) { r.ok(r.c.HSet(r.ctx, r.key("count"), "scheduled", -7).Err()) },
-		"more than exist": func(r *rig) { r.ok(r.c.HSet(r.ctx, r.key("count"), "scheduled", 700).Err()) },
+		"field deleted":   func(r *rig) { r.hdel("count", "scheduled") },
+		"key deleted":     func(r *rig) { r.del("count") },
+		"below 0":         func(r *rig) { r.hset("count", "scheduled", -7) },
+		"more than exist": func(r *rig) { r.hset("count", "scheduled", 700) },
 	} {
 		for _, flows := range [][]string{{""}, {"f", "g", "h"}} {
 			t.Run(fmt.Sprint(name, len(flows)), func(t *testing.T) {
-				t.Parallel()
 				onBothInCI(t, func(t *testing.T, r *rig) {
 					if r.configure(settings{}); len(flows) > 1 {
 						r.configureFlows(settings{}, flowSettings{})
@@ -69,7 +68,7 @@ func TestSweepMendsManyScheduled(t *testing.T) {
 		jobs = append(jobs, placed{id: fmt.Sprint("f", i), state: isInFlight, in: 60 * second, scheduled: i%2 == 0})
 		r.place(jobs[i])
 	}
-	r.ok(r.c.HDel(r.ctx, r.key("count"), "scheduled").Err())
+	r.hdel("count", "scheduled")
 	look := sweep{cursor: "0"}
 	if r.sweep(look); r.inspect().scheduled != later-flying {
 		t.Errorf("scheduled %d", r.inspect().scheduled)
@@ -106,18 +105,17 @@ func TestScheduledIsNeverBelowZero(t *testing.T) {
 		"below 0 before": func(r *rig) {
 			r.cancel("a", "")
 			r.cancel("b", "")
-			r.ok(r.c.HSet(r.ctx, r.key("count"), "scheduled", -2).Err())
+			r.hset("count", "scheduled", -2)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			onBoth(t, func(t *testing.T, r *rig) {
 				r.configure(settings{capacity: capacity, rateCount: 10_000})
 				r.enqueue(nil, entry{id: "a", due: "+1", expires: 10 * second}, entry{id: "b", due: "+1", expires: 10 * second})
 				r.pass(2)
-				r.ok(r.c.HDel(r.ctx, r.key("count"), "scheduled").Err())
+				r.hdel("count", "scheduled")
 				end(r)
-				if kept := r.c.HGet(r.ctx, r.key("count"), "scheduled").Val(); kept != "0" && name != "below 0 before" {
+				if kept := r.field("count", "scheduled"); kept != "0" && name != "below 0 before" {
 					t.Errorf("the count is %q", kept)
 				}
 				if b := r.inspect(); b.unfinished != 0 || b.scheduled != 0 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -28,17 +29,16 @@ func (r *rig) configureFrom(schema int) string {
 // Data of schema 1 is refused while there is something in it, and taken over with what operators have set once it is empty. A
 // program of then finds a bucket that is not configured and that it may not configure.
 func TestDataOfSchemaOne(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		conf := func(name string) string {
-			fields := r.c.HGetAll(r.ctx, r.key(name)).Val()
+			fields := r.hash(name)
 			maps.DeleteFunc(fields, func(field, _ string) bool {
 				return slices.Contains([]string{"by", "started", "owned", "changes"}, field)
 			})
 			return fmt.Sprint(fields)
 		}
-		r.ok(r.c.HSet(r.ctx, r.key("conf"), "schema", 1, "revision", 0, "rate_count", 9, "own:rate_count", 5, "set:rate_count", "7 anna", "capacity", 40).Err())
-		r.ok(r.c.HSet(r.ctx, r.key("body"), "waits", "x", "flies", "x", "died", "x").Err())
+		r.hset("conf", "schema", 1, "revision", 0, "rate_count", 9, "own:rate_count", 5, "set:rate_count", "7 anna", "capacity", 40)
+		r.hset("body", "waits", "x", "flies", "x", "died", "x")
 		r.ok(r.c.ZAdd(r.ctx, r.key("leases"), redis.Z{Member: "flies"}).Err())
 		r.ok(r.c.ZAdd(r.ctx, r.key("dead"), redis.Z{Member: "died"}).Err())
 		before := conf("conf")
@@ -49,7 +49,7 @@ func TestDataOfSchemaOne(t *testing.T) {
 		r.ok(r.c.Del(r.ctx, r.keys("body", "leases", "dead")...).Err())
 		for range 2 { // sent twice, too
 			r.is("empty", r.configureFrom(2), "[0 2 0]")
-			r.ok(r.c.HDel(r.ctx, r.key("settings"), "callers").Err())
+			r.hdel("settings", "callers")
 			r.is("settings", conf("settings"), "map[capacity:50 generation:0 own:rate_count:5 rate_count:9 revision:0 schema:2 set:rate_count:7 anna]")
 			r.is("what a program of then sees", conf("conf"), "map[schema:2]")
 		}
@@ -60,26 +60,23 @@ func TestDataOfSchemaOne(t *testing.T) {
 
 // Ids that data of schema 1 remembers are remembered until their windows end, and then forgotten.
 func TestRememberedIDsOfSchemaOne(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		const n = 700
 		for i := range n {
 			ends := r.now() + int64(i+1)*second
-			r.ok(r.c.HSet(r.ctx, r.key("seen"), fmt.Sprint("s", i), fmt.Sprintf("AAAAAAAAAAA6%d", ends)).Err())
-			r.ok(r.c.ZAdd(r.ctx, r.key("seen_until"), redis.Z{Member: fmt.Sprint("s", i), Score: float64(ends)}).Err())
+			r.hset("seen", fmt.Sprint("s", i), fmt.Sprintf("AAAAAAAAAAA6%d", ends))
+			r.zadd("seen_until", fmt.Sprint("s", i), ends)
 		}
 		for range 2 {
 			r.sweep(sweep{})
 		}
-		ids := r.c.LRange(r.ctx, r.key("seen_window"), 0, -1).Val()
-		if len(ids) != n || ids[0] != "s0" || ids[n-1] != "s699" || r.c.Exists(r.ctx, r.key("seen_until")).Val() != 0 {
+		ids := r.elements("seen_window")
+		if len(ids) != n || ids[0] != "s0" || ids[n-1] != "s699" || r.exists("seen_until") != 0 {
 			t.Errorf("%d ids, the first ones %q", len(ids), ids[:min(len(ids), 3)])
 		}
 		r.pass(100 * second)
 		r.sweep(sweep{})
-		if left := r.c.HLen(r.ctx, r.key("seen")).Val(); left != n-100 {
-			t.Errorf("%d ids are remembered after 100 have ended, of %d", left, n)
-		}
+		must.Equal(t, r.hlen("seen"), n-100, "ids are remembered after 100 have ended, of %d", n)
 	})
 }

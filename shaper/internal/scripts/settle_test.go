@@ -3,10 +3,11 @@ package scripts_test
 import (
 	"fmt"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 func TestSettle(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.put("a", "b", "c", "d", "e")
@@ -17,9 +18,7 @@ func TestSettle(t *testing.T) {
 			outcome{lease: c.jobs[2], result: dead, last: `{"status":400}`},
 			outcome{lease: c.jobs[3], result: returned},
 		)
-		if fmt.Sprint(got) != "[1 1 1 1]" {
-			t.Fatalf("settled %v", got)
-		}
+		must.Be(t, fmt.Sprint(got), "[1 1 1 1]", "settled %v", got)
 		r.wantStates(map[string]int64{"a": isDone, "b": isRetrying, "c": isDead, "d": isQueued, "e": isInFlight})
 		if b := r.job("b"); b.instant < c.now+5*second || b.instant > r.now()+5*second || b.meta != "4 1 1 0 0 "+c.jobs[1].claim+` {"status":500}` {
 			t.Errorf("b: %+v", b)
@@ -41,7 +40,6 @@ func TestSettle(t *testing.T) {
 
 // An outcome counts once, and only from whoever holds the lease.
 func TestStaleOutcomesChangeNothing(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.put("a", "b")
@@ -54,9 +52,7 @@ func TestStaleOutcomesChangeNothing(t *testing.T) {
 		before := r.inspect()
 		for _, result := range []int{done, retry, dead, returned} {
 			got := r.settle(outcome{lease: wrongEpoch, result: result}, outcome{lease: wrongClaim, result: result}, outcome{lease: unknown, result: result})
-			if fmt.Sprint(got) != "[0 0 0]" {
-				t.Errorf("result %d: %v", result, got)
-			}
+			must.Equal(t, fmt.Sprint(got), "[0 0 0]", "result %d: %v", result, got)
 		}
 		after := r.inspect()
 		if after.now = before.now; after != before {
@@ -72,9 +68,7 @@ func TestStaleOutcomesChangeNothing(t *testing.T) {
 		// The lease was taken back and is somebody else's now.
 		r.end("b")
 		r.sweep(sweep{})
-		if got := r.settle(outcome{lease: c.jobs[1], result: done}); got[0] != 0 {
-			t.Error("an outcome came after the lease was taken back, and counted")
-		}
+		must.Equal(t, r.settle(outcome{lease: c.jobs[1], result: done})[0], 0, "an outcome came after the lease was taken back, and counted")
 		next := r.claim(ask{claim: "c3"})
 		if got := r.settle(outcome{lease: c.jobs[1], result: done}, outcome{lease: next.jobs[0], result: done}); fmt.Sprint(got) != "[0 1]" {
 			t.Errorf("old and new holder: %v", got)
@@ -83,7 +77,6 @@ func TestStaleOutcomesChangeNothing(t *testing.T) {
 }
 
 func TestDedupeWindow(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{dedupe: 600 * second})
 		mine, made := entry{id: "mine", content: "x"}, entry{id: "made", content: "x", made: true}
@@ -99,9 +92,7 @@ func TestDedupeWindow(t *testing.T) {
 			for _, a := range r.enqueue(nil, mine, other, made) {
 				got = append(got, a.code, a.position)
 			}
-			if fmt.Sprint(got) != want {
-				t.Errorf("codes and states %v, want %s", got, want)
-			}
+			must.Equal(t, fmt.Sprint(got), want, "codes and states %v", got)
 		}
 		codes("[3 6 4 0 3 6]")
 		r.pass(59 * second)
@@ -121,7 +112,6 @@ func TestDedupeWindow(t *testing.T) {
 }
 
 func TestDedupeMax(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{dedupeMax: 3, rateCount: 100_000})
 		r.put(numbered(5)...)
@@ -143,7 +133,6 @@ func TestDedupeMax(t *testing.T) {
 
 // Jobs that are given back go to the head, in the order they had.
 func TestReturnedJobsKeepTheirOrder(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000})
 		r.put(numbered(6)...)
@@ -153,16 +142,13 @@ func TestReturnedJobsKeepTheirOrder(t *testing.T) {
 			back = append(back, outcome{lease: job, result: returned})
 		}
 		r.settle(back...)
-		if c := r.claim(ask{}); c.ids() != "j0 j1 j2 j3 j4 j5" {
-			t.Errorf("claimed %q", c.ids())
-		}
+		must.Equal(t, r.claim(ask{}).ids(), "j0 j1 j2 j3 j4 j5", "claimed")
 	})
 }
 
 // What came as scheduled counts against that bound until it has ended, however
 // it ends, and the count comes back to 0.
 func TestScheduledCount(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{scheduled: 7, rateCount: 10_000})
 		ids := []string{"done", "retry", "dead", "returned", "poison", "cancelled", "lost"}
@@ -212,7 +198,6 @@ func TestScheduledCount(t *testing.T) {
 }
 
 func TestExtend(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.put("a", "b", "c")
@@ -238,7 +223,6 @@ func TestExtend(t *testing.T) {
 
 // What a settled job leaves behind is its id, for its dedupe window.
 func TestNothingIsLeftBehind(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{dedupe: -1, rateCount: 50_000})
 		r.put(numbered(500)...)
@@ -256,8 +240,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		}
 		r.pass(120 * second)
 		r.compare() // drops the answers of dispatchers that claim no more
-		left, err := r.c.Keys(r.ctx, "*").Result()
-		r.ok(err)
+		left := must.Get(r.c.Keys(r.ctx, "*").Result())(r.t)
 		for _, key := range left {
 			if key != r.key("settings") && key != r.key("pace") && key != r.key("count") {
 				t.Errorf("%s is left", key)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // reserveAs is reserve for a dispatcher.
@@ -33,14 +35,12 @@ func (r *rig) standby() string {
 func onFlowsAndGroups(t *testing.T, bounds flowSettings, test func(t *testing.T, r *rig, name func(string) string)) {
 	t.Helper()
 	t.Run("flows", func(t *testing.T) {
-		t.Parallel()
 		onBoth(t, func(t *testing.T, r *rig) {
 			r.configureFlows(settings{rateCount: 100}, bounds)
 			test(t, r, func(name string) string { return name })
 		})
 	})
 	t.Run("groups", func(t *testing.T) {
-		t.Parallel()
 		onBoth(t, func(t *testing.T, r *rig) {
 			r.configureGroups(settings{rateCount: 100}, flowSettings{}, bounds)
 			test(t, r, func(name string) string { return path(name, "x") })
@@ -67,11 +67,10 @@ func TestStandby(t *testing.T) {
 		"one that asked twice":            {standby: "d2 d3 d2", want: 1, wakes: "b d3", again: "b d2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			onFlowsAndGroups(t, flowSettings{}, func(t *testing.T, r *rig, name func(string) string) {
 				r.putIn(name("a"), 3, 0, named("a", 90)...)
 				r.begin()
-				r.ok(r.c.HDel(r.ctx, r.key("pace"), "standbys").Err()) // to begin, the rig has asked before there were slots
+				r.hdel("pace", "standbys") // to begin, the rig has asked before there were slots
 				of := r.reserveAs("d1", max(c.want, 1))
 				for _, d := range strings.Fields(c.standby) { // they ask while all turns are reserved
 					if of := r.reserveAs(d, 10); len(of.flows)+len(of.groups) > 0 || !strings.HasSuffix(r.standby(), d) {
@@ -97,13 +96,10 @@ func TestStandby(t *testing.T) {
 // In a bucket without flows, too, a claim for which no slot is left makes a standby, and one that takes all
 // slots with its last workers wakes it. An empty bucket has none.
 func TestStandbyWithoutFlows(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 100})
 		r.claim(ask{dispatcher: "d1"})
-		if r.standby() != "" {
-			t.Errorf("of an empty bucket %q is the standby", r.standby())
-		}
+		must.Equal(t, r.standby(), "", "of an empty bucket is the standby")
 		r.put(named("a", 90)...)
 		first := r.claim(ask{dispatcher: "d1", want: 100})
 		if len(first.jobs) == 0 || r.standby() != "" {
@@ -125,7 +121,6 @@ func TestStandbyWithoutFlows(t *testing.T) {
 
 // The first slot that nobody has is told also where the next turn is later, and where nothing is handed out it is 0.
 func TestFreeSlot(t *testing.T) {
-	t.Parallel()
 	onFlowsAndGroups(t, flowSettings{rateCount: 1, ratePer: 5 * second}, func(t *testing.T, r *rig, name func(string) string) {
 		r.putIn(name("a"), 3, 0, "a0", "a1")
 		r.begin()
@@ -133,9 +128,7 @@ func TestFreeSlot(t *testing.T) {
 		if c.ids() != "a0" || c.freeSlot != c.jobs[0].slot+10_000 || c.next != c.jobs[0].slot+5*second {
 			t.Errorf("claimed %q at %d; the first slot that is free is %d, next %d", c.ids(), c.jobs[0].slot, c.freeSlot, c.next)
 		}
-		r.ok(r.c.HSet(r.ctx, r.key("settings"), "paused", 1).Err())
-		if c := r.claimFlows(ask{}, reserved{}); c.freeSlot != 0 {
-			t.Errorf("of a paused bucket the first slot that is free is %d", c.freeSlot)
-		}
+		r.hset("settings", "paused", 1)
+		must.Equal(t, r.claimFlows(ask{}, reserved{}).freeSlot, 0, "of a paused bucket the first slot that is free is")
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/lua"
 )
 
@@ -11,9 +12,7 @@ import (
 func (r *rig) start(id, epoch, claim any, started string, length int64) bool {
 	r.t.Helper()
 	isStarted, own := r.startBefore(0, id, epoch, claim, started, length)
-	if own != "" {
-		r.t.Errorf("start told settings of a flow: %q", own)
-	}
+	must.Equal(r.t, own, "", "start told settings of a flow")
 	return isStarted
 }
 
@@ -30,7 +29,6 @@ func (r *rig) startBefore(latest int64, id, epoch, claim any, started string, le
 
 // A lease starts once an epoch, and then belongs to the start: not to the dispatcher, and to no other start.
 func TestStartOnceAnEpoch(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.put("a", "b")
@@ -62,26 +60,17 @@ func TestStartOnceAnEpoch(t *testing.T) {
 		if r.start("a", l.epoch, l.claim, "+t", 60*second) {
 			t.Error("started twice")
 		}
-		if got := r.extend(60*second, l); got[0] != 0 {
-			t.Error("the heartbeat of the dispatcher keeps a lease that was started")
-		}
-		if got := r.settle(outcome{lease: l, result: done}); got[0] != 0 {
-			t.Error("the dispatcher settles a lease that was started")
-		}
+		must.Equal(t, r.extend(60*second, l)[0], 0, "the heartbeat of the dispatcher keeps a lease that was started")
+		must.Equal(t, r.settle(outcome{lease: l, result: done})[0], 0, "the dispatcher settles a lease that was started")
 		l.claim = "+s"
-		if got := r.extend(60*second, l); got[0] != 1 {
-			t.Error("the start does not keep its lease")
-		}
-		if got := r.settle(outcome{lease: l, result: done}); got[0] != 1 {
-			t.Error("the start does not settle its lease")
-		}
+		must.Equal(t, r.extend(60*second, l)[0], 1, "the start does not keep its lease")
+		must.Equal(t, r.settle(outcome{lease: l, result: done})[0], 1, "the start does not settle its lease")
 		r.wantStates(map[string]int64{"a": isDone, "b": isQueued})
 	})
 }
 
 // A dropped job leaves no dead letter, and its id is remembered as that of a job that ended undelivered.
 func TestSettleDropped(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.put("a", "b")
@@ -101,15 +90,12 @@ func TestSettleDropped(t *testing.T) {
 
 // Of jobs that run in other processes, a lost lease is a crash only if the job was started there.
 func TestCrashOfWhatWasStarted(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.put("a", "b")
 		for range lastChance + 2 {
 			c := r.claim(ask{})
-			if c.ids() != "a b" {
-				t.Fatalf("claimed %q", c.ids())
-			}
+			must.Be(t, c.ids(), "a b", "claimed")
 			if b := c.jobs[1]; b.epoch <= lastChance && !r.start(b.id, b.epoch, b.claim, "+s", 60*second) {
 				t.Fatal("b is not started")
 			}
@@ -135,7 +121,6 @@ func TestCrashOfWhatWasStarted(t *testing.T) {
 
 // A job that is too late does not start. A start that is sent twice, as its reply was lost, was in time. It tells what the flow has of its own.
 func TestStartInTime(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.put("a")
@@ -147,7 +132,7 @@ func TestStartInTime(t *testing.T) {
 			own    string // of the flow
 		}{{late, false, ""}, {early, true, ""}, {late, true, "its own"}} {
 			if c.own != "" {
-				r.ok(r.c.HSet(r.ctx, r.key("flow_settings"), "f", "- - - - - - -\n"+c.own).Err())
+				r.hset("flow_settings", "f", "- - - - - - -\n"+c.own)
 			}
 			if isStarted, own := r.startBefore(c.latest, "a", l.epoch, l.claim, "+s", 60*second); isStarted != c.want || own != c.own {
 				t.Errorf("started %t with %q, want %+v", isStarted, own, c)
@@ -158,16 +143,13 @@ func TestStartInTime(t *testing.T) {
 
 // Of a job that another process sends, a lost lease is a crash only if that process had started it, whatever the worker of the bucket is.
 func TestCrashOfWhatIsSentElsewhere(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		for _, job := range []entry{{id: "a", lent: true}, {id: "b", lent: true, callback: true, expires: 1000 * second}, {id: "c"}} {
 			r.enqueue(nil, job)
 		}
 		c := r.claim(ask{})
-		if c.ids() != "a b c" {
-			t.Fatalf("claimed %q", c.ids())
-		}
+		must.Be(t, c.ids(), "a b c", "claimed")
 		b := c.jobs[1]
 		if !r.start(b.id, b.epoch, b.claim, "+s", 60*second) {
 			t.Fatal("b is not started")

@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 func TestSweepTakesBackWhatExpired(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000})
 		r.put(numbered(5)...)
@@ -35,7 +34,6 @@ func TestSweepTakesBackWhatExpired(t *testing.T) {
 // whatever its heartbeat and its retries made of the deadlines. A scheduled job
 // has the number of the last one that was admitted before it.
 func TestSweepKeepsTheOrder(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000})
 		r.putAt("+1", "scheduled")
@@ -45,29 +43,23 @@ func TestSweepKeepsTheOrder(t *testing.T) {
 		if c := r.claim(ask{}); len(c.jobs) != 15 {
 			t.Fatalf("claimed %q", c.ids())
 		}
-		r.ok(r.c.HSet(r.ctx, r.key("body"), "unreadable", "no job of ours").Err())
+		r.hset("body", "unreadable", "no job of ours")
 		r.end("j11", "j3", "j10", "scheduled", "j2", "unreadable", "j9", "j0", "j5")
 		if s := r.sweep(sweep{}); s.takenBack != 9 {
 			t.Errorf("swept %+v", s)
 		}
-		list, err := r.c.LRange(r.ctx, r.key(queueKey), 0, -1).Result()
-		r.ok(err)
-		if got := fmt.Sprint(list); got != "[scheduled unreadable j0 j2 j3 j5 j9 j10 j11]" {
-			t.Errorf("the list is %v", got)
-		}
+		list := r.elements(queueKey)
+		must.Equal(t, fmt.Sprint(list), "[scheduled unreadable j0 j2 j3 j5 j9 j10 j11]", "the list is")
 	})
 }
 
 func TestPoison(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000})
 		crash := func(s sweep) swept {
 			t.Helper()
 			c := r.claim(ask{})
-			if c.ids() != "j" {
-				t.Fatalf("claimed %q", c.ids())
-			}
+			must.Be(t, c.ids(), "j", "claimed")
 			r.end("j")
 			return r.sweep(s)
 		}
@@ -109,7 +101,6 @@ func TestPoison(t *testing.T) {
 
 // When the clock stepped forwards, leases look as if they had run out.
 func TestSweepDistrustsTheClock(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.put("a", "b")
@@ -129,26 +120,22 @@ func TestSweepDistrustsTheClock(t *testing.T) {
 
 // A lease beyond its length means that the clock stepped back: it is cut.
 func TestLeasesBeyondTheirLength(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
 		r.put("a", "b")
 		r.claim(ask{lease: 30 * second})
-		r.ok(r.c.ZAdd(r.ctx, r.key("leases"), redis.Z{Member: "a", Score: float64(r.now() + 3600*second)}).Err())
+		r.zadd("leases", "a", r.now()+3600*second)
 		before := r.job("b").instant
 		s := r.sweep(sweep{})
 		if a := r.job("a").instant; a != s.now+30*second {
 			t.Errorf("lease of a ends in %d µs", a-s.now)
 		}
-		if r.job("b").instant != before {
-			t.Error("the other lease was touched")
-		}
+		must.Equal(t, r.job("b").instant, before, "the other lease was touched")
 	})
 }
 
 // Keys that somebody deleted, or that were evicted, are made good.
 func TestRepair(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000})
 		r.put("flying", "retrying", "dying", "waiting", "returned")
@@ -163,70 +150,50 @@ func TestRepair(t *testing.T) {
 				r.settle(outcome{lease: job, result: returned})
 			}
 		}
-		if n := r.compare(); n != 0 {
-			t.Errorf("%d repairs of a sound bucket", n)
-		}
+		must.Equal(t, r.compare(), 0, "repairs of a sound bucket")
 		states := map[string]int64{"flying": isInFlight, "retrying": isRetrying, "dying": isDead, "waiting": isQueued, "returned": isQueued}
 		for _, key := range []string{"leases", laterKey, "dead"} {
-			r.ok(r.c.Del(r.ctx, r.key(key)).Err())
+			r.del(key)
 		}
-		if s := r.sweep(sweep{none: true}); s.missing != 3 {
-			t.Errorf("missing %d, want 3", s.missing)
-		}
-		if n := r.compare(); n != 3 {
-			t.Errorf("%d repairs, want 3", n)
-		}
-		if s := r.sweep(sweep{none: true}); s.missing != 0 {
-			t.Errorf("missing %d after the repair", s.missing)
-		}
+		must.Equal(t, r.sweep(sweep{none: true}).missing, 3, "missing")
+		must.Equal(t, r.compare(), 3, "repairs")
+		must.Equal(t, r.sweep(sweep{none: true}).missing, 0, "missing after the repair")
 		r.wantStates(states)
 		if a := r.job("flying").instant - r.now(); a > 30*second || a < 29*second {
 			t.Errorf("the lease that was made good ends in %d µs", a)
 		}
-		if got := r.settle(outcome{lease: c.jobs[0], result: done}); got[0] != 1 {
-			t.Error("the holder of that lease cannot settle")
-		}
+		must.Equal(t, r.settle(outcome{lease: c.jobs[0], result: done})[0], 1, "the holder of that lease cannot settle")
 		// A retry that is due further ahead than it can be is cut to what it can.
-		r.ok(r.c.ZAdd(r.ctx, r.key(laterKey), redis.Z{Member: "retrying", Score: float64(r.now() + 9000*second)}).Err())
+		r.zadd(laterKey, "retrying", r.now()+9000*second)
 		if n := r.compare(); n != 1 || r.job("retrying").instant > r.now()+3600*second {
 			t.Errorf("%d repairs, due in %d µs", n, r.job("retrying").instant-r.now())
 		}
 		// A job without a body is no job.
-		r.ok(r.c.HDel(r.ctx, r.key("body"), "retrying", "dying", "returned").Err())
-		if n := r.compare(); n != 3 {
-			t.Errorf("%d repairs, want 3", n)
-		}
+		r.hdel("body", "retrying", "dying", "returned")
+		must.Equal(t, r.compare(), 3, "repairs")
 		if b := r.inspect(); b.later != 0 || b.dead != 0 || b.unfinished != 1 {
 			t.Errorf("bucket %+v", b)
 		}
-		if c := r.claim(ask{}); c.ids() != "waiting" {
-			t.Errorf("claimed %q", c.ids())
-		}
+		must.Equal(t, r.claim(ask{}).ids(), "waiting", "claimed")
 	})
 }
 
 // A deleted claims hash costs nothing but the answer to a resend.
 func TestDeletedClaims(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000})
 		r.put("a", "b")
 		r.claim(ask{claim: "c", want: 1})
-		r.ok(r.c.Del(r.ctx, r.key("claims")).Err())
-		if c := r.claim(ask{claim: "c"}); c.ids() != "b" {
-			t.Errorf("claimed %q", c.ids())
-		}
+		r.del("claims")
+		must.Equal(t, r.claim(ask{claim: "c"}).ids(), "b", "claimed")
 		r.end("a")
 		r.sweep(sweep{})
-		if c := r.claim(ask{}); c.ids() != "a" {
-			t.Errorf("claimed %q", c.ids())
-		}
+		must.Equal(t, r.claim(ask{}).ids(), "a", "claimed")
 	})
 }
 
 // The comparison goes through any number of jobs, in steps.
 func TestComparisonOfManyJobs(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		const n = 2000
 		r.configure(settings{rateCount: 1_000_000, capacity: n, inFlight: n})
@@ -237,10 +204,8 @@ func TestComparisonOfManyJobs(t *testing.T) {
 		for taken := 0; taken < n; {
 			taken += len(r.claim(ask{want: 1000}).jobs)
 		}
-		r.ok(r.c.Del(r.ctx, r.key("leases")).Err())
-		if fixed := r.compare(); fixed != n {
-			t.Errorf("%d repairs, want %d", fixed, n)
-		}
+		r.del("leases")
+		must.Equal(t, r.compare(), n, "repairs")
 		if b := r.inspect(); b.inFlight != n {
 			t.Errorf("bucket %+v", b)
 		}

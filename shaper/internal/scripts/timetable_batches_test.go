@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // A drain is for so many jobs, also where these leave in batches: the last batch is a smaller one.
 func TestDrainOfSoManyJobsInBatches(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, base *rig) {
 		for _, hasFlows := range []bool{false, true} {
 			r := base.fresh(t, fmt.Sprint("b", hasFlows))
@@ -47,7 +48,6 @@ func TestDrainOfSoManyJobsInBatches(t *testing.T) {
 
 // A finish is met with batches, and nobody is told that it will not be, where the rate would not do for jobs one by one.
 func TestFinishOfBatches(t *testing.T) {
-	t.Parallel()
 	onBothForLong(t, func(t *testing.T, r *rig) {
 		const end = 50 * second
 		r.setTime(epoch)
@@ -64,9 +64,7 @@ func TestFinishOfBatches(t *testing.T) {
 			if len(jobs) > 0 {
 				r.settleAll(done, jobs...)
 			}
-			if late := r.inspect().times[7]; late != 0 {
-				t.Fatalf("after %d jobs it is shown as late: %d", left, late)
-			}
+			must.Be(t, r.inspect().times[7], 0, "after %d jobs it is shown as late", left)
 			r.pass(100_000)
 		}
 		if left != 1000 || last > end {
@@ -77,7 +75,6 @@ func TestFinishOfBatches(t *testing.T) {
 
 // Few requests leave far apart. No step between two of them is taken for a delay, and one that can leave at once is never too late.
 func TestFinishOfFewRequests(t *testing.T) {
-	t.Parallel()
 	onBothForLong(t, func(t *testing.T, base *rig) {
 		const end = 240 * second
 		for _, c := range []struct {
@@ -130,7 +127,6 @@ func TestFinishOfFewRequests(t *testing.T) {
 // A backlog is reckoned in batches as full as the last ones were. Without flows, one that took all that waited does not count: it was small for
 // want of jobs. One that bytes kept small counts.
 func TestBacklogOfBatches(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		for _, c := range []struct {
 			name         string

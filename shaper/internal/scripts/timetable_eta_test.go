@@ -3,11 +3,12 @@ package scripts_test
 import (
 	"fmt"
 	"testing"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // A receipt and a look at a job tell a departure within the windows, at their rates. Nobody knows when a bucket leaks that is drained by hand.
 func TestETAMindsTheTimetable(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, base *rig) {
 		for _, hasFlows := range []bool{false, true} {
 			r := base.fresh(t, fmt.Sprint("b", hasFlows))
@@ -30,9 +31,7 @@ func TestETAMindsTheTimetable(t *testing.T) {
 				if got > 0 {
 					got -= epoch
 				}
-				if got != want {
-					t.Errorf("flows %t: job %d leaves at %d µs, want %d", hasFlows, i, got, want)
-				}
+				must.Equal(t, got, want, "flows %t: job %d leaves at µs", hasFlows, i)
 				if seen := r.job(jobs[i].id); !hasFlows && (seen.instant > 0) != (want > 0) || !hasFlows && want > 0 && seen.instant-epoch != want || seen.closed != 1 || seen.opens != epoch+60*second {
 					t.Errorf("job %d is seen to leave at %d µs, want %d; closed %d, opens %d", i, seen.instant-epoch, want, seen.closed, seen.opens-epoch)
 				}
@@ -63,7 +62,6 @@ func TestETAMindsTheTimetable(t *testing.T) {
 
 // A bucket that was never used, too, sends its first job when its window opens, as the receipt says: an interval passes while it is closed.
 func TestFirstOpening(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 1, ratePer: 100 * second})
 		const opens = 3600 * second
@@ -97,7 +95,6 @@ func (r *rig) sendOne(at int64) {
 
 // A job that spills into the next window is told the even rate of the jobs that are left for it.
 func TestETAInTheNextWindowWithAFinish(t *testing.T) {
-	t.Parallel()
 	onBothForLong(t, func(t *testing.T, base *rig) {
 		for _, hasFlows := range []bool{false, true} {
 			r := base.fresh(t, fmt.Sprint("b", hasFlows))
@@ -140,9 +137,7 @@ func TestETAInTheNextWindowWithAFinish(t *testing.T) {
 					r.setTime(epoch + next - second)
 				}
 			}
-			if left != len(ids) {
-				t.Errorf("flows %t: %d jobs left", hasFlows, left)
-			}
+			must.Equal(t, left, len(ids), "flows %t: jobs left", hasFlows)
 		}
 	})
 }
@@ -150,7 +145,6 @@ func TestETAInTheNextWindowWithAFinish(t *testing.T) {
 // A receipt tells the place of a job in an even stream until the finish. It may leave earlier, as jobs that come later raise the rate: so
 // max_wait and Retry-After rest on the rate of the bucket.
 func TestFinishRefusesWhatCannotLeaveInTime(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		const end = 101 * second
 		for _, hasFlows := range []bool{false, true} {
@@ -167,9 +161,7 @@ func TestFinishRefusesWhatCannotLeaveInTime(t *testing.T) {
 				r.putIn("", 3, 0, fmt.Sprint("j", i))
 			}
 			c := r.claimAll(ask{})
-			if len(c.jobs) != 1 {
-				t.Fatalf("%d jobs leave at once", len(c.jobs))
-			}
+			must.Be(t, len(c.jobs), 1, "jobs leave at once")
 			r.settleAll(done, c.jobs...)
 			r.pass(second)
 			// 3 wait, and leave 25 s apart: the next one would be the last, at the finish. At 2/s it leaves within 2 s.

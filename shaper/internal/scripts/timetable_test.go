@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // stretch is a part of a timetable, with times from the epoch on.
@@ -30,7 +32,7 @@ func (r *rig) obeyTimetable(stretches ...stretch) {
 	for _, s := range stretches {
 		fmt.Fprintf(&text, "%d %s %d %d %d %d;", epoch+s.from, s.kind, s.count, s.per, abs(s.opened), abs(s.finish))
 	}
-	r.ok(r.c.HSet(r.ctx, r.key("settings"), "timetable", text.String()).Err())
+	r.hset("settings", "timetable", text.String())
 }
 
 const beforeEpoch = -1000 * second
@@ -38,43 +40,41 @@ const beforeEpoch = -1000 * second
 // A closed bucket hands out nothing, and says when it opens. A claim shortly before gets the slots behind the opening: the first at the
 // opening itself, an interval apart, or a burst and then an interval apart.
 func TestOpening(t *testing.T) {
-	t.Parallel()
 	for _, c := range []struct {
 		burst int64
 		want  []int64
 	}{{1, []int64{0, 20_000, 40_000, 60_000}}, {3, []int64{0, 0, 0, 20_000, 40_000, 60_000}}} {
-		onBothInCI(t, func(t *testing.T, r *rig) {
-			r.configure(settings{rateCount: 50, burst: c.burst})
-			r.put(numbered(50)...)
-			for range 3 { // so that there is a pace
-				r.claim(ask{want: 1})
-				r.pass(second)
-			}
-			opens := r.now() - epoch + 3600*second
-			r.obeyTimetable(stretch{from: beforeEpoch, kind: "c"}, stretch{from: opens, kind: "o"}, stretch{from: opens + 10*second, kind: "c"}, stretch{from: opens + 20*second, kind: "x"})
-			for _, ahead := range []int64{3600 * second, second, 200_001} {
-				r.setTime(epoch + opens - ahead)
-				if got := r.claim(ask{}); len(got.jobs) != 0 || got.next != epoch+opens {
-					t.Errorf("%d µs before it opens: %d jobs, next %d µs after it", ahead, len(got.jobs), got.next-epoch-opens)
+		t.Run(fmt.Sprint(c.burst), func(t *testing.T) {
+			onBothInCI(t, func(t *testing.T, r *rig) {
+				r.configure(settings{rateCount: 50, burst: c.burst})
+				r.put(numbered(50)...)
+				for range 3 { // so that there is a pace
+					r.claim(ask{want: 1})
+					r.pass(second)
 				}
-			}
-			r.setTime(epoch + opens - 139_000)
-			got := r.claim(ask{})
-			slots(t, got, epoch+opens, c.want...)
-			if got.closes != epoch+opens+10*second {
-				t.Errorf("closes %d µs after the opening", got.closes-epoch-opens)
-			}
-			r.setTime(epoch + opens + 10_000)
-			if next := r.claim(ask{horizon: 80_000}); len(next.jobs) == 0 || next.jobs[0].slot != epoch+opens+80_000 {
-				t.Errorf("the claim behind it: %+v", next)
-			}
+				opens := r.now() - epoch + 3600*second
+				r.obeyTimetable(stretch{from: beforeEpoch, kind: "c"}, stretch{from: opens, kind: "o"}, stretch{from: opens + 10*second, kind: "c"}, stretch{from: opens + 20*second, kind: "x"})
+				for _, ahead := range []int64{3600 * second, second, 200_001} {
+					r.setTime(epoch + opens - ahead)
+					if got := r.claim(ask{}); len(got.jobs) != 0 || got.next != epoch+opens {
+						t.Errorf("%d µs before it opens: %d jobs, next %d µs after it", ahead, len(got.jobs), got.next-epoch-opens)
+					}
+				}
+				r.setTime(epoch + opens - 139_000)
+				got := r.claim(ask{})
+				slots(t, got, epoch+opens, c.want...)
+				must.Equal(t, got.closes, epoch+opens+10*second, "closes %d µs after the opening", got.closes-epoch-opens)
+				r.setTime(epoch + opens + 10_000)
+				if next := r.claim(ask{horizon: 80_000}); len(next.jobs) == 0 || next.jobs[0].slot != epoch+opens+80_000 {
+					t.Errorf("the claim behind it: %+v", next)
+				}
+			})
 		})
 	}
 }
 
 // The last slot lies before the end, and a claim that is answered again says when permits are void, too.
 func TestClosing(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 50})
 		r.put(numbered(50)...)
@@ -100,7 +100,6 @@ func TestClosing(t *testing.T) {
 
 // One rate of the calendar follows another one without a gap or a double, and an operator's override goes before both.
 func TestCalendarRates(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10})
 		r.put(numbered(60)...)
@@ -111,9 +110,7 @@ func TestCalendarRates(t *testing.T) {
 			for _, job := range c.jobs {
 				got = append(got, (job.slot-epoch)/1000)
 			}
-			if c.closes != 0 {
-				t.Errorf("permits are void at %d", c.closes)
-			}
+			must.Equal(t, c.closes, 0, "permits are void at")
 			r.pass(10_000)
 		}
 		want := []int64{100, 200, 250, 260, 270, 280, 290, 300, 310, 320, 330, 340, 390, 440, 490, 540}
@@ -122,9 +119,7 @@ func TestCalendarRates(t *testing.T) {
 		}
 		r.control("set", "anna", "rate_count", 200, "rate_per", second)
 		c := r.claim(ask{horizon: 50_000})
-		if c.rateCount*second != 200*c.ratePer {
-			t.Errorf("with an override of 200/s the rate is %d in %d µs", c.rateCount, c.ratePer)
-		}
+		must.Equal(t, c.rateCount*second, 200*c.ratePer, "with an override of 200/s the rate is %d in %d µs", c.rateCount, c.ratePer)
 		r.control("reset", "anna", "rate_count", "rate_per")
 		if c = r.claim(ask{}); c.rateCount*second != 20*c.ratePer {
 			t.Errorf("after the reset the rate is %d in %d µs", c.rateCount, c.ratePer)
@@ -134,7 +129,6 @@ func TestCalendarRates(t *testing.T) {
 
 // A window until empty closes once nothing waits, is due or is in flight, and what comes later waits for the next one.
 func TestUntilEmpty(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, base *rig) {
 		for _, hasFlows := range []bool{false, true} {
 			r := base.fresh(t, fmt.Sprint("b", hasFlows))
@@ -151,9 +145,7 @@ func TestUntilEmpty(t *testing.T) {
 			r.putIn("", 3, 0, "j1", "j2")
 			r.pass(second)
 			c := claim()
-			if len(c.jobs) != 2 {
-				t.Fatalf("flows %t: %+v", hasFlows, c)
-			}
+			must.Be(t, len(c.jobs), 2, "flows %t: %+v", hasFlows, c)
 			r.settle(outcome{lease: c.jobs[0], result: done})
 			if c2 := claim(); c2.next == 0 || c2.next > r.now()+second {
 				t.Errorf("flows %t: with a job in flight the next look is in %d µs", hasFlows, c2.next-r.now())
@@ -161,9 +153,7 @@ func TestUntilEmpty(t *testing.T) {
 			r.putIn("", 3, 0, "j3")
 			r.pass(second)
 			c3 := claim()
-			if c3.ids() != "j3" {
-				t.Errorf("flows %t: while one is in flight the window stays open: %+v", hasFlows, c3)
-			}
+			must.Equal(t, c3.ids(), "j3", "flows %t: while one is in flight the window stays open: %+v", hasFlows, c3)
 			r.settle(outcome{lease: c.jobs[1], result: done}, outcome{lease: c3.jobs[0], result: done})
 			claim()
 			r.putIn("", 3, 0, "j4")
@@ -181,7 +171,6 @@ func TestUntilEmpty(t *testing.T) {
 
 // A closed bucket with flows, or of a pool, is like a held one: turns stay, and it takes no slot from another bucket.
 func TestClosedBucketOfAPool(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		a := r.pooled(t, "p", "a", 1, settings{rateCount: 1000})
 		b := r.pooled(t, "p", "b", 1, settings{rateCount: 1000})
@@ -209,7 +198,6 @@ func TestClosedBucketOfAPool(t *testing.T) {
 // A claim that looks less far ahead than the one before, which has handed out a slot of the next stretch, gets none of the stretch before: the
 // higher rate of the next one has filled the bucket up in between.
 func TestNoSlotOfAStretchThatWasLeft(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.setTime(epoch)
 		r.configure(settings{rateCount: 1, burst: 5})
@@ -218,16 +206,12 @@ func TestNoSlotOfAStretchThatWasLeft(t *testing.T) {
 			stretch{from: 10 * second, kind: "x"})
 		r.claim(ask{want: 1, horizon: 1})
 		r.pass(950_000)
-		if c := r.claim(ask{want: 50, horizon: 10}); len(c.jobs) != 5 {
-			t.Fatalf("%d jobs left, want the burst", len(c.jobs))
-		}
+		must.Be(t, len(r.claim(ask{want: 50, horizon: 10}).jobs), 5, "jobs left, want the burst")
 		if c := r.claim(ask{want: 1, horizon: 200_000}); len(c.jobs) != 1 || c.jobs[0].slot < epoch+second {
 			t.Fatalf("of the next stretch: %+v", c.jobs)
 		}
 		r.pass(1000)
-		if c := r.claim(ask{want: 50, horizon: 10_000}); len(c.jobs) != 0 {
-			t.Errorf("%d more of the stretch before", len(c.jobs))
-		}
+		must.Equal(t, len(r.claim(ask{want: 50, horizon: 10_000}).jobs), 0, "more of the stretch before")
 		r.pass(50_000)
 		if c := r.claim(ask{want: 50, horizon: 1}); len(c.jobs) == 0 {
 			t.Error("none of the next stretch, when it has begun")
@@ -237,7 +221,6 @@ func TestNoSlotOfAStretchThatWasLeft(t *testing.T) {
 
 // Whatever the timetable, no slot lies outside its windows, and R·W+B holds at every time, with the highest rate that any stretch has.
 func TestNoSlotOutsideAWindow(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		rapid.Check(t, func(rt *rapid.T) {
 			r := base.fresh(rt, fmt.Sprint("p", nextClaim()))
@@ -291,9 +274,7 @@ func TestNoSlotOutsideAWindow(t *testing.T) {
 					} else if i+1 == len(stretches) {
 						closes = epoch + 10*second
 					}
-					if c.closes != closes {
-						rt.Fatalf("permits of stretch %d are void at %d, want %d", i, c.closes-epoch, closes-epoch)
-					}
+					must.Be(rt, c.closes, closes, "permits of stretch %d are void at %d, want %d", i, c.closes-epoch, closes-epoch)
 				}
 				r.pass(rapid.Int64Range(1, 300_000).Draw(rt, "micros"))
 			}

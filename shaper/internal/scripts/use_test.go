@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
@@ -18,8 +19,7 @@ const day = 24 * 3600 * second
 // use is what is counted of the day of an instant, without the numbers of rows.
 func (r *rig) use(at int64) map[string]string {
 	r.t.Helper()
-	found, err := r.c.HGetAll(r.ctx, r.names().Use(codec.UseDay(time.UnixMicro(at)))).Result()
-	r.ok(err)
+	found := must.Get(r.c.HGetAll(r.ctx, r.names().Use(codec.UseDay(time.UnixMicro(at)))).Result())(r.t)
 	maps.DeleteFunc(found, func(field, value string) bool {
 		_, ok := codec.ReadUsed(field, value)
 		return !ok && strings.HasPrefix(field, "#")
@@ -31,9 +31,7 @@ func (r *rig) use(at int64) map[string]string {
 func (r *rig) usedBy(jobs ...entry) map[string]lease {
 	r.t.Helper()
 	for i, a := range r.enqueue(nil, jobs...) {
-		if a.code != 1 {
-			r.t.Fatalf("enqueue %s: code %d", jobs[i].id, a.code)
-		}
+		must.Be(r.t, a.code, 1, "enqueue %s: code", jobs[i].id)
 	}
 	claim := r.claim
 	if r.hasFlows {
@@ -85,7 +83,6 @@ func TestUseCountsOnce(t *testing.T) {
 	t.Parallel()
 	for kind, of := range kindsOfUse {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
 			onBoth(t, func(t *testing.T, r *rig) {
 				r = of.configure(t, r)
 				jobs := r.usedBy(entry{id: "1", caller: anna}.in(r, of.one), entry{id: "2", caller: anna}.in(r, of.one), entry{id: "3"}.in(r, of.one),
@@ -104,17 +101,13 @@ func TestUseCountsOnce(t *testing.T) {
 				}
 				want := map[string]string{anna + " gpt-4o " + of.first: "2 103 24", " gpt-4o " + of.first: "1 5 6", anna + " o%2F3 " + of.second: "1 7 8",
 					"+" + anna + " gpt-4o " + of.first: "1000", "+" + anna + " o%2F3 " + of.second: "-15"}
-				if diff := cmp.Diff(want, r.use(at)); diff != "" {
-					t.Errorf("(-want +counted)\n%s", diff)
-				}
+				must.Equal(t, cmp.Diff(want, r.use(at)), "", "(-want +counted)")
 				if ttl := r.ttl(r.names().Use(codec.UseDay(time.UnixMicro(at)))); ttl <= 31*24*time.Hour || ttl > 32*24*time.Hour {
 					t.Errorf("it is kept for %s", ttl)
 				}
 				stale.claim = jobs["5"].claim
 				r.settle(stale)
-				if got := r.use(at)[anna+" gpt-4o "+of.first]; got != "3 1103 1024" {
-					t.Errorf("the last job makes it %q", got)
-				}
+				must.Equal(t, r.use(at)[anna+" gpt-4o "+of.first], "3 1103 1024", "the last job makes it")
 			})
 		})
 	}
@@ -122,7 +115,6 @@ func TestUseCountsOnce(t *testing.T) {
 
 // A lease that ran out is another one's: its outcome, which comes late, counts nothing.
 func TestUseOfALostLease(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 1000})
 		first := r.usedBy(entry{id: "1"})["1"]
@@ -135,24 +127,19 @@ func TestUseOfALostLease(t *testing.T) {
 		r.settle(outcome{lease: first, result: done, claimedAt: at, use: "m 1 1"})
 		r.settle(outcome{lease: again, result: done, claimedAt: at, use: "m 20 20"})
 		r.settle(outcome{lease: first, result: done, claimedAt: at, use: "m 1 1"})
-		if diff := cmp.Diff(map[string]string{" m ": "1 20 20"}, r.use(at)); diff != "" {
-			t.Errorf("(-want +counted)\n%s", diff)
-		}
+		must.Equal(t, cmp.Diff(map[string]string{" m ": "1 20 20"}, r.use(at)), "", "(-want +counted)")
 	})
 }
 
 // A failed attempt may have used a model too, and so may each of several attempts.
 func TestUseOfAttempts(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 1000})
 		at := r.now()
 		r.settle(outcome{lease: r.usedBy(entry{id: "1"})["1"], result: retry, claimedAt: at, use: "m 1 2"})
 		r.pass(second)
 		r.settle(outcome{lease: r.claim(ask{}).jobs[0], result: dead, claimedAt: at, use: "m 10 20"})
-		if diff := cmp.Diff(map[string]string{" m ": "2 11 22"}, r.use(at)); diff != "" {
-			t.Errorf("(-want +counted)\n%s", diff)
-		}
+		must.Equal(t, cmp.Diff(map[string]string{" m ": "2 11 22"}, r.use(at)), "", "(-want +counted)")
 	})
 }
 
@@ -162,7 +149,6 @@ func TestUseOfDays(t *testing.T) {
 	for _, kind := range []string{"plain", "groups", "pool"} {
 		of := kindsOfUse[kind]
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
 			onBothInCI(t, func(t *testing.T, r *rig) {
 				r = of.configure(t, r)
 				jobs := r.usedBy(entry{id: "1"}.in(r, of.one), entry{id: "2"}.in(r, of.one), entry{id: "3"}.in(r, of.one), entry{id: "4"}.in(r, of.one))
@@ -185,15 +171,12 @@ func TestUseOfDays(t *testing.T) {
 // A day has 1,000 fields at most. What has its own goes on being counted there, all others are counted by their model, and then without
 // it. No call is missing.
 func TestUseIsBounded(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		const n = 1200
 		r.configure(settings{rateCount: 1_000_000, capacity: n + 4, inFlight: n + 4})
 		r.put(numbered(n)...)
 		jobs, at := r.claim(ask{want: n}).jobs, r.now()
-		if len(jobs) != n {
-			t.Fatalf("claimed %d", len(jobs))
-		}
+		must.Be(t, len(jobs), n, "claimed")
 		for from := 0; from < n; from += 200 {
 			var all []outcome
 			for i, job := range jobs[from : from+200] {
@@ -208,9 +191,7 @@ func TestUseIsBounded(t *testing.T) {
 		found, calls := r.use(at), int64(0)
 		for field, want := range map[string]string{" m5 ": "2 11 22", " m899 ": "1 1 2", "* m900 *": "1 1 2", "* m905 *": "3 21 42", "* m998 *": "1 1 2",
 			"* * *": "202 211 422", " m900 ": "", "* m999 *": ""} {
-			if found[field] != want {
-				t.Errorf("%q is %q, want %q", field, found[field], want)
-			}
+			must.Equal(t, found[field], want, "%q is", field)
 		}
 		for field, value := range found {
 			used, ok := codec.ReadUsed(field, value)
@@ -228,7 +209,6 @@ func TestUseIsBounded(t *testing.T) {
 // One caller makes no more rows than it leaves free, and other callers still have rows of their own. What is beyond a share counts by its model, and
 // nothing is missing. A caller that makes names of models up leaves others some of the rows by model, too.
 func TestUseIsShared(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
 		const n = 800
 		r.configure(settings{rateCount: 1_000_000, capacity: 2 * n, inFlight: 2 * n})
@@ -243,9 +223,7 @@ func TestUseIsShared(t *testing.T) {
 			r.enqueue(nil, all[from:from+200]...)
 		}
 		jobs := r.claim(ask{want: 2 * n}).jobs
-		if len(jobs) != 2*n {
-			t.Fatalf("claimed %d", len(jobs))
-		}
+		must.Be(t, len(jobs), 2*n, "claimed")
 		for from := 0; from < len(jobs); from += 200 {
 			var outcomes []outcome
 			for i, job := range jobs[from : from+200] {
@@ -268,8 +246,6 @@ func TestUseIsShared(t *testing.T) {
 		}
 		third := r.usedBy(entry{id: "third", caller: "thirdAB"})["third"]
 		r.settle(outcome{lease: third, result: done, claimedAt: at, use: "m 10 20"})
-		if got := r.use(at)["thirdAB m "]; got != "1 10 20" {
-			t.Errorf("the row of a third caller is %q", got)
-		}
+		must.Equal(t, r.use(at)["thirdAB m "], "1 10 20", "the row of a third caller is")
 	})
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
+
+	"github.com/tundish-io/tundish/internal/must"
 )
 
 // definition is a rule as it is written in its doc comment, in exact numbers
@@ -114,7 +116,6 @@ func conform(t *testing.T, test func(t *testing.T, r *rig, a algorithm)) {
 	t.Helper()
 	for _, a := range algorithms {
 		t.Run(a.name, func(t *testing.T) {
-			t.Parallel()
 			onBoth(t, func(t *testing.T, r *rig) { test(t, r, a) })
 		})
 	}
@@ -148,7 +149,6 @@ func (r *rig) look(l limit, count, now int64) int64 { return r.allow(l, count+1,
 // Every algorithm agrees with its definition in every decision and in what it
 // says is left: it never admits more, and refuses nothing that it allows.
 func TestDefinitions(t *testing.T) {
-	t.Parallel()
 	conform(t, func(t *testing.T, base *rig, a algorithm) {
 		rapid.Check(t, func(rt *rapid.T) {
 			r := base.fresh(rt, "b")
@@ -177,7 +177,6 @@ func TestDefinitions(t *testing.T) {
 // Who waits exactly as long as was said is admitted, a microsecond less is not,
 // and asking spends nothing. After reset it is as if it had never been used.
 func TestEveryRetryAfterIsTrue(t *testing.T) {
-	t.Parallel()
 	conform(t, func(t *testing.T, base *rig, a algorithm) {
 		rapid.Check(t, func(rt *rapid.T) {
 			r := base.fresh(rt, "b")
@@ -219,7 +218,6 @@ func TestEveryRetryAfterIsTrue(t *testing.T) {
 // was admitted in a future that did not come is blocked for longer than the
 // rule blocks who spent all just now.
 func TestClockSteps(t *testing.T) {
-	t.Parallel()
 	conform(t, func(t *testing.T, base *rig, a algorithm) {
 		rapid.Check(t, func(rt *rapid.T) {
 			r := base.fresh(rt, "b")
@@ -265,7 +263,6 @@ func TestClockSteps(t *testing.T) {
 // The state is worth nothing a second after the limit is as if never used, and
 // is replaced where it is garbage, of another algorithm or of another window.
 func TestEveryStateExpires(t *testing.T) {
-	t.Parallel()
 	conform(t, func(t *testing.T, r *rig, a algorithm) {
 		l := a.window(5, 60*second)
 		l.key = "l"
@@ -318,7 +315,6 @@ func TestEveryStateExpires(t *testing.T) {
 
 // Windows of other lengths, and other pieces, forget nothing of what counts.
 func TestCounterOfAnotherWindow(t *testing.T) {
-	t.Parallel()
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		for _, to := range []func(count, micros int64) limit{sliding(10), sliding(4), algorithms[4].window} {
 			before := sliding(1)(10, 60*second)
@@ -335,7 +331,6 @@ func TestCounterOfAnotherWindow(t *testing.T) {
 
 // Numbers as large as they can be are counted to the last digit.
 func TestLargeCounts(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, base *rig) {
 		rapid.Check(t, func(rt *rapid.T) {
 			r := base.fresh(rt, "b")
@@ -358,9 +353,7 @@ func TestLargeCounts(t *testing.T) {
 			if want >= n {
 				want -= n
 			}
-			if got.remaining != want {
-				rt.Fatalf("%d are left, want %d", got.remaining, want)
-			}
+			must.Be(rt, got.remaining, want, "are left")
 			if got.verdict == refused {
 				if early := r.allow(l, n, now+got.wait-1); early.verdict != refused {
 					rt.Fatalf("early: %+v, was %+v", early, got)

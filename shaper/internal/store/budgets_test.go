@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -34,9 +35,7 @@ func TestBudgetUnits(t *testing.T) {
 		is("before Redis was asked", "none")
 		s.Watch(t.Context())
 		is("before it is used", "b", "calls", "images", "tokens")
-		if err := s.JoinPools(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.JoinPools(t.Context()))
 		s.Watch(t.Context())
 		is("as configured", "b", "calls", "images", "tokens")
 		is("as configured", "none")
@@ -45,31 +44,23 @@ func TestBudgetUnits(t *testing.T) {
 			second(anna.Bucket("b").Set(t.Context(), rig.MustPatch(t, "budgets", "none"))),
 			second(anna.Bucket("none").Set(t.Context(), rig.MustPatch(t, "budgets", "5 tokens/m, 7 images/m"))),
 		} {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 		}
 		s.Watch(t.Context())
 		is("after an operator took them away", "b", "calls", "images")
 		is("after an operator gave some", "none", "images", "tokens")
-		if err := second(anna.Bucket("none").Reset(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, second(anna.Bucket("none").Reset(t.Context())))
 		s.Watch(t.Context())
 		is("after a reset", "none")
 
 		for _, text := range []string{"9 words/m, 9 tokens/m", "9 words/m, 8 images/m", "none"} { // what one had, jobs in flight may have charged
 			var own operator.FlowPatch
-			if err := errors.Join(own.Put(shaper.FlowBudgets, text), second(anna.Bucket("parts").Flow("f").Set(t.Context(), own))); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, errors.Join(own.Put(shaper.FlowBudgets, text), second(anna.Bucket("parts").Flow("f").Set(t.Context(), own))))
 		}
 		s.Watch(t.Context())
 		is("after an operator gave a flow some", "parts", "images", "tokens", "words")
 		client := clientWith(t, conn, rig.Flowing("parts", shaper.FlowKeyJob))
-		if _, err := client.Enqueue(t.Context(), shaper.Job{Bucket: "parts", Flow: "f", Payload: []byte("x")}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(client.Enqueue(t.Context(), shaper.Job{Bucket: "parts", Flow: "f", Payload: []byte("x")}))(t)
 		if settings, err := client.Bucket("parts"); err != nil || !settings.HasBudgets() {
 			t.Errorf("a client does not know of budgets of one flow: %v", err)
 		}

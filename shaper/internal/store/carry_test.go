@@ -15,7 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/internal/stored"
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/codec"
@@ -43,10 +45,7 @@ func contents(t *testing.T, conn redis.UniversalClient, tag string) map[string]s
 		if first, _, isLonger := strings.Cut(name, ":"); staysBehind[first] != "" || isLonger && staysBehind[first+":"] != "" {
 			continue
 		}
-		dump, err := conn.Dump(t.Context(), key).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		dump := must.Get(conn.Dump(t.Context(), key).Result())(t)
 		found[name] = dump
 	}
 	return found
@@ -56,10 +55,7 @@ func contents(t *testing.T, conn redis.UniversalClient, tag string) map[string]s
 // colon has more behind it.
 func ownedKeys(t *testing.T) []string {
 	t.Helper()
-	source, err := os.ReadFile("keys.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(os.ReadFile("keys.go"))(t)
 	var names []string
 	for _, found := range regexp.MustCompile(`k\.Prefix ?\+ ?"([^"]+)"`).FindAllStringSubmatch(string(source), -1) {
 		names = append(names, found[1])
@@ -87,9 +83,7 @@ func TestEveryKeyGoesWithABucket(t *testing.T) {
 	mustEnqueue(t, client, "j")
 	k := store.BucketKeys("b").As(2)
 	flows := conn.HKeys(t.Context(), k.Flows()).Val()
-	if len(flows) != 1 {
-		t.Fatalf("flows %q", flows)
-	}
+	must.Be(t, len(flows), 1, "flows %q", flows)
 	group, _, _ := codec.SplitPath(flows[0])
 	more := map[string][]string{ // what stands behind the keys that end with a colon
 		"q:": {"high:" + flows[0], "normal:" + flows[0], "low:" + flows[0]}, "later:": {flows[0]}, "departed:": {flows[0]}, "departed_group:": {group}, "due:": {"", group},
@@ -121,9 +115,7 @@ func TestEveryKeyGoesWithABucket(t *testing.T) {
 	}
 	conn.Del(t.Context(), k.ConfAside())
 	before := contents(t, conn, "b")
-	if len(before) != wants-1 {
-		t.Errorf("%d keys, want %d", len(before), wants-1)
-	}
+	must.Equal(t, len(before), wants-1, "keys")
 	mustJoin(t, conn, rig.In(rig.PoolNamed("vendor"), b))
 	if left := contents(t, conn, "b"); len(left) != 0 {
 		t.Errorf("left are %q", slices.Sorted(maps.Keys(left)))
@@ -157,13 +149,9 @@ func TestRemnantReplacesNothing(t *testing.T) {
 		if conn.Exists(t.Context(), now.Pace()).Val() == 0 {
 			continue // nothing has moved
 		}
-		if _, err := lua.ReserveFlows.Run(t.Context(), conn, nil, []string{old.Pace(), old.DueOfGroup("g")}, 1, 0, 0, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(lua.ReserveFlows.Run(t.Context(), conn, nil, []string{old.Pace(), old.DueOfGroup("g")}, 1, 0, 0, 0))(t)
 		mustJoin(t, conn, rig.In(rig.PoolNamed("vendor"), b))
-		if slot := conn.HGet(t.Context(), now.Pace(), "slot").Val(); slot != loadedSlot {
-			t.Errorf("trip %d: the last slot became %q", at, slot)
-		}
+		must.Equal(t, conn.HGet(t.Context(), now.Pace(), "slot").Val(), loadedSlot, "trip %d: the last slot became", at)
 	}
 }
 
@@ -210,9 +198,7 @@ func loaded(t *testing.T, conn redis.UniversalClient, b shaper.Bucket) *rig.Acto
 	}
 	mustCancel(t, client, "over")
 	k := store.TaggedKeys(store.TagOf(&b), "b")
-	if err := conn.HSet(t.Context(), k.Pace(), "slot", loadedSlot).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, conn.HSet(t.Context(), k.Pace(), "slot", loadedSlot).Err())
 	return client
 }
 
@@ -274,9 +260,7 @@ func TestBucketWithJobsChangesItsPool(t *testing.T) {
 						wantLives := mustJoin(t, conn, lives)
 						mustCancel(t, wantLives, "meanwhile")
 						wantLoaded(t, what, wantLives)
-						if tag := conn.HGet(t.Context(), store.TagsKey, "b").Val(); tag != store.TagOf(&lives) {
-							t.Errorf("%s: the bucket has the tag %q", what, tag)
-						}
+						must.Equal(t, conn.HGet(t.Context(), store.TagsKey, "b").Val(), store.TagOf(&lives), "%s: the bucket has the tag", what)
 					}
 				}
 			}
@@ -315,18 +299,12 @@ func TestDeliveryKeepsABucket(t *testing.T) {
 		conn.ZAdd(t.Context(), k.Leases(), redis.Z{Member: "j", Score: float64(now.Add(-12 * time.Second).UnixMicro())})
 		mustJoin(t, conn, is)
 		to := store.TaggedKeys("vendor", "b")
-		if down := conn.HGet(t.Context(), to.Pace(), "down").Val(); down != "" {
-			t.Errorf("it is still held: %s", down)
-		}
-		if n := conn.ZCard(t.Context(), to.Leases()).Val(); n != 1 {
-			t.Errorf("%d leases moved, want the one that ran out", n)
-		}
+		must.Equal(t, conn.HGet(t.Context(), to.Pace(), "down").Val(), "", "it is still held")
+		must.Equal(t, conn.ZCard(t.Context(), to.Leases()).Val(), 1, "leases moved, want the one that ran out")
 		conn.Del(t.Context(), to.Leases())
-		asked := fmt.Sprintf("%d,0,0,0,0,0,0,0,0,0,0,0,%d,http_429", now.Add(time.Hour).UnixMicro(), now.UnixMicro())
+		asked := stored.Downstream{Till: now.Add(time.Hour).UnixMicro(), Heard: now.UnixMicro(), Reason: "http_429"}.String()
 		conn.HSet(t.Context(), to.Pace(), "down", asked)
 		mustJoin(t, conn, b)
-		if down := conn.HGet(context.WithoutCancel(t.Context()), k.Pace(), "down").Val(); down != asked {
-			t.Errorf("the hold that a 429 asked for became %q", down)
-		}
+		must.Equal(t, conn.HGet(context.WithoutCancel(t.Context()), k.Pace(), "down").Val(), asked, "the hold that a 429 asked for became")
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -20,34 +21,24 @@ func TestDissents(t *testing.T) {
 	redistest.Both(t, func(t *testing.T, conn redis.UniversalClient) {
 		is, was := rig.Flowing("b", shaper.FlowKeyJob), rig.Flowing("b", shaper.FlowKeyJob)
 		is.Rate, is.Flow.DefaultURL = rig.PerSecond(30), "https://a.example/secret"
-		must := func(err error) {
-			t.Helper()
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
 		var log bytes.Buffer
 		old := ownerOf(t, conn, "dispatcher 1 on old", nil, was)
-		must(old.JoinPools(t.Context()))
+		must.OK(t, old.JoinPools(t.Context()))
 		late := ownerOf(t, conn, "dispatcher 2 on new", slog.New(slog.NewTextHandler(&log, nil)), is)
-		must(late.JoinPools(t.Context()))
+		must.OK(t, late.JoinPools(t.Context()))
 		if text := log.String(); !strings.Contains(text, `msg="this process changed the settings in force" bucket=b changes="rate 1/s → 30/s, url  → https://a.example/***"`) {
 			t.Errorf("logged is\n%s", text)
 		}
-		producer, err := store.New(store.Guest, conn, []shaper.Bucket{was}, 0, nil, nil)
-		must(err)
+		producer := must.Get(store.New(store.Guest, conn, []shaper.Bucket{was}, 0, nil, nil))(t)
 		producer.By = "producer 3 on web"
-		_, err = producer.Use(t.Context(), "b")
-		must(err)
+		must.Get(producer.Use(t.Context(), "b"))(t)
 		seen := func() shaper.Authorship {
 			t.Helper()
 			for _, s := range []*store.Store{old, late, producer} {
 				s.Watch(t.Context())
 			}
 			all := late.Authorships(t.Context(), []store.Keys{store.BucketKeys("b")}, true)
-			if len(all) != 1 {
-				t.Fatalf("nothing is known: %v", all)
-			}
+			must.Be(t, len(all), 1, "nothing is known: %v", all)
 			return all[store.BucketKeys("b").Prefix]
 		}
 		a := seen()
@@ -64,19 +55,17 @@ func TestDissents(t *testing.T) {
 			t.Errorf("these differ:\n%s\nwant\n%s", got, want)
 		}
 		// An override is no difference.
-		_, err = clientWith(t, conn).Op.As("anna").Bucket("b").Set(t.Context(), rig.MustPatch(t, "capacity", "7"))
-		must(err)
+		must.Get(clientWith(t, conn).Op.As("anna").Bucket("b").Set(t.Context(), rig.MustPatch(t, "capacity", "7")))(t)
 		if a := seen(); len(a.Dissents) != 2 || len(a.Dissents[0].Differences) != 2 {
 			t.Errorf("with an override: %+v", a.Dissents)
 		}
-		must(producer.Reconfigure([]shaper.Bucket{is}))
-		_, err = producer.Use(t.Context(), "b")
-		must(err)
+		must.OK(t, producer.Reconfigure([]shaper.Bucket{is}))
+		must.Get(producer.Use(t.Context(), "b"))(t)
 		if a := seen(); len(a.Dissents) != 1 || a.Dissents[0].Process != "dispatcher 1 on old" {
 			t.Errorf("after a reload of the producer: %+v", a.Dissents)
 		}
-		must(old.Reconfigure([]shaper.Bucket{is}))
-		must(old.JoinPools(t.Context()))
+		must.OK(t, old.Reconfigure([]shaper.Bucket{is}))
+		must.OK(t, old.JoinPools(t.Context()))
 		if a := seen(); len(a.Dissents) != 0 || a.By != "dispatcher 1 on old" {
 			t.Errorf("of one mind: %+v", a)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -25,10 +26,7 @@ func TestLessons(t *testing.T) {
 			guested = append(guested, rig.Bucket(name, 10))
 		}
 		owner := ownerOf(t, conn, "dispatcher", nil, append(owned, guested[1:]...)...)
-		guest, err := store.New(store.Guest, conn, guested, 0, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		guest := must.Get(store.New(store.Guest, conn, guested, 0, nil, nil))(t)
 		is := func(what string, want map[string]shaper.Lessons) {
 			t.Helper()
 			for role, s := range map[string]*store.Store{"owner": owner, "guest": guest} {
@@ -41,9 +39,7 @@ func TestLessons(t *testing.T) {
 		is("before the buckets are used", nothing)
 		taught := map[string]shaper.Lessons{"a": {"m": lesson(12, "1 2.5"), "with a space": lesson(3, "")}, "b": {"m": lesson(1, "x")}}
 		for range 2 {
-			if err := owner.Learn(t.Context(), taught); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, owner.Learn(t.Context(), taught))
 		}
 		want := maps.Clone(nothing)
 		maps.Copy(want, taught)

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/internal/store"
@@ -35,10 +36,7 @@ func changeable() map[string]shaper.Bucket {
 
 func clientWith(t *testing.T, conn redis.UniversalClient, buckets ...shaper.Bucket) *rig.Actors {
 	t.Helper()
-	client, err := rig.NewActors(producer.Config{Redis: conn, Buckets: buckets, Timeout: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(rig.NewActors(producer.Config{Redis: conn, Buckets: buckets, Timeout: 10 * time.Second}))(t)
 	return client
 }
 
@@ -58,17 +56,13 @@ func mustEnqueue(t *testing.T, client *rig.Actors, id string) {
 // mustCancel ends a job that waits.
 func mustCancel(t *testing.T, client *rig.Actors, id string) {
 	t.Helper()
-	if state, err := client.Cancel(t.Context(), "b", id); err != nil || state != shaper.StateCancelled {
-		t.Fatalf("cancel %s: %s, %v", id, state, err)
-	}
+	must.Be(t, must.Get(client.Cancel(t.Context(), "b", id))(t), shaper.StateCancelled, "cancel %s", id)
 }
 
 func mustJoin(t *testing.T, conn redis.UniversalClient, b shaper.Bucket) *rig.Actors {
 	t.Helper()
 	client := clientWith(t, conn, b)
-	if err := client.JoinPools(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, client.JoinPools(t.Context()))
 	return client
 }
 
@@ -76,25 +70,18 @@ func mustJoin(t *testing.T, conn redis.UniversalClient, b shaper.Bucket) *rig.Ac
 func commanded(t *testing.T, conn redis.UniversalClient, b shaper.Bucket) *rig.Actors {
 	t.Helper()
 	client := clientWith(t, conn, b)
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	mustEnqueue(t, client, "first")
 	mustCancel(t, client, "first")
 	control := client.Op.As("anna").Bucket("b")
-	must(control.Pause(t.Context(), "tests"))
+	must.OK(t, control.Pause(t.Context(), "tests"))
 	var patch operator.BucketPatch
-	must(patch.Put(shaper.SettingCapacity, "4321"))
+	must.OK(t, patch.Put(shaper.SettingCapacity, "4321"))
 	_, err := control.Set(t.Context(), patch)
-	must(err)
+	must.OK(t, err)
 	var own operator.FlowPatch
-	must(own.Put(shaper.FlowWeight, "3"))
+	must.OK(t, own.Put(shaper.FlowWeight, "3"))
 	if b.Group != nil {
-		_, err = control.Group("group").Set(t.Context(), own)
-		must(err)
+		must.Get(control.Group("group").Set(t.Context(), own))(t)
 	}
 	switch {
 	case b.Group != nil:
@@ -102,18 +89,18 @@ func commanded(t *testing.T, conn redis.UniversalClient, b shaper.Bucket) *rig.A
 	case b.Flow != nil:
 		_, err = control.Flow("flow").Set(t.Context(), own)
 	}
-	must(err)
-	must(client.OverrideLimit(t.Context(), "per-caller", admission.Patch{Burst: new(int64(77))}))
+	must.OK(t, err)
+	must.OK(t, client.OverrideLimit(t.Context(), "per-caller", admission.Patch{Burst: new(int64(77))}))
 	k := store.TaggedKeys(store.TagOf(&b), "b")
-	must(conn.RPush(t.Context(), k.Departed(), "3", "2", "1").Err())
-	must(conn.PExpire(t.Context(), k.Departed(), time.Hour).Err())
-	must(conn.HSet(t.Context(), k.Lessons(), "m", "12 a lesson").Err())
-	must(conn.PExpire(t.Context(), k.Lessons(), time.Hour).Err())
-	must(conn.HSet(t.Context(), k.Pace(), "slot", "1783228800123456").Err())
+	must.OK(t, conn.RPush(t.Context(), k.Departed(), "3", "2", "1").Err())
+	must.OK(t, conn.PExpire(t.Context(), k.Departed(), time.Hour).Err())
+	must.OK(t, conn.HSet(t.Context(), k.Lessons(), "m", "12 a lesson").Err())
+	must.OK(t, conn.PExpire(t.Context(), k.Lessons(), time.Hour).Err())
+	must.OK(t, conn.HSet(t.Context(), k.Pace(), "slot", "1783228800123456").Err())
 	days := k.Uses(time.Now())
 	for i, use := range []string{days[0], days[len(days)/2], days[len(days)-1]} {
-		must(conn.HSet(t.Context(), use, "anna m f", strconv.Itoa(i)+" 2 3").Err())
-		must(conn.Expire(t.Context(), use, time.Hour).Err())
+		must.OK(t, conn.HSet(t.Context(), use, "anna m f", strconv.Itoa(i)+" 2 3").Err())
+		must.OK(t, conn.Expire(t.Context(), use, time.Hour).Err())
 	}
 	return client
 }
@@ -124,10 +111,7 @@ func settingsAt(t *testing.T, conn redis.UniversalClient, tag string) map[string
 	k := store.TaggedKeys(tag, "b")
 	found := map[string]any{}
 	for name, key := range map[string]string{"conf": k.Conf(), "pace": k.Pace(), "flow settings": k.FlowSettings(), "group settings": k.GroupSettings(), "lessons": k.Lessons()} {
-		fields, err := conn.HGetAll(t.Context(), key).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		fields := must.Get(conn.HGetAll(t.Context(), key).Result())(t)
 		for _, field := range []string{"generation", "by", "started", "owned", "changes"} {
 			delete(fields, field)
 		}
@@ -150,12 +134,8 @@ func settingsAt(t *testing.T, conn redis.UniversalClient, tag string) map[string
 // other places.
 func wantLives(t *testing.T, what string, conn redis.UniversalClient, b shaper.Bucket, settings map[string]any) {
 	t.Helper()
-	if tag := conn.HGet(t.Context(), store.TagsKey, "b").Val(); tag != store.TagOf(&b) {
-		t.Errorf("%s: the bucket has the tag %q, want %q", what, tag, store.TagOf(&b))
-	}
-	if diff := cmp.Diff(settings, settingsAt(t, conn, store.TagOf(&b))); diff != "" {
-		t.Errorf("%s: settings (-before +after):\n%s", what, diff)
-	}
+	must.Equal(t, conn.HGet(t.Context(), store.TagsKey, "b").Val(), store.TagOf(&b), "%s: the bucket has the tag", what)
+	must.Equal(t, cmp.Diff(settings, settingsAt(t, conn, store.TagOf(&b))), "", "%s: settings (-before +after):", what)
 	for _, tag := range []string{"b", "vendor", "other"} {
 		if tag == store.TagOf(&b) {
 			continue

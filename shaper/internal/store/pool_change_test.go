@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -86,9 +87,7 @@ func TestPoolChangeOnAFullServer(t *testing.T) {
 	b := changeable()["groups"]
 	commanded(t, conn, b)
 	settings := settingsAt(t, conn, "b")
-	if err := conn.ConfigSet(t.Context(), "maxmemory", "1mb").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, conn.ConfigSet(t.Context(), "maxmemory", "1mb").Err())
 	if err := conn.Set(t.Context(), "x", "x", 0).Err(); !redis.HasErrorPrefix(err, "OOM") {
 		t.Fatalf("it is not full: %v", err)
 	}
@@ -142,9 +141,7 @@ func TestBucketThatIsNotEmptyKeepsItsPoolInACluster(t *testing.T) {
 				t.Errorf("%s: %v, want %s", what, err, text)
 			}
 		}
-		if diff := cmp.Diff(settings, settingsAt(t, conn, "b")); diff != "" {
-			t.Errorf("%s: %s", text, diff)
-		}
+		must.Equal(t, cmp.Diff(settings, settingsAt(t, conn, "b")), "", "%s", text)
 		if infos, err := client.Op.BucketInfos(t.Context()); err != nil || !infos[0].Elsewhere || infos[0].Dead != int64(held[1]) || infos[0].Pool != nil {
 			t.Errorf("%+v, %v", infos, err)
 		}
@@ -182,17 +179,8 @@ func TestConfigurationsThatDisagree(t *testing.T) {
 		is := rig.In(rig.PoolNamed("vendor"), b)
 		owner := func(own shaper.Bucket) *store.Store {
 			t.Helper()
-			s, err := store.New(store.Owner, conn, []shaper.Bucket{own}, 0, nil, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(store.New(store.Owner, conn, []shaper.Bucket{own}, 0, nil, nil))(t)
 			return s
-		}
-		must := func(err error) {
-			t.Helper()
-			if err != nil {
-				t.Fatal(err)
-			}
 		}
 		alone, pooled := clientWith(t, conn, b), clientWith(t, conn, is)
 		lives := func(what, tag string) {
@@ -206,9 +194,9 @@ func TestConfigurationsThatDisagree(t *testing.T) {
 			}
 		}
 		first, second := owner(b), owner(is)
-		must(first.JoinPools(t.Context()))
+		must.OK(t, first.JoinPools(t.Context()))
 		lives("the first dispatcher", "b")
-		must(second.JoinPools(t.Context()))
+		must.OK(t, second.JoinPools(t.Context()))
 		lives("the second one, started later", "vendor")
 		for range 2 { // it does not take the bucket back
 			first.Known("b").Configured.Store(false)
@@ -218,16 +206,16 @@ func TestConfigurationsThatDisagree(t *testing.T) {
 			}
 		}
 		// An operator with another configuration is obeyed where the bucket lives.
-		must(clientWith(t, conn, b).Op.As("bert").Bucket("b").Pause(t.Context(), ""))
+		must.OK(t, clientWith(t, conn, b).Op.As("bert").Bucket("b").Pause(t.Context(), ""))
 		if infos, err := pooled.Op.BucketInfos(t.Context()); err != nil || infos[0].Pause == nil {
 			t.Errorf("%+v, %v", infos, err)
 		}
-		must(owner(b).JoinPools(t.Context()))
+		must.OK(t, owner(b).JoinPools(t.Context()))
 		lives("the first dispatcher, restarted", "b")
 		newer := is
 		newer.Revision = 1
-		must(second.Reconfigure([]shaper.Bucket{newer}))
-		must(second.JoinPools(t.Context()))
+		must.OK(t, second.Reconfigure([]shaper.Bucket{newer}))
+		must.OK(t, second.JoinPools(t.Context()))
 		lives("a higher revision", "vendor")
 		if err := owner(b).JoinPools(t.Context()); !errors.Is(err, shaper.ErrTagChanged) || !strings.Contains(err.Error(),
 			`cannot leave pool "vendor": a configuration of revision 1 is in force, and this process has revision 0`) {

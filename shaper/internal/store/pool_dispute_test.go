@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -58,9 +59,7 @@ func TestProcessesThatDisagreeLoseNoJob(t *testing.T) {
 						continue
 					}
 					used[n%3].Add(1)
-					if state, err := client.Cancel(t.Context(), "b", id); err != nil || state != shaper.StateCancelled {
-						t.Errorf("%s was let in, and is not found: %s, %v", id, state, err)
-					}
+					must.Equal(t, must.Get(client.Cancel(t.Context(), "b", id))(t), shaper.StateCancelled, "%s was let in, and is not found", id)
 				}
 			})
 		}
@@ -69,9 +68,7 @@ func TestProcessesThatDisagreeLoseNoJob(t *testing.T) {
 		for _, own := range ways {
 			client := mustJoin(t, conn, own)
 			for _, tag := range []string{"b", "vendor", "other"} {
-				if n := conn.HLen(t.Context(), store.TaggedKeys(tag, "b").Body()).Val(); n != 0 {
-					t.Errorf("%s: %d jobs are left under the tag %q", kind, n, tag)
-				}
+				must.Equal(t, conn.HLen(t.Context(), store.TaggedKeys(tag, "b").Body()).Val(), 0, "%s: jobs are left under the tag %q", kind, tag)
 			}
 			if infos, err := client.Op.BucketInfos(t.Context()); err != nil || infos[0].Pause == nil || infos[0].Capacity != 4321 {
 				t.Errorf("%s: %+v, %v", kind, infos, err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 )
@@ -20,19 +21,12 @@ func TestReconfigure(t *testing.T) {
 		return b
 	}
 	a, b := bucket("a"), bucket("b")
-	s, err := New(Owner, redistest.Start(t).Client(), []shaper.Bucket{a, b}, 0, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.JoinPools(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(New(Owner, redistest.Start(t).Client(), []shaper.Bucket{a, b}, 0, nil, nil))(t)
+	must.OK(t, s.JoinPools(t.Context()))
 	first := s.All()
 	give := func(buckets ...shaper.Bucket) {
 		t.Helper()
-		if err := s.Reconfigure(buckets); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Reconfigure(buckets))
 	}
 	faster := a
 	faster.Rate.Count++

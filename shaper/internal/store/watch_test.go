@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
@@ -40,15 +41,11 @@ func TestWatch(t *testing.T) {
 		if got := told(); !strings.HasPrefix(got, want) || want == "" && got != "" {
 			t.Errorf("%s: got %q, want %q", what, got, want)
 		}
-		if again := told(); again != "" {
-			t.Errorf("%s, told twice: %q", what, again)
-		}
+		must.Equal(t, told(), "", "%s, told twice", what)
 	}
 	do := func(_ any, err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	anna := w.Client.Op.As("anna")
 	is("before it is used", "")
@@ -61,9 +58,7 @@ func TestWatch(t *testing.T) {
 		`"what is in force was changed" bucket=a changes="rate 10/s → 5/s, capacity 10000 → 77" by=anna action=set at=`,
 		`"what is in force was changed" pool=p changes="rate 100/s → 50/s, max_in_flight 0 → 9" by=anna action=set at=`,
 	} {
-		if strings.Count(got, part) != 1 {
-			t.Errorf("set: got\n%s\nwant once\n%s", got, part)
-		}
+		must.Equal(t, strings.Count(got, part), 1, "set: got\n%s\nwant once\n%s", got, part)
 	}
 	is("set, told once", "")
 	do(nil, anna.Bucket("b").Pause(t.Context(), "a test"))
@@ -83,9 +78,7 @@ func TestWatch(t *testing.T) {
 		`started or reloaded last" bucket=a differences="pool.rate 100/s here, 90/s in force" written_by=another`,
 		`started or reloaded last" bucket=b differences="rate 20/s here, 30/s in force; pool.rate 100/s here, 90/s in force" written_by=another`,
 	} {
-		if strings.Count(got, part) != 1 {
-			t.Errorf("configured: got\n%s\nwant once\n%s", got, part)
-		}
+		must.Equal(t, strings.Count(got, part), 1, "configured: got\n%s\nwant once\n%s", got, part)
 	}
 	if lines := strings.Count(got, "\n") + 1; lines != 4 || told() != "" {
 		t.Errorf("%d lines were logged, or some twice:\n%s", lines, got)
@@ -109,16 +102,9 @@ func TestWatchOfOverrides(t *testing.T) {
 		b.MaxInFlight, b.DeliveryTimeout = 0, time.Second
 		var log bytes.Buffer
 		owner := ownerOf(t, conn, "dispatcher", slog.New(slog.NewTextHandler(&log, nil)), b)
-		guest, err := store.New(store.Guest, conn, []shaper.Bucket{b}, 0, owner.Log, nil)
-		must := func(_ any, err error) {
-			t.Helper()
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		must(nil, err)
-		must(nil, owner.JoinPools(t.Context()))
-		must(guest.Use(t.Context(), "b"))
+		guest := must.Get(store.New(store.Guest, conn, []shaper.Bucket{b}, 0, owner.Log, nil))(t)
+		must.OK(t, owner.JoinPools(t.Context()))
+		must.Get(guest.Use(t.Context(), "b"))(t)
 		is := func(what, want string) {
 			t.Helper()
 			for range 2 {
@@ -142,40 +128,38 @@ func TestWatchOfOverrides(t *testing.T) {
 			t.Helper()
 			k := store.BucketKeys("b")
 			newest := owner.Authorships(t.Context(), []store.Keys{k}, true)[k.Prefix].Changes[0]
-			if got := newest.By + " " + newest.Action + " " + store.ChangesText(newest.Changes); got != want {
-				t.Errorf("%s: recorded is %q, want %q", what, got, want)
-			}
+			must.Equal(t, newest.By+" "+newest.Action+" "+store.ChangesText(newest.Changes), want, "%s: recorded is", what)
 		}
 		is("nothing", "")
 		anna := clientWith(t, conn, b).Op.As("anna").Bucket("b")
-		must(anna.Set(t.Context(), rig.MustPatch(t, "rate", "125/s")))
+		must.Get(anna.Set(t.Context(), rig.MustPatch(t, "rate", "125/s")))(t)
 		is("set", `INFO msg="what is in force was changed" bucket=b changes="rate 50/s → 125/s, max_in_flight 50 → 125" by=anna action=set`)
 		record("set", "anna set rate 50/s → 125/s, max_in_flight 50 → 125")
-		must(anna.Set(t.Context(), rig.MustPatch(t, "rate", "125/s")))
+		must.Get(anna.Set(t.Context(), rig.MustPatch(t, "rate", "125/s")))(t)
 		is("set again", "")
-		must(anna.Reset(t.Context()))
+		must.Get(anna.Reset(t.Context()))(t)
 		is("reset", `INFO msg="what is in force was changed" bucket=b changes="rate 125/s → 50/s, max_in_flight 125 → 50" by=anna action=reset`)
 		record("reset", "anna reset rate 125/s → 50/s, max_in_flight 125 → 50")
-		must(anna.Reset(t.Context()))
+		must.Get(anna.Reset(t.Context()))(t)
 		is("reset again", "")
-		must(anna.Set(t.Context(), rig.MustPatch(t, "rate", "50/s")))
+		must.Get(anna.Set(t.Context(), rig.MustPatch(t, "rate", "50/s")))(t)
 		is("set as configured", `INFO msg="what is in force was changed" bucket=b changes="rate 50/s → 50/s" by=anna action=set`)
-		must(anna.Set(t.Context(), rig.MustPatch(t, "max_in_flight", "9", "rate", "125/s")))
+		must.Get(anna.Set(t.Context(), rig.MustPatch(t, "max_in_flight", "9", "rate", "125/s")))(t)
 		is("a bound of its own", `INFO msg="what is in force was changed" bucket=b changes="rate 50/s → 125/s, max_in_flight 50 → 9" by=anna action=set`)
-		must(anna.Reset(t.Context(), shaper.SettingMaxInFlight))
+		must.Get(anna.Reset(t.Context(), shaper.SettingMaxInFlight))(t)
 		is("the bound is reset", `INFO msg="what is in force was changed" bucket=b changes="max_in_flight 9 → 125" by=anna action=reset`)
-		must(anna.Reset(t.Context()))
+		must.Get(anna.Reset(t.Context()))(t)
 		is("all is reset", `INFO msg="what is in force was changed" bucket=b changes="rate 125/s → 50/s, max_in_flight 125 → 50" by=anna action=reset`)
 
 		// A program of an older version keeps no record of overrides. It leaves the name where a setting is set.
 		conf := store.BucketKeys("b").Conf()
-		must(nil, conn.HSet(t.Context(), conf, "rate_count", 100, "own:rate_count", 50, "set:rate_count", "1700000000000000 bert",
+		must.OK(t, conn.HSet(t.Context(), conf, "rate_count", 100, "own:rate_count", 50, "set:rate_count", "1700000000000000 bert",
 			"max_in_flight", 100, "own:max_in_flight", 50).Err())
 		is("set by an older program", `INFO msg="what is in force was changed" bucket=b changes="rate 50/s → 100/s, max_in_flight 50 → 100" by=bert`)
-		must(nil, conn.HSet(t.Context(), conf, "rate_count", 50, "max_in_flight", 50).Err())
-		must(nil, conn.HDel(t.Context(), conf, "own:rate_count", "set:rate_count", "own:max_in_flight").Err())
+		must.OK(t, conn.HSet(t.Context(), conf, "rate_count", 50, "max_in_flight", 50).Err())
+		must.OK(t, conn.HDel(t.Context(), conf, "own:rate_count", "set:rate_count", "own:max_in_flight").Err())
 		is("reset by an older program", `INFO msg="what is in force was changed" bucket=b changes="rate 100/s → 50/s, max_in_flight 100 → 50" by="an operator"`)
-		must(nil, conn.HSet(t.Context(), conf, "capacity", 7).Err())
+		must.OK(t, conn.HSet(t.Context(), conf, "capacity", 7).Err())
 		is("configured by an older program", `WARN msg="another process changed the settings in force" bucket=b changes="capacity 10000 → 7" `+
 			`by="a program of an older version, which does not name itself"`)
 	})
@@ -193,10 +177,7 @@ func TestWatchTellsWhatRedisLost(t *testing.T) {
 		}
 		var log bytes.Buffer
 		reg := prometheus.NewRegistry()
-		s, err := store.New(store.Owner, conn, buckets, 0, slog.New(slog.NewTextHandler(&log, nil)), reg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(store.New(store.Owner, conn, buckets, 0, slog.New(slog.NewTextHandler(&log, nil)), reg))(t)
 		op := clientWith(t, conn, buckets...).Op.As("anna")
 		for _, again := range []struct {
 			what   string
@@ -230,18 +211,10 @@ func TestWatchTellsWhatRedisLost(t *testing.T) {
 			for _, b := range s.All() {
 				b.Configured.Store(false)
 			}
-			if err := s.JoinPools(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if err := op.Bucket("b00").Pause(t.Context(), "a test"); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := op.Bucket("b01").Set(t.Context(), rig.MustPatch(t, "rate", "5/s")); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := op.Pool("p").Set(t.Context(), rig.MustPatch(t, "rate", "50/s")); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, s.JoinPools(t.Context()))
+			must.OK(t, op.Bucket("b00").Pause(t.Context(), "a test"))
+			must.Get(op.Bucket("b01").Set(t.Context(), rig.MustPatch(t, "rate", "5/s")))(t)
+			must.Get(op.Pool("p").Set(t.Context(), rig.MustPatch(t, "rate", "50/s")))(t)
 			s.Watch(t.Context())
 			log.Reset()
 			const counted = `tundish_settings_lost_total{bucket=b00}`
@@ -260,17 +233,13 @@ func TestWatchTellsWhatRedisLost(t *testing.T) {
 			if len(lines) != 1 || !strings.Contains(lines[0], "level=ERROR") || !strings.Contains(lines[0], `b18, b19 and 10 more" pools=`) || !strings.Contains(lines[0], "count=30") {
 				t.Errorf("%s writes them again: logged is\n%s", again.what, strings.Join(lines, ""))
 			}
-			if got := rig.Scrape(t, reg, "tundish_settings")[counted] - before; got != 1 {
-				t.Errorf("%s writes them again: %v losses were counted", again.what, got)
-			}
+			must.Equal(t, rig.Scrape(t, reg, "tundish_settings")[counted]-before, 1, "%s writes them again: losses were counted", again.what)
 		}
 
 		log.Reset()
 		moved := rig.Bucket("b00", 10)
 		moved.Revision = 1
-		if err := ownerOf(t, conn, "another", nil, moved).JoinPools(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, ownerOf(t, conn, "another", nil, moved).JoinPools(t.Context()))
 		s.Watch(t.Context())
 		if strings.Contains(log.String(), "has lost data") {
 			t.Errorf("a bucket that left for another pool: logged is\n%s", log.String())
@@ -281,10 +250,7 @@ func TestWatchTellsWhatRedisLost(t *testing.T) {
 // ownerOf is a dispatcher's store of buckets.
 func ownerOf(t *testing.T, conn redis.UniversalClient, by string, log *slog.Logger, buckets ...shaper.Bucket) *store.Store {
 	t.Helper()
-	s, err := store.New(store.Owner, conn, buckets, 0, log, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(store.New(store.Owner, conn, buckets, 0, log, nil))(t)
 	s.By = by
 	return s
 }
@@ -300,22 +266,16 @@ func TestSettingsComeBack(t *testing.T) {
 			b.Revision = revision
 			return b
 		}
-		must := func(err error) {
-			t.Helper()
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
 		first, last := ownerOf(t, conn, "first", nil, rated(20, 0)), ownerOf(t, conn, "last", nil, rated(30, 0))
-		must(first.JoinPools(t.Context()))
-		must(last.JoinPools(t.Context()))
+		must.OK(t, first.JoinPools(t.Context()))
+		must.OK(t, last.JoinPools(t.Context()))
 		k := store.TaggedKeys("p", "b")
 		// looks has each dispatcher look once, as within ten seconds, and write what it is told to.
 		looks := func() {
 			t.Helper()
 			for _, s := range []*store.Store{first, last, first} {
 				for _, b := range s.Watch(t.Context()) {
-					must(s.Join(t.Context(), b))
+					must.OK(t, s.Join(t.Context(), b))
 				}
 			}
 		}
@@ -332,7 +292,7 @@ func TestSettingsComeBack(t *testing.T) {
 			"an old producer": func() { mustEnqueue(t, clientWith(t, conn, rated(2000, 9)), "x") },
 			"the earlier dispatcher": func() {
 				first.Known("b").Configured.Store(false)
-				must(first.Join(t.Context(), first.Known("b")))
+				must.OK(t, first.Join(t.Context(), first.Known("b")))
 			},
 			"a program that marks nothing": func() {
 				mustEnqueue(t, clientWith(t, conn, rated(2000, 0)), "x")
@@ -348,11 +308,11 @@ func TestSettingsComeBack(t *testing.T) {
 			}
 		}
 		restarted := ownerOf(t, conn, "restarted", nil, rated(40, 0))
-		must(restarted.JoinPools(t.Context()))
+		must.OK(t, restarted.JoinPools(t.Context()))
 		inForce("an old process that restarts", "40")
-		must(last.Reconfigure([]shaper.Bucket{rated(50, 1)}))
-		must(last.JoinPools(t.Context()))
-		must(ownerOf(t, conn, "restarted again", nil, rated(40, 0)).JoinPools(t.Context()))
+		must.OK(t, last.Reconfigure([]shaper.Bucket{rated(50, 1)}))
+		must.OK(t, last.JoinPools(t.Context()))
+		must.OK(t, ownerOf(t, conn, "restarted again", nil, rated(40, 0)).JoinPools(t.Context()))
 		inForce("a higher revision", "50")
 	})
 }

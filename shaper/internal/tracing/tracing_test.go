@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/tracing"
 	"github.com/tundish-io/tundish/workers/outgoing"
@@ -64,9 +65,7 @@ func TestWith(t *testing.T) {
 		for key, values := range test.before {
 			before[key] = values
 		}
-		if diff := cmp.Diff(test.after, tracing.With(test.before, of)); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
+		must.Equal(t, cmp.Diff(test.after, tracing.With(test.before, of)), "", "%s", name)
 		if diff := cmp.Diff(before, test.before); len(before) > 0 && diff != "" {
 			t.Errorf("%s: the map has changed: %s", name, diff)
 		}
