@@ -8,7 +8,7 @@ import "strings"
 // TicketMessage is the message of a ticket.
 func TicketMessage(bucket, id, ticket string) string { return bucket + " " + id + " " + ticket }
 
-// ReadMessage returns the job of which a message speaks, as "bucket id", and its ticket, "" none.
+// ReadMessage returns the job that a message names, as "bucket id", and its ticket, "" if there is none.
 func ReadMessage(text string) (job, ticket string) {
 	bucket, rest, _ := strings.Cut(text, " ")
 	id, ticket, _ := strings.Cut(rest, " ")

@@ -24,7 +24,7 @@ type resultHead struct {
 	Reason   string              `json:"reason,omitempty"`
 	Detail   string              `json:"detail,omitempty"`
 	Attempts int                 `json:"attempts"`
-	Enqueued int64               `json:"enqueued,omitempty"` // this and those below: microseconds, by the clock of Redis
+	Enqueued int64               `json:"enqueued,omitempty"` // this field and the times below: microseconds, by the clock of Redis
 	Departed int64               `json:"departed,omitempty"`
 	Took     int64               `json:"took,omitempty"`
 	Tried    []attempt           `json:"tried,omitempty"` // before the last one; settle.lua adds it, and so it is the last field

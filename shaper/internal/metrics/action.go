@@ -22,8 +22,8 @@ const (
 	ActionRemove  = "remove"  // of a flow, with all that is kept of it
 
 	ActionRedrive  = "redrive"
-	ActionRetryNow = "retry_now" // of jobs that waited for another attempt
-	ActionDrop     = "drop"      // of dead letters
+	ActionRetryNow = "retry_now" // for jobs that waited for another attempt
+	ActionDrop     = "drop"      // for dead letters
 	ActionCancel   = "cancel"
 
 	ActionScheduleSet    = "schedule_set"

@@ -28,7 +28,7 @@ type Totals struct {
 // Late are counts of permits, in the order of [shaper.LateReasons].
 type Late [3]int64
 
-// Totals are those of all buckets that have counted something.
+// Totals returns the totals of all buckets that have counted something.
 func (m *Metrics) Totals() map[string]Totals {
 	if m == nil {
 		return nil
@@ -47,7 +47,7 @@ func (m *Metrics) Totals() map[string]Totals {
 	return all
 }
 
-// TotalsOf are those of one bucket.
+// TotalsOf returns the totals of one bucket.
 func (m *Metrics) TotalsOf(bucket string) (t Totals) {
 	if m == nil {
 		return t
@@ -134,7 +134,7 @@ func (c totalled) addTo(t *Totals, bucket string, made map[[2]string]struct{}) {
 // Lateness is a histogram of how late departures were, of all buckets: how many so late at most, by the bound in seconds.
 type Lateness map[float64]uint64
 
-// Lateness is that of all departures since the process started.
+// Lateness returns the lateness of all departures since the process started.
 func (m *Metrics) Lateness() Lateness {
 	if m == nil {
 		return nil
@@ -155,8 +155,8 @@ func (m *Metrics) Lateness() Lateness {
 	return all
 }
 
-// P99 is a bound that 99 of 100 departures kept that came since an earlier Lateness: that of the histogram's bucket, in seconds. 0: none came. The
-// last bucket has no bound: then it is that of the one before.
+// P99 returns the 99th percentile of the lateness of departures since before, in seconds: the upper bound of its histogram bucket. It returns 0
+// without departures. The last bucket is unbounded: then P99 returns the bound of the previous bucket.
 func (l Lateness) P99(before Lateness) float64 {
 	all := l[math.Inf(1)] - before[math.Inf(1)]
 	if all == 0 {

@@ -28,7 +28,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/producer"
 )
 
-// Scrape is what the series of a registry are, as "name{labels}" by those whose name begins so.
+// Scrape returns the values of a registry's series whose names have a prefix, as "name{labels}".
 func Scrape(t *testing.T, registry prometheus.Gatherer, prefix string) map[string]float64 {
 	t.Helper()
 	families, err := registry.Gather()
@@ -68,7 +68,7 @@ func MustPatch(t *testing.T, pairs ...string) operator.BucketPatch {
 	return p
 }
 
-// Waiting is a worker that says when it has begun and ends when it is told or cut off.
+// Waiting is a worker that signals when it has begun, and ends when the test sends an outcome or its context is cancelled.
 type Waiting struct {
 	Began chan *shaper.Attempt
 	End   chan shaper.Outcome
@@ -191,9 +191,8 @@ func Clients(t *testing.T, n int, b shaper.Bucket) []*Actors {
 	return all
 }
 
-// Admitted sends jobs of one caller and counts those that got in. Redis is
-// asked about each, unless their ids are to be made by the client: others may
-// be there already.
+// Admitted enqueues n jobs of one caller and returns how many were admitted. Redis looks up each id, unless job.ID is Generated: then the client
+// generates the ids, and the script looks up none.
 func Admitted(t *testing.T, c *Actors, n int, job shaper.Job) (in int, last shaper.Receipt) {
 	t.Helper()
 	job.Bucket, job.Payload = c.Buckets()[0], []byte("x")
@@ -299,7 +298,7 @@ func (a *Actors) JoinPools(ctx context.Context) error {
 	return owner.JoinPools(ctx)
 }
 
-// Reconfigure is that of the client.
+// Reconfigure reconfigures the client.
 func (a *Actors) Reconfigure(buckets []shaper.Bucket) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -333,7 +332,7 @@ func BubbleClient(t *testing.T, dial func() (net.Conn, error)) *redis.Client {
 		DisableIdentity:          true,
 		ContextTimeoutEnabled:    true,
 		ConnMaxIdleTime:          -1,
-		PoolSize:                 1000, // nothing waits for a connection: the timer of such a wait is of no bubble
+		PoolSize:                 1000, // nothing waits for a connection: the timer of such a wait belongs to no bubble
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	t.Cleanup(func() { _ = client.Close() })

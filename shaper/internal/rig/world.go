@@ -138,7 +138,7 @@ func (w *World) SubmitTo(flow string, ids ...string) {
 	}
 }
 
-// AwaitDead waits until so many jobs are dead.
+// AwaitDead waits until n jobs are dead.
 func (w *World) AwaitDead(n int) {
 	w.T.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)

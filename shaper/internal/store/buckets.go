@@ -17,7 +17,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/metrics"
 )
 
-// New returns a store of these buckets. The role says once and for all whether it writes their settings.
+// New returns a store of these buckets. The role fixes whether the store writes their settings.
 func New(role Role, client redis.UniversalClient, buckets []shaper.Bucket, timeout time.Duration, log *slog.Logger, reg prometheus.Registerer) (*Store, error) {
 	if client == nil {
 		return nil, errors.New("shaper: no Redis client is given")
@@ -60,7 +60,8 @@ func newBucket(own *shaper.Bucket, k Keys) *Bucket {
 	return b
 }
 
-// countParts has metrics of a bucket, and of the limits and the units of budgets that it has now, and none of those that it had.
+// countParts exposes the metrics of a bucket, and of the limits and budget units that it has now. It removes the metrics of those that it no
+// longer has.
 func (s *Store) countParts(state *Bucket, now *shaper.Bucket) {
 	before := state.own.Load()
 	s.Metrics.AddBucket(state.Name)

@@ -15,7 +15,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// BundleTells says to scripts which bundles that finish are told by a callback.
+// BundleTells returns the argument by which scripts know which finished bundles get a callback.
 func BundleTells(c *shaper.Callbacks) string {
 	switch {
 	case c.Bucket == "":
@@ -82,7 +82,7 @@ func (s *Store) Bundle(ctx context.Context, bucket, id string) (shaper.BundleInf
 	return codec.OpenBundle(bucket, id, cmd.Val())
 }
 
-// BundleOwners returns the callers of those of these bundles that a bucket has.
+// BundleOwners returns, of each of these bundles that the bucket has, the caller.
 func (s *Store) BundleOwners(ctx context.Context, bucket string, ids map[string]bool) (map[string]shaper.Owner, error) {
 	b, err := s.Readable(ctx, bucket)
 	if err != nil {

@@ -33,9 +33,9 @@ const (
 	carryReplaces = "replace"
 )
 
-// carry renames the keys of a bucket that has left its place. While no script obeys the bucket, nothing adds a flow or a group: those
-// that the two hashes name are all. The hashes go last, so that a process which completes the change finds what is left to do. Claims stay
-// behind: they repeat the replies for leases, and a bucket that moves has no lease that a dispatcher may ask for again.
+// carry renames the keys of a bucket that has moved. While no script obeys the bucket, nothing adds a flow or a group, so the two hashes name
+// all of them. The hashes go last, so a process that completes the change finds what is left to do. Claims stay behind: they repeat the replies
+// for leases, and a bucket that moves has no lease that a dispatcher may request again.
 func (s *Store) carry(ctx context.Context, b *shaper.Bucket, from, to string, generation int64) error {
 	old, now := TaggedKeys(from, b.Name), TaggedKeys(to, b.Name)
 	rename := func(mode string, names []string) error {

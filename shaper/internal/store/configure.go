@@ -33,9 +33,9 @@ func (s *Store) RunConfigured(ctx context.Context, b *Bucket, script *lua.Script
 	return nil, fmt.Errorf("bucket %q: %w", b.Name, ErrNotConfigured)
 }
 
-// Configure writes what the scripts obey, once. Of a guest it writes what is missing, and finds out what is in force: the error
-// is [ErrAdopted] where the place or the levels differ from this Bucket; then [Store.Known] is another one.
-// Concurrent callers wait for the first, no longer than their own ctx and the store's timeout.
+// Configure writes the settings of a bucket for the scripts, once. A read-only process writes what is missing and reads the effective settings.
+// Its error is [ErrAdopted] if the place or the levels differ from this Bucket; then [Store.Known] returns another one. Concurrent callers wait
+// for the first, no longer than their own ctx and the store's timeout.
 func (s *Store) Configure(ctx context.Context, b *Bucket) error {
 	if b.lent || b.Configured.Load() {
 		return nil
@@ -111,9 +111,8 @@ func (s *Store) UseAny(ctx context.Context, name string) (*Bucket, error) {
 	return b, err
 }
 
-// Join configures a bucket. An owner brings it into the pool that its configuration says first, until
-// it has been there once. Afterwards, where another owner has it elsewhere, that process started later or has
-// a higher revision: it wins. A guest goes to where the bucket lives.
+// Join configures a bucket. The authoritative process moves it into the pool of its configuration, until it has been there once. Afterwards,
+// another authoritative process that moved it elsewhere wins: it started later or has a higher revision. A read-only process follows the bucket.
 func (s *Store) Join(ctx context.Context, b *Bucket) error {
 	if b.joined.Load() {
 		return s.Configure(ctx, b)
@@ -121,8 +120,8 @@ func (s *Store) Join(ctx context.Context, b *Bucket) error {
 	return s.configureOnce(ctx, b, true)
 }
 
-// JoinPools brings every bucket into the pool that the configuration of an owner says, or out of one. A guest finds out where it lives.
-// The buckets join side by side, and share round trips.
+// JoinPools moves every bucket into the pool of the configuration, or out of one, in an authoritative process. A read-only process finds out
+// where the buckets live. The buckets join concurrently and share round trips.
 func (s *Store) JoinPools(ctx context.Context) error {
 	all := s.All()
 	return s.forEach(len(all), func(s *Store, i int) error {
@@ -133,7 +132,7 @@ func (s *Store) JoinPools(ctx context.Context) error {
 	})
 }
 
-// CheckPools reports the buckets that could not change their pool as these settings say: in a cluster those that are not empty. They
+// CheckPools reports the buckets that cannot change their pool as these settings ask: in a cluster, every bucket that is not empty. The checks
 // share round trips.
 func (s *Store) CheckPools(ctx context.Context, buckets []shaper.Bucket) error {
 	return s.forEach(len(buckets), func(s *Store, i int) error {

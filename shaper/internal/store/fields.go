@@ -28,21 +28,21 @@ const (
 	fieldCallbackOrigins = "callback_origins"
 )
 
-// fieldInFlightRule says whether max_in_flight follows the rate.
+// fieldInFlightRule holds the rule by which max_in_flight follows the rate, "" if it does not.
 const fieldInFlightRule = "in_flight_rule"
 
 // Fields that name the writer of settings: see lua/configure.lua.
 const (
 	fieldOwned   = "owned"
-	fieldCallers = "callers"  // since when callers are known: another value says that the settings were lost and made again
+	fieldCallers = "callers"  // since when callers are known: another value means that the settings were lost and made again
 	fieldLeftFor = "left_for" // where the bucket is now
 	fieldBy      = "by"
 	fieldStarted = "started"
 	fieldChanges = "changes"
 )
 
-// settingsOf are the fields of the hash settings, as the configuration of a bucket says, and their values. Its timetable is not among
-// them: it is computed from the plan.
+// settingsOf returns the fields of the hash settings and their values, from the configuration of a bucket. Its timetable is not among them: it
+// is computed from the plan.
 func settingsOf(own *shaper.Bucket) ([]any, error) {
 	limits, err := admission.EncodeLimits(own.Limits)
 	if err != nil {
@@ -76,8 +76,8 @@ func defaultURL(b *shaper.Bucket) string {
 	return b.Flow.DefaultURL
 }
 
-// inFlightRule lets scripts raise max_in_flight with an override of the rate (see lua/lib/in_flight.lua); "" where the configuration says
-// the number.
+// inFlightRule returns the rule by which scripts raise max_in_flight with an override of the rate (see lua/lib/in_flight.lua). It is "" if the
+// configuration sets the number.
 func inFlightRule(own *shaper.Bucket) string {
 	if own.MaxInFlight != 0 || own.DeliveryTimeout == 0 {
 		return ""
@@ -85,7 +85,7 @@ func inFlightRule(own *shaper.Bucket) string {
 	return fmt.Sprintf("%d %d", own.DeliveryTimeout.Microseconds(), own.EffectiveMaxInFlight())
 }
 
-// poolSettingsOf are the same of a pool.
+// poolSettingsOf returns the fields and values of a pool.
 func poolSettingsOf(p *shaper.Pool) []any {
 	effective := *p
 	effective.Burst, effective.BudgetBurst = poolBurst(p), cmp.Or(p.BudgetBurst, shaper.DefaultBudgetBurst)
@@ -141,7 +141,7 @@ func choice(name shaper.Setting, field string, texts ...string) described {
 	}}
 }
 
-// describedSettings are those of a bucket, and of a pool as far as it has them: what is stored as it is, and what follows from several.
+// describedSettings are the settings of a bucket, and of a pool as far as it has them: those stored as they are, and those derived from several.
 var describedSettings = append(OfBuckets.described(),
 	choice("when_dead_full", "dead_drop", string(shaper.RefuseJobs), string(shaper.DropOldestDead)),
 	plain("adapt and breaker", "downstream"), plain("events", "events"), plain("batch", "batch"),
@@ -160,7 +160,7 @@ func (l StoredSettings) described() (list []described) {
 
 const longestValue = 200 // bytes of a value that is shown
 
-// valuesOf returns what a hash says of the fields of a setting. ok is false where it says nothing.
+// valuesOf returns the values that a hash has for the fields of a setting. ok is false if it has none of them.
 func (d *described) valuesOf(get func(field string) (string, bool)) (text string, values []string, ok bool) {
 	for _, field := range d.fields {
 		value, found := get(field)
@@ -174,8 +174,8 @@ func (d *described) valuesOf(get func(field string) (string, bool)) (text string
 	return text, values, ok
 }
 
-// differencesOf compares fields of a configuration with those in force, without what operators have overridden. What an older program
-// has not written is no difference.
+// differencesOf compares fields of a configuration with the effective ones, without what operators have overridden. A field that an older
+// program has not written is no difference.
 func differencesOf(prefix string, own []any, inForce map[string]string) []shaper.Difference {
 	here := make(map[string]string, len(own)/2)
 	for i := 0; i < len(own); i += 2 {
@@ -226,7 +226,7 @@ func readChanges(prefix, record string) []shaper.SettingsChange {
 	return list
 }
 
-// changeIn is the change of a setting among those of fields.
+// changeIn returns the change of a setting that the changed fields describe.
 func (d *described) changeIn(fields [][3]string) (shaper.Change, bool) {
 	side := func(at int) func(string) (string, bool) {
 		return func(field string) (string, bool) {
@@ -243,7 +243,7 @@ func (d *described) changeIn(fields [][3]string) (shaper.Change, bool) {
 	return shaper.Change{Setting: d.name, Before: before, After: after}, ok
 }
 
-// DifferencesText is what a process has otherwise than is in force, in a line.
+// DifferencesText formats the settings that differ from the effective ones, in a line.
 func DifferencesText(list []shaper.Difference) string {
 	texts := make([]string, len(list))
 	for i, d := range list {

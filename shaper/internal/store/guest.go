@@ -18,19 +18,19 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// A guest obeys the settings in force: the place and the levels of a bucket are those that an owner wrote. See [Role].
+// A read-only process obeys the effective settings: the authoritative process writes the place and the levels of a bucket. See [Role].
 
-// ErrAdopted says that a bucket lives at another place, or has other levels, than this process knew. It knows now: the
-// caller asks [Store.Known] for the bucket again. It is an [shaper.ErrTagChanged].
+// ErrAdopted says that a bucket lives at another place, or has other levels, than this process knew. It knows now: the caller asks [Store.Known]
+// for the bucket again. It is an [shaper.ErrTagChanged].
 var ErrAdopted error = elsewhereError{"the bucket has changed its pool or its flows meanwhile: try again"}
 
-// inForce is what Redis holds of a bucket and of its pool.
+// inForce is the stored settings of a bucket and of its pool.
 type inForce struct {
 	keys       Keys
 	conf, pool map[string]string
 }
 
-// readInForce reads it, in one round trip, which it may share.
+// readInForce reads the settings of a bucket and its pool, in one round trip, which it may share.
 func (s *Store) readInForce(ctx context.Context, k Keys) (inForce, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
@@ -49,7 +49,7 @@ func (s *Store) readInForce(ctx context.Context, k Keys) (inForce, error) {
 // moves reports whether a bucket has left this place, or has come to it and is not configured yet: see lua/relocate.lua.
 func (f *inForce) moves() bool { return f.conf[FieldRateCount] == "" && f.conf["generation"] != "" }
 
-// meet has a guest make what is missing of a bucket, and find out what is in force.
+// meet creates the missing settings of a bucket for a read-only process, and adopts the effective ones.
 func (s *Store) meet(ctx context.Context, b *Bucket) error {
 	own := b.own.Load()
 	for range poolChangeTries {
@@ -64,11 +64,11 @@ func (s *Store) meet(ctx context.Context, b *Bucket) error {
 		if err != nil {
 			return fmt.Errorf("bucket %q: %w", b.Name, err)
 		}
-		// A bucket from before callers were known learns of them: see lua/lib/callers.lua.
+		// Settings without the field callers are not adopted but written, which adds it: see lua/lib/callers.lua.
 		if found.conf[FieldRateCount] != "" && found.conf["schema"] == strconv.Itoa(schemaVersion) && (found.conf[fieldCallers] != "" || isNamed(own)) {
 			return s.adopt(ctx, b, own, found)
 		}
-		if isNamed(own) && found.moves() { // a guest that has settings of its own finds that out as it writes them
+		if isNamed(own) && found.moves() { // a process that has settings of its own finds that out as it writes them
 			if err = s.catchUp(ctx, own, p, found.number("generation"), found.conf["left_for"]); err != nil && !errors.Is(err, errOvertaken) {
 				return err
 			}
@@ -85,7 +85,7 @@ func (s *Store) meet(ctx context.Context, b *Bucket) error {
 	return fmt.Errorf("bucket %q: %w", b.Name, errOvertaken)
 }
 
-// adopt goes by what is in force.
+// adopt makes the settings that were found those of the process.
 func (s *Store) adopt(ctx context.Context, b *Bucket, own *shaper.Bucket, found inForce) error {
 	settings, err := found.settings(own)
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *Store) adopt(ctx context.Context, b *Bucket, own *shaper.Bucket, found 
 	return ErrAdopted
 }
 
-// warnOnce logs where the configuration of this process differs from what is in force: once, until the differences are others.
+// warnOnce logs where the configuration of this process differs from the effective settings. It logs again only if the differences change.
 func (s *Store) warnOnce(ctx context.Context, b *Bucket, own *shaper.Bucket, found inForce) {
 	list := s.differences(own, found)
 	text, dissent := DifferencesText(list), dissentText(list)
@@ -148,7 +148,7 @@ func (f *inForce) writer(list []shaper.Difference) string {
 	return cmp.Or(by, "a program of an older version, which does not name itself")
 }
 
-// differences are those of a configuration. A bucket of which it has only the name has none.
+// differences returns where a configuration differs. A bucket of which only the name is given has no differences.
 func (s *Store) differences(own *shaper.Bucket, found inForce) []shaper.Difference {
 	if isNamed(own) {
 		return nil
@@ -158,7 +158,7 @@ func (s *Store) differences(own *shaper.Bucket, found inForce) []shaper.Differen
 		return nil
 	}
 	list := differencesOf("", fields, found.conf)
-	if own.MaxInFlight == 0 && own.DeliveryTimeout == 0 { // it says nothing of that
+	if own.MaxInFlight == 0 && own.DeliveryTimeout == 0 { // the configuration does not set it
 		list = slices.DeleteFunc(list, func(d shaper.Difference) bool { return d.Setting == shaper.SettingMaxInFlight })
 	}
 	if tag := found.keys.Tag(own.Name); tag != tagOf(own) {
@@ -170,11 +170,11 @@ func (s *Store) differences(own *shaper.Bucket, found inForce) []shaper.Differen
 	return list
 }
 
-// errOldSettings is the fault of settings in which a client does not find all that it needs.
+// errOldSettings reports stored settings without all that a client needs.
 var errOldSettings = errors.New("its settings in Redis were written by a program of an older version, which does not store all that a client needs: " +
 	"start a dispatcher of this version, or give the settings of the bucket here, not its name only")
 
-// settings are those of a bucket as a client goes by them: what is in force, and of the rest what its own configuration says.
+// settings returns a bucket's settings for a client: the effective ones, and for the rest those of its own configuration.
 func (f *inForce) settings(own *shaper.Bucket) (*shaper.Bucket, error) {
 	b := *own
 	levels, err := strconv.Atoi(cmp.Or(f.conf["flows"], "0"))
@@ -240,7 +240,7 @@ func (f *inForce) parts(b *shaper.Bucket, levels int) {
 	}
 }
 
-// poolSettings are those of the pool, nil of a bucket in none. A pool whose settings were lost is as fast as the bucket.
+// poolSettings returns the settings of the pool, nil for a bucket in no pool. A pool whose settings were lost gets the rate of the bucket.
 func (f *inForce) poolSettings(b *shaper.Bucket) *shaper.Pool {
 	switch {
 	case f.keys.Pool == "":
@@ -267,7 +267,7 @@ func readBatch(text string) shaper.BatchSettings {
 	return shaper.BatchSettings{MaxSize: n[0], MaxBytes: n[1], MaxWait: lua.Microseconds(n[2])}
 }
 
-// ofGuest reports whether what is in force at a place was made by a guest, so that an owner replaces it.
+// ofGuest reports whether a read-only process wrote the settings at a place, so that an authoritative process replaces them.
 func (s *Store) ofGuest(ctx context.Context, k Keys) bool {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()

@@ -29,7 +29,7 @@ func elsewheref(format string, args ...any) error {
 	return elsewhereError{fmt.Sprintf(format, args...)}
 }
 
-// place is what the index says of a bucket. The zero value is that of a bucket that Redis does not know.
+// place is a bucket's entry in the index. The zero value means that Redis does not know the bucket.
 type place struct {
 	tag        string
 	generation string // "<number> <tag left behind>", see lua/assign.lua; "" before the first change
@@ -80,8 +80,8 @@ func (s *Store) assign(ctx context.Context, bucket string, old, now place) (writ
 	return reply == int64(1), err
 }
 
-// located reads where a bucket lives. A new bucket gets the place that its configuration says. The index is read
-// first: a Redis without memory refuses a new bucket, and a known one must still be drained.
+// located reads where a bucket lives. A new bucket gets the place of its configuration. The index is read first, because a Redis out of memory
+// refuses a new bucket, and a known one must still be drained.
 func (s *Store) located(ctx context.Context, b *shaper.Bucket) (place, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
@@ -106,8 +106,8 @@ func livesElsewhere(b *shaper.Bucket, tag string) error {
 		b.Name, poolText(tag, b.Name), poolText(tagOf(b), b.Name))
 }
 
-// LiveKeys are the keys under which buckets live, whatever the configuration says. Of a bucket that Redis does not
-// know they are those of the configuration, or of a bucket in no pool.
+// LiveKeys returns the keys under which buckets live, whatever the configuration says. For a bucket that Redis does not know, they are the keys
+// of the configuration, or those of a bucket in no pool.
 func (s *Store) LiveKeys(ctx context.Context, buckets ...string) (map[string]Keys, error) {
 	live := make(map[string]Keys, len(buckets))
 	for _, name := range buckets {
@@ -134,9 +134,9 @@ func (s *Store) LiveKeys(ctx context.Context, buckets ...string) (map[string]Key
 	return live, nil
 }
 
-// Readable returns a bucket whose jobs may be looked at. It is in the configuration, or Redis knows it: it has left
-// the configuration, or lives in another pool than the configuration says. Of the latter it knows only what reading
-// takes: its name and its levels. Of a bucket that this process has not used yet, one round trip more.
+// Readable returns a bucket whose jobs can be read. It is in the configuration, or known to Redis: removed from the configuration, or in another
+// pool than the configuration says. Of the latter only name and levels are known. A bucket that this process has not used yet takes one more
+// round trip.
 func (s *Store) Readable(ctx context.Context, name string) (*Bucket, error) {
 	b, unknown := s.Bucket(name)
 	if unknown == nil && b.Configured.Load() || unknown != nil && !admission.ValidName(name) {

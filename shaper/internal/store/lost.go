@@ -15,14 +15,14 @@ func isLost(before, now map[string]string) bool {
 // lostNames is how many names of buckets a log line has.
 const lostNames = 20
 
-// Loss is a loss of data of Redis: of which buckets the settings were gone, the first of them, and how many there are.
+// Loss is a loss of data in Redis: the first buckets whose settings are missing, and their number.
 type Loss struct {
 	At      time.Time
 	Buckets []string
 	Count   int
 }
 
-// reportLost logs and counts the buckets and pools of which Redis has lost the settings, in one line.
+// reportLost logs and counts the buckets and pools whose settings Redis has lost, in one line.
 func (s *Store) reportLost(ctx context.Context, list []*watched) {
 	var buckets, pools []string
 	for _, w := range list {

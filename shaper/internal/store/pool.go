@@ -31,7 +31,7 @@ func samePools(buckets []shaper.Bucket) error {
 	return nil
 }
 
-// tagOf is what the keys of a bucket have in common.
+// tagOf returns the hash tag of a bucket's keys by its configuration.
 func tagOf(b *shaper.Bucket) string {
 	if b.Pool != nil {
 		return b.Pool.Name

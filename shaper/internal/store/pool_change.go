@@ -20,12 +20,12 @@ const (
 	schedulesCopied = 8   // pairs of the hash of schedules, whose definitions have up to 96 KiB
 	carriedAtOnce   = 200 // keys that one script renames, in 1 to 2 ms: all of ofBucket, which belong together
 
-	carryIdle = 100 * time.Millisecond // a process that renames keys and renames none for so long has died, or stands still
+	carryIdle = 100 * time.Millisecond // a process that renames no key for this long while it carries a bucket has died or stalls
 	carryPoll = 10 * time.Millisecond
 )
 
-// changePool begins the change of a bucket from p to where its configuration says, and completes it. Where some deliveries keep the
-// bucket, it sends nothing for 3 s, and the error is an [shaper.ErrMoves]: the caller tries again within that time.
+// changePool begins the move of a bucket from p to the place of its configuration, and completes it. If running deliveries prevent the move, the
+// bucket sends nothing for 3 s, and the error is an [shaper.ErrMoves]: the caller tries again within that time.
 func (s *Store) changePool(ctx context.Context, b *shaper.Bucket, p place) error {
 	next := p.number() + 1
 	if there, err := s.arrive(ctx, b, p, tagOf(b), "check", next); there || err != nil {
@@ -72,7 +72,7 @@ func (s *Store) complete(ctx context.Context, b *shaper.Bucket, p place, tag str
 	return nil
 }
 
-// decide is the one write that says where the bucket lives.
+// decide writes where the bucket lives. No other write does.
 func (s *Store) decide(ctx context.Context, b *shaper.Bucket, old, now place) error {
 	written, err := s.assign(ctx, b.Name, old, now)
 	if err == nil && !written {

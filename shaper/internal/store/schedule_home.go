@@ -27,7 +27,7 @@ type ScheduleHome struct {
 // HomeOf is a bucket of the configuration.
 func HomeOf(b *Bucket) ScheduleHome { return ScheduleHome{Bucket: b.Name, Keys: b.Keys} }
 
-// ScheduleHomes are all buckets that Redis knows, where they live: those of the configuration in its order, then the others by name. One
+// ScheduleHomes returns all buckets that Redis knows and where they live: those of the configuration in its order, then the others by name. One
 // round trip.
 func (s *Store) ScheduleHomes(ctx context.Context) ([]ScheduleHome, error) {
 	if err := s.IfClosed(); err != nil {
@@ -137,11 +137,11 @@ const (
 	schedulesAtOnce = 8 // definitions in one answer
 	nextFires       = 5
 
-	// schedulesMost are those of a bucket: of the configuration, and made through the API.
+	// schedulesMost bounds the schedules of a bucket: those of the configuration, and those made through the API.
 	schedulesMost = 2 * shaper.MaxSchedules
 )
 
-// AllSchedules returns the schedules of all buckets that Redis knows, by bucket and name. Two round trips, and one for each eight
+// AllSchedules returns the schedules of all buckets that Redis knows, by bucket and name. It takes two round trips, and one for each eight
 // schedules of a bucket.
 func (s *Store) AllSchedules(ctx context.Context) ([]shaper.ScheduleInfo, error) {
 	homes, err := s.ScheduleHomes(ctx)
@@ -171,7 +171,7 @@ func (s *Store) AllSchedules(ctx context.Context) ([]shaper.ScheduleInfo, error)
 	return all, nil
 }
 
-// Schedules returns those of the schedules of a bucket that are named. One round trip for each eight.
+// Schedules returns the named schedules of a bucket. It takes one round trip for each eight.
 func (s *Store) Schedules(ctx context.Context, home ScheduleHome, names ...string) ([]shaper.ScheduleInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
@@ -231,15 +231,15 @@ func scheduleInfo(home ScheduleHome, definition, stateText string) (shaper.Sched
 	return info, nil
 }
 
-// ScheduleChange is what came of a change of a schedule: the answers of control_schedule.lua.
+// ScheduleChange is the result of a change of a schedule: a reply of control_schedule.lua.
 type ScheduleChange int64
 
-// What may come of it.
+// The results.
 const (
 	ScheduleUnchanged ScheduleChange = iota
 	ScheduleChanged
 	ScheduleUnknown
-	ScheduleConfigured // it is one of the configuration
+	ScheduleConfigured // the schedule is in the configuration
 	ScheduleTooMany
 )
 

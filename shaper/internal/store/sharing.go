@@ -9,11 +9,11 @@ import (
 	"github.com/tundish-io/tundish/lua/coalesce"
 )
 
-// sharedAtMost is how many calls share a round trip. So many scripts of 5 ms end within the time that one call may take.
+// sharedAtMost is how many calls share a round trip. This many scripts of 5 ms end within the timeout of one call.
 const sharedAtMost = 128
 
-// sharing runs commands so that concurrent callers share round trips. One pipeline is under way at a time, in a cluster one to each
-// node. What comes meanwhile leaves with the next one.
+// sharing runs commands so that concurrent callers share round trips. One pipeline is under way at a time, in a cluster one per node. Commands
+// that arrive meanwhile go into the next one.
 type sharing struct {
 	redis.UniversalClient
 	queue coalesce.Queue[*sharedCall]

@@ -35,7 +35,7 @@ var (
 	OfPools   = storedOf(reflect.TypeFor[shaper.Pool]())
 )
 
-// StoredSettings are those of a type.
+// StoredSettings lists the settings of a type that are stored in Redis.
 type StoredSettings []Stored
 
 func storedOf(t reflect.Type) (list StoredSettings) {
@@ -48,7 +48,7 @@ func storedOf(t reflect.Type) (list StoredSettings) {
 	return list
 }
 
-// Changeable are those that an operator may change.
+// Changeable returns the settings that an operator may change.
 func (l StoredSettings) Changeable() StoredSettings {
 	return slices.DeleteFunc(slices.Clone(l), func(s Stored) bool { return !s.key.Change })
 }
@@ -61,7 +61,7 @@ func (l StoredSettings) Find(name shaper.Setting) *Stored {
 	return nil
 }
 
-// Fields are those of all settings.
+// Fields returns the hash fields of all settings.
 func (l StoredSettings) Fields() (names []string) {
 	for i := range l {
 		names = append(names, l[i].Fields...)
@@ -69,7 +69,7 @@ func (l StoredSettings) Fields() (names []string) {
 	return names
 }
 
-// Write returns the fields of an object and their values. What a table that is not there would say is zero, so that it is taken back.
+// Write returns the fields of an object and their values. A missing table is written as zero, so that its settings are removed.
 func (l StoredSettings) Write(object any) (args []any) {
 	root := reflect.ValueOf(object).Elem()
 	for i := range l {

@@ -45,7 +45,7 @@ func Tracer(provider trace.TracerProvider) trace.Tracer {
 	return provider.Tracer("github.com/tundish-io/tundish/shaper")
 }
 
-// Attributes are those of each span of a bucket, with room for more.
+// Attributes returns the attributes of each span of a bucket, with room for more.
 func Attributes(operation, bucket string) []attribute.KeyValue {
 	const most = 12
 	return append(make([]attribute.KeyValue, 0, most),
