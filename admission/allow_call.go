@@ -22,19 +22,17 @@ const (
 // errStale says that the limit was changed since its conf was read.
 var errStale = errors.New("admission: the limit was changed")
 
-// errReply says that a script answered something that this program does not
-// understand.
+// errReply says that this program does not understand the reply of a script.
 var errReply = errors.New("the reply of script allow is not valid: do all processes run the same version?")
 
-// allowCall is a batch of questions as one run of lua/allow.lua, in which questions
-// that are the same travel as one.
+// allowCall is a batch of questions as one run of lua/allow.lua. Equal questions are sent as one.
 type allowCall struct {
 	gate    *gate
 	batch   []*question
 	keys    []string
 	limits  []*compiledLimit
 	of      []int // limit of each state
-	latest  []int // line that asked last about each state
+	latest  []int // index of the line that asked most recently about each state
 	states  map[string]int
 	groups  []group
 	numbers []int64
@@ -51,7 +49,7 @@ type group struct {
 	cost      int64
 	times     int64
 	questions []*question
-	reports   bool // the answer is of no interest
+	reports   bool // the answer is ignored
 }
 
 func (g *gate) newAllowCall(batch []*question) *allowCall {
@@ -67,8 +65,7 @@ func (g *gate) newAllowCall(batch []*question) *allowCall {
 		if q.cost == 0 {
 			continue // it only reports
 		}
-		// Questions about different states do not change each other's answers, so
-		// that only those about the same one must keep their order.
+		// Questions about different states do not change each other's answers. Only questions about the same state must keep their order.
 		if last := c.latest[state]; last >= 0 && c.groups[last].cost == q.cost && c.groups[last].times > 0 {
 			c.groups[last].times++
 		} else {

@@ -17,19 +17,17 @@ type Decision struct {
 	// not learn of it.
 	Shadow bool
 
-	// WouldRefuse says that the limit is in shadow mode and would have refused:
-	// RetryAfter and Impossible tell how, and Allowed is true all the same.
+	// WouldRefuse says that the limit is in shadow mode and would have refused. RetryAfter and Impossible have the values of the refusal, but
+	// Allowed is true.
 	WouldRefuse bool
 
 	// Source names what decided, if it was not the limit's state in Redis.
 	Source Source
 
-	// Overflow says that the limit has a state for MaxKeys callers already, so that
-	// this one counts together with all others above that number.
+	// Overflow says that the limit has MaxKeys states already, so this caller shares one state with all others above that number.
 	Overflow bool
 
-	// Impossible reports that the cost is above the most that the limit can ever hold:
-	// waiting does not help. RetryAfter is then 0.
+	// Impossible reports that the cost is above the limit's maximum: waiting does not help. RetryAfter is then 0.
 	Impossible bool
 
 	// Quota requests may pass in a Window, for the RateLimit-Policy header. For a token
@@ -52,10 +50,10 @@ type Decision struct {
 	Spread time.Duration
 }
 
-// Return is after how long a refused client should return: RetryAfter and Spread. It is what HTTP clients get as Retry-After.
+// Return returns the delay after which a refused client should retry: RetryAfter plus Spread. HTTP clients get it as Retry-After.
 func (d Decision) Return() time.Duration { return d.RetryAfter + d.Spread }
 
-// Later is the decision as it reads after a time in which nothing was spent.
+// Later returns the decision as it is after a time in which nothing was spent.
 func (d Decision) Later(passed time.Duration) Decision {
 	if d.RetryAfter > 0 {
 		d.RetryAfter = max(d.RetryAfter-passed, 0)

@@ -16,8 +16,7 @@ const (
 	PerHeader = "header:" // and the name of a header of the request
 )
 
-// Identity is what is known of the caller. An empty field is not known. If a limit counts by
-// such a field, its [Limit.OnMissing] decides.
+// Identity is what is known of the caller. An empty field is not known. If a limit counts by such a field, its [Limit.OnMissing] decides.
 type Identity struct {
 	Caller string
 	IP     string
@@ -40,8 +39,7 @@ func AddrCaller(name string) string {
 	return "addr:" + name
 }
 
-// MissingIdentityError says that a limit counts by something of the caller
-// that is not known, and is configured to refuse then.
+// MissingIdentityError says that a limit counts by a dimension that is unknown for the caller, and is configured to refuse then.
 type MissingIdentityError struct {
 	Limit string
 	Per   string // the dimension
@@ -68,7 +66,7 @@ func (id *Identity) of(per string) string {
 	return id.Headers[HeaderOf(per)]
 }
 
-// HeaderOf is the canonical name of the header that a dimension is of, or "".
+// HeaderOf returns the canonical name of the header that a dimension names, or "".
 func HeaderOf(per string) string {
 	name, ok := strings.CutPrefix(per, PerHeader)
 	if !ok {

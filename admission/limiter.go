@@ -29,38 +29,36 @@ const MaxCost = 1_000_000
 // ErrClosed says that the limiter was closed before the call.
 var ErrClosed = errors.New("admission: the limiter is closed")
 
-// givenLimits is how many limits that are given by value a limiter keeps ready.
+// givenLimits is how many limits that are given by value a limiter caches.
 const givenLimits = 1000
 
 // LimiterConfig configures a [Limiter]. Only Redis is required.
 type LimiterConfig struct {
 	Redis    redis.UniversalClient // made by [redisconn.Connect]
 	Limits   []Limit               // the limits that [Limiter.Ask] knows by name
-	Revision int64                 // of the configuration that has Limits. If Redis holds a higher one, that one is in force
+	Revision int64                 // of the configuration that has Limits. If Redis holds a higher one, that one is effective
 	Timeout  time.Duration         // of one question, all included; 0 means DefaultLimiterTimeout. At least twice the round trip
 	Breaker  *redisconn.Breaker    // shared by all that talk to this Redis; nil means one of its own
 	Metrics  *Metrics              // nil counts nothing
 	Logger   *slog.Logger          // nil logs nothing
 
-	// Guest says that the limits are another process's to set, such as those of `producer serve`: this one makes what is missing, and goes by
-	// what is in force. Override and ResetOverride change it all the same.
+	// Guest makes this process read-only: another process, such as `producer serve`, sets the limits. This one creates what is missing, and uses
+	// the effective limits. Override and ResetOverride change them all the same.
 	Guest bool
 }
 
-// Limiter asks limits on their own, outside any bucket. It is safe for
-// concurrent use.
+// Limiter asks limits on their own, outside any bucket. It is safe for concurrent use.
 //
-// Concurrent questions of one limit share round trips (package batch); a lone question
-// takes one. The first question of a configured limit takes two more, and so does the
-// first one after a change of the limit. A refused caller that comes back early is
-// refused without a round trip, for up to a second at a time.
+// Concurrent questions of one limit share round trips (package coalesce); a lone question takes one. The first question of a configured limit
+// takes two more, and so does the first one after a change of the limit. A refused caller that retries early is refused without a round trip,
+// for up to a second at a time.
 //
-// When Redis does not answer, each limit does what its OnStoreFailure says;
-// one in shadow mode lets everybody pass. An answer takes at most
+// When Redis does not respond, each limit does what its OnStoreFailure says; a limit in shadow mode admits everybody. An answer takes at most
 // LimiterConfig.Timeout, and less than a millisecond while the breaker is open.
 //
-// A reply that is lost may have spent: asking again then errs on the side of
-// refusing. No question is ever sent twice.
+// A question whose reply is lost may have spent: asking again then errs on the side of refusing. No question is ever sent twice.
+//
+// A question whose reply is lost may have spent: asking again then errs on the side of refusing. No question is ever sent twice.
 type Limiter struct {
 	redis   redis.UniversalClient
 	timeout time.Duration
@@ -84,7 +82,7 @@ type Limiter struct {
 	fullLog  rate.Sometimes
 
 	calls  *coalesce.Calls
-	beside sync.WaitGroup // what runs beside the callers
+	beside sync.WaitGroup // background work
 }
 
 // gates are the gates of the configured limits, by name and in their order.
@@ -126,17 +124,15 @@ func NewLimiter(cfg LimiterConfig) (*Limiter, error) {
 	return l, l.setLimits(cfg.Limits, cfg.Revision)
 }
 
-// Close waits until the calls under way are answered and nothing runs beside them,
-// which takes up to LimiterConfig.Timeout. Every call after it is [ErrClosed]. It may
-// be called several times, also beside other calls. The Redis client stays open: it
-// belongs to the caller.
+// Close waits until the calls under way are answered and the background work has ended, which takes up to LimiterConfig.Timeout. Every later
+// call returns [ErrClosed]. It may be called several times, also concurrently with other calls. The Redis client stays open: it belongs to the
+// caller.
 func (l *Limiter) Close() {
 	l.calls.Close()
 	l.beside.Wait()
 }
 
-// setLimits replaces the configured limits. A limit that stays keeps its calls under
-// way.
+// setLimits replaces the configured limits. A limit that remains keeps its calls under way.
 func (l *Limiter) setLimits(limits []Limit, revision int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -285,8 +281,7 @@ func (l *Limiter) judge(ctx context.Context, g *gate, f *compiledLimit, key stri
 // Asked reports whether a verdict of the scripts is one.
 func Asked(verdict int64) bool { return verdict != lua.NotAsked }
 
-// Decide makes a decision of the four numbers in which lua/enqueue.lua answers:
-// verdict, whole requests remaining, and two times in microseconds.
+// Decide makes a decision from the four numbers that lua/enqueue.lua returns: verdict, whole requests remaining, and two times in microseconds.
 func (l Limit) Decide(verdict, remaining, wait, reset int64) Decision {
 	f := compiledLimit{Limit: l}
 	f.quota, f.window = l.Policy()

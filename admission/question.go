@@ -30,7 +30,7 @@ func newGate(l *Limiter, limit string) *gate {
 	g.queue = coalesce.Queue[*question]{
 		Max: maxBatch, Send: g.send,
 		Owner: func(q *question) any { return q },
-		// Questions of another kind, or of another one who names keys, go in another batch.
+		// Questions of another kind, or of another namer, go in another batch.
 		MaxKinds: 1, Kind: func(q *question) [2]string { return [2]string{q.kind, q.namer} },
 	}
 	return g
@@ -43,7 +43,7 @@ type question struct {
 	*compiledLimit
 	ctx    context.Context //nolint:containedctx // of the caller, for its values
 	key    string
-	namer  string // digits of who names the key; "" nobody: all of a batch have the same
+	namer  string // digits of the client that names the key, "" without one: all questions of a batch have the same
 	cost   int64
 	start  time.Time
 	report int64 // was admitted without Redis, and is to be taken first
@@ -88,8 +88,8 @@ func (g *gate) ask(q *question) error {
 	return fmt.Errorf("the outcome is unknown: %w", context.Cause(q.ctx))
 }
 
-// send has a batch answered, and returns the function that tells the callers. It outlives the
-// callers: a caller that gives up does not undo the call under way.
+// send gets the answers of a batch, and returns the function that delivers them to the callers. It outlives the callers: a caller that gives up
+// does not undo the call under way.
 func (g *gate) send(batch []*question) (tell func()) {
 	first := batch[0]
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(first.ctx), first.start.Add(g.limiter.timeout))

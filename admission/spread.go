@@ -29,8 +29,8 @@ type Spread struct {
 	last *lru.Cache[string, time.Time] // key -> the latest place
 }
 
-// Delay returns how much later than after wait a refused client should return, from 0 to [MaxSpread]. interval is the time in
-// which the key serves one such client; with 0 there is no delay.
+// Delay returns the extra delay, from 0 to [MaxSpread], that a refused client should add to wait. interval is the time in which the key serves
+// one such client; with 0 there is no delay.
 func (s *Spread) Delay(key string, wait, interval time.Duration, now time.Time) time.Duration {
 	if interval <= 0 {
 		return 0

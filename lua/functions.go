@@ -14,31 +14,30 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// AsFunctions has a client run the scripts as functions of Redis (FCALL) where the server lets it load
-// them, and by EVALSHA where it does not. A run does the same either way. It costs Redis less as a function:
-// EVALSHA makes the pieces of a script, some hundred Lua functions, anew in each run, and a library makes them once.
+// AsFunctions makes a client run the scripts as functions of Redis (FCALL) if the server lets it load them, and by EVALSHA if not. A run does
+// the same either way. Functions cost Redis less: EVALSHA creates the pieces of a script, some hundred Lua functions, again in each run; a
+// library creates them once.
 //
-// The first run looks for the library, and loads it where it is missing, which takes up to four more round trips. So does a run at a server that
-// has not got the library: one that restarted without its data, another node of a cluster, one where a user said
-// FUNCTION FLUSH, which is safe at any time. A server that refuses to load is not asked again for a minute. If Redis does not
-// answer, the run fails as without functions.
+// The first run looks for the library and loads it if it is missing, which takes up to four more round trips. So does a run on a server without
+// the library: after a restart without data, on another node of a cluster, or after FUNCTION FLUSH, which is safe at any time. The client does
+// not retry a server that refuses to load for a minute. If Redis does not respond, the run fails as without functions.
 //
-// Another user of the Redis with the right to load functions can replace the library, and its code then runs with the rights of this client. A client in use
-// compares the library with its own within each minute. It reports an error that wraps [ErrLibraryChanged], once, and uses EVALSHA
-// from then on. It also reports, once, that Redis does not let it compare.
+// Another user of the Redis with the right to load functions can replace the library, and its code then runs with the rights of this client. A
+// client in use compares the library with its own within each minute. If they differ, it reports an error that wraps [ErrLibraryChanged], once,
+// and uses EVALSHA from then on. It also reports, once, that Redis does not let it compare.
 func AsFunctions(client redis.UniversalClient, report func(error)) {
 	client.AddHook(&asFunctions{client: client, report: report})
 }
 
-// library has all scripts as functions, which share one copy of the pieces. With a copy for each script, Lua had nearly
-// four times as much to keep and to look through for garbage: a decision of a limit took 5 µs more.
+// library has all scripts as functions, which share one copy of the pieces. With a copy for each script, Lua had nearly four times as much to
+// store and to scan for garbage: a decision of a limit took 5 µs more.
 type library struct {
 	name      string
 	text      string          // what FUNCTION LOAD is given
-	functions map[*Script]any // strings: the names. They tell the version of the library, so programs of several versions run beside each other
+	functions map[*Script]any // strings: the names. They contain the version of the library, so programs of several versions run in parallel
 }
 
-// Library is what FUNCTION LOAD is given; see [AsFunctions].
+// Library returns the argument of FUNCTION LOAD; see [AsFunctions].
 func Library() string { return theLibrary().text }
 
 var theLibrary = sync.OnceValue(func() *library {
@@ -110,12 +109,12 @@ func asScript(err error) bool {
 	return isMissing(err) || err != nil && redis.HasErrorPrefix(err, "OOM")
 }
 
-// DialHook lets connections be made as ever.
+// DialHook does not change how connections are made.
 func (f *asFunctions) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
 }
 
-// ProcessHook runs one script. What the server does not know had no effect, and is sent again.
+// ProcessHook runs one script. If the server does not know it, it had no effect, and is sent again.
 func (f *asFunctions) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		script := f.turn(ctx, cmd)

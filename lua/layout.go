@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// What keys a script is given. The fixed ones are those that its header lists, KEYS[1], KEYS[2] and so on: it is the only list. What keys
-// follow these depends on the call, and is said here.
+// The keys of a script. Its header is the only list of the fixed keys: KEYS[1], KEYS[2] and so on. Which keys follow depends on the call, and is
+// defined here.
 
 // Names of fixed keys that depend on the bucket or on the call.
 const (
@@ -29,7 +29,7 @@ const (
 	DeparturesOfParts                   // for each flow, or each group, the times of its departures
 	GroupsAndDepartures                 // where flows are in groups: groups, group_settings, and for each group its turn queue and the times of its departures
 	TurnQueuesOfGroups                  // for each group its turn queue
-	TurnQueuesOfFlows                   // for each flow the turn queue in which it stands
+	TurnQueuesOfFlows                   // for each flow the turn queue that it is in
 	KeysOfQuotas                        // of a bucket with quotas, budgets or a timetable: departures of the bucket, its leases, its charges, and departures of flows and groups; the caller adds them
 	PaceOfPool                          // in a pool: the pool's conf, pace and departed; the caller adds them
 	KeysOfUse                           // of jobs that used a model: the use of each day on which they were claimed; the caller adds them

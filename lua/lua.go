@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The scripts. Each file's header says what it does.
+// The scripts. Each file's header describes the script.
 var (
 	Allow            = newScript("allow")
 	Enqueue          = newScript("enqueue")
@@ -132,19 +132,19 @@ func digest(text string) string { return redis.NewScript(text).Hash() }
 // Name is the file's name without its ending.
 func (s *Script) Name() string { return s.name }
 
-// Text is what is sent to Redis: the file with the pieces of lib that it includes.
+// Text returns the text that is sent to Redis: the file with the pieces of lib that it includes.
 func (s *Script) Text() string { return s.text.(string) }
 
-// SHA is the digest by which Redis knows the script.
+// SHA returns the digest by which Redis knows the script.
 func (s *Script) SHA() string { return s.sha.(string) }
 
-// Client is what running a script takes of a go-redis client.
+// Client is the part of a go-redis client that runs scripts.
 type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 	Pipeline() redis.Pipeliner
 }
 
-// Observer is told of each run of a script. A nil Observer is not.
+// Observer is called after each run of a script. A nil Observer is ignored.
 type Observer func(script string, took time.Duration, err error)
 
 // Run runs the script and returns its reply, an array or an integer. It takes one round trip, or two if the server does
@@ -192,7 +192,7 @@ type once struct{ *redis.Cmd }
 // NoRetry tells go-redis, also its cluster client.
 func (*once) NoRetry() bool { return true }
 
-// cluster is what a client of a cluster has and others have not.
+// cluster is the method that only a client of a cluster has.
 type cluster interface {
 	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
 }

@@ -34,8 +34,8 @@ type onceNumbers struct{ redis.IntSliceCmd }
 // NoRetry tells go-redis, also its cluster client.
 func (*onceNumbers) NoRetry() bool { return true }
 
-// Microseconds is so many microseconds, as scripts tell them: at most 292 years either way, which is what a
-// Duration holds. Times of Redis may lie further ahead than that.
+// Microseconds converts a number of microseconds from a script. It clamps to 292 years either way, the range of Duration: times of Redis may lie
+// further ahead.
 func Microseconds(n int64) time.Duration {
 	const most = math.MaxInt64 / int64(time.Microsecond)
 	return time.Duration(min(max(n, -most), most)) * time.Microsecond

@@ -28,8 +28,7 @@ func IntegersFor(reply any, n int) ([]int64, error) {
 	return numbers, err
 }
 
-// Reader reads a flat array of integers and strings from the front. The first
-// fault stops it, and [Reader.Err] tells.
+// Reader reads a flat array of integers and strings from the front. It stops at the first fault, which [Reader.Err] returns.
 type Reader struct {
 	items []any
 	at    int
@@ -81,8 +80,8 @@ func next[T int64 | string](r *Reader) T {
 	return value
 }
 
-// Answer is a reply in which each value has its name: see lua/lib/answer.lua. What is not there is zero. As of a Reader, the first fault
-// is kept: a value of another type than is read.
+// Answer is a reply of named values: see lua/lib/answer.lua. A missing value reads as zero. Like Reader, it keeps the first fault: a value of
+// another type than the caller reads.
 type Answer struct {
 	values map[string]any
 	err    error

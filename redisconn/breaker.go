@@ -74,14 +74,14 @@ func NewBreaker(cfg BreakerConfig) *Breaker {
 		ReadyToTrip: func(c gobreaker.Counts) bool { return int(c.ConsecutiveFailures) >= cfg.Failures },
 		// An error of this program's own scripts shows that Redis is there.
 		IsSuccessful: func(err error) bool { return !Unavailable(err) },
-		// A caller that gave up says nothing of Redis.
+		// A caller that gave up is no sign that Redis fails.
 		IsExcluded: func(err error) bool { return errors.Is(err, context.Canceled) },
 		OnStateChange: func(_ string, from, to gobreaker.State) {
 			b.shaky.Store(to != gobreaker.StateClosed)
 			if cfg.OnChange != nil {
-				cfg.OnChange(BreakerState(to)) // the library numbers its states alike
+				cfg.OnChange(BreakerState(to)) // the library numbers its states in the same way
 			}
-			switch { // probes that fail are no news
+			switch { // failed probes change nothing
 			case from == gobreaker.StateClosed:
 				b.opened = time.Now()
 				log.Warn("the circuit breaker of Redis is open: its last calls failed", "probe_every", cfg.Pause, "error", b.failure())

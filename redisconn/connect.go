@@ -24,11 +24,12 @@ type Options struct {
 	PoolSize         int           // connections at most, in a cluster to each node; 0 means 64
 	TLS              TLSOptions    // for URLs that begin with rediss
 
-	// Credentials, if not nil, returns the user and the password for each new connection, in place of those of the URL and Password.
-	// So a password that changes is used by the next connection. SentinelCredentials does the same for connections to sentinels.
+	// Credentials, if not nil, returns the user and the password for each new connection, in place of those in the URL and Password. So the next
+	// connection uses a changed password. SentinelCredentials does the same for connections to sentinels.
 	Credentials, SentinelCredentials func() (user, password string, err error)
 
-	// Dial, if not nil, makes the connections: through a tunnel, say, or to a store in the process. With a URL of rediss it does the handshake too.
+	// Dial, if not nil, makes the connections, for example through a tunnel or to a store in the process. With a URL of rediss it also does the
+	// handshake.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	// NoFunctions runs the scripts by EVALSHA, never as functions of Redis. Set it where another user of the Redis may load functions: such a

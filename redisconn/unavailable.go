@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Failure is what is wrong with Redis, read from the error of a call.
+// Failure is the kind of failure of Redis, read from the error of a call.
 type Failure int
 
 // The failures of Redis.
@@ -31,7 +31,7 @@ func (f Failure) String() string {
 // Failures returns every failure but [NoFailure].
 func Failures() []Failure { return []Failure{Unreachable, Refused, Full, Forbidden} }
 
-// Description returns what to tell people of the failure, such as "Redis is out of memory".
+// Description describes the failure for people, such as "Redis is out of memory".
 func (f Failure) Description() string {
 	return [...]string{
 		"Redis works", "Redis is not reachable or too slow", "Redis refuses the command for now", "Redis is out of memory", "Redis refuses the user or the password",
@@ -114,9 +114,9 @@ func isTLS(err error) bool {
 	return ok
 }
 
-// Unavailable reports whether err is a failure of Redis: Redis is unreachable, too slow, loading, out of memory, without its
-// replicas, failing over, moving a slot, or refuses the user. The same call may work later. It is false for nil and for errors
-// of this program, such as that of a script. [FailureOf] names the failure.
+// Unavailable reports whether err is a failure of Redis: Redis is unreachable, too slow, loading, out of memory, without its replicas, failing
+// over, moving a slot, or refuses the user. The same call may work later. It is false for nil and for errors of this program, such as an error
+// of a script. [FailureOf] names the failure.
 func Unavailable(err error) bool { return FailureOf(err) != NoFailure }
 
 // ReplyLost reports whether a command may have run although err came back: the connection

@@ -10,7 +10,7 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// calendar says when a cron line fires, where no clock ever changes: in UTC.
+// calendar computes when a cron line fires in UTC, where clocks never change.
 type calendar struct {
 	spec *cron.SpecSchedule
 	days *namedDays         // nil: spec says it all

@@ -11,14 +11,14 @@ import (
 	"github.com/tundish-io/tundish/admission"
 )
 
-// The headers in which proxies leave the address of their client.
+// The headers in which proxies put the address of their client.
 const (
 	XForwardedFor = "x-forwarded-for"
 	Forwarded     = "forwarded" // RFC 7239
 )
 
-// DefaultIPv6Prefix is the length of what counts as one IPv6 address: a
-// customer has a whole network of them, and could use each once.
+// DefaultIPv6Prefix is the length of the prefix that counts as one IPv6 address: a customer has a whole network, and could use each address
+// once.
 const DefaultIPv6Prefix = 64
 
 // Proxies lists the proxies in front of a server, and so decides which address is the client
@@ -107,16 +107,16 @@ func (p Proxies) ClientAddr(r *http.Request) netip.Addr {
 	return client
 }
 
-// Identity is the sender of a request, as far as the addresses tell: the caller is the
-// client's address, and the headers are all headers of the request.
+// Identity returns the sender of a request, by its addresses: the caller is the client's address, and the headers are all headers of the
+// request.
 func (p Proxies) Identity(r *http.Request) admission.Identity {
 	id := admission.Identity{IP: p.Name(p.ClientAddr(r)), Headers: RequestHeaders(r.Header)}
 	id.Caller = admission.AddrCaller(id.IP)
 	return id
 }
 
-// Name is the text under which limits count an address. For IPv4 it is the address, for IPv6
-// its prefix, such as "2001:db8:1:2::/64". It is "" if addr is not valid.
+// Name returns the text under which limits count an address. For IPv4 it is the address, for IPv6 its prefix, such as "2001:db8:1:2::/64". It is
+// "" if addr is not valid.
 func (p Proxies) Name(addr netip.Addr) string {
 	addr = plain(addr)
 	bits := p.IPv6Prefix

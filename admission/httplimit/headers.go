@@ -19,8 +19,7 @@ const TypeQuotaExceeded = "https://iana.org/assignments/http-problem-types#quota
 
 func secondsUp(d time.Duration) int64 { return int64(math.Ceil(d.Seconds())) }
 
-// RateLimitHeaders selects the headers that tell a client of limits. The zero
-// value is [BothHeaders].
+// RateLimitHeaders selects the headers that describe limits to clients. The zero value is [BothHeaders].
 type RateLimitHeaders string
 
 // The sets of headers.
@@ -150,8 +149,7 @@ func mostRestrictive(decisions []admission.Decision) []admission.Decision {
 	return kept
 }
 
-// untilMore is what RateLimit calls t: in how many seconds the refused request
-// would pass, or else until the limit is as new.
+// untilMore returns the t of RateLimit: the seconds until the refused request would pass, or else until the limit is unused again.
 func untilMore(d admission.Decision) int64 {
 	if d.RetryAfter > 0 {
 		return secondsUp(d.RetryAfter)

@@ -11,7 +11,7 @@ import (
 type turns struct {
 	now  int64            // the turn of what left last
 	ends map[string]int64 // by caller: where its next items have their turn, if that is later than now
-	trim int              // how many of these there may be before those of the past are removed
+	trim int              // the turn of the last item that was sent
 }
 
 // insert puts items in their place. The caller holds mu.

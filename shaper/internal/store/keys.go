@@ -378,7 +378,7 @@ func (k Keys) ForEstimates(keys, flows []string, quotas bool) (all []string, tol
 	return keys, told
 }
 
-// turnQueuesOfGroupsOf has each turn queue once.
+// turnQueuesOfGroupsOf returns each turn queue of these flows once.
 func (k Keys) turnQueuesOfGroupsOf(flows []string) []string {
 	var queues []string
 	seen := make(map[string]bool, 1)
@@ -391,13 +391,13 @@ func (k Keys) turnQueuesOfGroupsOf(flows []string) []string {
 	return queues
 }
 
-// OfGroup are the KEYS of control_flow.lua for a group.
+// OfGroup returns the KEYS of control_flow.lua for a group.
 func (k Keys) OfGroup(group string) []string {
 	return []string{k.Conf(), k.Pace(), k.Groups(), k.GroupSettings(), k.DueGroups(), k.Disabled(), k.Count(), k.Outbox(), k.OutboxTexts(),
 		k.DueOfGroup(group)}
 }
 
-// ForControlPool are the KEYS of control.lua for a pool.
+// ForControlPool returns the KEYS of control.lua for a pool.
 func ForControlPool(pool string) []string { return []string{PoolConf(pool), poolPace(pool)} }
 
 func ForInspectPool(pool string) []string {
