@@ -57,8 +57,6 @@ type LimiterConfig struct {
 // LimiterConfig.Timeout, and less than a millisecond while the breaker is open.
 //
 // A question whose reply is lost may have spent: asking again then errs on the side of refusing. No question is ever sent twice.
-//
-// A question whose reply is lost may have spent: asking again then errs on the side of refusing. No question is ever sent twice.
 type Limiter struct {
 	redis   redis.UniversalClient
 	timeout time.Duration

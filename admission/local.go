@@ -16,7 +16,6 @@ import (
 // full share, and Redis never learns what it admitted.
 const maxLocals = 16_384
 
-// locals are the states of Local limits in this process: what Redis last said
 // locals are the states of Local limits in this process: the last reply of Redis for a key, and, while Redis is unavailable, a token bucket with
 // this instance's share.
 //

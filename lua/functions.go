@@ -33,7 +33,7 @@ func AsFunctions(client redis.UniversalClient, report func(error)) {
 // store and to scan for garbage: a decision of a limit took 5 µs more.
 type library struct {
 	name      string
-	text      string          // what FUNCTION LOAD is given
+	text      string          // the argument of FUNCTION LOAD
 	functions map[*Script]any // strings: the names. They contain the version of the library, so programs of several versions run in parallel
 }
 

@@ -68,7 +68,7 @@ func checkNode(ctx context.Context, node redis.Cmdable) error {
 	return errNoLibrary
 }
 
-// checkInTime starts a check where the last one is too long ago.
+// checkInTime starts a check if the last one is too old.
 func (f *asFunctions) checkInTime(ctx context.Context) {
 	now, due := time.Now().UnixNano(), f.checkAt.Load()
 	if now < due || !f.checkAt.CompareAndSwap(due, now+int64(checkEvery)) {

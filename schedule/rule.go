@@ -122,9 +122,9 @@ func parseEvery(text string) (time.Duration, error) {
 
 // Next returns the first fire time after t, in whole seconds; zero if there is none in the five years after t.
 //
-// Where clocks change, a line with * in its minutes or hours, such as "*/30 * * * *", follows elapsed time: it fires in both of the
-// hours that a clock shows twice, and not in an hour that no clock shows. Any other line names times of day, and fires once each day
-// that it names: a time that no clock shows on that day fires at the moment of the change, a time that comes twice the first time.
+// When clocks change, a line with * in its minutes or hours, such as "*/30 * * * *", follows elapsed time: it fires in both hours that a clock
+// shows twice, and not in an hour that no clock shows. Any other line names times of day, and fires once on each day of the line. A time that no
+// clock shows on that day fires at the moment of the change; a time that occurs twice fires the first time.
 func (r *Rule) Next(t time.Time) time.Time {
 	if r.every > 0 {
 		period := int64(r.every / time.Second)

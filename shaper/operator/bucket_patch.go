@@ -94,7 +94,7 @@ func (p BucketPatch) fields() (args []any) {
 // Override is a setting that an operator has changed over what configurations say.
 type Override struct {
 	Setting    shaper.Setting
-	Configured string // what the configuration in force says
+	Configured string // the value of the effective configuration
 	InForce    string
 	By         string
 	At         time.Time

@@ -93,7 +93,7 @@ func (c control) noteTargetIf(ctx context.Context, isChanged bool, t target, act
 	c.noteIf(ctx, isChanged, what, t.bucket, action, slices.Concat(t.label, args)...)
 }
 
-// changed is what control_flow.lua has changed.
+// changed is the change that control_flow.lua made.
 type changed struct {
 	before, after shaper.OwnFlow
 	isChanged     bool          // its settings, its pause, or whether it is disabled
@@ -167,7 +167,7 @@ func (b *bounds) fits(bucket string, own *shaper.OwnFlow) error {
 	return nil
 }
 
-// ofAll are the rate and the burst of all flows of a bucket, or of all groups, that are in force.
+// ofAll returns the effective rate and burst of all flows of a bucket, or of all groups.
 func (o *Operator) ofAll(ctx context.Context, t target) (rate admission.Rate, burst int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, o.store.Timeout)
 	defer cancel()

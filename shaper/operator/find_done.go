@@ -15,7 +15,7 @@ import (
 
 const maxResultsRead = 16 << 20 // bytes of results that one call reads
 
-// resultWalk is a place in the results of a bucket, which come by the times at which they are dropped: behind so many of one time.
+// resultWalk is a position in the results of a bucket, which are ordered by the times at which they are dropped: a time, and how many of it to skip.
 type resultWalk struct {
 	at   string
 	skip int
@@ -42,7 +42,7 @@ func (w *resultWalk) onward(at string) {
 	w.skip++
 }
 
-// findDone is [Bucket.Find] for jobs that are done: those whose results are kept, the newest first.
+// findDone is [Bucket.Find] for jobs that are done: those whose results are kept, newest first.
 func (b Bucket) findDone(ctx context.Context, known *store.Bucket, filter *JobFilter, cursor string, limit int) (found JobPage, err error) {
 	walk, ok := readWalk(cursor)
 	if !ok {

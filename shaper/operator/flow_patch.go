@@ -148,12 +148,12 @@ func (p *FlowPatch) Clear(settings ...shaper.FlowSetting) error {
 	return nil
 }
 
-// delivery is what the patch gives a flow for its deliveries.
+// delivery returns the patch's settings for deliveries.
 func (p *FlowPatch) delivery() *shaper.OwnDelivery {
 	return &shaper.OwnDelivery{URL: p.own.URL, Headers: p.own.Headers, Secrets: slices.Concat(p.own.Secrets, p.secrets.Put)}
 }
 
-// applied returns the rate and the burst of a flow with the patch; the rest is as before.
+// applied returns own with the patch's rate and burst; the rest does not change.
 func (p *FlowPatch) applied(own shaper.OwnFlow) shaper.OwnFlow {
 	if p.given[shaper.FlowRate] {
 		own.Rate = p.own.Rate
@@ -181,13 +181,13 @@ func unknownFlowSetting(setting shaper.FlowSetting) error {
 	return fmt.Errorf("%s: is no setting of a flow: want %s", setting, strings.Join(names, ", "))
 }
 
-// secretsChange adds and removes secrets of a flow. Its JSON is what own_settings.lua takes.
+// secretsChange adds and removes secrets of a flow. Its JSON is an argument of own_settings.lua.
 type secretsChange struct {
 	Put  []string `json:"put,omitempty"`
 	Drop []string `json:"drop,omitempty"`
 	Most int      `json:"most"`
 
-	remove []string // fingerprints of what Drop is to have
+	remove []string // fingerprints of the secrets that go into Drop
 }
 
 func (c *secretsChange) isZero() bool { return len(c.Put) == 0 && len(c.remove) == 0 }

@@ -34,22 +34,21 @@ type BucketInfo struct {
 
 	Pool *PoolInfo // nil if it is in none
 
-	// Elsewhere says that the bucket lives in another pool than the configuration here says, or in none. The
-	// numbers, and Pool, are those there. See JoinPools of dispatcher.Dispatcher.
+	// Elsewhere says that the bucket lives in another pool than the configuration here says, or in none. The numbers, and Pool, are those there. See
+	// JoinPools of dispatcher.Dispatcher.
 	Elsewhere bool
 
-	// Move is a change of its pool that has begun and has not ended; nil: none. Until it begins, a Downstream whose reason is
-	// [shaper.ReasonMoves] says that deliveries under way keep the bucket.
+	// Move is a change of its pool that is under way; nil: none. Before it begins, a Downstream with the reason [shaper.ReasonMoves] says that
+	// running deliveries prevent it.
 	Move *Move
 
-	// Downstream is what the answers to the bucket have changed; nil: nothing. Where each flow, or the pool, is a scope of its own,
-	// their infos have it.
+	// Downstream is what responses to the bucket have changed; nil: nothing. If each flow, or the pool, is a scope of its own, its info has it.
 	Downstream *shaper.Downstream
 
 	OldestCallbackAge time.Duration `lua:"oldest_callback_age" gauge:"bucket_oldest_callback_age_seconds" help:"How long the oldest callback has waited."` // 0 without any
 
-	// OldestAge is the age of the oldest job at the head of a list. Of a bucket with flows dispatchers look for that job about every
-	// 30 seconds. Once it has left, the next one is taken to be as old as it was then. 0: no job waits in a list, or none was found yet.
+	// OldestAge is the age of the oldest job at the head of a list. In a bucket with flows, dispatchers search for that job about every 30 seconds.
+	// Once it is sent, the next job counts as that old. 0: no job waits in a list, or none was found yet.
 	OldestAge time.Duration `lua:"oldest_age"`
 	LastSlot  time.Time     `lua:"last_slot"`
 
@@ -61,8 +60,8 @@ type BucketInfo struct {
 	// later, and where flows have rates or quotas of their own.
 	Empty time.Time `lua:"empty"`
 
-	Hours *shaper.Hours    // nil of a bucket that leaks at all times, at its rate
-	Drain *shaper.DrainRun // the last one that an operator has asked for; nil: none
+	Hours *shaper.Hours    // nil if the bucket sends at all times, at its rate
+	Drain *shaper.DrainRun // the last one that an operator started; nil: none
 
 	Results KeptResults // of a bucket that keeps none, zero
 
@@ -72,9 +71,8 @@ type BucketInfo struct {
 	keys store.Keys
 }
 
-// BucketInfos returns the numbers of buckets, after a look at where they live, in one pipeline, in a cluster one
-// to each node; without names, of all that are configured. With an error, which
-// names the buckets that could not be looked at, it returns those that could.
+// BucketInfos returns the numbers of buckets, without names of all configured ones. It first looks up where they live, and then takes one pipeline,
+// in a cluster one per node. If it cannot read some buckets, it returns the others, and an error that names those.
 func (o *Operator) BucketInfos(ctx context.Context, names ...string) ([]BucketInfo, error) {
 	if len(names) == 0 {
 		names = o.store.Names()
@@ -161,7 +159,7 @@ func readBucketInfo(name string, k store.Keys, reply any) (BucketInfo, error) {
 	return info, errors.Join(a.Err(), r.Err())
 }
 
-// rateInForce is the rate by the timetable and a drain, else that of the settings.
+// rateInForce returns the rate by the timetable and a drain, else the rate of the settings.
 func (b *BucketInfo) rateInForce() admission.Rate {
 	if b.Hours != nil && b.Hours.Rate.Count > 0 {
 		return b.Hours.Rate
@@ -187,8 +185,8 @@ func (o *Operator) Authorships(ctx context.Context, withChanges bool, names ...s
 	return all
 }
 
-// KnownBuckets returns the names of all buckets that Redis knows, sorted: also
-// those that left the configuration and may still hold jobs.
+// KnownBuckets returns the names of all buckets that Redis knows, sorted. It includes buckets that were removed from the configuration and may still
+// hold jobs.
 func (o *Operator) KnownBuckets(ctx context.Context) ([]string, error) {
 	if err := o.store.IfClosed(); err != nil {
 		return nil, err

@@ -44,9 +44,9 @@ type PoolDetails struct {
 // PoolBucket is a bucket as its pool knows it.
 type PoolBucket struct {
 	Name     string
-	Weight   int64 // 0: not known yet, of one that left the configuration and has sent nothing
+	Weight   int64 // 0: not known, because the bucket was removed from the configuration and has sent nothing
 	InFlight int64
-	HasWork  bool // it takes its share; what those without work leave, the others get
+	HasWork  bool // it takes its share; the others get the shares of buckets without work
 }
 
 // Pools returns the names of the pools that configured buckets are in, in the order of
@@ -91,10 +91,9 @@ func (o *Operator) poolMembers(ctx context.Context) (map[string][]string, error)
 	return members, nil
 }
 
-// PoolDetails returns the numbers of pools, after a look at which buckets there are in one
-// pipeline, in a cluster one to each node; without names, of all that configured buckets are
-// in. Of one that Redis does not know there is nothing but its buckets here. With an error,
-// which names the pools that could not be looked at, it returns those that could.
+// PoolDetails returns the numbers of pools, without names of all pools of configured buckets. It first reads which buckets exist, and then takes one
+// pipeline, in a cluster one per node. For a pool that Redis does not know it returns only its buckets here. If it cannot read some pools, it returns
+// the others, and an error that names those.
 func (o *Operator) PoolDetails(ctx context.Context, names ...string) ([]PoolDetails, error) {
 	if len(names) == 0 {
 		names = o.Pools()

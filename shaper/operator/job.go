@@ -38,9 +38,8 @@ type JobControl struct {
 // Job names a job of a bucket, to change it.
 func (b BucketControl) Job(id string) JobControl { return JobControl{b.Bucket.Job(id), b.by} }
 
-// Cancel cancels a job that waits and returns the state it is in now: [shaper.StateCancelled] if that
-// worked, now or before; any other state says why not. [shaper.ErrNotFound] if there is no such job. One
-// round trip; two where the bucket has flows, and two more where it is not configured here.
+// Cancel cancels a job that waits and returns its state afterwards: [shaper.StateCancelled] if that worked, now or earlier; any other state says why
+// not. [shaper.ErrNotFound] if there is no such job. One round trip; two if the bucket has flows, and two more if it is not configured here.
 func (j JobControl) Cancel(ctx context.Context) (shaper.State, error) {
 	state, err := j.op.store.Cancel(ctx, j.bucket, j.id, "")
 	if state == shaper.StateCancelled {
@@ -49,7 +48,7 @@ func (j JobControl) Cancel(ctx context.Context) (shaper.State, error) {
 	return state, err
 }
 
-// HaveJob returns those of these buckets that have a job of this id, or remember one; also one that they have just forgotten. Two round trips.
+// HaveJob returns which of these buckets have a job of this id, or remember one, or have just forgotten it. Two round trips.
 func (o *Operator) HaveJob(ctx context.Context, id string, buckets ...string) ([]string, error) {
 	return o.store.HaveJob(ctx, id, buckets...)
 }

@@ -1,5 +1,5 @@
-// Package operator looks at buckets, flows, groups, pools, jobs and dead letters, and changes them while
-// programs run. Every process obeys a change from its next script on.
+// Package operator reads buckets, flows, groups, pools, jobs and dead letters, and changes them while programs run. Every process obeys a change from
+// its next script on.
 package operator
 
 import (
@@ -37,10 +37,9 @@ type Config struct {
 	CheckJob func(bucket string, job *shaper.Job) error
 }
 
-// Operator looks at buckets, flows, groups, pools, jobs and dead letters, and changes them. It works on
-// every bucket that Redis knows, also on one that the configuration does not have. It is safe for
-// concurrent use. When Redis is down or too slow, a method returns an error after Config.Timeout
-// for each of its round trips, or at the deadline of ctx.
+// Operator reads buckets, flows, groups, pools, jobs and dead letters, and changes them. It works on every bucket that Redis knows, also if the
+// configuration does not have it. It is safe for concurrent use. When Redis is down or too slow, a method returns an error after Config.Timeout for
+// each of its round trips, or at the deadline of ctx.
 type Operator struct {
 	store     *store.Store
 	checkFlow func(bucket string, own *shaper.OwnDelivery) error
@@ -60,7 +59,7 @@ func New(cfg Config) (*Operator, error) {
 // Fleet is a view on the processes of this Redis, and on what they count.
 func (o *Operator) Fleet() *fleet.View { return fleet.NewView(o.store.Redis, o.store.Timeout) }
 
-// Audit has the records of who changed what. The methods of this package write none: the API and the command line do, for each operation.
+// Audit returns the log of operations and their authors. The methods of this package write none: the API and the command line do, for each operation.
 func (o *Operator) Audit() *audit.Log { return audit.NewLog(o.store.Redis, o.store.Timeout) }
 
 // Buckets returns the names of all configured buckets, in the order of the configuration.
@@ -69,7 +68,7 @@ func (o *Operator) Buckets() []string { return o.store.Names() }
 // Reconfigure replaces the configured buckets, as a producer's Client does.
 func (o *Operator) Reconfigure(buckets []shaper.Bucket) error { return o.store.Reconfigure(buckets) }
 
-// Ping asks Redis for a sign of life: of a cluster, one of any master. One round trip.
+// Ping checks that Redis responds: in a cluster, that any master does. One round trip.
 func (o *Operator) Ping(ctx context.Context) error { return o.store.Ping(ctx) }
 
 // Probe finds out what is wrong with Redis: [redisconn.FailureOf] names it. It pings, and runs a script that writes. Two round trips.

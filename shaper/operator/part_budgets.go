@@ -32,7 +32,7 @@ func (o *Operator) addAllowances(ctx context.Context, t target, infos []seen) er
 			return fmt.Errorf("bucket %q: read the budgets and quotas of its flows: %w", t.bucket, result.Err)
 		}
 		r := lua.NewReader(result.Reply)
-		_ = r.Int() // the server's time: no budget and no quota is told to be free before it
+		_ = r.Int() // the server's time: no budget or quota is reported as free earlier
 		for range calls[n].Args[1:] {
 			next[0].Budgets = codec.ReadBudgetUse(r.Text())
 			next[0].Quotas = codec.ReadQuotaUse(r.Text())

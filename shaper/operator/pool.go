@@ -16,7 +16,7 @@ import (
 // ErrUnknownPool says that Redis knows no pool of this name.
 var ErrUnknownPool = errors.New("shaper: unknown pool")
 
-// poolChangeError is an [InvalidChangeError] of a pool, and says so.
+// poolChangeError is an [InvalidChangeError] of a pool: its text names the pool.
 type poolChangeError struct{ *InvalidChangeError }
 
 func (e poolChangeError) Error() string {
@@ -64,10 +64,9 @@ func (a Author) Pool(name string) PoolControl { return PoolControl{a.op.Pool(nam
 
 func (p PoolControl) control() control { return control{p.op, p.by} }
 
-// Set changes settings of a pool over what configurations say, until
-// [PoolControl.Reset], as [BucketControl.Set] does those of a bucket: those of [shaper.PoolSettings].
-// A max_in_flight of 0 means none. A patch that does not fit is an [*InvalidChangeError],
-// whose Bucket is the pool. Two round trips.
+// Set changes settings of a pool over what configurations say, until [PoolControl.Reset], as [BucketControl.Set] does for a bucket: the settings in
+// [shaper.PoolSettings]. A max_in_flight of 0 means none. A patch that does not fit is an [*InvalidChangeError], whose Bucket is the pool. Two round
+// trips.
 func (p PoolControl) Set(ctx context.Context, patch BucketPatch) ([]shaper.Change, error) {
 	c, pool := p.control(), p.name
 	if patch.IsZero() {
@@ -87,7 +86,7 @@ func (p PoolControl) Set(ctx context.Context, patch BucketPatch) ([]shaper.Chang
 	if err := changed.Validate(); err != nil {
 		errs = append(errs, err)
 	}
-	if changed.Burst == 0 { // which is the default where a program says it, and a mistake where a person does
+	if changed.Burst == 0 { // a program means the default by 0, but a person makes a mistake
 		errs = append(errs, fmt.Errorf("burst: 0: want 1 to %d", shaper.MaxBurst))
 	}
 	if len(errs) > 0 {
@@ -152,7 +151,7 @@ func (c control) findPool(ctx context.Context, pool string) error {
 	return nil
 }
 
-// controlPool runs control.lua on a pool, and returns what it answers behind the first three numbers.
+// controlPool runs control.lua on a pool, and returns its reply after the first three numbers.
 func (c control) controlPool(ctx context.Context, pool, action string, args ...any) (*lua.Reader, error) {
 	if err := c.findPool(ctx, pool); err != nil {
 		return nil, err

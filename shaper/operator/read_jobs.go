@@ -17,12 +17,12 @@ const (
 	maxBytesLooked = 16 << 20 // that Redis reads for one answer
 )
 
-// storedJob is what Redis keeps of a job: empty texts of what there is not.
+// storedJob is what Redis keeps of a job: a missing part is "".
 type storedJob struct{ body, meta, attempts string }
 
 func (s *storedJob) size() int { return len(s.body) + len(s.meta) + len(s.attempts) }
 
-// info adds what is kept of a job to what is known of it.
+// info returns info with what Redis keeps of the job.
 func (s *storedJob) info(info shaper.JobInfo) (shaper.JobInfo, error) {
 	info.Position, info.LastAttempts = -1, codec.Attempts(s.attempts)
 	err := codec.FillJob(&info, s.body, s.meta)

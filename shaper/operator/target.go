@@ -49,7 +49,7 @@ func (t *target) settings() string {
 	return t.keys.FlowSettings()
 }
 
-// turnQueue is the one in which a target of this name stands.
+// turnQueue returns the key of the turn queue of a target of this name.
 func (t *target) turnQueue(name string) string {
 	if t.what == targetGroup {
 		return t.keys.DueGroups()
@@ -121,22 +121,22 @@ func validFlow(bucket, what, name string) error {
 	return nil
 }
 
-// seen is what is known of a flow or a group.
+// seen is the state of a flow or a group.
 type seen struct {
 	PartInfo
 	name       string // in Redis
 	downstream *shaper.Downstream
-	mustExist  bool // its bucket wants flows to exist
+	mustExist  bool // its bucket requires flows to exist
 	keeps      bool // its bucket keeps jobs of disabled flows
 }
 
-// The field of the settings of a bucket that says that its flows have to exist, and how many lookAt reads before it.
+// The setting by which a bucket requires its flows to exist, and how many fields lookAt reads before it.
 const (
 	fieldMustExist = "flow_must_exist"
 	fieldsBefore   = 5
 )
 
-// lookAt reads what is known of targets of the same kind, in one round trip; two where flows or groups have budgets.
+// lookAt reads the state of targets of the same kind, in one round trip; two if flows or groups have budgets.
 func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -159,7 +159,7 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return nil, fmt.Errorf("bucket %q: read its flows: %w", t.bucket, err)
 	}
-	turns := make(map[string]float64, len(names)) // 0 of one that has none
+	turns := make(map[string]float64, len(names)) // 0 without a turn
 	for queue, some := range turnsOf {
 		for i, turn := range asked[queue].Val() {
 			turns[some[i]] = turn
@@ -204,7 +204,7 @@ func hasAny(values []any) bool {
 	return slices.ContainsFunc(values, func(value any) bool { return value != nil && value != "" })
 }
 
-// configuredRate is the rate of a flow without its downstream: its own, else the rate of all flows, else the rate in force of the bucket.
+// configuredRate returns the rate of a flow without its downstream: its own, else the rate of all flows, else the effective rate of the bucket.
 func configuredRate(own admission.Rate, stored []int64) admission.Rate {
 	for i := len(stored) - 2; own.IsZero() && i >= 0; i -= 2 {
 		if stored[i] > 0 {
@@ -214,7 +214,7 @@ func configuredRate(own admission.Rate, stored []int64) admission.Rate {
 	return own
 }
 
-// storedNumbers reads fields of a hash; 0 of those that are missing.
+// storedNumbers parses fields of a hash; a missing one is 0.
 func storedNumbers(values []any) []int64 {
 	numbers := make([]int64, len(values))
 	for i, value := range values {

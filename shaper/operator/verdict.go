@@ -13,7 +13,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/fleet"
 )
 
-// Verdict is whether jobs of a bucket are delivered, and what keeps those that wait. Every view of a bucket shows it.
+// Verdict says whether jobs of a bucket are delivered, and what keeps the waiting ones. Every view of a bucket shows it.
 type Verdict struct {
 	Bucket string
 
@@ -21,22 +21,22 @@ type Verdict struct {
 	// waits; else the code of the cause that keeps most jobs.
 	Code WhyCode
 
-	Rate      admission.Rate // the rate in force, without its downstream and its pool
-	Succeeded float64        // deliveries a second that succeeded in the last 30 seconds
+	Rate      admission.Rate // the effective rate, without its downstream and its pool
+	Succeeded float64        // successful deliveries a second in the last 30 seconds
 	Waits     int64          // jobs that wait, also for a later time
 	Due       int64          // of these, the jobs whose time has come
 	OldestAge time.Duration  // of the oldest job that was seen; 0: not known
 
-	// Blocked says what keeps the jobs that wait, the most jobs first: 20 causes at most, then one for all other flows of the same code. The sum
-	// of their jobs is Waits.
+	// Blocked lists what keeps the waiting jobs, most jobs first: at most 20 causes, then one per code for all other flows. The sum of their jobs is
+	// Waits.
 	Blocked []Blocked
 
-	// Looked and Flows are how many flows were looked at, and how many there are. With fewer, Blocked is an estimate from a sample. 0 of both
-	// in a bucket without flows.
+	// Looked and Flows are how many flows were examined, and how many exist. If not all were, Blocked is an estimate from a sample. Both are 0 in a
+	// bucket without flows.
 	Looked, Flows int64
 
-	Attempts, Failed int64  // attempts that ended in the last minute; of these, those that did not succeed
-	Reason           string // of the last one that did not
+	Attempts, Failed int64  // attempts that ended in the last minute; of these, the unsuccessful ones
+	Reason           string // of the last unsuccessful one
 
 	Empty        time.Time // when the last of the waiting jobs leaves, at the earliest; zero: none waits, or not known
 	EmptyUnknown string    // why it is not known, such as "4 flows are blocked"
@@ -79,8 +79,8 @@ type Blocked struct {
 	detail string // for the sentence
 }
 
-// IsProblem reports whether people should look at the bucket: jobs are due and not delivered as its rate says, and the cause is neither its
-// timetable nor a rate that is kept; or jobs will be left at the finish of its window.
+// IsProblem reports whether people should look at the bucket. It is true if due jobs are not delivered at the bucket's rate, and the cause is neither
+// its timetable nor the rate itself; or if jobs will be left at the finish of its window.
 func (v *Verdict) IsProblem() bool {
 	switch v.Code {
 	case WhySends, WhyEmpty, WhyLater, WhyStarting, WhyRate:
@@ -138,7 +138,7 @@ type judgement struct {
 	causes   []Blocked
 }
 
-// decide is the one place that says whether a bucket delivers, and what keeps it.
+// decide decides whether a bucket delivers, and what keeps it. No other function does.
 func decide(b *BucketInfo, seen *waiting, s *fleet.Snapshot) Verdict {
 	j := &judgement{BucketInfo: b, seen: seen, fleet: s, progress: s.Progress(b.Name)}
 	v := Verdict{
@@ -303,7 +303,7 @@ func merged(causes []Blocked, isSample bool) []Blocked {
 	return list
 }
 
-// scaled has causes stand for all jobs that wait, where a sample of them was seen: sum jobs. flows is how many flows each of the sample stands for.
+// scaled scales the causes of a sample with sum jobs to all waiting jobs. flows is how many flows each flow of the sample represents.
 func scaled(causes []Blocked, waits, sum int64, flows float64) []Blocked {
 	if waits == sum {
 		return causes
@@ -336,7 +336,7 @@ func (v *Verdict) grows(j *judgement) {
 	}
 }
 
-// noteUsedUp says of an empty bucket which quota or budget is used up: a client of a proxy was refused, perhaps, and asks why.
+// noteUsedUp notes which quota or budget of an empty bucket is used up: a client of a proxy was perhaps refused, and its user asks why.
 func (v *Verdict) noteUsedUp(b *BucketInfo) {
 	if used := usedUp(b.Quotas, b.Budgets, b.Now); used != nil {
 		what := "the quota of %s is used up, until %s"
@@ -347,7 +347,7 @@ func (v *Verdict) noteUsedUp(b *BucketInfo) {
 	}
 }
 
-// noteEmpty says why it is not known when the last job leaves.
+// noteEmpty notes why it is unknown when the last job is sent.
 func (v *Verdict) noteEmpty() {
 	flows := int64(0)
 	for i := range v.Blocked {

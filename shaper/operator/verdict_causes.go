@@ -9,7 +9,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// first returns the cause that comes first in the order of codes; of two with the same code, the one that holds longer.
+// first returns the cause that is first in the order of codes; of two with the same code, the cause that lasts longer.
 func first(causes ...*Blocked) *Blocked {
 	var found *Blocked
 	order := WhyCodes()
@@ -127,7 +127,7 @@ func (j *judgement) ofFlow(f *waitingFlow) *Blocked {
 	return first(causes...)
 }
 
-// ofScope returns what a flow, or a group, says of its next departure.
+// ofScope returns what keeps the next departure of a flow or a group.
 func (j *judgement) ofScope(s *waitingScope) []*Blocked {
 	causes := []*Blocked{backsOff(s.downstream, j.Now)}
 	add := func(holds bool, c Blocked) {
@@ -242,7 +242,7 @@ func (j *judgement) action(c *Blocked) []string {
 			return []string{"bucket", "release", bucket, "--all-flows"}
 		}
 		return one("release")
-	case WhyQuota: // those of a bucket and a pool are in the configuration alone
+	case WhyQuota: // quotas of a bucket and a pool are in the configuration alone
 		if s := j.scopeOf(c); s != nil && s.holdingQuota > 0 {
 			return one("set", "--quotas="+shaper.Quotas(doubled(s.quotas, s.holdingQuota)).String())
 		}
@@ -330,7 +330,7 @@ func (j *judgement) scopeOf(c *Blocked) *waitingScope {
 	return nil
 }
 
-// attemptsFail reports whether so many attempts of the last minute failed that the rate is missed.
+// attemptsFail reports whether enough attempts of the last minute failed to miss the rate.
 func (j *judgement) attemptsFail() bool {
 	return j.progress.Unsuccessful > 0 && float64(j.progress.Unsuccessful) >= failsMuch*float64(j.progress.Attempts)
 }

@@ -27,8 +27,8 @@ func (j *judgement) couldSendFor(age time.Duration) time.Duration {
 	return age
 }
 
-// lately returns the requests a second that were asked for while deliveries were counted: a rate. An even rate until a finish rises by all that it
-// misses, so what jobs and time asked for at the beginning of that period is what deliveries have to match.
+// lately returns the rate, in requests a second, that deliveries of the counted period had to match. An even rate until a finish rises to make up for
+// what it misses, so the target is the rate by jobs and time at the beginning of that period.
 func (j *judgement) lately(rate admission.Rate) float64 {
 	h := j.Hours
 	if h == nil || !h.Open || h.Finish.IsZero() || h.FinishJobs == 0 {

@@ -220,7 +220,7 @@ func roughly(d time.Duration) string {
 	return fmt.Sprintf("%.0f d", d.Hours()/day.Hours())
 }
 
-// clock is a time of the day, in UTC, with the date where it is more than twelve hours away.
+// clock formats a time of day, in UTC, with the date if it is more than twelve hours away.
 func clock(at, now time.Time) string {
 	layout := "15:04"
 	if d := at.Sub(now).Abs(); d > 12*time.Hour {

@@ -35,10 +35,10 @@ func WhyCodes() []WhyCode {
 	}
 }
 
-// needsAPerson reports whether nothing of the scope moves before somebody acts.
+// needsAPerson reports whether nothing of the scope moves before a person acts.
 func (c WhyCode) needsAPerson() bool {
 	return c == WhyPaused || c == WhyNoDispatcher || c == WhyDisabled || c == WhyMissing
 }
 
-// endsByItself reports whether jobs depart again at a time that is known.
+// endsByItself reports whether jobs depart again at a known time.
 func (c WhyCode) endsByItself() bool { return c == WhyHeld || c == WhyQuota || c == WhyBudget }
