@@ -25,17 +25,17 @@ type Awaited struct {
 	bucket, id string
 	there      chan struct{} // its result may be there
 	tickets    chan string   // the newest ticket, of a job that this process sends itself; else nil
-	mayBeThere bool          // from the start, as the job was there before
+	mayBeThere bool          // set from the start if the job may have ended already
 	polled     atomic.Bool   // the result was asked for
 	sent       trace.SpanContext
 }
 
-// pollEvery is how long a result may be there without this process having heard of it: the message was lost, or the job ended in a way
-// of which there is none (it was cancelled, say), or another process waits for the same job too.
+// pollEvery is how long a result may be in Redis without a message to this process. The message was lost, or the job ended in a way without a message
+// (cancelled, for example), or another process waits for the same job too.
 const pollEvery = time.Second
 
-// Result waits for the job to end. Its errors are [shaper.ErrNoResult], where the result has the state in which the job is, and, when ctx ends
-// first, that of ctx. While Redis is away it waits on.
+// Result waits for the job to end. Its errors are [shaper.ErrNoResult], with the job's state in the result, and the error of ctx if that ends first.
+// While Redis is unavailable it keeps waiting.
 func (a *Awaited) Result(ctx context.Context) (Result, error) {
 	a.polled.Store(true)
 	for look := a.mayBeThere; ; look = true {
@@ -179,7 +179,7 @@ func (l *answers) listen(ctx context.Context) {
 	}
 }
 
-// hear passes on a message. Of a job that this process sends, the newest ticket counts.
+// hear passes on a message. For a job that this process sends, the newest ticket counts.
 func (l *answers) hear(name, ticket string) {
 	if ticket == "" {
 		l.wake(name)

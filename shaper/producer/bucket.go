@@ -17,8 +17,8 @@ import (
 // producerBucket is a bucket as its producers see it.
 type producerBucket struct {
 	*store.Bucket
-	enqueueKeys func() []string          // the first ones of that script, made once, for the first job
-	force       atomic.Pointer[limitSet] // the limits in force; nil until they were read
+	enqueueKeys func() []string          // the first keys of that script, made once, for the first job
+	force       atomic.Pointer[limitSet] // the effective limits; nil until they were read
 	quotas      atomic.Bool              // the script wants the keys that buckets with quotas or a timetable need
 	refusals    refusals
 	spreads     admission.Spread
@@ -77,7 +77,7 @@ func flowsOfScript(levels int) int {
 	return enqueueBatchFlows
 }
 
-// flowKind names a job's flow among those of its bucket.
+// flowKind returns the key of a job's flow among the flows of its bucket.
 func flowKind(levels int, job *shaper.Job) [2]string {
 	switch levels {
 	case codec.LevelsNone:

@@ -35,7 +35,8 @@ func owner(b *producerBucket, t *entry, scope string) string {
 	return fmt.Sprintf("bucket %q", b.Name)
 }
 
-// heldByBudget says which budget makes a job wait for longer than it may. text is how enqueue.lua names it, behind the number of jobs ahead.
+// heldByBudget describes the budget that makes a job wait for longer than it may. text is the part of enqueue.lua's reply after the number of jobs
+// ahead.
 func heldByBudget(b *producerBucket, t *entry, text string, refusal *shaper.Refusal) string {
 	var ahead, amount, micros, free, reserves, alone int64
 	var scope, unit string

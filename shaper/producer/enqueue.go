@@ -81,7 +81,7 @@ func (c *Client) runScript(ctx context.Context, b *producerBucket, entries []*en
 		if err != nil {
 			return nil, nil, err
 		}
-		if used.Levels() != b.Levels() { // the jobs are named and packed for those of before
+		if used.Levels() != b.Levels() { // the jobs are named and packed for the previous levels
 			return nil, nil, fmt.Errorf("bucket %q: %w", b.Name, store.ErrAdopted)
 		}
 		b = used
@@ -147,8 +147,7 @@ type scriptCall struct {
 	args    []any
 }
 
-// scriptCalls are used again: to make their slices anew would be a fifth of the
-// memory that enqueueing takes.
+// scriptCalls are reused: new slices would be 20 % of the memory of an enqueue.
 var scriptCalls = sync.Pool{New: func() any { return new(scriptCall) }}
 
 func (q *scriptCall) release() {
@@ -336,23 +335,22 @@ func sameIdentity(a, b *admission.Identity) bool {
 	return a.Caller == b.Caller && a.IP == b.IP && a.Flow == b.Flow && a.Tier == b.Tier && maps.Equal(a.Headers, b.Headers)
 }
 
-// How jobs of a batch are alike, as enqueue.lua is told.
+// How alike the jobs of a batch are: an argument of enqueue.lua.
 const (
 	unlike      = 0
 	alikeOnly   = 1
-	alikeAndNew = 2 // and their ids were made here
+	alikeAndNew = 2 // and this process generated their ids
 	unlikeNamed = 3 // unlike, and some have a former id
 
-	unlikeAgain      = 4 // unlike, of a batch that was sent before
-	unlikeNamedAgain = 5 // the same of unlikeNamed
+	unlikeAgain      = 4 // unlike, in a batch that is sent again
+	unlikeNamedAgain = 5 // unlikeNamed, in a batch that is sent again
 )
 
-// sentAgain is how jobs are alike that were sent before: they may be in.
+// sentAgain is the likeness of jobs that are sent again: Redis may have them already.
 var sentAgain = [...]int{unlike: unlikeAgain, alikeOnly: alikeOnly, alikeAndNew: alikeOnly, unlikeNamed: unlikeNamedAgain}
 
-// likeness tells whether no job of the batch needs a decision of its own:
-// none is delayed or costs more than 1, all have the same priority and keys,
-// and no id stands twice. named says that former ids count.
+// likeness returns how alike the jobs of a batch are. They are alike if none is delayed or costs more than 1, all have the same priority and keys,
+// and no id occurs twice. named says that former ids count.
 func likeness(batch []*entry, all []traits, named bool) int {
 	if named && slices.ContainsFunc(batch, func(t *entry) bool { return t.job.FormerID != "" }) {
 		return unlikeNamed
@@ -366,7 +364,7 @@ func likeness(batch []*entry, all []traits, named bool) int {
 			return unlike
 		}
 		if t.generated {
-			continue // ids that were made here differ
+			continue // ids that this process generated differ
 		}
 		alike = alikeOnly
 		if ids[job.ID] {

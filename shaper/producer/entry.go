@@ -25,9 +25,8 @@ type entry struct {
 	counted string      // the keys by which these count it: see keyring
 }
 
-// call is one call of Enqueue: done tells when all its entries are answered.
-// One job, the usual case, needs no memory beside it, and the call is used again:
-// to make it anew would be most of the memory that enqueueing takes.
+// call is one call of Enqueue: done is called when all its entries are answered. One job, the usual case, needs no further memory. Calls are reused:
+// new ones would be most of the memory of an enqueue.
 type call struct {
 	entries  []entry
 	queued   []*entry

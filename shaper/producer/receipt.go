@@ -61,7 +61,7 @@ func readReceipts(b *producerBucket, q *scriptCall, r *lua.Reader) error {
 		*t.receipt = shaper.Receipt{
 			ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, Group: t.job.Group, State: shaper.StateQueued, Position: of.position, Decisions: decisions,
 		}
-		eta := max(of.eta+int64(of.later), now) // none leaves before that "now"
+		eta := max(of.eta+int64(of.later), now) // none departs before that "now"
 		if how == lua.EachEta {
 			eta = r.Int()
 		}
@@ -73,10 +73,10 @@ func readReceipts(b *producerBucket, q *scriptCall, r *lua.Reader) error {
 	return r.Err()
 }
 
-// departures says when the next job of a flow leaves, of those that are alike.
+// departures estimates when the next job of a flow departs, for jobs that are alike.
 type departures struct {
 	position        int64
-	eta             int64   // of the first job, 0 where it is not known
+	eta             int64   // of the first job, 0 if unknown
 	interval, later float64 // microseconds between two jobs, and from the first job to this one
 }
 
@@ -110,8 +110,7 @@ func readReceipt(b *producerBucket, limits []limitArgs, t *entry, now int64, r *
 		if wait != 0 {
 			receipt.ID = t.job.FormerID
 		}
-		// The id that this very call made can only be there because its reply
-		// was lost and it was sent again.
+		// An id that this call generated can only exist because the call was sent again after a lost reply.
 		receipt.State, receipt.Duplicate = codec.StateOf(position), !t.generated
 		receipt.ETA = time.UnixMicro(now)
 	default:

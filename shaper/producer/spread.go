@@ -29,8 +29,8 @@ func (b *producerBucket) spread(t *entry, refusal *shaper.Refusal, by []admissio
 	refusal.Spread = delay
 }
 
-// lineOf returns what a refused job waits for, with the other refused jobs, and in which time one of them gets in. It is 0 where that
-// is not known.
+// lineOf returns the key under which a refused job waits with other refused jobs, and the interval at which one of them is admitted. The interval is
+// 0 if unknown.
 func (b *producerBucket) lineOf(t *entry, refusal *shaper.Refusal, by []admission.Decision) (key string, interval time.Duration) {
 	settings := b.Settings.Load()
 	switch refusal.Reason {
