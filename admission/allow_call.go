@@ -38,8 +38,7 @@ type allowCall struct {
 	numbers []int64
 }
 
-// takeIfAllowed in place of a number of times means: take what is there, up to the cost, if
-// the question before it was allowed.
+// takeIfAllowed replaces the number of times in a line: take what is available, up to the cost, if the previous question was allowed.
 const takeIfAllowed = -1
 
 // group is a line of the script: the same question, asked a number of times. With 0 times, or
@@ -163,7 +162,7 @@ func (c *allowCall) args() []any {
 	return args
 }
 
-// decode gives every question its answer, or the error.
+// decode sets the answer of every question, or the error.
 func (c *allowCall) decode(err error) {
 	if err == nil {
 		err = c.check()
@@ -236,8 +235,7 @@ func (c *allowCall) check() error {
 	return nil
 }
 
-// isolated reports whether an error may be of one key of several: Redis gave an
-// answer, before anything was written, that does not concern all.
+// isolated reports whether an error may concern one key of several: before anything was written, Redis gave a reply that does not concern all.
 func isolated(err error) bool {
 	if err == nil || redisconn.Unavailable(err) {
 		return false

@@ -11,8 +11,7 @@ import (
 	"github.com/tundish-io/tundish/lua"
 )
 
-// compiledLimit is a limit that is ready to be asked: validated, for one tier, with the
-// arguments of its script.
+// compiledLimit is a limit ready for use: validated, for one tier, with the arguments of its script.
 type compiledLimit struct {
 	Limit
 	tier   string

@@ -105,7 +105,7 @@ type Source string
 // The sources of a decision.
 const (
 	FromStore  Source = ""       // Redis, now
-	FromMemory Source = "memory" // this process, which knows when the refused caller may come again
+	FromMemory Source = "memory" // this process, which knows when the refused caller may retry
 	FromSync   Source = "sync"   // this process, from requests that it took in advance ([Limit.SyncInterval])
 	FromLocal  Source = "local"  // this process, because Redis is away ([Local])
 	Undecided  Source = "open"   // none: Redis is unavailable, and the limit is [Open] or in shadow mode

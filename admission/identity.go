@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Dimensions by which a limit may count apart.
+// Dimensions by which a limit may count separately.
 const (
 	PerCaller = "caller"  // the name of an API key, else the client's address
 	PerIP     = "ip"      // the client's address

@@ -32,12 +32,11 @@ type OnStoreFailure string
 // Answers of a limit while Redis is unavailable.
 const (
 	Closed OnStoreFailure = "closed" // an error: no caller is admitted
-	Open   OnStoreFailure = "open"   // everybody is let in, and counted
+	Open   OnStoreFailure = "open"   // everybody is admitted, and counted
 	Local  OnStoreFailure = "local"  // each instance applies its share of the limit by itself
 )
 
-// OnMissing selects the answer of a limit for a caller that lacks something that the limit
-// counts by.
+// OnMissing selects the decision of a limit for a caller without the identity that the limit counts by.
 type OnMissing string
 
 // Answers of a limit for a caller that is not fully known.

@@ -25,7 +25,7 @@ const maxLocals = 16_384
 // once. That holds as long as the number of instances is right and each instance has its part of the callers.
 type locals struct {
 	of    *lru.Cache[string, *local]
-	owing *atomic.Int64 // keys that were let through something which Redis does not know
+	owing *atomic.Int64 // keys with admitted requests that Redis does not know
 	busy  *atomic.Bool  // it is being reported
 }
 
@@ -34,7 +34,7 @@ type local struct {
 	gate  *gate
 	limit *compiledLimit
 
-	remaining int64 // what Redis said
+	remaining int64 // by the last reply of Redis
 	said      time.Time
 
 	active    bool
@@ -72,7 +72,7 @@ func (ls locals) get(g *gate, f *compiledLimit, key string) *local {
 	return l
 }
 
-// saw notes what Redis said is left.
+// saw stores the remaining requests that Redis reported.
 func (ls locals) saw(g *gate, f *compiledLimit, key string, remaining int64) {
 	l := ls.get(g, f, key)
 	l.mu.Lock()
@@ -140,7 +140,7 @@ func (l *local) refill(now time.Time) {
 	l.level = min(l.level, l.share)
 }
 
-// until is the time until the level is there.
+// until returns the time until the bucket has that level.
 func (l *local) until(level float64) time.Duration {
 	if l.level >= level {
 		return 0

@@ -9,8 +9,7 @@ import (
 	"github.com/tundish-io/tundish/lua"
 )
 
-// overrideTries is how often a change is tried again because another change came between.
-// Each time, the other change got through.
+// overrideTries is how often a change is tried again because another change came first.
 const overrideTries = 20
 
 // LimitInfo is a configured limit, the override of an operator, and the effective limit.

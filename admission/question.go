@@ -51,7 +51,7 @@ type question struct {
 	taken  int64 // of extra
 
 	verdict, remaining, wait, reset int64
-	shared                          bool // the key that callers above MaxKeys share was asked
+	shared                          bool // the key that callers above MaxKeys share counted it
 	err                             error
 	answered                        chan struct{}
 }
@@ -104,7 +104,7 @@ func (g *gate) send(batch []*question) (tell func()) {
 		g.askApart(ctx, batch)
 		return func() { tellAll(batch) }
 	case redisconn.Unavailable(err):
-		// Questions behind this batch would wait as long again.
+		// The later questions of the queue would wait as long again.
 		batch = append(batch, g.queue.Drain()...)
 	}
 	return func() {

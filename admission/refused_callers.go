@@ -57,7 +57,7 @@ func (c *RefusedCaller) Sum() (n int64) {
 	return n
 }
 
-// RefusedCallersOf returns the one of a registry, which limiters and clients with this registry share. A nil registry has none.
+// RefusedCallersOf returns the counter of a registry, which limiters and clients with this registry share. It is nil for a nil registry.
 func RefusedCallersOf(reg prometheus.Registerer) (*RefusedCallers, error) {
 	if reg == nil {
 		return nil, nil //nolint:nilnil // a nil *RefusedCallers counts nothing
@@ -78,10 +78,10 @@ func RefusedCallersOf(reg prometheus.Registerer) (*RefusedCallers, error) {
 	return r, nil
 }
 
-// Describe is for Prometheus.
+// Describe implements [prometheus.Collector].
 func (r *RefusedCallers) Describe(ch chan<- *prometheus.Desc) { ch <- r.desc }
 
-// Collect is for Prometheus.
+// Collect implements [prometheus.Collector].
 func (r *RefusedCallers) Collect(ch chan<- prometheus.Metric) {
 	for limit, callers := range r.Top(time.Now(), maxRefused) {
 		ch <- prometheus.MustNewConstMetric(r.desc, prometheus.GaugeValue, float64(len(callers)), limit)

@@ -59,8 +59,7 @@ func (s *state) forTier(tier string) *compiledLimit {
 	return s.base
 }
 
-// newSource is a limit before Redis was asked about it: with the change that
-// was last known of an operator, if it fits.
+// newSource returns a limit before its first read from Redis, with the operator's last known change, if it fits.
 func newSource(limit Limit, revision int64, override Patch) (*source, error) {
 	limit = limit.WithDefaults()
 	if err := limit.Validate(); err != nil {

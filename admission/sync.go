@@ -9,7 +9,7 @@ import (
 	"github.com/tundish-io/tundish/lua"
 )
 
-// maxChunks is how many keys a process gives out in advance.
+// maxChunks is the number of keys whose chunks a process holds.
 const maxChunks = 16_384
 
 // chunks are the requests that this process took in advance from limits with a SyncInterval.

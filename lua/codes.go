@@ -14,10 +14,10 @@ const (
 const (
 	OneByOne = 0 // for each job
 	Evenly   = 1 // for all that are alike
-	EachEta  = 2 // the same, and when each leaves
+	EachEta  = 2 // the same, and an estimate of each departure
 )
 
-// What enqueue.lua answers for a job.
+// Replies of enqueue.lua for a job.
 const (
 	Queued             = 1
 	Scheduled          = 2

@@ -90,14 +90,14 @@ func ScriptOf(cmd redis.Cmder) *Script {
 type asFunctions struct {
 	client    redis.UniversalClient
 	report    func(error)
-	loaded    atomic.Bool  // the last time that a server was asked to load
-	notBefore atomic.Int64 // nanoseconds since 1970: no server is asked to load before
+	loaded    atomic.Bool  // the last server that was asked to load did so
+	notBefore atomic.Int64 // nanoseconds since 1970: earlier, no server is asked to load
 	checkAt   atomic.Int64 // nanoseconds since 1970: the next check
 	changed   atomic.Bool  // the library in Redis is another one: functions are not used any more
 	unchecked atomic.Bool  // Redis does not let this client check
 }
 
-// refusedFor is how long a server that refused to load the library is not asked again.
+// refusedFor is how long the client does not retry a server that refused to load the library.
 const refusedFor = time.Minute
 
 // isMissing reports whether a function is not there. Nothing has run.
@@ -181,7 +181,7 @@ func (f *asFunctions) turn(ctx context.Context, cmd redis.Cmder) *Script {
 
 func (s *Script) turnBack(cmd redis.Cmder) { cmd.Args()[0], cmd.Args()[1] = "evalsha", s.sha }
 
-// load loads the library where the command runs, and reports whether it is there now.
+// load loads the library on the server of the command, and reports whether the server has it now.
 func (f *asFunctions) load(ctx context.Context, cmd redis.Cmder) bool {
 	if time.Now().UnixNano() < f.notBefore.Load() {
 		return false
@@ -195,7 +195,7 @@ func (f *asFunctions) load(ctx context.Context, cmd redis.Cmder) bool {
 		}
 		node = master
 	}
-	// Redis closes the connection of a client without a password that sends much, and would not say why.
+	// Redis closes the connection of an unauthenticated client that sends much, without a reason.
 	if node.Ping(ctx).Err() != nil {
 		return false
 	}

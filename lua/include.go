@@ -14,7 +14,7 @@ var files embed.FS
 
 const (
 	includeMark = "--#include " // begins a line that includes a piece
-	slowMark    = " --#slow"    // stands between the two forms of a line with a fast path
+	slowMark    = " --#slow"    // separates the two forms of a line with a fast path
 )
 
 // slowPaths is set by the linker in `make slowpaths`, which tests that a fast path decides what the general path decides, only faster.

@@ -101,7 +101,7 @@ func All() []*Script {
 	}
 }
 
-// byDigest has the scripts by their digests.
+// byDigest maps digests to scripts.
 var byDigest = func() map[string]*Script {
 	scripts := map[string]*Script{}
 	for _, script := range All() {
@@ -167,8 +167,7 @@ func (s *Script) Run(ctx context.Context, client Client, observe Observer, keys 
 	return cmd.Val(), nil
 }
 
-// notLoaded reports whether the server does not know a script. Most often there is
-// no error, and looking for its kind would make an object.
+// notLoaded reports whether the server does not know a script. Usually there is no error, and a check of its type would allocate.
 func notLoaded(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
 
 func (s *Script) command(ctx context.Context, verb string, script any, keys []string, args []any) *once {

@@ -9,8 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Numbers is [Script.Run] for a script whose reply is a flat array of
-// integers. It makes no object of each.
+// Numbers is [Script.Run] for a script whose reply is a flat array of integers. It allocates no object for each.
 func (s *Script) Numbers(ctx context.Context, client Client, keys []string, args ...any) ([]int64, error) {
 	cmd := s.numbers(ctx, "evalsha", s.sha, keys, args)
 	err := client.Process(ctx, cmd)

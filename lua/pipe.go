@@ -66,8 +66,8 @@ func runSome(ctx context.Context, client Client, calls []Call, results []Result,
 	return unknown
 }
 
-// TextOnce has the commands of one pipeline to one server send the text of each script once. The first run that has the text makes the
-// script known to the server, so that the others name its digest.
+// TextOnce makes the commands of one pipeline to one server send the text of each script once. The first run with the text makes the script known to
+// the server, so the others send its digest.
 func TextOnce(cmds []redis.Cmder) {
 	known := map[string]*Script{}
 	for _, cmd := range cmds {
@@ -101,7 +101,7 @@ func Spread(ctx context.Context, client any, n int, key func(int) string, do fun
 	for i := range n {
 		node, err := c.MasterForKey(ctx, key(i))
 		if err != nil {
-			node = nil // what is done there finds the error again
+			node = nil // do gets the error again
 		}
 		nodes[node] = append(nodes[node], i)
 	}

@@ -72,7 +72,7 @@ func NewBreaker(cfg BreakerConfig) *Breaker {
 		MaxRequests: 1,
 		Timeout:     cfg.Pause,
 		ReadyToTrip: func(c gobreaker.Counts) bool { return int(c.ConsecutiveFailures) >= cfg.Failures },
-		// An error of this program's own scripts shows that Redis is there.
+		// An error of this program's own scripts shows that Redis responds.
 		IsSuccessful: func(err error) bool { return !Unavailable(err) },
 		// A caller that gave up is no sign that Redis fails.
 		IsExcluded: func(err error) bool { return errors.Is(err, context.Canceled) },

@@ -93,7 +93,7 @@ func isOfScript(text string) bool {
 	return containsAny(text, "user_script", "user_function", "Error compiling", "Error running script") && !strings.Contains(text, "killed by user")
 }
 
-// isOfSentinels reports whether no sentinel named the master. A sentinel that knows no such master responds nil.
+// isOfSentinels reports whether no sentinel named the master. A sentinel that knows no such master responds with nil.
 func isOfSentinels(err error) bool {
 	return strings.Contains(err.Error(), "redis: all sentinels specified in configuration")
 }

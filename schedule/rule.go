@@ -92,7 +92,7 @@ func parseLine(line, name string) (*Rule, error) {
 	return &Rule{fields: calendar, repeat: strings.HasPrefix(fields[minuteField], "*") || strings.HasPrefix(fields[hourField], "*")}, nil
 }
 
-// Warnings lists what the line and its time zone may mean otherwise than was meant. Each begins with the key: cron or timezone.
+// Warnings lists parts of the line and its time zone that may not mean what was intended. Each begins with the key: cron or timezone.
 func (r *Rule) Warnings() []string {
 	var warnings []string
 	if c := r.fields; c != nil && restricts(c.spec.Dom) && restricts(c.spec.Dow) {

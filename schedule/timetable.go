@@ -39,7 +39,7 @@ type Stretch struct {
 	Finish     time.Time // by which all jobs are to be sent; zero: none is set
 }
 
-// Bounds of what Stretches returns.
+// Bounds of the result of Stretches.
 const (
 	MaxStretches = 64
 	Ahead        = 3 * 24 * time.Hour
@@ -177,7 +177,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// longestDay is longer than from any time of day to the next time that it comes, also where clocks change.
+// longestDay is longer than from any time of day to its next occurrence, also across clock changes.
 const longestDay = 26 * time.Hour
 
 // at reports whether a line covers a time, and when that changes.
@@ -203,7 +203,7 @@ const (
 	checkedTime    = 400 * 24 * time.Hour
 )
 
-// checkFrom is a day without anything special. Clock changes of every zone lie in the time after it.
+// checkFrom is a day without special events. Clock changes of every zone come after it.
 var checkFrom = time.Date(2025, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 // checkWindows returns an error if a window is longer than its period.

@@ -23,7 +23,7 @@ var meant = map[string]string{
 	"ROMANCE STANDARD TIME": "Europe/Paris", "INDIA STANDARD TIME": "Asia/Kolkata", "CHINA STANDARD TIME": "Asia/Shanghai", "TOKYO STANDARD TIME": "Asia/Tokyo",
 }
 
-// fixed are zones whose clocks never change, and the zones that are meant most often.
+// fixed are zones whose clocks never change, and the zones that are intended most often.
 var fixed = map[string]string{"EST": "America/New_York", "MST": "America/Denver"}
 
 var (

@@ -111,10 +111,10 @@ func (q *Queue[T]) Waiting() int {
 	return len(q.pending)
 }
 
-// Wait returns when nothing is under way. No caller may add meanwhile.
+// Wait returns when no trip is under way. No caller may add items meanwhile.
 func (q *Queue[T]) Wait() { q.wg.Wait() }
 
-// leave sends the trips that may leave now. The caller holds mu.
+// leave starts the trips that may start now. The caller holds mu.
 func (q *Queue[T]) leave() {
 	for trip, splits := q.next(); trip != nil; trip, splits = q.next() {
 		q.wg.Go(func() { q.send(trip, splits) })

@@ -49,7 +49,7 @@ func (t *turns) take(caller string, cost int64) int64 {
 	return turn
 }
 
-// advance notes the turn of what has left, and how many items are left.
+// advance sets the turn of the items that were sent, and how many items remain.
 func (t *turns) advance(to int64, left int) {
 	t.now = to
 	if left == 0 {

@@ -83,7 +83,7 @@ func (b Bucket) Info(ctx context.Context) (BucketInfo, error) {
 	return infos[0], nil
 }
 
-// BucketControl is a bucket to look at and to change.
+// BucketControl reads and changes a bucket.
 type BucketControl struct {
 	Bucket
 	by string
@@ -145,11 +145,9 @@ func (b BucketControl) Resume(ctx context.Context) (was bool, err error) {
 	return since > 0, r.Err()
 }
 
-// Set changes settings of a bucket over what configurations say, until
-// [BucketControl.Reset]. A new rate holds from the next slot on, be it faster or
-// slower; a bound that is lowered below what there is admits no job until
-// enough jobs have left. A max_in_flight that the configuration does not say rises with the rate and the burst. A patch that does not fit is an [*InvalidChangeError]. Two
-// round trips.
+// Set changes settings of a bucket over what configurations say, until [BucketControl.Reset]. A new rate, faster or slower, is effective from the
+// next slot on. A bound below the present number of jobs admits none until enough jobs have been sent. A max_in_flight that the configuration does
+// not set rises with the rate and the burst. A patch that does not fit is an [*InvalidChangeError]. Two round trips.
 func (b BucketControl) Set(ctx context.Context, patch BucketPatch) ([]shaper.Change, error) {
 	c, bucket := b.control(), b.name
 	if patch.IsZero() {

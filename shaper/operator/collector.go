@@ -12,7 +12,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/fleet"
 )
 
-// collectEvery is how long one look at the buckets serves scrapes.
+// collectEvery is how long one read of the buckets serves scrapes.
 const collectEvery = time.Second
 
 // Collector reports the depth of buckets and what belongs to it, and the pools that they
@@ -223,7 +223,7 @@ func (c *Collector) look() collected {
 	c.seen.buckets, _ = c.operator.BucketInfos(c.ctx) // those that can be read
 	c.seen.pools, _ = c.operator.poolDetails(c.ctx, c.operator.Pools())
 	c.seen.fleet = nil
-	if len(c.seen.buckets) > 0 { // else Redis does not answer, and a scrape need not wait for it once more
+	if len(c.seen.buckets) > 0 { // else Redis does not respond, and a scrape need not wait for it once more
 		c.seen.fleet, _ = c.operator.Fleet().Look(c.ctx)
 	}
 	c.seen.verdicts = nil

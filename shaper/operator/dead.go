@@ -120,7 +120,7 @@ type Redriven struct {
 	Disabled int // left where they are: their flow is disabled
 }
 
-// count counts one letter by what redrive.lua answers.
+// count counts one dead letter by the reply of redrive.lua.
 func (r *Redriven) count(code int64) {
 	switch code {
 	case lua.RedriveMoved, lua.RedriveThere:

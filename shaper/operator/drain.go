@@ -14,7 +14,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// DrainOptions say how far a drain goes.
+// DrainOptions bound a drain.
 type DrainOptions struct {
 	// Rate makes the drain slower than the bucket. A rate above the effective one changes nothing: see Set for that. Zero: the effective rate.
 	Rate admission.Rate

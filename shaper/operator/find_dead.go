@@ -166,12 +166,12 @@ func (d DeadLetters) walk(ctx context.Context, filter DeadFilter, forwards bool)
 	w := &deadWalk{op: d.op, b: b, from: last, end: first, reader: d.op.newJobReader(b, d.bare)}
 	if forwards {
 		w.forwards, w.from, w.end = true, first, last
-		w.reader.bare = true // it is for a change, which needs no payloads
+		w.reader.bare = true // a change needs no payloads
 	}
 	return w, nil
 }
 
-// goOn has the walk stand behind the letter of a position, and reports whether it is one.
+// goOn sets the walk to a position, after its dead letter, and reports whether the text is a position.
 func (w *deadWalk) goOn(position string) bool {
 	at, id, ok := strings.Cut(position, ".")
 	from, err := strconv.ParseInt(at, 10, 64)
@@ -211,7 +211,7 @@ func (w *deadWalk) next(ctx context.Context, n int) ([]deadLetter, error) {
 	return letters, nil
 }
 
-// page reads some ids; the first may be behind already.
+// page reads some ids; the walk may have passed the first ones already.
 func (w *deadWalk) page(ctx context.Context, offset, n int) ([]redis.Z, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.op.store.Timeout)
 	defer cancel()

@@ -34,7 +34,7 @@ func readWalk(cursor string) (resultWalk, bool) {
 	return resultWalk{at, skip}, ok && err == nil && err2 == nil && skip >= 0
 }
 
-// onward goes behind a result that is dropped at that time.
+// onward moves past a result that is dropped at that time.
 func (w *resultWalk) onward(at string) {
 	if w.at != at {
 		w.at, w.skip = at, 0

@@ -14,9 +14,9 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// Bounds of one look at flows: longer ones go on from a cursor.
+// Bounds of one search of flows: a longer one continues from a cursor.
 const (
-	maxFlowsFound  = 1000 // of one answer
+	maxFlowsFound  = 1000 // in one reply
 	maxFlowsLooked = 20_000
 	flowChunk      = 1000 // of one command
 )
@@ -24,7 +24,7 @@ const (
 // FlowOrder is an order of flows; "" is none.
 type FlowOrder string
 
-// ByWaiting has the flows with the most waiting jobs come first.
+// ByWaiting sorts flows by their waiting jobs, most first.
 const ByWaiting FlowOrder = "waiting"
 
 // FlowFilter selects flows. The zero value selects all, in no order.
@@ -85,7 +85,7 @@ type fullFlow struct {
 	name    string
 }
 
-// compare has the fuller one come first.
+// compare sorts fuller flows first.
 func (f fullFlow) compare(g fullFlow) int {
 	return cmp.Or(cmp.Compare(g.waiting, f.waiting), strings.Compare(f.name, g.name))
 }
@@ -94,7 +94,7 @@ func (f fullFlow) cursor() string {
 	return strconv.FormatInt(f.waiting, 10) + "." + base64.RawURLEncoding.EncodeToString([]byte(f.name))
 }
 
-// fullestFlows are the flows with the most waiting jobs, behind the one of the cursor.
+// fullestFlows returns the flows with the most waiting jobs, after the flow of the cursor.
 func (b Bucket) fullestFlows(ctx context.Context, filter *FlowFilter, cursor string, limit int) (infos []FlowInfo, next string, err error) {
 	var after *fullFlow
 	if cursor != "" {

@@ -15,10 +15,10 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// Bounds of one look at jobs: longer ones go on from a cursor.
+// Bounds of one search of jobs: a longer one continues from a cursor.
 const (
-	maxJobsFound  = 1000 // of one answer
-	maxJobsLooked = 2000 // that one call looks at
+	maxJobsFound  = 1000 // in one reply
+	maxJobsLooked = 2000 // that one call examines
 	maxFlowLooks  = 200  // that one call looks into
 	jobChunk      = 200  // of one pipeline
 )
@@ -26,7 +26,7 @@ const (
 // JobPage are jobs that a filter means.
 type JobPage struct {
 	Jobs   []shaper.JobInfo // without their positions, and without what holds them back
-	Looked int              // jobs that were looked at
+	Looked int              // jobs that were examined
 	Next   string           // the cursor to go on from; "" at the end. There may be more also where Jobs is empty
 }
 
@@ -165,7 +165,7 @@ func (f *finder) mayBeHere(later int) bool {
 	}
 }
 
-// read reads what is kept of the first of some jobs.
+// read reads what Redis keeps of the first of some jobs.
 func (f *finder) read(ctx context.Context, some []redis.Z) ([]storedJob, error) {
 	ids := make([]string, len(some))
 	for i, z := range some {

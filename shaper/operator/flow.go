@@ -36,8 +36,8 @@ type PartInfo struct {
 
 	Own shaper.OwnFlow // its own settings, and its pause; a group never has a URL, headers or secrets
 
-	Budgets []shaper.BudgetUse // the budgets that hold for it, with what is charged to each; nil: none
-	Quotas  []shaper.QuotaUse  // the quotas that hold for it, with what has left of each; nil: none
+	Budgets []shaper.BudgetUse // its effective budgets, with what is charged to each; nil: none
+	Quotas  []shaper.QuotaUse  // its effective quotas, with the departures that count for each; nil: none
 }
 
 // FlowInfo is a flow in numbers.
@@ -46,7 +46,7 @@ type FlowInfo struct {
 	Flow  string
 	Group string // "" in a bucket without groups
 
-	Downstream *shaper.Downstream // what the answers to it have changed; nil: nothing. A hold in it may be over
+	Downstream *shaper.Downstream // what responses to it have changed; nil: nothing. A hold in it may be over
 
 	// Missing says that the flow lacks the own settings that it needs: its jobs are refused, and waiting ones stay. See [shaper.FlowSettings].
 	Missing bool
@@ -69,7 +69,7 @@ func (b Bucket) Flow(name string) Flow { return Flow{op: b.op, bucket: b.name, n
 // Flow names a flow of a group. In a bucket without groups its methods return [ErrNoGroups].
 func (g Group) Flow(name string) Flow { return Flow{g.op, g.bucket, &g.name, name} }
 
-// FlowControl is a flow to look at and to change.
+// FlowControl reads and changes a flow.
 type FlowControl struct {
 	Flow
 	by string
@@ -125,7 +125,7 @@ func (f FlowControl) Set(ctx context.Context, patch FlowPatch) (shaper.OwnFlow, 
 	return c.setTarget(ctx, t, &patch)
 }
 
-// checkDelivery asks about what a patch gives a flow for its deliveries.
+// checkDelivery checks a patch's settings for deliveries.
 func (c control) checkDelivery(bucket string, patch *FlowPatch) error {
 	if c.checkFlow == nil {
 		return nil
@@ -175,7 +175,7 @@ func (g Group) Flows(ctx context.Context, cursor string, limit int) (infos []Flo
 	return g.op.flows(ctx, g.bucket, &g.name, cursor, limit)
 }
 
-// flowsTarget is a flow of a bucket, or of one of its groups, and what the names of all these match in Redis.
+// flowsTarget returns a target for the flows of a bucket, or of one of its groups, and the pattern of their names in Redis.
 func (o *Operator) flowsTarget(ctx context.Context, bucket string, group *string) (t target, match string, err error) {
 	k, err := o.keysOf(ctx, bucket)
 	if err != nil {

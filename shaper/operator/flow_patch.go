@@ -116,8 +116,7 @@ func checkFlowURL(text string) error {
 	return nil
 }
 
-// PutHeaders has the flow's deliveries carry these headers. What a worker kind demands of
-// them is for [Config.CheckFlow] to say.
+// PutHeaders sets the headers of the flow's deliveries. [Config.CheckFlow] checks what a worker kind demands of them.
 func (p *FlowPatch) PutHeaders(headers map[string]string) error {
 	if len(headers) > maxFlowHeaders {
 		return fmt.Errorf("%s: %d: want at most %d", shaper.FlowHeaders, len(headers), maxFlowHeaders)

@@ -22,7 +22,7 @@ var (
 	fingerprint = regexp.MustCompile(fmt.Sprintf("^[0-9a-f]{%d}$", 2*shaper.FingerprintBytes))
 )
 
-// PutSecrets has the flow's deliveries signed with these secrets, and no others.
+// PutSecrets sets the secrets with which the flow's deliveries are signed, and removes all others.
 func (p *FlowPatch) PutSecrets(secrets []string) error {
 	if !p.secrets.isZero() {
 		return errSecretsTwice

@@ -16,7 +16,7 @@ type GroupInfo struct {
 	Group string
 }
 
-// Group is a group of flows to look at.
+// Group reads a group of flows.
 type Group struct {
 	op     *Operator
 	bucket string
@@ -26,7 +26,7 @@ type Group struct {
 // Group names a group of the flows of a bucket.
 func (b Bucket) Group(name string) Group { return Group{b.op, b.name, name} }
 
-// GroupControl is a group of flows to look at and to change.
+// GroupControl reads and changes a group of flows.
 type GroupControl struct {
 	Group
 	by string

@@ -55,9 +55,9 @@ type BucketInfo struct {
 	// NextDue is the first time of the delayed jobs and retries that wait for theirs; zero: there are none, or the bucket has flows.
 	NextDue time.Time `lua:"next_due"`
 
-	// Empty is when the last job leaves that waits now, as far as can be known (see lua/lib/estimate.lua); zero: none waits, or the time is
-	// not known. It is the earliest time where the bound of requests in flight holds jobs back, where other buckets of the pool begin to send
-	// later, and where flows have rates or quotas of their own.
+	// Empty estimates when the last of the waiting jobs is sent (see lua/lib/estimate.lua); zero: none waits, or the time is not known. It is the
+	// earliest time if the bound of requests in flight holds jobs back, if other buckets of the pool begin to send later, or if flows have rates or
+	// quotas of their own.
 	Empty time.Time `lua:"empty"`
 
 	Hours *shaper.Hours    // nil if the bucket sends at all times, at its rate
@@ -167,8 +167,8 @@ func (b *BucketInfo) rateInForce() admission.Rate {
 	return b.Rate
 }
 
-// Authorships returns the writers of the settings of buckets and the processes with other settings, by the names of the buckets, after a look at where
-// they live, in one pipeline, in a cluster one to each node. Buckets that could not be looked at are left out. Changes are read if they are asked for.
+// Authorships returns the writers of the settings of buckets and the processes with other settings, by bucket. It first looks up where they live, and
+// then takes one pipeline, in a cluster one per node. It leaves out buckets that it cannot read. withChanges adds the changes.
 func (o *Operator) Authorships(ctx context.Context, withChanges bool, names ...string) map[string]shaper.Authorship {
 	live, _ := o.store.LiveKeys(ctx, names...)
 	keys := make([]store.Keys, len(names))
@@ -215,5 +215,5 @@ type PoolInfo struct {
 	Quotas  []shaper.QuotaUse  // with what is left of each
 	Budgets []shaper.BudgetUse // with what is charged to each
 
-	Downstream *shaper.Downstream // what the answers to its buckets have changed; nil: nothing
+	Downstream *shaper.Downstream // what responses to its buckets have changed; nil: nothing
 }

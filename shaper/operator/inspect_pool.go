@@ -33,7 +33,7 @@ type PoolDetails struct {
 	Budgets   shaper.Budgets
 	BudgetUse []shaper.BudgetUse // the same, with what is charged to each
 
-	Downstream *shaper.Downstream // what the answers to its buckets have changed; nil: nothing
+	Downstream *shaper.Downstream // what responses to its buckets have changed; nil: nothing
 
 	InFlight  int64     `lua:"in_flight" gauge:"pool_in_flight_jobs" help:"Requests in flight in all buckets of the pool: a batch is one, any other job too."` // of all its buckets
 	LastSlot  time.Time `lua:"last_slot"`                                                                                                                      // of any of them
@@ -71,7 +71,7 @@ func (o *Operator) KnownPools(ctx context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(members)), nil
 }
 
-// poolMembers are the buckets of all pools that Redis knows, by the pool.
+// poolMembers returns the buckets of all pools that Redis knows, by pool.
 func (o *Operator) poolMembers(ctx context.Context) (map[string][]string, error) {
 	if err := o.store.IfClosed(); err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (o *Operator) PoolDetails(ctx context.Context, names ...string) ([]PoolDeta
 	all, err := o.poolDetails(ctx, names)
 	for i := range all {
 		p := &all[i]
-		// The pool itself knows of no bucket that has sent nothing yet.
+		// The pool itself does not know a bucket that has sent nothing yet.
 		for _, bucket := range members[p.Name] {
 			p.add(bucket, 0)
 		}
@@ -122,7 +122,7 @@ func (o *Operator) PoolDetails(ctx context.Context, names ...string) ([]PoolDeta
 	return all, err
 }
 
-// add adds a bucket that is not there, and a weight that was not known.
+// add adds a missing bucket, and a weight that was not known.
 func (p *PoolDetails) add(bucket string, weight int64) {
 	at := slices.IndexFunc(p.Buckets, func(known PoolBucket) bool { return known.Name == bucket })
 	if at < 0 {
@@ -132,7 +132,7 @@ func (p *PoolDetails) add(bucket string, weight int64) {
 	p.Buckets[at].Weight = cmp.Or(p.Buckets[at].Weight, weight)
 }
 
-// poolDetails are pools in numbers, as they know themselves.
+// poolDetails returns the numbers of pools, as Redis keeps them for the pools.
 func (o *Operator) poolDetails(ctx context.Context, names []string) ([]PoolDetails, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.store.Timeout)
 	defer cancel()

@@ -7,7 +7,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/metrics"
 )
 
-// Job is a job of a bucket to look at.
+// Job reads a job of a bucket.
 type Job struct {
 	op         *Operator
 	bucket, id string
@@ -16,9 +16,8 @@ type Job struct {
 // Job names a job of a bucket.
 func (b Bucket) Job(id string) Job { return Job{b.op, b.name, id} }
 
-// Info returns what is known of the job, or [shaper.ErrNotFound]. One round
-// trip; one more where the bucket has flows, one where it is not used yet by this
-// operator, and one where there is no such job.
+// Info returns the state of the job, or [shaper.ErrNotFound]. One round trip; one more if the bucket has flows, one if this operator has not used it
+// yet, and one if there is no such job.
 func (j Job) Info(ctx context.Context) (shaper.JobInfo, error) {
 	return j.op.store.Job(ctx, j.bucket, j.id)
 }
@@ -29,7 +28,7 @@ func (j Job) Result(ctx context.Context) (shaper.JobResult, error) {
 	return j.op.store.Result(ctx, j.bucket, j.id)
 }
 
-// JobControl is a job to look at and to cancel.
+// JobControl reads and cancels a job.
 type JobControl struct {
 	Job
 	by string

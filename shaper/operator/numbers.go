@@ -1,7 +1,7 @@
 package operator
 
-// BucketNumbers are the plain numbers of a bucket, each described once. The tag lua is its name in the answer of the script, json its member
-// in the API, and gauge its metric, after "tundish_", with its help; "positive" leaves the metric out where the number is 0.
+// BucketNumbers are the plain numbers of a bucket, each described once. The tag lua is its name in the reply of the script, json its member in the
+// API, and gauge its metric, after "tundish_", with its help; "positive" leaves the metric out if the number is 0.
 type BucketNumbers struct {
 	Revision          int64 `lua:"revision" json:"revision"`
 	Burst             int64 `lua:"burst" json:"burst,omitempty"`
@@ -55,14 +55,14 @@ type BucketNumbers struct {
 	DeadDroppedOld   int64 `lua:"dead_dropped_old" json:"-"`   // ever, because their retention had ended
 	DeadDroppedExtra int64 `lua:"dead_dropped_extra" json:"-"` // ever, because there were too many
 
-	Callbacks     int64 `lua:"callbacks" json:"-" gauge:"bucket_callbacks" help:"Callbacks that wait for the bucket that delivers them. They count against the capacity, as bucket_depth does."` // they count against Capacity, beside Unfinished
-	EventsDropped int64 `lua:"events_dropped" json:"-"`                                                                                                                                          // that no hook was told of, ever: too many waited for that
+	Callbacks     int64 `lua:"callbacks" json:"-" gauge:"bucket_callbacks" help:"Callbacks that wait for the bucket that delivers them. They count against the capacity, as bucket_depth does."` // they count against Capacity, in addition to Unfinished
+	EventsDropped int64 `lua:"events_dropped" json:"-"`                                                                                                                                          // events that were dropped before a hook got them, ever: too many waited
 
 	Flows     int64 `lua:"flows" json:"-"`      // that have jobs, or had some so recently that their pace still counts
 	FlowsWait int64 `lua:"flows_wait" json:"-"` // that are in the turn queue: they have something to send, now or later; with groups: 0, see GroupsWait
 
 	Groups     int64 `lua:"groups" json:"-"`      // as Flows
-	GroupsWait int64 `lua:"groups_wait" json:"-"` // that stand in the turn queue of groups
+	GroupsWait int64 `lua:"groups_wait" json:"-"` // that are in the turn queue of groups
 
 	// FlowsHeld, FlowsOpen and FlowsHalfOpen are how many flows their downstream holds, and how many have a circuit breaker that is
 	// open or half-open. Dispatchers count them about every 30 seconds.

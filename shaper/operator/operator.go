@@ -26,10 +26,9 @@ type Config struct {
 	// Registerer is where the metrics go; nil counts nothing. Actors of one process may share it.
 	Registerer prometheus.Registerer
 
-	// CheckFlow, if not nil, reports what the bucket's kind of worker finds wrong with what
-	// an operator gives a flow for its deliveries: each fault a [*shaper.FieldError], joined, that
-	// repeats no credential. [FlowControl.Set] asks it. A worker checks again: other
-	// processes may write settings without asking.
+	// CheckFlow, if not nil, returns the faults that the bucket's kind of worker finds in an operator's settings for deliveries of a flow. Each fault
+	// is a [*shaper.FieldError]; they are joined, and contain no credential. [FlowControl.Set] calls it. A worker checks again: other processes may
+	// write settings without a check.
 	CheckFlow func(bucket string, own *shaper.OwnDelivery) error
 
 	// CheckJob, if not nil, reports what the bucket's kind of worker finds wrong with a job, in the same form.
@@ -56,7 +55,7 @@ func New(cfg Config) (*Operator, error) {
 	return &Operator{store: s, checkFlow: cfg.CheckFlow, checkJob: cfg.CheckJob}, nil
 }
 
-// Fleet is a view on the processes of this Redis, and on what they count.
+// Fleet returns a view of the processes of this Redis, and of their counters.
 func (o *Operator) Fleet() *fleet.View { return fleet.NewView(o.store.Redis, o.store.Timeout) }
 
 // Audit returns the log of operations and their authors. The methods of this package write none: the API and the command line do, for each operation.

@@ -35,7 +35,7 @@ func notOfPools(setting shaper.Setting) error {
 	return fmt.Errorf("%s: is no setting of a pool: want %v", setting, shaper.PoolSettings())
 }
 
-// Pool is a pool to look at.
+// Pool reads a pool.
 type Pool struct {
 	op   *Operator
 	name string
@@ -44,7 +44,7 @@ type Pool struct {
 // Pool names a pool. It does not ask Redis whether the pool exists.
 func (o *Operator) Pool(name string) Pool { return Pool{o, name} }
 
-// Info returns the numbers of the pool. Of a pool that Redis does not know, they are its configured buckets only.
+// Info returns the numbers of the pool. For a pool that Redis does not know, these are only its configured buckets.
 func (p Pool) Info(ctx context.Context) (PoolDetails, error) {
 	all, err := p.op.PoolDetails(ctx, p.name)
 	if err != nil {
@@ -53,7 +53,7 @@ func (p Pool) Info(ctx context.Context) (PoolDetails, error) {
 	return all[0], nil
 }
 
-// PoolControl is a pool to look at and to change.
+// PoolControl reads and changes a pool.
 type PoolControl struct {
 	Pool
 	by string
@@ -134,7 +134,7 @@ func (c control) poolInForce(ctx context.Context, pool string) (shaper.Pool, err
 	return now, nil
 }
 
-// findPool sees to it that a pool is known to Redis if a bucket that is configured here is in it.
+// findPool makes Redis know the pool if a bucket that is configured here is in it.
 func (c control) findPool(ctx context.Context, pool string) error {
 	if !admission.ValidName(pool) {
 		return fmt.Errorf("%w %q", ErrUnknownPool, pool)

@@ -14,10 +14,10 @@ import (
 
 const (
 	purgeTries = 3   // of a chunk whose reply is lost
-	flowScan   = 500 // flows that are looked at in one round trip
+	flowScan   = 500 // flows that one round trip reads
 )
 
-// PurgeOptions say what a purge leaves.
+// PurgeOptions say which jobs a purge keeps.
 type PurgeOptions struct {
 	KeepLater bool // delayed jobs and retries that wait for their time
 }

@@ -91,7 +91,7 @@ func (c control) checkFlows(ctx context.Context, bucket string, changes []FlowCh
 	return targets, nil
 }
 
-// checkPut checks the change of one flow. all are the rate and the burst of all flows, once they were asked for.
+// checkPut checks the change of one flow. all are the rate and the burst of all flows, once they were read.
 func (c control) checkPut(ctx context.Context, t target, change *FlowChange, all *bounds) error {
 	switch {
 	case change.Patch.IsZero():
@@ -116,7 +116,7 @@ func (c control) checkPut(ctx context.Context, t target, change *FlowChange, all
 	return all.fits(t.bucket, own)
 }
 
-// putTarget gives one flow what a patch has.
+// putTarget writes the settings of a patch to one flow.
 func (c control) putTarget(ctx context.Context, t target, patch *FlowPatch) error {
 	_, err := c.writeTarget(ctx, t, patch, codec.OwnFields(&patch.own, patch.given))
 	return err

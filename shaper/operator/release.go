@@ -26,9 +26,9 @@ func (f FlowControl) Release(ctx context.Context) (was bool, err error) {
 	return change.said.text != "", err
 }
 
-// Release ends a hold and an open circuit breaker of the bucket, and forgets its adaptive rate. Waiting jobs go on at once, at the
-// bucket's pace. It reports whether there was something to release. It leaves flows as they are: see [BucketControl.ReleaseFlows]. Answers that
-// come later may change the bucket again. One round trip.
+// Release ends a hold and an open circuit breaker of the bucket, and forgets its adaptive rate. Waiting jobs go on at once, at the bucket's pace. It
+// reports whether there was something to release. It does not change flows: see [BucketControl.ReleaseFlows]. Later responses may change the bucket
+// again. One round trip.
 func (b BucketControl) Release(ctx context.Context) (was bool, err error) {
 	c, bucket := b.control(), b.name
 	r, err := c.control(ctx, bucket, metrics.ActionRelease)
@@ -42,11 +42,11 @@ func (b BucketControl) Release(ctx context.Context) (was bool, err error) {
 	return said.text != "", r.Err()
 }
 
-// ReleaseFlows releases every flow of the bucket, as [FlowControl.Release] does one flow, and returns how many had something to release.
-// It leaves the bucket itself as it is: see [BucketControl.Release].
+// ReleaseFlows releases every flow of the bucket, as [FlowControl.Release] does for one flow, and returns how many had something to release. It does
+// not change the bucket itself: see [BucketControl.Release].
 //
-// It looks at 500 flows in one round trip, and each flow that has something takes another one. When ctx ends early, the count comes
-// with the error and the flows behind stay as they are: release them again then.
+// It reads 500 flows in one round trip, and takes another one for each flow with something to release. If ctx ends early, it returns the count with
+// the error, and the later flows do not change: release them again then.
 func (b BucketControl) ReleaseFlows(ctx context.Context) (released int64, err error) {
 	c, bucket := b.control(), b.name
 	k, err := c.keysOf(ctx, bucket)

@@ -13,7 +13,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// FlowRemoval says what one call of [FlowControl.Remove] dropped or, of a dry run, would drop.
+// FlowRemoval counts what one call of [FlowControl.Remove] dropped or, with dryRun, would drop.
 type FlowRemoval struct {
 	Waiting int64    // jobs that waited, also delayed ones and retries
 	Dead    int      // dead letters
@@ -167,7 +167,7 @@ func (f FlowControl) removeOwn(ctx context.Context, t target, dryRun bool) (r Fl
 	return r, nil
 }
 
-// ownOf names what a flow has of its own.
+// ownOf names the settings and states that a flow has of its own.
 func ownOf(info *FlowInfo) (own []string) {
 	settings := info.Own
 	settings.Pause, settings.Disabled = nil, nil

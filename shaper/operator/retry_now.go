@@ -10,7 +10,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// retriesInRun is how many jobs one run of retry_now.lua looks at: 1 ms.
+// retriesInRun is how many jobs one run of retry_now.lua examines: 1 ms.
 const retriesInRun = 500
 
 // RetryNow makes all jobs of the flow due that wait for another attempt, and returns how many. They keep their attempts and are sent at the pace of
@@ -32,7 +32,7 @@ func (f FlowControl) RetryNow(ctx context.Context) (moved int64, err error) {
 	return moved, err
 }
 
-// RetryNow does what [FlowControl.RetryNow] does for all jobs of the bucket, flow by flow. It looks at 500 flows in one round trip.
+// RetryNow does what [FlowControl.RetryNow] does for all jobs of the bucket, flow by flow. It reads 500 flows in one round trip.
 func (b BucketControl) RetryNow(ctx context.Context) (moved int64, err error) {
 	c, bucket := b.control(), b.name
 	k, err := c.keysOf(ctx, bucket)

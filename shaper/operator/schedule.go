@@ -45,7 +45,7 @@ type Schedule struct {
 	name string
 }
 
-// home is the bucket that has the schedule.
+// home returns the bucket that has the schedule.
 func (s Schedule) home(ctx context.Context) (store.ScheduleHome, error) {
 	found, err := s.op.store.FindSchedule(ctx, s.name)
 	switch {
@@ -101,7 +101,7 @@ func (s Schedule) Runs(ctx context.Context) ([]shaper.ScheduleRun, error) {
 	return s.op.store.ScheduleRuns(ctx, home, s.name)
 }
 
-// ScheduleControl is a schedule to look at and to change.
+// ScheduleControl reads and changes a schedule.
 type ScheduleControl struct {
 	Schedule
 	by string

@@ -18,7 +18,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// target is a flow or a group that an operator looks at or changes.
+// target is a flow or a group that an operator reads or changes.
 type target struct {
 	bucket string
 	what   int        // one of the targets
@@ -27,14 +27,14 @@ type target struct {
 	label  []any      // for the log
 }
 
-// What a target is, as control_flow.lua has it.
+// The kinds of targets, as control_flow.lua has them.
 const (
 	targetFlow        = codec.LevelsFlows
 	targetFlowInGroup = codec.LevelsGroups
 	targetGroup       = 3
 )
 
-// states and settings are the hashes that hold what is kept of targets of the same kind.
+// states and settings return the keys of the hashes for targets of the same kind.
 func (t *target) states() string {
 	if t.what == targetGroup {
 		return t.keys.Groups()
@@ -148,7 +148,7 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 	pace := pipe.HMGet(ctx, t.keys.Pace(), "offset", "drain")
 	rates := pipe.HMGet(ctx, t.keys.Conf(), "rate_count", "rate_per", "flow_rate_count", "flow_rate_per", store.FieldTimetable, fieldMustExist, store.FieldKeep,
 		"flow_budgets", "group_budgets", "own_budgets", "flow_quotas", "group_quotas")
-	turnsOf := map[string][]string{} // of each turn queue the names that may stand in it
+	turnsOf := map[string][]string{} // by turn queue: the names that may be in it
 	for _, name := range names {
 		turnsOf[t.turnQueue(name)] = append(turnsOf[t.turnQueue(name)], name)
 	}
@@ -199,7 +199,7 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 	return infos, nil
 }
 
-// hasAny reports whether one of some fields of a hash is there, and not empty.
+// hasAny reports whether one of some fields of a hash exists and is not empty.
 func hasAny(values []any) bool {
 	return slices.ContainsFunc(values, func(value any) bool { return value != nil && value != "" })
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// Bounds of what [Bucket.Usage] answers.
+// Bounds of the result of [Bucket.Usage].
 const (
 	MaxUsageDays = codec.UseKept
 	MaxUsageRows = 1000
@@ -120,7 +120,7 @@ func (b Bucket) Usage(ctx context.Context, query UsageQuery) (Usage, error) {
 	return sums.usage(), nil
 }
 
-// fill puts in what the query leaves out, or returns its first fault.
+// fill sets the defaults of the query, or returns its first fault.
 func (q *UsageQuery) fill(now time.Time) error {
 	if q.To.IsZero() {
 		q.To = now

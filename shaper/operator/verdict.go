@@ -24,8 +24,8 @@ type Verdict struct {
 	Rate      admission.Rate // the effective rate, without its downstream and its pool
 	Succeeded float64        // successful deliveries a second in the last 30 seconds
 	Waits     int64          // jobs that wait, also for a later time
-	Due       int64          // of these, the jobs whose time has come
-	OldestAge time.Duration  // of the oldest job that was seen; 0: not known
+	Due       int64          // of these, the jobs that are due
+	OldestAge time.Duration  // of the oldest job that was read; 0: not known
 
 	// Blocked lists what keeps the waiting jobs, most jobs first: at most 20 causes, then one per code for all other flows. The sum of their jobs is
 	// Waits.
@@ -38,7 +38,7 @@ type Verdict struct {
 	Attempts, Failed int64  // attempts that ended in the last minute; of these, the unsuccessful ones
 	Reason           string // of the last unsuccessful one
 
-	Empty        time.Time // when the last of the waiting jobs leaves, at the earliest; zero: none waits, or not known
+	Empty        time.Time // when the last of the waiting jobs is sent, at the earliest; zero: none waits, or not known
 	EmptyUnknown string    // why it is not known, such as "4 flows are blocked"
 	Grows        float64   // by how many jobs a second the backlog grows; 0: it does not
 	Full         time.Time // when it has reached the capacity at that pace; zero: it does not grow
@@ -72,8 +72,8 @@ type Blocked struct {
 	// itself.
 	Action []string
 
-	// Then is the command to give once what Action shows is repaired, as its words: it makes jobs due that wait for another attempt. None: jobs leave by
-	// themselves.
+	// Then is the command to run after the repair that Action shows, as its words: it makes jobs due that wait for another attempt. Empty: jobs are
+	// sent without it.
 	Then []string
 
 	detail string // for the sentence
@@ -134,7 +134,7 @@ type judgement struct {
 	keepsUp  bool          // enough deliveries succeed
 	stop     *Blocked      // what keeps all jobs of the bucket; nil: nothing of its own or of its pool does
 	rest     Blocked       // of due jobs that nothing of their flow keeps
-	oldest   time.Time     // when the oldest that was seen came
+	oldest   time.Time     // when the oldest job that was read was enqueued
 	causes   []Blocked
 }
 
@@ -213,7 +213,7 @@ func (j *judgement) flow(f *waitingFlow) (due, kept int64) {
 	switch {
 	case cause == nil:
 		takes(j.restOf(f), due)
-	case cause.Code.needsAPerson(): // jobs whose time comes wait too
+	case cause.Code.needsAPerson(): // jobs that become due wait too
 		takes(*cause, due+later)
 		return due, due
 	case cause.Code == WhyBreaker || cause.Code == WhyHeld: // an attempt that failed waits for the same receiver
@@ -276,7 +276,7 @@ func (c *Blocked) take(o *Blocked) {
 // mostBlocked is how many causes a verdict names one by one.
 const mostBlocked = 20
 
-// merged returns causes, the most jobs first. Flows behind the first causes are one cause for each code; of a sample, all flows are.
+// merged returns causes, most jobs first. Flows after the first causes are one cause for each code; in a sample, all flows are.
 func merged(causes []Blocked, isSample bool) []Blocked {
 	byJobs := func(a, b Blocked) int {
 		return cmp.Or(cmp.Compare(b.Jobs, a.Jobs), cmp.Compare(slices.Index(WhyCodes(), a.Code), slices.Index(WhyCodes(), b.Code)), cmp.Compare(a.Name, b.Name))

@@ -59,7 +59,7 @@ func (j *judgement) ofPeople() *Blocked {
 	return nil
 }
 
-// unlessKept leaves out a quota or a budget that is used up for the next seconds only, while deliveries keep the rate.
+// unlessKept drops a quota or a budget that is used up only for the next seconds, while deliveries keep the rate.
 func (j *judgement) unlessKept(c *Blocked) *Blocked {
 	if c != nil && j.keepsUp && c.Until.Sub(j.Now) <= settling {
 		return nil

@@ -16,10 +16,10 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// Bounds of one look at what waits.
+// Bounds of one read of what waits.
 const (
 	flowsSampled = 1000 // states of flows of one bucket
-	flowsInLists = 200  // of these asked what holds them back, where several buckets are asked about
+	flowsInLists = 200  // how many of these are examined for what holds them back, if the call is about several buckets
 	flowsInRun   = 40   // of one run of the script: 3 ms
 )
 
@@ -180,7 +180,7 @@ func runsOf(bucket int, states []redis.KeyValue, most int) (runs []waitingRun, l
 	return runs, looked
 }
 
-// isSample reports whether some flows were not looked at.
+// isSample reports whether some flows were not examined.
 func (w *waiting) isSample() bool { return w.looked < w.known }
 
 // read parses the reply of inspect_waiting.lua about flows of these names.

@@ -26,7 +26,7 @@ type Awaited struct {
 	there      chan struct{} // its result may be there
 	tickets    chan string   // the newest ticket, of a job that this process sends itself; else nil
 	mayBeThere bool          // set from the start if the job may have ended already
-	polled     atomic.Bool   // the result was asked for
+	polled     atomic.Bool   // the result was requested
 	sent       trace.SpanContext
 }
 
@@ -103,7 +103,7 @@ func (l *answers) await(a *Awaited, bucket, id string) {
 	}
 }
 
-// follow waits for the job of another id instead: the same job, enqueued by a program that knows no callers.
+// follow waits for the job of another id instead: the same job, enqueued by a program without support for callers.
 func (a *Awaited) follow(id string) {
 	a.answers.forget(a)
 	a.answers.await(a, a.bucket, id)

@@ -8,7 +8,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Result is how a job ended, and what was answered to it.
+// Result is how a job ended, and the response to it.
 type Result = shaper.JobResult
 
 // RefusedError says that a job was refused.

@@ -34,7 +34,7 @@ import (
 const (
 	enqueueBatch      = 256
 	enqueueBatchBytes = 1 << 20
-	enqueueBatchFlows = 64 // each has lists, a turn and settings to look at: with 256 the script took 12 ms
+	enqueueBatchFlows = 64 // each has lists, a turn and settings to read: with 256 the script took 12 ms
 	enqueueTries      = 3
 )
 
@@ -253,7 +253,7 @@ func (c *Client) admit(ctx context.Context, awaited *Awaited, jobs []shaper.Job)
 	return receipts, nil
 }
 
-// onlyIDs makes the receipts of jobs whose outcome is unknown.
+// onlyIDs returns the receipts of jobs whose outcome is unknown.
 func onlyIDs(entries []entry) []shaper.Receipt {
 	receipts := make([]shaper.Receipt, len(entries))
 	for i := range entries {

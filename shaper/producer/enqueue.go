@@ -27,7 +27,7 @@ func (c *Client) send(b *producerBucket, entries []*entry) (after func()) {
 	var r *lua.Reader
 	var err, lost error
 	for try := range enqueueTries {
-		// Safe to send again: an id that got in the first time is a duplicate.
+		// Safe to send again: an id that was admitted the first time is a duplicate.
 		err = b.breaker.Run(func() (err error) {
 			q, r, err = c.runScript(ctx, b, entries, try > 0)
 			return err
@@ -50,7 +50,7 @@ func (c *Client) send(b *producerBucket, entries []*entry) (after func()) {
 	if err != nil {
 		err = fmt.Errorf("enqueue into bucket %q: %w", b.Name, err)
 		if redisconn.Unavailable(err) {
-			// The jobs behind this batch would wait as long again.
+			// The jobs after this batch would wait as long again.
 			entries = append(entries, b.queue.Drain()...)
 		}
 	}
@@ -126,7 +126,7 @@ func (c *Client) runScript(ctx context.Context, b *producerBucket, entries []*en
 	return nil, nil, fmt.Errorf("bucket %q: %w", b.Name, store.ErrNotConfigured)
 }
 
-// Answers of enqueue.lua that decide nothing.
+// Replies of enqueue.lua that decide nothing.
 const (
 	enqueueNotConfigured = 1
 	enqueueStaleLimits   = 2
@@ -139,7 +139,7 @@ type scriptCall struct {
 	set     *limitSet
 	again   bool // the batch may have been decided before, and its reply was lost
 	start   time.Time
-	entries []*entry // in the order of the answers
+	entries []*entry // in the order of the replies
 	callers []string // for each: the keys under which it counts
 	traits  []traits // for each
 	flows   int      // how many there are
@@ -160,10 +160,8 @@ func (q *scriptCall) release() {
 	scriptCalls.Put(q)
 }
 
-// newScriptCall makes the script's keys and arguments. Jobs that are alike, as they
-// usually are, travel with less and are decided as one. A job gets its refusal
-// here if a limit wants to know more of its caller than is known, or if the caller
-// is known to be out of quota.
+// newScriptCall makes the script's keys and arguments. Jobs that are alike, the usual case, take fewer arguments and one decision. A job is refused
+// here if a limit needs more of its caller's identity than is known, or if the caller is known to be out of quota.
 func newScriptCall(b *producerBucket, set *limitSet, batch []*entry, again bool) *scriptCall {
 	q := scriptCalls.Get().(*scriptCall) //nolint:forcetypeassert // nothing else is put there
 	q.set, q.again, q.start, q.keys = set, again, time.Now(), append(q.keys, b.enqueueKeys()...)
@@ -237,7 +235,7 @@ func (q *scriptCall) appendJobs(alike int) {
 	}
 }
 
-// traits are what the script wants to know of a job that most jobs of a batch share.
+// traits are properties of a job that most jobs of a batch share.
 type traits struct {
 	priority, flow int
 	keys           []int // for each limit, of the key under which it counts; 0 where it does not ask

@@ -19,7 +19,7 @@ type entry struct {
 	call      *call
 	receipt   *shaper.Receipt
 	turn      int64 // of its caller, among all that wait
-	answered  int64 // how many calls of its bucket Redis had answered when it came to the queue
+	answered  int64 // how many calls of its bucket Redis had answered when the job was queued
 
 	limits  []limitArgs // of the bucket, when the job was sent
 	counted string      // the keys by which these count it: see keyring

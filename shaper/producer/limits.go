@@ -38,7 +38,7 @@ func namedUntil(text string) time.Time {
 	return time.UnixMicro(micros)
 }
 
-// limitArgs is a limit and what the enqueue script wants to know of it.
+// limitArgs is a limit and its arguments of the enqueue script.
 type limitArgs struct {
 	admission.Limit
 	tiers map[string][]any // algorithm, a, b, full, max and life; "" is the limit itself
@@ -92,8 +92,7 @@ func (c *Client) noteOverflow(ctx context.Context, receipt *shaper.Receipt) {
 	}
 }
 
-// inForce returns the limits of a bucket, which it reads from the conf unless
-// they are known.
+// inForce returns the effective limits of a bucket. It reads them from the conf unless they are known.
 func (c *Client) inForce(ctx context.Context, b *producerBucket) (*limitSet, error) {
 	if set := b.force.Load(); set != nil {
 		return set, nil

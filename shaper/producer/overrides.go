@@ -52,8 +52,7 @@ func (c *Client) overrideLimit(ctx context.Context, name string, change func(adm
 	return errors.Join(errs...)
 }
 
-// overrideTries is how often a change is tried again because another change came between.
-// Each time, the other change got through.
+// overrideTries is how often a change is tried again because another change came first.
 const overrideTries = 20
 
 // overrideIn writes an override, if the bucket has such a limit.

@@ -14,8 +14,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// readReceipts reads the answer of enqueue.lua: one for all jobs that were
-// alike, or one for each.
+// readReceipts reads the reply of enqueue.lua: one for all jobs that were alike, or one for each.
 func readReceipts(b *producerBucket, q *scriptCall, r *lua.Reader) error {
 	batch, limits := q.entries, q.set.limits
 	if len(batch) == 0 {
@@ -28,7 +27,7 @@ func readReceipts(b *producerBucket, q *scriptCall, r *lua.Reader) error {
 			switch {
 			case t.receipt.Duplicate && !q.again:
 				refuseEnded(b, t.receipt)
-			case strings.HasPrefix(t.job.ID, shaper.ProxyID): // sent again: it is there because of the send whose reply was lost
+			case strings.HasPrefix(t.job.ID, shaper.ProxyID): // sent again: it exists because of the send whose reply was lost
 				t.receipt.Duplicate = false
 			}
 			switch refusal := t.receipt.Refusal; {
@@ -125,9 +124,8 @@ func readReceipt(b *producerBucket, limits []limitArgs, t *entry, now int64, r *
 // undelivered are the states of a job that ended and that no dispatcher will send any more.
 var undelivered = []shaper.State{shaper.StateDead, shaper.StateCancelled, shaper.StateDropped}
 
-// refuseEnded refuses a duplicate of a job that ended undelivered: to call it admitted
-// would promise a delivery that never comes. A batch that is sent again is not asked, as its
-// job may have ended since the send whose reply was lost.
+// refuseEnded refuses a duplicate of a job that ended undelivered: a receipt that admits it would promise a delivery that never happens. It is not
+// used for a batch that is sent again, because its job may have ended since the send whose reply was lost.
 func refuseEnded(b *producerBucket, receipt *shaper.Receipt) {
 	if !slices.Contains(undelivered, receipt.State) {
 		return
@@ -159,7 +157,7 @@ func keepOwnDuplicates(receipts []shaper.Receipt) {
 	}
 }
 
-// missing makes a refusal of a limit's demand to know more of the caller.
+// missing returns the refusal of a job whose identity lacks what a limit needs.
 func missing(err error) *shaper.Refusal {
 	refusal := &shaper.Refusal{Reason: shaper.ReasonIdentity, Detail: err.Error()}
 	if e, ok := errors.AsType[*admission.MissingIdentityError](err); ok {
@@ -235,7 +233,7 @@ func (r *refused) detail() string {
 	return r.flowDetail()
 }
 
-// flowDetail is the same of what a flow or a group refuses.
+// flowDetail explains a refusal by a flow or a group.
 func (r *refused) flowDetail() string {
 	b, t := r.b, r.t
 	switch r.code {

@@ -29,14 +29,14 @@ const (
 type refusals struct {
 	first sync.Once
 	of    *lru.Cache[string, pastRefusal]
-	some  atomic.Bool // there was one: of is there
+	some  atomic.Bool // there was a refusal: of is set
 }
 
 type pastRefusal struct {
 	set     *limitSet
 	cost    int64
-	until   time.Time // the same answer is known to hold
-	told    time.Time // when the caller may come, at the latest
+	until   time.Time // until then the same answer holds
+	told    time.Time // when the caller may retry, at the latest
 	receipt shaper.Receipt
 }
 
@@ -70,7 +70,7 @@ func (b *producerBucket) recall(set *limitSet, t *entry, now time.Time) (shaper.
 	return receipt, true
 }
 
-// recall makes the receipt of a job whose refusal is known to hold. The times in it are shorter by the time that has passed.
+// recall returns the receipt of a job whose refusal is known to hold. Its times are shorter by the time that has passed.
 func (r *refusals) recall(set *limitSet, caller string, job *shaper.Job, now time.Time) (shaper.Receipt, bool) {
 	if !r.some.Load() {
 		return shaper.Receipt{}, false

@@ -32,7 +32,7 @@ func (c *Client) startSends(ctx context.Context, jobs []shaper.Job) *sendSpans {
 	return s
 }
 
-// end ends the spans with the answer of the call. A refusal is no error.
+// end ends the spans with the result of the call. A refusal is no error.
 func (s *sendSpans) end(receipts []shaper.Receipt, err error) {
 	for i, span := range s.spans {
 		if span.IsRecording() {

@@ -49,7 +49,7 @@ func (s *shadowLog) note(ctx context.Context, log *slog.Logger, d *admission.Dec
 	seen.next, seen.since = now.Add(shadowSample), 0
 }
 
-// noteLimits logs and counts what limits said of a job.
+// noteLimits logs and counts the decisions of limits on a job.
 func (c *Client) noteLimits(ctx context.Context, t *entry) {
 	for i := range t.receipt.Decisions {
 		d := &t.receipt.Decisions[i]

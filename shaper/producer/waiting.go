@@ -23,7 +23,7 @@ func (c *Client) sendInTime(ctx context.Context, shared *call) error {
 		case <-shared.done:
 			return nil
 		case <-late:
-			late = nil // what is under way has a timeout of its own
+			late = nil // calls under way have a timeout of their own
 			c.takeBack(shared)
 		case <-ctx.Done():
 			if all := len(shared.queued); c.takeBack(shared) == all {

@@ -19,7 +19,7 @@ const (
 	maxAddress   = 60
 )
 
-// attempt is a line of lua/lib/outcomes.lua, which knows its first and its last field.
+// attempt is a line of lua/lib/outcomes.lua, which reads its first and its last field.
 type attempt struct {
 	At     int64  `json:"at"` // microseconds, by the clock of Redis
 	Number int    `json:"number"`

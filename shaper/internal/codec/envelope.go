@@ -42,8 +42,8 @@ type envelope struct {
 	Method      string              `json:"m,omitempty"`
 	Headers     map[string][]string `json:"h,omitempty"`
 	MaxAttempts int                 `json:"a,omitempty"`
-	Delay       int64               `json:"d,omitempty"` // microseconds, as asked
-	NotBefore   int64               `json:"n,omitempty"` // Unix microseconds, as asked
+	Delay       int64               `json:"d,omitempty"` // microseconds, as requested
+	NotBefore   int64               `json:"n,omitempty"` // Unix microseconds, as requested
 	Cost        int64               `json:"c,omitempty"`
 	Priority    shaper.Priority     `json:"p,omitempty"`
 	ExpiresIn   int64               `json:"e,omitempty"` // microseconds
@@ -84,14 +84,14 @@ const (
 // Sealed is a job as it travels to the enqueue script.
 type Sealed []byte
 
-// MarshalBinary lets a pointer stand for the bytes among a command's arguments.
+// MarshalBinary lets a pointer to the bytes be an argument of a command.
 func (s *Sealed) MarshalBinary() ([]byte, error) { return *s, nil }
 
 // Sealing is what the text of a job holds in addition to the job.
 type Sealing struct {
 	IsGenerated bool   // the client made the id
 	Waiter      string // the channel of the process that waits for the result, "" if none does
-	Sender      string // the channel of the process that waits for the ticket, "" if a dispatcher has the job sent
+	Sender      string // the channel of the process that waits for the ticket, "" if a dispatcher sends the job
 	HasCallback bool   // a URL receives the outcome of the job; whether its bucket asks for that is not content
 	HasBatches  bool   // the bucket has batches: the text then names the jobs with which this one agrees
 }
@@ -300,7 +300,7 @@ type Stored struct {
 	Callback string
 
 	OnlyCounted bool // it is in a bundle, and has no callback
-	WasDead     bool // of a job of a bundle: it was redriven since it came
+	WasDead     bool // of a job of a bundle: it was redriven since its enqueue
 }
 
 var errBody = errors.New("shaper: a job's body in Redis is not one of ours")
@@ -381,7 +381,7 @@ func parseMeta(text string) (meta, error) {
 	return m, nil
 }
 
-// FillJob adds what the body and the meta of a job say.
+// FillJob adds the fields of the body and the meta of a job.
 func FillJob(j *shaper.JobInfo, body, metaText string) error {
 	job, err := Open(body)
 	if err != nil {

@@ -21,7 +21,7 @@ const (
 	ownFirstLine = 2 // the index of the first of these lines
 
 	FlowUnset      = "-" // a setting that the flow does not have
-	FlowListChange = "~" // in front of a change of a list: see own_settings.change_list
+	FlowListChange = "~" // prefix of a change of a list: see own_settings.change_list
 )
 
 // ownSetting is a setting of one flow, described by its tags. A rate has two places.
@@ -98,7 +98,7 @@ func ReadFlowPause(since int64, note string) *shaper.Pause {
 		return nil
 	}
 	var n PauseNote
-	_ = json.Unmarshal([]byte(note), &n) // what is not there is not known
+	_ = json.Unmarshal([]byte(note), &n) // a missing field is not known
 	return ReadPause(since, n.By, n.Reason)
 }
 

@@ -9,13 +9,13 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// resultHead is the first line of a result in Redis; the body of the answer follows it. See lua/lib/results.lua.
+// resultHead is the first line of a result in Redis; the body of the response follows it. See lua/lib/results.lua.
 type resultHead struct {
 	State    shaper.State        `json:"state"`
 	Flow     string              `json:"flow,omitempty"`
 	Group    string              `json:"group,omitempty"`
 	Caller   string              `json:"caller,omitempty"` // its mark
-	Status   int                 `json:"status,omitempty"` // of the answer; 0: there was none
+	Status   int                 `json:"status,omitempty"` // of the response; 0: there was none
 	Headers  map[string][]string `json:"headers,omitempty"`
 	Cut      bool                `json:"cut,omitempty"`
 	Broken   bool                `json:"broken,omitempty"`

@@ -9,7 +9,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// UseKept is for how many days the use of models is kept, the day of today among them: see lua/lib/use.lua.
+// UseKept is the number of days for which the use of models is kept, including today: see lua/lib/use.lua.
 const UseKept = 31
 
 const (
@@ -23,7 +23,7 @@ const (
 // UseDay names the day of an instant, by UTC.
 func UseDay(at time.Time) string { return at.UTC().Format(useDay) }
 
-// ParseUseDay is the beginning of a day of that name.
+// ParseUseDay returns the start of the day with that name.
 func ParseUseDay(day string) (time.Time, error) { return time.Parse(useDay, day) }
 
 // UseDays names the days from one to another one, both included.

@@ -33,7 +33,7 @@ const (
 	ActionScheduleFire   = "schedule_fire"
 )
 
-// ScheduleBlocked is the label of an attempt to fire whose job did not get in.
+// ScheduleBlocked is the label of an attempt to fire whose job was not admitted.
 const ScheduleBlocked = "blocked"
 
 // CountSchedule counts fires of a schedule.
@@ -43,7 +43,7 @@ func (m *Metrics) CountSchedule(bucket, outcome string, n int) {
 	}
 }
 
-// ObserveScheduleLateness notes how long after its time the job of a fire got in.
+// ObserveScheduleLateness records how long after its time the job of a fire was enqueued.
 func (m *Metrics) ObserveScheduleLateness(bucket string, late time.Duration) {
 	if m != nil {
 		m.scheduleLateness.WithLabelValues(bucket).Observe(late.Seconds())

@@ -161,7 +161,7 @@ func (m *Metrics) AddBucket(b string) {
 	m.duration.know(b, single...)
 }
 
-// RemoveBucket removes the series of a bucket. What is counted afterwards makes new ones.
+// RemoveBucket removes the series of a bucket. Later counts create new ones.
 func (m *Metrics) RemoveBucket(b string) {
 	if m == nil {
 		return

@@ -26,7 +26,7 @@ type (
 	histograms = series[prometheus.Observer]
 )
 
-// vec makes and keeps what is not at 0.
+// vec creates and keeps the series that are not at 0.
 type vec[M any] interface {
 	prometheus.Collector
 	WithLabelValues(labels ...string) M
@@ -125,7 +125,7 @@ func add(c *counters, n int64, labels ...string) {
 	}
 }
 
-// Collect implements [prometheus.Collector]. No series is made meanwhile, or it would be there twice.
+// Collect implements [prometheus.Collector]. No series is created meanwhile, because it would be exposed twice.
 func (c *series[M]) Collect(ch chan<- prometheus.Metric) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

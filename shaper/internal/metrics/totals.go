@@ -12,10 +12,10 @@ import (
 
 // Totals are what this process has counted of a bucket since it started.
 type Totals struct {
-	Arrived  int64 // jobs that were let in, and fires of schedules
+	Arrived  int64 // jobs that were admitted, and fires of schedules
 	Refused  int64
 	Departed int64 // requests: a batch is one
-	Failed   int64 // attempts whose job is tried again, or is dead
+	Failed   int64 // attempts whose job is retried, or dead
 	Late     Late  // permits that were returned unused
 
 	Succeeded    int64  // requests whose delivery succeeded: a batch is one
@@ -72,7 +72,7 @@ func (m *Metrics) lastReason(bucket string) string {
 type totalled struct {
 	*counters
 
-	add func(t *Totals, label string, n int64) // adds what a series has counted
+	add func(t *Totals, label string, n int64) // adds the count of a series
 }
 
 func (m *Metrics) totalled() []totalled {

@@ -13,7 +13,7 @@ const (
 
 var unitKinds = []string{unitsReserved, unitsUsed, unitsGivenBack, unitsOwed}
 
-// AddUnit has the series of a unit that the bucket has budgets of shown, at 0.
+// AddUnit exposes the series of a budget unit of the bucket at 0.
 func (m *Metrics) AddUnit(bucket, unit string) {
 	if m == nil {
 		return

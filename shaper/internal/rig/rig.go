@@ -141,7 +141,7 @@ func Connect(t *testing.T, addr string) redis.UniversalClient {
 	return client
 }
 
-// Flowing is a bucket whose flows are named by key.
+// Flowing returns a bucket whose flows are named by key.
 func Flowing(name, key string) shaper.Bucket {
 	b := Bucket(name, 1)
 	flow := shaper.DefaultFlowSettings()
@@ -150,7 +150,7 @@ func Flowing(name, key string) shaper.Bucket {
 	return b
 }
 
-// Grouped is a bucket whose flows are in groups, both named by the job.
+// Grouped returns a bucket whose flows are in groups, both named by the job.
 func Grouped(name string, rate int64) shaper.Bucket {
 	b := Bucket(name, rate)
 	flow, group := shaper.DefaultFlowSettings(), shaper.DefaultGroupSettings()
@@ -309,7 +309,7 @@ func (a *Actors) Reconfigure(buckets []shaper.Bucket) error {
 	return err
 }
 
-// NewActors gives calls [Patience] where cfg has no other timeout.
+// NewActors gives calls the timeout [Patience] if cfg has no other.
 func NewActors(cfg producer.Config) (*Actors, error) {
 	cfg.Timeout = cmp.Or(cfg.Timeout, Patience)
 	client, err := producer.New(cfg)

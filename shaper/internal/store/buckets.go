@@ -107,7 +107,7 @@ func (s *Store) Reconfigure(buckets []shaper.Bucket) error {
 			return fmt.Errorf("bucket %q: is given twice", b.Name)
 		}
 		state := before.byName[b.Name]
-		// Outcomes of jobs that are in flight would look for their places where there are none.
+		// Outcomes of jobs in flight would go to lists that do not exist.
 		if state != nil && levelsOf(state.own.Load()) != levelsOf(b) && s.Role == Owner {
 			return fmt.Errorf("bucket %q: flow: whether there are flows or groups cannot change while the bucket is in use: restart with it empty", b.Name)
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// fieldBudgets has the budgets of a bucket, or of a pool. fieldPartBudgets has the units of budgets that single flows and groups of a bucket
-// have of their own, a space behind each. Operators may change these, and not the budgets of all flows and groups.
+// fieldBudgets holds the budgets of a bucket or a pool. fieldPartBudgets holds the units of the own budgets of single flows and groups, each followed
+// by a space. Operators may change these, but not the budgets of all flows and groups.
 const (
 	fieldBudgets     = "budgets"
 	fieldPartBudgets = "own_budgets"

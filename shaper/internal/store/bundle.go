@@ -26,7 +26,7 @@ func BundleTells(c *shaper.Callbacks) string {
 	return "all"
 }
 
-// Answers of open_bundle.lua but that it is done.
+// Replies of open_bundle.lua other than success.
 const (
 	bundleTaken    = 1
 	bundleFinished = 2
@@ -64,7 +64,7 @@ func (s *Store) OpenBundle(ctx context.Context, bucket string, bundle *shaper.Bu
 	return info, cmp.Or(r.Err(), err)
 }
 
-// Bundle returns what is known of a bundle, or [shaper.ErrUnknownBundle].
+// Bundle returns the state of a bundle, or [shaper.ErrUnknownBundle].
 func (s *Store) Bundle(ctx context.Context, bucket, id string) (shaper.BundleInfo, error) {
 	b, err := s.Readable(ctx, bucket)
 	if err != nil {

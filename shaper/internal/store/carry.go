@@ -27,7 +27,7 @@ func (s *Store) together(ctx context.Context, b *shaper.Bucket, from, to string)
 	return true, nil
 }
 
-// Modes of a rename, where the new place has a key of that name: see lua/relocate.lua.
+// Modes of a rename to a key that exists at the new place: see lua/relocate.lua.
 const (
 	carryKeeps    = "keep"
 	carryReplaces = "replace"
@@ -121,7 +121,7 @@ func (s *Store) eachGroup(ctx context.Context, k Keys, do func(names []string) e
 	return s.eachField(ctx, k.Groups(), do)
 }
 
-// eachField calls do with the fields of a hash, some at a time. A field may come twice.
+// eachField calls do with the fields of a hash, some at a time. A field may occur twice.
 func (s *Store) eachField(ctx context.Context, key string, do func(names []string) error) error {
 	for cursor, first := uint64(0), true; first || cursor != 0; first = false {
 		fields, next, err := s.Redis.HScan(ctx, key, cursor, "", copiedAtOnce).Result()

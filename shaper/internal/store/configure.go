@@ -10,9 +10,8 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// RunConfigured runs a script that answers {1} where the bucket's conf is
-// missing, writes the conf then, and runs it again. The answer has its first
-// item, 0, taken off. All of it takes at most the store's timeout.
+// RunConfigured runs a script that replies {1} if the bucket's conf is missing; it then writes the conf and runs the script again. It returns the
+// reply without its first item, 0. All of it takes at most the store's timeout.
 func (s *Store) RunConfigured(ctx context.Context, b *Bucket, script *lua.Script, keys []string, args ...any) (*lua.Reader, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
@@ -80,14 +79,14 @@ func (s *Store) configureOnce(ctx context.Context, b *Bucket, join bool) error {
 		}
 		if written {
 			b.joined.Store(true)
-			b.Configured.Store(b.own.Load() == own) // else a reload came between: once more
+			b.Configured.Store(b.own.Load() == own) // else a reload came first: once more
 			return nil
 		}
 	}
 	return fmt.Errorf("bucket %q: %w", b.Name, errOvertaken)
 }
 
-// Use is Bucket, of a bucket whose settings are in Redis and that this process goes by.
+// Use returns a bucket whose settings are in Redis, and are those that this process obeys.
 func (s *Store) Use(ctx context.Context, name string) (*Bucket, error) {
 	b, err := s.Bucket(name)
 	for range poolChangeTries {
@@ -102,7 +101,7 @@ func (s *Store) Use(ctx context.Context, name string) (*Bucket, error) {
 	return b, err
 }
 
-// UseAny is Use. Where UsesAll is set it returns a bucket that is not configured here too, as Redis knows it.
+// UseAny is Use. If UsesAll is set, it also returns a bucket that is not configured here, as Redis knows it.
 func (s *Store) UseAny(ctx context.Context, name string) (*Bucket, error) {
 	b, err := s.Use(ctx, name)
 	if s.UsesAll && errors.Is(err, shaper.ErrUnknownBucket) {
@@ -149,8 +148,7 @@ func (s *Store) CheckPools(ctx context.Context, buckets []shaper.Bucket) error {
 	})
 }
 
-// forEach calls do for the numbers from 0 to n-1, side by side, with a store whose calls share round trips. It returns the errors in
-// order.
+// forEach calls do for the numbers from 0 to n-1, concurrently, with a store whose calls share round trips. It returns the errors in order.
 func (s *Store) forEach(n int, do func(s *Store, i int) error) error {
 	shared, errs := s.Sharing(), make([]error, n)
 	var all sync.WaitGroup

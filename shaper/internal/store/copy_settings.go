@@ -13,7 +13,7 @@ import (
 
 // In a cluster, the two places of a bucket that changes its pool are in two slots. So only an empty bucket moves, and its settings are copied.
 
-// copied is a key of an empty bucket whose contents go with it.
+// copied is a key of an empty bucket whose contents move with the bucket.
 type copied struct {
 	name   string // without the prefix of the place
 	isList bool
@@ -42,7 +42,7 @@ func (s *Store) copySettings(ctx context.Context, b *shaper.Bucket, from, to str
 		}
 		var calls []lua.Call
 		for i, c := range todo {
-			// A hash may come in larger parts than it was asked for.
+			// A hash may arrive in larger parts than requested.
 			for texts := range slices.Chunk(parts[i].texts, 2*c.most) {
 				args := []any{"put", generation, "hash", 0, parts[i].expires.Milliseconds()}
 				if c.isList {

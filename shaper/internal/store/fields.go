@@ -14,8 +14,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// Fields of a bucket's settings that no script reads: a client that knows only the name of a bucket needs them, and flow_key and
-// group_key.
+// Fields of a bucket's settings that no script reads. A client that knows only the name of a bucket needs them, and flow_key and group_key.
 const (
 	fieldFlowKey         = "flow_key"
 	fieldDefaultURL      = "default_url"
@@ -102,7 +101,7 @@ func planText(b *shaper.Bucket) (string, error) {
 	return string(text), err
 }
 
-// described is a setting as people know it, with the fields that hold it.
+// described is a setting under its name for people, with the fields that hold it.
 type described struct {
 	name   shaper.Setting
 	fields []string
@@ -199,7 +198,7 @@ func differencesOf(prefix string, own []any, inForce map[string]string) []shaper
 	return list
 }
 
-// readChanges reads the record of changes, newest first. What is not ours is left out.
+// readChanges reads the record of changes, newest first. It skips entries that it cannot parse.
 func readChanges(prefix, record string) []shaper.SettingsChange {
 	var list []shaper.SettingsChange
 	for line := range strings.Lines(record) {

@@ -96,14 +96,14 @@ func (s *Store) adopt(ctx context.Context, b *Bucket, own *shaper.Bucket, found 
 		b.Settings.Store(settings)
 		s.warnOnce(ctx, b, own, found)
 		b.joined.Store(true)
-		b.Configured.Store(b.own.Load() == own) // else a reload came between: once more
+		b.Configured.Store(b.own.Load() == own) // else a reload came first: once more
 		return nil
 	}
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	set := s.set.Load()
 	current := set.byName[b.Name]
-	if current == nil || current.own.Load() != own { // a reload came between
+	if current == nil || current.own.Load() != own { // a reload came first
 		return ErrAdopted
 	}
 	if current.Keys != k {
@@ -213,7 +213,7 @@ func (f *inForce) number(field string) int64 {
 	return n
 }
 
-// parts gives the bucket flows and groups, where it has such levels.
+// parts sets flows and groups of the bucket, if it has such levels.
 func (f *inForce) parts(b *shaper.Bucket, levels int) {
 	flow, group := b.Flow, b.Group
 	b.Flow, b.Group = nil, nil

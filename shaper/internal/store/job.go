@@ -55,7 +55,7 @@ func (s *Store) lookAtJob(ctx context.Context, bucket, id string) (shaper.JobInf
 	return info, nil
 }
 
-// fillJob fills in what the script has answered of a job that is known.
+// fillJob sets the fields of a known job from the reply of the script.
 func fillJob(a *lua.Answer, b *Bucket, info *shaper.JobInfo) error {
 	info.State = codec.StateOf(a.Int("state"))
 	if a.Text("body") == "" {

@@ -233,7 +233,7 @@ func (k Keys) ofBucket(now time.Time) []string {
 	return slices.Concat(k.OfEmpty(), []string{k.Body(), k.Leases(), k.Dead(), k.SeenUntil()}, k.Uses(now))
 }
 
-// List has the jobs of a priority that wait. A bucket without flows has the flow "".
+// List is the key of the waiting jobs of a priority. A bucket without flows has the flow "".
 func (k Keys) List(priority shaper.Priority, flow string) string {
 	return k.Prefix + "q:" + string(priority) + ":" + flow
 }
@@ -299,7 +299,7 @@ func (k Keys) Fixed(others []string, script *lua.Script, flows ...string) []stri
 	return others
 }
 
-// More adds the KEYS of a script that follow its first ones to others.
+// More appends the KEYS of a script that follow its first ones to others.
 func (k Keys) More(others []string, script *lua.Script, flows, groups []string) []string {
 	for _, kind := range script.MoreKeys() {
 		others = k.more(kind, others, flows, groups)

@@ -56,7 +56,7 @@ const generationSuffix = ":generation"
 
 func IsBucketField(field string) bool { return !strings.HasSuffix(field, generationSuffix) }
 
-// placeOf reads where a bucket lives, in the round trip of the commands that come before.
+// placeOf reads where a bucket lives, in one round trip with the given commands, which run first.
 func (s *Store) placeOf(ctx context.Context, bucket string, before ...redis.Cmder) (place, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
@@ -74,7 +74,7 @@ func (s *Store) placeOf(ctx context.Context, bucket string, before ...redis.Cmde
 	return p, nil
 }
 
-// assign writes where a bucket lives, unless the index does not say old any more.
+// assign writes where a bucket lives, unless the index no longer says old.
 func (s *Store) assign(ctx context.Context, bucket string, old, now place) (written bool, err error) {
 	reply, err := s.Run(ctx, lua.Assign, []string{TagsKey}, bucket, old.tag, old.generation, now.tag, now.generation)
 	return reply == int64(1), err
@@ -156,7 +156,7 @@ func (s *Store) Readable(ctx context.Context, name string) (*Bucket, error) {
 	return b, unknown
 }
 
-// unconfigured is a bucket as Redis knows it under these keys, nil if Redis does not.
+// unconfigured returns a bucket as Redis knows it under these keys, nil if Redis does not.
 func (s *Store) unconfigured(ctx context.Context, name string, k Keys) (*Bucket, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()

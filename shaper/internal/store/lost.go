@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// isLost reports whether Redis has lost what was there before, also if a process has written it again since.
+// isLost reports whether Redis has lost the earlier settings, also if a process has written them again since.
 func isLost(before, now map[string]string) bool {
 	return before != nil && (now[FieldRateCount] == "" || before[fieldCallers] != "" && before[fieldCallers] != now[fieldCallers])
 }

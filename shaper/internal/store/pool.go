@@ -7,7 +7,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// samePool reports whether two descriptions of a pool say the same.
+// samePool reports whether two descriptions of a pool are equal.
 func samePool(p, other *shaper.Pool) bool {
 	return p.Name == other.Name && p.Rate == other.Rate && poolBurst(p) == poolBurst(other) && p.MaxInFlight == other.MaxInFlight &&
 		p.Revision == other.Revision && slices.Equal(p.Quotas, other.Quotas) && slices.Equal(p.Budgets, other.Budgets) && p.BudgetBurst == other.BudgetBurst

@@ -84,8 +84,8 @@ func (s *Store) decide(ctx context.Context, b *shaper.Bucket, old, now place) er
 	return nil
 }
 
-// arrive checks the place that a bucket comes to, or clears it. Where the bucket lives there already, a failover has
-// lost what the index said: arrive writes that again.
+// arrive checks the target place of a bucket, or clears it. If the bucket lives there already, a failover has lost the write of the index: arrive
+// repeats that.
 func (s *Store) arrive(ctx context.Context, b *shaper.Bucket, p place, tag, step string, generation int64) (there bool, err error) {
 	k := TaggedKeys(tag, b.Name)
 	r, err := s.relocate(ctx, b, p.tag, k, k.ofBucket(time.Now()), step, generation)
@@ -120,8 +120,8 @@ func (s *Store) removeLeft(ctx context.Context, b *shaper.Bucket, p place) error
 	return s.decide(ctx, b, p, newPlace(p.tag, p.number(), ""))
 }
 
-// catchUp does what is left to do where configure.lua has found that the index is behind: the bucket has left this
-// place, whose process stopped then, or a failover has lost a write of the index.
+// catchUp completes a change for which configure.lua found that the index is behind. Either the bucket has moved, and the process that moved it
+// stopped then, or a failover has lost a write of the index.
 func (s *Store) catchUp(ctx context.Context, b *shaper.Bucket, p place, lowest int64, leftFor string) error {
 	switch {
 	case p.left() != "":

@@ -14,7 +14,7 @@ import (
 
 // One step of lua/relocate.lua, and what its replies mean.
 
-// Answers of relocate.lua.
+// Replies of relocate.lua.
 const (
 	relocateOvertook = 1
 	relocateHolds    = 2
@@ -91,7 +91,7 @@ func outside(b *shaper.Bucket) string {
 
 func sumOf(r *lua.Reader) int64 { return r.Int() + r.Int() + r.Int() }
 
-// readHoldings reads what a bucket holds, "" if it is empty.
+// readHoldings describes what a bucket holds, "" if it is empty.
 func readHoldings(r *lua.Reader) string {
 	var parts []string
 	add := func(n int64, one, many string) bool {

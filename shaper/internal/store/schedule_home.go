@@ -21,7 +21,7 @@ type ScheduleHome struct {
 	Bucket   string
 	Keys     Keys
 	Orphaned bool                  // the configuration of this process does not have the bucket
-	Source   shaper.ScheduleSource // of the schedule that was looked for
+	Source   shaper.ScheduleSource // of the schedule that was requested
 }
 
 // HomeOf is a bucket of the configuration.
@@ -134,7 +134,7 @@ func (s *Store) ScheduleRuns(ctx context.Context, home ScheduleHome, name string
 }
 
 const (
-	schedulesAtOnce = 8 // definitions in one answer
+	schedulesAtOnce = 8 // definitions in one reply
 	nextFires       = 5
 
 	// schedulesMost bounds the schedules of a bucket: those of the configuration, and those made through the API.
@@ -190,7 +190,7 @@ func (s *Store) Schedules(ctx context.Context, home ScheduleHome, names ...strin
 			for n := range texts {
 				texts[n], _ = values[4*i+n].(string)
 			}
-			if texts[0] == "" { // it went meanwhile
+			if texts[0] == "" { // it was removed meanwhile
 				continue
 			}
 			info, err := scheduleInfo(home, texts[0], texts[1])
@@ -243,7 +243,7 @@ const (
 	ScheduleTooMany
 )
 
-// ControlSchedule runs control_schedule.lua. It returns what came of the change, and when the fire that waits was asked for. The error is
+// ControlSchedule runs control_schedule.lua. It returns the result of the change, and when the waiting fire was requested. The error is
 // [shaper.ErrUnknownBucket] if the bucket does not live there. One round trip.
 func (s *Store) ControlSchedule(ctx context.Context, home ScheduleHome, name, action, by, text string) (change ScheduleChange, requested time.Time, err error) {
 	args := []any{WakeChannel, WakeSchedules + home.Bucket, name, action, by, text, strconv.Itoa(shaper.MaxSchedules)}

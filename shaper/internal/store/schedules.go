@@ -18,10 +18,10 @@ const (
 	definedBytes  = 512 << 10
 )
 
-// Answers of define_schedules.lua.
+// Replies of define_schedules.lua.
 const (
 	defineLeft = 2 // the bucket does not live there any more
-	defineMore = 3 // the same call goes on with what is left to do
+	defineMore = 3 // the same call continues with the rest
 )
 
 // defineSchedules writes which schedules a bucket has, to the place where its settings are. Up to 100 of at most 512 KiB are one script:
@@ -160,7 +160,7 @@ func (s *ScheduleState) From(now time.Time) time.Time {
 	return from
 }
 
-// Requested is when an operator asked for a fire; zero: none did.
+// Requested returns when an operator requested a fire; zero if none did.
 func (s *ScheduleState) Requested() time.Time { return timeOf(s.Manual) }
 
 func timeOf(text string) time.Time {

@@ -25,7 +25,7 @@ type sharedCall struct {
 	done chan struct{}
 }
 
-// Sharing is the store, whose concurrent scripts share round trips: for what is done for many buckets, side by side.
+// Sharing returns a store whose concurrent scripts share round trips. Use it for work on many buckets at once.
 func (s *Store) Sharing() *Store {
 	c := &sharing{UniversalClient: s.Redis}
 	c.queue.Max = sharedAtMost
@@ -54,7 +54,7 @@ func (s *Store) Sharing() *Store {
 	return &other
 }
 
-// keyOf is the first key of a command: a run of a script has the script and the number of keys before it.
+// keyOf returns the first key of a command: a run of a script has the script and the number of keys before it.
 func keyOf(cmd redis.Cmder) string {
 	args, at := cmd.Args(), 1
 	if lua.ScriptOf(cmd) != nil {

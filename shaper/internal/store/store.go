@@ -1,4 +1,4 @@
-// Package store knows where the keys of a bucket are, keeps its configuration in Redis, and runs scripts.
+// Package store knows where the keys of a bucket are, stores its configuration in Redis, and runs scripts.
 package store
 
 import (
@@ -32,7 +32,7 @@ type Store struct {
 	Role    Role
 	By      string                      // names this process where settings are written
 	Quiet   bool                        // another store of this process logs and notes where settings differ
-	UsesAll bool                        // of an operator, which acts on any bucket that Redis knows
+	UsesAll bool                        // set by an operator, which acts on any bucket that Redis knows
 	OnLost  func(context.Context, Loss) // is called when Redis has lost settings; nil: nothing is
 	sharing *sharing                    // nil: each call has a round trip of its own
 	*known
@@ -55,8 +55,8 @@ type bucketSet struct {
 	order  []*Bucket // of the configuration
 }
 
-// Bucket is a bucket as this process sees it. A bucket that changes its pool, or leaves the configuration and comes back, is
-// another Bucket from then on.
+// Bucket is a bucket as this process sees it. A bucket that changes its pool, or is removed from the configuration and added again, becomes another
+// Bucket.
 type Bucket struct {
 	Name string
 	Keys Keys
@@ -109,7 +109,7 @@ func (s *Store) Names() []string {
 // Known returns a bucket of the configuration, or nil.
 func (s *Store) Known(name string) *Bucket { return s.set.Load().byName[name] }
 
-// Bucket is Known with an error instead of nil, and of a store that was closed.
+// Bucket is Known with an error instead of nil, also if the store is closed.
 func (s *Store) Bucket(name string) (*Bucket, error) {
 	if err := s.IfClosed(); err != nil {
 		return nil, err

@@ -82,7 +82,7 @@ func (l StoredSettings) Write(object any) (args []any) {
 	return args
 }
 
-// Read sets what the fields of a hash say.
+// Read sets the object's settings from the fields of a hash.
 func (l StoredSettings) Read(object any, hash map[string]string) {
 	root := reflect.ValueOf(object).Elem()
 	for i := range l {
@@ -175,7 +175,7 @@ func writeRate(v reflect.Value) []any {
 }
 
 func readRateFields(values []string) (reflect.Value, bool) {
-	count, _ := strconv.ParseInt(values[0], 10, 64) // what is no number becomes 0
+	count, _ := strconv.ParseInt(values[0], 10, 64) // a text that is no number becomes 0
 	per, _ := strconv.ParseInt(values[1], 10, 64)
 	return reflect.ValueOf(admission.Rate{Count: count, Per: time.Duration(per) * time.Microsecond, Unit: admission.UnitRequests}), true
 }

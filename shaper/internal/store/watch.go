@@ -28,7 +28,7 @@ type settingsWatch struct {
 	key    string            // of the effective settings
 	last   map[string]string // nil until it was seen
 	read   bool              // its record of changes was read
-	newest int64             // time of the newest change in the record that is known
+	newest int64             // time of the newest known change in the record
 	found  []foundChange     // changes that were detected, until the record explains them
 	lost   bool              // Redis had lost the settings, as the current check found
 }
@@ -54,7 +54,7 @@ func newWatchedKind(name string, all StoredSettings) *watchedKind {
 	return k
 }
 
-// foundChange is a setting that is not as it was before. A program of an older version leaves no more traces than these.
+// foundChange is a setting that has changed. A program of an older version leaves no other traces.
 type foundChange struct {
 	shaper.Change
 	byOperator bool
@@ -74,10 +74,10 @@ type watched struct {
 	news    bool             // something has changed
 }
 
-// markFields name the writer of settings; and operators give single flows and groups budgets.
+// markFields name the writer of settings, and the units of budgets that operators gave to single flows and groups.
 var markFields = []string{fieldOwned, fieldStarted, "revision", fieldPartBudgets}
 
-// The fields that say of a bucket that it is paused; pools have none of these.
+// The fields of a bucket's pause; pools have none of these.
 var pauseFields = []string{"paused", "paused_by", "paused_reason"}
 
 // The fields that distinguish settings that were lost and written again from settings that were never lost; pools have none of these.
@@ -160,7 +160,7 @@ func (s *Store) watchedBuckets() []*watched {
 	return list
 }
 
-// lookAt looks at the settings of all, each once. It reports whether Redis has lost some of them.
+// lookAt reads the settings of all, each once. It reports whether Redis has lost some of them.
 func (s *Store) lookAt(ctx context.Context, list []*watched) (lost bool) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
@@ -186,7 +186,7 @@ func (s *Store) lookAt(ctx context.Context, list []*watched) (lost bool) {
 	for _, w := range list {
 		for i, watch := range w.watches {
 			cmd := found[at[watch]]
-			// A hook of the client that does not let the question through leaves no error here, and no answer.
+			// A hook of the client that does not let the command through leaves no error here, and no reply.
 			if values := cmd.Val(); cmd.Err() == nil && len(values) == len(watch.fields) {
 				if i > 0 && w.watches[0].lost { // the pool's settings were lost with its bucket's
 					watch.last = nil
@@ -337,7 +337,7 @@ func (w *settingsWatch) know(conf map[string]string) {
 	}
 }
 
-// see finds what is not as it was the last time, logs pauses, and reports whether there is more to read.
+// see compares the settings with the previous ones, logs pauses, and reports whether there is more to read.
 func (w *settingsWatch) see(ctx context.Context, values []any) (news bool) {
 	now := make(map[string]string) // without room for all fields: most buckets have few of them, and this stays for each bucket
 	for i, name := range w.fields {
