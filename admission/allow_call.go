@@ -41,8 +41,8 @@ type allowCall struct {
 // takeIfAllowed replaces the number of times in a line: take what is available, up to the cost, if the previous question was allowed.
 const takeIfAllowed = -1
 
-// group is a line of the script: the same question, asked a number of times. With 0 times, or
-// with takeIfAllowed, the line takes what is there, up to the cost.
+// group is a line of the script: the same question, repeated a number of times. With 0 times, or with takeIfAllowed, the line takes what is
+// available, up to the cost.
 type group struct {
 	state     int
 	cost      int64
@@ -86,7 +86,7 @@ func (c *allowCall) add(state int, cost, times int64, reports bool) {
 	c.latest[state] = len(c.groups) - 1
 }
 
-// state is the number of the state that a question is about, from 0.
+// state returns the number, from 0, of the state that a question is about.
 func (c *allowCall) state(q *question) int {
 	last := len(c.keys) - 1
 	if last >= 0 && c.keys[last] == q.key {
@@ -141,7 +141,7 @@ func (c *allowCall) run(ctx context.Context) (err error) {
 	return err
 }
 
-// args are the limits, the states and the questions; of one question alone, its cost.
+// args returns the arguments for the limits, the states and the questions; for a lone question, only its cost.
 func (c *allowCall) args() []any {
 	f := c.limits[0]
 	args := append(make([]any, 0, 7+len(f.args)*len(c.limits)+len(c.of)+3*len(c.groups)),

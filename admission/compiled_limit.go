@@ -78,7 +78,7 @@ func (f *compiledLimit) same(l *Limit) bool {
 		slices.Equal(f.Per, l.Per) && maps.Equal(f.Tiers, l.Tiers)
 }
 
-// What no key of a caller begins with: they have no colon.
+// Prefixes that no key of a caller has: such a key has no colon.
 const (
 	countedKeys = "keys:"
 	overflowKey = "overflow:"
@@ -114,9 +114,8 @@ func (g *gate) compiledOf(limit *Limit) (*compiledLimit, error) {
 	return f, nil
 }
 
-// safeKey is a key that its caller chose, as a part of a name in Redis: itself,
-// if it is short and of safe characters, as all keys of [Limit.Key] are, else a
-// digest. It is never cut off.
+// safeKey returns a key that its caller chose, as a part of a name in Redis. It is the key itself if that is short and of safe characters, as all
+// keys of [Limit.Key] are, else a digest. It is never cut off.
 func safeKey(key string) string {
 	if key == "conf" || len(key) > 64 {
 		return digest("chosen", key)

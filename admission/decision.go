@@ -79,21 +79,19 @@ func namedLimits(by []Decision, say func(Decision) string) string {
 	}
 }
 
-// RetrySeconds is a wait as the value of Retry-After: whole seconds, 1 or more, rounded
-// up, so that a client that waits as long has waited long enough.
+// RetrySeconds returns a wait as the value of Retry-After: whole seconds, 1 or more, rounded up, so the client waits long enough.
 func RetrySeconds(wait time.Duration) int64 { return max(int64(math.Ceil(wait.Seconds())), 1) }
 
-// ExceededText is the sentence for a refusal by limits, as every error, problem
-// and log has it: `limit "per-caller" exceeded (100/m): retry in 12s`. Of several
-// limits: `limits "a" exceeded (5/s) and "b" exceeded (100/m): retry in 12s`. The
-// wait is in whole seconds, rounded up, 1 or more, as in Retry-After.
+// ExceededText returns the sentence for a refusal by limits, as every error, problem and log has it: `limit "per-caller" exceeded (100/m): retry in
+// 12s`. With several limits: `limits "a" exceeded (5/s) and "b" exceeded (100/m): retry in 12s`. The wait is in whole seconds, rounded up, 1 or more,
+// as in Retry-After.
 func ExceededText(wait time.Duration, by ...Decision) string {
 	text := namedLimits(by, func(d Decision) string { return fmt.Sprintf(" exceeded (%s)", d.Rate) })
 	return fmt.Sprintf("%s: retry in %s", text, time.Duration(RetrySeconds(wait))*time.Second)
 }
 
-// ImpossibleText is the sentence for a cost that limits can never allow:
-// `cost 9 is above limit "per-caller" (at most 5 at once): lower the cost or raise the limit`.
+// ImpossibleText returns the sentence for a cost that limits can never allow: `cost 9 is above limit "per-caller" (at most 5 at once): lower the cost
+// or raise the limit`.
 func ImpossibleText(cost int64, by ...Decision) string {
 	return fmt.Sprintf("cost %d is above %s: lower the cost or raise the limit", cost,
 		namedLimits(by, func(d Decision) string { return fmt.Sprintf(" (at most %d at once)", d.Quota) }))
@@ -110,7 +108,6 @@ const (
 	FromLocal  Source = "local"  // this process, because Redis is away ([Local])
 	Undecided  Source = "open"   // none: Redis is unavailable, and the limit is [Open] or in shadow mode
 
-	// FromExemption is no decision either: the caller lacks something that the limit counts by,
-	// and the limit lets such callers pass ([Exempt]).
+	// FromExemption is no decision either: the caller lacks the identity that the limit counts by, and the limit exempts such callers ([Exempt]).
 	FromExemption Source = "exempt"
 )

@@ -31,7 +31,7 @@ type Identity struct {
 // KeyCaller makes the [Identity.Caller] of an API key's name. It never equals an AddrCaller.
 func KeyCaller(name string) string { return "key:" + name }
 
-// AddrCaller makes the [Identity.Caller] of an address as text; of "" it is "".
+// AddrCaller returns the [Identity.Caller] for an address as text, or "" for "".
 func AddrCaller(name string) string {
 	if name == "" {
 		return ""
@@ -75,13 +75,12 @@ func HeaderOf(per string) string {
 	return textproto.CanonicalMIMEHeaderKey(name)
 }
 
-// Key is the name under which the limit counts for id. It is a digest: an
-// identity of any length and with any characters makes a key of 22 safe ones,
-// and two identities do not share a key. A limit that counts everybody
-// together has the key "all". Each tier of the limit counts apart.
+// Key returns the name under which the limit counts for id. It is a digest: an identity of any length and with any characters makes a key of 22 safe
+// characters, and two identities do not share a key. A limit that counts everybody together has the key "all". Each tier of the limit counts
+// separately.
 //
-// It is "" where the limit does not ask at all (OnMissing is [Exempt] and
-// something is missing), and a [*MissingIdentityError] where it refuses.
+// It is "" if the limit is not asked (OnMissing is [Exempt] and the identity lacks a field). It returns a [*MissingIdentityError] if the limit
+// refuses.
 func (l Limit) Key(id Identity) (string, error) {
 	tier := id.Tier
 	if _, ok := l.Tiers[tier]; !ok {

@@ -128,9 +128,8 @@ func drawKeys(ctx context.Context, client redis.Cmdable) (keys []string, each fl
 	return keys, float64(size) / sampledKeys, nil
 }
 
-// limitOf is the limit whose state a key of Redis holds. A limit on its own has keys
-// tundish:{l:<limit>}:<key>; a limit of a bucket has keys
-// tundish:{<tag>}:b:<bucket>:limit:<limit>:<key>.
+// limitOf returns the limit whose state a key of Redis holds. A limit without a bucket has keys tundish:{l:<limit>}:<key>; a limit of a bucket has
+// keys tundish:{<tag>}:b:<bucket>:limit:<limit>:<key>.
 func limitOf(key string) (string, bool) {
 	rest, ok := strings.CutPrefix(key, "tundish:{")
 	if !ok {

@@ -18,8 +18,7 @@ import (
 	"github.com/tundish-io/tundish/redisconn"
 )
 
-// DefaultLimiterTimeout bounds a question where no other time is given: so
-// short that a request that is under way when Redis stops is answered within
+// DefaultLimiterTimeout bounds a question if no other time is given. It is so short that a question under way when Redis stops is answered within
 // half a second.
 const DefaultLimiterTimeout = 250 * time.Millisecond
 
@@ -185,15 +184,12 @@ func (l *Limiter) byValue(name string) *gate {
 	return g
 }
 
-// Allow asks whether n requests (1 to [MaxCost]) may pass for key now, and
-// spends them if so. A refusal spends nothing and is no error. The limit applies
-// as it is given here, whatever is configured under its name. Limits of
-// one name share their state. Key is made by [Limit.Key], or is another text of
-// the caller's choice; "" is an exempt caller.
+// Allow asks whether n requests (1 to [MaxCost]) may pass for key now, and spends them if so. A refusal spends nothing and is no error. The limit
+// applies as it is given here, whatever is configured under its name. Limits of one name share their state. Key is made by [Limit.Key], or is another
+// text of the caller's choice; "" is an exempt caller.
 //
-// An error that is [redisconn.Unavailable] means that Redis did not answer and that the
-// limit is [Closed]. Whether something was spent is then not known. Any other error
-// stays: a limit that is not valid, a cost out of range.
+// An error that is [redisconn.Unavailable] means that Redis did not respond and that the limit is [Closed]. It is then unknown whether requests were
+// spent. Any other error is permanent: a limit that is not valid, a cost out of range.
 func (l *Limiter) Allow(ctx context.Context, limit Limit, key string, n int64) (Decision, error) {
 	if !l.calls.Enter() {
 		return Decision{}, ErrClosed
@@ -211,8 +207,8 @@ func (l *Limiter) Allow(ctx context.Context, limit Limit, key string, n int64) (
 	return d, err
 }
 
-// decide answers one question, and gives a refused caller its place among the refused ones. A key of "" is an exempt caller. If
-// away is not nil, Redis is unavailable.
+// decide answers one question, and gives a refused caller a position among the refused ones. A key of "" is an exempt caller. If away is not nil,
+// Redis is unavailable.
 func (l *Limiter) decide(ctx context.Context, g *gate, f *compiledLimit, key string, n int64, start time.Time, away error) (Decision, error) {
 	d, err := l.judge(ctx, g, f, key, n, start, away)
 	if d.RetryAfter > 0 && !d.Allowed && l.now == "" {

@@ -110,7 +110,7 @@ func (locals) decision(f *compiledLimit, verdict int64, level float64, wait, res
 	return d
 }
 
-// take brings the level up to now, and begins where Redis left off.
+// take refills the level up to now, starting from the last known state of Redis.
 func (l *local) take(g *gate, f *compiledLimit, instances float64, now time.Time) {
 	if l.active && l.limit == f {
 		l.refill(now)

@@ -14,8 +14,7 @@ import (
 // maxBatch is how many questions go in one script.
 const maxBatch = 256
 
-// gate is a limit as this process asks it: its configuration, and the batcher that has
-// concurrent questions share round trips (package coalesce).
+// gate is a limit as this process asks it: its configuration, and the queue by which concurrent questions share round trips (package coalesce).
 type gate struct {
 	limiter  *Limiter
 	name     string
@@ -60,8 +59,8 @@ func newQuestion(ctx context.Context, f *compiledLimit, key string, cost int64, 
 	return &question{compiledLimit: f, ctx: ctx, key: key, namer: namerOf(ctx), cost: cost, start: start, answered: make(chan struct{})}
 }
 
-// ask has the question answered. It returns when it is, when its context ends, or when
-// the limiter's timeout is over; and at once while the breaker is open.
+// ask gets the question answered. It returns when that is done, when its context ends, or at the limiter's timeout; and at once while the breaker is
+// open.
 func (g *gate) ask(q *question) error {
 	if err := q.ctx.Err(); err != nil {
 		return err
@@ -122,8 +121,8 @@ func tellAll(batch []*question) {
 	}
 }
 
-// askApart asks about each key by itself, because one of them spoils a batch:
-// something is kept there that is no state of a limit. Nothing was spent yet.
+// askApart asks about each key by itself, because one of them spoils a batch: Redis has a value there that is no state of a limit. Nothing was spent
+// yet.
 func (g *gate) askApart(ctx context.Context, batch []*question) {
 	byKey := map[string][]*question{}
 	for _, q := range batch {

@@ -62,7 +62,7 @@ func ParseRate(text string) (Rate, error) {
 	return rate, rate.Validate()
 }
 
-// wholeRate is the rate with a whole number that equals count units every per, where count is a decimal number: 19/10s for 1.9/s.
+// wholeRate returns the rate with a whole number that equals count units every per; count is a decimal number: 19/10s for 1.9/s.
 func wholeRate(count string, per time.Duration, unit string) (string, bool) {
 	if len(count) > 20 || strings.Trim(count, "0123456789.") != "" {
 		return "", false

@@ -149,7 +149,7 @@ func (r *RefusedCallers) Top(now time.Time, most int) map[string][]RefusedCaller
 	return all
 }
 
-// callers are all of the last minutes.
+// callers returns all callers of the last minutes.
 func (b *refusedBy) callers(last int64) []RefusedCaller {
 	b.mu.Lock()
 	defer b.mu.Unlock()

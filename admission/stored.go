@@ -184,9 +184,8 @@ func (l Limit) withOverride(text string) (Limit, error) {
 	return l.With(p)
 }
 
-// OverrideText makes the text of the field [FieldOverride] for an override of a
-// configured limit, "" for none. An override that does not fit the limit is an
-// [*InvalidPatchError].
+// OverrideText returns the text of the field [FieldOverride] for an override of a configured limit, "" for none. An override that does not fit the
+// limit is an [*InvalidPatchError].
 func OverrideText(configured Limit, override Patch) (string, error) {
 	if override.IsZero() {
 		return "", nil

@@ -52,8 +52,8 @@ var theLibrary = sync.OnceValue(func() *library {
 	render := func(version string) *library {
 		var text strings.Builder
 		name := "tundish_" + version
-		// The pieces are made when the library is loaded. So none of them may keep anything from one run for the next.
-		// While a piece is made there are no KEYS, no ARGV, and no libraries of Lua.
+		// The pieces are created when the library is loaded. So none of them may keep state between runs. While a piece is created there are no KEYS,
+		// no ARGV, and no libraries of Lua.
 		fmt.Fprintf(&text, "#!lua name=%s\nlocal KEYS, ARGV\n%s", name, a.pieces.String())
 		functions := map[*Script]any{}
 		for _, script := range All() {
@@ -162,8 +162,7 @@ func (f *asFunctions) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 	}
 }
 
-// turn makes a call of a function of a command that runs a script, and returns the script. It returns nil where that
-// stays as it is.
+// turn changes a command that runs a script into a call of a function, and returns the script. It returns nil if the command does not change.
 func (f *asFunctions) turn(ctx context.Context, cmd redis.Cmder) *Script {
 	args := cmd.Args()
 	if len(args) < 4 || args[0] != "evalsha" {

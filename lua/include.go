@@ -81,7 +81,7 @@ func (a *assembly) add(name string) (string, error) {
 	return include(name + ".lua")
 }
 
-// chosen is a line in the form that is wanted.
+// chosen returns the wanted form of a line.
 func (a *assembly) chosen(line string) string {
 	if !a.slow {
 		return line

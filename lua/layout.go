@@ -40,10 +40,10 @@ const (
 	KeysToMove                          // what relocate.lua writes or removes: the caller names them
 )
 
-// FixedKeys are the names of the first KEYS of the script: the last part of a bucket's key, or a whole name.
+// FixedKeys returns the names of the first KEYS of the script: the last part of a bucket's key, or a whole name.
 func (s *Script) FixedKeys() []string { return s.keys() }
 
-// MoreKeys are what follows them, in this order.
+// MoreKeys returns the kinds of KEYS that follow them, in order.
 func (s *Script) MoreKeys() []Keys { return moreKeys[s.name] }
 
 var moreKeys = map[string][]Keys{

@@ -117,8 +117,8 @@ type Script struct {
 	keys      func() []string // the fixed ones
 }
 
-// newScript is the script of a file. The text is part of the program, and a test assembles all: so it panics on what
-// only a wrong program can have.
+// newScript returns the script of a file. The text is part of the program, and a test assembles all scripts. So newScript panics on faults that only
+// a wrong program can have.
 func newScript(name string) *Script {
 	text, err := assemble(files, name)
 	if err != nil {

@@ -19,7 +19,7 @@ func Integers(reply any) ([]int64, error) {
 	return numbers, nil
 }
 
-// IntegersFor is [Integers] of a reply that has one for each of n questions.
+// IntegersFor is [Integers] for a reply with one integer for each of n questions.
 func IntegersFor(reply any, n int) ([]int64, error) {
 	numbers, err := Integers(reply)
 	if err == nil && len(numbers) != n {
@@ -104,10 +104,10 @@ func ReadAnswer(reply any) (*Answer, error) {
 	return a, nil
 }
 
-// Int is a value that is a number.
+// Int returns a value that is a number.
 func (a *Answer) Int(name string) int64 { return valueOf[int64](a, name) }
 
-// Text is a value that is a text.
+// Text returns a value that is a text.
 func (a *Answer) Text(name string) string { return valueOf[string](a, name) }
 
 // List reads a value that is a list.

@@ -189,9 +189,8 @@ func parseOne(text string) (*redis.Options, error) {
 	return o, nil
 }
 
-// RedactURL hides the password in a Redis URL, and whatever looks like one, for
-// logs and messages. A user name without a password is hidden too: some programs
-// take "redis://secret@host" for a password.
+// RedactURL hides the password in a Redis URL, and whatever looks like one, for logs and messages. It also hides a user name without a password: some
+// programs take "redis://secret@host" for a password.
 func RedactURL(url string) string {
 	at := strings.LastIndex(url, "@")
 	if at < 0 {

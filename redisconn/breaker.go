@@ -40,10 +40,8 @@ const (
 	BreakerOpen                         // calls fail at once
 )
 
-// Breaker keeps callers from waiting for a Redis that does not answer. A new
-// breaker is closed: calls go to Redis. After some failures in a row it
-// opens: calls fail at once, in less than a microsecond. A pause later one
-// call goes through as a probe, and the breaker closes if the probe works.
+// Breaker keeps callers from waiting for a Redis that does not respond. A new breaker is closed: calls go to Redis. After some failures in a row it
+// opens: calls fail at once, in less than a microsecond. After a pause one call goes through as a probe, and the breaker closes if the probe works.
 // All callers of one Redis share one Breaker.
 //
 // A nil *Breaker lets every call through. A Breaker is safe for concurrent use.

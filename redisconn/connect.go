@@ -136,7 +136,7 @@ func (a *address) client(opts Options) redis.UniversalClient {
 	}
 }
 
-// failoverOptions are the options of one server, for a master that sentinels name.
+// failoverOptions returns the options of one server, for a master that sentinels name.
 func (a *address) failoverOptions(password string) *redis.FailoverOptions {
 	o := a.options
 	return &redis.FailoverOptions{
@@ -152,7 +152,7 @@ func (a *address) failoverOptions(password string) *redis.FailoverOptions {
 	}
 }
 
-// clusterOptions are the options of one server, for each master of a cluster.
+// clusterOptions returns the options of one server, for each master of a cluster.
 func (a *address) clusterOptions() *redis.ClusterOptions {
 	o := a.options
 	return &redis.ClusterOptions{

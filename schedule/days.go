@@ -35,7 +35,7 @@ var (
 	nthForm     = regexp.MustCompile(`^([0-7]|[A-Z]{3})#(\d+)$`)
 )
 
-// take takes the parts that name such days out of a day field, and returns the others.
+// take removes the parts that name such days from a day field, and returns the others.
 func (d *namedDays) take(field int, text string) (rest string, err error) {
 	var others []string
 	for part := range strings.SplitSeq(text, ",") {

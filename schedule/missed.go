@@ -25,11 +25,11 @@ const (
 	// MaxCatchUp is how many missed fires CatchUpAll makes up for.
 	MaxCatchUp = 100
 
-	// Grace is how late a fire may be, and is no missed one.
+	// Grace is how late a fire may be without counting as missed.
 	Grace = time.Minute
 )
 
-// mostCounted is how far missed fires are counted: a line with * in its seconds misses 86,400 a day.
+// mostCounted bounds the count of missed fires: a line with * in its seconds misses 86,400 a day.
 const mostCounted = 1000
 
 // Due is the decision about the fires of a schedule that are due.
@@ -80,7 +80,7 @@ func (r *Rule) keep(due, now time.Time, catch CatchUp) time.Time {
 	return time.Time{}
 }
 
-// latest is the first of the latest n fires from due on up to now; due if there are not more.
+// latest returns the first of the latest n fires from due up to now; due if there are no more than n.
 func (r *Rule) latest(due, now time.Time, n int) time.Time {
 	at := due
 	for range n {

@@ -153,7 +153,7 @@ func (t *Timetable) addDrain(d Drain, name string) error {
 
 var timeOfDay = regexp.MustCompile(`^([01]\d|2[0-3]):([0-5]\d)$`)
 
-// daily is the rule of a time of day, on the days of a cron field.
+// daily returns the rule of a time of day, on the days of a cron field.
 func daily(text, days, zone string) (*Rule, error) {
 	match := timeOfDay.FindStringSubmatch(text)
 	if match == nil {
@@ -187,7 +187,7 @@ func (w *window) finishBy(text, zone string) error {
 
 var days = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
 
-// daysField is the field of a cron line for days such as "mon-fri,sun".
+// daysField returns the field of a cron line for days such as "mon-fri,sun".
 func daysField(text string) (string, error) {
 	if text == "" || text == "*" {
 		return "*", nil

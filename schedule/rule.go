@@ -170,7 +170,7 @@ func (r *Rule) NextN(t time.Time, n int) []time.Time {
 	return times
 }
 
-// last is the latest fire time in the time after from up to and including to; zero if there is none.
+// last returns the latest fire time after from, up to and including to; zero if there is none.
 func (r *Rule) last(from, to time.Time) time.Time {
 	low, high := from.Unix(), to.Unix() // a fire time follows low, and none that is not after to follows high
 	if next := r.Next(from); next.IsZero() || next.After(to) {

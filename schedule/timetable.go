@@ -130,7 +130,7 @@ func (w *window) at(at time.Time) (s Stretch, till time.Time) {
 	return s, end
 }
 
-// ends are the finish of a window, zero if none is named, and its end.
+// ends returns the finish of a window, zero if none is set, and its end.
 func (w *window) ends(opened time.Time) (finish, end time.Time) {
 	switch {
 	case w.finishAfter > 0:
@@ -193,8 +193,8 @@ func (l *line) at(at time.Time) (covers bool, till time.Time) {
 	return false, next
 }
 
-// end is when a line that began at a time ends. Where no clock shows either of its times, both are the moment of the change: then it ends
-// when it begins.
+// end returns when a line that began at a time ends. If no clock shows either of its times, both are the moment of the change: then it ends when it
+// begins.
 func (l *line) end(began time.Time) time.Time { return l.to.Next(began.Add(-time.Second)) }
 
 // Checks cover this many windows, over this much time.
@@ -273,7 +273,7 @@ func (t *Timetable) checkLines() error {
 	return nil
 }
 
-// overlap is the first time that two lines both cover, zero if there is none.
+// overlap returns the first time that two lines both cover, zero if there is none.
 func overlap(a, b *line, until time.Time) time.Time {
 	for at := checkFrom; at.Before(until); {
 		inA, nextA := a.at(at)

@@ -9,7 +9,7 @@ import (
 	_ "time/tzdata" // a machine or a container without a time zone database has one in the program
 )
 
-// meant are the names of the database for abbreviations and for names of Windows, which it does not have.
+// meant maps abbreviations and names of Windows, which the database does not have, to names of the database.
 var meant = map[string]string{
 	"PST": "America/Los_Angeles", "PDT": "America/Los_Angeles", "PT": "America/Los_Angeles", "MDT": "America/Denver", "MT": "America/Denver",
 	"CST": "America/Chicago, or Asia/Shanghai", "CDT": "America/Chicago", "CT": "America/Chicago", "EDT": "America/New_York", "ET": "America/New_York",

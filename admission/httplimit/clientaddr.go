@@ -54,8 +54,8 @@ func (p Proxies) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Peer is the address of the other end of the connection, without port and zone, and as IPv4
-// if it is one. It is not valid where the connection has no address.
+// Peer returns the address of the other end of the connection, without port and zone, and as IPv4 if it is one. It is not valid if the connection has
+// no address.
 func Peer(r *http.Request) netip.Addr {
 	addrPort, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -74,10 +74,9 @@ func (p Proxies) Trusts(addr netip.Addr) bool {
 	})
 }
 
-// ClientAddr is the address of the client. It is the peer or, while that is a trusted
-// proxy, the address that the proxy names. A trusted proxy may name no address, hide its
-// client ("unknown", "_secret"), or write something that is no address: then ClientAddr is the
-// address of that proxy. It is not valid where the connection has no address, such as a Unix socket.
+// ClientAddr returns the address of the client. It is the peer or, while that is a trusted proxy, the address that the proxy names. A trusted proxy
+// may name no address, hide its client ("unknown", "_secret"), or write a text that is no address: then ClientAddr returns the address of that proxy.
+// It is not valid if the connection has no address, such as a Unix socket.
 func (p Proxies) ClientAddr(r *http.Request) netip.Addr {
 	client := Peer(r)
 	if !p.Trusts(client) {
@@ -136,9 +135,8 @@ func (p Proxies) Name(addr netip.Addr) string {
 	return prefix.String()
 }
 
-// RequestHeaders makes the headers of an [admission.Identity]. A header that is sent in
-// several lines is one list (RFC 9110, 5.3) and counts as such: no line of it
-// can hide another.
+// RequestHeaders returns the headers for an [admission.Identity]. A header in several lines is one list (RFC 9110, 5.3) and counts as such: no line
+// of it can hide another.
 func RequestHeaders(h http.Header) map[string]string {
 	headers := make(map[string]string, len(h))
 	for name, values := range h {

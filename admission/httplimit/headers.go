@@ -13,8 +13,7 @@ import (
 	"github.com/tundish-io/tundish/admission"
 )
 
-// TypeQuotaExceeded is the type of the problem (RFC 9457) that a refusal by a
-// limit is.
+// TypeQuotaExceeded is the problem type (RFC 9457) of a refusal by a limit.
 const TypeQuotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
 func secondsUp(d time.Duration) int64 { return int64(math.Ceil(d.Seconds())) }

@@ -55,9 +55,8 @@ func (q *Queue[T]) Add(items ...T) (waits bool) {
 	return len(q.pending) > 0
 }
 
-// AddAndSend is Add for a caller that can wait: a trip that leaves now is
-// sent in the caller's goroutine. To wake another one for it took a lone caller 140 µs of
-// processor time instead of 95.
+// AddAndSend is Add for a caller that can wait: it sends a trip that may start now in the caller's goroutine. With another goroutine, a lone caller
+// took 140 µs of CPU time instead of 95.
 func (q *Queue[T]) AddAndSend(item T) {
 	q.mu.Lock()
 	q.insert([]T{item})
@@ -104,7 +103,7 @@ func (q *Queue[T]) Drain() []T {
 	return rest
 }
 
-// Waiting is the number of items that are not under way.
+// Waiting returns the number of items that are not under way.
 func (q *Queue[T]) Waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -134,7 +133,7 @@ func (q *Queue[T]) send(trip []T, splits bool) {
 	}
 }
 
-// mayLeave is the policy of the package. The caller holds mu.
+// mayLeave decides by the policy of the package whether a trip may start. The caller holds mu.
 func (q *Queue[T]) mayLeave() bool {
 	switch {
 	case len(q.pending) == 0 || q.split:
@@ -146,8 +145,8 @@ func (q *Queue[T]) mayLeave() bool {
 	}
 }
 
-// next takes the trip that may leave now, nil if there is none, and reports whether the
-// trip splits the items of an owner. The caller holds mu.
+// next takes the items of the trip that may start now, nil if there is none, and reports whether the trip splits the items of an owner. The caller
+// holds mu.
 func (q *Queue[T]) next() (trip []T, splits bool) {
 	if !q.mayLeave() {
 		return nil, false

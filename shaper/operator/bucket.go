@@ -167,8 +167,7 @@ func (b BucketControl) Set(ctx context.Context, patch BucketPatch) ([]shaper.Cha
 	return c.change(ctx, bucket, metrics.ActionSet, patch.fields()...)
 }
 
-// Reset lets settings of a bucket be as configured again; without any, all of
-// them. One round trip.
+// Reset removes overrides of settings of a bucket; without settings, all of them. One round trip.
 func (b BucketControl) Reset(ctx context.Context, settings ...shaper.Setting) ([]shaper.Change, error) {
 	c, bucket := b.control(), b.name
 	if len(settings) == 0 {

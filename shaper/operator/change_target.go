@@ -183,8 +183,8 @@ func (o *Operator) ofAll(ctx context.Context, t target) (rate admission.Rate, bu
 	return admission.Rate{Count: numbers[0], Per: time.Duration(numbers[1]) * time.Microsecond, Unit: admission.UnitRequests}, numbers[2], nil
 }
 
-// resolved are the fields of a patch as control_flow.lua takes them. Secrets that are to be removed are looked up by their
-// fingerprints first. The script so removes the same secrets if it is sent twice. One round trip if there are any.
+// resolved returns the fields of a patch as control_flow.lua takes them. It first looks up the secrets to remove by their fingerprints, so the script
+// removes the same secrets if it is sent twice. One round trip if there are any.
 func (o *Operator) resolved(ctx context.Context, t target, patch *FlowPatch) ([]string, error) {
 	fields, change := codec.OwnFields(&patch.own, patch.given), patch.secrets
 	if change.isZero() {

@@ -113,8 +113,7 @@ type Redriven struct {
 	// FlowFull were not moved because their flow is full, or would be one more than the bucket may have.
 	FlowFull int
 
-	// GroupFull are left where they are because their group is full, or would be one
-	// more than the bucket may have.
+	// GroupFull were not moved because their group is full, or would be one more than the bucket may have.
 	GroupFull int
 
 	Disabled int // left where they are: their flow is disabled

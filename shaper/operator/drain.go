@@ -56,8 +56,7 @@ func (b BucketControl) Drain(ctx context.Context, o DrainOptions) (*shaper.Drain
 	return run, nil
 }
 
-// StopDrain ends the drain of a bucket, and reports whether one ran. Jobs that have a slot already still leave, within 200 ms. One round
-// trip.
+// StopDrain ends the drain of a bucket, and reports whether one ran. Jobs that have a slot already are still sent, within 200 ms. One round trip.
 func (b BucketControl) StopDrain(ctx context.Context) (was bool, err error) {
 	run, refused, err := b.controlDrain(ctx, "stop", "", 0, 0, 0, 0)
 	if err != nil || refused {

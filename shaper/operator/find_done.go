@@ -83,7 +83,7 @@ func (b Bucket) findDone(ctx context.Context, known *store.Bucket, filter *JobFi
 	return found, nil
 }
 
-// departures are when the deliveries of a job departed, as far as they are kept.
+// departures returns when the deliveries of a job departed, as far as that is kept.
 func departures(r *shaper.JobResult) (times []time.Time) {
 	for _, one := range r.Deliveries() {
 		times = append(times, one.At)
@@ -91,7 +91,7 @@ func departures(r *shaper.JobResult) (times []time.Time) {
 	return times
 }
 
-// doneJob is a job that has ended, by its result.
+// doneJob returns a job that has ended, by its result.
 func doneJob(r *shaper.JobResult) shaper.JobInfo {
 	return shaper.JobInfo{ID: r.ID, Bucket: r.Bucket, Owner: r.Owner, State: r.State, Ended: r}
 }

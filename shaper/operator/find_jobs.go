@@ -76,7 +76,7 @@ func (b Bucket) Find(ctx context.Context, filter JobFilter, cursor string, limit
 	return found, err
 }
 
-// finder goes through the jobs of a bucket.
+// finder iterates over the jobs of a bucket.
 type finder struct {
 	op     *Operator
 	b      *store.Bucket
@@ -174,7 +174,7 @@ func (f *finder) read(ctx context.Context, some []redis.Z) ([]storedJob, error) 
 	return f.reader.read(ctx, ids)
 }
 
-// info is a job, and whether it is where it was found: its id may be the leftover of a cancelled job.
+// info returns a job, and whether it is still where it was found: its id may be the leftover of a cancelled job.
 func (f *finder) info(z redis.Z, stored *storedJob) (info shaper.JobInfo, here bool) {
 	if stored.body == "" {
 		return info, false

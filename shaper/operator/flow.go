@@ -11,8 +11,8 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// FlowNumbers are the plain numbers of a flow, or of all flows of a group, each described once: json is its member in the API. No script
-// answers them: a page of flows is read by plain commands.
+// FlowNumbers are the plain numbers of a flow, or of all flows of a group, each described once: json is its member in the API. No script returns
+// them: a page of flows is read by plain commands.
 type FlowNumbers struct {
 	// Its jobs in lists, and its delayed jobs and retries.
 	Waiting int64 `json:"waiting"`

@@ -52,7 +52,7 @@ type BucketInfo struct {
 	OldestAge time.Duration `lua:"oldest_age"`
 	LastSlot  time.Time     `lua:"last_slot"`
 
-	// NextDue is the first time of the delayed jobs and retries that wait for theirs; zero: there are none, or the bucket has flows.
+	// NextDue is when the first delayed job or retry is due; zero: there are none, or the bucket has flows.
 	NextDue time.Time `lua:"next_due"`
 
 	// Empty estimates when the last of the waiting jobs is sent (see lua/lib/estimate.lua); zero: none waits, or the time is not known. It is the
@@ -103,8 +103,8 @@ func (o *Operator) BucketInfos(ctx context.Context, names ...string) ([]BucketIn
 	return infos, errors.Join(append(errs, o.countCarried(ctx, infos))...)
 }
 
-// Move is a change of a bucket's pool under way: no script obeys the bucket. It takes milliseconds, unless the processes that made it have
-// died: then the next process that uses the bucket completes it.
+// Move is a change of a bucket's pool under way: no script obeys the bucket. It takes milliseconds. If the processes that made it have died, the next
+// process that uses the bucket completes it.
 type Move struct {
 	To   string // the pool that it goes to, "" out of one
 	Keys int64  // that have moved

@@ -16,8 +16,8 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// PoolDetails is a pool in numbers, with the buckets that are in it. Redis has what
-// scripts obey once one of them was used. The tags lua and gauge are as of BucketNumbers.
+// PoolDetails is a pool in numbers, with its buckets. Redis has a pool's settings once one of its buckets was used. The tags lua and gauge are as of
+// BucketNumbers.
 type PoolDetails struct {
 	Name        string
 	Now         time.Time      `lua:"now"`        // of Redis

@@ -64,8 +64,8 @@ type BucketNumbers struct {
 	Groups     int64 `lua:"groups" json:"-"`      // as Flows
 	GroupsWait int64 `lua:"groups_wait" json:"-"` // that are in the turn queue of groups
 
-	// FlowsHeld, FlowsOpen and FlowsHalfOpen are how many flows their downstream holds, and how many have a circuit breaker that is
-	// open or half-open. Dispatchers count them about every 30 seconds.
+	// FlowsHeld, FlowsOpen and FlowsHalfOpen are how many flows their downstream holds, and how many have an open or a half-open circuit breaker.
+	// Dispatchers count them about every 30 seconds.
 	FlowsHeld     int64 `lua:"flows_held" json:"-"`
 	FlowsOpen     int64 `lua:"flows_open" json:"-"`
 	FlowsHalfOpen int64 `lua:"flows_half_open" json:"-"`

@@ -16,7 +16,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// Config is what an [Operator] needs.
+// Config configures an [Operator].
 type Config struct {
 	Redis   redis.UniversalClient // made by redisconn.Connect
 	Buckets []shaper.Bucket       // of the configuration
@@ -31,8 +31,8 @@ type Config struct {
 	// write settings without a check.
 	CheckFlow func(bucket string, own *shaper.OwnDelivery) error
 
-	// CheckJob, if not nil, reports what the bucket's kind of worker finds wrong with a job, in the same form.
-	// [ScheduleControl.Set] asks it about the job of a schedule.
+	// CheckJob, if not nil, returns the faults that the bucket's kind of worker finds in a job, in the same form. [ScheduleControl.Set] calls it for
+	// the job of a schedule.
 	CheckJob func(bucket string, job *shaper.Job) error
 }
 

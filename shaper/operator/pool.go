@@ -95,8 +95,7 @@ func (p PoolControl) Set(ctx context.Context, patch BucketPatch) ([]shaper.Chang
 	return c.changePool(ctx, pool, metrics.ActionSet, 2, patch.fields()...)
 }
 
-// Reset lets settings of a pool be as configured again; without any, all of them. One
-// round trip.
+// Reset removes overrides of settings of a pool; without settings, all of them. One round trip.
 func (p PoolControl) Reset(ctx context.Context, settings ...shaper.Setting) ([]shaper.Change, error) {
 	c, pool := p.control(), p.name
 	if len(settings) == 0 {
@@ -115,7 +114,7 @@ func (p PoolControl) Reset(ctx context.Context, settings ...shaper.Setting) ([]s
 	return c.changePool(ctx, pool, metrics.ActionReset, 1, fields...)
 }
 
-// poolInForce is a pool with the rate, the burst and the bound that it has now.
+// poolInForce returns a pool with its effective rate, burst and bound.
 func (c control) poolInForce(ctx context.Context, pool string) (shaper.Pool, error) {
 	now := shaper.Pool{Name: pool, Burst: 1}
 	if err := c.findPool(ctx, pool); err != nil {

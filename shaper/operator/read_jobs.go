@@ -10,7 +10,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// Bounds of a list in bytes, of bodies, metas and attempts. A list goes on from its cursor.
+// Bounds of a list in bytes, of bodies, metas and attempts. A list continues from its cursor.
 const (
 	maxBytesRead   = 1 << 20  // of one script: more would not arrive in time over a slow link. A job above it is read alone
 	maxBytesFound  = 1 << 20  // of the jobs in one reply; one job is in it however large it is

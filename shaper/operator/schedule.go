@@ -222,8 +222,8 @@ func (s ScheduleControl) Pause(ctx context.Context, reason string) (changed bool
 	return change == store.ScheduleChanged, err
 }
 
-// Resume has the schedule fire again, from its next time on: fires of the pause are not made up for. It reports whether it was paused.
-// Three round trips.
+// Resume makes the schedule fire again, from its next time on: fires during the pause are not made up for. It reports whether it was paused. Three
+// round trips.
 func (s ScheduleControl) Resume(ctx context.Context) (was bool, err error) {
 	home, err := s.home(ctx)
 	if err != nil {
@@ -251,7 +251,7 @@ func (s ScheduleControl) Fire(ctx context.Context) (job string, asked bool, err 
 	return shaper.ScheduleJobID(s.name, at), change == store.ScheduleChanged, nil
 }
 
-// control makes a change. What Redis knows of it only then is an error: that there is no such schedule any more, or another one.
+// control makes a change. It returns an error if Redis finds only then that the schedule is gone, or is another one.
 func (s ScheduleControl) control(ctx context.Context, home store.ScheduleHome, counted, action, text string) (store.ScheduleChange, time.Time, error) {
 	change, requested, err := s.op.store.ControlSchedule(ctx, home, s.name, action, s.by, text)
 	switch {

@@ -64,7 +64,7 @@ func (t *target) scriptKeys(store.Keys) []string {
 	return t.keys.Of(lua.ControlFlow, t.name)
 }
 
-// flowOf finds a flow; group is nil where none is named.
+// flowOf finds a flow; group is nil if none is named.
 func (o *Operator) flowOf(ctx context.Context, bucket string, group *string, flow string) (target, error) {
 	if err := validFlow(bucket, "flow", flow); err != nil {
 		return target{}, err
@@ -76,7 +76,7 @@ func (o *Operator) flowOf(ctx context.Context, bucket string, group *string, flo
 	return flowTarget(bucket, k, group, flow)
 }
 
-// flowTarget is a flow of a bucket with these keys; group is nil where none is named.
+// flowTarget returns the target for a flow of a bucket with these keys; group is nil if none is named.
 func flowTarget(bucket string, k store.Keys, group *string, flow string) (target, error) {
 	var err error
 	t := target{bucket: bucket, what: targetFlow, keys: k, name: flow, label: []any{"flow", flow}}

@@ -147,7 +147,7 @@ func (q *UsageQuery) fill(now time.Time) error {
 	return nil
 }
 
-// dayOf is the beginning of the day of an instant, by UTC.
+// dayOf returns the start of the day of an instant, by UTC.
 func dayOf(at time.Time) time.Time { return at.UTC().Truncate(24 * time.Hour) }
 
 // means reports whether the query matches the calls. Calls above the bound of a day have no known caller or flow.

@@ -68,8 +68,8 @@ type Blocked struct {
 	Until     time.Time     // when it ends at the earliest; zero: not known, or not before somebody acts
 	Reason    string        // of a receiver's response: one word such as http_500
 
-	// Action is the command that ends the cause, or that shows what has to be repaired: its words, without the name of the program. None: it ends by
-	// itself.
+	// Action is the command that ends the cause, or shows what has to be repaired: its words, without the name of the program. Empty: the cause ends
+	// by itself.
 	Action []string
 
 	// Then is the command to run after the repair that Action shows, as its words: it makes jobs due that wait for another attempt. Empty: jobs are
@@ -273,7 +273,7 @@ func (c *Blocked) take(o *Blocked) {
 	}
 }
 
-// mostBlocked is how many causes a verdict names one by one.
+// mostBlocked is how many causes a verdict lists separately.
 const mostBlocked = 20
 
 // merged returns causes, most jobs first. Flows after the first causes are one cause for each code; in a sample, all flows are.
@@ -321,7 +321,7 @@ func scaled(causes []Blocked, waits, sum int64, flows float64) []Blocked {
 	return slices.DeleteFunc(causes, func(c Blocked) bool { return c.Jobs <= 0 })
 }
 
-// grows fills in by how much the backlog grows, and when it is full.
+// grows sets by how much the backlog grows, and when it is full.
 func (v *Verdict) grows(j *judgement) {
 	more := j.progress.Arrived - j.progress.Gone
 	free := j.Capacity - j.Unfinished - j.Callbacks

@@ -67,7 +67,7 @@ func (j *judgement) unlessKept(c *Blocked) *Blocked {
 	return c
 }
 
-// full is the bound of requests in flight, where it is reached and the rate is missed.
+// full returns the cause that the bound of requests in flight is reached and the rate is missed.
 func (j *judgement) full(inFlight, most int64) *Blocked {
 	if most <= 0 || inFlight < most || j.keepsUp {
 		return nil
@@ -98,7 +98,7 @@ func usedUp(quotas []shaper.QuotaUse, budgets []shaper.BudgetUse, now time.Time)
 	return nil
 }
 
-// nth is the text of one of some rates, by its number from 1; "" if there are not that many.
+// nth returns the text of one of some rates, by its number from 1; "" if there are not that many.
 func nth(rates []admission.Rate, number int64) string {
 	if number < 1 || number > int64(len(rates)) {
 		return ""
@@ -149,7 +149,7 @@ func (j *judgement) ofScope(s *waitingScope) []*Blocked {
 	return causes
 }
 
-// paced is the rate of a flow, or a group.
+// paced returns the cause that the rate of a flow or a group holds it back.
 func (j *judgement) paced(s *waitingScope) Blocked {
 	if s.downstream.Slowed() {
 		return Blocked{Code: WhyAdaptiveRate, Since: s.downstream.Heard, Reason: s.downstream.Reason, detail: fmt.Sprintf("slowed to %.3g/s", s.downstream.Rate.PerSecond())}
@@ -198,7 +198,7 @@ func (j *judgement) poolIsBusy(rate admission.Rate) bool {
 	return (isSlower || isShared) && j.Now.Sub(p.LastSlot) < 2*interval+time.Second
 }
 
-// restOf is ofRest for one flow: where the bucket misses its rate and nothing explains it, the rate of the flow or its group does.
+// restOf is ofRest for one flow: if the bucket misses its rate and nothing explains it, the cause is the rate of the flow or its group.
 func (j *judgement) restOf(f *waitingFlow) Blocked {
 	if j.rest.Code != WhySlow && j.rest.Code != WhyStarting {
 		return j.rest
@@ -302,7 +302,7 @@ func (j *judgement) commandOn(c *Blocked, verb string, more ...string) []string 
 	return append(words, more...)
 }
 
-// boundOf is the bound of requests in flight of the scope of a cause.
+// boundOf returns the bound of requests in flight of the scope of a cause.
 func (j *judgement) boundOf(c *Blocked) int64 {
 	switch {
 	case c.Scope == shaper.ScopeBucket:
@@ -316,7 +316,7 @@ func (j *judgement) boundOf(c *Blocked) int64 {
 	return 1
 }
 
-// scopeOf is the flow, or the group, of a cause; nil of another scope, and of a cause that several flows share.
+// scopeOf returns the flow or group of a cause; nil for another scope, and for a cause that several flows share.
 func (j *judgement) scopeOf(c *Blocked) *waitingScope {
 	for i := range j.seen.flows {
 		f := &j.seen.flows[i]

@@ -54,7 +54,7 @@ func (j *judgement) succeedsEnough() bool {
 	return j.progress.Succeeded > 0 || j.Now.Sub(j.progress.Last) < j.patience()
 }
 
-// patience is the time after which something succeeded, or the rate is missed.
+// patience returns the time within which a delivery has to succeed, or the rate is missed.
 func (j *judgement) patience() time.Duration {
 	if j.asked > 0 {
 		return j.progress.Window + max(settling, time.Duration(2/j.asked*float64(time.Second)))

@@ -128,8 +128,8 @@ func (l *answers) forget(a *Awaited) (last bool) {
 	return before > 0 && len(others) == 0
 }
 
-// poll asks about once a second which of the awaited jobs may have ended, and wakes their waiters. That is one script for 500 jobs of a
-// bucket, however many waiters there are.
+// poll reads about once a second which of the awaited jobs may have ended, and wakes their waiters. It takes one script for 500 jobs of a bucket,
+// however many waiters there are.
 func (l *answers) poll(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -144,7 +144,7 @@ func (l *answers) poll(ctx context.Context) {
 	}
 }
 
-// polled are the awaited jobs, by their buckets.
+// polled returns the ids of the awaited jobs, by bucket.
 func (l *answers) polled() map[string][]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

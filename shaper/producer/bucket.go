@@ -68,8 +68,7 @@ func (c *Client) bucket(name string) (*producerBucket, error) {
 	return nil, fmt.Errorf("%w %q", shaper.ErrUnknownBucket, name)
 }
 
-// flowsOfScript is how many flows one enqueue script has at most: half as many where each may
-// have a group of its own. With that no script runs for 5 ms.
+// flowsOfScript returns how many flows one enqueue script may have: half as many if each may have a group of its own. So no script runs for 5 ms.
 func flowsOfScript(levels int) int {
 	if levels == codec.LevelsGroups {
 		return enqueueBatchFlows / 2

@@ -11,7 +11,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// overBudget refuses a job that reserves more of a budget than there is. budget is how enqueue.lua names it.
+// overBudget refuses a job that reserves more than the whole of a budget. budget is the part of enqueue.lua's reply that names it.
 func overBudget(b *producerBucket, t *entry, budget string, reserves int64) *shaper.Refusal {
 	scope, text, _ := strings.Cut(budget, " ")
 	of := append(codec.ReadBudgets(text), admission.Rate{}) // there is one

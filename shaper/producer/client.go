@@ -1,8 +1,7 @@
-// Package producer enqueues jobs into buckets, and looks at and cancels single jobs.
+// Package producer enqueues jobs into buckets, and reads and cancels single jobs.
 //
-// A [Client] asks the limits and the bound of the bucket for each job, and puts the job into the bucket, in
-// one atomic step. An enqueue is one round trip, which concurrent calls share. When Redis is down, it returns an
-// error within [Config.Timeout].
+// A [Client] checks the limits and the bound of the bucket for each job, and puts the job into the bucket, in one atomic step. An enqueue is one
+// round trip, which concurrent calls share. When Redis is down, it returns an error within [Config.Timeout].
 package producer
 
 import (
@@ -29,8 +28,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/tracing"
 )
 
-// Sizes of one enqueue script: enough to make the round trip cheap, little
-// enough that the script takes about a millisecond.
+// Sizes of one enqueue script: large enough to make the round trip cheap, small enough that the script takes about a millisecond.
 const (
 	enqueueBatch      = 256
 	enqueueBatchBytes = 1 << 20
@@ -61,9 +59,8 @@ type Config struct {
 	// of the call's context is.
 	Tracer trace.TracerProvider
 
-	// Breaker, if not nil, makes Enqueue fail at once while Redis is known to be
-	// away, instead of after Timeout. Share it among all that ask this Redis. In a
-	// cluster each bucket has one of its own like it, as its node may be away alone.
+	// Breaker, if not nil, makes Enqueue fail at once while Redis is known to be unavailable, instead of after Timeout. Share it among all users of
+	// this Redis. In a cluster each bucket has a similar breaker of its own, because its node may fail alone.
 	Breaker *redisconn.Breaker
 }
 
@@ -295,7 +292,7 @@ func (c *Client) prepare(t *entry, awaited *Awaited) error {
 }
 
 // newID returns a UUID of version 7 (RFC 9562): the time in milliseconds, then randomness, unpredictable though not for secrets. The library takes a
-// lock and a system call for each, which is 5 % of the time of an enqueue.
+// lock and a system call for each, which is 5 % of the cost of an enqueue.
 func newID() string {
 	var id uuid.UUID
 	const millisecondsEnd = 16                                                                                              // bits

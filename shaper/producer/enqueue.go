@@ -386,7 +386,7 @@ func dueArg(job *shaper.Job) string {
 	return ""
 }
 
-// maxWaitArg is how long a job may have to wait, in microseconds.
+// maxWaitArg returns how long a job may have to wait, in microseconds.
 func maxWaitArg(job *shaper.Job) string {
 	if job.MaxWait == 0 {
 		return ""

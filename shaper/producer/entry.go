@@ -48,7 +48,7 @@ type call struct {
 	done   chan struct{}
 }
 
-// newCall takes a call that was answered, or makes one.
+// newCall reuses a call that was answered, or makes one.
 func (c *Client) newCall(ctx context.Context, jobs int) *call {
 	shared, ok := c.calls.Get().(*call)
 	if !ok {

@@ -166,9 +166,8 @@ func missing(err error) *shaper.Refusal {
 	return refusal
 }
 
-// refuse makes a refusal. If the bucket or the flow is full, held is the number of its jobs and bound the number at which
-// it refuses a job of this priority. If the bucket has too many flows, both count flows. There is no wait if the bucket or
-// the flow is paused.
+// refuse returns a refusal. If the bucket or the flow is full, held is the number of its jobs and bound the number at which it refuses a job of this
+// priority. If the bucket has too many flows, both count flows. There is no wait if the bucket or the flow is paused.
 func refuse(b *producerBucket, t *entry, code int64, wait time.Duration, decisions []admission.Decision, held, bound int64) *shaper.Refusal {
 	r := &refused{b: b, t: t, code: code, held: held, bound: bound}
 	refusal := &shaper.Refusal{Reason: codec.Refusals[code], RetryAfter: max(wait, -wait)}

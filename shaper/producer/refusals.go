@@ -15,8 +15,7 @@ import (
 // Bounds of the memory of refusals.
 const (
 	maxRefusals = 16_384
-	// forgetAfter is how long a refusal is repeated at most before Redis is asked
-	// again: so long may it take until a limit that was raised is noticed.
+	// forgetAfter is how long a refusal is repeated before Redis is asked again. A limit that was raised is noticed within this time.
 	forgetAfter = time.Second
 )
 

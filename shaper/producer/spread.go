@@ -9,8 +9,8 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// spread gives the caller of a refused job a time of its own to return: see [admission.Spread]. The jobs of one call return together,
-// so they have one place.
+// spread gives the caller of a refused job its own time to retry: see [admission.Spread]. The jobs of one call share one place, because they are
+// retried together.
 func (b *producerBucket) spread(t *entry, refusal *shaper.Refusal, by []admission.Decision) {
 	key, interval := b.lineOf(t, refusal, by)
 	if refusal.RetryAfter <= 0 || interval <= 0 {

@@ -43,10 +43,10 @@ func ReasonWord(reason string) string {
 	return reason
 }
 
-// downstreamNumbers are how many numbers the text of a scope begins with.
+// downstreamNumbers is how many numbers the text of a scope begins with.
 const downstreamNumbers = 13
 
-// Breakers of a scope's text, by their numbers in lua/lib/downstream.lua.
+// The breaker states in a scope's text, by their numbers in lua/lib/downstream.lua.
 var breakerStates = []shaper.BreakerState{shaper.BreakerClosed, shaper.BreakerOpen, shaper.BreakerHalfOpen}
 
 // ParseDownstream parses the text of a scope, as lua/lib/downstream.lua does. offset is the difference from the server's clock to the text's, in
@@ -81,7 +81,7 @@ func ParseDownstream(text string, offset int64, configured admission.Rate) *shap
 	if reason := ReasonWord(fields[last]); reason != noReason {
 		d.Reason = reason
 	}
-	// Scripts obey the adaptive rate only where it is the slower one.
+	// Scripts obey the adaptive rate only if it is the slower one.
 	adaptive := admission.Rate{Count: numbers[1], Per: lua.Microseconds(numbers[2]), Unit: admission.UnitRequests}
 	if adaptive.Count == 0 || adaptive.Per <= 0 {
 		return d

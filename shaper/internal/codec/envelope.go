@@ -250,7 +250,7 @@ func SetIndex(packed Sealed, index int) {
 	}
 }
 
-// text is the header as JSON, empty if the job has none of its fields.
+// text returns the header as JSON, empty if the job has none of its fields.
 func (e envelope) text() ([]byte, error) {
 	if e.empty() {
 		return nil, nil
@@ -296,7 +296,7 @@ type Stored struct {
 	envelope
 	Payload []byte
 
-	// Callback is, of a job that has a callback or is in a bundle, the body up to its payload: what OpenCallback reads; else "".
+	// Callback is the body up to its payload, which OpenCallback reads, if the job has a callback or is in a bundle; else "".
 	Callback string
 
 	OnlyCounted bool // it is in a bundle, and has no callback

@@ -96,8 +96,8 @@ const (
 	LevelsGroups = lua.Groups // and its flows are in groups
 )
 
-// FlowPath is the one name that a flow has in Redis, in a bucket with groups: the length
-// of its group's name, a colon, the group's name and its own. See lua/lib/flow.lua.
+// FlowPath returns the name of a flow in Redis, in a bucket with groups: the length of its group's name, a colon, the group's name and its own. See
+// lua/lib/flow.lua.
 func FlowPath(group, flow string) string { return strconv.Itoa(len(group)) + ":" + group + flow }
 
 // SplitPath undoes flowPath.
@@ -110,7 +110,7 @@ func SplitPath(path string) (group, flow string, ok bool) {
 	return rest[:length], rest[length:], true
 }
 
-// PathOf is the name in Redis of a flow of a group, in a bucket of this number of levels.
+// PathOf returns the name in Redis of a flow of a group, in a bucket of this number of levels.
 func PathOf(levels int, group, flow string) string {
 	switch levels {
 	case LevelsNone:

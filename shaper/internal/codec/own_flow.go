@@ -24,7 +24,7 @@ const (
 	FlowListChange = "~" // prefix of a change of a list: see own_settings.change_list
 )
 
-// ownSetting is a setting of one flow, described by its tags. A rate has two places.
+// ownSetting is a setting of one flow, described by its tags. A rate has two fields.
 type ownSetting struct {
 	*setting.Key
 	place, size int

@@ -30,7 +30,7 @@ type resultHead struct {
 	Tried    []attempt           `json:"tried,omitempty"` // before the last one; settle.lua adds it, and so it is the last field
 }
 
-// SealResult makes the two texts of a result that settle.lua wants.
+// SealResult returns the two texts of a result that settle.lua takes.
 func SealResult(r *shaper.JobResult) (head string, body []byte) {
 	h := resultHead{
 		State: r.State, Flow: r.Flow, Group: r.Group, Caller: r.Owner.Mark, Cause: r.Cause, Reason: cut(r.Reason, maxReason), Detail: cut(r.Detail, maxDetail), Attempts: r.Attempts,

@@ -342,7 +342,7 @@ func (m *Metrics) CountStep() {
 	}
 }
 
-// SetClockSkew notes by how much the clock of Redis is ahead.
+// SetClockSkew sets by how much the clock of Redis is ahead.
 func (m *Metrics) SetClockSkew(skew time.Duration) {
 	if m != nil {
 		m.skew.Set(skew.Seconds())

@@ -47,7 +47,7 @@ func (r *reasons) label(outcome shaper.Outcome) string {
 	return reason
 }
 
-// statusClass is the class of an HTTP status, such as "2xx".
+// statusClass returns the class of an HTTP status, such as "2xx".
 func statusClass(status int) string {
 	if class := status / 100; class >= 1 && class <= 5 {
 		return strconv.Itoa(class) + "xx"

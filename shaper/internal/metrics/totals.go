@@ -61,14 +61,14 @@ func (m *Metrics) TotalsOf(bucket string) (t Totals) {
 	return t
 }
 
-// lastReason is why the last attempt of a bucket that did not succeed failed, "" before there was one.
+// lastReason returns the reason of a bucket's last unsuccessful attempt, "" if there was none.
 func (m *Metrics) lastReason(bucket string) string {
 	reason, _ := m.attempts.reasons.Load(bucket)
 	text, _ := reason.(string)
 	return text
 }
 
-// totalled is a metric that counts something of the totals.
+// totalled is a metric that contributes to the totals.
 type totalled struct {
 	*counters
 
@@ -131,7 +131,7 @@ func (c totalled) addTo(t *Totals, bucket string, made map[[2]string]struct{}) {
 	}
 }
 
-// Lateness is a histogram of how late departures were, of all buckets: how many so late at most, by the bound in seconds.
+// Lateness is a histogram of the lateness of departures, of all buckets: how many were at most so late, by the bound in seconds.
 type Lateness map[float64]uint64
 
 // Lateness returns the lateness of all departures since the process started.

@@ -72,7 +72,7 @@ func (s *Bench) WantState(want shaper.State, ids ...string) {
 	}
 }
 
-// NewFlowing is a bucket with flows; its jobs are placed by hand.
+// NewFlowing returns a bucket with flows; its jobs are placed by hand.
 func NewFlowing(t *testing.T) *Bench {
 	t.Helper()
 	b := Bucket("b", 100)

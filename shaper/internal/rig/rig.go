@@ -128,7 +128,7 @@ func Bucket(name string, rate int64) shaper.Bucket {
 	return b
 }
 
-// Patience bounds a call to Redis of a test that is not about slow calls: its server shares processors with compilers and other tests.
+// Patience bounds a call to Redis in a test that is not about slow calls: its server shares CPUs with compilers and other tests.
 const Patience = 20 * time.Second
 
 func Connect(t *testing.T, addr string) redis.UniversalClient {
@@ -224,7 +224,7 @@ var lastID atomic.Int64
 
 func Caller(name string) shaper.Job { return shaper.Job{Identity: admission.Identity{Caller: name}} }
 
-// TripHook does something at one of the round trips of a client. To load a library is none, nor a PING.
+// TripHook runs a function at one of the round trips of a client. Loading a library does not count, nor does a PING.
 type TripHook struct {
 	At   int
 	Do   func(trip func() error) error
@@ -286,8 +286,7 @@ type Actors struct {
 	log     *slog.Logger
 }
 
-// JoinPools does what a dispatcher does that starts with the buckets of the client: it writes their settings and brings them into
-// their pools.
+// JoinPools does what a starting dispatcher does with the buckets of the client: it writes their settings and moves them into their pools.
 func (a *Actors) JoinPools(ctx context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

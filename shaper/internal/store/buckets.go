@@ -121,7 +121,7 @@ func (s *Store) Reconfigure(buckets []shaper.Bucket) error {
 			state.joined.Store(false) // it may win back a bucket that another configuration has elsewhere
 		}
 		s.countParts(state, settings[i])
-		// A write wakes all dispatchers of a bucket, so that the settings that have not changed are not written again.
+		// A write wakes all dispatchers of a bucket, so settings that have not changed are not written again.
 		if before.byName[state.Name] != state || !reflect.DeepEqual(state.own.Load(), settings[i]) {
 			state.own.Store(settings[i])
 			state.Settings.Store(settings[i])

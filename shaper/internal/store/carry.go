@@ -12,7 +12,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Where one script may touch both places of a bucket, the bucket changes its pool with all that it holds: its keys are renamed.
+// If one script may touch both places of a bucket, the bucket changes its pool with all its data: its keys are renamed.
 
 // together reports whether one script may touch both places of a bucket. In a cluster it may not.
 func (s *Store) together(ctx context.Context, b *shaper.Bucket, from, to string) (bool, error) {

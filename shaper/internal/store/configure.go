@@ -44,7 +44,7 @@ func (s *Store) Configure(ctx context.Context, b *Bucket) error {
 	return s.configureOnce(ctx, b, false)
 }
 
-// configureOnce is configure, and changes the pool of the bucket first if it is to join: see join.
+// configureOnce configures a bucket, and changes its pool first if it is to join: see join.
 func (s *Store) configureOnce(ctx context.Context, b *Bucket, join bool) error {
 	select {
 	case b.turn <- struct{}{}:

@@ -23,7 +23,7 @@ type copied struct {
 	ended  bool
 }
 
-// copySettings copies what goes with an empty bucket: each round trip reads, or writes, a part of every key.
+// copySettings copies the data that moves with an empty bucket: each round trip reads, or writes, a part of every key.
 func (s *Store) copySettings(ctx context.Context, b *shaper.Bucket, from, to string, generation int64) error {
 	source, target := TaggedKeys(from, b.Name), TaggedKeys(to, b.Name)
 	var todo []*copied
@@ -65,7 +65,7 @@ func (s *Store) copySettings(ctx context.Context, b *shaper.Bucket, from, to str
 	return nil
 }
 
-// part is some of the contents of a key.
+// part is a part of the contents of a key.
 type part struct {
 	texts   []string      // elements, or fields and values
 	expires time.Duration // 0 or less: never

@@ -67,7 +67,7 @@ func settingsOf(own *shaper.Bucket) ([]any, error) {
 		fieldCallbackOrigins, strings.Join(own.Callbacks.Origins, " ")), nil
 }
 
-// defaultURL is where jobs go that name no URL, as far as it names flows.
+// defaultURL returns the URL of jobs that name none, as far as it contains names of flows.
 func defaultURL(b *shaper.Bucket) string {
 	if b.Flow == nil {
 		return ""
@@ -91,7 +91,7 @@ func poolSettingsOf(p *shaper.Pool) []any {
 	return OfPools.Write(&effective)
 }
 
-// planText is the plan of a bucket, "" if it has none.
+// planText returns the plan of a bucket, "" if it has none.
 func planText(b *shaper.Bucket) (string, error) {
 	plan := b.Plan()
 	if plan.IsZero() {
@@ -118,7 +118,7 @@ func address(name shaper.Setting, field string) described {
 
 var planTimes = regexp.MustCompile(`"(for|per)":(\d+)`)
 
-// planForPeople is a plan as it is stored, with its lengths of time as they are configured. It may be cut off.
+// planForPeople formats a stored plan, with its durations as they are configured. The result may be cut off.
 func planForPeople(values []string) string {
 	return planTimes.ReplaceAllStringFunc(values[0], func(text string) string {
 		parts := planTimes.FindStringSubmatch(text)

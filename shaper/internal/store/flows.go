@@ -26,7 +26,7 @@ func (g *FlowSet) Number(flow string) int {
 	return len(g.Names)
 }
 
-// Args are the names, as arguments of a script.
+// Args returns the names, as arguments of a script.
 func (g *FlowSet) Args() []any {
 	args := make([]any, len(g.Names))
 	for i, name := range g.Names {

@@ -58,7 +58,7 @@ func (k Keys) As(levels int) Keys {
 	return k
 }
 
-// Tag is the hash tag of the bucket's keys.
+// Tag returns the hash tag of the bucket's keys.
 func (k Keys) Tag(bucket string) string { return cmp.Or(k.Pool, bucket) }
 
 func PoolPrefix(pool string) string { return fmt.Sprintf("tundish:{%s}:p:%s:", pool, pool) }
@@ -79,10 +79,10 @@ func (k Keys) InPool(names []string) []string {
 
 func (k Keys) Conf() string { return k.Prefix + "settings" }
 
-// ConfBefore is the conf of a bucket whose data has schema 1. Since schema 2 it holds the schema alone: see lua/configure.lua.
+// ConfBefore is the key of the conf of a bucket whose data has schema 1. Since schema 2 it holds the schema alone: see lua/configure.lua.
 func (k Keys) ConfBefore() string { return k.Prefix + "conf" }
 
-// ConfAside is the conf of a bucket that changes its keys, while no script obeys it: see lua/relocate.lua.
+// ConfAside is the key of the conf of a bucket that changes its keys, while no script obeys it: see lua/relocate.lua.
 func (k Keys) ConfAside() string { return k.Prefix + "conf_aside" }
 
 // Differing is the key of the processes whose configuration differs from the effective settings: see lua/note_differences.lua.
@@ -162,8 +162,8 @@ func (k Keys) Idle() string { return k.Prefix + "idle" }
 func (k Keys) Groups() string        { return k.Prefix + "groups" }
 func (k Keys) GroupSettings() string { return k.Prefix + "group_settings" }
 
-// Due is the turn queue: flows that have something to send. Where they are in groups, each
-// group has one, and there is one of groups.
+// Due is the key of the turn queue: flows that have something to send. If flows are in groups, each group has a turn queue, and DueGroups is the turn
+// queue of groups.
 func (k Keys) Due() string                    { return k.Prefix + "due:" }
 func (k Keys) DueOfGroup(group string) string { return k.Prefix + "due:" + group }
 func (k Keys) DueGroups() string              { return k.Prefix + "due_groups" }
@@ -185,7 +185,7 @@ func (k Keys) DueOf(flow string) string {
 	return k.Due()
 }
 
-// Departed is the key of the times of the bucket's departures, for its quotas; FlowDeparted and GroupDeparted are those of a flow and a group.
+// Departed is the key of the times of the bucket's departures, for its quotas; FlowDeparted and GroupDeparted are the keys for a flow and a group.
 func (k Keys) Departed() string                  { return k.Prefix + "departed" }
 func (k Keys) FlowDeparted(flow string) string   { return k.Prefix + "departed:" + flow }
 func (k Keys) GroupDeparted(group string) string { return k.Prefix + "departed_group:" + group }
@@ -259,8 +259,7 @@ func (k Keys) Purged() []string {
 	return append(places, k.Prefix+"purged_later:")
 }
 
-// Limit is the state of a limit for one key, counted in this bucket. It has a
-// TTL, set by the script.
+// Limit is the key of the state of a limit for one key, counted in this bucket. It has a TTL, set by the script.
 func (k Keys) Limit(limit admission.Limit, key string) string {
 	return k.Prefix + "limit:" + limit.Name + ":" + key
 }

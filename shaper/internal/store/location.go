@@ -45,13 +45,13 @@ func (p place) number() int64 {
 	return n
 }
 
-// left is the tag that the bucket has left, while keys are still to be removed there; else "".
+// left returns the tag that the bucket had before, while keys are still to be removed there; else "".
 func (p place) left() string {
 	_, tag, _ := strings.Cut(p.generation, " ")
 	return tag
 }
 
-// generationSuffix ends the names of fields of the index that are no buckets. No bucket's name has a colon.
+// generationSuffix ends the names of fields of the index that are not buckets. No bucket's name has a colon.
 const generationSuffix = ":generation"
 
 func IsBucketField(field string) bool { return !strings.HasSuffix(field, generationSuffix) }
@@ -92,7 +92,7 @@ func (s *Store) located(ctx context.Context, b *shaper.Bucket) (place, error) {
 	return s.placeOf(ctx, b.Name, redis.NewBoolCmd(ctx, "hsetnx", TagsKey, b.Name, tagOf(b))) // another process may be first
 }
 
-// poolText is the pool of a bucket with that tag, in a sentence.
+// poolText describes the pool of a bucket with that tag, in a sentence.
 func poolText(tag, bucket string) string {
 	if tag == bucket {
 		return "no pool"
@@ -100,7 +100,7 @@ func poolText(tag, bucket string) string {
 	return fmt.Sprintf("pool %q", tag)
 }
 
-// livesElsewhere is the error of a bucket that is not where the configuration of this process has it.
+// livesElsewhere returns the error for a bucket that is not where the configuration of this process has it.
 func livesElsewhere(b *shaper.Bucket, tag string) error {
 	return elsewheref("bucket %q is in %s, but this configuration has it in %s: use the current configuration, or reload or restart this process, which moves the bucket",
 		b.Name, poolText(tag, b.Name), poolText(tagOf(b), b.Name))

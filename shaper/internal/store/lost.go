@@ -12,7 +12,7 @@ func isLost(before, now map[string]string) bool {
 	return before != nil && (now[FieldRateCount] == "" || before[fieldCallers] != "" && before[fieldCallers] != now[fieldCallers])
 }
 
-// lostNames is how many names of buckets a log line has.
+// lostNames bounds the names of buckets in a log line.
 const lostNames = 20
 
 // Loss is a loss of data in Redis: the first buckets whose settings are missing, and their number.
@@ -48,7 +48,7 @@ func (s *Store) reportLost(ctx context.Context, list []*watched) {
 		"buckets", namesText(buckets), "pools", namesText(pools), "count", len(buckets))
 }
 
-// namesText are the first names of a list, and how many more there are.
+// namesText returns the first names of a list, and how many more there are.
 func namesText(names []string) string {
 	if len(names) == 0 {
 		return "none"

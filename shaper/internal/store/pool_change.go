@@ -9,10 +9,9 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// A bucket joins a pool, leaves one, or goes to another: it gets other keys. The steps are in lua/relocate.lua. Each may be
-// repeated, and a process that finds a change under way completes it. One write decides it (assign): before that write the
-// bucket lives at the old place, after it at the new one. carry.go moves all that a bucket holds; where that is impossible,
-// an empty bucket takes its settings along (copy_settings.go).
+// A bucket joins a pool, leaves one, or moves to another: it gets other keys. The steps are in lua/relocate.lua. Each may be repeated, and a process
+// that finds a change under way completes it. One write decides it (assign): before that write the bucket lives at the old place, after it at the new
+// one. carry.go moves all data of a bucket; if that is impossible, an empty bucket moves with its settings only (copy_settings.go).
 
 const (
 	poolChangeTries = 8   // of a change that other processes make, or get in the way of, at the same time
@@ -46,7 +45,7 @@ func (s *Store) changePool(ctx context.Context, b *shaper.Bucket, p place) error
 	return s.complete(ctx, b, p, r.Text(), next)
 }
 
-// complete brings a bucket that has left p to the place that it has left for.
+// complete moves a bucket that is leaving p to its new place.
 func (s *Store) complete(ctx context.Context, b *shaper.Bucket, p place, tag string, generation int64) error {
 	if there, err := s.arrive(ctx, b, p, tag, "begin", generation); there || err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// One step of lua/relocate.lua, and what its replies mean.
+// One step of lua/relocate.lua, and the meaning of its replies.
 
 // Replies of relocate.lua.
 const (

@@ -23,7 +23,7 @@ const (
 // isNamed reports whether only the name of a bucket is given: then Redis has to have its settings.
 func isNamed(b *shaper.Bucket) bool { return reflect.DeepEqual(*b, shaper.Bucket{Name: b.Name}) }
 
-// poolStarts are the writes of this process of the settings of pools.
+// poolStarts records this process's writes of pool settings.
 type poolStarts struct {
 	mu      sync.Mutex
 	of      map[string]poolStart
@@ -42,7 +42,7 @@ type poolStart struct {
 	started  int64 // see lua/configure.lua; 0 none
 }
 
-// of a pool with these settings: 0 if this process has not written them yet.
+// get returns the start of a pool with these settings, 0 if this process has not written them yet.
 func (p *poolStarts) get(pool *shaper.Pool) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -24,7 +24,7 @@ type ScheduleHome struct {
 	Source   shaper.ScheduleSource // of the schedule that was requested
 }
 
-// HomeOf is a bucket of the configuration.
+// HomeOf returns the home for a bucket of the configuration.
 func HomeOf(b *Bucket) ScheduleHome { return ScheduleHome{Bucket: b.Name, Keys: b.Keys} }
 
 // ScheduleHomes returns all buckets that Redis knows and where they live: those of the configuration in its order, then the others by name. One
@@ -99,7 +99,7 @@ type run struct {
 	Reason  string                 `json:"reason"`
 }
 
-// Codes of schedule_runs.lua that are no state of a job.
+// Codes of schedule_runs.lua that are not states of a job.
 const (
 	runHasNoJob      = -1
 	runJobRemembered = 1 // and all above

@@ -138,12 +138,12 @@ type ScheduleState struct {
 	Skipped      int64  `json:"skipped"`
 }
 
-// NextDue is the fire that is due next; false if it is not computed yet. The time is zero where there is none.
+// NextDue returns the next fire; known is false if it is not computed yet. The time is zero if there is none.
 func (s *ScheduleState) NextDue() (due time.Time, known bool) {
 	return timeOf(s.Due), s.Due != notComputed
 }
 
-// wrongClock is how far ahead of the clock the last fire is where the clock was wrong then.
+// wrongClock is how far ahead of the clock the last fire must be to prove that the clock was wrong.
 const wrongClock = 24 * time.Hour
 
 // From returns the time after which a schedule first fires, if that is not computed yet. It counts from the definition or the resumption, so no
@@ -179,7 +179,7 @@ func ReadScheduleState(text string) (s ScheduleState, err error) {
 	return s, err
 }
 
-// Fire is a fire of a schedule as the scripts want it: see lua/lib/schedule.lua.
+// Fire is a fire of a schedule, as an argument of scripts: see lua/lib/schedule.lua.
 type Fire struct {
 	Name    string `json:"name"`
 	Version int64  `json:"v"`
@@ -194,7 +194,7 @@ type Fire struct {
 	First   micros `json:"first"`
 }
 
-// FireOf is a fire that is due by a state.
+// FireOf returns the fire that is due by a state.
 func FireOf(name string, s *ScheduleState, by string) *Fire {
 	return &Fire{Name: name, Version: s.Version, Due: s.Due, By: by}
 }

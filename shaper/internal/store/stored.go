@@ -29,7 +29,7 @@ type Stored struct {
 	form form
 }
 
-// The settings that are stored as they are. What follows from several of them is in settingsOf.
+// The settings that are stored as they are. settingsOf has the fields that follow from several of them.
 var (
 	OfBuckets = storedOf(reflect.TypeFor[shaper.Bucket]())
 	OfPools   = storedOf(reflect.TypeFor[shaper.Pool]())
@@ -96,7 +96,7 @@ func (l StoredSettings) Read(object any, hash map[string]string) {
 	}
 }
 
-// Value is one of a setting.
+// Value is a value of a setting.
 type Value struct{ of reflect.Value }
 
 // IsZero reports whether it is the zero of its type.
@@ -114,7 +114,7 @@ func (s *Stored) SetOn(object any, value Value) {
 	v.Set(value.of.Convert(v.Type()))
 }
 
-// Args are field, value, ... of a value.
+// Args returns field, value, ... for a value.
 func (s *Stored) Args(value Value) (args []any) {
 	for i, v := range s.form.write(value.of) {
 		args = append(args, s.Fields[i], v)
@@ -122,7 +122,7 @@ func (s *Stored) Args(value Value) (args []any) {
 	return args
 }
 
-// Text is the setting as in the configuration, from the fields of a hash.
+// Text formats the setting as in the configuration, from the fields of a hash.
 func (s *Stored) Text(hash map[string]string) string { return s.form.text(s.valuesIn(hash)) }
 
 func (s *Stored) valuesIn(hash map[string]string) []string {
@@ -133,7 +133,7 @@ func (s *Stored) valuesIn(hash map[string]string) []string {
 	return values
 }
 
-// form is how values of a type are kept.
+// form is how values of a type are stored.
 type form struct {
 	fields func(name string) []string
 	write  func(v reflect.Value) []any

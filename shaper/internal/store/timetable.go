@@ -15,8 +15,8 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Fields of a bucket's settings: its plan, as JSON, the stretches that are computed from it (see lua/lib/timetable.lua), and the kinds of events
-// that hooks ask for.
+// Fields of a bucket's settings: its plan, as JSON, the stretches that are computed from it (see lua/lib/timetable.lua), and the kinds of events to
+// which hooks subscribe.
 const (
 	FieldPlan      = "plan"
 	FieldTimetable = "timetable"
@@ -39,7 +39,7 @@ func (s *Store) timetableField(ctx context.Context, b *shaper.Bucket) (string, e
 	return timetableOf(b.Name, plan, now.Val())
 }
 
-// timetableOf is the text of the stretches from a time on.
+// timetableOf returns the text of the stretches from a time on.
 func timetableOf(bucket string, plan schedule.Plan, now time.Time) (string, error) {
 	table, err := plan.Timetable(bucket, schedule.Rate{})
 	if err != nil {

@@ -256,7 +256,7 @@ func (s *Store) readNews(ctx context.Context, some []*watched) {
 	}
 }
 
-// startOfPool is when this process wrote the settings of a bucket's pool, 0 if it did not.
+// startOfPool returns when this process wrote the settings of a bucket's pool, 0 if it did not.
 func (s *Store) startOfPool(b *Bucket) int64 {
 	if pool := b.own.Load().Pool; pool != nil && s.Role == Owner {
 		return s.starts.get(pool)

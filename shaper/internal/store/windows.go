@@ -58,8 +58,8 @@ func (s *Store) CloseWindows(ctx context.Context, b *Bucket, plan, events, tally
 	return nil
 }
 
-// NoteLate notes that jobs will be left at a finish, by the clock of Redis, as the event finish.late. why are words with spaces between. A finish is
-// reported once, whichever dispatchers foresee it. One round trip.
+// NoteLate reports that jobs will be left at a finish, by the clock of Redis, as the event finish.late. why has words separated by spaces. A finish
+// is reported once, whichever dispatchers foresee it. One round trip.
 func (s *Store) NoteLate(ctx context.Context, b *Bucket, finish time.Time, left int64, why, sentence string) error {
 	const most = 4000 // bytes
 	if len(sentence) > most {
@@ -71,7 +71,7 @@ func (s *Store) NoteLate(ctx context.Context, b *Bucket, finish time.Time, left 
 	return nil
 }
 
-// windowsOf compiles a plan; of none, or where no hook asks, there are no windows.
+// windowsOf compiles a plan. Without a plan, or a hook that subscribes, there are no windows.
 func windowsOf(bucket, plan string, wants bool) (*schedule.Timetable, error) {
 	var read schedule.Plan
 	if plan != "" && wants {

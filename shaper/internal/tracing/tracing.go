@@ -1,4 +1,4 @@
-// Package tracing has what producers and dispatchers share of their spans: the attributes, and the Trace Context in the headers of a job.
+// Package tracing has the parts of spans that producers and dispatchers share: the attributes, and the Trace Context in the headers of a job.
 package tracing
 
 import (
