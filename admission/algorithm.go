@@ -81,7 +81,7 @@ const SlidingWindowCounter Algorithm = "sliding_window_counter"
 //
 // Do not use it as protection from bursts. A caller that spends everything just before a
 // window's edge, and again just after it, gets twice the limit through in a moment. And all
-// refused callers come back at the same edge.
+// refused callers retry at the same edge.
 //
 // It is the "Fixed Window" of "Rate Limiting Algorithms using Redis" (Rahul, 2020). Common
 // implementations use INCR and EXPIRE and count refused requests too. This one does not.

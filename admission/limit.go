@@ -82,9 +82,9 @@ type Limit struct {
 	OnStoreFailure OnStoreFailure `setting:"on_store_failure"` // "" means Closed
 	OnMissing      OnMissing      `setting:"on_missing"`       // "" means Refuse
 
-	// SyncInterval, if not 0, lets a [Limiter] take several requests' worth at once and give them out by itself for that time, so Redis gets
-	// fewer questions. A window as long as the limit's admits at most what the limit admits in a window that is longer by SyncInterval. Measured
-	// with four instances and 200 ms: 101 to 112 % of a limit per second. 10 ms to 10 s. The enqueue script does not use it.
+	// SyncInterval, if not 0, lets a [Limiter] take the worth of several requests at once, and give them out by itself for that time. So Redis gets
+	// fewer questions. A window as long as the limit's admits at most what the limit admits in a window that is longer by SyncInterval. Measured with
+	// four instances and 200 ms: 101 to 112 % of a limit per second. 10 ms to 10 s. The enqueue script does not use it.
 	SyncInterval time.Duration `setting:"sync_interval"`
 }
 

@@ -68,7 +68,7 @@ type Limiter struct {
 	mu       sync.Mutex // of changes of the next
 	gates    atomic.Pointer[gates]
 	given    *lru.Cache[string, *gate]
-	last     atomic.Pointer[gate] // of given, that was asked for
+	last     atomic.Pointer[gate] // the gate of given that was used last
 	refusals refusals
 	spread   Spread
 	locals   locals

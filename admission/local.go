@@ -26,7 +26,7 @@ const maxLocals = 16_384
 type locals struct {
 	of    *lru.Cache[string, *local]
 	owing *atomic.Int64 // keys with admitted requests that Redis does not know
-	busy  *atomic.Bool  // it is being reported
+	busy  *atomic.Bool  // a report of them is under way
 }
 
 type local struct {

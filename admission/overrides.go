@@ -16,7 +16,7 @@ const overrideTries = 20
 type LimitInfo struct {
 	Configured Limit // by the effective configuration, which may be of a higher revision
 	InForce    Limit
-	Override   Patch  // what an operator changed of it
+	Override   Patch  // the operator's change
 	Rev        string // changes with InForce, in all processes alike
 }
 

@@ -132,7 +132,7 @@ func (r *RefusedCallers) add(limit string) *refusedBy {
 	return r.limits[limit]
 }
 
-// Top returns, for each limit, at most most callers that it refused most often in the last ten minutes, and the rest as one without a name.
+// Top returns, for each limit, the callers that it refused most often in the last ten minutes: up to most, and then all others as one without a name.
 func (r *RefusedCallers) Top(now time.Time, most int) map[string][]RefusedCaller {
 	if r == nil {
 		return nil
@@ -182,7 +182,7 @@ func (b *refusedBy) callers(last int64) []RefusedCaller {
 	return callers
 }
 
-// TopRefused returns at most most callers, most refused first, and at the end all others as one without a name.
+// TopRefused returns the callers with most refusals, in that order: up to most, and then all others as one without a name.
 func TopRefused(callers []RefusedCaller, most int) []RefusedCaller {
 	slices.SortFunc(callers, func(a, b RefusedCaller) int {
 		return cmp.Or(cmp.Compare(min(len(b.Caller), 1), min(len(a.Caller), 1)), cmp.Compare(b.Sum(), a.Sum()), strings.Compare(a.Caller, b.Caller))

@@ -36,7 +36,7 @@ type source struct {
 type state struct {
 	configured Limit // by the effective configuration, which may differ from ours
 	limit      Limit
-	override   Patch  // what an operator changed
+	override   Patch  // the operator's change
 	rev        string // limits_rev
 	base       *compiledLimit
 	tiers      map[string]*compiledLimit
@@ -126,7 +126,7 @@ func (g *gate) refresh(ctx context.Context, s *source, until time.Time) error {
 	defer cancelRun()
 	return g.limiter.breaker.Run(func() error {
 		err := errNoConf
-		for range 2 { // it may have been lost since it was written
+		for range 2 { // Redis may have lost it since it was written
 			if err = g.write(ctx, s); err == nil {
 				err = g.read(ctx, s)
 			}

@@ -64,9 +64,9 @@ const (
 	Held      = 5
 	HeldAlone = 6
 	Exhausted = 7 // dead after the last attempt, but not by the probe of a breaker, which is no attempt
-	Gone      = 8 // dead, or kept where the bucket keeps jobs of disabled flows; its flow is disabled
+	Gone      = 8 // dead, or kept if the bucket keeps jobs of disabled flows; its flow is disabled
 	Dropped   = 9
-	Undone    = 10 // of a job that is sent once: its attempt failed, and its id is free again if the proxy made it
+	Undone    = 10 // of a job that is sent only once: its attempt failed, and its id is free again if the proxy made it
 )
 
 // What an attempt reports of the downstream: arguments of settle.lua.
@@ -82,8 +82,8 @@ const (
 const (
 	NotLeased     = 0
 	Settled       = 1
-	SettledHeld   = 2 // held although its attempt failed: that was the probe of a breaker, or the job of a disabled flow is kept
-	SettledBefore = 3 // what it used is charged to earlier requests of its response, or was charged before
+	SettledHeld   = 2 // held although its attempt failed: the attempt was the probe of a breaker, or the job of a disabled flow is kept
+	SettledBefore = 3 // its use is charged to earlier requests of its response, or was charged before
 )
 
 // Replies of settle.lua about a flow, or a breaker.

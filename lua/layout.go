@@ -11,7 +11,7 @@ import (
 
 // Names of fixed keys that depend on the bucket or on the call.
 const (
-	TurnQueue        = "turn_queue"      // due:, or due_groups where flows are in groups
+	TurnQueue        = "turn_queue"      // due:, or due_groups if flows are in groups
 	DeparturesOfFlow = "departed:<flow>" // of the only flow
 	AnswerOfJob      = "answer:<id>"     // of the only job
 )
@@ -21,13 +21,13 @@ type Keys int
 
 // All such keys.
 const (
-	PurgedPlaces        Keys = iota + 1 // the five places of what a purge took, and has not removed yet
+	PurgedPlaces        Keys = iota + 1 // the five lists of the jobs that a purge took and has not removed yet
 	PlacesOfFlows                       // for each flow its five places
 	PlacesAndDepartures                 // for each flow its five places, and the times of its departures
-	GroupsOfFlows                       // where flows are in groups: groups, group_settings, and for each group of the flows its turn queue
-	GroupDepartures                     // where flows are in groups: for each group the times of its departures
+	GroupsOfFlows                       // if flows are in groups: groups, group_settings, and for each group of the flows its turn queue
+	GroupDepartures                     // if flows are in groups: for each group the times of its departures
 	DeparturesOfParts                   // for each flow, or each group, the times of its departures
-	GroupsAndDepartures                 // where flows are in groups: groups, group_settings, and for each group its turn queue and the times of its departures
+	GroupsAndDepartures                 // if flows are in groups: groups, group_settings, and for each group its turn queue and the times of its departures
 	TurnQueuesOfGroups                  // for each group its turn queue
 	TurnQueuesOfFlows                   // for each flow the turn queue that it is in
 	KeysOfQuotas                        // of a bucket with quotas, budgets or a timetable: departures of the bucket, its leases, its charges, and departures of flows and groups; the caller adds them
@@ -37,7 +37,7 @@ const (
 	KeysOfLimits                        // of limits: the caller makes them
 	KeysOfFire                          // of the fire of a schedule: schedules and schedule_due; the caller adds them
 	KeyOfNames                          // of jobs with former ids: seen_window; the caller adds it
-	KeysToMove                          // what relocate.lua writes or removes: the caller names them
+	KeysToMove                          // the keys that relocate.lua writes or removes: the caller names them
 )
 
 // FixedKeys returns the names of the first KEYS of the script: the last part of a bucket's key, or a whole name.

@@ -13,7 +13,7 @@ import (
 type TLSOptions struct {
 	CA         string // authorities to trust instead of the system's
 	Cert, Key  string // ours, both or none; read again for each connection, so that they can be renewed
-	ServerName string // that the certificates of all servers have, where it is not their host's
+	ServerName string // the name in the certificates of all servers, if it is not their host's
 }
 
 // apply puts the options into the TLS configuration of a URL, nil for a URL without TLS.

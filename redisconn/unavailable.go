@@ -17,7 +17,7 @@ type Failure int
 
 // The failures of Redis.
 const (
-	NoFailure   Failure = iota // no error, or an error that is not one of Redis
+	NoFailure   Failure = iota // no error, or an error that Redis did not cause
 	Unreachable                // no connection, or no response in time
 	Refused                    // an error response that may pass: loading, read-only, failing over, moving a slot, too many clients
 	Full                       // Redis is out of memory and stored nothing

@@ -190,7 +190,7 @@ func (r *Rule) last(from, to time.Time) time.Time {
 // segment is a period in which the clocks of a zone do not change.
 type segment struct {
 	start, end time.Time     // zero: for ever
-	offset     time.Duration // of what the clocks show, from UTC
+	offset     time.Duration // of the clocks, from UTC
 	before     time.Duration // the offset before start
 }
 

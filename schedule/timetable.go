@@ -17,7 +17,7 @@ type window struct {
 	rule        *Rule
 	length      time.Duration // 0: until the finish
 	untilEmpty  bool
-	finishAfter time.Duration // after the opening; 0 where finishAt is set, or there is no finish
+	finishAfter time.Duration // after the opening; 0 if finishAt is set, or there is no finish
 	finishAt    *Rule
 }
 
@@ -33,7 +33,7 @@ type Stretch struct {
 	From   time.Time
 	Open   bool
 	Rate   Rate      // zero: the bucket's own; also while it is closed
-	Opened time.Time // the opening of the window in which the stretch lies; zero: there are no windows, or it is closed
+	Opened time.Time // the opening of the window that contains the stretch; zero: there are no windows, or it is closed
 
 	UntilEmpty bool      // the window closes once the bucket is empty
 	Finish     time.Time // by which all jobs are to be sent; zero: none is set

@@ -37,7 +37,7 @@ func SetHeaders(h http.Header, decisions []admission.Decision, now time.Time) {
 // its most restrictive decision.
 //
 //	RateLimit-Policy       "per-caller";q=200;w=120    q requests in w seconds
-//	RateLimit              "per-caller";r=7;t=2        r remain; after t seconds the request passes, or the limit is as new.
+//	RateLimit              "per-caller";r=7;t=2        r remain; after t seconds the request passes, or the limit is unused again
 //	X-RateLimit-Limit      200                         q, r and the end of t in Unix seconds,
 //	X-RateLimit-Remaining  7                           of the most restrictive limit
 //	X-RateLimit-Reset      1796213400

@@ -41,7 +41,7 @@ type Queue[T comparable] struct {
 	pending  []T // by their turns
 	turns    turns
 	trips    int  // under way
-	underWay int  // items of these
+	underWay int  // items in these trips
 	split    bool // a trip under way ends with items of an owner that pending begins with
 	wg       sync.WaitGroup
 }

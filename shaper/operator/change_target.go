@@ -126,8 +126,8 @@ func (c control) changeTarget(ctx context.Context, t target, action string, args
 	return change, err
 }
 
-// fits reports whether the settings that a flow or a group has with a patch go together: a
-// burst has to come back in a time that scripts can compute with.
+// fits reports whether the rate and the burst that a flow or a group has with a patch fit together: scripts must be able to compute the time in which
+// a burst refills.
 func (o *Operator) fits(ctx context.Context, t target, patch *FlowPatch) error {
 	if !patch.given[shaper.FlowRate] && !patch.given[shaper.FlowBurst] {
 		return nil

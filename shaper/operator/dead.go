@@ -97,7 +97,7 @@ func deadLetters(ctx context.Context, r *jobReader, ids []redis.Z) (letters []de
 		}
 		info, err := jobs[i].info(shaper.JobInfo{ID: names[i], Bucket: r.b.Name, State: shaper.StateDead, Died: time.UnixMicro(int64(ids[i].Score))})
 		if err != nil {
-			info.Last.Detail = err.Error() // it is listed all the same, so that it can be dropped
+			info.Last.Detail = err.Error() // listed all the same, so that it can be dropped
 		}
 		letters = append(letters, deadLetter{info, jobs[i].size()})
 	}
@@ -116,7 +116,7 @@ type Redriven struct {
 	// GroupFull were not moved because their group is full, or would be one more than the bucket may have.
 	GroupFull int
 
-	Disabled int // left where they are: their flow is disabled
+	Disabled int // not moved: their flow is disabled
 }
 
 // count counts one dead letter by the reply of redrive.lua.

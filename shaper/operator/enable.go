@@ -31,9 +31,9 @@ func (f FlowControl) Enable(ctx context.Context) (was bool, err error) {
 	return change.before.Disabled != nil, nil
 }
 
-// RedriveDisabled redrives the dead letters of the flow that died because it was disabled ([shaper.CauseFlowDisabled]), oldest first, until all are
-// moved or no more can be moved for now: see [DeadControl.RedriveFound]. It examines the flow's own dead letters, and the bucket's dead letters since
-// the last call. One round trip for each 250 of the latter.
+// RedriveDisabled redrives, oldest first, the dead letters that the flow has because it was disabled ([shaper.CauseFlowDisabled]). It ends when all
+// are moved or no more can be moved for now: see [DeadControl.RedriveFound]. It examines the flow's own dead letters, and the dead letters of all
+// flows of the bucket since the last call. One round trip for each 250 of the latter.
 func (f FlowControl) RedriveDisabled(ctx context.Context) (Redriven, error) {
 	var sum Redriven
 	t, err := f.target(ctx)

@@ -27,7 +27,7 @@ const (
 type JobPage struct {
 	Jobs   []shaper.JobInfo // without their positions, and without what holds them back
 	Looked int              // jobs that were examined
-	Next   string           // the cursor to go on from; "" at the end. There may be more also where Jobs is empty
+	Next   string           // the cursor to go on from; "" at the end. There may be more even if Jobs is empty
 }
 
 // jobWalk is a position in the jobs of a bucket: first the jobs in flight, then the waiting ones, flow by flow.

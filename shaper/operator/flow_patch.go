@@ -27,7 +27,7 @@ const (
 // FlowPatch is a change of the settings of one flow. The zero value changes none.
 type FlowPatch struct {
 	own   shaper.OwnFlow
-	given map[shaper.FlowSetting]bool // what own has of it; zero has it be as for all
+	given map[shaper.FlowSetting]bool // the settings that the patch sets in own; a zero value removes the flow's own one
 
 	secrets secretsChange // given instead of a list of them
 }

@@ -56,8 +56,8 @@ type BucketInfo struct {
 	NextDue time.Time `lua:"next_due"`
 
 	// Empty estimates when the last of the waiting jobs is sent (see lua/lib/estimate.lua); zero: none waits, or the time is not known. It is the
-	// earliest time if the bound of requests in flight holds jobs back, if other buckets of the pool begin to send later, or if flows have rates or
-	// quotas of their own.
+	// earliest time if the bound of requests in flight holds jobs back. It is also the earliest time if other buckets of the pool begin to send
+	// later, or if flows have own rates or quotas.
 	Empty time.Time `lua:"empty"`
 
 	Hours *shaper.Hours    // nil if the bucket sends at all times, at its rate

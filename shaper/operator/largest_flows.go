@@ -9,9 +9,9 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// LargestFlows returns the flows with the most waiting jobs among the next look flows or so (1 to 20,000), from the cursor of an earlier call on, ""
-// at first; the cursor at the end is "". It returns at most limit (1 to 1000), fullest first, and leaves out flows without waiting jobs. It always
-// takes one round trip for each thousand flows that it examines, and two more. [Bucket.FindFlows] examines all flows.
+// LargestFlows returns the flows with the most waiting jobs, of a part of the flows: about look of them (1 to 20,000). The part begins at the cursor of
+// an earlier call, "" at first; the cursor at the end is "". It returns at most limit (1 to 1000), fullest first, and leaves out flows without waiting jobs.
+// It always takes one round trip for each thousand flows that it examines, and two more. [Bucket.FindFlows] examines all flows.
 func (b Bucket) LargestFlows(ctx context.Context, group *string, cursor string, look, limit int) (infos []FlowInfo, looked int, next string, err error) {
 	at := uint64(0)
 	if cursor != "" {

@@ -58,7 +58,7 @@ type Verdict struct {
 type Blocked struct {
 	Code  WhyCode
 	Scope shaper.Scope
-	Name  string // of the scope; "" where Flows is above 1
+	Name  string // of the scope; "" if Flows is above 1
 	Group string // of a flow in a group
 	Flows int64  // flows that share the entry; 0 of a cause of another scope
 
@@ -132,7 +132,7 @@ type judgement struct {
 	busy     time.Duration // for how long deliveries could have been counted
 	asked    float64       // requests a second that deliveries are compared with
 	keepsUp  bool          // enough deliveries succeed
-	stop     *Blocked      // what keeps all jobs of the bucket; nil: nothing of its own or of its pool does
+	stop     *Blocked      // the cause that keeps all jobs of the bucket; nil: there is none in the bucket or its pool
 	rest     Blocked       // of due jobs that nothing of their flow keeps
 	oldest   time.Time     // when the oldest job that was read was enqueued
 	causes   []Blocked
@@ -325,7 +325,7 @@ func scaled(causes []Blocked, waits, sum int64, flows float64) []Blocked {
 func (v *Verdict) grows(j *judgement) {
 	more := j.progress.Arrived - j.progress.Gone
 	free := j.Capacity - j.Unfinished - j.Callbacks
-	const least = 3 // jobs: below it is chance
+	const least = 3 // jobs: a smaller change is chance
 	if more < least || v.Waits == 0 || free <= 0 {
 		return
 	}

@@ -28,7 +28,7 @@ func (j *judgement) couldSendFor(age time.Duration) time.Duration {
 }
 
 // lately returns the rate, in requests a second, that deliveries of the counted period had to match. An even rate until a finish rises to make up for
-// what it misses, so the target is the rate by jobs and time at the beginning of that period.
+// what it misses. So the target comes from the jobs and the time at the beginning of that period.
 func (j *judgement) lately(rate admission.Rate) float64 {
 	h := j.Hours
 	if h == nil || !h.Open || h.Finish.IsZero() || h.FinishJobs == 0 {

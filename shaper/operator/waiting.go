@@ -34,7 +34,7 @@ type waiting struct {
 type waitingFlow struct {
 	name, group    string
 	waits          int64 // all that wait
-	later, retries int64 // of these for a later time; of these for another attempt
+	later, retries int64 // of these, jobs for a later time, and jobs for another attempt
 	nextDue        time.Time
 	oldest         time.Time // when the oldest was enqueued; zero: not known
 	own, ofGroup   *waitingScope
@@ -112,7 +112,8 @@ func (o *Operator) runAll(ctx context.Context, infos []BucketInfo, all []waiting
 	return nil
 }
 
-// sampleFlows returns the runs that look at flows of each bucket, the first runs of all buckets first: flows with waiting jobs, of a number of flows by chance.
+// sampleFlows returns the runs that read flows with waiting jobs, from a random sample of each bucket's flows. The first runs of all buckets come
+// first.
 func (o *Operator) sampleFlows(ctx context.Context, infos []BucketInfo, all []waiting) ([]waitingRun, error) {
 	asked := make([]*redis.KeyValueSliceCmd, len(infos))
 	lua.Spread(ctx, o.store.Redis, len(infos), func(n int) string { return infos[n].keys.Flows() }, func(some []int) {

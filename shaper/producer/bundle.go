@@ -9,9 +9,9 @@ import (
 )
 
 // OpenBundle opens a bundle in a bucket, or completes an open one: see [shaper.Bundle]. A field that is 0 or empty leaves the earlier value;
-// repeating a call is harmless. It returns [shaper.ErrBundleTaken] if another caller has a bundle of this id, [shaper.ErrBundleFinished] if it has
-// finished and this would change it, and [shaper.ErrTooManyBundles] if the bucket has no room. Faults of the bundle are [*shaper.FieldError]s,
-// joined. One round trip, and two more before the first one of a bucket.
+// repeating a call is harmless. It returns [shaper.ErrBundleTaken] if another caller has a bundle of this id. It returns [shaper.ErrBundleFinished]
+// if the bundle has finished and would change, and [shaper.ErrTooManyBundles] if the bucket has no room. Faults of the bundle are
+// [*shaper.FieldError]s, joined. One round trip, and two more before the first one of a bucket.
 func (c *Client) OpenBundle(ctx context.Context, bucket string, bundle shaper.Bundle) (shaper.BundleInfo, error) {
 	if !c.open.Enter() {
 		return shaper.BundleInfo{}, shaper.ErrClosed

@@ -108,7 +108,7 @@ func (c *Client) runScript(ctx context.Context, b *producerBucket, entries []*en
 			b.Configured.Store(false)
 			b.force.Store(nil)
 		case status == enqueueStaleLimits:
-			b.Configured.Store(false) // what names flows, or callbacks, may have changed with them
+			b.Configured.Store(false) // the settings that name flows, or callbacks, may have changed with them
 			b.force.CompareAndSwap(set, nil)
 		case status == enqueueOtherFlows:
 			// A dispatcher has given the bucket other levels.
@@ -160,8 +160,8 @@ func (q *scriptCall) release() {
 	scriptCalls.Put(q)
 }
 
-// newScriptCall makes the script's keys and arguments. Jobs that are alike, the usual case, take fewer arguments and one decision. A job is refused
-// here if a limit needs more of its caller's identity than is known, or if the caller is known to be out of quota.
+// newScriptCall makes the script's keys and arguments. Jobs that are alike, the usual case, take fewer arguments and one decision. newScriptCall
+// refuses a job if a limit needs more of its caller's identity than is known, or if the caller is known to be out of quota.
 func newScriptCall(b *producerBucket, set *limitSet, batch []*entry, again bool) *scriptCall {
 	q := scriptCalls.Get().(*scriptCall) //nolint:forcetypeassert // nothing else is put there
 	q.set, q.again, q.start, q.keys = set, again, time.Now(), append(q.keys, b.enqueueKeys()...)
@@ -238,7 +238,7 @@ func (q *scriptCall) appendJobs(alike int) {
 // traits are properties of a job that most jobs of a batch share.
 type traits struct {
 	priority, flow int
-	keys           []int // for each limit, of the key under which it counts; 0 where it does not ask
+	keys           []int // for each limit, the number of the key under which it counts; 0 if it does not ask
 }
 
 func (t *traits) appendKeys(args []any) []any {

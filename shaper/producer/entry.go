@@ -39,7 +39,7 @@ type call struct {
 	mu     sync.Mutex
 	spread map[string]time.Duration // how much later its refused jobs should return: see producerBucket.spread
 
-	mixed bool // the jobs differ in their costs: one may get in where a dearer one is refused
+	mixed bool // the jobs differ in their costs: a cheap one may be admitted while a dear one is refused
 
 	client *Client
 	ctx    context.Context //nolint:containedctx // for its values: the batch outlives the call

@@ -199,8 +199,8 @@ type refused struct {
 	wait        time.Duration
 	by          []admission.Decision
 	held, bound int64
-	next        string // what to do
-	counted     string // what counts too
+	next        string // the advice
+	counted     string // text for what else counts, such as callbacks
 }
 
 // detail is the sentence for people.

@@ -19,9 +19,9 @@ const (
 	forgetAfter = time.Second
 )
 
-// refusals remembers which callers the limits refused. Until the retry time of such a caller, a job of the same cost under the same keys would be
-// refused again, so the client does not ask Redis. An admitted job under these keys clears the entry. Only jobs whose id the client generated are
-// refused from memory: another id may belong to an existing job, and the reply to that does not depend on limits.
+// refusals remembers which callers the limits refused. Until such a caller may retry, a job of the same cost under the same keys would be refused
+// again, so the client does not ask Redis. An admitted job under these keys clears the entry. Only jobs whose id the client generated are refused
+// from memory: another id may belong to an existing job, and the reply to that does not depend on limits.
 //
 // The time is counted by our own monotonic clock from the start of the call, no later than the instant at which Redis decided. The zero value is
 // ready: most buckets of a process refuse nothing, and a cache takes half a kilobyte.

@@ -12,7 +12,7 @@ import (
 // EndedError says that a job has ended before this process could send it.
 type EndedError struct {
 	Bucket, ID string
-	State      shaper.State // "" where the bucket remembers no such job
+	State      shaper.State // "" if the bucket remembers no such job
 }
 
 func (e *EndedError) Error() string {

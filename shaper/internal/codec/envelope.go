@@ -299,7 +299,7 @@ type Stored struct {
 	// Callback is the body up to its payload, which OpenCallback reads, if the job has a callback or is in a bundle; else "".
 	Callback string
 
-	OnlyCounted bool // it is in a bundle, and has no callback
+	OnlyCounted bool // the job is in a bundle, and has no callback
 	WasDead     bool // of a job of a bundle: it was redriven since its enqueue
 }
 

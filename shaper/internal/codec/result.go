@@ -27,7 +27,7 @@ type resultHead struct {
 	Enqueued int64               `json:"enqueued,omitempty"` // this field and the times below: microseconds, by the clock of Redis
 	Departed int64               `json:"departed,omitempty"`
 	Took     int64               `json:"took,omitempty"`
-	Tried    []attempt           `json:"tried,omitempty"` // before the last one; settle.lua adds it, and so it is the last field
+	Tried    []attempt           `json:"tried,omitempty"` // before the last attempt; settle.lua adds it, so it is the last field
 }
 
 // SealResult returns the two texts of a result that settle.lua takes.

@@ -19,7 +19,7 @@ const (
 	ActionDrain   = "drain"   // started or stopped
 	ActionRelease = "release" // of a hold, a breaker and an adaptive rate
 	ActionEnable  = "enable"  // of a disabled flow
-	ActionRemove  = "remove"  // of a flow, with all that is kept of it
+	ActionRemove  = "remove"  // of a flow, with all its data
 
 	ActionRedrive  = "redrive"
 	ActionRetryNow = "retry_now" // for jobs that waited for another attempt

@@ -15,7 +15,8 @@ const (
 	fieldPartBudgets = "own_budgets"
 )
 
-// seenBudgets holds the budgets of a bucket and its pool, as texts of Redis and parsed, and the units of the budgets of single flows and groups.
+// seenBudgets holds the budgets of a bucket and its pool, as texts of Redis and parsed. It also holds the units of the budgets of single flows and
+// groups.
 type seenBudgets struct {
 	texts [3]string
 	both  [2]shaper.Budgets

@@ -82,7 +82,7 @@ func (s *Store) Bundle(ctx context.Context, bucket, id string) (shaper.BundleInf
 	return codec.OpenBundle(bucket, id, cmd.Val())
 }
 
-// BundleOwners returns, of each of these bundles that the bucket has, the caller.
+// BundleOwners returns the caller of each of these bundles, by id. It leaves out a bundle that the bucket does not have.
 func (s *Store) BundleOwners(ctx context.Context, bucket string, ids map[string]bool) (map[string]shaper.Owner, error) {
 	b, err := s.Readable(ctx, bucket)
 	if err != nil {

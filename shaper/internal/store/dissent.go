@@ -19,7 +19,7 @@ import (
 // there which processes disagree.
 
 const (
-	dissentMost  = 20 // differences that are noted of a bucket
+	dissentMost  = 20 // differences that are recorded for a bucket
 	dissentValue = 60 // bytes of each value
 	dissentKept  = 45 * time.Second
 )

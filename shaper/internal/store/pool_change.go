@@ -14,7 +14,7 @@ import (
 // one. carry.go moves all data of a bucket; if that is impossible, an empty bucket moves with its settings only (copy_settings.go).
 
 const (
-	poolChangeTries = 8   // of a change that other processes make, or get in the way of, at the same time
+	poolChangeTries = 8   // of a change that other processes also make, or interfere with
 	copiedAtOnce    = 200 // pairs of a hash or elements of a list in one script
 	schedulesCopied = 8   // pairs of the hash of schedules, whose definitions have up to 96 KiB
 	carriedAtOnce   = 200 // keys that one script renames, in 1 to 2 ms: all of ofBucket, which belong together
@@ -45,7 +45,7 @@ func (s *Store) changePool(ctx context.Context, b *shaper.Bucket, p place) error
 	return s.complete(ctx, b, p, r.Text(), next)
 }
 
-// complete moves a bucket that is leaving p to its new place.
+// complete moves a bucket that has left p to its new place.
 func (s *Store) complete(ctx context.Context, b *shaper.Bucket, p place, tag string, generation int64) error {
 	if there, err := s.arrive(ctx, b, p, tag, "begin", generation); there || err != nil {
 		return err
@@ -94,7 +94,7 @@ func (s *Store) arrive(ctx context.Context, b *shaper.Bucket, p place, tag, step
 	return false, err
 }
 
-// removeLeft removes the keys of the place that a bucket has left, and takes it off that pool.
+// removeLeft removes the keys of the place that a bucket has left, and removes the bucket from that pool.
 func (s *Store) removeLeft(ctx context.Context, b *shaper.Bucket, p place) error {
 	k := TaggedKeys(p.left(), b.Name)
 	remove := func(names []string) error {

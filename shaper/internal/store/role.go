@@ -42,7 +42,7 @@ type poolStart struct {
 	started  int64 // see lua/configure.lua; 0 none
 }
 
-// get returns the start of a pool with these settings, 0 if this process has not written them yet.
+// get returns when this process wrote the settings of the pool, 0 if it has not written these settings yet.
 func (p *poolStarts) get(pool *shaper.Pool) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

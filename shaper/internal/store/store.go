@@ -31,7 +31,7 @@ type Store struct {
 	Metrics *metrics.Metrics
 	Role    Role
 	By      string                      // names this process where settings are written
-	Quiet   bool                        // another store of this process logs and notes where settings differ
+	Quiet   bool                        // another store of this process logs and records where settings differ
 	UsesAll bool                        // set by an operator, which acts on any bucket that Redis knows
 	OnLost  func(context.Context, Loss) // is called when Redis has lost settings; nil: nothing is
 	sharing *sharing                    // nil: each call has a round trip of its own
@@ -67,7 +67,7 @@ type Bucket struct {
 	warned     atomic.Pointer[string]        // differences that were logged
 	dissent    atomic.Pointer[string]        // the same differences, as operators see them
 	noted      atomic.Bool                   // the differences were recorded
-	lent       bool                          // this process has no configuration of it, and writes none
+	lent       bool                          // this process has no configuration of the bucket, and writes none
 	turn       chan struct{}                 // held by the goroutine that writes the conf
 	Configured atomic.Bool
 	joined     atomic.Bool // it is, or was, in the pool of its configuration: see join

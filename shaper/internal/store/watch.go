@@ -108,7 +108,7 @@ func (s *Store) WatchSome(ctx context.Context, needsLook func(b *Bucket) bool) (
 		}
 	}
 	if s.lookAt(ctx, looked) {
-		s.lookAt(ctx, rest) // of all that was lost together there is one line
+		s.lookAt(ctx, rest) // one log line for all that was lost together
 		looked = list
 		s.reportLost(ctx, list)
 	}
@@ -200,8 +200,8 @@ func (s *Store) lookAt(ctx context.Context, list []*watched) (lost bool) {
 	return lost
 }
 
-// isReplaced reports whether an authoritative process is to write its settings again. It is if the effective ones come from a read-only process,
-// a program that leaves no mark (with no higher revision), a lower revision, or an earlier start with the same revision.
+// isReplaced reports whether an authoritative process is to write its settings again. It is if a read-only process wrote the effective ones. It also is
+// if their writer has a lower revision, or the same revision and an earlier start, or leaves no mark and has no higher revision.
 func (s *Store) isReplaced(w *watched) bool {
 	if s.Role == Guest {
 		return false
@@ -230,7 +230,7 @@ func (s *Store) isReplaced(w *watched) bool {
 // readNews reads all effective settings of some buckets, logs what has changed, and adopts it.
 func (s *Store) readNews(ctx context.Context, some []*watched) {
 	read := make([]inForce, len(some))
-	_ = s.forEach(len(some), func(s *Store, i int) (err error) { // what is not read is empty
+	_ = s.forEach(len(some), func(s *Store, i int) (err error) { // a bucket that cannot be read is empty
 		read[i], err = s.readInForce(ctx, some[i].b.Keys)
 		return err
 	})
