@@ -79,7 +79,7 @@ type Limiter struct {
 	fullLog  rate.Sometimes
 
 	calls  *coalesce.Calls
-	beside sync.WaitGroup // background work
+	beside sync.WaitGroup // work in the background
 }
 
 // gates are the gates of the configured limits, by name and in their order.

@@ -44,7 +44,7 @@ type chunk struct {
 	remaining int64     // not in the chunk, when it was taken
 	reset     time.Time // of the limit's state, as known then
 
-	since     time.Time // the interval in which asked is counted
+	since     time.Time // start of the interval that asked counts
 	asked     int64
 	askedLast int64 // in the interval before
 }

@@ -90,7 +90,7 @@ func ScriptOf(cmd redis.Cmder) *Script {
 type asFunctions struct {
 	client    redis.UniversalClient
 	report    func(error)
-	loaded    atomic.Bool  // the last server that was asked to load did so
+	loaded    atomic.Bool  // the last server that was asked to load has the library
 	notBefore atomic.Int64 // nanoseconds since 1970: earlier, no server is asked to load
 	checkAt   atomic.Int64 // nanoseconds since 1970: the next check
 	changed   atomic.Bool  // the library in Redis is another one: functions are not used any more

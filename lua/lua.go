@@ -188,7 +188,7 @@ func words(verb string, script any, keys []string, args []any) []any {
 // two pops, no error seen).
 type once struct{ *redis.Cmd }
 
-// NoRetry tells go-redis, also its cluster client.
+// NoRetry stops retries of go-redis, also of its cluster client.
 func (*once) NoRetry() bool { return true }
 
 // cluster is the method that only a client of a cluster has.

@@ -30,7 +30,7 @@ func (s *Script) numbers(ctx context.Context, verb string, script any, keys []st
 // onceNumbers is [once] for a reply of integers.
 type onceNumbers struct{ redis.IntSliceCmd }
 
-// NoRetry tells go-redis, also its cluster client.
+// NoRetry stops retries of go-redis, also of its cluster client.
 func (*onceNumbers) NoRetry() bool { return true }
 
 // Microseconds converts a number of microseconds from a script. It clamps to 292 years either way, the range of Duration: times of Redis may lie

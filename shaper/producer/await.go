@@ -35,7 +35,7 @@ func (c *Client) Do(ctx context.Context, job shaper.Job) (Result, error) {
 	return awaited.Result(ctx)
 }
 
-// Await enqueues a job, as [Client.Enqueue] does, and returns the handle that waits for its result. Its errors are those of Enqueue. The caller must
+// Await enqueues a job, as [Client.Enqueue] does, and returns the handle that waits for its result. It returns the errors of Enqueue. The caller must
 // call [Awaited.Stop], also after a refusal.
 func (c *Client) Await(ctx context.Context, job shaper.Job) (shaper.Receipt, *Awaited, error) {
 	return c.await(ctx, &Awaited{answers: c.answers, there: make(chan struct{}, 1)}, job)

@@ -60,5 +60,5 @@ func describe(span trace.Span, r *shaper.Receipt) {
 	}
 }
 
-// Sent returns the span in which the job was enqueued; it is not valid without a tracer.
+// Sent returns the span of the job's enqueue; it is not valid without a tracer.
 func (a *Awaited) Sent() trace.SpanContext { return a.sent }

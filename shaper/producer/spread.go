@@ -46,7 +46,7 @@ func (b *producerBucket) lineOf(t *entry, refusal *shaper.Refusal, by []admissio
 	return "", 0
 }
 
-// slowest returns the time in which the slowest of the limits admits a job of a cost.
+// slowest returns the longest interval at which one of the limits admits a job of a cost.
 func slowest(cost int64, by []admission.Decision) (interval time.Duration) {
 	for _, d := range by {
 		interval = max(interval, time.Duration(cost)*d.Rate.Interval())

@@ -85,7 +85,7 @@ func (s *Store) meet(ctx context.Context, b *Bucket) error {
 	return fmt.Errorf("bucket %q: %w", b.Name, errOvertaken)
 }
 
-// adopt makes the settings that were found those of the process.
+// adopt makes the process obey the settings that were found.
 func (s *Store) adopt(ctx context.Context, b *Bucket, own *shaper.Bucket, found inForce) error {
 	settings, err := found.settings(own)
 	if err != nil {
@@ -148,7 +148,7 @@ func (f *inForce) writer(list []shaper.Difference) string {
 	return cmp.Or(by, "a program of an older version, which does not name itself")
 }
 
-// differences returns where a configuration differs. A bucket of which only the name is given has no differences.
+// differences returns where a configuration differs. A bucket that is given only by its name has none.
 func (s *Store) differences(own *shaper.Bucket, found inForce) []shaper.Difference {
 	if isNamed(own) {
 		return nil
@@ -174,7 +174,7 @@ func (s *Store) differences(own *shaper.Bucket, found inForce) []shaper.Differen
 var errOldSettings = errors.New("its settings in Redis were written by a program of an older version, which does not store all that a client needs: " +
 	"start a dispatcher of this version, or give the settings of the bucket here, not its name only")
 
-// settings returns a bucket's settings for a client: the effective ones, and for the rest those of its own configuration.
+// settings returns a bucket's settings for a client: the effective ones, and its own configuration for the rest.
 func (f *inForce) settings(own *shaper.Bucket) (*shaper.Bucket, error) {
 	b := *own
 	levels, err := strconv.Atoi(cmp.Or(f.conf["flows"], "0"))

@@ -68,7 +68,7 @@ func PoolConf(pool string) string    { return PoolPrefix(pool) + "conf" }
 func poolPace(pool string) string    { return PoolPrefix(pool) + "pace" }
 func poolBuckets(pool string) string { return PoolPrefix(pool) + "buckets" }
 
-// InPool appends to the keys of a script those of the pool, if the bucket is in one, as lua/lib/pool.lua wants them.
+// InPool appends the keys of the pool to names, if the bucket is in one, as lua/lib/pool.lua wants them.
 func (k Keys) InPool(names []string) []string {
 	if k.Pool == "" {
 		return names
@@ -358,7 +358,7 @@ func (k Keys) more(kind lua.Keys, keys, flows, groups []string) []string {
 }
 
 // ForEstimates appends the keys with which enqueue.lua estimates departures of these flows. With quotas, these are the keys of a bucket with
-// quotas, budgets or a timetable; a pool's keys follow. told is the argument that says to the script which keys it got.
+// quotas, budgets or a timetable; a pool's keys follow. told is the argument by which the script knows which keys it got.
 func (k Keys) ForEstimates(keys, flows []string, quotas bool) (all []string, told string) {
 	if quotas {
 		told = "q"

@@ -137,7 +137,7 @@ const (
 	schedulesAtOnce = 8 // definitions in one reply
 	nextFires       = 5
 
-	// schedulesMost bounds the schedules of a bucket: those of the configuration, and those made through the API.
+	// schedulesMost bounds the schedules of a bucket, from the configuration and from the API.
 	schedulesMost = 2 * shaper.MaxSchedules
 )
 
