@@ -21,46 +21,38 @@ type Algorithm string
 // the next one, so that 7 a minute is 7 a minute for ever.
 const TokenBucket Algorithm = "token_bucket"
 
-// SlidingWindowLog allows at most Limit.Count requests in any window of
-// Limit.Per, wherever it begins. It is exact: a request counts until it is as
-// old as the window, to the microsecond.
+// SlidingWindowLog allows at most Limit.Count requests in any window of Limit.Per, wherever it begins. It is exact: a request counts until it is
+// as old as the window, to the microsecond.
 //
-// It stores a list with one entry for each microsecond that admitted something. A
-// refusal stores nothing, so the limit bounds its memory, and not the traffic. A request
-// with a cost above 1 is one entry, and so are the jobs of one batch. What is admitted takes
-// off the entries that count no more. A log that is full of requests of cost 1 takes
+// It stores a list with one entry for each microsecond that admitted a request. A refusal stores nothing, so the limit bounds its memory, not
+// the traffic. A request with a cost above 1 is one entry, and so are the jobs of one batch. Each admission removes the entries that no longer
+// count. A log that is full of requests of cost 1 takes
 //
 //	limit      Redis memory
 //	100        3.8 kB
 //	10,000     390 kB
 //	100,000    4.1 MB (the largest limit)
 //
-// A decision costs two reads of the list's ends, and O(log n) reads if several entries have
-// expired. One that admits also writes: once; once more if something has expired; and once more if
-// it is the first in a tenth of a second. A refusal of a cost above 1 costs O(log n) more
-// reads, which find the time to come back.
+// A decision costs two reads of the list's ends, and O(log n) reads if several entries have expired. An admission also writes once. It writes
+// once more if an entry has expired, and once more if it is the first within 100 ms. A refusal of a cost above 1 costs O(log n) more reads, to
+// find the time to retry.
 //
-// Do not use it for large limits, or for many keys with limits beyond some hundreds:
-// SlidingWindowCounter costs the same for any limit. Do not use it for a steady stream: a
-// caller that spends everything at once waits for a whole window.
+// Do not use it for large limits, or for many keys with limits beyond some hundreds: SlidingWindowCounter costs the same for any limit. Do not
+// use it for a steady stream: a caller that spends everything at once waits for a whole window.
 //
-// The idea, a sorted set cut at the window's edge, is described in "Distributed Rate
-// Limiting with Redis and Lua: A Sliding Window Log Deep Dive" (Goh Ling Yong). That one
-// counts members. The entries here carry a running total. So costs above 1 are exact, and a plain
-// list will do, which takes a third of the memory.
+// The idea, a sorted set cut at the window's edge, is described in "Distributed Rate Limiting with Redis and Lua: A Sliding Window Log Deep
+// Dive" (Goh Ling Yong), which counts members. The entries here carry a running total. So costs above 1 are exact, and a plain list suffices,
+// which takes 33 % of the memory.
 const SlidingWindowLog Algorithm = "sliding_window_log"
 
-// SlidingWindowCounter approximates the log with two counters: the requests of the current
-// window, and those of the window before. The older counter is weighted by the part of its
-// window that is less than a window ago. Their sum never exceeds Limit.Count. A Precision
-// of N divides the window into N pieces: the current piece and the N-1 before it count in
-// full, and the piece before those is weighted.
+// SlidingWindowCounter approximates the log with two counters: the requests of the current window and of the previous one. The older counter is
+// weighted by the part of its window that is less than a window ago. Their sum never exceeds Limit.Count. A Precision of N divides the window
+// into N pieces: the current piece and the previous N-1 count in full, and the piece before them is weighted.
 //
-// The weight supposes that requests came evenly. If they did not, a request is forgotten at
-// most Limit.Per/N too early or too late. Any (N-1)/N of a window never holds more than the
-// limit. A whole window may hold up to twice the limit: if all of it comes at the end of a
-// piece, and again as fast as that piece fades. TestErrorOfTheCounter compares it with the
-// exact log, with requests at random and in bursts of half the limit, twice the limit in all:
+// The weight assumes that requests came evenly. If they did not, a request is forgotten at most Limit.Per/N too early or too late. Any (N-1)/N
+// of a window never holds more than the limit. A whole window may hold up to twice the limit: if all of it comes at the end of a piece, and
+// again as fast as that piece fades. TestErrorOfTheCounter compares it with the exact log, with requests at random and in bursts of half the
+// limit, twice the limit in all:
 //
 //	traffic  precision  most in a window  mean error  largest  admitted, of the log's
 //	random           1             112 %       1.4 %     43 %  99.5 %
@@ -70,16 +62,13 @@ const SlidingWindowLog Algorithm = "sliding_window_log"
 //	bursty          10             131 %       3.0 %     52 %  100.0 %
 //	bursty         100             108 %       0.0 %      8 %  100.0 %
 //
-// An error is that of the count, in percent of the limit.
+// An error is the error of the count, in percent of the limit.
 //
-// It stores one string a key: 152 bytes of Redis memory, 184 with a precision of 10, for any
-// limit. The string expires when nothing counts any more. A decision costs one GET and one
-// SET. Do not use it where no window may exceed the limit: use SlidingWindowLog.
+// It stores one string per key: 152 bytes of Redis memory, 184 with a precision of 10, for any limit. The string expires when nothing counts any
+// more. A decision costs one GET and one SET. Do not use it where no window may exceed the limit: use SlidingWindowLog.
 //
-// Both ideas are described in "Redis Rate Limiting: Core Principles and Implementation
-// Introduction": the weighted average, which Cloudflare made known, and the shorter
-// windows. Here they are one rule. Fractions are rounded up, so that it errs on the side of
-// refusing.
+// Both ideas are described in "Redis Rate Limiting: Core Principles and Implementation Introduction": the weighted average, which Cloudflare
+// made known, and the shorter windows. Here they are one rule. Fractions are rounded up, so it errs on the side of refusing.
 const SlidingWindowCounter Algorithm = "sliding_window_counter"
 
 // FixedWindow allows Limit.Count requests in each window of Limit.Per. Windows begin at
@@ -92,7 +81,7 @@ const SlidingWindowCounter Algorithm = "sliding_window_counter"
 //
 // Do not use it as protection from bursts. A caller that spends everything just before a
 // window's edge, and again just after it, gets twice the limit through in a moment. And all
-// refused callers come back at the same edge.
+// refused callers retry at the same edge.
 //
 // It is the "Fixed Window" of "Rate Limiting Algorithms using Redis" (Rahul, 2020). Common
 // implementations use INCR and EXPIRE and count refused requests too. This one does not.
@@ -122,7 +111,7 @@ const (
 	maxPrecision = 100
 )
 
-// Params are the three numbers of a limit that its rule in lua/lib/limits.lua works with.
+// Params are the three numbers with which a limit's rule in lua/lib/limits.lua computes.
 //
 //   - TokenBucket: A micro-tokens are added every B microseconds, up to Full
 //     micro-tokens.
@@ -149,7 +138,7 @@ func (l Limit) Policy() (quota int64, window time.Duration) {
 	return rule.policy(l)
 }
 
-// rule is all that differs between algorithms on this side.
+// rule holds the differences between algorithms on this side.
 type rule struct {
 	burst, precision bool // it has this setting
 

@@ -22,36 +22,33 @@ const (
 // errStale says that the limit was changed since its conf was read.
 var errStale = errors.New("admission: the limit was changed")
 
-// errReply says that a script answered something that this program does not
-// understand.
+// errReply says that this program does not understand the reply of a script.
 var errReply = errors.New("the reply of script allow is not valid: do all processes run the same version?")
 
-// allowCall is a batch of questions as one run of lua/allow.lua, in which questions
-// that are the same travel as one.
+// allowCall is a batch of questions as one run of lua/allow.lua. Equal questions are sent as one.
 type allowCall struct {
 	gate    *gate
 	batch   []*question
 	keys    []string
 	limits  []*compiledLimit
 	of      []int // limit of each state
-	latest  []int // line that asked last about each state
+	latest  []int // index of the line that asked most recently about each state
 	states  map[string]int
 	groups  []group
 	numbers []int64
 }
 
-// takeIfAllowed in place of a number of times means: take what is there, up to the cost, if
-// the question before it was allowed.
+// takeIfAllowed replaces the number of times in a line: take what is available, up to the cost, if the previous question was allowed.
 const takeIfAllowed = -1
 
-// group is a line of the script: the same question, asked a number of times. With 0 times, or
-// with takeIfAllowed, the line takes what is there, up to the cost.
+// group is a line of the script: the same question, repeated a number of times. With 0 times, or with takeIfAllowed, the line takes what is
+// available, up to the cost.
 type group struct {
 	state     int
 	cost      int64
 	times     int64
 	questions []*question
-	reports   bool // the answer is of no interest
+	reports   bool // the answer is ignored
 }
 
 func (g *gate) newAllowCall(batch []*question) *allowCall {
@@ -67,8 +64,7 @@ func (g *gate) newAllowCall(batch []*question) *allowCall {
 		if q.cost == 0 {
 			continue // it only reports
 		}
-		// Questions about different states do not change each other's answers, so
-		// that only those about the same one must keep their order.
+		// Questions about different states do not change each other's answers. Only questions about the same state must keep their order.
 		if last := c.latest[state]; last >= 0 && c.groups[last].cost == q.cost && c.groups[last].times > 0 {
 			c.groups[last].times++
 		} else {
@@ -90,7 +86,7 @@ func (c *allowCall) add(state int, cost, times int64, reports bool) {
 	c.latest[state] = len(c.groups) - 1
 }
 
-// state is the number of the state that a question is about, from 0.
+// state returns the number, from 0, of the state that a question is about.
 func (c *allowCall) state(q *question) int {
 	last := len(c.keys) - 1
 	if last >= 0 && c.keys[last] == q.key {
@@ -145,7 +141,7 @@ func (c *allowCall) run(ctx context.Context) (err error) {
 	return err
 }
 
-// args are the limits, the states and the questions; of one question alone, its cost.
+// args returns the arguments for the limits, the states and the questions; for a lone question, only its cost.
 func (c *allowCall) args() []any {
 	f := c.limits[0]
 	args := append(make([]any, 0, 7+len(f.args)*len(c.limits)+len(c.of)+3*len(c.groups)),
@@ -166,7 +162,7 @@ func (c *allowCall) args() []any {
 	return args
 }
 
-// decode gives every question its answer, or the error.
+// decode sets the answer of every question, or the error.
 func (c *allowCall) decode(err error) {
 	if err == nil {
 		err = c.check()
@@ -239,8 +235,7 @@ func (c *allowCall) check() error {
 	return nil
 }
 
-// isolated reports whether an error may be of one key of several: Redis gave an
-// answer, before anything was written, that does not concern all.
+// isolated reports whether an error may concern one key of several: before anything was written, Redis gave a reply that does not concern all.
 func isolated(err error) bool {
 	if err == nil || redisconn.Unavailable(err) {
 		return false

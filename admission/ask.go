@@ -12,24 +12,21 @@ import (
 // ErrUnknownLimit says that no limit of this name is configured.
 var ErrUnknownLimit = errors.New("admission: unknown limit")
 
-// staleTries is how often a question is asked of a limit that is being changed.
+// staleTries is how often a question is sent while its limit is being changed.
 const staleTries = 3
 
-// Ask asks a configured limit whether n requests (1 to [MaxCost]) may pass for a caller,
-// and spends them if so. A refusal spends nothing and is no error. The limit is the one
-// in force now: the configuration, with the overrides of operators.
+// Ask asks a configured limit whether n requests (1 to [MaxCost]) may pass for a caller, and spends them if so. A refusal spends nothing and is
+// no error. It uses the effective limit: the configuration, with the overrides of operators.
 //
-// Errors: [ErrUnknownLimit]; [*MissingIdentityError], where the caller lacks something that
-// the limit counts by and the limit refuses such callers; an error that is
-// [redisconn.Unavailable], where Redis did not answer and the limit is [Closed]; a cost
-// out of range. An exempt caller is let in, with the source [FromExemption].
+// Errors: [ErrUnknownLimit]; [*MissingIdentityError], if the identity lacks the dimension that the limit counts by, and the limit refuses such
+// callers; an error that is [redisconn.Unavailable], if Redis does not respond and the limit is [Closed]; a cost out of range. An exempt caller
+// is admitted, with the source [FromExemption].
 func (l *Limiter) Ask(ctx context.Context, name string, id Identity, n int64) (Decision, error) {
 	return l.askAs(ctx, name, &caller{tier: id.Tier, id: &id}, n)
 }
 
-// AskKey is [Limiter.Ask] for a gateway that names the key itself, whatever the limit counts
-// by. The key may be any text. Its digest is stored, in a domain of its own, so that no key
-// meets an identity of Ask. "" stands for an unknown caller: the limit's OnMissing decides.
+// AskKey is [Limiter.Ask] for a gateway that names the key itself, whatever the limit counts by. The key may be any text. Redis stores its
+// digest, in a domain of its own, so no key collides with an identity of Ask. "" means an unknown caller: the limit's OnMissing decides.
 func (l *Limiter) AskKey(ctx context.Context, name, tier, key string, n int64) (Decision, error) {
 	return l.askAs(ctx, name, &caller{tier: tier, key: key}, n)
 }
@@ -55,7 +52,7 @@ func (c *caller) keyIn(limit *Limit) (string, error) {
 	return givenKey(tier, c.key), nil
 }
 
-// name is what operators know the caller by.
+// name returns the name by which operators know the caller.
 func (c *caller) name() string {
 	if c.id != nil {
 		return c.id.Caller

@@ -11,18 +11,17 @@ import (
 	"github.com/tundish-io/tundish/lua"
 )
 
-// compiledLimit is a limit that is ready to be asked: validated, for one tier, with the
-// arguments of its script.
+// compiledLimit is a limit ready for use: validated, for one tier, with the arguments of its script.
 type compiledLimit struct {
 	Limit
 	tier   string
-	rev    string // limits_rev of the conf that it is of; "" given by value
+	rev    string // limits_rev of the conf that the limit comes from; "" if it was given by value
 	params Params
 	args   [3]any    // a, b and full of the rule, of params
 	life   int64     // microseconds: a state lives so long at most
 	kind   string    // limits of one kind may be asked in one run of the script
 	prefix string    // of the keys of its states
-	keys   [2]string // beside them: the count of the keys, and the state that is shared above MaxKeys
+	keys   [2]string // further keys: the count of the keys, and the state that is shared above MaxKeys
 	quota  int64
 	window time.Duration
 }
@@ -54,9 +53,8 @@ func (f *compiledLimit) decide(verdict, remaining, wait, reset int64) Decision {
 	}
 }
 
-// earlierReset returns the reset of a limit as it was before the last requests were spent at the
-// same instant. The arguments are those that lua/allow.lua returns after them. Only a token
-// bucket is as new sooner if less was spent: for the other rules it is reset itself.
+// earlierReset returns the reset of a limit before the last requests were spent at the same instant. The arguments are what lua/allow.lua
+// returns after them. Only a token bucket refills sooner if less was spent: for the other rules the result is reset itself.
 func (f *compiledLimit) earlierReset(reset, slack, requests int64) int64 {
 	if f.Algorithm != TokenBucket || requests == 0 {
 		return reset
@@ -64,7 +62,7 @@ func (f *compiledLimit) earlierReset(reset, slack, requests int64) int64 {
 	return lua.EarlierReset(reset, slack, requests*microTokens, f.params.A, f.params.B)
 }
 
-// unasked is the decision that admits a caller without asking the limit.
+// unasked returns the decision that admits a caller without a question to the limit.
 func (f *compiledLimit) unasked(source Source) Decision {
 	d := f.decide(lua.Allowed, f.quota, 0, 0)
 	d.Source = source
@@ -80,7 +78,7 @@ func (f *compiledLimit) same(l *Limit) bool {
 		slices.Equal(f.Per, l.Per) && maps.Equal(f.Tiers, l.Tiers)
 }
 
-// What no key of a caller begins with: they have no colon.
+// Prefixes that no key of a caller has: such a key has no colon.
 const (
 	countedKeys = "keys:"
 	overflowKey = "overflow:"
@@ -116,9 +114,8 @@ func (g *gate) compiledOf(limit *Limit) (*compiledLimit, error) {
 	return f, nil
 }
 
-// safeKey is a key that its caller chose, as a part of a name in Redis: itself,
-// if it is short and of safe characters, as all keys of [Limit.Key] are, else a
-// digest. It is never cut off.
+// safeKey returns a key that its caller chose, as a part of a name in Redis. It is the key itself if that is short and of safe characters, as all
+// keys of [Limit.Key] are, else a digest. It is never cut off.
 func safeKey(key string) string {
 	if key == "conf" || len(key) > 64 {
 		return digest("chosen", key)
@@ -132,11 +129,11 @@ func safeKey(key string) string {
 	return key
 }
 
-// givenKey is the key of a caller, in a tier, if a gateway names the caller. No identity has the
-// same key: the digests of [Limit.Key] are of texts that begin with a digit or "tier".
+// givenKey returns the key of a caller that a gateway names, in a tier. No identity has the same key: the digests of [Limit.Key] are of texts
+// that begin with a digit or "tier".
 func givenKey(tier, key string) string { return digest("given", tier, key) }
 
-// digest is 22 safe characters for texts of any length.
+// digest returns 22 safe characters for texts of any length.
 func digest(domain string, texts ...string) string {
 	b := []byte(domain)
 	for _, text := range texts {

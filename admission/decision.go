@@ -17,19 +17,17 @@ type Decision struct {
 	// not learn of it.
 	Shadow bool
 
-	// WouldRefuse says that the limit is in shadow mode and would have refused:
-	// RetryAfter and Impossible tell how, and Allowed is true all the same.
+	// WouldRefuse says that the limit is in shadow mode and would have refused. RetryAfter and Impossible have the values of the refusal, but
+	// Allowed is true.
 	WouldRefuse bool
 
 	// Source names what decided, if it was not the limit's state in Redis.
 	Source Source
 
-	// Overflow says that the limit has a state for MaxKeys callers already, so that
-	// this one counts together with all others above that number.
+	// Overflow says that the limit has MaxKeys states already, so this caller shares one state with all others above that number.
 	Overflow bool
 
-	// Impossible reports that the cost is above the most that the limit can ever hold:
-	// waiting does not help. RetryAfter is then 0.
+	// Impossible reports that the cost is above the limit's maximum: waiting does not help. RetryAfter is then 0.
 	Impossible bool
 
 	// Quota requests may pass in a Window, for the RateLimit-Policy header. For a token
@@ -52,10 +50,10 @@ type Decision struct {
 	Spread time.Duration
 }
 
-// Return is after how long a refused client should return: RetryAfter and Spread. It is what HTTP clients get as Retry-After.
+// Return returns the delay after which a refused client should retry: RetryAfter plus Spread. HTTP clients get it as Retry-After.
 func (d Decision) Return() time.Duration { return d.RetryAfter + d.Spread }
 
-// Later is the decision as it reads after a time in which nothing was spent.
+// Later returns the decision as it is after a time in which nothing was spent.
 func (d Decision) Later(passed time.Duration) Decision {
 	if d.RetryAfter > 0 {
 		d.RetryAfter = max(d.RetryAfter-passed, 0)
@@ -81,21 +79,19 @@ func namedLimits(by []Decision, say func(Decision) string) string {
 	}
 }
 
-// RetrySeconds is a wait as the value of Retry-After: whole seconds, 1 or more, rounded
-// up, so that a client that waits as long has waited long enough.
+// RetrySeconds returns a wait as the value of Retry-After: whole seconds, 1 or more, rounded up, so the client waits long enough.
 func RetrySeconds(wait time.Duration) int64 { return max(int64(math.Ceil(wait.Seconds())), 1) }
 
-// ExceededText is the sentence for a refusal by limits, as every error, problem
-// and log has it: `limit "per-caller" exceeded (100/m): retry in 12s`. Of several
-// limits: `limits "a" exceeded (5/s) and "b" exceeded (100/m): retry in 12s`. The
-// wait is in whole seconds, rounded up, 1 or more, as in Retry-After.
+// ExceededText returns the sentence for a refusal by limits, as every error, problem and log has it: `limit "per-caller" exceeded (100/m): retry in
+// 12s`. With several limits: `limits "a" exceeded (5/s) and "b" exceeded (100/m): retry in 12s`. The wait is in whole seconds, rounded up, 1 or more,
+// as in Retry-After.
 func ExceededText(wait time.Duration, by ...Decision) string {
 	text := namedLimits(by, func(d Decision) string { return fmt.Sprintf(" exceeded (%s)", d.Rate) })
 	return fmt.Sprintf("%s: retry in %s", text, time.Duration(RetrySeconds(wait))*time.Second)
 }
 
-// ImpossibleText is the sentence for a cost that limits can never allow:
-// `cost 9 is above limit "per-caller" (at most 5 at once): lower the cost or raise the limit`.
+// ImpossibleText returns the sentence for a cost that limits can never allow: `cost 9 is above limit "per-caller" (at most 5 at once): lower the cost
+// or raise the limit`.
 func ImpossibleText(cost int64, by ...Decision) string {
 	return fmt.Sprintf("cost %d is above %s: lower the cost or raise the limit", cost,
 		namedLimits(by, func(d Decision) string { return fmt.Sprintf(" (at most %d at once)", d.Quota) }))
@@ -107,12 +103,11 @@ type Source string
 // The sources of a decision.
 const (
 	FromStore  Source = ""       // Redis, now
-	FromMemory Source = "memory" // this process, which knows when the refused caller may come again
+	FromMemory Source = "memory" // this process, which knows when the refused caller may retry
 	FromSync   Source = "sync"   // this process, from requests that it took in advance ([Limit.SyncInterval])
 	FromLocal  Source = "local"  // this process, because Redis is away ([Local])
 	Undecided  Source = "open"   // none: Redis is unavailable, and the limit is [Open] or in shadow mode
 
-	// FromExemption is no decision either: the caller lacks something that the limit counts by,
-	// and the limit lets such callers pass ([Exempt]).
+	// FromExemption is no decision either: the caller lacks the identity that the limit counts by, and the limit exempts such callers ([Exempt]).
 	FromExemption Source = "exempt"
 )

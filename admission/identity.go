@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Dimensions by which a limit may count apart.
+// Dimensions by which a limit may count separately.
 const (
 	PerCaller = "caller"  // the name of an API key, else the client's address
 	PerIP     = "ip"      // the client's address
@@ -16,8 +16,7 @@ const (
 	PerHeader = "header:" // and the name of a header of the request
 )
 
-// Identity is what is known of the caller. An empty field is not known. If a limit counts by
-// such a field, its [Limit.OnMissing] decides.
+// Identity is what is known of the caller. An empty field is not known. If a limit counts by such a field, its [Limit.OnMissing] decides.
 type Identity struct {
 	Caller string
 	IP     string
@@ -32,7 +31,7 @@ type Identity struct {
 // KeyCaller makes the [Identity.Caller] of an API key's name. It never equals an AddrCaller.
 func KeyCaller(name string) string { return "key:" + name }
 
-// AddrCaller makes the [Identity.Caller] of an address as text; of "" it is "".
+// AddrCaller returns the [Identity.Caller] for an address as text, or "" for "".
 func AddrCaller(name string) string {
 	if name == "" {
 		return ""
@@ -40,8 +39,7 @@ func AddrCaller(name string) string {
 	return "addr:" + name
 }
 
-// MissingIdentityError says that a limit counts by something of the caller
-// that is not known, and is configured to refuse then.
+// MissingIdentityError says that a limit counts by a dimension that is unknown for the caller, and is configured to refuse then.
 type MissingIdentityError struct {
 	Limit string
 	Per   string // the dimension
@@ -68,7 +66,7 @@ func (id *Identity) of(per string) string {
 	return id.Headers[HeaderOf(per)]
 }
 
-// HeaderOf is the canonical name of the header that a dimension is of, or "".
+// HeaderOf returns the canonical name of the header that a dimension names, or "".
 func HeaderOf(per string) string {
 	name, ok := strings.CutPrefix(per, PerHeader)
 	if !ok {
@@ -77,13 +75,12 @@ func HeaderOf(per string) string {
 	return textproto.CanonicalMIMEHeaderKey(name)
 }
 
-// Key is the name under which the limit counts for id. It is a digest: an
-// identity of any length and with any characters makes a key of 22 safe ones,
-// and two identities do not share a key. A limit that counts everybody
-// together has the key "all". Each tier of the limit counts apart.
+// Key returns the name under which the limit counts for id. It is a digest: an identity of any length and with any characters makes a key of 22 safe
+// characters, and two identities do not share a key. A limit that counts everybody together has the key "all". Each tier of the limit counts
+// separately.
 //
-// It is "" where the limit does not ask at all (OnMissing is [Exempt] and
-// something is missing), and a [*MissingIdentityError] where it refuses.
+// It is "" if the limit is not asked (OnMissing is [Exempt] and the identity lacks a field). It returns a [*MissingIdentityError] if the limit
+// refuses.
 func (l Limit) Key(id Identity) (string, error) {
 	tier := id.Tier
 	if _, ok := l.Tiers[tier]; !ok {

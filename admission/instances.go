@@ -17,15 +17,14 @@ const (
 	instancesKey = "tundish:instances"
 )
 
-// presence registers this process in Redis and counts the registered processes, so that each
-// may apply its share of a limit while Redis is unavailable ([Local]).
+// presence registers this process in Redis and counts the registered processes, so that each may apply its share of a limit while Redis is
+// unavailable ([Local]).
 //
-// It has no goroutine: a decision of a Local limit registers the process, at most every five
-// seconds, beside the caller. A process that decides nothing for fifteen seconds does not
-// count.
+// It has no long-lived goroutine: a decision of a Local limit registers the process in the background, at most every five seconds. A process
+// that decides nothing for fifteen seconds does not count.
 type presence struct {
 	id    string
-	next  *atomic.Int64 // when to say it again, nanoseconds of the process's clock
+	next  *atomic.Int64 // when to register again, nanoseconds of the process's clock
 	count *atomic.Int64
 	born  time.Time
 }
@@ -38,7 +37,7 @@ func newPresence() presence {
 // included.
 func (p presence) instances() int64 { return max(p.count.Load(), 1) }
 
-// say says it, if it is time.
+// say registers the process, if it is time.
 func (p presence) say(ctx context.Context, l *Limiter) {
 	now := int64(time.Since(p.born))
 	next := p.next.Load()

@@ -17,12 +17,10 @@ const (
 	sampleTime  = time.Second // at most
 )
 
-// KeyCollector reports how many keys each limit has in Redis, as an estimate:
-// the share of 200 keys at random, of all keys there are. Its error is about
-// 7 % of all keys at most (two standard deviations). It reads at a scrape, at
-// most every 30 s, in two round trips (to each master of a cluster). When Redis is
-// down the series are absent. They stay absent if Redis refuses DBSIZE or RANDOMKEY,
-// which tell a user of keys that are not its own.
+// KeyCollector reports how many keys each limit has in Redis, as an estimate: its share of 200 random keys, times the number of all keys. The
+// error is about 7 % of all keys at most (two standard deviations). It reads at a scrape, at most every 30 s, in two round trips (to each master
+// of a cluster). When Redis is down the series are absent. They stay absent if Redis refuses DBSIZE or RANDOMKEY, which expose keys of other
+// users.
 type KeyCollector struct {
 	ctx    context.Context //nolint:containedctx // a scrape brings none
 	client redis.UniversalClient
@@ -46,7 +44,7 @@ func NewKeyCollector(ctx context.Context, client redis.UniversalClient, limits [
 	return c
 }
 
-// SetLimits replaces the limits that are told apart, as after a reload.
+// SetLimits replaces the limits that have a series each, as after a reload.
 func (c *KeyCollector) SetLimits(names []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,7 +107,7 @@ func (c *KeyCollector) sample() map[string]float64 {
 	return counts
 }
 
-// drawKeys draws keys of one server at random; each stands for the same number of keys.
+// drawKeys draws random keys of one server; each is the number of keys that one of them represents.
 func drawKeys(ctx context.Context, client redis.Cmdable) (keys []string, each float64, err error) {
 	size, err := client.DBSize(ctx).Result()
 	if err != nil || size == 0 { // without keys there is none to draw
@@ -130,9 +128,8 @@ func drawKeys(ctx context.Context, client redis.Cmdable) (keys []string, each fl
 	return keys, float64(size) / sampledKeys, nil
 }
 
-// limitOf is the limit whose state a key of Redis holds. A limit on its own has keys
-// tundish:{l:<limit>}:<key>; a limit of a bucket has keys
-// tundish:{<tag>}:b:<bucket>:limit:<limit>:<key>.
+// limitOf returns the limit whose state a key of Redis holds. A limit without a bucket has keys tundish:{l:<limit>}:<key>; a limit of a bucket has
+// keys tundish:{<tag>}:b:<bucket>:limit:<limit>:<key>.
 func limitOf(key string) (string, bool) {
 	rest, ok := strings.CutPrefix(key, "tundish:{")
 	if !ok {

@@ -17,27 +17,26 @@ var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
 // ValidName reports whether s may name a bucket, a limit or a tier.
 func ValidName(s string) bool { return namePattern.MatchString(s) }
 
-// Mode says whether a limit's refusals count.
+// Mode says whether a limit's refusals are enforced.
 type Mode string
 
 // The modes.
 const (
 	Enforce Mode = "enforce"
-	Shadow  Mode = "shadow" // decides and counts as if, and refuses no caller
+	Shadow  Mode = "shadow" // decides and counts, but refuses no caller
 )
 
-// OnStoreFailure selects the answer of a limit while Redis is unavailable.
+// OnStoreFailure selects the decision of a limit while Redis is unavailable.
 type OnStoreFailure string
 
 // Answers of a limit while Redis is unavailable.
 const (
 	Closed OnStoreFailure = "closed" // an error: no caller is admitted
-	Open   OnStoreFailure = "open"   // everybody is let in, and counted
+	Open   OnStoreFailure = "open"   // everybody is admitted, and counted
 	Local  OnStoreFailure = "local"  // each instance applies its share of the limit by itself
 )
 
-// OnMissing selects the answer of a limit for a caller that lacks something that the limit
-// counts by.
+// OnMissing selects the decision of a limit for a caller without the identity that the limit counts by.
 type OnMissing string
 
 // Answers of a limit for a caller that is not fully known.
@@ -83,12 +82,9 @@ type Limit struct {
 	OnStoreFailure OnStoreFailure `setting:"on_store_failure"` // "" means Closed
 	OnMissing      OnMissing      `setting:"on_missing"`       // "" means Refuse
 
-	// SyncInterval, if not 0, lets a [Limiter] take several requests' worth at
-	// once and give them out by itself for that time: fewer questions for Redis. In
-	// a window as long as the limit's, no more passes than the limit takes in a window
-	// that is longer by SyncInterval. Measured with four instances and 200 ms: 101 to
-	// 112 % of a limit per second. 10 ms to 10 s. The enqueue script does not use
-	// it.
+	// SyncInterval, if not 0, lets a [Limiter] take the worth of several requests at once, and give them out by itself for that time. So Redis gets
+	// fewer questions. A window as long as the limit's admits at most what the limit admits in a window that is longer by SyncInterval. Measured with
+	// four instances and 200 ms: 101 to 112 % of a limit per second. 10 ms to 10 s. The enqueue script does not use it.
 	SyncInterval time.Duration `setting:"sync_interval"`
 }
 

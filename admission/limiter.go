@@ -18,8 +18,7 @@ import (
 	"github.com/tundish-io/tundish/redisconn"
 )
 
-// DefaultLimiterTimeout bounds a question where no other time is given: so
-// short that a request that is under way when Redis stops is answered within
+// DefaultLimiterTimeout bounds a question if no other time is given. It is so short that a question under way when Redis stops is answered within
 // half a second.
 const DefaultLimiterTimeout = 250 * time.Millisecond
 
@@ -29,38 +28,34 @@ const MaxCost = 1_000_000
 // ErrClosed says that the limiter was closed before the call.
 var ErrClosed = errors.New("admission: the limiter is closed")
 
-// givenLimits is how many limits that are given by value a limiter keeps ready.
+// givenLimits is how many limits that are given by value a limiter caches.
 const givenLimits = 1000
 
 // LimiterConfig configures a [Limiter]. Only Redis is required.
 type LimiterConfig struct {
 	Redis    redis.UniversalClient // made by [redisconn.Connect]
 	Limits   []Limit               // the limits that [Limiter.Ask] knows by name
-	Revision int64                 // of the configuration that has Limits. If Redis holds a higher one, that one is in force
+	Revision int64                 // of the configuration that has Limits. If Redis holds a higher one, that one is effective
 	Timeout  time.Duration         // of one question, all included; 0 means DefaultLimiterTimeout. At least twice the round trip
 	Breaker  *redisconn.Breaker    // shared by all that talk to this Redis; nil means one of its own
 	Metrics  *Metrics              // nil counts nothing
 	Logger   *slog.Logger          // nil logs nothing
 
-	// Guest says that the limits are another process's to set, such as those of `producer serve`: this one makes what is missing, and goes by
-	// what is in force. Override and ResetOverride change it all the same.
+	// Guest makes this process read-only: another process, such as `producer serve`, sets the limits. This one creates what is missing, and uses
+	// the effective limits. Override and ResetOverride change them all the same.
 	Guest bool
 }
 
-// Limiter asks limits on their own, outside any bucket. It is safe for
-// concurrent use.
+// Limiter asks limits on their own, outside any bucket. It is safe for concurrent use.
 //
-// Concurrent questions of one limit share round trips (package batch); a lone question
-// takes one. The first question of a configured limit takes two more, and so does the
-// first one after a change of the limit. A refused caller that comes back early is
-// refused without a round trip, for up to a second at a time.
+// Concurrent questions of one limit share round trips (package coalesce); a lone question takes one. The first question of a configured limit
+// takes two more, and so does the first one after a change of the limit. A refused caller that retries early is refused without a round trip,
+// for up to a second at a time.
 //
-// When Redis does not answer, each limit does what its OnStoreFailure says;
-// one in shadow mode lets everybody pass. An answer takes at most
+// When Redis does not respond, each limit does what its OnStoreFailure says; a limit in shadow mode admits everybody. An answer takes at most
 // LimiterConfig.Timeout, and less than a millisecond while the breaker is open.
 //
-// A reply that is lost may have spent: asking again then errs on the side of
-// refusing. No question is ever sent twice.
+// A question whose reply is lost may have spent: asking again then errs on the side of refusing. No question is ever sent twice.
 type Limiter struct {
 	redis   redis.UniversalClient
 	timeout time.Duration
@@ -73,7 +68,7 @@ type Limiter struct {
 	mu       sync.Mutex // of changes of the next
 	gates    atomic.Pointer[gates]
 	given    *lru.Cache[string, *gate]
-	last     atomic.Pointer[gate] // of given, that was asked for
+	last     atomic.Pointer[gate] // the gate of given that was used last
 	refusals refusals
 	spread   Spread
 	locals   locals
@@ -84,7 +79,7 @@ type Limiter struct {
 	fullLog  rate.Sometimes
 
 	calls  *coalesce.Calls
-	beside sync.WaitGroup // what runs beside the callers
+	beside sync.WaitGroup // work in the background
 }
 
 // gates are the gates of the configured limits, by name and in their order.
@@ -126,17 +121,15 @@ func NewLimiter(cfg LimiterConfig) (*Limiter, error) {
 	return l, l.setLimits(cfg.Limits, cfg.Revision)
 }
 
-// Close waits until the calls under way are answered and nothing runs beside them,
-// which takes up to LimiterConfig.Timeout. Every call after it is [ErrClosed]. It may
-// be called several times, also beside other calls. The Redis client stays open: it
-// belongs to the caller.
+// Close waits until the calls under way are answered and the background work has ended, which takes up to LimiterConfig.Timeout. Every later
+// call returns [ErrClosed]. It may be called several times, also concurrently with other calls. The Redis client stays open: it belongs to the
+// caller.
 func (l *Limiter) Close() {
 	l.calls.Close()
 	l.beside.Wait()
 }
 
-// setLimits replaces the configured limits. A limit that stays keeps its calls under
-// way.
+// setLimits replaces the configured limits. A limit that remains keeps its calls under way.
 func (l *Limiter) setLimits(limits []Limit, revision int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -191,15 +184,12 @@ func (l *Limiter) byValue(name string) *gate {
 	return g
 }
 
-// Allow asks whether n requests (1 to [MaxCost]) may pass for key now, and
-// spends them if so. A refusal spends nothing and is no error. The limit applies
-// as it is given here, whatever is configured under its name. Limits of
-// one name share their state. Key is made by [Limit.Key], or is another text of
-// the caller's choice; "" is an exempt caller.
+// Allow asks whether n requests (1 to [MaxCost]) may pass for key now, and spends them if so. A refusal spends nothing and is no error. The limit
+// applies as it is given here, whatever is configured under its name. Limits of one name share their state. Key is made by [Limit.Key], or is another
+// text of the caller's choice; "" is an exempt caller.
 //
-// An error that is [redisconn.Unavailable] means that Redis did not answer and that the
-// limit is [Closed]. Whether something was spent is then not known. Any other error
-// stays: a limit that is not valid, a cost out of range.
+// An error that is [redisconn.Unavailable] means that Redis did not respond and that the limit is [Closed]. It is then unknown whether requests were
+// spent. Any other error is permanent: a limit that is not valid, a cost out of range.
 func (l *Limiter) Allow(ctx context.Context, limit Limit, key string, n int64) (Decision, error) {
 	if !l.calls.Enter() {
 		return Decision{}, ErrClosed
@@ -217,8 +207,8 @@ func (l *Limiter) Allow(ctx context.Context, limit Limit, key string, n int64) (
 	return d, err
 }
 
-// decide answers one question, and gives a refused caller its place among the refused ones. A key of "" is an exempt caller. If
-// away is not nil, Redis is unavailable.
+// decide answers one question, and gives a refused caller a position among the refused ones. A key of "" is an exempt caller. If away is not nil,
+// Redis is unavailable.
 func (l *Limiter) decide(ctx context.Context, g *gate, f *compiledLimit, key string, n int64, start time.Time, away error) (Decision, error) {
 	d, err := l.judge(ctx, g, f, key, n, start, away)
 	if d.RetryAfter > 0 && !d.Allowed && l.now == "" {
@@ -285,8 +275,7 @@ func (l *Limiter) judge(ctx context.Context, g *gate, f *compiledLimit, key stri
 // Asked reports whether a verdict of the scripts is one.
 func Asked(verdict int64) bool { return verdict != lua.NotAsked }
 
-// Decide makes a decision of the four numbers in which lua/enqueue.lua answers:
-// verdict, whole requests remaining, and two times in microseconds.
+// Decide makes a decision from the four numbers that lua/enqueue.lua returns: verdict, whole requests remaining, and two times in microseconds.
 func (l Limit) Decide(verdict, remaining, wait, reset int64) Decision {
 	f := compiledLimit{Limit: l}
 	f.quota, f.window = l.Policy()

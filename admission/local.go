@@ -12,25 +12,21 @@ import (
 	"github.com/tundish-io/tundish/lua"
 )
 
-// maxLocals bounds the keys of Local limits that a process knows. The keys not used
-// for the longest time are forgotten first. A forgotten key starts anew with a full share,
-// and Redis never learns of what it was let through.
+// maxLocals bounds the keys of Local limits that a process stores. It drops the least recently used key first. A dropped key starts again with a
+// full share, and Redis never learns what it admitted.
 const maxLocals = 16_384
 
-// locals are the states of Local limits in this process: what Redis last said
-// of a key, and, while Redis is away, a token bucket of this instance's share.
+// locals are the states of Local limits in this process: the last reply of Redis for a key, and, while Redis is unavailable, a token bucket with
+// this instance's share.
 //
-// The share is the limit's rate and burst (in a window: its number) divided by
-// the number of instances that were there last, the burst at least 1. It starts
-// with this instance's part of what Redis last said was left, refilled since, or
-// full where nothing is known. A cost above the whole share passes when the
-// share is full, and is paid off before the next. So all instances together let
-// the limit's rate through, and no more than its burst at once. That holds as far as the
-// number of instances is right and each instance has its part of the callers.
+// The share is the limit's rate and burst (in a window: its number) divided by the last known number of instances; the burst is at least 1. It
+// starts with this instance's part of what Redis last had left, refilled since, or full if nothing is known. A cost above the whole share passes
+// when the share is full, and is paid off before the next one. So all instances together admit the limit's rate, and no more than its burst at
+// once. That holds as long as the number of instances is right and each instance has its part of the callers.
 type locals struct {
 	of    *lru.Cache[string, *local]
-	owing *atomic.Int64 // keys that were let through something which Redis does not know
-	busy  *atomic.Bool  // it is being reported
+	owing *atomic.Int64 // keys with admitted requests that Redis does not know
+	busy  *atomic.Bool  // a report of them is under way
 }
 
 type local struct {
@@ -38,7 +34,7 @@ type local struct {
 	gate  *gate
 	limit *compiledLimit
 
-	remaining int64 // what Redis said
+	remaining int64 // by the last reply of Redis
 	said      time.Time
 
 	active    bool
@@ -47,7 +43,7 @@ type local struct {
 	level     float64
 	at        time.Time
 	admitted  int64 // since Redis is away
-	reporting int64 // of those
+	reporting int64 // of the admitted ones
 }
 
 func newLocals() locals {
@@ -76,7 +72,7 @@ func (ls locals) get(g *gate, f *compiledLimit, key string) *local {
 	return l
 }
 
-// saw notes what Redis said is left.
+// saw stores the remaining requests that Redis reported.
 func (ls locals) saw(g *gate, f *compiledLimit, key string, remaining int64) {
 	l := ls.get(g, f, key)
 	l.mu.Lock()
@@ -114,7 +110,7 @@ func (locals) decision(f *compiledLimit, verdict int64, level float64, wait, res
 	return d
 }
 
-// take brings the level up to now, and begins where Redis left off.
+// take refills the level up to now, starting from the last known state of Redis.
 func (l *local) take(g *gate, f *compiledLimit, instances float64, now time.Time) {
 	if l.active && l.limit == f {
 		l.refill(now)
@@ -144,7 +140,7 @@ func (l *local) refill(now time.Time) {
 	l.level = min(l.level, l.share)
 }
 
-// until is the time until the level is there.
+// until returns the time until the bucket has that level.
 func (l *local) until(level float64) time.Duration {
 	if l.level >= level {
 		return 0
@@ -176,7 +172,7 @@ func (l *local) owed(now time.Time) int64 {
 	return max(min(l.admitted, int64(math.Ceil(l.share-l.level))), 1)
 }
 
-// reported says whether what owed returned was taken.
+// reported records whether Redis accepted what owed returned.
 func (ls locals) reported(key string, n int64, ok bool) {
 	if n == 0 {
 		return
@@ -196,9 +192,8 @@ func (ls locals) reported(key string, n int64, ok bool) {
 	l.reporting = 0
 }
 
-// reconcile reports the requests that were admitted without Redis, once Redis is back. It
-// runs beside the caller, a batch of keys at a time. A question about a key reports that key
-// itself.
+// reconcile reports to Redis, once it is back, the requests that were admitted without it. It runs in the background, a batch of keys at a time.
+// A question about a key reports that key itself.
 func (l *Limiter) reconcile(ctx context.Context) {
 	if l.locals.owing.Load() == 0 || !l.locals.busy.CompareAndSwap(false, true) {
 		return
@@ -220,7 +215,7 @@ func (l *Limiter) reconcile(ctx context.Context) {
 	})
 }
 
-// report tells a batch of keys of limits of one kind.
+// report sends a batch of keys of limits of one kind to Redis.
 func (l *Limiter) report(ctx context.Context) (int, error) {
 	start := time.Now()
 	var batch []*question
@@ -263,7 +258,7 @@ func (l *Limiter) report(ctx context.Context) (int, error) {
 	return len(batch), err
 }
 
-// current is the limit in force now for the tier of f.
+// current returns the effective limit for the tier of f.
 func (g *gate) current(f *compiledLimit) *compiledLimit {
 	if s := g.source.Load(); s != nil {
 		return s.latest.Load().forTier(f.tier)

@@ -84,8 +84,8 @@ func NewMetrics(reg prometheus.Registerer, limits []string) *Metrics {
 	return m
 }
 
-// SetLimits replaces the limits that are told apart, as after a reload. The series of the others are removed. It may be
-// called beside all other methods, but not twice at once.
+// SetLimits replaces the limits that have series of their own, as after a reload, and removes the series of the others. It may run concurrently
+// with all other methods, but not with itself.
 func (m *Metrics) SetLimits(names []string) {
 	if m == nil {
 		return

@@ -9,20 +9,18 @@ import (
 	"github.com/tundish-io/tundish/lua"
 )
 
-// overrideTries is how often a change is tried again because another change came between.
-// Each time, the other change got through.
+// overrideTries is how often a change is tried again because another change came first.
 const overrideTries = 20
 
-// LimitInfo is a configured limit, the override of an operator, and the limit in force.
+// LimitInfo is a configured limit, the override of an operator, and the effective limit.
 type LimitInfo struct {
-	Configured Limit // by the configuration in force, which may be of a higher revision
+	Configured Limit // by the effective configuration, which may be of a higher revision
 	InForce    Limit
-	Override   Patch  // what an operator changed of it
+	Override   Patch  // the operator's change
 	Rev        string // changes with InForce, in all processes alike
 }
 
-// Limits returns the configured limits in their order, as they are in force.
-// It costs a round trip a limit.
+// Limits returns the configured limits in their order, and how they are effective now. It takes one round trip per limit.
 func (l *Limiter) Limits(ctx context.Context) ([]LimitInfo, error) {
 	if !l.calls.Enter() {
 		return nil, ErrClosed
@@ -48,7 +46,7 @@ func (g *gate) info(ctx context.Context) (LimitInfo, error) {
 	return LimitInfo{Configured: s.configured, InForce: s.limit, Override: s.override, Rev: s.rev}, nil
 }
 
-// look reads the state in force from Redis.
+// look reads the effective state from Redis.
 func (g *gate) look(ctx context.Context) (*state, error) {
 	s := g.source.Load()
 	s.fresh.Store(false)
@@ -68,21 +66,17 @@ type InvalidPatchError struct {
 func (e *InvalidPatchError) Error() string { return fmt.Sprintf("limit %q: %v", e.Limit, e.Err) }
 func (e *InvalidPatchError) Unwrap() error { return e.Err }
 
-// Override changes a configured limit for all processes at once, until
-// [Limiter.ResetOverride]. It takes precedence over every configuration. A setting that
-// an earlier override changed and p does not name stays changed, also if both come at
-// the same moment. The limit keeps its state: a caller that has spent more than a
-// lowered limit allows exceeds it at once. Override returns the limit in force afterwards.
+// Override changes a configured limit for all processes at once, until [Limiter.ResetOverride]. It takes precedence over every configuration. A
+// setting of an earlier override that p does not name stays changed, also if both come at the same moment. The limit keeps its state: a caller
+// that has spent more than a lowered limit allows exceeds it at once. Override returns the effective limit afterwards.
 //
-// Errors: [ErrUnknownLimit]; [*InvalidPatchError]; an error that is [redisconn.Unavailable],
-// after which the same call may be made again. It costs three round trips,
-// and two more each time that another change comes between.
+// Errors: [ErrUnknownLimit]; [*InvalidPatchError]; an error that is [redisconn.Unavailable], after which the caller may retry. It takes three
+// round trips, and two more for each concurrent change.
 func (l *Limiter) Override(ctx context.Context, name string, p Patch) (Limit, error) {
 	return l.override(ctx, name, func(before Patch) Patch { return before.Merge(p) })
 }
 
-// ResetOverride removes the override of a limit, for all processes at once. It returns
-// the limit in force afterwards.
+// ResetOverride removes the override of a limit, for all processes at once. It returns the effective limit afterwards.
 func (l *Limiter) ResetOverride(ctx context.Context, name string) (Limit, error) {
 	return l.override(ctx, name, func(Patch) Patch { return Patch{} })
 }
@@ -138,11 +132,9 @@ func (l *Limiter) writeOverride(ctx context.Context, g *gate, name, text, rev st
 	return written, err
 }
 
-// Reconfigure replaces the configured limits, as after a reload. The first process that does
-// so changes the limits in force for all processes, unless a configuration of a
-// higher revision is in force. Limits keep their states and their overrides. If a limit is
-// not valid, nothing changes. If Redis does not answer, Reconfigure returns an error, and
-// the next question writes the change.
+// Reconfigure replaces the configured limits, as after a reload. The first process that does so changes the effective limits for all processes,
+// unless a configuration of a higher revision is effective. Limits keep their states and their overrides. If a limit is not valid, nothing
+// changes. If Redis does not respond, Reconfigure returns an error, and the next question writes the change.
 func (l *Limiter) Reconfigure(ctx context.Context, limits []Limit, revision int64) error {
 	if !l.calls.Enter() {
 		return ErrClosed

@@ -14,8 +14,7 @@ import (
 // maxBatch is how many questions go in one script.
 const maxBatch = 256
 
-// gate is a limit as this process asks it: its configuration, and the batcher that has
-// concurrent questions share round trips (package coalesce).
+// gate is a limit as this process asks it: its configuration, and the queue by which concurrent questions share round trips (package coalesce).
 type gate struct {
 	limiter  *Limiter
 	name     string
@@ -30,7 +29,7 @@ func newGate(l *Limiter, limit string) *gate {
 	g.queue = coalesce.Queue[*question]{
 		Max: maxBatch, Send: g.send,
 		Owner: func(q *question) any { return q },
-		// Questions of another kind, or of another one who names keys, go in another batch.
+		// Questions of another kind, or of another namer, go in another batch.
 		MaxKinds: 1, Kind: func(q *question) [2]string { return [2]string{q.kind, q.namer} },
 	}
 	return g
@@ -43,7 +42,7 @@ type question struct {
 	*compiledLimit
 	ctx    context.Context //nolint:containedctx // of the caller, for its values
 	key    string
-	namer  string // digits of who names the key; "" nobody: all of a batch have the same
+	namer  string // digits of the client that names the key, "" without one: all questions of a batch have the same
 	cost   int64
 	start  time.Time
 	report int64 // was admitted without Redis, and is to be taken first
@@ -51,7 +50,7 @@ type question struct {
 	taken  int64 // of extra
 
 	verdict, remaining, wait, reset int64
-	shared                          bool // the key that callers above MaxKeys share was asked
+	shared                          bool // the key that callers above MaxKeys share counted it
 	err                             error
 	answered                        chan struct{}
 }
@@ -60,8 +59,8 @@ func newQuestion(ctx context.Context, f *compiledLimit, key string, cost int64, 
 	return &question{compiledLimit: f, ctx: ctx, key: key, namer: namerOf(ctx), cost: cost, start: start, answered: make(chan struct{})}
 }
 
-// ask has the question answered. It returns when it is, when its context ends, or when
-// the limiter's timeout is over; and at once while the breaker is open.
+// ask gets the question answered. It returns when that is done, when its context ends, or at the limiter's timeout; and at once while the breaker is
+// open.
 func (g *gate) ask(q *question) error {
 	if err := q.ctx.Err(); err != nil {
 		return err
@@ -88,8 +87,8 @@ func (g *gate) ask(q *question) error {
 	return fmt.Errorf("the outcome is unknown: %w", context.Cause(q.ctx))
 }
 
-// send has a batch answered, and returns the function that tells the callers. It outlives the
-// callers: a caller that gives up does not undo the call under way.
+// send gets the answers of a batch, and returns the function that delivers them to the callers. It outlives the callers: a caller that gives up
+// does not undo the call under way.
 func (g *gate) send(batch []*question) (tell func()) {
 	first := batch[0]
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(first.ctx), first.start.Add(g.limiter.timeout))
@@ -104,7 +103,7 @@ func (g *gate) send(batch []*question) (tell func()) {
 		g.askApart(ctx, batch)
 		return func() { tellAll(batch) }
 	case redisconn.Unavailable(err):
-		// Questions behind this batch would wait as long again.
+		// The later questions of the queue would wait as long again.
 		batch = append(batch, g.queue.Drain()...)
 	}
 	return func() {
@@ -122,8 +121,8 @@ func tellAll(batch []*question) {
 	}
 }
 
-// askApart asks about each key by itself, because one of them spoils a batch:
-// something is kept there that is no state of a limit. Nothing was spent yet.
+// askApart asks about each key by itself, because one of them spoils a batch: Redis has a value there that is no state of a limit. Nothing was spent
+// yet.
 func (g *gate) askApart(ctx context.Context, batch []*question) {
 	byKey := map[string][]*question{}
 	for _, q := range batch {

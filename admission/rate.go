@@ -20,11 +20,10 @@ const (
 // UnitRequests is the unit of a rate that names none.
 const UnitRequests = "requests"
 
-// Rate is a number of units in a period: Count units every Per. It is exact:
-// 7 a minute stays 7/60 of a unit a second, and nothing is rounded to an
-// interval.
+// Rate is a number of units in a period: Count units every Per. It is exact: 7 per minute stays 7/60 of a unit per second, and nothing is
+// rounded to an interval.
 //
-// The zero value is no rate at all; [Rate.IsZero] tells.
+// The zero value is no rate; [Rate.IsZero] reports it.
 type Rate struct {
 	Count int64         // units, 1 or more
 	Per   time.Duration // period, whole milliseconds from 1 ms to 31 days
@@ -63,7 +62,7 @@ func ParseRate(text string) (Rate, error) {
 	return rate, rate.Validate()
 }
 
-// wholeRate is the rate with a whole number that equals count units every per, where count is a decimal number: 19/10s for 1.9/s.
+// wholeRate returns the rate with a whole number that equals count units every per; count is a decimal number: 19/10s for 1.9/s.
 func wholeRate(count string, per time.Duration, unit string) (string, bool) {
 	if len(count) > 20 || strings.Trim(count, "0123456789.") != "" {
 		return "", false

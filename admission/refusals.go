@@ -10,21 +10,17 @@ import (
 // Bounds of the memory of refusals.
 const (
 	maxRefusals = 16_384
-	// forgetAfter is how long a refusal is repeated at most before Redis is asked
-	// again: so long may it take until a limit that was raised by another process
-	// is noticed.
+	// forgetAfter is how long a refusal is repeated before Redis is asked again. A limit that another process raised is noticed within this time.
 	forgetAfter = time.Second
 )
 
-// refusals remembers refused callers, so that Redis is not asked for a known answer: until
-// the Retry-After of a refusal ends, the answer would be the same.
+// refusals remembers refused callers, so that Redis gets no question whose answer is known: until the Retry-After of a refusal ends, the answer would
+// be the same.
 //
-// It refuses no request that Redis would admit, as long as Redis keeps the state and its clock
-// does not step forward. The time is counted by the monotonic clock of this process, from the
-// start of the call: no later than the instant at which Redis decided. A cost below the refused one
-// is not refused. The wait of the caller is counted from the end of the call, so that it is
-// never too short. A key takes about 300 bytes. The keys not used for the longest time are
-// forgotten first.
+// It refuses no request that Redis would admit, as long as Redis keeps the state and its clock does not step forward. The time is counted by the
+// monotonic clock of this process, from the start of the call: no later than the instant at which Redis decided. A cost below the refused one is not
+// refused. The wait of the caller is counted from the end of the call, so that it is never too short. A key takes about 300 bytes. The least recently
+// used keys are dropped first.
 type refusals struct {
 	of   *lru.Cache[string, refusal]
 	some *atomic.Bool // there was one
@@ -33,8 +29,8 @@ type refusals struct {
 type refusal struct {
 	limit *compiledLimit
 	cost  int64
-	until time.Time // the same answer is known to hold
-	told  time.Time // when the caller may come, at the latest
+	until time.Time // until then the same answer holds
+	told  time.Time // when the caller may retry, at the latest
 	d     Decision
 }
 
@@ -53,8 +49,7 @@ func (r refusals) remember(f *compiledLimit, key string, cost int64, start time.
 	r.some.Store(true)
 }
 
-// forget removes the refusal of a key that was spent of: its caller now has to wait longer
-// than the refusal said.
+// forget removes the refusal of a key after a request was admitted: its caller now has to wait longer than the refusal said.
 func (r refusals) forget(key string) {
 	if r.some.Load() && r.of.Contains(key) {
 		r.of.Remove(key)

@@ -15,21 +15,21 @@ import (
 
 // Bounds of a [RefusedCallers].
 const (
-	RefusedMinutes = 10  // that it remembers
-	maxRefused     = 200 // callers that it tells apart, of a limit and a minute: the first ones
+	RefusedMinutes = 10  // the period that a process remembers
+	maxRefused     = 200 // distinct callers per limit and minute: the first ones
 	maxRefusedName = 256 // bytes of the name of one
 	maxRefusing    = 200 // limits
 )
 
-// RefusedCallers counts whom limits refuse, in the memory of a process, so that a refusal writes nothing. It tells apart the first 200 callers of
-// each limit and minute, and counts the others together. A nil *RefusedCallers counts nothing. It is safe for concurrent use.
+// RefusedCallers counts the callers that limits refuse, in the memory of a process, so a refusal writes nothing. It has a count for each of the
+// first 200 callers per limit and minute, and one for all others. A nil *RefusedCallers counts nothing. It is safe for concurrent use.
 type RefusedCallers struct {
 	mu     sync.RWMutex
 	limits map[string]*refusedBy
 	desc   *prometheus.Desc
 }
 
-// refusedBy is whom one limit refuses.
+// refusedBy counts the callers that one limit refuses.
 type refusedBy struct {
 	mu      sync.Mutex
 	minutes [RefusedMinutes]refusedMinute // by the number of the minute
@@ -41,15 +41,15 @@ type refusedMinute struct {
 	others  int64
 }
 
-// RefusedCaller is how often one was refused. "" are all that were not told apart.
+// RefusedCaller is how often a caller was refused. Caller is "" for all callers without a count of their own.
 type RefusedCaller struct {
 	Caller string `json:"caller"`
 
-	// In the last minute, in the one before, and so on.
+	// In the last minute, in the previous one, and so on.
 	Minutes [RefusedMinutes]int64 `json:"minutes"`
 }
 
-// Sum is how often it was refused in all minutes.
+// Sum returns the number of refusals in all minutes.
 func (c *RefusedCaller) Sum() (n int64) {
 	for _, in := range c.Minutes {
 		n += in
@@ -57,7 +57,7 @@ func (c *RefusedCaller) Sum() (n int64) {
 	return n
 }
 
-// RefusedCallersOf returns the one of a registry, which limiters and clients with this registry share. A nil registry has none.
+// RefusedCallersOf returns the counter of a registry, which limiters and clients with this registry share. It is nil for a nil registry.
 func RefusedCallersOf(reg prometheus.Registerer) (*RefusedCallers, error) {
 	if reg == nil {
 		return nil, nil //nolint:nilnil // a nil *RefusedCallers counts nothing
@@ -78,10 +78,10 @@ func RefusedCallersOf(reg prometheus.Registerer) (*RefusedCallers, error) {
 	return r, nil
 }
 
-// Describe is for Prometheus.
+// Describe implements [prometheus.Collector].
 func (r *RefusedCallers) Describe(ch chan<- *prometheus.Desc) { ch <- r.desc }
 
-// Collect is for Prometheus.
+// Collect implements [prometheus.Collector].
 func (r *RefusedCallers) Collect(ch chan<- prometheus.Metric) {
 	for limit, callers := range r.Top(time.Now(), maxRefused) {
 		ch <- prometheus.MustNewConstMetric(r.desc, prometheus.GaugeValue, float64(len(callers)), limit)
@@ -132,7 +132,7 @@ func (r *RefusedCallers) add(limit string) *refusedBy {
 	return r.limits[limit]
 }
 
-// Top is whom each limit has refused most in the last ten minutes, most of them at most, and the others as one of no name.
+// Top returns, for each limit, the callers that it refused most often in the last ten minutes: up to most, and then all others as one without a name.
 func (r *RefusedCallers) Top(now time.Time, most int) map[string][]RefusedCaller {
 	if r == nil {
 		return nil
@@ -149,7 +149,7 @@ func (r *RefusedCallers) Top(now time.Time, most int) map[string][]RefusedCaller
 	return all
 }
 
-// callers are all of the last minutes.
+// callers returns all callers of the last minutes.
 func (b *refusedBy) callers(last int64) []RefusedCaller {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -182,7 +182,7 @@ func (b *refusedBy) callers(last int64) []RefusedCaller {
 	return callers
 }
 
-// TopRefused are those that were refused most, first, most of them at most, and last all others as one of no name.
+// TopRefused returns the callers with most refusals, in that order: up to most, and then all others as one without a name.
 func TopRefused(callers []RefusedCaller, most int) []RefusedCaller {
 	slices.SortFunc(callers, func(a, b RefusedCaller) int {
 		return cmp.Or(cmp.Compare(min(len(b.Caller), 1), min(len(a.Caller), 1)), cmp.Compare(b.Sum(), a.Sum()), strings.Compare(a.Caller, b.Caller))

@@ -19,8 +19,7 @@ import (
 // alone.
 const schemaVersion = 1
 
-// source is a configured limit: its configuration, and its state in
-// force.
+// source is a configured limit: its configuration, and its effective state.
 type source struct {
 	own      Limit
 	text     string // of own, as conf has it
@@ -28,16 +27,16 @@ type source struct {
 	started  int64 // of the first write, see lua/configure.lua; of the caller that holds turn
 
 	turn   chan struct{} // held by the caller that reads or writes the conf
-	fresh  atomic.Bool   // the conf in Redis was written, and read since its last change that is known of
+	fresh  atomic.Bool   // the conf in Redis was written, and read since its last known change
 	wrote  atomic.Bool   // the conf in Redis was written
 	latest atomic.Pointer[state]
 }
 
-// state is a limit in force.
+// state is an effective limit.
 type state struct {
-	configured Limit // by the configuration in force, which may be another than ours
+	configured Limit // by the effective configuration, which may differ from ours
 	limit      Limit
-	override   Patch  // what an operator changed
+	override   Patch  // the operator's change
 	rev        string // limits_rev
 	base       *compiledLimit
 	tiers      map[string]*compiledLimit
@@ -60,8 +59,7 @@ func (s *state) forTier(tier string) *compiledLimit {
 	return s.base
 }
 
-// newSource is a limit before Redis was asked about it: with the change that
-// was last known of an operator, if it fits.
+// newSource returns a limit before its first read from Redis, with the operator's last known change, if it fits.
 func newSource(limit Limit, revision int64, override Patch) (*source, error) {
 	limit = limit.WithDefaults()
 	if err := limit.Validate(); err != nil {
@@ -80,8 +78,7 @@ func newSource(limit Limit, revision int64, override Patch) (*source, error) {
 	return s, nil
 }
 
-// inForce returns the limit in force, as far as it is known. With an error
-// it is the last known one.
+// inForce returns the effective limit, as far as it is known. With an error it is the last known one.
 func (g *gate) inForce(ctx context.Context, start time.Time) (*state, error) {
 	s := g.source.Load()
 	if s.fresh.Load() {
@@ -91,7 +88,7 @@ func (g *gate) inForce(ctx context.Context, start time.Time) (*state, error) {
 	return s.latest.Load(), err
 }
 
-// outdated notes that a state is not in force any more.
+// outdated marks a state as no longer effective.
 func (g *gate) outdated(old *state) {
 	s := g.source.Load()
 	if s.latest.Load() == old {
@@ -107,8 +104,8 @@ func (g *gate) unconfigured(rev string) {
 	}
 }
 
-// refresh writes the conf if that was not done yet, and reads the limit in force.
-// Concurrent callers wait for the first, no longer than their ctx.
+// refresh writes the conf if that was not done yet, and reads the effective limit. Concurrent callers wait for the first, no longer than their
+// ctx.
 func (g *gate) refresh(ctx context.Context, s *source, until time.Time) error {
 	if g.limiter.breaker.Shaky() && len(s.turn) > 0 {
 		return redisconn.ErrBreakerOpen
@@ -124,12 +121,12 @@ func (g *gate) refresh(ctx context.Context, s *source, until time.Time) error {
 	if s.fresh.Load() {
 		return nil
 	}
-	// A caller that gives up says nothing of Redis.
+	// A caller that gives up is no sign that Redis fails.
 	ctx, cancelRun := context.WithDeadline(context.WithoutCancel(ctx), until)
 	defer cancelRun()
 	return g.limiter.breaker.Run(func() error {
 		err := errNoConf
-		for range 2 { // it may have been lost since it was written
+		for range 2 { // Redis may have lost it since it was written
 			if err = g.write(ctx, s); err == nil {
 				err = g.read(ctx, s)
 			}
@@ -174,7 +171,7 @@ func (g *gate) write(ctx context.Context, s *source) error {
 // errNoConf says that the conf disappeared between two calls.
 var errNoConf = errors.New("its configuration disappeared from Redis: ask again")
 
-// read reads the limit in force.
+// read reads the effective limit.
 func (g *gate) read(ctx context.Context, s *source) error {
 	conf, err := g.limiter.redis.HGetAll(ctx, g.conf).Result()
 	if err != nil {

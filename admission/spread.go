@@ -16,21 +16,21 @@ const (
 	MaxSpread = 30 * time.Second
 )
 
-// Spread gives refused clients different times to return. Without it, all clients that were refused at one instant return at one
-// instant, and all but one are refused again: the number of refusals grows with the square of the number of clients.
+// Spread gives refused clients different times to retry. Without it, all clients that were refused at one instant retry at one instant, and all but
+// one are refused again: the number of refusals grows with the square of the number of clients.
 //
-// Each key has a line. A refused client gets the place behind the previous one, as far from it as the key serves one client.
-// A place whose time has come leaves the line. So a client that is alone gets no delay.
+// Each key has a line. A refused client gets the place after the previous one, at the interval in which the key serves one client. A place whose time
+// has passed is removed. So a lone client gets no delay.
 //
-// A Spread counts the refusals of one process and asks Redis nothing. It is safe for concurrent use. The zero value is ready.
-// A key takes about 150 bytes; the keys that were not used for the longest time are forgotten first.
+// A Spread counts the refusals of one process and asks Redis nothing. It is safe for concurrent use. The zero value is ready. A key takes about 150
+// bytes; the least recently used keys are dropped first.
 type Spread struct {
 	mu   sync.Mutex
 	last *lru.Cache[string, time.Time] // key -> the latest place
 }
 
-// Delay returns how much later than after wait a refused client should return, from 0 to [MaxSpread]. interval is the time in
-// which the key serves one such client; with 0 there is no delay.
+// Delay returns the extra delay, from 0 to [MaxSpread], that a refused client should add to wait. interval is the time in which the key serves
+// one such client; with 0 there is no delay.
 func (s *Spread) Delay(key string, wait, interval time.Duration, now time.Time) time.Duration {
 	if interval <= 0 {
 		return 0

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// away decides a question while Redis is unavailable, as the limit's OnStoreFailure says.
+// away decides a question while Redis is unavailable, by the limit's OnStoreFailure.
 func (l *Limiter) away(ctx context.Context, g *gate, f *compiledLimit, key string, n int64, err error) (Decision, error) {
 	switch {
 	case f.OnStoreFailure == Local:

@@ -8,15 +8,14 @@ import (
 	"time"
 )
 
-// This file is the stored form of limits in Redis, in the hash "settings"
-// of a bucket and the hash "conf" of a limit that is asked on its own:
+// This file is the stored form of limits in Redis, in the hash "settings" of a bucket and in the hash "conf" of a limit without a bucket:
 //
-//	limits        JSON array of the limits of the configuration in force
+//	limits        JSON array of the limits of the effective configuration
 //	pin:<limit>   JSON of a [Patch]: the override of that limit
 //	limits_rev    a number that every change of these raises
 //
-// A caller sends the limits_rev that it knows. If it is outdated, the script says so and the
-// caller reads these fields again. So a change holds for all processes at once.
+// A caller sends the limits_rev that it knows. If it is outdated, the script reports so, and the caller reads these fields again. So a change is
+// effective for all processes at once.
 
 // Fields of the hash.
 const (
@@ -40,7 +39,7 @@ func (p Patch) IsZero() bool {
 	return p.Limit == nil && p.Burst == nil && p.Mode == nil && len(p.Tiers) == 0
 }
 
-// Merge returns what both patches change; where both do, as over says.
+// Merge returns the changes of both patches; if both change a setting, over wins.
 func (p Patch) Merge(over Patch) Patch {
 	if over.Limit != nil {
 		p.Limit = over.Limit
@@ -148,10 +147,9 @@ func EncodeLimits(limits []Limit) (string, error) {
 	return string(text), err
 }
 
-// DecodeLimits reads the limits in force from such a hash: the configured limits, with the
-// operators' overrides. It leaves out an override that does not fit its limit any
-// more, because the limit was changed, and names it in ignored. A limit that this program cannot
-// apply is an error: a newer program wrote it.
+// DecodeLimits reads the effective limits from such a hash: the configured limits, with the operators' overrides. It leaves out an override that
+// no longer fits its limit, because the limit was changed, and names it in ignored. A limit that this program cannot apply is an error: a newer
+// program wrote it.
 func DecodeLimits(conf map[string]string) (limits []Limit, ignored []string, err error) {
 	text, ok := conf[FieldLimits]
 	if !ok {
@@ -186,9 +184,8 @@ func (l Limit) withOverride(text string) (Limit, error) {
 	return l.With(p)
 }
 
-// OverrideText makes the text of the field [FieldOverride] for an override of a
-// configured limit, "" for none. An override that does not fit the limit is an
-// [*InvalidPatchError].
+// OverrideText returns the text of the field [FieldOverride] for an override of a configured limit, "" for none. An override that does not fit the
+// limit is an [*InvalidPatchError].
 func OverrideText(configured Limit, override Patch) (string, error) {
 	if override.IsZero() {
 		return "", nil

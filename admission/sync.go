@@ -9,24 +9,20 @@ import (
 	"github.com/tundish-io/tundish/lua"
 )
 
-// maxChunks is how many keys a process gives out in advance.
+// maxChunks is the number of keys whose chunks a process holds.
 const maxChunks = 16_384
 
-// chunks are the requests that this process took in advance of limits with a SyncInterval.
+// chunks are the requests that this process took in advance from limits with a SyncInterval.
 //
-// A question that a chunk cannot answer asks Redis. It then takes as many more requests
-// as were asked for in the last interval, as far as they are there. A refused question
-// takes nothing. The chunk is given out without Redis for one interval, and its rest is dropped.
-// While one question fetches a chunk, others of its key ask for themselves only.
+// A question that a chunk cannot answer asks Redis. It then takes as many more requests as were asked for in the last interval, if they are
+// available. A refused question takes nothing. The process gives out the chunk without Redis for one interval, then drops the rest. While one
+// question fetches a chunk, others of its key ask for themselves only.
 //
-// A chunk is taken by the limit's own rule: all instances together never take more than the
-// limit. But the requests of one chunk may pass up to an interval later. So in any window as
-// long as the limit's, no more passes than the limit takes in a window that is longer by the
-// interval.
+// A chunk is taken by the limit's own rule: all instances together never take more than the limit. But the requests of one chunk may pass up to
+// an interval later. So a window as long as the limit's admits at most what the limit admits in a window that is longer by the interval.
 //
-// TestOvershootOfSync measures the overshoot with four instances, a limit of 1,000/s,
-// an interval of 200 ms and 2,000 questions a second. At most this share of the limit
-// passed in a second:
+// TestOvershootOfSync measures the overshoot with four instances, a limit of 1,000/s, an interval of 200 ms and 2,000 questions a second. The
+// largest share of the limit that passed in a second:
 //
 //	sliding_window_log      103 %
 //	sliding_window_counter  101 %
@@ -45,10 +41,10 @@ type chunk struct {
 	until    time.Time
 	fetching *question
 
-	remaining int64     // beside the chunk, when it was taken
+	remaining int64     // not in the chunk, when it was taken
 	reset     time.Time // of the limit's state, as known then
 
-	since     time.Time // the interval in which asked is counted
+	since     time.Time // start of the interval that asked counts
 	asked     int64
 	askedLast int64 // in the interval before
 }

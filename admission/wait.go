@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Wait waits until n requests may pass for a key, and spends them: a caller paces its own calls by it, without a queue in Redis. Key is as in
+// Wait waits until n requests may pass for a key, and spends them. Callers pace their own calls with it, without a queue in Redis. Key is as in
 // [Limiter.AskKey].
 //
-// Of all that wait for a key in this process one asks at a time, and comes back when the limit told it to: so a key has at most one question
-// under way for each process, and lets at most one pass in a round trip. No order is promised among those that wait, here or in other
+// In each process, one of the calls that wait for a key asks at a time, and retries when the limit allows. So a key has at most one question
+// under way per process, and at most one call passes per round trip. The order of waiting calls is not guaranteed, in one process or between
 // processes.
 //
-// Errors are those of AskKey, that of ctx, and one for a cost that the limit can never allow. While Redis is down, the limit's OnStoreFailure
-// decides: a limit that is [Closed] gives an error at once, and the caller tries again or not.
+// The errors are those of AskKey, the error of ctx, and one for a cost that the limit can never allow. While Redis is down, the limit's
+// OnStoreFailure decides: a limit that is [Closed] returns an error at once, and the caller may retry.
 func (l *Limiter) Wait(ctx context.Context, name, key string, n int64) error {
 	leave, err := l.turns.enter(ctx, turnKey{name, key})
 	if err != nil {
@@ -42,7 +42,7 @@ func (l *Limiter) Wait(ctx context.Context, name, key string, n int64) error {
 	}
 }
 
-// turns let one of those that wait for a key ask at a time. A key without any has no memory.
+// turns lets one of the calls that wait for a key ask at a time. A key without waiting calls uses no memory.
 type turns struct {
 	mu    sync.Mutex
 	byKey map[turnKey]*turn
@@ -51,8 +51,8 @@ type turns struct {
 type turnKey struct{ limit, key string }
 
 type turn struct {
-	held chan struct{} // by the one that asks
-	here int           // that ask or wait
+	held chan struct{} // by the call that asks
+	here int           // calls that ask or wait
 }
 
 // enter waits for the turn of a key.

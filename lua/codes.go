@@ -1,22 +1,23 @@
 package lua
 
-// What numbers in calls and replies of scripts mean. lib/codes.lua says more, and has the same names for Lua: a test holds the two equal.
+// The meaning of numbers in calls and replies of scripts. lib/codes.lua explains them, and has the same names for Lua: a test holds the two
+// equal.
 
-// How a bucket is parted.
+// The levels of a bucket.
 const (
 	NoFlows = 0 // it has the flow "" only
 	Flows   = 1
 	Groups  = 2 // and its flows are in groups
 )
 
-// How enqueue.lua answers.
+// Replies of enqueue.lua.
 const (
 	OneByOne = 0 // for each job
 	Evenly   = 1 // for all that are alike
-	EachEta  = 2 // the same, and when each leaves
+	EachEta  = 2 // the same, and an estimate of each departure
 )
 
-// What enqueue.lua answers for a job.
+// Replies of enqueue.lua for a job.
 const (
 	Queued             = 1
 	Scheduled          = 2
@@ -45,7 +46,7 @@ const (
 	WaitsForBudget     = 25
 )
 
-// What a limit says of a job; Shared is added where the shared key was asked.
+// The decision of a limit on a job; Shared is added if the shared key was asked.
 const (
 	Allowed      = 0
 	Refused      = 1
@@ -54,7 +55,7 @@ const (
 	Shared       = 4
 )
 
-// What becomes of a job, as settle.lua is told.
+// What becomes of a job: arguments of settle.lua.
 const (
 	Done      = 1
 	Retry     = 2
@@ -63,37 +64,37 @@ const (
 	Held      = 5
 	HeldAlone = 6
 	Exhausted = 7 // dead after the last attempt, but not by the probe of a breaker, which is no attempt
-	Gone      = 8 // dead, or kept where the bucket keeps jobs of disabled flows; its flow is disabled
+	Gone      = 8 // dead, or kept if the bucket keeps jobs of disabled flows; its flow is disabled
 	Dropped   = 9
-	Undone    = 10 // of a job that is sent once: its attempt failed, and its id is free again if the proxy made it
+	Undone    = 10 // of a job that is sent only once: its attempt failed, and its id is free again if the proxy made it
 )
 
-// What an attempt says of the downstream, as settle.lua is told.
+// What an attempt reports of the downstream: arguments of settle.lua.
 const (
 	SignalNone      = 0
 	SignalAccepted  = 1
 	SignalThrottled = 2
 	SignalFailed    = 3
-	SignalFailedToo = 4 // the same for another job of the request that said so
+	SignalFailedToo = 4 // the same for another job of the request that reported it
 )
 
-// What settle.lua answers for a job.
+// Replies of settle.lua for a job.
 const (
 	NotLeased     = 0
 	Settled       = 1
-	SettledHeld   = 2 // held although its attempt failed: that was the probe of a breaker, or the job of a disabled flow is kept
-	SettledBefore = 3 // what it used is charged to earlier requests of its response, or was charged before
+	SettledHeld   = 2 // held although its attempt failed: the attempt was the probe of a breaker, or the job of a disabled flow is kept
+	SettledBefore = 3 // its use is charged to earlier requests of its response, or was charged before
 )
 
-// What became of a flow, or of a breaker, as settle.lua tells it.
+// Replies of settle.lua about a flow, or a breaker.
 const (
 	BecameDisabled = 1
 	BreakerOpened  = 2
 	BreakerClosed  = 3
 )
 
-// What claim.lua tells behind the jobs: what became of a job that is dead, that jobs are a batch, what a job charges to budgets, and that
-// an earlier attempt of a job may have taken effect.
+// Codes in the reply of claim.lua after the jobs: a job is dead, jobs are a batch, a job charges budgets, or an earlier attempt of a job may
+// have taken effect.
 const (
 	ClaimExpired    = 0
 	ClaimTooOld     = -1
@@ -109,7 +110,7 @@ const (
 	BudgetsOfBatch = 2
 )
 
-// What redrive.lua answers for a dead letter.
+// Replies of redrive.lua for a dead letter.
 const (
 	RedriveNone      = 0
 	RedriveMoved     = 1
@@ -120,13 +121,13 @@ const (
 	RedriveDisabled  = 6
 )
 
-// What configure.lua answers.
+// Replies of configure.lua.
 const (
 	ConfigureWritten     = 0
 	ConfigureObeys       = 1
 	ConfigureNewerSchema = 2
 	ConfigureOtherFlows  = 3
 	ConfigureLeft        = 4 // a bucket does not live there any more, or the index is behind
-	ConfigureOldData     = 5 // the data is of the version before, and not empty
-	ConfigureExists      = 6 // to a guest: there are settings, and they stay
+	ConfigureOldData     = 5 // the data is of the previous version, and not empty
+	ConfigureExists      = 6 // to a read-only process: there are settings, and they stay
 )

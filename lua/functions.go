@@ -14,31 +14,30 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// AsFunctions has a client run the scripts as functions of Redis (FCALL) where the server lets it load
-// them, and by EVALSHA where it does not. A run does the same either way. It costs Redis less as a function:
-// EVALSHA makes the pieces of a script, some hundred Lua functions, anew in each run, and a library makes them once.
+// AsFunctions makes a client run the scripts as functions of Redis (FCALL) if the server lets it load them, and by EVALSHA if not. A run does
+// the same either way. Functions cost Redis less: EVALSHA creates the pieces of a script, some hundred Lua functions, again in each run; a
+// library creates them once.
 //
-// The first run looks for the library, and loads it where it is missing, which takes up to four more round trips. So does a run at a server that
-// has not got the library: one that restarted without its data, another node of a cluster, one where a user said
-// FUNCTION FLUSH, which is safe at any time. A server that refuses to load is not asked again for a minute. If Redis does not
-// answer, the run fails as without functions.
+// The first run looks for the library and loads it if it is missing, which takes up to four more round trips. So does a run on a server without
+// the library: after a restart without data, on another node of a cluster, or after FUNCTION FLUSH, which is safe at any time. The client does
+// not retry a server that refuses to load for a minute. If Redis does not respond, the run fails as without functions.
 //
-// Another user of the Redis with the right to load functions can replace the library, and its code then runs with the rights of this client. A client in use
-// compares the library with its own within each minute. It reports an error that wraps [ErrLibraryChanged], once, and uses EVALSHA
-// from then on. It also reports, once, that Redis does not let it compare.
+// Another user of the Redis with the right to load functions can replace the library, and its code then runs with the rights of this client. A
+// client in use compares the library with its own within each minute. If they differ, it reports an error that wraps [ErrLibraryChanged], once,
+// and uses EVALSHA from then on. It also reports, once, that Redis does not let it compare.
 func AsFunctions(client redis.UniversalClient, report func(error)) {
 	client.AddHook(&asFunctions{client: client, report: report})
 }
 
-// library has all scripts as functions, which share one copy of the pieces. With a copy for each script, Lua had nearly
-// four times as much to keep and to look through for garbage: a decision of a limit took 5 µs more.
+// library has all scripts as functions, which share one copy of the pieces. With a copy for each script, Lua had nearly four times as much to
+// store and to scan for garbage: a decision of a limit took 5 µs more.
 type library struct {
 	name      string
-	text      string          // what FUNCTION LOAD is given
-	functions map[*Script]any // strings: the names. They tell the version of the library, so programs of several versions run beside each other
+	text      string          // the argument of FUNCTION LOAD
+	functions map[*Script]any // strings: the names. They contain the version of the library, so programs of several versions run in parallel
 }
 
-// Library is what FUNCTION LOAD is given; see [AsFunctions].
+// Library returns the argument of FUNCTION LOAD; see [AsFunctions].
 func Library() string { return theLibrary().text }
 
 var theLibrary = sync.OnceValue(func() *library {
@@ -53,8 +52,8 @@ var theLibrary = sync.OnceValue(func() *library {
 	render := func(version string) *library {
 		var text strings.Builder
 		name := "tundish_" + version
-		// The pieces are made when the library is loaded. So none of them may keep anything from one run for the next.
-		// While a piece is made there are no KEYS, no ARGV, and no libraries of Lua.
+		// The pieces are created when the library is loaded. So none of them may keep state between runs. While a piece is created there are no KEYS,
+		// no ARGV, and no libraries of Lua.
 		fmt.Fprintf(&text, "#!lua name=%s\nlocal KEYS, ARGV\n%s", name, a.pieces.String())
 		functions := map[*Script]any{}
 		for _, script := range All() {
@@ -91,14 +90,14 @@ func ScriptOf(cmd redis.Cmder) *Script {
 type asFunctions struct {
 	client    redis.UniversalClient
 	report    func(error)
-	loaded    atomic.Bool  // the last time that a server was asked to load
-	notBefore atomic.Int64 // nanoseconds since 1970: no server is asked to load before
+	loaded    atomic.Bool  // the last server that was asked to load has the library
+	notBefore atomic.Int64 // nanoseconds since 1970: earlier, no server is asked to load
 	checkAt   atomic.Int64 // nanoseconds since 1970: the next check
 	changed   atomic.Bool  // the library in Redis is another one: functions are not used any more
 	unchecked atomic.Bool  // Redis does not let this client check
 }
 
-// refusedFor is how long a server that refused to load the library is not asked again.
+// refusedFor is how long the client does not retry a server that refused to load the library.
 const refusedFor = time.Minute
 
 // isMissing reports whether a function is not there. Nothing has run.
@@ -110,12 +109,12 @@ func asScript(err error) bool {
 	return isMissing(err) || err != nil && redis.HasErrorPrefix(err, "OOM")
 }
 
-// DialHook lets connections be made as ever.
+// DialHook does not change how connections are made.
 func (f *asFunctions) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
 }
 
-// ProcessHook runs one script. What the server does not know had no effect, and is sent again.
+// ProcessHook runs one script. If the server does not know it, it had no effect, and is sent again.
 func (f *asFunctions) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		script := f.turn(ctx, cmd)
@@ -163,8 +162,7 @@ func (f *asFunctions) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 	}
 }
 
-// turn makes a call of a function of a command that runs a script, and returns the script. It returns nil where that
-// stays as it is.
+// turn changes a command that runs a script into a call of a function, and returns the script. It returns nil if the command does not change.
 func (f *asFunctions) turn(ctx context.Context, cmd redis.Cmder) *Script {
 	args := cmd.Args()
 	if len(args) < 4 || args[0] != "evalsha" {
@@ -182,7 +180,7 @@ func (f *asFunctions) turn(ctx context.Context, cmd redis.Cmder) *Script {
 
 func (s *Script) turnBack(cmd redis.Cmder) { cmd.Args()[0], cmd.Args()[1] = "evalsha", s.sha }
 
-// load loads the library where the command runs, and reports whether it is there now.
+// load loads the library on the server of the command, and reports whether the server has it now.
 func (f *asFunctions) load(ctx context.Context, cmd redis.Cmder) bool {
 	if time.Now().UnixNano() < f.notBefore.Load() {
 		return false
@@ -196,7 +194,7 @@ func (f *asFunctions) load(ctx context.Context, cmd redis.Cmder) bool {
 		}
 		node = master
 	}
-	// Redis closes the connection of a client without a password that sends much, and would not say why.
+	// Redis closes the connection of an unauthenticated client that sends much, without a reason.
 	if node.Ping(ctx).Err() != nil {
 		return false
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrLibraryChanged says that functions with the names of this program have other code. Code of a function runs with the rights of the
-// client that calls it, so a client that replaces a function takes over these rights.
+// ErrLibraryChanged says that functions with the names of this program have other code. The code of a function runs with the rights of the
+// client that calls it, so a client that replaces a function gets these rights.
 var ErrLibraryChanged = errors.New("another client of this Redis has changed the library of functions")
 
 // errNoLibrary says that the server does not have the library.
@@ -19,8 +19,8 @@ var errNoLibrary = errors.New("the library of functions is not there")
 // checkEvery is how often a client in use compares the library in Redis with its own.
 const checkEvery = 45 * time.Second
 
-// CheckLibrary compares the functions in Redis, on all masters of a cluster, with those of this program: see [Library]. It returns an
-// error that wraps [ErrLibraryChanged] where they differ, and nil where they are the same or absent.
+// CheckLibrary compares the functions in Redis, on all masters of a cluster, with this program's: see [Library]. It returns an error that wraps
+// [ErrLibraryChanged] if they differ, and nil if they are equal or absent.
 func CheckLibrary(ctx context.Context, client redis.UniversalClient) error {
 	check := func(ctx context.Context, node *redis.Client) error {
 		if err := checkNode(ctx, node); !errors.Is(err, errNoLibrary) {
@@ -68,7 +68,7 @@ func checkNode(ctx context.Context, node redis.Cmdable) error {
 	return errNoLibrary
 }
 
-// checkInTime starts a check where the last one is too long ago.
+// checkInTime starts a check if the last one is too old.
 func (f *asFunctions) checkInTime(ctx context.Context) {
 	now, due := time.Now().UnixNano(), f.checkAt.Load()
 	if now < due || !f.checkAt.CompareAndSwap(due, now+int64(checkEvery)) {
@@ -83,7 +83,7 @@ func (f *asFunctions) checkInTime(ctx context.Context) {
 	}()
 }
 
-// isChanged reports whether err says that the library in Redis is not that of this program. Functions are not used any more then.
+// isChanged reports whether err says that the library in Redis differs from this program's. The client then stops using functions.
 func (f *asFunctions) isChanged(err error) bool {
 	if !errors.Is(err, ErrLibraryChanged) {
 		return false

@@ -14,13 +14,13 @@ var files embed.FS
 
 const (
 	includeMark = "--#include " // begins a line that includes a piece
-	slowMark    = " --#slow"    // stands between the two forms of a line with a fast path
+	slowMark    = " --#slow"    // separates the two forms of a line with a fast path
 )
 
 // slowPaths is set by the linker in `make slowpaths`, which tests that a fast path decides what the general path decides, only faster.
 var slowPaths string
 
-// assembly is scripts, and the pieces that they include, each once and behind those that it includes itself.
+// assembly is a text of scripts and the pieces that they include, each once and after the pieces that it includes itself.
 type assembly struct {
 	files  fs.FS
 	slow   bool // without the fast paths
@@ -28,14 +28,13 @@ type assembly struct {
 	done   []string
 }
 
-// assemble returns a script with the pieces that it includes: what EVAL is given.
+// assemble returns a script with the pieces that it includes: the argument of EVAL.
 //
-// A piece is a file of lib that ends with `return NAME`, where NAME is the name of the file. A script
-// and a piece include another piece by a line of its own: `--#include lib/NAME.lua`. Each piece stands once in front
-// of the script, behind the pieces that it includes itself, as a local NAME. A file that is missing, and pieces that
-// include each other in a circle, are errors that name the files.
+// A piece is a file of lib that ends with `return NAME`, where NAME is the name of the file. A script or a piece includes another piece by a
+// line of its own: `--#include lib/NAME.lua`. Each piece appears once before the script, after the pieces that it includes itself, as a local
+// NAME. A missing file, and pieces that include each other in a circle, are errors that name the files.
 //
-// A line that chooses a fast path ends with a mark and with the line that stands there when all fast paths are off: `CHOICE --#slow LINE`.
+// A line that chooses a fast path ends with a mark and the line that replaces it when all fast paths are off: `CHOICE --#slow LINE`.
 func assemble(files fs.FS, name string) (string, error) {
 	a := assembly{files: files, slow: slowPaths != ""}
 	own, err := a.add(name)
@@ -82,7 +81,7 @@ func (a *assembly) add(name string) (string, error) {
 	return include(name + ".lua")
 }
 
-// chosen is a line in the form that is wanted.
+// chosen returns the wanted form of a line.
 func (a *assembly) chosen(line string) string {
 	if !a.slow {
 		return line

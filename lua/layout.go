@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// What keys a script is given. The fixed ones are those that its header lists, KEYS[1], KEYS[2] and so on: it is the only list. What keys
-// follow these depends on the call, and is said here.
+// The keys of a script. Its header is the only list of the fixed keys: KEYS[1], KEYS[2] and so on. Which keys follow depends on the call, and is
+// defined here.
 
 // Names of fixed keys that depend on the bucket or on the call.
 const (
-	TurnQueue        = "turn_queue"      // due:, or due_groups where flows are in groups
+	TurnQueue        = "turn_queue"      // due:, or due_groups if flows are in groups
 	DeparturesOfFlow = "departed:<flow>" // of the only flow
 	AnswerOfJob      = "answer:<id>"     // of the only job
 )
@@ -21,15 +21,15 @@ type Keys int
 
 // All such keys.
 const (
-	PurgedPlaces        Keys = iota + 1 // the five places of what a purge took, and has not removed yet
+	PurgedPlaces        Keys = iota + 1 // the five lists of the jobs that a purge took and has not removed yet
 	PlacesOfFlows                       // for each flow its five places
 	PlacesAndDepartures                 // for each flow its five places, and the times of its departures
-	GroupsOfFlows                       // where flows are in groups: groups, group_settings, and for each group of the flows its turn queue
-	GroupDepartures                     // where flows are in groups: for each group the times of its departures
+	GroupsOfFlows                       // if flows are in groups: groups, group_settings, and for each group of the flows its turn queue
+	GroupDepartures                     // if flows are in groups: for each group the times of its departures
 	DeparturesOfParts                   // for each flow, or each group, the times of its departures
-	GroupsAndDepartures                 // where flows are in groups: groups, group_settings, and for each group its turn queue and the times of its departures
+	GroupsAndDepartures                 // if flows are in groups: groups, group_settings, and for each group its turn queue and the times of its departures
 	TurnQueuesOfGroups                  // for each group its turn queue
-	TurnQueuesOfFlows                   // for each flow the turn queue in which it stands
+	TurnQueuesOfFlows                   // for each flow the turn queue that it is in
 	KeysOfQuotas                        // of a bucket with quotas, budgets or a timetable: departures of the bucket, its leases, its charges, and departures of flows and groups; the caller adds them
 	PaceOfPool                          // in a pool: the pool's conf, pace and departed; the caller adds them
 	KeysOfUse                           // of jobs that used a model: the use of each day on which they were claimed; the caller adds them
@@ -37,13 +37,13 @@ const (
 	KeysOfLimits                        // of limits: the caller makes them
 	KeysOfFire                          // of the fire of a schedule: schedules and schedule_due; the caller adds them
 	KeyOfNames                          // of jobs with former ids: seen_window; the caller adds it
-	KeysToMove                          // what relocate.lua writes or removes: the caller names them
+	KeysToMove                          // the keys that relocate.lua writes or removes: the caller names them
 )
 
-// FixedKeys are the names of the first KEYS of the script: the last part of a bucket's key, or a whole name.
+// FixedKeys returns the names of the first KEYS of the script: the last part of a bucket's key, or a whole name.
 func (s *Script) FixedKeys() []string { return s.keys() }
 
-// MoreKeys are what follows them, in this order.
+// MoreKeys returns the kinds of KEYS that follow them, in order.
 func (s *Script) MoreKeys() []Keys { return moreKeys[s.name] }
 
 var moreKeys = map[string][]Keys{

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The scripts. Each file's header says what it does.
+// The scripts. Each file's header describes the script.
 var (
 	Allow            = newScript("allow")
 	Enqueue          = newScript("enqueue")
@@ -101,7 +101,7 @@ func All() []*Script {
 	}
 }
 
-// byDigest has the scripts by their digests.
+// byDigest maps digests to scripts.
 var byDigest = func() map[string]*Script {
 	scripts := map[string]*Script{}
 	for _, script := range All() {
@@ -117,8 +117,8 @@ type Script struct {
 	keys      func() []string // the fixed ones
 }
 
-// newScript is the script of a file. The text is part of the program, and a test assembles all: so it panics on what
-// only a wrong program can have.
+// newScript returns the script of a file. The text is part of the program, and a test assembles all scripts. So newScript panics on faults that only
+// a wrong program can have.
 func newScript(name string) *Script {
 	text, err := assemble(files, name)
 	if err != nil {
@@ -132,19 +132,19 @@ func digest(text string) string { return redis.NewScript(text).Hash() }
 // Name is the file's name without its ending.
 func (s *Script) Name() string { return s.name }
 
-// Text is what is sent to Redis: the file with the pieces of lib that it includes.
+// Text returns the text that is sent to Redis: the file with the pieces of lib that it includes.
 func (s *Script) Text() string { return s.text.(string) }
 
-// SHA is the digest by which Redis knows the script.
+// SHA returns the digest by which Redis knows the script.
 func (s *Script) SHA() string { return s.sha.(string) }
 
-// Client is what running a script takes of a go-redis client.
+// Client is the part of a go-redis client that runs scripts.
 type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 	Pipeline() redis.Pipeliner
 }
 
-// Observer is told of each run of a script. A nil Observer is not.
+// Observer is called after each run of a script. A nil Observer is ignored.
 type Observer func(script string, took time.Duration, err error)
 
 // Run runs the script and returns its reply, an array or an integer. It takes one round trip, or two if the server does
@@ -167,8 +167,7 @@ func (s *Script) Run(ctx context.Context, client Client, observe Observer, keys 
 	return cmd.Val(), nil
 }
 
-// notLoaded reports whether the server does not know a script. Most often there is
-// no error, and looking for its kind would make an object.
+// notLoaded reports whether the server does not know a script. Usually there is no error, and a check of its type would allocate.
 func notLoaded(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
 
 func (s *Script) command(ctx context.Context, verb string, script any, keys []string, args []any) *once {
@@ -189,10 +188,10 @@ func words(verb string, script any, keys []string, args []any) []any {
 // two pops, no error seen).
 type once struct{ *redis.Cmd }
 
-// NoRetry tells go-redis, also its cluster client.
+// NoRetry stops retries of go-redis, also of its cluster client.
 func (*once) NoRetry() bool { return true }
 
-// cluster is what a client of a cluster has and others have not.
+// cluster is the method that only a client of a cluster has.
 type cluster interface {
 	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
 }

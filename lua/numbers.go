@@ -9,8 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Numbers is [Script.Run] for a script whose reply is a flat array of
-// integers. It makes no object of each.
+// Numbers is [Script.Run] for a script whose reply is a flat array of integers. It allocates no object for each.
 func (s *Script) Numbers(ctx context.Context, client Client, keys []string, args ...any) ([]int64, error) {
 	cmd := s.numbers(ctx, "evalsha", s.sha, keys, args)
 	err := client.Process(ctx, cmd)
@@ -31,11 +30,11 @@ func (s *Script) numbers(ctx context.Context, verb string, script any, keys []st
 // onceNumbers is [once] for a reply of integers.
 type onceNumbers struct{ redis.IntSliceCmd }
 
-// NoRetry tells go-redis, also its cluster client.
+// NoRetry stops retries of go-redis, also of its cluster client.
 func (*onceNumbers) NoRetry() bool { return true }
 
-// Microseconds is so many microseconds, as scripts tell them: at most 292 years either way, which is what a
-// Duration holds. Times of Redis may lie further ahead than that.
+// Microseconds converts a number of microseconds from a script. It clamps to 292 years either way, the range of Duration: times of Redis may lie
+// further ahead.
 func Microseconds(n int64) time.Duration {
 	const most = math.MaxInt64 / int64(time.Microsecond)
 	return time.Duration(min(max(n, -most), most)) * time.Microsecond

@@ -15,16 +15,14 @@ type Call struct {
 	Args   []any
 }
 
-// Result is what a call came to.
+// Result is the result of a call.
 type Result struct {
 	Reply any
 	Err   error
 }
 
-// RunAll runs the calls in one pipeline, in a cluster one to each node, and
-// returns their results in order. A pipeline cannot fall back by itself when the
-// server does not know a script: those calls are sent again with their text, in
-// a second round trip; they had no effect in the first.
+// RunAll runs the calls in one pipeline (in a cluster, one per node) and returns their results in order. If the server does not know a script, a
+// pipeline cannot fall back by itself. RunAll sends those calls again with their text, in a second round trip: they had no effect in the first.
 func RunAll(ctx context.Context, client Client, calls []Call) []Result {
 	results := make([]Result, len(calls))
 	Spread(ctx, client, len(calls), func(n int) string { return calls[n].Keys[0] }, func(pending []int) {
@@ -35,8 +33,7 @@ func RunAll(ctx context.Context, client Client, calls []Call) []Result {
 	return results
 }
 
-// runSome runs some of the calls in one pipeline and returns the calls of which the
-// server does not know the script.
+// runSome runs some of the calls in one pipeline and returns the calls whose script the server does not know.
 func runSome(ctx context.Context, client Client, calls []Call, results []Result, pending []int, byText bool) (unknown []int) {
 	if len(pending) == 0 {
 		return nil
@@ -69,8 +66,8 @@ func runSome(ctx context.Context, client Client, calls []Call, results []Result,
 	return unknown
 }
 
-// TextOnce has the commands of one pipeline to one server send the text of each script once. The first run that has the text makes the
-// script known to the server, so that the others name its digest.
+// TextOnce makes the commands of one pipeline to one server send the text of each script once. The first run with the text makes the script known to
+// the server, so the others send its digest.
 func TextOnce(cmds []redis.Cmder) {
 	known := map[string]*Script{}
 	for _, cmd := range cmds {
@@ -87,10 +84,9 @@ func TextOnce(cmds []redis.Cmder) {
 	}
 }
 
-// Spread runs do for the numbers from 0 to n-1: all at once, or in a cluster
-// for those whose keys are at one node, side by side. A pipeline over several
-// nodes would have one that does not answer spoil what the others did: when the
-// time is over, go-redis calls every command of it a failure.
+// Spread runs do for the numbers from 0 to n-1: all at once, or in a cluster concurrently for each node, with the numbers whose keys are there.
+// In a pipeline over several nodes, one that does not respond would spoil the results of the others: at the timeout, go-redis marks every
+// command of it as failed.
 func Spread(ctx context.Context, client any, n int, key func(int) string, do func(some []int)) {
 	c, ok := client.(cluster)
 	if !ok {
@@ -105,7 +101,7 @@ func Spread(ctx context.Context, client any, n int, key func(int) string, do fun
 	for i := range n {
 		node, err := c.MasterForKey(ctx, key(i))
 		if err != nil {
-			node = nil // what is done there finds the error again
+			node = nil // do gets the error again
 		}
 		nodes[node] = append(nodes[node], i)
 	}

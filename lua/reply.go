@@ -19,7 +19,7 @@ func Integers(reply any) ([]int64, error) {
 	return numbers, nil
 }
 
-// IntegersFor is [Integers] of a reply that has one for each of n questions.
+// IntegersFor is [Integers] for a reply with one integer for each of n questions.
 func IntegersFor(reply any, n int) ([]int64, error) {
 	numbers, err := Integers(reply)
 	if err == nil && len(numbers) != n {
@@ -28,8 +28,7 @@ func IntegersFor(reply any, n int) ([]int64, error) {
 	return numbers, err
 }
 
-// Reader reads a flat array of integers and strings from the front. The first
-// fault stops it, and [Reader.Err] tells.
+// Reader reads a flat array of integers and strings from the front. It stops at the first fault, which [Reader.Err] returns.
 type Reader struct {
 	items []any
 	at    int
@@ -81,8 +80,8 @@ func next[T int64 | string](r *Reader) T {
 	return value
 }
 
-// Answer is a reply in which each value has its name: see lua/lib/answer.lua. What is not there is zero. As of a Reader, the first fault
-// is kept: a value of another type than is read.
+// Answer is a reply of named values: see lua/lib/answer.lua. A missing value reads as zero. Like Reader, it keeps the first fault: a value of
+// another type than the caller reads.
 type Answer struct {
 	values map[string]any
 	err    error
@@ -105,10 +104,10 @@ func ReadAnswer(reply any) (*Answer, error) {
 	return a, nil
 }
 
-// Int is a value that is a number.
+// Int returns a value that is a number.
 func (a *Answer) Int(name string) int64 { return valueOf[int64](a, name) }
 
-// Text is a value that is a text.
+// Text returns a value that is a text.
 func (a *Answer) Text(name string) string { return valueOf[string](a, name) }
 
 // List reads a value that is a list.

@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// MaxWords is how many KEYS and ARGV one call of a script has at most, together. Redis takes a million, but not every server that speaks its
-// protocol does: one refused 4,000, and a settlement that it refuses is refused again each time that it is sent.
+// MaxWords bounds the KEYS and ARGV of one script call, together. Redis takes a million, but not every server that speaks its protocol does: one
+// refused 4,000. A settlement that such a server refuses is refused again each time that it is sent.
 const MaxWords = 3000
 
 // ErrTooLarge reports that a call would have more than [MaxWords] KEYS and ARGV. It was not sent.

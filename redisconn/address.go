@@ -25,7 +25,7 @@ type address struct {
 	topology topology
 	options  *redis.Options // of one server: credentials, database, TLS, settings of the query
 	hosts    []string       // of sentinels or of nodes of a cluster, with ports
-	master   string         // by which sentinels know it
+	master   string         // the name by which sentinels know it
 
 	sentinelUser string
 }
@@ -102,7 +102,7 @@ func parseAddress(text string) (*address, error) {
 		return nil, err
 	}
 	if a.options.TLSConfig != nil {
-		a.options.TLSConfig.ServerName = "" // each server is known by its own
+		a.options.TLSConfig.ServerName = "" // each server has a name of its own
 	}
 	return a, nil
 }
@@ -189,9 +189,8 @@ func parseOne(text string) (*redis.Options, error) {
 	return o, nil
 }
 
-// RedactURL hides the password in a Redis URL, and whatever looks like one, for
-// logs and messages. A user name without a password is hidden too: some programs
-// take "redis://secret@host" for a password.
+// RedactURL hides the password in a Redis URL, and whatever looks like one, for logs and messages. It also hides a user name without a password: some
+// programs take "redis://secret@host" for a password.
 func RedactURL(url string) string {
 	at := strings.LastIndex(url, "@")
 	if at < 0 {

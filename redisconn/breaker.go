@@ -40,10 +40,8 @@ const (
 	BreakerOpen                         // calls fail at once
 )
 
-// Breaker keeps callers from waiting for a Redis that does not answer. A new
-// breaker is closed: calls go to Redis. After some failures in a row it
-// opens: calls fail at once, in less than a microsecond. A pause later one
-// call goes through as a probe, and the breaker closes if the probe works.
+// Breaker keeps callers from waiting for a Redis that does not respond. A new breaker is closed: calls go to Redis. After some failures in a row it
+// opens: calls fail at once, in less than a microsecond. After a pause one call goes through as a probe, and the breaker closes if the probe works.
 // All callers of one Redis share one Breaker.
 //
 // A nil *Breaker lets every call through. A Breaker is safe for concurrent use.
@@ -72,16 +70,16 @@ func NewBreaker(cfg BreakerConfig) *Breaker {
 		MaxRequests: 1,
 		Timeout:     cfg.Pause,
 		ReadyToTrip: func(c gobreaker.Counts) bool { return int(c.ConsecutiveFailures) >= cfg.Failures },
-		// An error of this program's own scripts shows that Redis is there.
+		// An error of this program's own scripts shows that Redis responds.
 		IsSuccessful: func(err error) bool { return !Unavailable(err) },
-		// A caller that gave up says nothing of Redis.
+		// A caller that gave up is no sign that Redis fails.
 		IsExcluded: func(err error) bool { return errors.Is(err, context.Canceled) },
 		OnStateChange: func(_ string, from, to gobreaker.State) {
 			b.shaky.Store(to != gobreaker.StateClosed)
 			if cfg.OnChange != nil {
-				cfg.OnChange(BreakerState(to)) // the library numbers its states alike
+				cfg.OnChange(BreakerState(to)) // the library numbers its states in the same way
 			}
-			switch { // probes that fail are no news
+			switch { // failed probes change nothing
 			case from == gobreaker.StateClosed:
 				b.opened = time.Now()
 				log.Warn("the circuit breaker of Redis is open: its last calls failed", "probe_every", cfg.Pause, "error", b.failure())

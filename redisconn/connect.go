@@ -18,17 +18,18 @@ import (
 
 // Options are the settings of a connection to Redis. The zero value is ready to use.
 type Options struct {
-	Password         string        // overrides the one of the URL, if not empty
+	Password         string        // overrides the password of the URL, if not empty
 	SentinelPassword string        // of the sentinels; their user is sentinel_user in the URL
 	Timeout          time.Duration // for one command; 0 means 1 s
 	PoolSize         int           // connections at most, in a cluster to each node; 0 means 64
 	TLS              TLSOptions    // for URLs that begin with rediss
 
-	// Credentials, if not nil, returns the user and the password for each new connection, in place of those of the URL and Password.
-	// So a password that changes is used by the next connection. SentinelCredentials does the same for connections to sentinels.
+	// Credentials, if not nil, returns the user and the password for each new connection, in place of those in the URL and Password. So the next
+	// connection uses a changed password. SentinelCredentials does the same for connections to sentinels.
 	Credentials, SentinelCredentials func() (user, password string, err error)
 
-	// Dial, if not nil, makes the connections: through a tunnel, say, or to a store in the process. With a URL of rediss it does the handshake too.
+	// Dial, if not nil, makes the connections, for example through a tunnel or to a store in the process. With a URL of rediss it also does the
+	// handshake.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	// NoFunctions runs the scripts by EVALSHA, never as functions of Redis. Set it where another user of the Redis may load functions: such a
@@ -47,8 +48,7 @@ const (
 	// slotsReload is the age at which an idle client reads the map of a cluster again.
 	// Errors trigger a read at once.
 	slotsReload = time.Second
-	// sentinelPatience times the timeout of a command is the time to find the master, so
-	// that a sentinel that hangs leaves time for the others.
+	// sentinelPatience times the timeout of a command is the time to find the master. So a hanging sentinel leaves time for the others.
 	sentinelPatience = 3
 	maxRedirects     = 3 // MOVED and ASK
 )
@@ -97,7 +97,7 @@ func Connect(url string, opts Options) (redis.UniversalClient, error) {
 	o.PoolTimeout = timeout
 	o.DialerRetries = 1
 	o.DisableIdentity = true
-	o.Protocol = 2 // scripts answer alike in 2 and 3, and 2 has no pushes to look for before each reply
+	o.Protocol = 2 // scripts reply alike in 2 and 3, and 2 has no pushes to check for before each reply
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	client := a.client(opts)
 	if !opts.NoFunctions {
@@ -106,7 +106,7 @@ func Connect(url string, opts Options) (redis.UniversalClient, error) {
 	return client, nil
 }
 
-// reportFunctions logs what is wrong with the library of functions in Redis.
+// reportFunctions logs faults of the library of functions in Redis.
 func (o *Options) reportFunctions(err error) {
 	switch {
 	case o.Logger == nil:
@@ -136,7 +136,7 @@ func (a *address) client(opts Options) redis.UniversalClient {
 	}
 }
 
-// failoverOptions are the options of one server, for a master that sentinels name.
+// failoverOptions returns the options of one server, for a master that sentinels name.
 func (a *address) failoverOptions(password string) *redis.FailoverOptions {
 	o := a.options
 	return &redis.FailoverOptions{
@@ -152,7 +152,7 @@ func (a *address) failoverOptions(password string) *redis.FailoverOptions {
 	}
 }
 
-// clusterOptions are the options of one server, for each master of a cluster.
+// clusterOptions returns the options of one server, for each master of a cluster.
 func (a *address) clusterOptions() *redis.ClusterOptions {
 	o := a.options
 	return &redis.ClusterOptions{
@@ -170,8 +170,8 @@ func (a *address) clusterOptions() *redis.ClusterOptions {
 	}
 }
 
-// follower reads a cluster's map again when a node does not answer. go-redis itself does
-// so only when a node answers that a slot has moved, and a dead node answers nothing.
+// follower reads a cluster's map again when a node does not respond. go-redis itself does so only when a node responds that a slot has moved, and a
+// dead node does not respond.
 type follower struct{ client *redis.ClusterClient }
 
 // DialHook implements [redis.Hook].

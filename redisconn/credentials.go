@@ -40,8 +40,8 @@ func provider(read func() (user, password string, err error)) func(context.Conte
 	}
 }
 
-// addressOfMaster is what go-redis calls the address of a connection to a master that sentinels name. Connections to sentinels have
-// the sentinel's address.
+// addressOfMaster is the address that go-redis gives to a connection to a master that sentinels name. Connections to sentinels have the
+// sentinel's address.
 const addressOfMaster = "FailoverClient"
 
 // signInToSentinels returns a function that go-redis calls with each new connection, to the master and to sentinels. go-redis

@@ -8,12 +8,12 @@ import (
 	"os"
 )
 
-// TLSOptions are the certificates of a TLS connection to Redis, as names of PEM files.
-// The zero value trusts the system's authorities and shows no client certificate.
+// TLSOptions are the certificates of a TLS connection to Redis, as names of PEM files. The zero value trusts the system's CAs and presents no client
+// certificate.
 type TLSOptions struct {
 	CA         string // authorities to trust instead of the system's
 	Cert, Key  string // ours, both or none; read again for each connection, so that they can be renewed
-	ServerName string // that the certificates of all servers have, where it is not their host's
+	ServerName string // the name in the certificates of all servers, if it is not their host's
 }
 
 // apply puts the options into the TLS configuration of a URL, nil for a URL without TLS.

@@ -12,12 +12,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Failure is what is wrong with Redis, read from the error of a call.
+// Failure is the kind of failure of Redis, read from the error of a call.
 type Failure int
 
 // The failures of Redis.
 const (
-	NoFailure   Failure = iota // no error, or an error that is not one of Redis
+	NoFailure   Failure = iota // no error, or an error that Redis did not cause
 	Unreachable                // no connection, or no response in time
 	Refused                    // an error response that may pass: loading, read-only, failing over, moving a slot, too many clients
 	Full                       // Redis is out of memory and stored nothing
@@ -31,7 +31,7 @@ func (f Failure) String() string {
 // Failures returns every failure but [NoFailure].
 func Failures() []Failure { return []Failure{Unreachable, Refused, Full, Forbidden} }
 
-// Description returns what to tell people of the failure, such as "Redis is out of memory".
+// Description describes the failure for people, such as "Redis is out of memory".
 func (f Failure) Description() string {
 	return [...]string{
 		"Redis works", "Redis is not reachable or too slow", "Redis refuses the command for now", "Redis is out of memory", "Redis refuses the user or the password",
@@ -93,7 +93,7 @@ func isOfScript(text string) bool {
 	return containsAny(text, "user_script", "user_function", "Error compiling", "Error running script") && !strings.Contains(text, "killed by user")
 }
 
-// isOfSentinels reports whether no sentinel named the master. A sentinel that knows no such master responds nil.
+// isOfSentinels reports whether no sentinel named the master. A sentinel that knows no such master responds with nil.
 func isOfSentinels(err error) bool {
 	return strings.Contains(err.Error(), "redis: all sentinels specified in configuration")
 }
@@ -114,9 +114,9 @@ func isTLS(err error) bool {
 	return ok
 }
 
-// Unavailable reports whether err is a failure of Redis: Redis is unreachable, too slow, loading, out of memory, without its
-// replicas, failing over, moving a slot, or refuses the user. The same call may work later. It is false for nil and for errors
-// of this program, such as that of a script. [FailureOf] names the failure.
+// Unavailable reports whether err is a failure of Redis: Redis is unreachable, too slow, loading, out of memory, without its replicas, failing
+// over, moving a slot, or refuses the user. The same call may work later. It is false for nil and for errors of this program, such as an error
+// of a script. [FailureOf] names the failure.
 func Unavailable(err error) bool { return FailureOf(err) != NoFailure }
 
 // ReplyLost reports whether a command may have run although err came back: the connection

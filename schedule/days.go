@@ -10,7 +10,7 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// calendar says when a cron line fires, where no clock ever changes: in UTC.
+// calendar computes when a cron line fires in UTC, where clocks never change.
 type calendar struct {
 	spec *cron.SpecSchedule
 	days *namedDays         // nil: spec says it all
@@ -35,7 +35,7 @@ var (
 	nthForm     = regexp.MustCompile(`^([0-7]|[A-Z]{3})#(\d+)$`)
 )
 
-// take takes the parts that name such days out of a day field, and returns the others.
+// take removes the parts that name such days from a day field, and returns the others.
 func (d *namedDays) take(field int, text string) (rest string, err error) {
 	var others []string
 	for part := range strings.SplitSeq(text, ",") {

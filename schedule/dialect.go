@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// checkDialect refuses a line that another program reads otherwise, and says what to write. It gets the fields of the line.
+// checkDialect refuses a line that another program reads differently, and says what to write. fields are the fields of the line.
 //
-// EventBridge has a year behind five fields, and Quartz seconds in front of them; Quartz may have a year too. Both demand a ? in one
-// of the day fields, count the days of a week from 1, and so never write a line that is valid here.
+// EventBridge has a year after five fields, and Quartz seconds before them; Quartz may have a year too. Both require a ? in one of the day
+// fields and count the days of a week from 1. So they never write a line that is valid here.
 func checkDialect(line string, fields []string) error {
 	if text, ok := strings.CutPrefix(line, "rate("); ok {
 		return fmt.Errorf("is a rate of EventBridge: write %q", "@every "+periodOf(strings.TrimSuffix(text, ")")))
@@ -39,7 +39,7 @@ func checkDialect(line string, fields []string) error {
 	return nil
 }
 
-// instead says what to write for six fields of Quartz and a year.
+// instead returns what to write for six fields of Quartz and a year.
 func instead(fields []string, year string) string {
 	fields = append([]string(nil), fields...)
 	for i := range fields {
@@ -67,10 +67,10 @@ func instead(fields []string, year string) string {
 	return fmt.Sprintf("write %q", line)
 }
 
-// weekdayNumber is a number of a day of the week, and what stands before it. A step and a number behind # are none.
+// weekdayNumber matches a number of a day of the week, and the character before it. It matches neither a step nor a number after #.
 var weekdayNumber = regexp.MustCompile(`(?:^|[,-])[1-7]`)
 
-// periodOf is a period of EventBridge, such as "5 minutes", as a duration.
+// periodOf converts a period of EventBridge, such as "5 minutes", to a duration.
 func periodOf(text string) string {
 	fields := strings.Fields(text)
 	if len(fields) != 2 {

@@ -1,4 +1,3 @@
-// Package schedule says when something is to happen: the fire times of a cron line in a time zone, which of the times that were missed are
-// made up for, and at which times a bucket leaks at which rate. All of it is pure: time is an argument, and nothing here asks a clock or
-// Redis.
+// Package schedule computes the fire times of a cron line in a time zone, and which missed fires are made up for. It also computes when a bucket
+// sends at which rate. All of it is pure: time is an argument, and nothing here reads a clock or Redis.
 package schedule

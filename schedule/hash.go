@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// ranges are the values that H stands for, in each of the six fields. The days of a month end with 28: every month has that.
+// ranges are the values of H, in each of the six fields. The days of a month end with 28: every month has that.
 var ranges = [...]struct {
 	name      string
 	low, high int
@@ -17,9 +17,9 @@ var ranges = [...]struct {
 
 var hashPattern = regexp.MustCompile(`^H(?:\((\d+)-(\d+)\))?(?:/(\d+))?$`)
 
-// expandHashes replaces what begins with H in six fields: "H" by one value of the field's range, "H(9-17)" by one of those, "H/15" by
-// every fifteenth value from one of the first fifteen on, and "H(0-29)/10" by the same within these. The value is made from name and
-// the number of the field, so that it stays.
+// expandHashes replaces each part that begins with H in six fields. "H" becomes one value of the field's range, "H(9-17)" one of these values.
+// "H/15" becomes every fifteenth value from one of the first fifteen on, and "H(0-29)/10" the same within the range. The value is derived from
+// name and the number of the field, so it never changes.
 func expandHashes(fields []string, name string) error {
 	for i, field := range fields {
 		if !strings.Contains(field, "H") {

@@ -2,20 +2,20 @@ package schedule
 
 import "time"
 
-// CatchUp says which of the fires that were missed are made up for, as when no dispatcher ran.
+// CatchUp says which missed fires are made up for, for example after no dispatcher ran.
 type CatchUp string
 
-// What CatchUp may be.
+// The values of CatchUp.
 const (
 	CatchUpNone CatchUp = "none"
 	CatchUpLast CatchUp = "last" // the latest one
 	CatchUpAll  CatchUp = "all"  // the latest MaxCatchUp
 )
 
-// Overlap says what happens to a fire while the job of the one before is unfinished.
+// Overlap says what happens to a fire while the job of the previous fire is unfinished.
 type Overlap string
 
-// What Overlap may be.
+// The values of Overlap.
 const (
 	OverlapQueue Overlap = "queue" // its job is enqueued too
 	OverlapSkip  Overlap = "skip"  // it is skipped
@@ -25,23 +25,23 @@ const (
 	// MaxCatchUp is how many missed fires CatchUpAll makes up for.
 	MaxCatchUp = 100
 
-	// Grace is how late a fire may be, and is no missed one.
+	// Grace is how late a fire may be without counting as missed.
 	Grace = time.Minute
 )
 
-// mostCounted is how far missed fires are counted: a line with * in its seconds misses 86,400 a day.
+// mostCounted bounds the count of missed fires: a line with * in its seconds misses 86,400 a day.
 const mostCounted = 1000
 
-// Due is what is to happen to the fires of a schedule that have come.
+// Due is the decision about the fires of a schedule that are due.
 type Due struct {
-	Fire   time.Time // the first one that is to be enqueued; zero if none is
-	Next   time.Time // the one after it, or the next one that is to come; zero if there is none
+	Fire   time.Time // the first one to enqueue; zero if there is none
+	Next   time.Time // the one after it, or the next future one; zero if there is none
 	Missed int       // fires before Fire that are given up: at most 1000 are counted
-	First  time.Time // of those that are given up
+	First  time.Time // the first fire that is given up
 }
 
-// Due decides which of the fires from due on, which is one, up to now are to be enqueued. A fire that is no later than [Grace] is; of
-// those that are later, which are missed, catch tells. CatchUpLast makes up for none where a later fire is in time.
+// Due decides which of the fires from due, which is a fire, up to now are enqueued. A fire at most [Grace] late is enqueued. catch decides about
+// later, missed ones. CatchUpLast makes up for none if a later fire is in time.
 func (r *Rule) Due(due, now time.Time, catch CatchUp) Due {
 	if due.After(now) {
 		return Due{Next: due}
@@ -65,7 +65,7 @@ func (r *Rule) Due(due, now time.Time, catch CatchUp) Due {
 	return d
 }
 
-// keep is the first fire that is not given up, of those from due on, which is missed; zero if all are.
+// keep returns the first of the missed fires from due on that is not given up; zero if all are.
 func (r *Rule) keep(due, now time.Time, catch CatchUp) time.Time {
 	inTime := now.Add(-Grace)
 	if catch == CatchUpAll {
@@ -80,7 +80,7 @@ func (r *Rule) keep(due, now time.Time, catch CatchUp) time.Time {
 	return time.Time{}
 }
 
-// latest is the first of the latest n fires from due on up to now; due if there are not more.
+// latest returns the first of the latest n fires from due up to now; due if there are no more than n.
 func (r *Rule) latest(due, now time.Time, n int) time.Time {
 	at := due
 	for range n {

@@ -10,32 +10,32 @@ import (
 	"time"
 )
 
-// Plan says when a bucket leaks, and how fast: its drain windows and its rate calendar. It is a description: Timetable compiles it.
+// Plan says when a bucket sends, and how fast: its drain windows and its rate calendar. It is a description: Timetable compiles it.
 type Plan struct {
-	Drain    *Drain `json:"drain,omitempty"` // nil: the bucket leaks at all times
+	Drain    *Drain `json:"drain,omitempty"` // nil: the bucket sends at all times
 	Calendar []Line `json:"calendar,omitempty"`
 }
 
-// Drain is when a bucket leaks. Outside its windows it collects.
+// Drain says when a bucket sends. Outside its windows it collects jobs.
 type Drain struct {
 	Cron     string        `json:"cron,omitempty" setting:"cron"`         // when a window opens: see [Parse]
 	Timezone string        `json:"timezone,omitempty" setting:"timezone"` // of Cron and FinishBy; "" means UTC
 	For      time.Duration `json:"for,omitempty" setting:"for"`           // how long a window is open; 0: until FinishBy
 	Until    Until         `json:"until,omitempty" setting:"until"`       // "" means window
 	FinishBy string        `json:"finish_by,omitempty" setting:"finish_by"`
-	Manual   bool          `json:"manual,omitempty" setting:"manual"` // there are no windows: the bucket leaks only when an operator drains it
+	Manual   bool          `json:"manual,omitempty" setting:"manual"` // there are no windows: the bucket sends only when an operator drains it
 }
 
 // Until says what closes a window.
 type Until string
 
-// What Until may be.
+// The values of Until.
 const (
 	UntilWindow Until = "window" // its end
 	UntilEmpty  Until = "empty"  // its end, or earlier: nothing waits and nothing is in flight
 )
 
-// Line of a rate calendar: from From to To the rate of the bucket is another one.
+// Line is an entry of a rate calendar: between From and To the bucket has another rate.
 type Line struct {
 	From     string `json:"from"`               // a time of day, such as "22:00"
 	To       string `json:"to"`                 // the time of day that comes next after From
@@ -44,7 +44,7 @@ type Line struct {
 	Rate     Rate   `json:"rate"`
 }
 
-// Rate is a number of departures in a period. The zero value stands for the rate of the bucket.
+// Rate is a number of departures in a period. The zero value means the rate of the bucket.
 type Rate struct {
 	Count int64         `json:"count"`
 	Per   time.Duration `json:"per"`
@@ -57,11 +57,11 @@ const (
 	maxWindow = 366 * 24 * time.Hour
 )
 
-// IsZero reports whether the plan says nothing: the bucket leaks at all times, at its own rate.
+// IsZero reports whether the plan is empty: the bucket sends at all times, at its own rate.
 func (p Plan) IsZero() bool { return p.Drain == nil && len(p.Calendar) == 0 }
 
-// Timetable compiles the plan of a bucket. rate is that of the bucket, and name stands for H in a cron line. The error joins every fault:
-// each begins with the key of the configuration, such as "drain.cron" or "calendar[1].from".
+// Timetable compiles the plan of a bucket. rate is the bucket's rate, and name seeds H in a cron line. The error joins all faults: each begins
+// with the key of the configuration, such as "drain.cron" or "calendar[1].from".
 func (p Plan) Timetable(name string, rate Rate) (*Timetable, error) {
 	var t Timetable
 	var errs []error
@@ -89,7 +89,7 @@ func (p Plan) Timetable(name string, rate Rate) (*Timetable, error) {
 	return &t, nil
 }
 
-// Warnings lists what a valid plan may mean otherwise than was meant. Each begins with the key of the configuration. name stands for H.
+// Warnings lists parts of a valid plan that may not mean what was intended. Each begins with the key of the configuration. name seeds H.
 func (p Plan) Warnings(name string) []string {
 	var warnings []string
 	if d := p.Drain; d != nil && d.Cron != "" {
@@ -153,7 +153,7 @@ func (t *Timetable) addDrain(d Drain, name string) error {
 
 var timeOfDay = regexp.MustCompile(`^([01]\d|2[0-3]):([0-5]\d)$`)
 
-// daily is the rule of a time of day, on the days of a cron field.
+// daily returns the rule of a time of day, on the days of a cron field.
 func daily(text, days, zone string) (*Rule, error) {
 	match := timeOfDay.FindStringSubmatch(text)
 	if match == nil {
@@ -187,7 +187,7 @@ func (w *window) finishBy(text, zone string) error {
 
 var days = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
 
-// daysField is the field of a cron line for days such as "mon-fri,sun".
+// daysField returns the field of a cron line for days such as "mon-fri,sun".
 func daysField(text string) (string, error) {
 	if text == "" || text == "*" {
 		return "*", nil

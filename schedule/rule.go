@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Rule says when a schedule fires. It does not change, and is safe for concurrent use.
+// Rule computes when a schedule fires. It is immutable, and safe for concurrent use.
 type Rule struct {
 	every  time.Duration // of "@every"; then nothing else is set
 	fields *calendar     // of a cron line
@@ -24,16 +24,16 @@ var descriptors = map[string]string{
 	"@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
 }
 
-// Parse reads a cron line: five fields (minute, hour, day of month, month, day of week), or six, with seconds in front; "@daily" and the
-// like; or "@every 10m", whose fire times are the multiples of the period since 1970-01-01 00:00 UTC.
+// Parse reads a cron line: five fields (minute, hour, day of month, month, day of week), or six, with seconds in front; "@daily" and the like;
+// or "@every 10m", whose fire times are the multiples of the period since 1970-01-01 00:00 UTC.
 //
-// A field is a list of values, ranges and steps, as crontab has them. A range may wrap, as FRI-MON and 22-2 do. Sunday is 0 and 7. The day
-// of month may be L (the last day), L-3, LW (the last working day) or 15W (the working day nearest to the 15th). The day of week may be FRIL
-// (the last Friday) or MON#1 (the first Monday). A ? stands for * in the day fields of a line of five fields only: with a ? other lines
-// are those of EventBridge and Quartz, which mean other times, so they are refused.
+// A field is a list of values, ranges and steps, as in crontab. A range may wrap, such as FRI-MON and 22-2. Sunday is 0 and 7. The day of month
+// may be L (the last day), L-3, LW (the last working day) or 15W (the working day nearest to the 15th). The day of week may be FRIL (the last
+// Friday) or MON#1 (the first Monday). A ? means * in the day fields of a line of five fields only. Other lines with a ? belong to EventBridge
+// and Quartz, which mean other times, so Parse refuses them.
 //
-// H in a field stands for a value that is made from name: so a thousand schedules with "H 2 * * *" spread over the hour, and each has
-// its own minute for ever. See expandHashes. zone is the name of a time zone such as "Europe/Paris"; "" means UTC.
+// H in a field is a value derived from name. So a thousand schedules with "H 2 * * *" spread over the hour, and each keeps its minute. See
+// expandHashes. zone is the name of a time zone such as "Europe/Paris"; "" means UTC.
 //
 // An error says what is wrong and what to write instead. A line that never fires is an error too.
 func Parse(line, zone, name string) (*Rule, error) {
@@ -92,7 +92,7 @@ func parseLine(line, name string) (*Rule, error) {
 	return &Rule{fields: calendar, repeat: strings.HasPrefix(fields[minuteField], "*") || strings.HasPrefix(fields[hourField], "*")}, nil
 }
 
-// Warnings lists what the line and its time zone may mean otherwise than was meant. Each begins with the key: cron or timezone.
+// Warnings lists parts of the line and its time zone that may not mean what was intended. Each begins with the key: cron or timezone.
 func (r *Rule) Warnings() []string {
 	var warnings []string
 	if c := r.fields; c != nil && restricts(c.spec.Dom) && restricts(c.spec.Dow) {
@@ -120,11 +120,11 @@ func parseEvery(text string) (time.Duration, error) {
 	return every, nil
 }
 
-// Next is the first fire time after t, in whole seconds; zero if there is none in the five years after t.
+// Next returns the first fire time after t, in whole seconds; zero if there is none in the five years after t.
 //
-// Where clocks change, a line with * in its minutes or hours, such as "*/30 * * * *", follows elapsed time: it fires in both of the
-// hours that a clock shows twice, and not in an hour that no clock shows. Any other line names times of day, and fires once each day
-// that it names: a time that no clock shows on that day fires at the moment of the change, a time that comes twice the first time.
+// When clocks change, a line with * in its minutes or hours, such as "*/30 * * * *", follows elapsed time: it fires in both hours that a clock
+// shows twice, and not in an hour that no clock shows. Any other line names times of day, and fires once on each day of the line. A time that no
+// clock shows on that day fires at the moment of the change; a time that occurs twice fires the first time.
 func (r *Rule) Next(t time.Time) time.Time {
 	if r.every > 0 {
 		period := int64(r.every / time.Second)
@@ -158,7 +158,7 @@ func (r *Rule) Next(t time.Time) time.Time {
 	}
 }
 
-// NextN is the next n fire times after t: fewer if there are not so many within five years of each other.
+// NextN returns the next n fire times after t: fewer if the next one is more than five years away.
 func (r *Rule) NextN(t time.Time, n int) []time.Time {
 	var times []time.Time
 	for range n {
@@ -170,7 +170,7 @@ func (r *Rule) NextN(t time.Time, n int) []time.Time {
 	return times
 }
 
-// last is the latest fire time in the time after from up to and including to; zero if there is none.
+// last returns the latest fire time after from, up to and including to; zero if there is none.
 func (r *Rule) last(from, to time.Time) time.Time {
 	low, high := from.Unix(), to.Unix() // a fire time follows low, and none that is not after to follows high
 	if next := r.Next(from); next.IsZero() || next.After(to) {
@@ -187,11 +187,11 @@ func (r *Rule) last(from, to time.Time) time.Time {
 	return r.Next(time.Unix(low, 0))
 }
 
-// segment is a time in which the clocks of a zone do not change.
+// segment is a period in which the clocks of a zone do not change.
 type segment struct {
 	start, end time.Time     // zero: for ever
-	offset     time.Duration // of what the clocks show, from UTC
-	before     time.Duration // the same before start
+	offset     time.Duration // of the clocks, from UTC
+	before     time.Duration // the offset before start
 }
 
 func segmentAt(t time.Time) segment {
@@ -213,12 +213,12 @@ func offsetAt(t time.Time) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// shown is what the clocks show at t, as a time in UTC, without fractions of a second.
+// shown returns what the clocks show at t, as a time in UTC, without fractions of a second.
 func (s segment) shown(t time.Time) time.Time {
 	return time.Unix(t.Unix(), 0).UTC().Add(s.offset)
 }
 
-// floor is a/b, rounded down.
+// floor returns a/b, rounded down.
 func floor(a, b int64) int64 {
 	q := a / b
 	if a%b < 0 {

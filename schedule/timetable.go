@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Timetable says at which times a bucket leaks and at which rate. It does not change, and is safe for concurrent use.
+// Timetable computes at which times a bucket sends and at which rate. It is immutable, and safe for concurrent use.
 type Timetable struct {
-	manual bool    // no windows: it never leaks by itself
-	window *window // nil: it leaks at all times
+	manual bool    // no windows: the bucket sends only when an operator drains it
+	window *window // nil: the bucket sends at all times
 	lines  []*line
 }
 
@@ -17,7 +17,7 @@ type window struct {
 	rule        *Rule
 	length      time.Duration // 0: until the finish
 	untilEmpty  bool
-	finishAfter time.Duration // after the opening; 0 where finishAt is set, or there is no finish
+	finishAfter time.Duration // after the opening; 0 if finishAt is set, or there is no finish
 	finishAt    *Rule
 }
 
@@ -28,30 +28,30 @@ type line struct {
 	zone     string
 }
 
-// Stretch is a time in which a bucket does not leak, or leaks at one rate.
+// Stretch is a period in which a bucket is closed, or sends at one rate.
 type Stretch struct {
 	From   time.Time
 	Open   bool
 	Rate   Rate      // zero: the bucket's own; also while it is closed
-	Opened time.Time // the opening of the window in which the stretch lies; zero: there are no windows, or it is closed
+	Opened time.Time // the opening of the window that contains the stretch; zero: there are no windows, or it is closed
 
 	UntilEmpty bool      // the window closes once the bucket is empty
-	Finish     time.Time // by which all jobs are to have left; zero: none is named
+	Finish     time.Time // by which all jobs are to be sent; zero: none is set
 }
 
-// Bounds of what Stretches returns.
+// Bounds of the result of Stretches.
 const (
 	MaxStretches = 64
 	Ahead        = 3 * 24 * time.Hour
 )
 
-// Stretches are the stretches from the one in which t lies on. Each ends where the next begins, and the last one at end; a zero end is
-// never. They reach [Ahead] beyond t, unless there are more than [MaxStretches] of them.
+// Stretches returns the stretches from now on. Each ends where the next begins, and the last one at end; a zero end is never. They reach [Ahead]
+// beyond now, unless there are more than [MaxStretches] of them.
 func (t *Timetable) Stretches(now time.Time) (stretches []Stretch, end time.Time) {
 	return t.Between(now, now.Add(Ahead), MaxStretches)
 }
 
-// Between are the stretches from the one in which from lies on, most at most. Each ends where the next begins, and the last one at end; a zero
+// Between returns the stretches from the one that contains from, at most most. Each ends where the next begins, and the last one at end; a zero
 // end is never. They reach beyond until, unless there are more of them.
 func (t *Timetable) Between(from, until time.Time, most int) (stretches []Stretch, end time.Time) {
 	for at := from.Truncate(time.Second); ; {
@@ -78,7 +78,7 @@ func same(a, b Stretch) bool {
 	return a.Open == b.Open && a.Rate == b.Rate && a.Opened.Equal(b.Opened) && a.UntilEmpty == b.UntilEmpty && a.Finish.Equal(b.Finish)
 }
 
-// at is the stretch in which a time lies, and when something may change next; zero: never.
+// at returns the stretch that contains a time, and when something may change next; zero: never.
 func (t *Timetable) at(at time.Time) (s Stretch, till time.Time) {
 	if t.manual {
 		return Stretch{}, time.Time{}
@@ -101,7 +101,7 @@ func (t *Timetable) at(at time.Time) (s Stretch, till time.Time) {
 	return s, till
 }
 
-// at is the window in which a time lies or, of a closed stretch, when the next one opens.
+// at returns the window that contains a time or, in a closed stretch, when the next one opens.
 func (w *window) at(at time.Time) (s Stretch, till time.Time) {
 	longest := w.length
 	if longest == 0 {
@@ -130,7 +130,7 @@ func (w *window) at(at time.Time) (s Stretch, till time.Time) {
 	return s, end
 }
 
-// ends are the finish of a window, zero if none is named, and its end.
+// ends returns the finish of a window, zero if none is set, and its end.
 func (w *window) ends(opened time.Time) (finish, end time.Time) {
 	switch {
 	case w.finishAfter > 0:
@@ -147,9 +147,9 @@ func (w *window) ends(opened time.Time) (finish, end time.Time) {
 	return finish, end
 }
 
-// Window returns the opening and the end of the first drain window that ends after a time, in which it may lie. Both are zero if there is
-// none: the plan has no windows, or its cron line has no time in the next five years. A window that closes once the bucket is empty may
-// close before its end.
+// Window returns the opening and the end of the first drain window that ends after a time; the window may contain it. Both are zero if there is
+// none: the plan has no windows, or its cron line has no time in the next five years. A window that closes once the bucket is empty may close
+// before its end.
 func (t *Timetable) Window(after time.Time) (opened, end time.Time) {
 	w := t.window
 	if w == nil || t.manual {
@@ -177,7 +177,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// longestDay is longer than from any time of day to the next time that it comes, also where clocks change.
+// longestDay is longer than from any time of day to its next occurrence, also across clock changes.
 const longestDay = 26 * time.Hour
 
 // at reports whether a line covers a time, and when that changes.
@@ -193,20 +193,20 @@ func (l *line) at(at time.Time) (covers bool, till time.Time) {
 	return false, next
 }
 
-// end is when a line that began at a time ends. Where no clock shows either of its times, both are the moment of the change: then it ends
-// when it begins.
+// end returns when a line that began at a time ends. If no clock shows either of its times, both are the moment of the change: then it ends when it
+// begins.
 func (l *line) end(began time.Time) time.Time { return l.to.Next(began.Add(-time.Second)) }
 
-// Checks look at so many windows, over so long a time.
+// Checks cover this many windows, over this much time.
 const (
 	checkedWindows = 800
 	checkedTime    = 400 * 24 * time.Hour
 )
 
-// checkFrom is a day without anything special. Clock changes of every zone lie in the time after it.
+// checkFrom is a day without special events. Clock changes of every zone come after it.
 var checkFrom = time.Date(2025, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// checkWindows says whether a window is longer than its period.
+// checkWindows returns an error if a window is longer than its period.
 func (t *Timetable) checkWindows() error {
 	if t.window == nil {
 		return nil
@@ -227,7 +227,7 @@ func (t *Timetable) checkWindows() error {
 	return nil
 }
 
-// checkFinish says whether a finish lies within the window, and leaves time for a job.
+// checkFinish returns an error if a finish is not within the window, or leaves no time for a job.
 func (t *Timetable) checkFinish(d *Drain, rate Rate) error {
 	if t.window == nil || d.FinishBy == "" {
 		return nil
@@ -256,8 +256,8 @@ func (r Rate) perSecond() float64 {
 	return float64(r.Count) / r.Per.Seconds()
 }
 
-// checkLines says whether two lines of the calendar overlap. Lines of one zone repeat each week. Of two zones the clocks change on
-// different days, so that a year is looked at.
+// checkLines returns an error if two lines of the calendar overlap. Lines of one zone repeat each week. Clocks of two zones change on different
+// days, so the check covers a year.
 func (t *Timetable) checkLines() error {
 	for i, a := range t.lines {
 		for j, b := range t.lines[:i] {
@@ -273,7 +273,7 @@ func (t *Timetable) checkLines() error {
 	return nil
 }
 
-// overlap is the first time that two lines both cover, zero if there is none.
+// overlap returns the first time that two lines both cover, zero if there is none.
 func overlap(a, b *line, until time.Time) time.Time {
 	for at := checkFrom; at.Before(until); {
 		inA, nextA := a.at(at)

@@ -9,7 +9,7 @@ import (
 	_ "time/tzdata" // a machine or a container without a time zone database has one in the program
 )
 
-// meant are the names of the database for abbreviations and for names of Windows, which it does not have.
+// meant maps abbreviations and names of Windows, which the database does not have, to names of the database.
 var meant = map[string]string{
 	"PST": "America/Los_Angeles", "PDT": "America/Los_Angeles", "PT": "America/Los_Angeles", "MDT": "America/Denver", "MT": "America/Denver",
 	"CST": "America/Chicago, or Asia/Shanghai", "CDT": "America/Chicago", "CT": "America/Chicago", "EDT": "America/New_York", "ET": "America/New_York",
@@ -23,7 +23,7 @@ var meant = map[string]string{
 	"ROMANCE STANDARD TIME": "Europe/Paris", "INDIA STANDARD TIME": "Asia/Kolkata", "CHINA STANDARD TIME": "Asia/Shanghai", "TOKYO STANDARD TIME": "Asia/Tokyo",
 }
 
-// fixed are zones whose clocks never change, and the zones that are meant most often.
+// fixed are zones whose clocks never change, and the zones that are intended most often.
 var fixed = map[string]string{"EST": "America/New_York", "MST": "America/Denver"}
 
 var (
@@ -48,7 +48,7 @@ func location(name string) (*time.Location, error) {
 	return zone, nil
 }
 
-// suggestZone says what to write instead of a zone that the database does not have.
+// suggestZone returns an error that says what to write instead of an unknown zone.
 func suggestZone(name string) error {
 	text := strings.TrimSpace(name)
 	if instead, ok := meant[strings.ToUpper(text)]; ok {
@@ -76,7 +76,7 @@ func suggestZone(name string) error {
 
 var wordForm = regexp.MustCompile(`[A-Za-z]+`)
 
-// spellings are names of the database that differ from a name in case, blanks and the continent.
+// spellings returns names of the database that differ from name in case, spaces and continent.
 func spellings(name string) []string {
 	name = strings.ReplaceAll(name, " ", "_")
 	if strings.ContainsAny(name, `.\`) || strings.HasPrefix(name, "/") { // no name, but perhaps a file
@@ -100,7 +100,7 @@ func spellings(name string) []string {
 	return all
 }
 
-// zoneWarning says that a zone is probably not what is meant; "" if there is nothing to say.
+// zoneWarning says that a zone is probably not what was intended; "" if there is nothing to say.
 func zoneWarning(name string) string {
 	if city := fixed[name]; city != "" {
 		return fmt.Sprintf("timezone %q: has no summer time: clocks that change are those of %s", name, city)

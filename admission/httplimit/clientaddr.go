@@ -11,14 +11,14 @@ import (
 	"github.com/tundish-io/tundish/admission"
 )
 
-// The headers in which proxies leave the address of their client.
+// The headers in which proxies put the address of their client.
 const (
 	XForwardedFor = "x-forwarded-for"
 	Forwarded     = "forwarded" // RFC 7239
 )
 
-// DefaultIPv6Prefix is the length of what counts as one IPv6 address: a
-// customer has a whole network of them, and could use each once.
+// DefaultIPv6Prefix is the length of the prefix that counts as one IPv6 address: a customer has a whole network, and could use each address
+// once.
 const DefaultIPv6Prefix = 64
 
 // Proxies lists the proxies in front of a server, and so decides which address is the client
@@ -54,8 +54,8 @@ func (p Proxies) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Peer is the address of the other end of the connection, without port and zone, and as IPv4
-// if it is one. It is not valid where the connection has no address.
+// Peer returns the address of the other end of the connection, without port and zone, and as IPv4 if it is one. It is not valid if the connection has
+// no address.
 func Peer(r *http.Request) netip.Addr {
 	addrPort, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -74,10 +74,9 @@ func (p Proxies) Trusts(addr netip.Addr) bool {
 	})
 }
 
-// ClientAddr is the address of the client. It is the peer or, while that is a trusted
-// proxy, the address that the proxy names. A trusted proxy may name no address, hide its
-// client ("unknown", "_secret"), or write something that is no address: then ClientAddr is the
-// address of that proxy. It is not valid where the connection has no address, such as a Unix socket.
+// ClientAddr returns the address of the client. It is the peer or, while that is a trusted proxy, the address that the proxy names. A trusted proxy
+// may name no address, hide its client ("unknown", "_secret"), or write a text that is no address: then ClientAddr returns the address of that proxy.
+// It is not valid if the connection has no address, such as a Unix socket.
 func (p Proxies) ClientAddr(r *http.Request) netip.Addr {
 	client := Peer(r)
 	if !p.Trusts(client) {
@@ -107,16 +106,16 @@ func (p Proxies) ClientAddr(r *http.Request) netip.Addr {
 	return client
 }
 
-// Identity is the sender of a request, as far as the addresses tell: the caller is the
-// client's address, and the headers are all headers of the request.
+// Identity returns the sender of a request, by its addresses: the caller is the client's address, and the headers are all headers of the
+// request.
 func (p Proxies) Identity(r *http.Request) admission.Identity {
 	id := admission.Identity{IP: p.Name(p.ClientAddr(r)), Headers: RequestHeaders(r.Header)}
 	id.Caller = admission.AddrCaller(id.IP)
 	return id
 }
 
-// Name is the text under which limits count an address. For IPv4 it is the address, for IPv6
-// its prefix, such as "2001:db8:1:2::/64". It is "" if addr is not valid.
+// Name returns the text under which limits count an address. For IPv4 it is the address, for IPv6 its prefix, such as "2001:db8:1:2::/64". It is
+// "" if addr is not valid.
 func (p Proxies) Name(addr netip.Addr) string {
 	addr = plain(addr)
 	bits := p.IPv6Prefix
@@ -136,9 +135,8 @@ func (p Proxies) Name(addr netip.Addr) string {
 	return prefix.String()
 }
 
-// RequestHeaders makes the headers of an [admission.Identity]. A header that is sent in
-// several lines is one list (RFC 9110, 5.3) and counts as such: no line of it
-// can hide another.
+// RequestHeaders returns the headers for an [admission.Identity]. A header in several lines is one list (RFC 9110, 5.3) and counts as such: no line
+// of it can hide another.
 func RequestHeaders(h http.Header) map[string]string {
 	headers := make(map[string]string, len(h))
 	for name, values := range h {

@@ -13,14 +13,12 @@ import (
 	"github.com/tundish-io/tundish/admission"
 )
 
-// TypeQuotaExceeded is the type of the problem (RFC 9457) that a refusal by a
-// limit is.
+// TypeQuotaExceeded is the problem type (RFC 9457) of a refusal by a limit.
 const TypeQuotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
 func secondsUp(d time.Duration) int64 { return int64(math.Ceil(d.Seconds())) }
 
-// RateLimitHeaders selects the headers that tell a client of limits. The zero
-// value is [BothHeaders].
+// RateLimitHeaders selects the headers that describe limits to clients. The zero value is [BothHeaders].
 type RateLimitHeaders string
 
 // The sets of headers.
@@ -39,7 +37,7 @@ func SetHeaders(h http.Header, decisions []admission.Decision, now time.Time) {
 // its most restrictive decision.
 //
 //	RateLimit-Policy       "per-caller";q=200;w=120    q requests in w seconds
-//	RateLimit              "per-caller";r=7;t=2        r remain; after t seconds the request passes, or the limit is as new.
+//	RateLimit              "per-caller";r=7;t=2        r remain; after t seconds the request passes, or the limit is unused again
 //	X-RateLimit-Limit      200                         q, r and the end of t in Unix seconds,
 //	X-RateLimit-Remaining  7                           of the most restrictive limit
 //	X-RateLimit-Reset      1796213400
@@ -150,8 +148,7 @@ func mostRestrictive(decisions []admission.Decision) []admission.Decision {
 	return kept
 }
 
-// untilMore is what RateLimit calls t: in how many seconds the refused request
-// would pass, or else until the limit is as new.
+// untilMore returns the t of RateLimit: the seconds until the refused request would pass, or else until the limit is unused again.
 func untilMore(d admission.Decision) int64 {
 	if d.RetryAfter > 0 {
 		return secondsUp(d.RetryAfter)

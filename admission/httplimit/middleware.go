@@ -1,5 +1,5 @@
-// Package httplimit is the net/http half of package admission: a middleware that asks a limit,
-// the headers that tell clients of limits, and the client's address behind proxies.
+// Package httplimit is the net/http half of package admission: a middleware that asks a limit, the headers that describe limits to clients, and
+// the client's address behind proxies.
 package httplimit
 
 import (
@@ -35,7 +35,7 @@ type Policy struct {
 	// a fault of the request. nil means 1.
 	Cost func(r *http.Request) int64
 
-	// Headers selects the headers that tell the client of the limit; "" means [BothHeaders].
+	// Headers selects the headers that describe the limit to the client; "" means [BothHeaders].
 	Headers RateLimitHeaders
 
 	Logger *slog.Logger // logs faults that only the operator can repair; nil logs nothing

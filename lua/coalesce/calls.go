@@ -5,8 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// Calls counts the calls that are under way, so that a Close can let no more in
-// and wait for those.
+// Calls counts the calls that are under way, so that Close can admit no more and wait for the running ones.
 type Calls struct {
 	underWay atomic.Int64
 	closed   atomic.Bool
@@ -14,7 +13,7 @@ type Calls struct {
 	idle     chan struct{} // closed once it is closed and nothing is under way
 }
 
-// NewCalls returns a count of none.
+// NewCalls returns a count of 0.
 func NewCalls() *Calls { return &Calls{idle: make(chan struct{})} }
 
 // Enter reports whether a call may begin. If so, Leave must follow.

@@ -1,12 +1,10 @@
-// Package coalesce lets concurrent callers of a script share round trips. Limits, jobs and
-// outcomes go through it alike.
+// Package coalesce lets concurrent callers of a script share round trips. Limits, jobs and outcomes use it alike.
 //
-// The policy: an item joins the trip that leaves next. A trip leaves at once when none is
-// under way. A second trip leaves beside the first when as many items wait as are under
-// way. There is no third.
+// The policy: an item joins the next trip. A trip starts at once if none is under way. A second trip starts in parallel with the first when as
+// many items wait as are under way. There is no third.
 //
-// So a lone caller never waits, and many callers settle at two trips of half of them each:
-// Redis works on one trip while this process reads and writes the other.
+// So a lone caller never waits. Many callers settle at two trips with half of the items each: Redis works on one while this process reads and
+// writes the other.
 package coalesce
 
 import (
@@ -20,21 +18,22 @@ import (
 // Set Send, Max, MaxWeight and Weigh before use. No goroutine runs while there
 // is nothing to send.
 type Queue[T comparable] struct {
-	// Send makes a round trip. The function that it returns, if not nil, tells
-	// the callers. It runs beside the next trip, as it takes as long as a round trip.
+	// Send makes a round trip. The function that it returns, if not nil, delivers the replies to the callers. It runs in parallel with the next
+	// trip, because it takes as long as a round trip.
 	Send      func(items []T) (tell func())
 	Max       int         // items in a trip
 	MaxWeight int         // sum of weights in a trip; one item may be heavier alone
 	Weigh     func(T) int // nil: no item weighs anything
 	Owner     func(T) any // items of one owner keep their order: they are never in two trips under way
 
-	// Kind, if not nil, is the kind of an item. A trip has items of MaxKinds kinds at most. Items of these kinds come
-	// along from behind items of other kinds: the items of an owner keep their order within a kind only.
+	// Kind, if not nil, returns the kind of an item. A trip has items of at most MaxKinds kinds. Items of these kinds overtake items of other
+	// kinds, so the items of an owner keep their order within a kind only.
 	Kind     func(T) [2]string
 	MaxKinds int
 
-	// Caller, if not nil, says whose an item is, and Turn where the queue keeps the turn of the item. Callers then take turns: what one of them
-	// adds waits for a call of each other one, however many items that has waiting. The items of one Add are of one caller, and stay together.
+	// Caller, if not nil, returns the caller of an item, and Turn where the queue stores the turn of the item. Callers then take turns: an item
+	// of one waits for at most a call of each other caller, however many items that caller has waiting. The items of one Add have one caller,
+	// and stay together.
 	Caller func(T) string
 	Turn   func(T) *int64
 
@@ -42,7 +41,7 @@ type Queue[T comparable] struct {
 	pending  []T // by their turns
 	turns    turns
 	trips    int  // under way
-	underWay int  // items of these
+	underWay int  // items in these trips
 	split    bool // a trip under way ends with items of an owner that pending begins with
 	wg       sync.WaitGroup
 }
@@ -56,9 +55,8 @@ func (q *Queue[T]) Add(items ...T) (waits bool) {
 	return len(q.pending) > 0
 }
 
-// AddAndSend is Add for a caller that can wait: a trip that leaves now is
-// sent in the caller's goroutine. To wake another one for it took a lone caller 140 µs of
-// processor time instead of 95.
+// AddAndSend is Add for a caller that can wait: it sends a trip that may start now in the caller's goroutine. With another goroutine, a lone caller
+// took 140 µs of CPU time instead of 95.
 func (q *Queue[T]) AddAndSend(item T) {
 	q.mu.Lock()
 	q.insert([]T{item})
@@ -105,17 +103,17 @@ func (q *Queue[T]) Drain() []T {
 	return rest
 }
 
-// Waiting is the number of items that are not under way.
+// Waiting returns the number of items that are not under way.
 func (q *Queue[T]) Waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.pending)
 }
 
-// Wait returns when nothing is under way. No caller may add meanwhile.
+// Wait returns when no trip is under way. No caller may add items meanwhile.
 func (q *Queue[T]) Wait() { q.wg.Wait() }
 
-// leave sends the trips that may leave now. The caller holds mu.
+// leave starts the trips that may start now. The caller holds mu.
 func (q *Queue[T]) leave() {
 	for trip, splits := q.next(); trip != nil; trip, splits = q.next() {
 		q.wg.Go(func() { q.send(trip, splits) })
@@ -135,7 +133,7 @@ func (q *Queue[T]) send(trip []T, splits bool) {
 	}
 }
 
-// mayLeave is the policy of the package. The caller holds mu.
+// mayLeave decides by the policy of the package whether a trip may start. The caller holds mu.
 func (q *Queue[T]) mayLeave() bool {
 	switch {
 	case len(q.pending) == 0 || q.split:
@@ -147,8 +145,8 @@ func (q *Queue[T]) mayLeave() bool {
 	}
 }
 
-// next takes the trip that may leave now, nil if there is none, and reports whether the
-// trip splits the items of an owner. The caller holds mu.
+// next takes the items of the trip that may start now, nil if there is none, and reports whether the trip splits the items of an owner. The caller
+// holds mu.
 func (q *Queue[T]) next() (trip []T, splits bool) {
 	if !q.mayLeave() {
 		return nil, false
@@ -185,7 +183,7 @@ func (q *Queue[T]) next() (trip []T, splits bool) {
 	return trip, q.split
 }
 
-// more adds the items of kinds that the trip has, from behind those of other kinds. Items of one kind keep their order.
+// more adds the items of the trip's kinds that wait after items of other kinds. Items of one kind keep their order.
 func (q *Queue[T]) more(trip []T, kinds *kindSet, weight int) []T {
 	var rest []T
 	for i, item := range q.pending {
@@ -217,7 +215,7 @@ type kindSet struct {
 	some  bool
 }
 
-// with adds a kind. It reports false if there are so many others already.
+// with adds a kind. It returns false if the set has most others already.
 func (s *kindSet) with(kind [2]string, most int) bool {
 	switch {
 	case !s.some:

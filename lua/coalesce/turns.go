@@ -6,12 +6,12 @@ import (
 	"sort"
 )
 
-// turns divides a queue among callers, by start-time fair queueing: an item has its turn once its caller was served as much as each other caller that
-// waits. The cost of an item is 1, and 1 more for each part of MaxWeight/Max that it weighs.
+// turns divides a queue among callers, by start-time fair queueing: an item's turn comes once its caller was served as much as each other
+// waiting caller. The cost of an item is 1, and 1 more for each part of MaxWeight/Max that it weighs.
 type turns struct {
-	now  int64            // the turn of what left last
-	ends map[string]int64 // by caller: where its next items have their turn, if that is later than now
-	trim int              // how many of these there may be before those of the past are removed
+	now  int64            // the turn of the last item that was sent
+	ends map[string]int64 // by caller: the turn of its next items, if that is later than now
+	trim int              // how many callers there may be before past ones are removed
 }
 
 // insert puts items in their place. The caller holds mu.
@@ -49,7 +49,7 @@ func (t *turns) take(caller string, cost int64) int64 {
 	return turn
 }
 
-// advance notes the turn of what has left, and how many items are left.
+// advance sets the turn of the items that were sent, and how many items remain.
 func (t *turns) advance(to int64, left int) {
 	t.now = to
 	if left == 0 {

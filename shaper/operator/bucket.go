@@ -15,19 +15,18 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// Bounds of what an operator says.
+// Bounds of an operator's texts.
 const (
 	MaxReason = 500 // bytes
 	maxBy     = 128 // bytes; longer ones are cut
 )
 
-// Author changes buckets and pools in the name of a person or a program. Every change is logged with the author. A
-// pause and an override show the author later.
+// Author changes buckets and pools in the name of a person or a program. Every change is logged with the author. A pause and an override show the
+// author later.
 //
-// All processes obey a change at once, because it is in Redis, where every decision is made; a dispatcher that sleeps
-// is woken. It holds across restarts, whatever configurations say, until it is taken back. When Redis is down or too
-// slow, a method returns an error after [Config.Timeout] for each of its round trips, or at the deadline of ctx. The
-// outcome is unknown then, and the method may be called again.
+// All processes obey a change at once, because it is in Redis, where every decision is made; a sleeping dispatcher is woken. It survives restarts,
+// whatever configurations say, until it is reset. When Redis is down or too slow, a method returns an error after [Config.Timeout] for each of its
+// round trips, or at the deadline of ctx. The outcome is unknown then, and the method may be called again.
 type Author struct {
 	op *Operator
 	by string
@@ -49,18 +48,18 @@ func (o *Operator) As(author string) Author {
 	return Author{o, author}
 }
 
-// Bucket is a bucket to look at. The methods work on every bucket that Redis knows, also on one that has left the
-// configuration, or lives where another configuration has it. For others they return [shaper.ErrUnknownBucket].
+// Bucket reads a bucket. The methods work on every bucket that Redis knows, also if it was removed from the configuration, or lives where another
+// configuration has it. For others they return [shaper.ErrUnknownBucket].
 type Bucket struct {
 	op   *Operator
 	name string
 	bare bool // its lists have no payloads
 }
 
-// Bucket names a bucket. It does not ask Redis whether the bucket exists.
+// Bucket returns the handle of a bucket. It does not ask Redis whether the bucket exists.
 func (o *Operator) Bucket(name string) Bucket { return Bucket{op: o, name: name} }
 
-// WithoutPayloads is the same bucket, whose lists of jobs and dead letters leave out the payloads.
+// WithoutPayloads returns the same bucket, whose lists of jobs and dead letters leave out the payloads.
 func (b Bucket) WithoutPayloads() Bucket {
 	b.bare = true
 	return b
@@ -84,7 +83,7 @@ func (b Bucket) Info(ctx context.Context) (BucketInfo, error) {
 	return infos[0], nil
 }
 
-// BucketControl is a bucket to look at and to change.
+// BucketControl reads and changes a bucket.
 type BucketControl struct {
 	Bucket
 	by string
@@ -95,14 +94,13 @@ func (a Author) Bucket(name string) BucketControl { return BucketControl{a.op.Bu
 
 func (b BucketControl) control() control { return control{b.op, b.by} }
 
-// control is what the handles change things with.
+// control makes the changes for the handles.
 type control struct {
 	*Operator
 	by string
 }
 
-// InvalidChangeError says that a change does not fit; nothing was changed. The
-// lines of its text begin with the setting.
+// InvalidChangeError says that a change does not fit; nothing was changed. Each line of its text begins with the setting.
 type InvalidChangeError struct {
 	Bucket string
 	Err    error
@@ -113,10 +111,8 @@ func (e *InvalidChangeError) Error() string {
 }
 func (e *InvalidChangeError) Unwrap() error { return e.Err }
 
-// Pause stops departures from a bucket until [BucketControl.Resume]: nothing is
-// claimed from now on, in no process. What was claimed already goes out, within
-// the 200 ms that dispatchers look ahead. Jobs are taken in until the bucket is
-// full; leases, outcomes and retries go on as ever. Pausing what is paused
+// Pause stops departures from a bucket until [BucketControl.Resume]: no process claims from now on. Jobs that are claimed already are sent, within
+// the 200 ms that dispatchers look ahead. The bucket still admits jobs until it is full; leases, outcomes and retries go on. Pausing a paused bucket
 // changes the reason. One round trip.
 func (b BucketControl) Pause(ctx context.Context, reason string) error {
 	c, bucket := b.control(), b.name
@@ -134,8 +130,7 @@ func (b BucketControl) Pause(ctx context.Context, reason string) error {
 	return r.Err()
 }
 
-// Resume lets a bucket run again and reports whether it was paused. It goes on
-// at its pace: what it may send at once is its burst, as after any quiet time.
+// Resume lets a bucket run again and reports whether it was paused. It continues at its pace: it may send its burst at once, as after any quiet time.
 // One round trip.
 func (b BucketControl) Resume(ctx context.Context) (was bool, err error) {
 	c, bucket := b.control(), b.name
@@ -150,11 +145,9 @@ func (b BucketControl) Resume(ctx context.Context) (was bool, err error) {
 	return since > 0, r.Err()
 }
 
-// Set changes settings of a bucket over what configurations say, until
-// [BucketControl.Reset]. A new rate holds from the next slot on, be it faster or
-// slower; a bound that is lowered below what there is admits no job until
-// enough jobs have left. A max_in_flight that the configuration does not say rises with the rate and the burst. A patch that does not fit is an [*InvalidChangeError]. Two
-// round trips.
+// Set changes settings of a bucket over what configurations say, until [BucketControl.Reset]. A new rate, faster or slower, is effective from the
+// next slot on. A bound below the present number of jobs admits none until enough jobs have been sent. A max_in_flight that the configuration does
+// not set rises with the rate and the burst. A patch that does not fit is an [*InvalidChangeError]. Two round trips.
 func (b BucketControl) Set(ctx context.Context, patch BucketPatch) ([]shaper.Change, error) {
 	c, bucket := b.control(), b.name
 	if patch.IsZero() {
@@ -174,8 +167,7 @@ func (b BucketControl) Set(ctx context.Context, patch BucketPatch) ([]shaper.Cha
 	return c.change(ctx, bucket, metrics.ActionSet, patch.fields()...)
 }
 
-// Reset lets settings of a bucket be as configured again; without any, all of
-// them. One round trip.
+// Reset removes overrides of settings of a bucket; without settings, all of them. One round trip.
 func (b BucketControl) Reset(ctx context.Context, settings ...shaper.Setting) ([]shaper.Change, error) {
 	c, bucket := b.control(), b.name
 	if len(settings) == 0 {
@@ -194,7 +186,7 @@ func (b BucketControl) Reset(ctx context.Context, settings ...shaper.Setting) ([
 	return c.change(ctx, bucket, metrics.ActionReset, fields...)
 }
 
-// change runs the script for fields and reads what it changed.
+// change runs the script for fields and returns what it changed.
 func (c control) change(ctx context.Context, bucket, action string, args ...any) ([]shaper.Change, error) {
 	r, err := c.control(ctx, bucket, action, args...)
 	if err != nil {
@@ -213,14 +205,13 @@ func (c control) change(ctx context.Context, bucket, action string, args ...any)
 	return changes, nil
 }
 
-// TellChanged has hooks that want [shaper.EventOperatorChanged] be told of an operation, which has changed something of the bucket. One round trip.
+// TellChanged reports an operation that changed the bucket to the hooks that subscribe to [shaper.EventOperatorChanged]. One round trip.
 func (b BucketControl) TellChanged(ctx context.Context, operation string) error {
 	_, err := b.control().control(ctx, b.name, "tell", operation)
 	return err
 }
 
-// inForce returns the settings of a bucket that can be changed, as they are in
-// force.
+// inForce returns the effective settings of a bucket, of those that can be changed.
 func (c control) inForce(ctx context.Context, bucket string) (shaper.Bucket, error) {
 	if b, err := c.store.Bucket(bucket); err == nil {
 		if err := c.store.Configure(ctx, b); err != nil && !errors.Is(err, shaper.ErrTagChanged) {
@@ -255,8 +246,8 @@ func (c control) control(ctx context.Context, bucket, action string, args ...any
 	return c.run(ctx, bucket, lua.Control, func(k store.Keys) []string { return k.Of(lua.Control) }, append([]any{store.WakeChannel, c.store.KeyName(bucket), action, c.by}, args...)...)
 }
 
-// run runs a script on a bucket that is configured here or known to Redis. A bucket that lives where another
-// configuration has it obeys too, and what it is told goes with it.
+// run runs a script on a bucket that is configured here or known to Redis. A bucket that lives where another configuration has it obeys too, and
+// takes the change along when it moves.
 func (c control) run(ctx context.Context, bucket string, script *lua.Script, keysOf func(store.Keys) []string, args ...any) (*lua.Reader, error) {
 	if b, err := c.store.Bucket(bucket); err == nil {
 		r, err := c.store.RunConfigured(ctx, b, script, keysOf(b.Keys), args...)
@@ -285,8 +276,7 @@ func (c control) run(ctx context.Context, bucket string, script *lua.Script, key
 	return r, r.Err()
 }
 
-// keysOf are the keys of a bucket, which know how many levels it has, as the configuration says or,
-// of one that is not configured here, as Redis knows.
+// keysOf returns the keys of a bucket. They have its levels by the configuration or, if it is not configured here, by Redis.
 func (o *Operator) keysOf(ctx context.Context, bucket string) (store.Keys, error) {
 	o.store.Strayed(ctx, bucket)
 	b, err := o.store.Readable(ctx, bucket)
@@ -323,21 +313,20 @@ func (c control) noteIf(ctx context.Context, isChanged bool, what, bucket, actio
 	}
 }
 
-// ErrNoFlows says that a bucket has no flows. Methods on flows return
-// it; in a bucket that has some, any name of at most [shaper.MaxFlowBytes] is that of a flow.
+// ErrNoFlows says that a bucket has no flows. Methods on flows return it. In a bucket with flows, any name of at most [shaper.MaxFlowBytes] names a
+// flow.
 var ErrNoFlows = errors.New("shaper: the bucket has no flows")
 
 // Errors of methods on groups.
 var (
-	// ErrNoGroups says that a bucket has no groups. Methods on groups return it,
-	// and those on flows of a group.
+	// ErrNoGroups says that a bucket has no groups. Methods on groups return it, and methods on flows of a group.
 	ErrNoGroups = errors.New("shaper: the bucket has no groups")
 
-	// ErrGroupNeeded says that a bucket has groups, and a flow was named without its own.
+	// ErrGroupNeeded says that a bucket has groups, and a flow was named without its group.
 	ErrGroupNeeded = errors.New("shaper: the bucket has groups: name the flow's group")
 )
 
-// readChanges reads what control.lua has changed, and whether that is anything.
+// readChanges reads what control.lua has changed, and whether anything changed.
 func readChanges(r *lua.Reader, action string, step int, args []any) (changes []shaper.Change, isChanged bool, err error) {
 	before, after := map[string]string{}, map[string]string{}
 	for i := 0; i < len(args); i += step {
@@ -359,7 +348,7 @@ func readChanges(r *lua.Reader, action string, step int, args []any) (changes []
 		for _, field := range s.Fields {
 			isChanged = isChanged || differs[field]
 		}
-		// An override that is removed is told also where the configuration has the same value.
+		// A removed override is reported also if the configuration has the same value.
 		if action == metrics.ActionSet || differs[s.Fields[0]] || differs[s.Fields[len(s.Fields)-1]] {
 			changes = append(changes, shaper.Change{Setting: s.Name, Before: s.Text(before), After: s.Text(after)})
 		}

@@ -23,7 +23,7 @@ func unknownSetting(name string) error {
 // changeable are the settings of buckets that operators change.
 var changeable = store.OfBuckets.Changeable()
 
-// overridable are the fields of what operators change, for the scripts that look at a bucket or a pool.
+// overridable are the fields that operators change, for the scripts that read a bucket or a pool.
 var (
 	overridable        = fieldsOf(changeable)
 	overridableOfPools = fieldsOf(ofPools)
@@ -36,8 +36,7 @@ func fieldsOf(settings store.StoredSettings) (args []any) {
 	return args
 }
 
-// readSettings makes a bucket of the fields of conf; what they do not say has
-// its default.
+// readSettings makes a bucket of the fields of conf; a missing field has its default.
 func readSettings(name string, fields map[string]string) shaper.Bucket {
 	b := shaper.DefaultBucket()
 	b.Name = name
@@ -53,9 +52,8 @@ type BucketPatch struct {
 // IsZero reports whether the patch changes nothing.
 func (p BucketPatch) IsZero() bool { return len(p.values) == 0 }
 
-// Put adds a setting to the patch, its value as in the configuration: "20/s"
-// for a rate, "5000" for a number. Whether the bucket is valid with it is for
-// [BucketControl.Set] to say. The error begins with the setting.
+// Put adds a setting to the patch, its value as in the configuration: "20/s" for a rate, "5000" for a number. [BucketControl.Set] checks whether the
+// bucket is valid with it. The error begins with the setting.
 func (p *BucketPatch) Put(setting shaper.Setting, value string) error {
 	s := changeable.Find(setting)
 	if s == nil {
@@ -94,7 +92,7 @@ func (p BucketPatch) fields() (args []any) {
 // Override is a setting that an operator has changed over what configurations say.
 type Override struct {
 	Setting    shaper.Setting
-	Configured string // what the configuration in force says
+	Configured string // the value of the effective configuration
 	InForce    string
 	By         string
 	At         time.Time

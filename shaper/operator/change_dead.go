@@ -13,35 +13,34 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// sparePlaces says how many places a redrive by filter leaves to producers: one in ten.
+// sparePlaces is the divisor of the capacity that a redrive by filter leaves free for producers: 10 %.
 const sparePlaces = 10
 
-// firstChunk is how many letters a call looks at first, and then at twice as many: one that finds its bucket full has read little.
+// firstChunk is how many dead letters a call reads first; then it doubles the number. So a call that finds its bucket full has read little.
 const firstChunk = 25
 
-// DeadChange says what became of dead letters that a filter means.
+// DeadChange is the result of a change of the dead letters that match a filter.
 type DeadChange struct {
 	Redriven
 	Dropped int // for good
-	Matched int // that the filter means, of those that were looked at
-	Looked  int // dead letters that were looked at, and need no second look unless Waiting
+	Matched int // dead letters that match, of the examined ones
+	Looked  int // dead letters that were examined, and need no second look unless Waiting
 
-	// Next is the cursor to go on from; "" if none is left that could be changed. It passes over no letter that was left dead because
-	// its bucket, flow or group is full.
+	// Next is the cursor to go on from; "" if no dead letter is left that could be changed. It skips no dead letter that stayed because its bucket,
+	// flow or group is full.
 	Next string
 
-	// Waiting says that nothing more can be moved for now: go on from Next when jobs have left.
+	// Waiting says that nothing more can be moved for now: go on from Next when jobs have been sent.
 	Waiting bool
 }
 
-// RedriveFound redrives the dead letters that the filter means, the oldest first, from a cursor on, "" at first. It looks at 2000 at
-// most. Letters that die after the first call are left alone, so that jobs that fail again do not come round.
+// RedriveFound redrives the dead letters that match the filter, oldest first, from a cursor on, "" at first. It examines at most 2000. It ignores
+// dead letters that die after the first call, so jobs that fail again are not redriven again.
 //
-// It leaves places to producers: it fills flows and groups to nine tenths, and the bucket to nine tenths of what jobs of priority low may
-// fill (see [shaper.Shed]). Where the bucket has no more room, it ends, and
-// Next leads to the first letter that found none. A letter whose flow or group has no room is passed over, and comes again in the round
-// after this one, which Next leads to. Letters of disabled flows stay dead. It may be called again after an error, with the same cursor.
-// With dryRun it only counts what it would try. Six round trips for each 200 letters that it looks at.
+// It leaves capacity to producers: it fills flows and groups to 90 %, and the bucket to 90 % of what jobs of priority low may fill (see
+// [shaper.Shed]). If the bucket is full, it ends, and Next leads to the first dead letter that did not fit. A dead letter whose flow or group is full
+// is skipped, and tried again in the next round, to which Next leads. Dead letters of disabled flows stay dead. It may be called again after an
+// error, with the same cursor. With dryRun it only counts what it would try. Six round trips for each 200 dead letters that it examines.
 func (d DeadControl) RedriveFound(ctx context.Context, filter DeadFilter, cursor string, dryRun bool) (DeadChange, error) {
 	change, err := d.changeFound(ctx, filter, cursor, dryRun, func(ctx context.Context, change *DeadChange, ids []string) (leftDead, error) {
 		left := leftDead{len(ids), len(ids)}
@@ -61,14 +60,14 @@ func (d DeadControl) RedriveFound(ctx context.Context, filter DeadFilter, cursor
 	return change, err
 }
 
-// DropFound drops the dead letters that the filter means, in the order in which RedriveFound redrives them: 2000 looked at in one call, and none that
-// died after the first. One round trip more for each that it drops.
+// DropFound drops the dead letters that match the filter, in the order in which RedriveFound redrives them. It examines at most 2000 in a call, and
+// none that died after the first call. One round trip more for each that it drops.
 func (d DeadControl) DropFound(ctx context.Context, filter DeadFilter, cursor string, dryRun bool) (DeadChange, error) {
 	change, err := d.changeFound(ctx, filter, cursor, dryRun, func(ctx context.Context, change *DeadChange, ids []string) (leftDead, error) {
 		for _, id := range ids {
 			state, err := d.op.store.Cancel(ctx, d.bucket, id, shaper.StateDead)
 			switch {
-			case errors.Is(err, shaper.ErrNotFound): // another process dropped it, and it is forgotten already
+			case errors.Is(err, shaper.ErrNotFound): // another process dropped it, and Redis has forgotten it already
 			case err != nil:
 				return leftDead{}, err
 			case state == shaper.StateDropped:
@@ -83,11 +82,11 @@ func (d DeadControl) DropFound(ctx context.Context, filter DeadFilter, cursor st
 	return change, err
 }
 
-// leftDead says which was the first of some letters that found its bucket full, and which found its flow or group full; their number
-// if none did.
+// leftDead has the indexes of the first dead letters that found their bucket full, or their flow or group. An index is the number of dead letters if
+// none did.
 type leftDead struct{ full, part int }
 
-// changeFound looks at the next letters and has those changed that the filter means.
+// changeFound examines the next dead letters and calls do with those that match the filter.
 func (d DeadControl) changeFound(ctx context.Context, filter DeadFilter, cursor string, dryRun bool,
 	do func(ctx context.Context, change *DeadChange, ids []string) (leftDead, error),
 ) (DeadChange, error) {
@@ -143,17 +142,17 @@ func (d DeadControl) changeFound(ctx context.Context, filter DeadFilter, cursor 
 	return change, nil
 }
 
-// deadRound is one walk through the letters that a change means. A cursor has it with the position: "end.left.position".
+// deadRound is one pass over the dead letters of a change. A cursor holds it with the position: "end.left.position".
 type deadRound struct {
-	end  int64 // when the newest letter had died as the change began: later ones are left alone
-	left int64 // when the first letter of this round died whose flow or group was full; 0 if there was none
+	end  int64 // when the newest dead letter had died as the change began: later ones are ignored
+	left int64 // when the first dead letter of this round died whose flow or group was full; 0 if there was none
 }
 
 func (r deadRound) cursor(from int64, id string) string {
 	return fmt.Sprintf("%d.%d.%d.%s", r.end, r.left, from, id)
 }
 
-// round begins a round, or goes on with that of a cursor.
+// round begins a round, or continues the round of a cursor.
 func (d DeadControl) round(ctx context.Context, w *deadWalk, cursor string) (r deadRound, err error) {
 	if cursor == "" {
 		r.end, err = d.newest(ctx, w.b)
@@ -164,7 +163,7 @@ func (d DeadControl) round(ctx context.Context, w *deadWalk, cursor string) (r d
 	return r, err
 }
 
-// newest is when the newest dead letter died; 0 if there is none.
+// newest returns when the newest dead letter died; 0 if there is none.
 func (d DeadControl) newest(ctx context.Context, b *store.Bucket) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.op.store.Timeout)
 	defer cancel()
@@ -178,7 +177,7 @@ func (d DeadControl) newest(ctx context.Context, b *store.Bucket) (int64, error)
 	return int64(some[0].Score), nil
 }
 
-// parseRound reads a cursor, and has the walk stand where it says.
+// parseRound reads a cursor, and sets the walk to its position.
 func parseRound(cursor string, w *deadWalk) (r deadRound, err error) {
 	parts := strings.SplitN(cursor, ".", 4)
 	if len(parts) < 4 || parts[3] != "" && !shaper.ValidID(parts[3]) {

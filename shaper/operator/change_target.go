@@ -93,7 +93,7 @@ func (c control) noteTargetIf(ctx context.Context, isChanged bool, t target, act
 	c.noteIf(ctx, isChanged, what, t.bucket, action, slices.Concat(t.label, args)...)
 }
 
-// changed is what control_flow.lua has changed.
+// changed is the change that control_flow.lua made.
 type changed struct {
 	before, after shaper.OwnFlow
 	isChanged     bool          // its settings, its pause, or whether it is disabled
@@ -126,8 +126,8 @@ func (c control) changeTarget(ctx context.Context, t target, action string, args
 	return change, err
 }
 
-// fits reports whether the settings that a flow or a group has with a patch go together: a
-// burst has to come back in a time that scripts can compute with.
+// fits reports whether the rate and the burst that a flow or a group has with a patch fit together: scripts must be able to compute the time in which
+// a burst refills.
 func (o *Operator) fits(ctx context.Context, t target, patch *FlowPatch) error {
 	if !patch.given[shaper.FlowRate] && !patch.given[shaper.FlowBurst] {
 		return nil
@@ -167,7 +167,7 @@ func (b *bounds) fits(bucket string, own *shaper.OwnFlow) error {
 	return nil
 }
 
-// ofAll are the rate and the burst of all flows of a bucket, or of all groups, that are in force.
+// ofAll returns the effective rate and burst of all flows of a bucket, or of all groups.
 func (o *Operator) ofAll(ctx context.Context, t target) (rate admission.Rate, burst int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, o.store.Timeout)
 	defer cancel()
@@ -183,8 +183,8 @@ func (o *Operator) ofAll(ctx context.Context, t target) (rate admission.Rate, bu
 	return admission.Rate{Count: numbers[0], Per: time.Duration(numbers[1]) * time.Microsecond, Unit: admission.UnitRequests}, numbers[2], nil
 }
 
-// resolved are the fields of a patch as control_flow.lua takes them. Secrets that are to be removed are looked up by their
-// fingerprints first. The script so removes the same secrets if it is sent twice. One round trip if there are any.
+// resolved returns the fields of a patch as control_flow.lua takes them. It first looks up the secrets to remove by their fingerprints, so the script
+// removes the same secrets if it is sent twice. One round trip if there are any.
 func (o *Operator) resolved(ctx context.Context, t target, patch *FlowPatch) ([]string, error) {
 	fields, change := codec.OwnFields(&patch.own, patch.given), patch.secrets
 	if change.isZero() {

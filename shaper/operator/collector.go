@@ -12,7 +12,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/fleet"
 )
 
-// collectEvery is how long one look at the buckets serves scrapes.
+// collectEvery is how long one read of the buckets serves scrapes.
 const collectEvery = time.Second
 
 // Collector reports the depth of buckets and what belongs to it, and the pools that they
@@ -28,7 +28,7 @@ type Collector struct {
 	seen collected
 }
 
-// collected is what a look has found.
+// collected is what a scrape has read.
 type collected struct {
 	buckets []BucketInfo
 	pools   []PoolDetails
@@ -69,7 +69,7 @@ func (g gaugeOf[T]) of(has func(*T) bool) gaugeOf[T] {
 	return g
 }
 
-// gaugesOf makes the gauges of the fields of T, a struct, that have the tag. label is of the name.
+// gaugesOf returns the gauges of the fields of T, a struct, that have the tag. label is the label of the name.
 func gaugesOf[T any](label string) (list []gaugeOf[T]) {
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[T]()) {
 		tag, ok := field.Tag.Lookup("gauge")
@@ -98,7 +98,7 @@ func withFlows(b *BucketInfo) bool     { return b.HasFlows }
 func withFlowsOnly(b *BucketInfo) bool { return b.HasFlows && !b.HasGroups }
 func withGroups(b *BucketInfo) bool    { return b.HasGroups }
 
-// Those of plain numbers are described by tags: see BucketNumbers.
+// Tags describe the gauges of plain numbers: see BucketNumbers.
 var bucketGauges = append(gaugesOf[BucketInfo]("bucket"), []gaugeOf[BucketInfo]{
 	gauge("bucket_rate_per_second", "Departures a second that the bucket is set to.", func(b *BucketInfo) float64 { return b.Rate.PerSecond() }),
 	gauge("bucket_oldest_job_age_seconds", "Age of the oldest job at the head of a list. Of a bucket with flows dispatchers look for it about every 30 seconds; none where jobs wait and none was found.", func(b *BucketInfo) float64 { return b.OldestAge.Seconds() }).
@@ -107,7 +107,7 @@ var bucketGauges = append(gaugesOf[BucketInfo]("bucket"), []gaugeOf[BucketInfo]{
 	gauge("bucket_open", "1 if the bucket leaks by its drain windows or an operator's drain, else 0. None of a bucket that has no windows.", func(b *BucketInfo) float64 { return oneIf(b.Hours.Open) }).of(withHours),
 	gauge("bucket_overridden_settings", "Settings that an operator has changed over the configuration.", func(b *BucketInfo) float64 { return float64(len(b.Overrides)) }),
 
-	// The others of them have only jobs in flight, or are held back by a pause or by what they have in flight.
+	// The other pool members have only jobs in flight, or are held back by a pause or their jobs in flight.
 	gauge("bucket_flows", "Flows that have jobs, or had some so lately that their pace still counts.", func(b *BucketInfo) float64 { return float64(b.Flows) }).of(withFlows),
 	gauge("bucket_flows_waiting", "Flows that stand in the turn queue: they have something to send, now or later, and are not held back.", func(b *BucketInfo) float64 { return float64(b.FlowsWait) }).of(withFlowsOnly),
 	gauge("bucket_groups", "Groups that have jobs, or had some so lately that their pace still counts.", func(b *BucketInfo) float64 { return float64(b.Groups) }).of(withGroups),
@@ -121,14 +121,14 @@ var poolGauges = append(gaugesOf[PoolDetails]("pool"), []gaugeOf[PoolDetails]{
 	poolGauge("pool_overridden_settings", "Settings that an operator has changed over the configuration.", func(p *PoolDetails) float64 { return float64(len(p.Overrides)) }),
 }...)
 
-// poolWeight also tells which buckets are in a pool: with it departures are added up by pools.
+// poolWeight also shows which buckets are in a pool: with it a query sums departures by pool.
 var poolWeight = prometheus.NewDesc("tundish_pool_bucket_weight", "Share of the pool that a bucket in it has, against those of others that have work.", []string{"pool", "bucket"}, nil)
 
 // dispatchers comes from heartbeats, so a producer still reports it when no dispatcher is left.
 var dispatchers = prometheus.NewDesc("tundish_bucket_dispatchers",
 	"Processes that deliver jobs of the bucket, by their heartbeats. A killed process counts for 15 more seconds.", []string{"bucket"}, nil)
 
-// stalled, blockedJobs and finishLate are of the verdict that every view shows.
+// stalled, blockedJobs and finishLate show the verdict that every view shows.
 var (
 	stalled = prometheus.NewDesc("tundish_bucket_stalled",
 		"1 if jobs are due and no delivery has succeeded in the last 30 seconds, though one should have, else 0. A pause, a closed window, a quota and a budget are no stall.", []string{"bucket"}, nil)
@@ -220,10 +220,10 @@ func (c *Collector) look() collected {
 	if time.Since(c.at) < collectEvery {
 		return c.seen
 	}
-	c.seen.buckets, _ = c.operator.BucketInfos(c.ctx) // those that can be looked at
+	c.seen.buckets, _ = c.operator.BucketInfos(c.ctx) // those that can be read
 	c.seen.pools, _ = c.operator.poolDetails(c.ctx, c.operator.Pools())
 	c.seen.fleet = nil
-	if len(c.seen.buckets) > 0 { // else Redis does not answer, and a scrape need not wait for it once more
+	if len(c.seen.buckets) > 0 { // else Redis does not respond, and a scrape need not wait for it once more
 		c.seen.fleet, _ = c.operator.Fleet().Look(c.ctx)
 	}
 	c.seen.verdicts = nil

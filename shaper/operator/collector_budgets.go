@@ -6,7 +6,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Labels of budgets: of a pool's the bucket is "", of a bucket's the pool.
+// Labels of budgets: the bucket is "" for a pool's budget, the pool is "" for a bucket's.
 var ofBudget = []string{"bucket", "pool", "budget"}
 
 var (

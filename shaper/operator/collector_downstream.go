@@ -8,7 +8,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// What the answers of downstreams have changed. Flows are counted by the audit of dispatchers: a scrape looks at none.
+// What responses of downstreams have changed. The audit of dispatchers counts flows: a scrape reads none.
 var (
 	holds = prometheus.NewDesc("tundish_holds",
 		"Flows that their downstream holds, counted about every 30 seconds; 1 for the bucket itself if it is held.", []string{"bucket"}, nil)

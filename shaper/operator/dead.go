@@ -17,30 +17,30 @@ import (
 // maxRedrive is how many dead letters one script moves.
 const maxRedrive = 200
 
-// DeadLetters are those of a bucket, to look at.
+// DeadLetters reads the dead letters of a bucket.
 type DeadLetters struct {
 	op     *Operator
 	bucket string
 	bare   bool // without payloads
 }
 
-// Dead names the dead letters of a bucket.
+// Dead returns the dead letters of a bucket.
 func (b Bucket) Dead() DeadLetters { return DeadLetters{b.op, b.name, b.bare} }
 
-// DeadControl are the dead letters of a bucket, to look at, to redrive and to drop.
+// DeadControl reads, redrives and drops the dead letters of a bucket.
 type DeadControl struct {
 	DeadLetters
 	by string
 }
 
-// Dead names the dead letters of a bucket, to change them.
+// Dead returns the dead letters of a bucket, to change them.
 func (b BucketControl) Dead() DeadControl { return DeadControl{b.Bucket.Dead(), b.by} }
 
 func (d DeadControl) control() control { return control{d.op, d.by} }
 
-// List returns dead letters, the newest first: limit of them at most, from
-// offset on, also of a bucket that has left the configuration. It returns fewer where they are large: about a mebibyte, and of what
-// Redis keeps of them 16 MiB. Two round trips, one more of such a bucket, and one for each mebibyte.
+// List returns dead letters, newest first, at most limit of them from offset on, also of a bucket that was removed from the configuration. It returns
+// fewer if they are large: it stops at about a mebibyte, or at 16 MiB of what Redis keeps of them. Two round trips, one more for a removed bucket,
+// and one for each mebibyte.
 func (d DeadLetters) List(ctx context.Context, offset, limit int) ([]shaper.JobInfo, error) {
 	o := d.op
 	b, err := o.store.Readable(ctx, d.bucket)
@@ -80,7 +80,7 @@ type deadLetter struct {
 	size int
 }
 
-// deadLetters reads the first of some dead letters, and says of how many ids. Letters that went meanwhile are left out.
+// deadLetters reads the first of some dead letters, and returns how many ids it read. It leaves out dead letters that are gone meanwhile.
 func deadLetters(ctx context.Context, r *jobReader, ids []redis.Z) (letters []deadLetter, read int, err error) {
 	names := make([]string, len(ids))
 	for i, id := range ids {
@@ -97,31 +97,29 @@ func deadLetters(ctx context.Context, r *jobReader, ids []redis.Z) (letters []de
 		}
 		info, err := jobs[i].info(shaper.JobInfo{ID: names[i], Bucket: r.b.Name, State: shaper.StateDead, Died: time.UnixMicro(int64(ids[i].Score))})
 		if err != nil {
-			info.Last.Detail = err.Error() // it is listed all the same, so that it can be dropped
+			info.Last.Detail = err.Error() // listed all the same, so that it can be dropped
 		}
 		letters = append(letters, deadLetter{info, jobs[i].size()})
 	}
 	return letters, len(jobs), nil
 }
 
-// Redriven says what became of dead letters that were to be redriven.
+// Redriven counts what became of dead letters that were to be redriven.
 type Redriven struct {
 	Moved   int // back in the list, or there already
 	Unknown int // no dead letter of that id
-	Full    int // left where they are: the bucket is full
+	Full    int // not moved: the bucket is full
 
-	// FlowFull are left where they are because their flow is full, or would be one
-	// more than the bucket may have.
+	// FlowFull were not moved because their flow is full, or would be one more than the bucket may have.
 	FlowFull int
 
-	// GroupFull are left where they are because their group is full, or would be one
-	// more than the bucket may have.
+	// GroupFull were not moved because their group is full, or would be one more than the bucket may have.
 	GroupFull int
 
-	Disabled int // left where they are: their flow is disabled
+	Disabled int // not moved: their flow is disabled
 }
 
-// count counts one letter by what redrive.lua answers.
+// count counts one dead letter by the reply of redrive.lua.
 func (r *Redriven) count(code int64) {
 	switch code {
 	case lua.RedriveMoved, lua.RedriveThere:
@@ -149,10 +147,9 @@ func (r *Redriven) Add(more Redriven) {
 	r.Disabled += more.Disabled
 }
 
-// Redrive puts dead letters back at the end of the list, with a fresh budget
-// of attempts; they leave at the bucket's pace. It never passes the bucket's
-// bound nor that of a group or a flow: what does not fit stays dead. One round trip for 200 ids;
-// two where the bucket has flows, and two more where it is not configured here.
+// Redrive puts dead letters back at the end of the list, with all their attempts; they are sent at the bucket's pace. It never exceeds the bound of
+// the bucket, a group or a flow: what does not fit stays dead. One round trip for 200 ids; two if the bucket has flows, and two more if it is not
+// configured here.
 func (d DeadControl) Redrive(ctx context.Context, ids ...string) (Redriven, error) {
 	sum, err := d.op.redrive(ctx, d.bucket, ids)
 	var job []any
@@ -163,7 +160,7 @@ func (d DeadControl) Redrive(ctx context.Context, ids ...string) (Redriven, erro
 	return sum, err
 }
 
-// noteRedriven logs and counts what was moved, also where an error came then. args say which letters were meant.
+// noteRedriven logs and counts what was moved, also if an error followed. args describe which dead letters were meant.
 func (d DeadControl) noteRedriven(ctx context.Context, sum Redriven, args ...any) {
 	if sum.Moved > 0 {
 		d.control().note(ctx, d.bucket, metrics.ActionRedrive, append([]any{"jobs", sum.Moved}, args...)...)
@@ -182,7 +179,7 @@ func (o *Operator) redrive(ctx context.Context, bucket string, ids []string) (Re
 	return sum, err
 }
 
-// redriveSome redrives maxRedrive letters at most and returns the code of each. Of spare places of a bound, one is left free.
+// redriveSome redrives at most maxRedrive dead letters and returns the code of each. It leaves 1/spare of each bound free.
 func (o *Operator) redriveSome(ctx context.Context, bucket string, ids []string, spare int) ([]int64, error) {
 	b, err := o.store.UseAny(ctx, bucket)
 	if err != nil {
@@ -227,7 +224,7 @@ func (o *Operator) redriveAll(ctx context.Context, bucket string, limit int) (Re
 		return sum, err
 	}
 	for sum.Moved < limit {
-		// Letters whose flow or group is full stay where they are, ahead of others.
+		// Dead letters whose flow or group is full stay where they are, ahead of others.
 		ids, err := o.oldestDead(ctx, b, sum.FlowFull+sum.GroupFull+sum.Disabled+sum.Unknown, min(maxRedrive, limit-sum.Moved))
 		if err != nil || len(ids) == 0 {
 			return sum, err
@@ -262,8 +259,7 @@ func (d DeadControl) Drop(ctx context.Context, id string) (shaper.State, error) 
 	return state, err
 }
 
-// DropAll drops all dead letters that there are now and returns how many.
-// As many round trips for each as Drop has.
+// DropAll drops all current dead letters and returns how many. It takes as many round trips for each as Drop.
 func (d DeadControl) DropAll(ctx context.Context) (int, error) {
 	dropped, err := d.op.dropAll(ctx, d.bucket)
 	if dropped > 0 {

@@ -17,15 +17,15 @@ type DeadReason struct {
 	Newest  time.Time `json:"newest"`
 }
 
-// DeadReasons are the reasons of some dead letters, those of most letters first.
+// DeadReasons are the reasons of some dead letters, most frequent first.
 type DeadReasons struct {
 	Reasons []DeadReason
-	Looked  int    // dead letters that were looked at
+	Looked  int    // dead letters that were examined
 	Next    string // the cursor to go on from; "" if there are no more
 }
 
-// Reasons sums up why jobs died: of the dead letters that the filter means, the newest first, from a cursor on that an earlier call has returned, "" at
-// first. Like [DeadLetters.Find] it looks at 2000 at most, or at 16 MiB of what Redis keeps of them, and costs two round trips for each 200.
+// Reasons sums up why jobs died: the dead letters that match the filter, newest first, from the cursor of an earlier call on, "" at first. Like
+// [DeadLetters.Find] it examines at most 2000, or 16 MiB of what Redis keeps of them. It takes two round trips for each 200.
 func (d DeadLetters) Reasons(ctx context.Context, filter DeadFilter, cursor string) (DeadReasons, error) {
 	sum := DeadReasons{Next: cursor}
 	walk, err := d.walk(ctx, filter, false)

@@ -14,22 +14,21 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// DrainOptions say how far a drain goes.
+// DrainOptions bound a drain.
 type DrainOptions struct {
-	// Rate makes the drain slower than the bucket. One that is faster than the rate in force changes nothing: see Set for that. Zero: the
-	// rate in force.
+	// Rate makes the drain slower than the bucket. A rate above the effective one changes nothing: see Set for that. Zero: the effective rate.
 	Rate admission.Rate
 
-	Max        int64 // departures after which it ends: retries count, and what was given back unsent; 0: any number
-	UntilEmpty bool  // it ends when nothing waits, is due or is in flight. Without Max it always does
+	Max        int64 // departures after which it ends, including retries and jobs returned unsent; 0: any number
+	UntilEmpty bool  // it ends when nothing waits, is due or is in flight. Always true without Max
 }
 
-// ErrDrainRuns says that a drain of the bucket runs already. One runs at a time: stop it first.
+// ErrDrainRuns says that a drain of the bucket runs already. Only one runs at a time: stop it first.
 var ErrDrainRuns = errors.New("shaper: a drain of the bucket runs already")
 
-// Drain has a bucket leak now, whatever its windows say, until the drain ends. It does not make the bucket faster, and a paused bucket
-// stays paused. The drain is kept in Redis: it does not matter which processes live. Options that do not fit are an
-// [*InvalidChangeError]. While another drain runs it returns that drain and [ErrDrainRuns]. One round trip, two if a reply is lost.
+// Drain makes a bucket send now, whatever its windows say, until the drain ends. It does not make the bucket faster, and a paused bucket stays
+// paused. The drain is stored in Redis and survives the processes. Options that do not fit are an [*InvalidChangeError]. While another drain runs it
+// returns that drain and [ErrDrainRuns]. One round trip, two if a reply is lost.
 func (b BucketControl) Drain(ctx context.Context, o DrainOptions) (*shaper.DrainRun, error) {
 	var errs []error
 	if !o.Rate.IsZero() {
@@ -57,8 +56,7 @@ func (b BucketControl) Drain(ctx context.Context, o DrainOptions) (*shaper.Drain
 	return run, nil
 }
 
-// StopDrain ends the drain of a bucket, and reports whether one ran. Jobs that have a slot already still leave, within 200 ms. One round
-// trip.
+// StopDrain ends the drain of a bucket, and reports whether one ran. Jobs that have a slot already are still sent, within 200 ms. One round trip.
 func (b BucketControl) StopDrain(ctx context.Context) (was bool, err error) {
 	run, refused, err := b.controlDrain(ctx, "stop", "", 0, 0, 0, 0)
 	if err != nil || refused {

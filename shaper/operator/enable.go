@@ -11,8 +11,8 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// Enable lets a disabled flow take and send jobs again, at its pace, and reports whether it was disabled. A pause stays. Its
-// dead letters stay too: see [FlowControl.RedriveDisabled]. Its round trips are those of Pause.
+// Enable lets a disabled flow admit and send jobs again, at its pace, and reports whether it was disabled. A pause remains, and so do its dead
+// letters: see [FlowControl.RedriveDisabled]. It takes as many round trips as Pause.
 func (f FlowControl) Enable(ctx context.Context) (was bool, err error) {
 	t, err := f.target(ctx)
 	if err != nil {
@@ -31,9 +31,9 @@ func (f FlowControl) Enable(ctx context.Context) (was bool, err error) {
 	return change.before.Disabled != nil, nil
 }
 
-// RedriveDisabled redrives the dead letters that the flow has because it was disabled ([shaper.CauseFlowDisabled]), the oldest first,
-// until all are moved or no more can be moved for now: see [DeadControl.RedriveFound]. It looks at the flow's own letters, and at
-// letters that have died since the last call for any flow of the bucket. One round trip for each 250 of the latter.
+// RedriveDisabled redrives, oldest first, the dead letters that the flow has because it was disabled ([shaper.CauseFlowDisabled]). It ends when all
+// are moved or no more can be moved for now: see [DeadControl.RedriveFound]. It examines the flow's own dead letters, and the dead letters of all
+// flows of the bucket since the last call. One round trip for each 250 of the latter.
 func (f FlowControl) RedriveDisabled(ctx context.Context) (Redriven, error) {
 	var sum Redriven
 	t, err := f.target(ctx)
@@ -58,13 +58,13 @@ func (f FlowControl) RedriveDisabled(ctx context.Context) (Redriven, error) {
 	return sum, nil
 }
 
-// deathsAtOnce is how many dead letters one script of disabledDeaths looks at.
+// deathsAtOnce is how many dead letters one script of disabledDeaths examines.
 const deathsAtOnce = 250
 
-// span is a time in which dead letters died, in microseconds; both ends are in it.
+// span is a period in which dead letters died, in microseconds, inclusive.
 type span struct{ first, last int64 }
 
-// disabledDeaths says when the letters died that a flow has because it was disabled, the first ones first.
+// disabledDeaths returns when the dead letters died that a flow has because it was disabled, earliest first.
 func (o *Operator) disabledDeaths(ctx context.Context, t target) ([]span, error) {
 	for {
 		reply, err := o.store.Run(ctx, lua.DisabledDeaths, t.keys.Of(lua.DisabledDeaths), t.name, t.keys.Levels, shaper.CauseFlowDisabled, deathsAtOnce, store.ScriptBytes)

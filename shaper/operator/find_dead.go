@@ -15,14 +15,14 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// Bounds of one look at dead letters: longer ones go on from a cursor.
+// Bounds of one search of dead letters: a longer one continues from a cursor.
 const (
-	maxDeadFound  = 1000 // letters of one answer
-	maxDeadLooked = 2000 // letters that one call looks at
+	maxDeadFound  = 1000 // dead letters in one reply
+	maxDeadLooked = 2000 // dead letters that one call examines
 	deadChunk     = 200  // of one pipeline, and of one redrive
 )
 
-// DeadFilter says which dead letters are meant. A zero field asks for nothing, so that the zero value means all.
+// DeadFilter selects dead letters. A zero field matches everything, so the zero value matches all.
 type DeadFilter struct {
 	Cause  string    `json:"cause,omitempty"`                                       // one of the Cause constants of package shaper
 	Reason string    `json:"reason,omitempty"`                                      // of the last response, one word
@@ -31,7 +31,7 @@ type DeadFilter struct {
 	Status int       `json:"status,omitempty" jsonschema:"minimum=100,maximum=599"` // HTTP status of the last response
 	Since  time.Time `json:"since,omitzero"`                                        // died then or later
 	Until  time.Time `json:"until,omitzero"`                                        // died before
-	Text   string    `json:"q,omitempty"`                                           // in the id, or in the detail or the body of the last response; capitals and small letters are the same
+	Text   string    `json:"q,omitempty"`                                           // in the id, or in the detail or the body of the last response; case does not matter
 }
 
 // logged is the filter for the log.
@@ -84,17 +84,16 @@ func (f *DeadFilter) matches(info *shaper.JobInfo) bool {
 		}))
 }
 
-// DeadPage are dead letters that a filter means.
+// DeadPage are dead letters that match a filter.
 type DeadPage struct {
 	Letters []shaper.JobInfo
-	Looked  int    // dead letters that were looked at
-	Next    string // the cursor to go on from; "" if there are no more. There may be more also where Letters is empty
+	Looked  int    // dead letters that were examined
+	Next    string // the cursor to go on from; "" if there are no more. There may be more even if Letters is empty
 }
 
-// Find returns dead letters that the filter means, the newest first: limit of them at most (1 to 1000; others are cut to that), from
-// a cursor on that an earlier call has returned, "" at first. It looks at 2000 at most, or at 16 MiB of what Redis keeps of them, and returns about a
-// mebibyte. Letters that come or go meanwhile are in it or not;
-// of the others none is left out and none comes twice. Two round trips for each 200 letters that it looks at, or one for each mebibyte.
+// Find returns dead letters that match the filter, newest first: at most limit (clamped to 1 to 1000), from the cursor of an earlier call on, "" at
+// first. It examines at most 2000, or 16 MiB of what Redis keeps of them, and returns about a mebibyte. It may include or miss dead letters that
+// appear or disappear meanwhile; it returns each other one exactly once. Two round trips for each 200 that it examines, or one for each mebibyte.
 func (d DeadLetters) Find(ctx context.Context, filter DeadFilter, cursor string, limit int) (DeadPage, error) {
 	found := DeadPage{Next: cursor}
 	walk, err := d.walk(ctx, filter, false)
@@ -131,20 +130,20 @@ func (d DeadLetters) Find(ctx context.Context, filter DeadFilter, cursor string,
 	return found, nil
 }
 
-// deadWalk goes through dead letters in the order of their deaths, of one instant in that of their ids. It remembers a position, not a
-// number of letters, so that it misses none while others go.
+// deadWalk iterates over dead letters in the order of their deaths, and of their ids at one instant. It stores a position, not a count, so it misses
+// none while others disappear.
 type deadWalk struct {
 	op       *Operator
 	b        *store.Bucket
-	forwards bool // the oldest first
+	forwards bool // oldest first
 	from     int64
-	id       string // the letter behind which to go on; "" at the beginning
+	id       string // the dead letter after which to continue; "" at the beginning
 	end      int64  // the score at which to stop
 	ended    bool
 	reader   *jobReader
 }
 
-// goesOn reports whether a call that has looked at so many letters may look at more.
+// goesOn reports whether a call that has examined looked dead letters may examine more.
 func (w *deadWalk) goesOn(looked int) bool {
 	return !w.ended && looked < maxDeadLooked && w.reader.left > 0
 }
@@ -167,12 +166,12 @@ func (d DeadLetters) walk(ctx context.Context, filter DeadFilter, forwards bool)
 	w := &deadWalk{op: d.op, b: b, from: last, end: first, reader: d.op.newJobReader(b, d.bare)}
 	if forwards {
 		w.forwards, w.from, w.end = true, first, last
-		w.reader.bare = true // it is for a change, which needs no payloads
+		w.reader.bare = true // a change needs no payloads
 	}
 	return w, nil
 }
 
-// goOn has the walk stand behind the letter of a position, and reports whether it is one.
+// goOn sets the walk to a position, after its dead letter, and reports whether the text is a position.
 func (w *deadWalk) goOn(position string) bool {
 	at, id, ok := strings.Cut(position, ".")
 	from, err := strconv.ParseInt(at, 10, 64)
@@ -184,10 +183,10 @@ func (w *deadWalk) positionOf(info *shaper.JobInfo) string {
 	return fmt.Sprintf("%d.%s", info.Died.UnixMicro(), info.ID)
 }
 
-// position is that of the last letter that was looked at, also where it was gone.
+// position returns the position of the last examined dead letter, also if it is gone.
 func (w *deadWalk) position() string { return fmt.Sprintf("%d.%s", w.from, w.id) }
 
-// next returns the next letters, n at most; ended says that there are no more.
+// next returns the next dead letters, at most n; w.ended is set if there are no more.
 func (w *deadWalk) next(ctx context.Context, n int) ([]deadLetter, error) {
 	var some []redis.Z
 	for offset := 0; len(some) == 0 && !w.ended; offset += n {
@@ -212,7 +211,7 @@ func (w *deadWalk) next(ctx context.Context, n int) ([]deadLetter, error) {
 	return letters, nil
 }
 
-// page reads some ids; the first may be behind already.
+// page reads some ids; the walk may have passed the first ones already.
 func (w *deadWalk) page(ctx context.Context, offset, n int) ([]redis.Z, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.op.store.Timeout)
 	defer cancel()
@@ -221,7 +220,7 @@ func (w *deadWalk) page(ctx context.Context, offset, n int) ([]redis.Z, error) {
 	}).Result()
 }
 
-// isBehind reports whether a letter of the instant at which the walk stands was there before.
+// isBehind reports whether a dead letter of the instant of the walk's position was returned already.
 func (w *deadWalk) isBehind(z redis.Z) bool {
 	id, _ := z.Member.(string)
 	if w.id == "" || int64(z.Score) != w.from {

@@ -15,7 +15,7 @@ import (
 
 const maxResultsRead = 16 << 20 // bytes of results that one call reads
 
-// resultWalk is a place in the results of a bucket, which come by the times at which they are dropped: behind so many of one time.
+// resultWalk is a position in the results of a bucket, which are ordered by the times at which they are dropped: a time, and how many of it to skip.
 type resultWalk struct {
 	at   string
 	skip int
@@ -34,7 +34,7 @@ func readWalk(cursor string) (resultWalk, bool) {
 	return resultWalk{at, skip}, ok && err == nil && err2 == nil && skip >= 0
 }
 
-// onward goes behind a result that is dropped at that time.
+// onward moves past a result that is dropped at that time.
 func (w *resultWalk) onward(at string) {
 	if w.at != at {
 		w.at, w.skip = at, 0
@@ -42,7 +42,7 @@ func (w *resultWalk) onward(at string) {
 	w.skip++
 }
 
-// findDone is [Bucket.Find] for jobs that are done: those whose results are kept, the newest first.
+// findDone is [Bucket.Find] for jobs that are done: those whose results are kept, newest first.
 func (b Bucket) findDone(ctx context.Context, known *store.Bucket, filter *JobFilter, cursor string, limit int) (found JobPage, err error) {
 	walk, ok := readWalk(cursor)
 	if !ok {
@@ -83,7 +83,7 @@ func (b Bucket) findDone(ctx context.Context, known *store.Bucket, filter *JobFi
 	return found, nil
 }
 
-// departures are when the deliveries of a job departed, as far as they are kept.
+// departures returns when the deliveries of a job departed, as far as that is kept.
 func departures(r *shaper.JobResult) (times []time.Time) {
 	for _, one := range r.Deliveries() {
 		times = append(times, one.At)
@@ -91,7 +91,7 @@ func departures(r *shaper.JobResult) (times []time.Time) {
 	return times
 }
 
-// doneJob is a job that has ended, by its result.
+// doneJob returns a job that has ended, by its result.
 func doneJob(r *shaper.JobResult) shaper.JobInfo {
 	return shaper.JobInfo{ID: r.ID, Bucket: r.Bucket, Owner: r.Owner, State: r.State, Ended: r}
 }

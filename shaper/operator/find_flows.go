@@ -14,9 +14,9 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// Bounds of one look at flows: longer ones go on from a cursor.
+// Bounds of one search of flows: a longer one continues from a cursor.
 const (
-	maxFlowsFound  = 1000 // of one answer
+	maxFlowsFound  = 1000 // in one reply
 	maxFlowsLooked = 20_000
 	flowChunk      = 1000 // of one command
 )
@@ -24,21 +24,21 @@ const (
 // FlowOrder is an order of flows; "" is none.
 type FlowOrder string
 
-// ByWaiting has the flows with the most waiting jobs come first.
+// ByWaiting sorts flows by their waiting jobs, most first.
 const ByWaiting FlowOrder = "waiting"
 
-// FlowFilter says which flows are meant. The zero value means all, in no order.
+// FlowFilter selects flows. The zero value selects all, in no order.
 type FlowFilter struct {
 	Group   *string // "" is a group too
-	Match   string  // they have it in their name
-	Failing bool    // disabled, held by their downstream, with a circuit breaker that is not closed, or with a SignalFailed at last
+	Match   string  // a part of the flow's name
+	Failing bool    // disabled, held by their downstream, with a circuit breaker that is not closed, or with a last SignalFailed
 	Order   FlowOrder
 }
 
-// FindFlows returns flows that the filter means, of those that have jobs or settings of their own: about limit of them (1 to 1000; others are cut to
-// that), or none, from a cursor on that an earlier call has returned, "" at first; the cursor in the end is "". Flows that come or go meanwhile may be
-// missing, and some may be told twice. Without an order it looks at 20,000 flows at most, in three round trips for each thousand. With one it looks at
-// all flows each time, in one round trip for each thousand, and those without jobs are left out.
+// FindFlows returns flows that match the filter, of those with jobs or own settings: about limit (clamped to 1 to 1000), or none, from the cursor of
+// an earlier call on, "" at first; the cursor at the end is "". It may miss flows that appear or disappear meanwhile, and return some twice. Without
+// an order it examines at most 20,000 flows, in three round trips for each thousand. With an order it examines all flows each time, in one round trip
+// for each thousand, and leaves out flows without jobs.
 func (b Bucket) FindFlows(ctx context.Context, filter FlowFilter, cursor string, limit int) (infos []FlowInfo, next string, err error) {
 	limit = min(max(limit, 1), maxFlowsFound)
 	switch {
@@ -67,25 +67,25 @@ func (b Bucket) FindFlows(ctx context.Context, filter FlowFilter, cursor string,
 	return infos, cursor, nil
 }
 
-// means reports whether the filter means a flow, beside its group.
+// means reports whether the filter matches a flow, apart from its group.
 func (f *FlowFilter) means(info *FlowInfo, now time.Time) bool {
 	return strings.Contains(info.Flow, f.Match) && (!f.Failing || info.isFailing(now))
 }
 
-// isFailing reports whether a flow's receiver keeps it from sending, or fails: its last answer was a [shaper.SignalFailed]. A receiver that answers
-// 401 works, as it says something of the job alone.
+// isFailing reports whether a flow's receiver keeps it from sending, or fails: its last response was a [shaper.SignalFailed]. A receiver that
+// responds with 401 works: the response concerns only the job.
 func (f *FlowInfo) isFailing(now time.Time) bool {
 	d := f.Downstream
 	return f.Own.Disabled != nil || d != nil && (d.HeldUntil.After(now) || d.Breaker != shaper.BreakerClosed || d.Failures > 0)
 }
 
-// fullFlow is a flow by its name in Redis, with how many jobs of it wait.
+// fullFlow is a flow by its name in Redis, and the number of its waiting jobs.
 type fullFlow struct {
 	waiting int64
 	name    string
 }
 
-// compare has the fuller one come first.
+// compare sorts fuller flows first.
 func (f fullFlow) compare(g fullFlow) int {
 	return cmp.Or(cmp.Compare(g.waiting, f.waiting), strings.Compare(f.name, g.name))
 }
@@ -94,7 +94,7 @@ func (f fullFlow) cursor() string {
 	return strconv.FormatInt(f.waiting, 10) + "." + base64.RawURLEncoding.EncodeToString([]byte(f.name))
 }
 
-// fullestFlows are the flows with the most waiting jobs, behind the one of the cursor.
+// fullestFlows returns the flows with the most waiting jobs, after the flow of the cursor.
 func (b Bucket) fullestFlows(ctx context.Context, filter *FlowFilter, cursor string, limit int) (infos []FlowInfo, next string, err error) {
 	var after *fullFlow
 	if cursor != "" {
@@ -114,7 +114,7 @@ func (b Bucket) fullestFlows(ctx context.Context, filter *FlowFilter, cursor str
 		match = cmp.Or(match, "*") + globEscape(filter.Match) + "*"
 	}
 	for {
-		// The state of a failing flow says more than numbers. More flows than wanted are asked for, as some may be well again.
+		// The state of a failing flow has more than numbers. The call reads more flows than wanted, because some may have recovered.
 		most := limit
 		if filter.Failing || filter.Match != "" {
 			most = maxFlowsFound
@@ -148,13 +148,13 @@ func (b Bucket) fullestFlows(ctx context.Context, filter *FlowFilter, cursor str
 	}
 }
 
-// fullest goes through the states of all flows, and returns those with the most waiting jobs behind one of them, most of them at most. isAll says that
-// there are no more.
+// fullest reads the states of all flows, and returns at most most flows with the most waiting jobs after a given one. isAll reports whether there are
+// no more.
 func (o *Operator) fullest(ctx context.Context, t target, match string, after *fullFlow, most int, failing bool) (found []fullFlow, isAll bool, err error) {
 	isAll = true
 	keep := func() {
 		slices.SortFunc(found, fullFlow.compare)
-		found = slices.CompactFunc(found, func(a, b fullFlow) bool { return a.name == b.name }) // some are told twice
+		found = slices.CompactFunc(found, func(a, b fullFlow) bool { return a.name == b.name }) // HSCAN returns some twice
 		if len(found) > most {
 			found, isAll = found[:most], false
 		}

@@ -15,10 +15,10 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// Bounds of one look at jobs: longer ones go on from a cursor.
+// Bounds of one search of jobs: a longer one continues from a cursor.
 const (
-	maxJobsFound  = 1000 // of one answer
-	maxJobsLooked = 2000 // that one call looks at
+	maxJobsFound  = 1000 // in one reply
+	maxJobsLooked = 2000 // that one call examines
 	maxFlowLooks  = 200  // that one call looks into
 	jobChunk      = 200  // of one pipeline
 )
@@ -26,17 +26,17 @@ const (
 // JobPage are jobs that a filter means.
 type JobPage struct {
 	Jobs   []shaper.JobInfo // without their positions, and without what holds them back
-	Looked int              // jobs that were looked at
-	Next   string           // the cursor to go on from; "" at the end. There may be more also where Jobs is empty
+	Looked int              // jobs that were examined
+	Next   string           // the cursor to go on from; "" at the end. There may be more even if Jobs is empty
 }
 
-// jobWalk is a place in the jobs of a bucket: those in flight come first, then those that wait, flow by flow.
+// jobWalk is a position in the jobs of a bucket: first the jobs in flight, then the waiting ones, flow by flow.
 type jobWalk struct {
 	Stage int    `json:"s"`           // 0 the leases; 1 to 5 the places of the flow
 	Index int64  `json:"i"`           // in the place
 	Flow  string `json:"f"`           // its name in Redis
-	Scan  uint64 `json:"c,omitempty"` // of the flows: where the ones behind Flow are found
-	In    bool   `json:"n,omitempty"` // it is in Flow: else it is the last one that was looked into
+	Scan  uint64 `json:"c,omitempty"` // cursor of the flows after Flow
+	In    bool   `json:"n,omitempty"` // the position is in Flow: else Flow is the last one that was examined
 }
 
 func (w *jobWalk) cursor() string {
@@ -44,11 +44,11 @@ func (w *jobWalk) cursor() string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// Find returns jobs that the filter means: limit of them at most (1 to 1000; others are cut to that), from a cursor on that an earlier
-// call has returned, "" at first. Those in flight come first, then flow by flow those that wait, in their order. It looks at 2000 jobs and
-// into 200 flows at most, and at 16 MiB of what Redis keeps of jobs; it returns about a mebibyte. Jobs that are done come with what is kept of
-// their results, the newest first, in one round trip for each 200 of them. Jobs that come, go or move meanwhile may
-// be missing, and some may be told twice. Two round trips for each flow, and two for each 200 jobs, or one for each mebibyte.
+// Find returns jobs that match the filter: at most limit (clamped to 1 to 1000), from the cursor of an earlier call on, "" at first. Jobs in flight
+// come first, then flow by flow the waiting ones, in their order. It examines at most 2000 jobs, 200 flows, and 16 MiB of what Redis keeps of jobs;
+// it returns about a mebibyte. Jobs that are done come with what is kept of their results, newest first, in one round trip for each 200. It may miss
+// jobs that appear, disappear or move meanwhile, and return some twice. Two round trips for each flow, and two for each 200 jobs, or one for each
+// mebibyte.
 func (b Bucket) Find(ctx context.Context, filter JobFilter, cursor string, limit int) (JobPage, error) {
 	var found JobPage
 	if err := filter.Validate(); err != nil {
@@ -76,7 +76,7 @@ func (b Bucket) Find(ctx context.Context, filter JobFilter, cursor string, limit
 	return found, err
 }
 
-// finder goes through the jobs of a bucket.
+// finder iterates over the jobs of a bucket.
 type finder struct {
 	op     *Operator
 	b      *store.Bucket
@@ -165,7 +165,7 @@ func (f *finder) mayBeHere(later int) bool {
 	}
 }
 
-// read reads what is kept of the first of some jobs.
+// read reads what Redis keeps of the first of some jobs.
 func (f *finder) read(ctx context.Context, some []redis.Z) ([]storedJob, error) {
 	ids := make([]string, len(some))
 	for i, z := range some {
@@ -174,7 +174,7 @@ func (f *finder) read(ctx context.Context, some []redis.Z) ([]storedJob, error) 
 	return f.reader.read(ctx, ids)
 }
 
-// info is a job, and whether it is where it was found: its id may be the leftover of a cancelled job.
+// info returns a job, and whether it is still where it was found: its id may be the leftover of a cancelled job.
 func (f *finder) info(z redis.Z, stored *storedJob) (info shaper.JobInfo, here bool) {
 	if stored.body == "" {
 		return info, false
@@ -185,7 +185,7 @@ func (f *finder) info(z redis.Z, stored *storedJob) (info shaper.JobInfo, here b
 	return info, err == nil && f.isHere(&info, stored.meta, z.Score)
 }
 
-// isHere gives a job the state of the place in which it was found, and reports whether it is there.
+// isHere sets the state of a job by the list in which it was found, and reports whether the job is still there.
 func (f *finder) isHere(info *shaper.JobInfo, metaText string, score float64) bool {
 	state, at := shaper.StateQueued, time.UnixMicro(int64(score))
 	switch f.walk.Stage {
@@ -237,7 +237,7 @@ func (f *finder) nextFlow(ctx context.Context) error {
 	return nil
 }
 
-// scan finds the next flow by name among those of one step of HSCAN, which has another order: so that another call finds it again.
+// scan finds the next flow by name within one step of HSCAN, which has another order: so another call finds the position again.
 func (f *finder) scan(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, f.op.store.Timeout)
 	defer cancel()

@@ -11,8 +11,8 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// FlowNumbers are the plain numbers of a flow, or of all flows of a group, each described once: json is its member in the API. No script
-// answers them: a page of flows is read by plain commands.
+// FlowNumbers are the plain numbers of a flow, or of all flows of a group, each described once: json is its member in the API. No script returns
+// them: a page of flows is read by plain commands.
 type FlowNumbers struct {
 	// Its jobs in lists, and its delayed jobs and retries.
 	Waiting int64 `json:"waiting"`
@@ -21,24 +21,23 @@ type FlowNumbers struct {
 	InFlight int64 `json:"in_flight"`
 }
 
-// PartInfo is what is known of a flow and of a group alike.
+// PartInfo is the state of a flow or a group.
 type PartInfo struct {
 	Bucket string
 	FlowNumbers
 
-	// Known says that Redis holds something of it: jobs, settings, a pause, charges of its budgets, departures that count for its quotas, or what is
-	// left of its burst. Any name is that of a flow or a group, also a mistyped one, which is not known.
+	// Known says that Redis holds data of it: jobs, settings, a pause, charges of its budgets, departures that count for its quotas, or the rest of
+	// its burst. Any name, even a mistyped one, names a flow or a group, but an unused one is not known.
 	Known bool
 
-	// Turn is when a claim looks at it next, by the clock of Redis; zero: nothing waits,
-	// or a claim has seen that it is paused or has as many in flight as it may. While the
-	// group of a flow is held back, no claim looks at the flow.
+	// Turn is when a claim examines it next, by the clock of Redis. It is zero if nothing waits, or if a claim found it paused or at its bound of
+	// jobs in flight. While the group of a flow is held back, no claim examines the flow.
 	Turn time.Time
 
-	Own shaper.OwnFlow // its own settings, and its pause; of a group never a URL, headers or secrets
+	Own shaper.OwnFlow // its own settings, and its pause; a group never has a URL, headers or secrets
 
-	Budgets []shaper.BudgetUse // the budgets that hold for it, with what is charged to each; nil: none
-	Quotas  []shaper.QuotaUse  // the quotas that hold for it, with what has left of each; nil: none
+	Budgets []shaper.BudgetUse // its effective budgets, with what is charged to each; nil: none
+	Quotas  []shaper.QuotaUse  // its effective quotas, with the departures that count for each; nil: none
 }
 
 // FlowInfo is a flow in numbers.
@@ -47,17 +46,16 @@ type FlowInfo struct {
 	Flow  string
 	Group string // "" in a bucket without groups
 
-	Downstream *shaper.Downstream // what the answers to it have changed; nil: nothing. A hold in it may be over
+	Downstream *shaper.Downstream // what responses to it have changed; nil: nothing. A hold in it may be over
 
-	// Missing says that the flow has no settings of its own and has to: its jobs are refused, and those that wait stay. See
-	// [shaper.FlowSettings].
+	// Missing says that the flow lacks the own settings that it needs: its jobs are refused, and waiting ones stay. See [shaper.FlowSettings].
 	Missing bool
 
 	// Keeps says that the flow is disabled, and that its jobs are kept: see [shaper.KeepDisabled].
 	Keeps bool
 }
 
-// Flow is a flow to look at. A flow needs no jobs to be one.
+// Flow reads a flow. A flow needs no jobs to exist.
 type Flow struct {
 	op     *Operator
 	bucket string
@@ -71,7 +69,7 @@ func (b Bucket) Flow(name string) Flow { return Flow{op: b.op, bucket: b.name, n
 // Flow names a flow of a group. In a bucket without groups its methods return [ErrNoGroups].
 func (g Group) Flow(name string) Flow { return Flow{g.op, g.bucket, &g.name, name} }
 
-// FlowControl is a flow to look at and to change.
+// FlowControl reads and changes a flow.
 type FlowControl struct {
 	Flow
 	by string
@@ -89,9 +87,8 @@ func (f Flow) target(ctx context.Context) (target, error) {
 
 func (f FlowControl) control() control { return control{f.op, f.by} }
 
-// Pause stops departures from one flow until [FlowControl.Resume], as
-// [BucketControl.Pause] does those from a bucket; the other flows go on. It may be one that
-// has no jobs yet. One round trip; two of a bucket that is not configured here.
+// Pause stops departures from one flow until [FlowControl.Resume], as [BucketControl.Pause] does for a bucket; the other flows go on. The flow may
+// have no jobs yet. One round trip; two for a bucket that is not configured here.
 func (f FlowControl) Pause(ctx context.Context, reason string) error {
 	t, err := f.target(ctx)
 	if err != nil {
@@ -100,8 +97,7 @@ func (f FlowControl) Pause(ctx context.Context, reason string) error {
 	return f.control().pauseTarget(ctx, t, reason)
 }
 
-// Resume lets a flow run again, at its pace, and reports whether it was paused. Its
-// round trips are those of Pause.
+// Resume lets a flow run again, at its pace, and reports whether it was paused. It takes as many round trips as Pause.
 func (f FlowControl) Resume(ctx context.Context) (was bool, err error) {
 	t, err := f.target(ctx)
 	if err != nil {
@@ -110,12 +106,10 @@ func (f FlowControl) Resume(ctx context.Context) (was bool, err error) {
 	return f.control().resumeTarget(ctx, t)
 }
 
-// Set gives one flow settings of its own, over those of all flows of its bucket,
-// until they are cleared or [FlowControl.Reset]; what the patch does not name
-// stays. They hold from the next script on, also for a flow that has no jobs yet. It
-// returns all that the flow has of its own then. A patch that does not fit, or that
-// [Config.CheckFlow] refuses, is an [*InvalidChangeError]. One round trip; with a rate or a burst three, to see whether
-// they go together (one more of a bucket that is not configured here).
+// Set gives one flow settings of its own, over those of all flows of its bucket, until they are cleared or [FlowControl.Reset]; what the patch does
+// not name stays. They are effective from the next script on, also for a flow that has no jobs yet. It returns all settings that the flow then has of
+// its own. A patch that does not fit, or that [Config.CheckFlow] refuses, is an [*InvalidChangeError]. One round trip; three with a rate or a burst,
+// to check that they fit together (one more for a bucket that is not configured here).
 func (f FlowControl) Set(ctx context.Context, patch FlowPatch) (shaper.OwnFlow, error) {
 	c := f.control()
 	if patch.IsZero() {
@@ -131,7 +125,7 @@ func (f FlowControl) Set(ctx context.Context, patch FlowPatch) (shaper.OwnFlow, 
 	return c.setTarget(ctx, t, &patch)
 }
 
-// checkDelivery asks about what a patch gives a flow for its deliveries.
+// checkDelivery checks a patch's settings for deliveries.
 func (c control) checkDelivery(bucket string, patch *FlowPatch) error {
 	if c.checkFlow == nil {
 		return nil
@@ -146,8 +140,7 @@ func errNoChange(bucket string) error {
 	return &InvalidChangeError{bucket, errors.New("nothing is changed: name a setting and its value")}
 }
 
-// Reset lets one flow be as all of its bucket again; a pause stays. It
-// reports whether the flow had settings. Its round trips are those of Pause.
+// Reset removes the settings of one flow; a pause stays. It reports whether the flow had settings. It takes as many round trips as Pause.
 func (f FlowControl) Reset(ctx context.Context) (had bool, err error) {
 	t, err := f.target(ctx)
 	if err != nil {
@@ -156,8 +149,8 @@ func (f FlowControl) Reset(ctx context.Context) (had bool, err error) {
 	return f.control().resetTarget(ctx, t)
 }
 
-// Info returns what is known of one flow: zeros of one that has no jobs. One round trip,
-// two where flows or groups have budgets or quotas; one more of a bucket that is not configured here.
+// Info returns the state of one flow: zeros if it has no jobs. One round trip, two if flows or groups have budgets or quotas; one more for a bucket
+// that is not configured here.
 func (f Flow) Info(ctx context.Context) (FlowInfo, error) {
 	t, err := f.target(ctx)
 	if err != nil {
@@ -170,11 +163,9 @@ func (f Flow) Info(ctx context.Context) (FlowInfo, error) {
 	return infos[0], nil
 }
 
-// Flows returns flows of the bucket that have jobs or settings of their own, of all groups where there are any. They
-// come in no order, about limit of them (1 to 1000; others are cut to that), or none, from a cursor on
-// that an earlier call has returned, "" at first; the cursor in the end is "". Flows that
-// come or go meanwhile may be missing, and some may be told twice. Two or three round
-// trips; one more of a bucket that is not configured here.
+// Flows returns flows of the bucket that have jobs or settings of their own, of all groups if there are any. They have no order. It returns about
+// limit of them (clamped to 1 to 1000), or none, from the cursor of an earlier call on, "" at first; the cursor at the end is "". It may miss flows
+// that appear or disappear meanwhile, and return some twice. Two or three round trips; one more for a bucket that is not configured here.
 func (b Bucket) Flows(ctx context.Context, cursor string, limit int) (infos []FlowInfo, next string, err error) {
 	return b.op.flows(ctx, b.name, nil, cursor, limit)
 }
@@ -184,7 +175,7 @@ func (g Group) Flows(ctx context.Context, cursor string, limit int) (infos []Flo
 	return g.op.flows(ctx, g.bucket, &g.name, cursor, limit)
 }
 
-// flowsTarget is a flow of a bucket, or of one of its groups, and what the names of all these match in Redis.
+// flowsTarget returns a target for the flows of a bucket, or of one of its groups, and the pattern of their names in Redis.
 func (o *Operator) flowsTarget(ctx context.Context, bucket string, group *string) (t target, match string, err error) {
 	k, err := o.keysOf(ctx, bucket)
 	if err != nil {
@@ -192,7 +183,7 @@ func (o *Operator) flowsTarget(ctx context.Context, bucket string, group *string
 	}
 	of := group
 	if k.Levels == codec.LevelsGroups && group == nil {
-		of = new(string) // any: the flows of all are told
+		of = new(string) // any: the flows of all groups are returned
 	}
 	if t, err = flowTarget(bucket, k, of, ""); err == nil && group != nil {
 		match = globEscape(t.name) + "*"
@@ -213,7 +204,7 @@ func (o *Operator) flows(ctx context.Context, bucket string, group *string, curs
 	return infos, next, err
 }
 
-// globEscape makes a text one that matches itself in a pattern of Redis.
+// globEscape returns a pattern of Redis that matches only the text.
 func globEscape(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(text)
 }

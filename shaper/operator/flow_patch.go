@@ -27,7 +27,7 @@ const (
 // FlowPatch is a change of the settings of one flow. The zero value changes none.
 type FlowPatch struct {
 	own   shaper.OwnFlow
-	given map[shaper.FlowSetting]bool // what own has of it; zero has it be as for all
+	given map[shaper.FlowSetting]bool // the settings that the patch sets in own; a zero value removes the flow's own one
 
 	secrets secretsChange // given instead of a list of them
 }
@@ -116,8 +116,7 @@ func checkFlowURL(text string) error {
 	return nil
 }
 
-// PutHeaders has the flow's deliveries carry these headers. What a worker kind demands of
-// them is for [Config.CheckFlow] to say.
+// PutHeaders sets the headers of the flow's deliveries. [Config.CheckFlow] checks what a worker kind demands of them.
 func (p *FlowPatch) PutHeaders(headers map[string]string) error {
 	if len(headers) > maxFlowHeaders {
 		return fmt.Errorf("%s: %d: want at most %d", shaper.FlowHeaders, len(headers), maxFlowHeaders)
@@ -148,12 +147,12 @@ func (p *FlowPatch) Clear(settings ...shaper.FlowSetting) error {
 	return nil
 }
 
-// delivery is what the patch gives a flow for its deliveries.
+// delivery returns the patch's settings for deliveries.
 func (p *FlowPatch) delivery() *shaper.OwnDelivery {
 	return &shaper.OwnDelivery{URL: p.own.URL, Headers: p.own.Headers, Secrets: slices.Concat(p.own.Secrets, p.secrets.Put)}
 }
 
-// applied returns the rate and the burst of a flow with the patch; the rest is as before.
+// applied returns own with the patch's rate and burst; the rest does not change.
 func (p *FlowPatch) applied(own shaper.OwnFlow) shaper.OwnFlow {
 	if p.given[shaper.FlowRate] {
 		own.Rate = p.own.Rate
@@ -181,13 +180,13 @@ func unknownFlowSetting(setting shaper.FlowSetting) error {
 	return fmt.Errorf("%s: is no setting of a flow: want %s", setting, strings.Join(names, ", "))
 }
 
-// secretsChange adds and removes secrets of a flow. Its JSON is what own_settings.lua takes.
+// secretsChange adds and removes secrets of a flow. Its JSON is an argument of own_settings.lua.
 type secretsChange struct {
 	Put  []string `json:"put,omitempty"`
 	Drop []string `json:"drop,omitempty"`
 	Most int      `json:"most"`
 
-	remove []string // fingerprints of what Drop is to have
+	remove []string // fingerprints of the secrets that go into Drop
 }
 
 func (c *secretsChange) isZero() bool { return len(c.Put) == 0 && len(c.remove) == 0 }

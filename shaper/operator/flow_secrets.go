@@ -22,7 +22,7 @@ var (
 	fingerprint = regexp.MustCompile(fmt.Sprintf("^[0-9a-f]{%d}$", 2*shaper.FingerprintBytes))
 )
 
-// PutSecrets has the flow's deliveries signed with these secrets, and no others.
+// PutSecrets sets the secrets with which the flow's deliveries are signed, and removes all others.
 func (p *FlowPatch) PutSecrets(secrets []string) error {
 	if !p.secrets.isZero() {
 		return errSecretsTwice
@@ -35,8 +35,8 @@ func (p *FlowPatch) PutSecrets(secrets []string) error {
 	return nil
 }
 
-// AddSecrets has the flow's deliveries signed with these secrets too, in front of those that it has. The flow has at most 8; a
-// secret that it has already stays where it is.
+// AddSecrets makes the flow's deliveries signed with these secrets too, before its present ones. The flow has at most 8; a secret that it has already
+// stays where it is.
 func (p *FlowPatch) AddSecrets(secrets []string) error {
 	err := checkSecrets(AddSecrets, secrets)
 	if err == nil {
@@ -48,9 +48,8 @@ func (p *FlowPatch) AddSecrets(secrets []string) error {
 	return err
 }
 
-// RemoveSecrets has the flow's deliveries no longer signed with the secrets of these fingerprints, see
-// [shaper.SecretFingerprint]. To remove a secret that the flow does not have is harmless. Without secrets of its own a flow has
-// those of its bucket.
+// RemoveSecrets removes the secrets of these fingerprints from the flow: see [shaper.SecretFingerprint]. Removing a secret that the flow does not
+// have is harmless. A flow without secrets of its own uses its bucket's.
 func (p *FlowPatch) RemoveSecrets(fingerprints []string) error {
 	for i, print := range fingerprints {
 		if !fingerprint.MatchString(print) {

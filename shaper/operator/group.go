@@ -16,7 +16,7 @@ type GroupInfo struct {
 	Group string
 }
 
-// Group is a group of flows to look at.
+// Group reads a group of flows.
 type Group struct {
 	op     *Operator
 	bucket string
@@ -26,7 +26,7 @@ type Group struct {
 // Group names a group of the flows of a bucket.
 func (b Bucket) Group(name string) Group { return Group{b.op, b.name, name} }
 
-// GroupControl is a group of flows to look at and to change.
+// GroupControl reads and changes a group of flows.
 type GroupControl struct {
 	Group
 	by string
@@ -43,9 +43,8 @@ func (g Group) target(ctx context.Context) (target, error) {
 
 func (g GroupControl) control() control { return control{g.op, g.by} }
 
-// Pause stops departures of all flows of a group until [GroupControl.Resume], as
-// [FlowControl.Pause] does those of a flow. One round trip; two of a bucket that is not
-// configured here.
+// Pause stops departures of all flows of a group until [GroupControl.Resume], as [FlowControl.Pause] does for a flow. One round trip; two for a
+// bucket that is not configured here.
 func (g GroupControl) Pause(ctx context.Context, reason string) error {
 	t, err := g.target(ctx)
 	if err != nil {
@@ -54,8 +53,7 @@ func (g GroupControl) Pause(ctx context.Context, reason string) error {
 	return g.control().pauseTarget(ctx, t, reason)
 }
 
-// Resume lets a group run again, at its pace, and reports whether it was paused. Its
-// round trips are those of Pause.
+// Resume lets a group run again, at its pace, and reports whether it was paused. It takes as many round trips as Pause.
 func (g GroupControl) Resume(ctx context.Context) (was bool, err error) {
 	t, err := g.target(ctx)
 	if err != nil {
@@ -64,8 +62,8 @@ func (g GroupControl) Resume(ctx context.Context) (was bool, err error) {
 	return g.control().resumeTarget(ctx, t)
 }
 
-// Set gives one group settings of its own, over those of all groups of its bucket, as
-// [FlowControl.Set] does a flow: those of [shaper.GroupSettingNames].
+// Set gives one group settings of its own, over those of all groups of its bucket, as [FlowControl.Set] does for a flow: the settings in
+// [shaper.GroupSettingNames].
 func (g GroupControl) Set(ctx context.Context, patch FlowPatch) (shaper.OwnFlow, error) {
 	bucket := g.bucket
 	if patch.IsZero() {
@@ -83,8 +81,7 @@ func (g GroupControl) Set(ctx context.Context, patch FlowPatch) (shaper.OwnFlow,
 	return g.control().setTarget(ctx, t, &patch)
 }
 
-// Reset lets one group be as all of its bucket again; a pause stays. It
-// reports whether the group had settings. Its round trips are those of Pause.
+// Reset removes the settings of one group; a pause stays. It reports whether the group had settings. It takes as many round trips as Pause.
 func (g GroupControl) Reset(ctx context.Context) (had bool, err error) {
 	t, err := g.target(ctx)
 	if err != nil {
@@ -93,8 +90,8 @@ func (g GroupControl) Reset(ctx context.Context) (had bool, err error) {
 	return g.control().resetTarget(ctx, t)
 }
 
-// Info returns what is known of one group: zeros of one that has no jobs. One round trip,
-// two where flows or groups have budgets; one more of a bucket that is not configured here.
+// Info returns the state of one group: zeros if it has no jobs. One round trip, two if flows or groups have budgets; one more for a bucket that is
+// not configured here.
 func (g Group) Info(ctx context.Context) (GroupInfo, error) {
 	t, err := g.target(ctx)
 	if err != nil {
@@ -134,8 +131,7 @@ func (o *Operator) groupInfos(ctx context.Context, t target, names []string) ([]
 	return infos, nil
 }
 
-// Purge drops all jobs of all flows of a group that wait now, flow by flow, as
-// [BucketControl.Purge] does those of a bucket.
+// Purge drops all waiting jobs of all flows of a group, flow by flow, as [BucketControl.Purge] does for a bucket.
 func (g GroupControl) Purge(ctx context.Context, options PurgeOptions) (Purged, error) {
 	c, bucket, group := g.control(), g.bucket, g.name
 	t, err := g.target(ctx)

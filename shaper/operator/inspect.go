@@ -35,35 +35,34 @@ type BucketInfo struct {
 
 	Pool *PoolInfo // nil if it is in none
 
-	// Elsewhere says that the bucket lives in another pool than the configuration here says, or in none. The
-	// numbers, and Pool, are those there. See JoinPools of dispatcher.Dispatcher.
+	// Elsewhere says that the bucket lives in another pool than the configuration here says, or in none. The numbers, and Pool, are those there. See
+	// JoinPools of dispatcher.Dispatcher.
 	Elsewhere bool
 
-	// Move is a change of its pool that has begun and has not ended; nil: none. Until it begins, a Downstream whose reason is
-	// [shaper.ReasonMoves] says that deliveries under way keep the bucket.
+	// Move is a change of its pool that is under way; nil: none. Before it begins, a Downstream with the reason [shaper.ReasonMoves] says that
+	// running deliveries prevent it.
 	Move *Move
 
-	// Downstream is what the answers to the bucket have changed; nil: nothing. Where each flow, or the pool, is a scope of its own,
-	// their infos have it.
+	// Downstream is what responses to the bucket have changed; nil: nothing. If each flow, or the pool, is a scope of its own, its info has it.
 	Downstream *shaper.Downstream
 
 	OldestCallbackAge time.Duration `lua:"oldest_callback_age" gauge:"bucket_oldest_callback_age_seconds" help:"How long the oldest callback has waited."` // 0 without any
 
-	// OldestAge is the age of the oldest job at the head of a list. Of a bucket with flows dispatchers look for that job about every
-	// 30 seconds. Once it has left, the next one is taken to be as old as it was then. 0: no job waits in a list, or none was found yet.
+	// OldestAge is the age of the oldest job at the head of a list. In a bucket with flows, dispatchers search for that job about every 30 seconds.
+	// Once it is sent, the next job counts as that old. 0: no job waits in a list, or none was found yet.
 	OldestAge time.Duration `lua:"oldest_age"`
 	LastSlot  time.Time     `lua:"last_slot"`
 
-	// NextDue is the first time of the delayed jobs and retries that wait for theirs; zero: there are none, or the bucket has flows.
+	// NextDue is when the first delayed job or retry is due; zero: there are none, or the bucket has flows.
 	NextDue time.Time `lua:"next_due"`
 
-	// Empty is when the last job leaves that waits now, as far as can be known (see lua/lib/estimate.lua); zero: none waits, or the time is
-	// not known. It is the earliest time where the bound of requests in flight holds jobs back, where other buckets of the pool begin to send
-	// later, and where flows have rates or quotas of their own.
+	// Empty estimates when the last of the waiting jobs is sent (see lua/lib/estimate.lua); zero: none waits, or the time is not known. It is the
+	// earliest time if the bound of requests in flight holds jobs back. It is also the earliest time if other buckets of the pool begin to send
+	// later, or if flows have own rates or quotas.
 	Empty time.Time `lua:"empty"`
 
-	Hours *shaper.Hours    // nil of a bucket that leaks at all times, at its rate
-	Drain *shaper.DrainRun // the last one that an operator has asked for; nil: none
+	Hours *shaper.Hours    // nil if the bucket sends at all times, at its rate
+	Drain *shaper.DrainRun // the last one that an operator started; nil: none
 
 	Results KeptResults // of a bucket that keeps none, zero
 
@@ -73,9 +72,8 @@ type BucketInfo struct {
 	keys store.Keys
 }
 
-// BucketInfos returns the numbers of buckets, after a look at where they live, in one pipeline, in a cluster one
-// to each node; without names, of all that are configured. With an error, which
-// names the buckets that could not be looked at, it returns those that could.
+// BucketInfos returns the numbers of buckets, without names of all configured ones. It first looks up where they live, and then takes one pipeline,
+// in a cluster one per node. If it cannot read some buckets, it returns the others, and an error that names those.
 func (o *Operator) BucketInfos(ctx context.Context, names ...string) ([]BucketInfo, error) {
 	if len(names) == 0 {
 		names = o.store.Names()
@@ -106,8 +104,8 @@ func (o *Operator) BucketInfos(ctx context.Context, names ...string) ([]BucketIn
 	return infos, errors.Join(append(errs, o.countCarried(ctx, infos))...)
 }
 
-// Move is a change of a bucket's pool under way: no script obeys the bucket. It takes milliseconds, unless the processes that made it have
-// died: then the next process that uses the bucket completes it.
+// Move is a change of a bucket's pool under way: no script obeys the bucket. It takes milliseconds. If the processes that made it have died, the next
+// process that uses the bucket completes it.
 type Move struct {
 	To   string // the pool that it goes to, "" out of one
 	Keys int64  // that have moved
@@ -165,7 +163,7 @@ func readBucketInfo(name string, k store.Keys, reply any) (BucketInfo, error) {
 	return info, errors.Join(a.Err(), r.Err())
 }
 
-// rateInForce is the rate by the timetable and a drain, else that of the settings.
+// rateInForce returns the rate by the timetable and a drain, else the rate of the settings.
 func (b *BucketInfo) rateInForce() admission.Rate {
 	if b.Hours != nil && b.Hours.Rate.Count > 0 {
 		return b.Hours.Rate
@@ -173,8 +171,8 @@ func (b *BucketInfo) rateInForce() admission.Rate {
 	return b.Rate
 }
 
-// Authorships returns the writers of the settings of buckets and the processes with other settings, by the names of the buckets, after a look at where
-// they live, in one pipeline, in a cluster one to each node. Buckets that could not be looked at are left out. Changes are read if they are asked for.
+// Authorships returns the writers of the settings of buckets and the processes with other settings, by bucket. It first looks up where they live, and
+// then takes one pipeline, in a cluster one per node. It leaves out buckets that it cannot read. withChanges adds the changes.
 func (o *Operator) Authorships(ctx context.Context, withChanges bool, names ...string) map[string]shaper.Authorship {
 	live, _ := o.store.LiveKeys(ctx, names...)
 	keys := make([]store.Keys, len(names))
@@ -191,8 +189,8 @@ func (o *Operator) Authorships(ctx context.Context, withChanges bool, names ...s
 	return all
 }
 
-// KnownBuckets returns the names of all buckets that Redis knows, sorted, a bucket that was renamed once: also
-// those that left the configuration and may still hold jobs.
+// KnownBuckets returns the names of all buckets that Redis knows, sorted. It includes buckets that were removed from the configuration and may still
+// hold jobs.
 func (o *Operator) KnownBuckets(ctx context.Context) ([]string, error) {
 	known, err := o.store.Index(ctx)
 	if err != nil {
@@ -218,5 +216,5 @@ type PoolInfo struct {
 	Quotas  []shaper.QuotaUse  // with what is left of each
 	Budgets []shaper.BudgetUse // with what is charged to each
 
-	Downstream *shaper.Downstream // what the answers to its buckets have changed; nil: nothing
+	Downstream *shaper.Downstream // what responses to its buckets have changed; nil: nothing
 }

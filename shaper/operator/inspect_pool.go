@@ -16,8 +16,8 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// PoolDetails is a pool in numbers, with the buckets that are in it. Redis has what
-// scripts obey once one of them was used. The tags lua and gauge are as of BucketNumbers.
+// PoolDetails is a pool in numbers, with its buckets. Redis has a pool's settings once one of its buckets was used. The tags lua and gauge are as of
+// BucketNumbers.
 type PoolDetails struct {
 	Name        string
 	Now         time.Time      `lua:"now"`        // of Redis
@@ -33,7 +33,7 @@ type PoolDetails struct {
 	Budgets   shaper.Budgets
 	BudgetUse []shaper.BudgetUse // the same, with what is charged to each
 
-	Downstream *shaper.Downstream // what the answers to its buckets have changed; nil: nothing
+	Downstream *shaper.Downstream // what responses to its buckets have changed; nil: nothing
 
 	InFlight  int64     `lua:"in_flight" gauge:"pool_in_flight_jobs" help:"Requests in flight in all buckets of the pool: a batch is one, any other job too."` // of all its buckets
 	LastSlot  time.Time `lua:"last_slot"`                                                                                                                      // of any of them
@@ -44,9 +44,9 @@ type PoolDetails struct {
 // PoolBucket is a bucket as its pool knows it.
 type PoolBucket struct {
 	Name     string
-	Weight   int64 // 0: not known yet, of one that left the configuration and has sent nothing
+	Weight   int64 // 0: not known, because the bucket was removed from the configuration and has sent nothing
 	InFlight int64
-	HasWork  bool // it takes its share; what those without work leave, the others get
+	HasWork  bool // it takes its share; the others get the shares of buckets without work
 }
 
 // Pools returns the names of the pools that configured buckets are in, in the order of
@@ -86,10 +86,9 @@ func (o *Operator) poolMembers(ctx context.Context) (map[string][]store.Indexed,
 	return members, nil
 }
 
-// PoolDetails returns the numbers of pools, after a look at which buckets there are in one
-// pipeline, in a cluster one to each node; without names, of all that configured buckets are
-// in. Of one that Redis does not know there is nothing but its buckets here. With an error,
-// which names the pools that could not be looked at, it returns those that could.
+// PoolDetails returns the numbers of pools, without names of all pools of configured buckets. It first reads which buckets exist, and then takes one
+// pipeline, in a cluster one per node. For a pool that Redis does not know it returns only its buckets here. If it cannot read some pools, it returns
+// the others, and an error that names those.
 func (o *Operator) PoolDetails(ctx context.Context, names ...string) ([]PoolDetails, error) {
 	if len(names) == 0 {
 		names = o.Pools()
@@ -104,7 +103,7 @@ func (o *Operator) PoolDetails(ctx context.Context, names ...string) ([]PoolDeta
 	all, err := o.poolDetails(ctx, names)
 	for i := range all {
 		p := &all[i]
-		// The pool itself knows of no bucket that has sent nothing yet.
+		// The pool itself does not know a bucket that has sent nothing yet.
 		for _, bucket := range members[p.Name] {
 			p.rename(bucket.Keys.Name, bucket.Name)
 			p.add(bucket.Name, 0)
@@ -136,7 +135,7 @@ func (p *PoolDetails) add(bucket string, weight int64) {
 	p.Buckets[at].Weight = cmp.Or(p.Buckets[at].Weight, weight)
 }
 
-// poolDetails are pools in numbers, as they know themselves.
+// poolDetails returns the numbers of pools, as Redis keeps them for the pools.
 func (o *Operator) poolDetails(ctx context.Context, names []string) ([]PoolDetails, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.store.Timeout)
 	defer cancel()

@@ -7,7 +7,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/metrics"
 )
 
-// Job is a job of a bucket to look at.
+// Job reads a job of a bucket.
 type Job struct {
 	op         *Operator
 	bucket, id string
@@ -16,9 +16,8 @@ type Job struct {
 // Job names a job of a bucket.
 func (b Bucket) Job(id string) Job { return Job{b.op, b.name, id} }
 
-// Info returns what is known of the job, or [shaper.ErrNotFound]. One round
-// trip; one more where the bucket has flows, one where it is not used yet by this
-// operator, and one where there is no such job.
+// Info returns the state of the job, or [shaper.ErrNotFound]. One round trip; one more if the bucket has flows, one if this operator has not used it
+// yet, and one if there is no such job.
 func (j Job) Info(ctx context.Context) (shaper.JobInfo, error) {
 	return j.op.store.Job(ctx, j.bucket, j.id)
 }
@@ -29,7 +28,7 @@ func (j Job) Result(ctx context.Context) (shaper.JobResult, error) {
 	return j.op.store.Result(ctx, j.bucket, j.id)
 }
 
-// JobControl is a job to look at and to cancel.
+// JobControl reads and cancels a job.
 type JobControl struct {
 	Job
 	by string
@@ -38,9 +37,8 @@ type JobControl struct {
 // Job names a job of a bucket, to change it.
 func (b BucketControl) Job(id string) JobControl { return JobControl{b.Bucket.Job(id), b.by} }
 
-// Cancel cancels a job that waits and returns the state it is in now: [shaper.StateCancelled] if that
-// worked, now or before; any other state says why not. [shaper.ErrNotFound] if there is no such job. One
-// round trip; two where the bucket has flows, and two more where it is not configured here.
+// Cancel cancels a job that waits and returns its state afterwards: [shaper.StateCancelled] if that worked, now or earlier; any other state says why
+// not. [shaper.ErrNotFound] if there is no such job. One round trip; two if the bucket has flows, and two more if it is not configured here.
 func (j JobControl) Cancel(ctx context.Context) (shaper.State, error) {
 	state, err := j.op.store.Cancel(ctx, j.bucket, j.id, "")
 	if state == shaper.StateCancelled {
@@ -49,7 +47,7 @@ func (j JobControl) Cancel(ctx context.Context) (shaper.State, error) {
 	return state, err
 }
 
-// HaveJob returns those of these buckets that have a job of this id, or remember one; also one that they have just forgotten. Two round trips.
+// HaveJob returns which of these buckets have a job of this id, or remember one, or have just forgotten it. Two round trips.
 func (o *Operator) HaveJob(ctx context.Context, id string, buckets ...string) ([]string, error) {
 	return o.store.HaveJob(ctx, id, buckets...)
 }

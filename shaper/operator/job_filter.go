@@ -8,19 +8,19 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// JobFilter says which jobs are meant, of those that wait or are in flight. A zero field asks for nothing.
+// JobFilter selects jobs that wait or are in flight. A zero field matches everything.
 type JobFilter struct {
-	State shaper.State // queued, scheduled, retrying or in_flight; AnyWaiting or AnyLater; or done: those whose results are kept
+	State shaper.State // queued, scheduled, retrying or in_flight; AnyWaiting or AnyLater; or done: jobs whose results are kept
 	Flow  *string      // "" is a flow too
 	Group *string      // the same
-	Since time.Time    // enqueued then or later; of jobs that are done, a delivery that is kept departed then or later
-	Until time.Time    // enqueued before; of jobs that are done, the same delivery departed before
+	Since time.Time    // enqueued then or later; for jobs that are done: a kept delivery departed then or later
+	Until time.Time    // enqueued earlier; for jobs that are done: the same delivery departed earlier
 }
 
 // Words for several states at once, in a [JobFilter] only.
 const (
 	AnyWaiting shaper.State = "waiting" // queued, scheduled or retrying
-	AnyLater   shaper.State = "later"   // scheduled or retrying: those that wait for their time
+	AnyLater   shaper.State = "later"   // scheduled or retrying: jobs that wait for their time
 )
 
 // Validate reports every fault, joined, each a [*shaper.FieldError]; or nil.

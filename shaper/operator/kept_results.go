@@ -2,12 +2,12 @@ package operator
 
 import "time"
 
-// KeptResults are the results that a bucket keeps, with their bounds. The flow that has the most of what is short, results or bytes, drops its
-// oldest ones. All are zero of a bucket without a retention.
+// KeptResults counts the results that a bucket keeps, with their bounds. If results or bytes run short, the flow with the most of them drops its
+// oldest ones. All fields are zero for a bucket without a retention.
 type KeptResults struct {
 	Kept      int64         `lua:"results"`
 	Bytes     int64         `lua:"result_bytes"`
-	Oldest    time.Time     `lua:"oldest_result"`   // when the oldest one was kept, by the clock of Redis; zero: none is there
+	Oldest    time.Time     `lua:"oldest_result"`   // when the oldest one was kept, by the clock of Redis; zero: there is none
 	Dropped   int64         `lua:"results_dropped"` // by the bounds, ever
 	Max       int64         `lua:"results_max"`
 	MaxBytes  int64         `lua:"results_max_bytes"`

@@ -9,9 +9,9 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// LargestFlows returns the flows with the most waiting jobs, of the next flows that it looks at: about look of them (1 to 20,000), from a cursor on that an
-// earlier call has returned, "" at first; the cursor in the end is "". At most limit of them (1 to 1000), the fullest first; those without waiting jobs
-// are left out. Whatever the bucket has, it costs a round trip for each thousand that it looks at, and two more. [Bucket.FindFlows] looks at all.
+// LargestFlows returns the flows with the most waiting jobs, of a part of the flows: about look of them (1 to 20,000). The part begins at the cursor of
+// an earlier call, "" at first; the cursor at the end is "". It returns at most limit (1 to 1000), fullest first, and leaves out flows without waiting jobs.
+// It always takes one round trip for each thousand flows that it examines, and two more. [Bucket.FindFlows] examines all flows.
 func (b Bucket) LargestFlows(ctx context.Context, group *string, cursor string, look, limit int) (infos []FlowInfo, looked int, next string, err error) {
 	at := uint64(0)
 	if cursor != "" {
@@ -43,7 +43,7 @@ func (b Bucket) LargestFlows(ctx context.Context, group *string, cursor string, 
 		next = strconv.FormatUint(at, 10)
 	}
 	slices.SortFunc(found, fullFlow.compare)
-	found = slices.CompactFunc(found, func(a, b fullFlow) bool { return a.name == b.name }) // some are told twice
+	found = slices.CompactFunc(found, func(a, b fullFlow) bool { return a.name == b.name }) // HSCAN returns some twice
 	names := make([]string, min(len(found), min(max(limit, 1), maxFlowsFound)))
 	for i := range names {
 		names[i] = found[i].name

@@ -1,7 +1,7 @@
 package operator
 
-// BucketNumbers are the plain numbers of a bucket, each described once. The tag lua is its name in the answer of the script, json its member
-// in the API, and gauge its metric, after "tundish_", with its help; "positive" leaves the metric out where the number is 0.
+// BucketNumbers are the plain numbers of a bucket, each described once. The tag lua is its name in the reply of the script, json its member in the
+// API, and gauge its metric, after "tundish_", with its help; "positive" leaves the metric out if the number is 0.
 type BucketNumbers struct {
 	Revision          int64 `lua:"revision" json:"revision"`
 	Burst             int64 `lua:"burst" json:"burst,omitempty"`
@@ -31,41 +31,41 @@ type BucketNumbers struct {
 	Dead       int64 `lua:"dead" json:"dead" gauge:"bucket_dead_letters" help:"Dead letters kept."`
 	Remembered int64 `lua:"remembered" json:"remembered_ids"` // ids of settled jobs
 
-	// Forgotten before their dedupe window ended.
+	// Ids that were forgotten before their dedupe window ended.
 	Forgotten int64 `lua:"forgotten" json:"forgotten_ids" gauge:"bucket_forgotten_ids" help:"Ids of settled jobs forgotten before their dedupe window ended."`
 
 	// All jobs ever dropped by purges.
 	Purged int64 `lua:"purged" json:"purged"`
 
-	// Jobs that a purge has moved aside and not removed yet. Absent if there are none.
+	// Jobs that a purge has moved out and not removed yet. Absent if there are none.
 	Purging int64 `lua:"purging" json:"purging,omitempty" gauge:"bucket_purging_jobs" help:"Jobs that a purge has moved aside and not removed yet."`
 
-	// Of dead letters: their ids, payloads, headers and last responses.
+	// The bytes of dead letters: their ids, payloads, headers and last responses.
 	DeadBytes int64 `lua:"dead_bytes" json:"dead_bytes" gauge:"bucket_dead_letters_bytes" help:"Bytes of the dead letters kept."`
 
-	// From this many dead letters on, new jobs are refused (429 `dead-full`) or the oldest are dropped, as when_dead_full says. Jobs in the bucket
-	// may exceed it.
+	// From this many dead letters on, new jobs are refused (429 `dead-full`) or the oldest dead letters are dropped: see when_dead_full. Jobs in the
+	// bucket may exceed it.
 	DeadCapacity int64 `lua:"dead_capacity" json:"dead_capacity,omitempty" gauge:"bucket_dead_letters_capacity,positive" help:"Dead letters from which on the bucket refuses jobs, or drops the oldest."`
 
-	// The same for their bytes. Only of a bucket with such a bound.
+	// The same for their bytes. Absent without such a bound.
 	DeadMaxBytes int64 `lua:"dead_max_bytes" json:"dead_capacity_bytes,omitempty" gauge:"bucket_dead_letters_capacity_bytes,positive" help:"Bytes of dead letters from which on the same happens. None without such a bound."`
 
-	// Above this many dead letters operators are told. Only of a bucket with such a number.
+	// Above this many dead letters operators are warned. Absent without such a number.
 	DeadWarn         int64 `lua:"dead_warn" json:"dead_warn,omitempty" gauge:"bucket_dead_letters_warn,positive" help:"Dead letters above which operators are told. None without such a number."`
-	DeadDroppedOld   int64 `lua:"dead_dropped_old" json:"-"`   // as their retention had ended, ever
-	DeadDroppedExtra int64 `lua:"dead_dropped_extra" json:"-"` // as there were too many, ever
+	DeadDroppedOld   int64 `lua:"dead_dropped_old" json:"-"`   // ever, because their retention had ended
+	DeadDroppedExtra int64 `lua:"dead_dropped_extra" json:"-"` // ever, because there were too many
 
-	Callbacks     int64 `lua:"callbacks" json:"-" gauge:"bucket_callbacks" help:"Callbacks that wait for the bucket that delivers them. They count against the capacity, as bucket_depth does."` // they count against Capacity, beside Unfinished
-	EventsDropped int64 `lua:"events_dropped" json:"-"`                                                                                                                                          // that no hook was told of, ever: too many waited for that
+	Callbacks     int64 `lua:"callbacks" json:"-" gauge:"bucket_callbacks" help:"Callbacks that wait for the bucket that delivers them. They count against the capacity, as bucket_depth does."` // they count against Capacity, in addition to Unfinished
+	EventsDropped int64 `lua:"events_dropped" json:"-"`                                                                                                                                          // events that were dropped before a hook got them, ever: too many waited
 
-	Flows     int64 `lua:"flows" json:"-"`      // that have jobs, or had some so lately that their pace still counts
-	FlowsWait int64 `lua:"flows_wait" json:"-"` // that stand in the turn queue: they have something to send, now or later; with groups: 0, see GroupsWait
+	Flows     int64 `lua:"flows" json:"-"`      // that have jobs, or had some so recently that their pace still counts
+	FlowsWait int64 `lua:"flows_wait" json:"-"` // that are in the turn queue: they have something to send, now or later; with groups: 0, see GroupsWait
 
 	Groups     int64 `lua:"groups" json:"-"`      // as Flows
-	GroupsWait int64 `lua:"groups_wait" json:"-"` // that stand in the turn queue of groups
+	GroupsWait int64 `lua:"groups_wait" json:"-"` // that are in the turn queue of groups
 
-	// FlowsHeld, FlowsOpen and FlowsHalfOpen are how many flows their downstream holds, and how many have a circuit breaker that is
-	// open or half-open. Dispatchers count them about every 30 seconds.
+	// FlowsHeld, FlowsOpen and FlowsHalfOpen are how many flows their downstream holds, and how many have an open or a half-open circuit breaker.
+	// Dispatchers count them about every 30 seconds.
 	FlowsHeld     int64 `lua:"flows_held" json:"-"`
 	FlowsOpen     int64 `lua:"flows_open" json:"-"`
 	FlowsHalfOpen int64 `lua:"flows_half_open" json:"-"`

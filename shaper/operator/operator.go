@@ -1,5 +1,5 @@
-// Package operator looks at buckets, flows, groups, pools, jobs and dead letters, and changes them while
-// programs run. Every process obeys a change from its next script on.
+// Package operator reads buckets, flows, groups, pools, jobs and dead letters, and changes them while programs run. Every process obeys a change from
+// its next script on.
 package operator
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// Config is what an [Operator] needs.
+// Config configures an [Operator].
 type Config struct {
 	Redis   redis.UniversalClient // made by redisconn.Connect
 	Buckets []shaper.Bucket       // of the configuration
@@ -26,21 +26,19 @@ type Config struct {
 	// Registerer is where the metrics go; nil counts nothing. Actors of one process may share it.
 	Registerer prometheus.Registerer
 
-	// CheckFlow, if not nil, reports what the bucket's kind of worker finds wrong with what
-	// an operator gives a flow for its deliveries: each fault a [*shaper.FieldError], joined, that
-	// repeats no credential. [FlowControl.Set] asks it. A worker checks again: other
-	// processes may write settings without asking.
+	// CheckFlow, if not nil, returns the faults that the bucket's kind of worker finds in an operator's settings for deliveries of a flow. Each fault
+	// is a [*shaper.FieldError]; they are joined, and contain no credential. [FlowControl.Set] calls it. A worker checks again: other processes may
+	// write settings without a check.
 	CheckFlow func(bucket string, own *shaper.OwnDelivery) error
 
-	// CheckJob, if not nil, reports what the bucket's kind of worker finds wrong with a job, in the same form.
-	// [ScheduleControl.Set] asks it about the job of a schedule.
+	// CheckJob, if not nil, returns the faults that the bucket's kind of worker finds in a job, in the same form. [ScheduleControl.Set] calls it for
+	// the job of a schedule.
 	CheckJob func(bucket string, job *shaper.Job) error
 }
 
-// Operator looks at buckets, flows, groups, pools, jobs and dead letters, and changes them. It works on
-// every bucket that Redis knows, also on one that the configuration does not have. It is safe for
-// concurrent use. When Redis is down or too slow, a method returns an error after Config.Timeout
-// for each of its round trips, or at the deadline of ctx.
+// Operator reads buckets, flows, groups, pools, jobs and dead letters, and changes them. It works on every bucket that Redis knows, also if the
+// configuration does not have it. It is safe for concurrent use. When Redis is down or too slow, a method returns an error after Config.Timeout for
+// each of its round trips, or at the deadline of ctx.
 type Operator struct {
 	store     *store.Store
 	checkFlow func(bucket string, own *shaper.OwnDelivery) error
@@ -57,10 +55,10 @@ func New(cfg Config) (*Operator, error) {
 	return &Operator{store: s, checkFlow: cfg.CheckFlow, checkJob: cfg.CheckJob}, nil
 }
 
-// Fleet is a view on the processes of this Redis, and on what they count.
+// Fleet returns a view of the processes of this Redis, and of their counters.
 func (o *Operator) Fleet() *fleet.View { return fleet.NewView(o.store.Redis, o.store.Timeout) }
 
-// Audit has the records of who changed what. The methods of this package write none: the API and the command line do, for each operation.
+// Audit returns the log of operations and their authors. The methods of this package write none: the API and the command line do, for each operation.
 func (o *Operator) Audit() *audit.Log { return audit.NewLog(o.store.Redis, o.store.Timeout) }
 
 // Buckets returns the names of all configured buckets, in the order of the configuration.
@@ -69,7 +67,7 @@ func (o *Operator) Buckets() []string { return o.store.Names() }
 // Reconfigure replaces the configured buckets, as a producer's Client does.
 func (o *Operator) Reconfigure(buckets []shaper.Bucket) error { return o.store.Reconfigure(buckets) }
 
-// Ping asks Redis for a sign of life: of a cluster, one of any master. One round trip.
+// Ping checks that Redis responds: in a cluster, that any master does. One round trip.
 func (o *Operator) Ping(ctx context.Context) error { return o.store.Ping(ctx) }
 
 // Probe finds out what is wrong with Redis: [redisconn.FailureOf] names it. It pings, and runs a script that writes. Two round trips.

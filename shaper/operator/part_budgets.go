@@ -11,8 +11,8 @@ import (
 // budgetsInRun is how many flows or groups a run of inspect_budgets.lua reads: as many as a claim of a bucket with budgets names.
 const budgetsInRun = 32
 
-// addAllowances adds to flows or groups what is charged to their budgets, and what has left of their quotas. One round trip; a charge, and a departure
-// that counts, make a part known.
+// addAllowances adds to flows or groups what is charged to their budgets, and how many departures count for their quotas. One round trip. A part with
+// a charge, or with a departure that counts, becomes known.
 func (o *Operator) addAllowances(ctx context.Context, t target, infos []seen) error {
 	var calls []lua.Call
 	for first := 0; first < len(infos); first += budgetsInRun {
@@ -32,7 +32,7 @@ func (o *Operator) addAllowances(ctx context.Context, t target, infos []seen) er
 			return fmt.Errorf("bucket %q: read the budgets and quotas of its flows: %w", t.bucket, result.Err)
 		}
 		r := lua.NewReader(result.Reply)
-		_ = r.Int() // the server's time: no budget and no quota is told to be free before it
+		_ = r.Int() // the server's time: no budget or quota is reported as free earlier
 		for range calls[n].Args[1:] {
 			next[0].Budgets = codec.ReadBudgetUse(r.Text())
 			next[0].Quotas = codec.ReadQuotaUse(r.Text())

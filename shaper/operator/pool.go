@@ -16,7 +16,7 @@ import (
 // ErrUnknownPool says that Redis knows no pool of this name.
 var ErrUnknownPool = errors.New("shaper: unknown pool")
 
-// poolChangeError is an [InvalidChangeError] of a pool, and says so.
+// poolChangeError is an [InvalidChangeError] of a pool: its text names the pool.
 type poolChangeError struct{ *InvalidChangeError }
 
 func (e poolChangeError) Error() string {
@@ -35,7 +35,7 @@ func notOfPools(setting shaper.Setting) error {
 	return fmt.Errorf("%s: is no setting of a pool: want %v", setting, shaper.PoolSettings())
 }
 
-// Pool is a pool to look at.
+// Pool reads a pool.
 type Pool struct {
 	op   *Operator
 	name string
@@ -44,7 +44,7 @@ type Pool struct {
 // Pool names a pool. It does not ask Redis whether the pool exists.
 func (o *Operator) Pool(name string) Pool { return Pool{o, name} }
 
-// Info returns the numbers of the pool. Of a pool that Redis does not know, they are its configured buckets only.
+// Info returns the numbers of the pool. For a pool that Redis does not know, these are only its configured buckets.
 func (p Pool) Info(ctx context.Context) (PoolDetails, error) {
 	all, err := p.op.PoolDetails(ctx, p.name)
 	if err != nil {
@@ -53,7 +53,7 @@ func (p Pool) Info(ctx context.Context) (PoolDetails, error) {
 	return all[0], nil
 }
 
-// PoolControl is a pool to look at and to change.
+// PoolControl reads and changes a pool.
 type PoolControl struct {
 	Pool
 	by string
@@ -64,10 +64,9 @@ func (a Author) Pool(name string) PoolControl { return PoolControl{a.op.Pool(nam
 
 func (p PoolControl) control() control { return control{p.op, p.by} }
 
-// Set changes settings of a pool over what configurations say, until
-// [PoolControl.Reset], as [BucketControl.Set] does those of a bucket: those of [shaper.PoolSettings].
-// A max_in_flight of 0 means none. A patch that does not fit is an [*InvalidChangeError],
-// whose Bucket is the pool. Two round trips.
+// Set changes settings of a pool over what configurations say, until [PoolControl.Reset], as [BucketControl.Set] does for a bucket: the settings in
+// [shaper.PoolSettings]. A max_in_flight of 0 means none. A patch that does not fit is an [*InvalidChangeError], whose Bucket is the pool. Two round
+// trips.
 func (p PoolControl) Set(ctx context.Context, patch BucketPatch) ([]shaper.Change, error) {
 	c, pool := p.control(), p.name
 	if patch.IsZero() {
@@ -87,7 +86,7 @@ func (p PoolControl) Set(ctx context.Context, patch BucketPatch) ([]shaper.Chang
 	if err := changed.Validate(); err != nil {
 		errs = append(errs, err)
 	}
-	if changed.Burst == 0 { // which is the default where a program says it, and a mistake where a person does
+	if changed.Burst == 0 { // a program means the default by 0, but a person makes a mistake
 		errs = append(errs, fmt.Errorf("burst: 0: want 1 to %d", shaper.MaxBurst))
 	}
 	if len(errs) > 0 {
@@ -96,8 +95,7 @@ func (p PoolControl) Set(ctx context.Context, patch BucketPatch) ([]shaper.Chang
 	return c.changePool(ctx, pool, metrics.ActionSet, 2, patch.fields()...)
 }
 
-// Reset lets settings of a pool be as configured again; without any, all of them. One
-// round trip.
+// Reset removes overrides of settings of a pool; without settings, all of them. One round trip.
 func (p PoolControl) Reset(ctx context.Context, settings ...shaper.Setting) ([]shaper.Change, error) {
 	c, pool := p.control(), p.name
 	if len(settings) == 0 {
@@ -116,7 +114,7 @@ func (p PoolControl) Reset(ctx context.Context, settings ...shaper.Setting) ([]s
 	return c.changePool(ctx, pool, metrics.ActionReset, 1, fields...)
 }
 
-// poolInForce is a pool with the rate, the burst and the bound that it has now.
+// poolInForce returns a pool with its effective rate, burst and bound.
 func (c control) poolInForce(ctx context.Context, pool string) (shaper.Pool, error) {
 	now := shaper.Pool{Name: pool, Burst: 1}
 	if err := c.findPool(ctx, pool); err != nil {
@@ -135,7 +133,7 @@ func (c control) poolInForce(ctx context.Context, pool string) (shaper.Pool, err
 	return now, nil
 }
 
-// findPool sees to it that a pool is known to Redis if a bucket that is configured here is in it.
+// findPool makes Redis know the pool if a bucket that is configured here is in it.
 func (c control) findPool(ctx context.Context, pool string) error {
 	if !admission.ValidName(pool) {
 		return fmt.Errorf("%w %q", ErrUnknownPool, pool)
@@ -152,7 +150,7 @@ func (c control) findPool(ctx context.Context, pool string) error {
 	return nil
 }
 
-// controlPool runs control.lua on a pool, and returns what it answers behind the first three numbers.
+// controlPool runs control.lua on a pool, and returns its reply after the first three numbers.
 func (c control) controlPool(ctx context.Context, pool, action string, args ...any) (*lua.Reader, error) {
 	if err := c.findPool(ctx, pool); err != nil {
 		return nil, err

@@ -14,35 +14,30 @@ import (
 
 const (
 	purgeTries = 3   // of a chunk whose reply is lost
-	flowScan   = 500 // flows that are looked at in one round trip
+	flowScan   = 500 // flows that one round trip reads
 )
 
-// PurgeOptions say what a purge leaves.
+// PurgeOptions say which jobs a purge keeps.
 type PurgeOptions struct {
 	KeepLater bool // delayed jobs and retries that wait for their time
 }
 
-// Purged is what a purge came to.
+// Purged is the result of a purge.
 type Purged struct {
 	Jobs int64 // that were dropped
-	Left int64 // entries that are moved aside and not removed yet, 0 when the purge is done
+	Left int64 // entries that are moved out and not removed yet, 0 when the purge is done
 }
 
-// Purge drops all jobs of a bucket that wait now, for good. None of them departs
-// from the first round trip on; jobs in flight are left, and those that come
-// later are not touched. They are removed 200 at a time, a round trip each, and
-// hold their places in the bucket until then. Purged jobs are remembered as
-// cancelled, as long as any settled job is.
+// Purge drops all waiting jobs of a bucket, for good. None of them departs after the first round trip. Jobs in flight and later jobs are not touched.
+// Purge removes 200 at a time, in a round trip each; until then they count against the capacity. Redis remembers purged jobs as cancelled, as long as
+// any settled job.
 //
-// When ctx ends before all is removed, or this process does, the sweeper of a
-// dispatcher removes the rest; the answer, with the error, then says how far it
-// came. When another purge of the bucket is under way it is finished first.
+// If ctx or this process ends before all are removed, the sweeper of a dispatcher removes the rest; the result, with the error, then says how far the
+// purge came. If another purge of the bucket is under way, it is finished first.
 //
-// Of a bucket with flows it purges one flow after the other, a round trip each at
-// least: every one at once, but not all of them at the same instant. What comes into a
-// flow before the purge gets there is dropped too; a new flow may keep its jobs.
-// When it ends early, the sweeper finishes the flow that was under way, and those behind
-// it keep their jobs: purge again then.
+// In a bucket with flows it purges one flow after the other, in a round trip each at least. The flow is purged at one instant, the bucket is not.
+// Jobs that arrive in a flow before the purge does are dropped too; a new flow may keep its jobs. If the purge ends early, the sweeper finishes the
+// flow that was under way, and the later ones keep their jobs: purge again then.
 func (b BucketControl) Purge(ctx context.Context, options PurgeOptions) (Purged, error) {
 	c, bucket := b.control(), b.name
 	k, err := c.keysOf(ctx, bucket)
@@ -61,8 +56,7 @@ func (b BucketControl) Purge(ctx context.Context, options PurgeOptions) (Purged,
 	return sum, err
 }
 
-// Purge drops all jobs of a flow that wait now, as [BucketControl.Purge] does those of
-// a bucket.
+// Purge drops all waiting jobs of a flow, as [BucketControl.Purge] does for a bucket.
 func (f FlowControl) Purge(ctx context.Context, options PurgeOptions) (Purged, error) {
 	t, err := f.target(ctx)
 	if err != nil {

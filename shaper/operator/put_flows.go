@@ -10,10 +10,10 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// flowsAtOnce are written side by side by [BucketControl.PutFlows]: with Redis 50 ms away, 2,000 flows take 7 s.
+// flowsAtOnce is how many flows [BucketControl.PutFlows] writes in parallel: with Redis 50 ms away, 2,000 flows take 7 s.
 const flowsAtOnce = 16
 
-// FlowChange is what one flow of a bucket is to have.
+// FlowChange is a change of one flow of a bucket.
 type FlowChange struct {
 	Group *string // nil in a bucket without groups
 	Flow  string
@@ -29,10 +29,10 @@ type FlowChangeError struct {
 func (e *FlowChangeError) Error() string { return fmt.Sprintf("flow %d: %v", e.Index, e.Err) }
 func (e *FlowChangeError) Unwrap() error { return e.Err }
 
-// PutFlows gives many flows settings of their own, as [FlowControl.Set] does one. It checks all changes before it writes the first: one that
-// does not fit, or that is a second one of its flow, is a [*FlowChangeError], and nothing is written. A rate without a burst is checked with
-// the burst of all flows, and the other way round: a patch should give both or clear them. It returns how many of the first changes are written.
-// These are fewer than all if Redis fails or ctx ends. To send the same again is safe. Two round trips, and one for each flow, 16 at a time.
+// PutFlows gives many flows settings of their own, as [FlowControl.Set] does for one. It checks all changes before it writes the first. A change that
+// does not fit, or a second one of the same flow, is a [*FlowChangeError], and nothing is written. A rate without a burst is checked with the burst
+// of all flows, and the reverse: a patch should set both or clear them. It returns how many of the first changes are written: fewer than all if Redis
+// fails or ctx ends. Sending the same again is safe. Two round trips, and one for each flow, 16 at a time.
 func (b BucketControl) PutFlows(ctx context.Context, changes []FlowChange) (written int, err error) {
 	c := control{b.op, b.by}
 	targets, err := c.checkFlows(ctx, b.name, changes)
@@ -60,7 +60,7 @@ func (b BucketControl) PutFlows(ctx context.Context, changes []FlowChange) (writ
 	return written, nil
 }
 
-// checkFlows returns the targets of changes, all of which fit.
+// checkFlows returns the targets of changes, and an error if one does not fit.
 func (c control) checkFlows(ctx context.Context, bucket string, changes []FlowChange) ([]target, error) {
 	k, err := c.keysOf(ctx, bucket)
 	if err != nil {
@@ -91,7 +91,7 @@ func (c control) checkFlows(ctx context.Context, bucket string, changes []FlowCh
 	return targets, nil
 }
 
-// checkPut checks the change of one flow. all are the rate and the burst of all flows, once they were asked for.
+// checkPut checks the change of one flow. all are the rate and the burst of all flows, once they were read.
 func (c control) checkPut(ctx context.Context, t target, change *FlowChange, all *bounds) error {
 	switch {
 	case change.Patch.IsZero():
@@ -116,7 +116,7 @@ func (c control) checkPut(ctx context.Context, t target, change *FlowChange, all
 	return all.fits(t.bucket, own)
 }
 
-// putTarget gives one flow what a patch has.
+// putTarget writes the settings of a patch to one flow.
 func (c control) putTarget(ctx context.Context, t target, patch *FlowPatch) error {
 	_, err := c.writeTarget(ctx, t, patch, codec.OwnFields(&patch.own, patch.given))
 	return err

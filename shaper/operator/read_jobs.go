@@ -10,19 +10,19 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// Bounds of a list in bytes, of bodies, metas and attempts. A list goes on from its cursor.
+// Bounds of a list in bytes, of bodies, metas and attempts. A list continues from its cursor.
 const (
 	maxBytesRead   = 1 << 20  // of one script: more would not arrive in time over a slow link. A job above it is read alone
-	maxBytesFound  = 1 << 20  // of the jobs in one answer; one job is in it however large it is
-	maxBytesLooked = 16 << 20 // that Redis reads for one answer
+	maxBytesFound  = 1 << 20  // of the jobs in one reply; one job is in it however large it is
+	maxBytesLooked = 16 << 20 // that Redis reads for one reply
 )
 
-// storedJob is what Redis keeps of a job: empty texts of what there is not.
+// storedJob is what Redis keeps of a job: a missing part is "".
 type storedJob struct{ body, meta, attempts string }
 
 func (s *storedJob) size() int { return len(s.body) + len(s.meta) + len(s.attempts) }
 
-// info adds what is kept of a job to what is known of it.
+// info returns info with what Redis keeps of the job.
 func (s *storedJob) info(info shaper.JobInfo) (shaper.JobInfo, error) {
 	info.Position, info.LastAttempts = -1, codec.Attempts(s.attempts)
 	err := codec.FillJob(&info, s.body, s.meta)
@@ -69,10 +69,10 @@ func (r *jobReader) read(ctx context.Context, ids []string) ([]storedJob, error)
 	return jobs, nil
 }
 
-// page collects the jobs of one answer.
+// page collects the jobs of one reply.
 type page struct{ jobs, bytes, most int }
 
-// takes counts a job of a size, and reports whether the answer has room for it.
+// takes counts a job of a size, and reports whether the reply has room for it.
 func (p *page) takes(size int) bool {
 	if p.jobs >= p.most || p.jobs > 0 && p.bytes+size > maxBytesFound {
 		return false

@@ -11,9 +11,8 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/metrics"
 )
 
-// Release ends a hold and an open circuit breaker of one flow, and forgets its adaptive rate. Its waiting jobs go on at
-// once, at the flow's pace. It reports whether there was something to release. Answers that come later may change the flow again. Its
-// round trips are those of Pause.
+// Release ends a hold and an open circuit breaker of one flow, and forgets its adaptive rate. Its waiting jobs go on at once, at the flow's pace. It
+// reports whether there was something to release. Later responses may change the flow again. It takes as many round trips as Pause.
 func (f FlowControl) Release(ctx context.Context) (was bool, err error) {
 	t, err := f.target(ctx)
 	if err != nil {
@@ -27,9 +26,9 @@ func (f FlowControl) Release(ctx context.Context) (was bool, err error) {
 	return change.said.text != "", err
 }
 
-// Release ends a hold and an open circuit breaker of the bucket, and forgets its adaptive rate. Waiting jobs go on at once, at the
-// bucket's pace. It reports whether there was something to release. It leaves flows as they are: see [BucketControl.ReleaseFlows]. Answers that
-// come later may change the bucket again. One round trip.
+// Release ends a hold and an open circuit breaker of the bucket, and forgets its adaptive rate. Waiting jobs go on at once, at the bucket's pace. It
+// reports whether there was something to release. It does not change flows: see [BucketControl.ReleaseFlows]. Later responses may change the bucket
+// again. One round trip.
 func (b BucketControl) Release(ctx context.Context) (was bool, err error) {
 	c, bucket := b.control(), b.name
 	r, err := c.control(ctx, bucket, metrics.ActionRelease)
@@ -43,11 +42,11 @@ func (b BucketControl) Release(ctx context.Context) (was bool, err error) {
 	return said.text != "", r.Err()
 }
 
-// ReleaseFlows releases every flow of the bucket, as [FlowControl.Release] does one flow, and returns how many had something to release.
-// It leaves the bucket itself as it is: see [BucketControl.Release].
+// ReleaseFlows releases every flow of the bucket, as [FlowControl.Release] does for one flow, and returns how many had something to release. It does
+// not change the bucket itself: see [BucketControl.Release].
 //
-// It looks at 500 flows in one round trip, and each flow that has something takes another one. When ctx ends early, the count comes
-// with the error and the flows behind stay as they are: release them again then.
+// It reads 500 flows in one round trip, and takes another one for each flow with something to release. If ctx ends early, it returns the count with
+// the error, and the later flows do not change: release them again then.
 func (b BucketControl) ReleaseFlows(ctx context.Context) (released int64, err error) {
 	c, bucket := b.control(), b.name
 	k, err := c.keysOf(ctx, bucket)
@@ -86,20 +85,20 @@ func (b BucketControl) ReleaseFlows(ctx context.Context) (released int64, err er
 	}
 }
 
-// releasedScope is what a downstream said of a scope before it was released.
+// releasedScope is the downstream state of a scope before it was released.
 type releasedScope struct {
 	text   string // as scripts keep it; "" nothing
 	offset int64  // of its clock
 	at     int64  // when it was released, by the clock of Redis
 }
 
-// readReleased reads what control.lua answers to a release.
+// readReleased reads the reply of control.lua to a release.
 func readReleased(r *lua.Reader) releasedScope {
 	at, _ := r.Int(), r.Int()
 	return releasedScope{at: at, text: r.Text(), offset: r.Int()}
 }
 
-// String is what was released, for the log.
+// String describes what was released, for the log.
 func (s releasedScope) String() string {
 	if s.text == "" {
 		return "nothing to release"
@@ -114,8 +113,8 @@ func (s releasedScope) String() string {
 	return fmt.Sprintf("%d failures in a row", d.Failures)
 }
 
-// Release ends a hold and an open circuit breaker of the pool, and forgets its adaptive rate, as [BucketControl.Release] does those of a
-// bucket. One or two round trips.
+// Release ends a hold and an open circuit breaker of the pool, and forgets its adaptive rate, as [BucketControl.Release] does for a bucket. One or
+// two round trips.
 func (p PoolControl) Release(ctx context.Context) (was bool, err error) {
 	c, pool := p.control(), p.name
 	r, err := c.controlPool(ctx, pool, metrics.ActionRelease)

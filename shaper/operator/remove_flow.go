@@ -13,13 +13,13 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// FlowRemoval says what one call of [FlowControl.Remove] dropped or, of a dry run, would drop.
+// FlowRemoval counts what one call of [FlowControl.Remove] dropped or, with dryRun, would drop.
 type FlowRemoval struct {
 	Waiting int64    // jobs that waited, also delayed ones and retries
 	Dead    int      // dead letters
 	Results int      // kept results
 	Own     []string // what the flow had of its own: settings, pause, disabled, hold
-	// InFlight are jobs that are left: they end as they would have. Set by the last call.
+	// InFlight is the number of jobs in flight, which end as usual. Set by the last call.
 	InFlight int64
 	Next     string // the cursor to go on with; "" at the end
 }
@@ -38,12 +38,11 @@ const (
 	removeOwn     = "own"
 )
 
-// Remove drops all that a bucket keeps of a flow, for good: its waiting jobs, its dead letters, its kept results, and then its settings, its
-// pause, its hold or open circuit breaker, and that it is disabled. Jobs in flight are not touched. Jobs that come meanwhile may stay.
+// Remove drops all data of a flow in its bucket, for good: its waiting jobs, its dead letters, its kept results, and then its settings, its pause,
+// its hold or open circuit breaker, and its disabled state. Jobs in flight are not touched. Jobs that arrive meanwhile may stay.
 //
-// A call does one part of the work and returns the cursor to go on with, "" at first and at the end. A dead letter or a result is looked at
-// once; up to 2000 of these in a call. A removal that was interrupted may be begun again: it drops what is left. With dryRun nothing is
-// changed.
+// A call does one part of the work and returns the cursor to go on with, "" at first and at the end. It examines each dead letter and result once, up
+// to 2000 of these in a call. A removal that was interrupted may begin again: it drops the rest. With dryRun nothing is changed.
 func (f FlowControl) Remove(ctx context.Context, cursor string, dryRun bool) (FlowRemoval, error) {
 	t, err := f.target(ctx)
 	if err != nil {
@@ -72,7 +71,7 @@ func (f FlowControl) removeWaiting(ctx context.Context, dryRun bool) (r FlowRemo
 	}
 	purged, err := f.Purge(ctx, PurgeOptions{})
 	r.Waiting = purged.Jobs
-	if errors.Is(err, context.DeadlineExceeded) && purged.Left > 0 { // what is moved aside is removed, by the next call or the sweeper
+	if errors.Is(err, context.DeadlineExceeded) && purged.Left > 0 { // the next call or the sweeper removes what is moved out
 		r.Next, err = removeWaiting, nil
 	}
 	return r, err
@@ -168,7 +167,7 @@ func (f FlowControl) removeOwn(ctx context.Context, t target, dryRun bool) (r Fl
 	return r, nil
 }
 
-// ownOf names what a flow has of its own.
+// ownOf names the settings and states that a flow has of its own.
 func ownOf(info *FlowInfo) (own []string) {
 	settings := info.Own
 	settings.Pause, settings.Disabled = nil, nil

@@ -10,15 +10,15 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// retriesInRun is how many jobs one run of retry_now.lua looks at: 1 ms.
+// retriesInRun is how many jobs one run of retry_now.lua examines: 1 ms.
 const retriesInRun = 500
 
-// RetryNow makes all jobs of the flow due that wait for another attempt, and returns how many. They keep their attempts and leave at the pace of the
-// flow and its bucket, in the order in which they were due. A hold and an open breaker go on: see [FlowControl.Release]. Jobs that came with a delay
-// and were never sent keep their time. One round trip for each 500 jobs that are due later.
+// RetryNow makes all jobs of the flow due that wait for another attempt, and returns how many. They keep their attempts and are sent at the pace of
+// the flow and its bucket, in the order in which they were due. A hold and an open breaker go on: see [FlowControl.Release]. Jobs with a delay that
+// were never sent keep their time. One round trip for each 500 jobs that are due later.
 //
-// When ctx ends early, or Redis does not answer, the count comes with the error, and the other jobs keep their time: call it again for these. A job
-// that fails again meanwhile may become due once more.
+// If ctx ends early, or Redis does not respond, RetryNow returns the count with the error, and the other jobs keep their time: call it again for
+// these. A job that fails again meanwhile may become due once more.
 func (f FlowControl) RetryNow(ctx context.Context) (moved int64, err error) {
 	t, err := f.target(ctx)
 	if err != nil {
@@ -32,7 +32,7 @@ func (f FlowControl) RetryNow(ctx context.Context) (moved int64, err error) {
 	return moved, err
 }
 
-// RetryNow does what [FlowControl.RetryNow] does for all jobs of the bucket, flow by flow. It looks at 500 flows in one round trip.
+// RetryNow does what [FlowControl.RetryNow] does for all jobs of the bucket, flow by flow. It reads 500 flows in one round trip.
 func (b BucketControl) RetryNow(ctx context.Context) (moved int64, err error) {
 	c, bucket := b.control(), b.name
 	k, err := c.keysOf(ctx, bucket)

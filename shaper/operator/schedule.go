@@ -17,7 +17,7 @@ import (
 // ErrNoSchedule says that no bucket has a schedule of this name.
 var ErrNoSchedule = errors.New("shaper: no such schedule")
 
-// ScheduleConflictError says why a schedule cannot be changed as it was asked for, and what to do instead. Nothing was changed.
+// ScheduleConflictError says why a schedule cannot be changed as requested, and what to do instead. Nothing was changed.
 type ScheduleConflictError struct {
 	Name    string
 	Buckets []string // that have a schedule of this name
@@ -28,24 +28,24 @@ func (e *ScheduleConflictError) Error() string {
 	return fmt.Sprintf("schedule %q: %s", e.Name, e.Reason)
 }
 
-// Schedules returns the schedules of all buckets that Redis knows, in the order of the buckets and by name, with the next five times of
-// each. Those of a bucket that has left the configuration come last, and are Orphaned: they do not fire. Two round trips, and one for
-// each eight schedules of a bucket.
+// Schedules returns the schedules of all buckets that Redis knows, in the order of the buckets and by name, with the next five times of each.
+// Schedules of a bucket that was removed from the configuration come last, and are Orphaned: they do not fire. Two round trips, and one for each
+// eight schedules of a bucket.
 func (o *Operator) Schedules(ctx context.Context) ([]shaper.ScheduleInfo, error) {
 	return o.store.AllSchedules(ctx)
 }
 
-// Schedule names a schedule of any bucket.
+// Schedule returns the handle of a schedule of any bucket.
 func (o *Operator) Schedule(name string) Schedule { return Schedule{o, name} }
 
-// Schedule is a schedule to look at. Its methods return [ErrNoSchedule] if there is none of this name, and a [*ScheduleConflictError] if
-// two buckets have one.
+// Schedule reads a schedule. Its methods return [ErrNoSchedule] if there is none of this name, and a [*ScheduleConflictError] if two buckets have
+// one.
 type Schedule struct {
 	op   *Operator
 	name string
 }
 
-// home is the bucket that has the schedule.
+// home returns the bucket that has the schedule.
 func (s Schedule) home(ctx context.Context) (store.ScheduleHome, error) {
 	found, err := s.op.store.FindSchedule(ctx, s.name)
 	switch {
@@ -67,7 +67,7 @@ func (s Schedule) conflict(found []store.ScheduleHome, format string, args ...an
 	return e
 }
 
-// places says where schedules are.
+// places describes where schedules are.
 func places(found []store.ScheduleHome) string {
 	texts := make([]string, len(found))
 	for i, home := range found {
@@ -101,7 +101,7 @@ func (s Schedule) Runs(ctx context.Context) ([]shaper.ScheduleRun, error) {
 	return s.op.store.ScheduleRuns(ctx, home, s.name)
 }
 
-// ScheduleControl is a schedule to look at and to change.
+// ScheduleControl reads and changes a schedule.
 type ScheduleControl struct {
 	Schedule
 	by string
@@ -112,13 +112,13 @@ func (a Author) Schedule(name string) ScheduleControl {
 	return ScheduleControl{a.op.Schedule(name), a.by}
 }
 
-// Set has a configured bucket have a schedule of these settings and of the name of s, in all processes and across restarts, until
-// [ScheduleControl.Remove], whatever configurations say. It makes it, or changes one that was made by Set; then a pause stays, and another
-// Cron or Timezone counts from now on. It reports whether something changed. Author and time are kept.
+// Set gives a configured bucket a schedule with these settings and the name of s. It is effective in all processes and across restarts, until
+// [ScheduleControl.Remove], whatever configurations say. Set creates the schedule, or changes one that Set created; then a pause stays, and a new
+// Cron or Timezone counts from now on. It reports whether something changed. Author and time are stored.
 //
-// The settings are checked as those of a configuration: what does not fit is an [*InvalidChangeError], each line of which begins with the
-// key. [shaper.ErrUnknownBucket] if the bucket is not configured here. A [*ScheduleConflictError] if the configuration has a schedule of
-// this name, another bucket has one, or the bucket has [shaper.MaxSchedules]. Three round trips.
+// The settings are checked like those of a configuration: what does not fit is an [*InvalidChangeError], each line of which begins with the key.
+// [shaper.ErrUnknownBucket] if the bucket is not configured here. A [*ScheduleConflictError] if the configuration has a schedule of this name,
+// another bucket has one, or the bucket has [shaper.MaxSchedules]. Three round trips.
 func (s ScheduleControl) Set(ctx context.Context, bucket string, settings shaper.Schedule) (changed bool, err error) {
 	if err := s.Check(ctx, bucket, settings); err != nil {
 		return false, err
@@ -169,9 +169,8 @@ func (s Schedule) isConfigured(home store.ScheduleHome) error {
 	return s.conflict([]store.ScheduleHome{home}, "is in the configuration, for bucket %q: change [[schedules]] there and reload", home.Bucket)
 }
 
-// Remove removes the schedule that was made by [ScheduleControl.Set], with its history, and returns what it was. Its jobs stay. Where the
-// configuration has one of this name for the same bucket, that comes instead. A [*ScheduleConflictError] if the only one is that of the
-// configuration. Four round trips.
+// Remove removes the schedule that [ScheduleControl.Set] made, with its history, and returns what it was. Its jobs stay. If the configuration has one
+// of this name for the same bucket, that replaces it. A [*ScheduleConflictError] if only the configuration has the schedule. Four round trips.
 func (s ScheduleControl) Remove(ctx context.Context) (shaper.ScheduleInfo, error) {
 	home, info, err := s.removable(ctx)
 	if err == nil {
@@ -180,7 +179,7 @@ func (s ScheduleControl) Remove(ctx context.Context) (shaper.ScheduleInfo, error
 	return info, err
 }
 
-// Removable returns what [ScheduleControl.Remove] would, and changes nothing. Three round trips.
+// Removable returns what [ScheduleControl.Remove] would return, and changes nothing. Three round trips.
 func (s ScheduleControl) Removable(ctx context.Context) (shaper.ScheduleInfo, error) {
 	_, info, err := s.removable(ctx)
 	return info, err
@@ -209,8 +208,8 @@ func (s ScheduleControl) removable(ctx context.Context) (home store.ScheduleHome
 	return home, infos[0], nil
 }
 
-// Pause stops the fires of the schedule, in all processes and across restarts, until it is resumed; but not those that an operator asks
-// for. It reports whether it was not paused before. Three round trips.
+// Pause stops the fires of the schedule, in all processes and across restarts, until it is resumed. An operator can still fire it. It reports whether
+// it was running. Three round trips.
 func (s ScheduleControl) Pause(ctx context.Context, reason string) (changed bool, err error) {
 	home, err := s.home(ctx)
 	if err != nil {
@@ -223,8 +222,8 @@ func (s ScheduleControl) Pause(ctx context.Context, reason string) (changed bool
 	return change == store.ScheduleChanged, err
 }
 
-// Resume has the schedule fire again, from its next time on: fires of the pause are not made up for. It reports whether it was paused.
-// Three round trips.
+// Resume makes the schedule fire again, from its next time on: fires during the pause are not made up for. It reports whether it was paused. Three
+// round trips.
 func (s ScheduleControl) Resume(ctx context.Context) (was bool, err error) {
 	home, err := s.home(ctx)
 	if err != nil {
@@ -234,9 +233,9 @@ func (s ScheduleControl) Resume(ctx context.Context) (was bool, err error) {
 	return change == store.ScheduleChanged, err
 }
 
-// Fire asks for a fire now, also of a schedule that is paused, whatever Overlap says. A dispatcher enqueues its job, within about a
-// second if there is room in the bucket. It returns the id that the job will have. While a fire waits a second request is the same one,
-// and asked is false. A [*ScheduleConflictError] if the schedule is orphaned: no dispatcher would fire it. Three round trips.
+// Fire requests a fire now, also if the schedule is paused, whatever Overlap says. A dispatcher enqueues its job within about a second, if there is
+// room in the bucket. Fire returns the id of that job. While a fire waits, a second request is the same one, and asked is false. A
+// [*ScheduleConflictError] if the schedule is orphaned: no dispatcher would fire it. Three round trips.
 func (s ScheduleControl) Fire(ctx context.Context) (job string, asked bool, err error) {
 	home, err := s.home(ctx)
 	if err == nil && home.Orphaned {
@@ -252,7 +251,7 @@ func (s ScheduleControl) Fire(ctx context.Context) (job string, asked bool, err 
 	return shaper.ScheduleJobID(s.name, at), change == store.ScheduleChanged, nil
 }
 
-// control makes a change. What Redis knows of it only then is an error: that there is no such schedule any more, or another one.
+// control makes a change. It returns an error if Redis finds only then that the schedule is gone, or is another one.
 func (s ScheduleControl) control(ctx context.Context, home store.ScheduleHome, counted, action, text string) (store.ScheduleChange, time.Time, error) {
 	change, requested, err := s.op.store.ControlSchedule(ctx, home, s.name, action, s.by, text)
 	switch {

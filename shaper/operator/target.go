@@ -18,7 +18,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// target is a flow or a group that an operator looks at or changes.
+// target is a flow or a group that an operator reads or changes.
 type target struct {
 	bucket string
 	what   int        // one of the targets
@@ -27,14 +27,14 @@ type target struct {
 	label  []any      // for the log
 }
 
-// What a target is, as control_flow.lua has it.
+// The kinds of targets, as control_flow.lua has them.
 const (
 	targetFlow        = codec.LevelsFlows
 	targetFlowInGroup = codec.LevelsGroups
 	targetGroup       = 3
 )
 
-// states and settings are the hashes that hold what is kept of targets of the same kind.
+// states and settings return the keys of the hashes for targets of the same kind.
 func (t *target) states() string {
 	if t.what == targetGroup {
 		return t.keys.Groups()
@@ -49,7 +49,7 @@ func (t *target) settings() string {
 	return t.keys.FlowSettings()
 }
 
-// turnQueue is the one in which a target of this name stands.
+// turnQueue returns the key of the turn queue of a target of this name.
 func (t *target) turnQueue(name string) string {
 	if t.what == targetGroup {
 		return t.keys.DueGroups()
@@ -64,7 +64,7 @@ func (t *target) scriptKeys(store.Keys) []string {
 	return t.keys.Of(lua.ControlFlow, t.name)
 }
 
-// flowOf finds a flow; group is nil where none is named.
+// flowOf finds a flow; group is nil if none is named.
 func (o *Operator) flowOf(ctx context.Context, bucket string, group *string, flow string) (target, error) {
 	if err := validFlow(bucket, "flow", flow); err != nil {
 		return target{}, err
@@ -76,7 +76,7 @@ func (o *Operator) flowOf(ctx context.Context, bucket string, group *string, flo
 	return flowTarget(bucket, k, group, flow)
 }
 
-// flowTarget is a flow of a bucket with these keys; group is nil where none is named.
+// flowTarget returns the target for a flow of a bucket with these keys; group is nil if none is named.
 func flowTarget(bucket string, k store.Keys, group *string, flow string) (target, error) {
 	var err error
 	t := target{bucket: bucket, what: targetFlow, keys: k, name: flow, label: []any{"flow", flow}}
@@ -121,22 +121,22 @@ func validFlow(bucket, what, name string) error {
 	return nil
 }
 
-// seen is what is known of a flow or a group.
+// seen is the state of a flow or a group.
 type seen struct {
 	PartInfo
 	name       string // in Redis
 	downstream *shaper.Downstream
-	mustExist  bool // its bucket wants flows to exist
+	mustExist  bool // its bucket requires flows to exist
 	keeps      bool // its bucket keeps jobs of disabled flows
 }
 
-// The field of the settings of a bucket that says that its flows have to exist, and how many lookAt reads before it.
+// The setting by which a bucket requires its flows to exist, and how many fields lookAt reads before it.
 const (
 	fieldMustExist = "flow_must_exist"
 	fieldsBefore   = 5
 )
 
-// lookAt reads what is known of targets of the same kind, in one round trip; two where flows or groups have budgets.
+// lookAt reads the state of targets of the same kind, in one round trip; two if flows or groups have budgets.
 func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -148,7 +148,7 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 	pace := pipe.HMGet(ctx, t.keys.Pace(), "offset", "drain")
 	rates := pipe.HMGet(ctx, t.keys.Conf(), "rate_count", "rate_per", "flow_rate_count", "flow_rate_per", store.FieldTimetable, fieldMustExist, store.FieldKeep,
 		"flow_budgets", "group_budgets", "own_budgets", "flow_quotas", "group_quotas")
-	turnsOf := map[string][]string{} // of each turn queue the names that may stand in it
+	turnsOf := map[string][]string{} // by turn queue: the names that may be in it
 	for _, name := range names {
 		turnsOf[t.turnQueue(name)] = append(turnsOf[t.turnQueue(name)], name)
 	}
@@ -159,7 +159,7 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return nil, fmt.Errorf("bucket %q: read its flows: %w", t.bucket, err)
 	}
-	turns := make(map[string]float64, len(names)) // 0 of one that has none
+	turns := make(map[string]float64, len(names)) // 0 without a turn
 	for queue, some := range turnsOf {
 		for i, turn := range asked[queue].Val() {
 			turns[some[i]] = turn
@@ -199,12 +199,12 @@ func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen
 	return infos, nil
 }
 
-// hasAny reports whether one of some fields of a hash is there, and not empty.
+// hasAny reports whether one of some fields of a hash exists and is not empty.
 func hasAny(values []any) bool {
 	return slices.ContainsFunc(values, func(value any) bool { return value != nil && value != "" })
 }
 
-// configuredRate is the rate of a flow without its downstream: its own, else the rate of all flows, else the rate in force of the bucket.
+// configuredRate returns the rate of a flow without its downstream: its own, else the rate of all flows, else the effective rate of the bucket.
 func configuredRate(own admission.Rate, stored []int64) admission.Rate {
 	for i := len(stored) - 2; own.IsZero() && i >= 0; i -= 2 {
 		if stored[i] > 0 {
@@ -214,7 +214,7 @@ func configuredRate(own admission.Rate, stored []int64) admission.Rate {
 	return own
 }
 
-// storedNumbers reads fields of a hash; 0 of those that are missing.
+// storedNumbers parses fields of a hash; a missing one is 0.
 func storedNumbers(values []any) []int64 {
 	numbers := make([]int64, len(values))
 	for i, value := range values {

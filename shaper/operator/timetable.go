@@ -11,8 +11,8 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// Plan is the plan that a bucket obeys now, whatever is configured here: of one that leaks at all times, at its own rate, the zero value. Two round
-// trips.
+// Plan returns the plan that a bucket obeys now, whatever is configured here. It is the zero value if the bucket sends at all times, at its own rate.
+// Two round trips.
 func (b Bucket) Plan(ctx context.Context) (plan schedule.Plan, err error) {
 	k, err := b.op.keysOf(ctx, b.name)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// Bounds of what [Bucket.Usage] answers.
+// Bounds of the result of [Bucket.Usage].
 const (
 	MaxUsageDays = codec.UseKept
 	MaxUsageRows = 1000
@@ -22,10 +22,10 @@ const (
 	usualUsageDays = 7
 )
 
-// UsageBy is by what the rows of a [Usage] are told apart.
+// UsageBy is a dimension of the rows of a [Usage].
 type UsageBy string
 
-// All of them.
+// The dimensions.
 const (
 	UsageByDay    UsageBy = "day"
 	UsageByModel  UsageBy = "model"
@@ -39,7 +39,7 @@ func UsageBys() []UsageBy {
 	return []UsageBy{UsageByDay, UsageByModel, UsageByFlow, UsageByGroup, UsageByCaller}
 }
 
-// UsageQuery says which use of models is summed up, and by what. A nil field asks for nothing.
+// UsageQuery selects use of models, and the dimensions of its sums. A nil field matches everything.
 type UsageQuery struct {
 	From, To time.Time // the days of these instants, by UTC, are included. A zero To means today, and a zero From six days before To.
 	By       []UsageBy // none: by day and model
@@ -49,12 +49,12 @@ type UsageQuery struct {
 	Model    *string
 }
 
-// Usage is what calls of language models have used, as workers said in [shaper.Outcome.Use].
+// Usage is what calls of language models have used, as workers reported in [shaper.Outcome.Use].
 type Usage struct {
 	From, To time.Time  // the first and the last day
-	By       []UsageBy  // as asked
-	Rows     []UsageRow // those with the most tokens first
-	Total    UsageSum   // of all that the query means, also of rows that are left out
+	By       []UsageBy  // as requested
+	Rows     []UsageRow // most tokens first
+	Total    UsageSum   // of all calls that match the query, also of rows that are left out
 	More     bool       // there are more rows than MaxUsageRows
 }
 
@@ -68,30 +68,29 @@ type UsageSum struct {
 	Charged int64 `json:"charged"`
 }
 
-// Tokens are those of input and output.
+// Tokens returns the sum of input and output tokens.
 func (s UsageSum) Tokens() int64 { return s.Input + s.Output }
 
 func (s *UsageSum) add(used *codec.Used) {
 	s.Calls, s.Input, s.Output, s.Charged = s.Calls+used.Calls, s.Input+used.Input, s.Output+used.Output, s.Charged+used.Charged
 }
 
-// UsageRow is a sum. What the query does not tell apart is nil, and so is what the calls do not have.
+// UsageRow is a sum. A dimension that the query does not ask for is nil, and so is one that the calls do not have.
 type UsageRow struct {
-	Day         time.Time // its beginning
+	Day         time.Time // its start
 	Group, Flow *string
 	Caller      *string // its mark
 	Model       *string
-	Asked       *string // the model that the calls asked, where a fallback answered with Model in its place
+	Asked       *string // the model that the calls requested, if a fallback responded with Model in its place
 	UsageSum
 
-	// Other says that the row has the calls above the bound of a day: it counts 900 combinations of caller, model and flow, of which a
-	// caller has no more than it leaves free. Above it, the flow and the caller of a call are not known, and above 99 models the model is not
-	// known either.
+	// Other says that the row has the calls above the bound of a day. A day counts 900 combinations of caller, model and flow, of which one caller
+	// uses at most as many as it leaves free. Above it, flow and caller of a call are unknown; above 99 models the model is unknown too.
 	Other bool
 }
 
-// Usage sums up what calls of language models have used, for days of the last 31, in two round trips. Each call counts on the day on which
-// its job was claimed. A call counts when its outcome is written, so that calls of a dispatcher that died before are missing.
+// Usage sums up what calls of language models have used, for days of the last 31, in two round trips. Each call counts on the day on which its job
+// was claimed. It counts when its outcome is written, so calls of a dispatcher that died before that are missing.
 func (b Bucket) Usage(ctx context.Context, query UsageQuery) (Usage, error) {
 	if err := query.fill(time.Now()); err != nil {
 		return Usage{}, &InvalidChangeError{b.name, err}
@@ -121,7 +120,7 @@ func (b Bucket) Usage(ctx context.Context, query UsageQuery) (Usage, error) {
 	return sums.usage(), nil
 }
 
-// fill puts in what the query leaves out, or returns its first fault.
+// fill sets the defaults of the query, or returns its first fault.
 func (q *UsageQuery) fill(now time.Time) error {
 	if q.To.IsZero() {
 		q.To = now
@@ -148,10 +147,10 @@ func (q *UsageQuery) fill(now time.Time) error {
 	return nil
 }
 
-// dayOf is the beginning of the day of an instant, by UTC.
+// dayOf returns the start of the day of an instant, by UTC.
 func dayOf(at time.Time) time.Time { return at.UTC().Truncate(24 * time.Hour) }
 
-// means reports whether the query asks for such calls. Of those above the bound of a day it is not known whose they are.
+// means reports whether the query matches the calls. Calls above the bound of a day have no known caller or flow.
 func (q *UsageQuery) means(used *codec.Used) bool {
 	is := func(asked *string, known bool, text string) bool { return asked == nil || known && *asked == text }
 	return is(q.Model, !used.OtherModels, used.Model) &&
@@ -160,14 +159,14 @@ func (q *UsageQuery) means(used *codec.Used) bool {
 		(q.Caller == nil || !used.OtherParts && (used.Caller == shaper.CallerMark(*q.Caller) || used.Caller == *q.Caller))
 }
 
-// usageKey is what tells rows apart.
+// usageKey identifies a row.
 type usageKey struct {
 	day, model, asked, group, flow, caller string
 	hasGroup, hasFlow, hasModel            bool
 	other                                  bool
 }
 
-// usageSums are rows that grow.
+// usageSums collects rows.
 type usageSums struct {
 	query *UsageQuery
 	rows  map[usageKey]*UsageSum

@@ -13,7 +13,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/fleet"
 )
 
-// Verdict is whether jobs of a bucket are delivered, and what keeps those that wait. Every view of a bucket shows it.
+// Verdict says whether jobs of a bucket are delivered, and what keeps the waiting ones. Every view of a bucket shows it.
 type Verdict struct {
 	Bucket string
 
@@ -21,24 +21,24 @@ type Verdict struct {
 	// waits; else the code of the cause that keeps most jobs.
 	Code WhyCode
 
-	Rate      admission.Rate // the rate in force, without its downstream and its pool
-	Succeeded float64        // deliveries a second that succeeded in the last 30 seconds
+	Rate      admission.Rate // the effective rate, without its downstream and its pool
+	Succeeded float64        // successful deliveries a second in the last 30 seconds
 	Waits     int64          // jobs that wait, also for a later time
-	Due       int64          // of these, the jobs whose time has come
-	OldestAge time.Duration  // of the oldest job that was seen; 0: not known
+	Due       int64          // of these, the jobs that are due
+	OldestAge time.Duration  // of the oldest job that was read; 0: not known
 
-	// Blocked says what keeps the jobs that wait, the most jobs first: 20 causes at most, then one for all other flows of the same code. The sum
-	// of their jobs is Waits.
+	// Blocked lists what keeps the waiting jobs, most jobs first: at most 20 causes, then one per code for all other flows. The sum of their jobs is
+	// Waits.
 	Blocked []Blocked
 
-	// Looked and Flows are how many flows were looked at, and how many there are. With fewer, Blocked is an estimate from a sample. 0 of both
-	// in a bucket without flows.
+	// Looked and Flows are how many flows were examined, and how many exist. If not all were, Blocked is an estimate from a sample. Both are 0 in a
+	// bucket without flows.
 	Looked, Flows int64
 
-	Attempts, Failed int64  // attempts that ended in the last minute; of these, those that did not succeed
-	Reason           string // of the last one that did not
+	Attempts, Failed int64  // attempts that ended in the last minute; of these, the unsuccessful ones
+	Reason           string // of the last unsuccessful one
 
-	Empty        time.Time // when the last of the waiting jobs leaves, at the earliest; zero: none waits, or not known
+	Empty        time.Time // when the last of the waiting jobs is sent, at the earliest; zero: none waits, or not known
 	EmptyUnknown string    // why it is not known, such as "4 flows are blocked"
 	Grows        float64   // by how many jobs a second the backlog grows; 0: it does not
 	Full         time.Time // when it has reached the capacity at that pace; zero: it does not grow
@@ -58,7 +58,7 @@ type Verdict struct {
 type Blocked struct {
 	Code  WhyCode
 	Scope shaper.Scope
-	Name  string // of the scope; "" where Flows is above 1
+	Name  string // of the scope; "" if Flows is above 1
 	Group string // of a flow in a group
 	Flows int64  // flows that share the entry; 0 of a cause of another scope
 
@@ -68,19 +68,19 @@ type Blocked struct {
 	Until     time.Time     // when it ends at the earliest; zero: not known, or not before somebody acts
 	Reason    string        // of a receiver's response: one word such as http_500
 
-	// Action is the command that ends the cause, or that shows what has to be repaired: its words, without the name of the program. None: it ends by
-	// itself.
+	// Action is the command that ends the cause, or shows what has to be repaired: its words, without the name of the program. Empty: the cause ends
+	// by itself.
 	Action []string
 
-	// Then is the command to give once what Action shows is repaired, as its words: it makes jobs due that wait for another attempt. None: jobs leave by
-	// themselves.
+	// Then is the command to run after the repair that Action shows, as its words: it makes jobs due that wait for another attempt. Empty: jobs are
+	// sent without it.
 	Then []string
 
 	detail string // for the sentence
 }
 
-// IsProblem reports whether people should look at the bucket: jobs are due and not delivered as its rate says, and the cause is neither its
-// timetable nor a rate that is kept; or jobs will be left at the finish of its window.
+// IsProblem reports whether people should look at the bucket. It is true if due jobs are not delivered at the bucket's rate, and the cause is neither
+// its timetable nor the rate itself; or if jobs will be left at the finish of its window.
 func (v *Verdict) IsProblem() bool {
 	switch v.Code {
 	case WhySends, WhyEmpty, WhyLater, WhyStarting, WhyRate:
@@ -137,13 +137,13 @@ type judgement struct {
 	busy     time.Duration // for how long deliveries could have been counted
 	asked    float64       // requests a second that deliveries are compared with
 	keepsUp  bool          // enough deliveries succeed
-	stop     *Blocked      // what keeps all jobs of the bucket; nil: nothing of its own or of its pool does
+	stop     *Blocked      // the cause that keeps all jobs of the bucket; nil: there is none in the bucket or its pool
 	rest     Blocked       // of due jobs that nothing of their flow keeps
-	oldest   time.Time     // when the oldest that was seen came
+	oldest   time.Time     // when the oldest job that was read was enqueued
 	causes   []Blocked
 }
 
-// decide is the one place that says whether a bucket delivers, and what keeps it.
+// decide decides whether a bucket delivers, and what keeps it. No other function does.
 func decide(b *BucketInfo, seen *waiting, s *fleet.Snapshot) Verdict {
 	j := &judgement{BucketInfo: b, seen: seen, fleet: s, progress: s.Progress(b.Name)}
 	v := Verdict{
@@ -218,7 +218,7 @@ func (j *judgement) flow(f *waitingFlow) (due, kept int64) {
 	switch {
 	case cause == nil:
 		takes(j.restOf(f), due)
-	case cause.Code.needsAPerson(): // jobs whose time comes wait too
+	case cause.Code.needsAPerson(): // jobs that become due wait too
 		takes(*cause, due+later)
 		return due, due
 	case cause.Code == WhyBreaker || cause.Code == WhyHeld: // an attempt that failed waits for the same receiver
@@ -278,10 +278,10 @@ func (c *Blocked) take(o *Blocked) {
 	}
 }
 
-// mostBlocked is how many causes a verdict names one by one.
+// mostBlocked is how many causes a verdict lists separately.
 const mostBlocked = 20
 
-// merged returns causes, the most jobs first. Flows behind the first causes are one cause for each code; of a sample, all flows are.
+// merged returns causes, most jobs first. Flows after the first causes are one cause for each code; in a sample, all flows are.
 func merged(causes []Blocked, isSample bool) []Blocked {
 	byJobs := func(a, b Blocked) int {
 		return cmp.Or(cmp.Compare(b.Jobs, a.Jobs), cmp.Compare(slices.Index(WhyCodes(), a.Code), slices.Index(WhyCodes(), b.Code)), cmp.Compare(a.Name, b.Name))
@@ -308,7 +308,7 @@ func merged(causes []Blocked, isSample bool) []Blocked {
 	return list
 }
 
-// scaled has causes stand for all jobs that wait, where a sample of them was seen: sum jobs. flows is how many flows each of the sample stands for.
+// scaled scales the causes of a sample with sum jobs to all waiting jobs. flows is how many flows each flow of the sample represents.
 func scaled(causes []Blocked, waits, sum int64, flows float64) []Blocked {
 	if waits == sum {
 		return causes
@@ -326,11 +326,11 @@ func scaled(causes []Blocked, waits, sum int64, flows float64) []Blocked {
 	return slices.DeleteFunc(causes, func(c Blocked) bool { return c.Jobs <= 0 })
 }
 
-// grows fills in by how much the backlog grows, and when it is full.
+// grows sets by how much the backlog grows, and when it is full.
 func (v *Verdict) grows(j *judgement) {
 	more := j.progress.Arrived - j.progress.Gone
 	free := j.Capacity - j.Unfinished - j.Callbacks
-	const least = 3 // jobs: below it is chance
+	const least = 3 // jobs: a smaller change is chance
 	if more < least || v.Waits == 0 || free <= 0 {
 		return
 	}
@@ -341,7 +341,7 @@ func (v *Verdict) grows(j *judgement) {
 	}
 }
 
-// noteUsedUp says of an empty bucket which quota or budget is used up: a client of a proxy was refused, perhaps, and asks why.
+// noteUsedUp notes which quota or budget of an empty bucket is used up: a client of a proxy was perhaps refused, and its user asks why.
 func (v *Verdict) noteUsedUp(b *BucketInfo) {
 	if used := usedUp(b.Quotas, b.Budgets, b.Now); used != nil {
 		what := "the quota of %s is used up, until %s"
@@ -352,7 +352,7 @@ func (v *Verdict) noteUsedUp(b *BucketInfo) {
 	}
 }
 
-// noteEmpty says why it is not known when the last job leaves.
+// noteEmpty notes why it is unknown when the last job is sent.
 func (v *Verdict) noteEmpty() {
 	flows := int64(0)
 	for i := range v.Blocked {

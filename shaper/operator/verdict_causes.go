@@ -9,7 +9,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// first returns the cause that comes first in the order of codes; of two with the same code, the one that holds longer.
+// first returns the cause that is first in the order of codes; of two with the same code, the cause that lasts longer.
 func first(causes ...*Blocked) *Blocked {
 	var found *Blocked
 	order := WhyCodes()
@@ -59,7 +59,7 @@ func (j *judgement) ofPeople() *Blocked {
 	return nil
 }
 
-// unlessKept leaves out a quota or a budget that is used up for the next seconds only, while deliveries keep the rate.
+// unlessKept drops a quota or a budget that is used up only for the next seconds, while deliveries keep the rate.
 func (j *judgement) unlessKept(c *Blocked) *Blocked {
 	if c != nil && j.keepsUp && c.Until.Sub(j.Now) <= settling {
 		return nil
@@ -67,7 +67,7 @@ func (j *judgement) unlessKept(c *Blocked) *Blocked {
 	return c
 }
 
-// full is the bound of requests in flight, where it is reached and the rate is missed.
+// full returns the cause that the bound of requests in flight is reached and the rate is missed.
 func (j *judgement) full(inFlight, most int64) *Blocked {
 	if most <= 0 || inFlight < most || j.keepsUp {
 		return nil
@@ -98,7 +98,7 @@ func usedUp(quotas []shaper.QuotaUse, budgets []shaper.BudgetUse, now time.Time)
 	return nil
 }
 
-// nth is the text of one of some rates, by its number from 1; "" if there are not that many.
+// nth returns the text of one of some rates, by its number from 1; "" if there are not that many.
 func nth(rates []admission.Rate, number int64) string {
 	if number < 1 || number > int64(len(rates)) {
 		return ""
@@ -127,7 +127,7 @@ func (j *judgement) ofFlow(f *waitingFlow) *Blocked {
 	return first(causes...)
 }
 
-// ofScope returns what a flow, or a group, says of its next departure.
+// ofScope returns what keeps the next departure of a flow or a group.
 func (j *judgement) ofScope(s *waitingScope) []*Blocked {
 	causes := []*Blocked{backsOff(s.downstream, j.Now)}
 	add := func(holds bool, c Blocked) {
@@ -149,7 +149,7 @@ func (j *judgement) ofScope(s *waitingScope) []*Blocked {
 	return causes
 }
 
-// paced is the rate of a flow, or a group.
+// paced returns the cause that the rate of a flow or a group holds it back.
 func (j *judgement) paced(s *waitingScope) Blocked {
 	if s.downstream.Slowed() {
 		return Blocked{Code: WhyAdaptiveRate, Since: s.downstream.Heard, Reason: s.downstream.Reason, detail: fmt.Sprintf("slowed to %.3g/s", s.downstream.Rate.PerSecond())}
@@ -198,7 +198,7 @@ func (j *judgement) poolIsBusy(rate admission.Rate) bool {
 	return (isSlower || isShared) && j.Now.Sub(p.LastSlot) < 2*interval+time.Second
 }
 
-// restOf is ofRest for one flow: where the bucket misses its rate and nothing explains it, the rate of the flow or its group does.
+// restOf is ofRest for one flow: if the bucket misses its rate and nothing explains it, the cause is the rate of the flow or its group.
 func (j *judgement) restOf(f *waitingFlow) Blocked {
 	if j.rest.Code != WhySlow && j.rest.Code != WhyStarting {
 		return j.rest
@@ -242,7 +242,7 @@ func (j *judgement) action(c *Blocked) []string {
 			return []string{"bucket", "release", bucket, "--all-flows"}
 		}
 		return one("release")
-	case WhyQuota: // those of a bucket and a pool are in the configuration alone
+	case WhyQuota: // quotas of a bucket and a pool are in the configuration alone
 		if s := j.scopeOf(c); s != nil && s.holdingQuota > 0 {
 			return one("set", "--quotas="+shaper.Quotas(doubled(s.quotas, s.holdingQuota)).String())
 		}
@@ -302,7 +302,7 @@ func (j *judgement) commandOn(c *Blocked, verb string, more ...string) []string 
 	return append(words, more...)
 }
 
-// boundOf is the bound of requests in flight of the scope of a cause.
+// boundOf returns the bound of requests in flight of the scope of a cause.
 func (j *judgement) boundOf(c *Blocked) int64 {
 	switch {
 	case c.Scope == shaper.ScopeBucket:
@@ -316,7 +316,7 @@ func (j *judgement) boundOf(c *Blocked) int64 {
 	return 1
 }
 
-// scopeOf is the flow, or the group, of a cause; nil of another scope, and of a cause that several flows share.
+// scopeOf returns the flow or group of a cause; nil for another scope, and for a cause that several flows share.
 func (j *judgement) scopeOf(c *Blocked) *waitingScope {
 	for i := range j.seen.flows {
 		f := &j.seen.flows[i]
@@ -330,7 +330,7 @@ func (j *judgement) scopeOf(c *Blocked) *waitingScope {
 	return nil
 }
 
-// attemptsFail reports whether so many attempts of the last minute failed that the rate is missed.
+// attemptsFail reports whether enough attempts of the last minute failed to miss the rate.
 func (j *judgement) attemptsFail() bool {
 	return j.progress.Unsuccessful > 0 && float64(j.progress.Unsuccessful) >= failsMuch*float64(j.progress.Attempts)
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// foresee fills in how many jobs will be left at the finish of the window: those that are kept beyond it, those that the allowed rate cannot send
-// any more, and those that leave too slowly. It is the one place that says so, for views, metrics, logs and the event finish.late.
+// foresee sets how many jobs will be left at the finish of the window: jobs that are kept beyond it, jobs that the allowed rate can no longer send,
+// and jobs that are sent too slowly. Views, metrics, logs and the event finish.late all use it.
 func (v *Verdict) foresee(j *judgement) {
 	h := j.Hours
 	if h == nil || !h.Open || h.Finish.IsZero() || h.FinishJobs == 0 {
@@ -21,7 +21,7 @@ func (v *Verdict) foresee(j *judgement) {
 			left += c.Jobs
 		}
 	}
-	// behind is what is left where jobs depart at a pace from a time on.
+	// behind returns how many jobs are left if they depart at a pace from a time on.
 	behind := func(perSecond float64, from time.Time) int64 {
 		return h.FinishJobs - int64(perSecond*max(h.Finish.Sub(from).Seconds(), 0))
 	}
@@ -40,7 +40,7 @@ func (v *Verdict) foresee(j *judgement) {
 	}
 }
 
-// KeptBy lists the codes of the causes that keep jobs now, without those that are delayed, the most jobs first.
+// KeptBy lists the codes of the causes that keep jobs now, without delays, most jobs first.
 func (v *Verdict) KeptBy() []WhyCode {
 	var codes []WhyCode
 	for i := range v.Blocked {

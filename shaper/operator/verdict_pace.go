@@ -9,11 +9,11 @@ import (
 
 const (
 	enough    = 0.9              // of the rate has to succeed
-	settling  = 10 * time.Second // what was counted is known after that time
+	settling  = 10 * time.Second // after that time the counts are known
 	failsMuch = 0.1              // of attempts that fail: from here on they are a cause
 )
 
-// couldSendFor is for how long jobs could have been sent: since the oldest came, the window opened, and a dispatcher started.
+// couldSendFor returns how long jobs could have been sent: since the oldest was enqueued, the window opened, and a dispatcher started.
 func (j *judgement) couldSendFor(age time.Duration) time.Duration {
 	begins := []time.Time{j.fleet.ServedSince(j.Name)}
 	if j.Hours != nil {
@@ -27,8 +27,8 @@ func (j *judgement) couldSendFor(age time.Duration) time.Duration {
 	return age
 }
 
-// lately returns the requests a second that were asked for while deliveries were counted: a rate. An even rate until a finish rises by all that it
-// misses, so what jobs and time asked for at the beginning of that period is what deliveries have to match.
+// lately returns the rate, in requests a second, that deliveries of the counted period had to match. An even rate until a finish rises to make up for
+// what it misses. So the target comes from the jobs and the time at the beginning of that period.
 func (j *judgement) lately(rate admission.Rate) float64 {
 	h := j.Hours
 	if h == nil || !h.Open || h.Finish.IsZero() || h.FinishJobs == 0 {
@@ -41,8 +41,8 @@ func (j *judgement) lately(rate admission.Rate) float64 {
 	return min(rate.PerSecond(), float64(h.FinishJobs+j.progress.Gone)/left.Seconds())
 }
 
-// succeedsEnough reports whether the deliveries that succeeded lately are at least 90 % of what was asked, since jobs could be sent. A rate of less
-// than one in 30 seconds has to have had one within two of its intervals.
+// succeedsEnough reports whether the recent successful deliveries are at least 90 % of the target, since jobs could be sent. A rate below one in 30
+// seconds must have had one within two of its intervals.
 func (j *judgement) succeedsEnough() bool {
 	if j.asked <= 0 {
 		return false
@@ -54,7 +54,7 @@ func (j *judgement) succeedsEnough() bool {
 	return j.progress.Succeeded > 0 || j.Now.Sub(j.progress.Last) < j.patience()
 }
 
-// patience is the time after which something succeeded, or the rate is missed.
+// patience returns the time within which a delivery has to succeed, or the rate is missed.
 func (j *judgement) patience() time.Duration {
 	if j.asked > 0 {
 		return j.progress.Window + max(settling, time.Duration(2/j.asked*float64(time.Second)))
@@ -70,7 +70,7 @@ func (j *judgement) isFirst() bool { return j.progress.Last.Before(j.Now.Add(-j.
 func (j *judgement) isMuchSlower() bool {
 	const part, chance = 0.75, 2 // of the rate; deliveries
 	if j.busy < j.patience() {
-		return false // what was counted began before
+		return false // the counted period began earlier
 	}
 	few := float64(j.progress.Succeeded)+chance < part*j.asked*j.progress.Window.Seconds()
 	return few || j.progress.Succeeded == 0 && j.Now.Sub(j.progress.Last) >= j.patience()

@@ -47,7 +47,7 @@ func (v *Verdict) Sentence() string {
 	return text.String()
 }
 
-// State is the verdict in a few words, for a column of a table: that the bucket is paused, or closed and until when, comes before that nothing waits.
+// State returns the verdict in a few words, for a column of a table. A pause, or a closed window and its end, has precedence over an empty bucket.
 func (v *Verdict) State() string {
 	switch closed := v.closed(); {
 	case v.isPaused:
@@ -58,7 +58,7 @@ func (v *Verdict) State() string {
 	return string(v.Code)
 }
 
-// closed is "closed, opens 22:00" of a bucket that is closed by its timetable, else "".
+// closed returns "closed, opens 22:00" for a bucket that is closed by its timetable, else "".
 func (v *Verdict) closed() string {
 	switch {
 	case v.hours == nil || v.hours.Open:
@@ -69,7 +69,7 @@ func (v *Verdict) closed() string {
 	return "closed, opens " + clock(v.hours.Opens, v.now)
 }
 
-// pace is "0 of 60/s", in the unit of the rate.
+// pace returns "0 of 60/s", in the unit of the rate.
 func (v *Verdict) pace() string {
 	if v.Rate.IsZero() {
 		return "0"
@@ -157,7 +157,7 @@ func (c *Blocked) where(bucket string) string {
 	return string(c.Scope) + " " + name(c.Name)
 }
 
-// words are the code as a sentence has it.
+// words returns the code as words of a sentence.
 func (c WhyCode) words() string {
 	switch c {
 	case WhyNoDispatcher:
@@ -220,7 +220,7 @@ func roughly(d time.Duration) string {
 	return fmt.Sprintf("%.0f d", d.Hours()/day.Hours())
 }
 
-// clock is a time of the day, in UTC, with the date where it is more than twelve hours away.
+// clock formats a time of day, in UTC, with the date if it is more than twelve hours away.
 func clock(at, now time.Time) string {
 	layout := "15:04"
 	if d := at.Sub(now).Abs(); d > 12*time.Hour {
@@ -231,7 +231,7 @@ func clock(at, now time.Time) string {
 	return at.UTC().Format(layout)
 }
 
-// name is the name of a flow, a group or a pool, safe to show in a line.
+// name returns the name of a flow, a group or a pool, safe to show in a line.
 func name(text string) string {
 	if text == "" {
 		return `""`

@@ -16,31 +16,31 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// Bounds of one look at what waits.
+// Bounds of one read of what waits.
 const (
 	flowsSampled = 1000 // states of flows of one bucket
-	flowsInLists = 200  // of these asked what holds them back, where several buckets are asked about
+	flowsInLists = 200  // how many of these are examined for what holds them back, if the call is about several buckets
 	flowsInRun   = 40   // of one run of the script: 3 ms
 )
 
-// waiting is what was seen of a bucket's jobs that wait.
+// waiting is what was read of a bucket's waiting jobs.
 type waiting struct {
 	flows  []waitingFlow
-	looked int64 // flows that were looked at; 0 of a bucket without flows
+	looked int64 // flows that were examined; 0 in a bucket without flows
 	known  int64 // flows that the bucket has
 }
 
-// waitingFlow is what waits of a flow, and what holds it back. A bucket without flows has one, without scopes.
+// waitingFlow is what waits in a flow, and what holds it back. A bucket without flows has one, without scopes.
 type waitingFlow struct {
 	name, group    string
 	waits          int64 // all that wait
-	later, retries int64 // of these for a later time; of these for another attempt
+	later, retries int64 // of these, jobs for a later time, and jobs for another attempt
 	nextDue        time.Time
-	oldest         time.Time // when the oldest came; zero: not known
+	oldest         time.Time // when the oldest was enqueued; zero: not known
 	own, ofGroup   *waitingScope
 }
 
-// waitingScope is what a flow, or a group, says of its next departure.
+// waitingScope is the state that decides the next departure of a flow or a group.
 type waitingScope struct {
 	paused                             time.Time
 	disabled                           *shaper.Disabled
@@ -48,23 +48,23 @@ type waitingScope struct {
 	inFlight, maxInFlight              int64
 	rate                               admission.Rate // of its own, or of all flows; zero: none
 	rateFrees, quotaFrees, budgetFrees time.Time      // zero: at once
-	quotas                             shaper.Quotas  // in force, where they hold it
-	holdingQuota                       int64          // which of them does, from 1; 0: none
-	budgets                            shaper.Budgets // in force, where they hold it
-	holdingBudget                      int64          // which of them does, from 1; 0: none
+	quotas                             shaper.Quotas  // effective ones, if they hold it
+	holdingQuota                       int64          // index of the one that does, from 1; 0: none
+	budgets                            shaper.Budgets // effective ones, if they hold it
+	holdingBudget                      int64          // index of the one that does, from 1; 0: none
 	downstream                         *shaper.Downstream
 }
 
 // waitingRun is one run of inspect_waiting.lua.
 type waitingRun struct {
-	bucket int // among those that are asked about
+	bucket int // index among the buckets of the call
 	names  []string
-	looked int64 // flows of the bucket that were looked at, with those of this run
+	looked int64 // flows of the bucket that were examined, with those of this run
 }
 
-// lookAtWaiting reads what waits in buckets, in three or four round trips: of a bucket with flows, of 1000 flows at most, by chance.
-// After the first 40 flows of each bucket it asks about as many more as a quarter of the time for a call suffices for: a slow store, such as the
-// embedded one, gives a smaller sample and is not kept from its claims.
+// lookAtWaiting reads what waits in buckets, in three or four round trips: in a bucket with flows, of at most 1000 random flows. After the first 40
+// flows of each bucket it reads as many more as fit in about 25 % of the timeout of a call: a slow store, such as the embedded one, gives a smaller
+// sample and keeps serving its claims.
 func (o *Operator) lookAtWaiting(ctx context.Context, infos []BucketInfo) ([]waiting, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.store.Timeout)
 	defer cancel()
@@ -112,7 +112,8 @@ func (o *Operator) runAll(ctx context.Context, infos []BucketInfo, all []waiting
 	return nil
 }
 
-// sampleFlows returns the runs that look at flows of each bucket, the first runs of all buckets first: flows with waiting jobs, of a number of flows by chance.
+// sampleFlows returns the runs that read flows with waiting jobs, from a random sample of each bucket's flows. The first runs of all buckets come
+// first.
 func (o *Operator) sampleFlows(ctx context.Context, infos []BucketInfo, all []waiting) ([]waitingRun, error) {
 	asked := make([]*redis.KeyValueSliceCmd, len(infos))
 	lua.Spread(ctx, o.store.Redis, len(infos), func(n int) string { return infos[n].keys.Flows() }, func(some []int) {
@@ -156,7 +157,7 @@ func (o *Operator) sampleFlows(ctx context.Context, infos []BucketInfo, all []wa
 	return runs, nil
 }
 
-// runsOf returns the runs about those of the flows that have waiting jobs, most of them, and how many flows were looked at for it.
+// runsOf returns the runs for flows with waiting jobs, at most most of them, and how many flows were examined for it.
 func runsOf(bucket int, states []redis.KeyValue, most int) (runs []waitingRun, looked int64) {
 	found := 0
 	for _, state := range states {
@@ -180,10 +181,10 @@ func runsOf(bucket int, states []redis.KeyValue, most int) (runs []waitingRun, l
 	return runs, looked
 }
 
-// isSample reports whether some flows were not looked at.
+// isSample reports whether some flows were not examined.
 func (w *waiting) isSample() bool { return w.looked < w.known }
 
-// read takes in an answer of inspect_waiting.lua about flows of these names.
+// read parses the reply of inspect_waiting.lua about flows of these names.
 func (w *waiting) read(info *BucketInfo, names []string, reply any) error {
 	r := lua.NewReader(reply)
 	_, offset := r.Int(), r.Int()
@@ -222,5 +223,5 @@ func readScope(r *lua.Reader, offset int64, info *BucketInfo) *waitingScope {
 	return s
 }
 
-// waits is how many jobs of the bucket wait, also those for a later time.
+// waits returns how many jobs of the bucket wait, including those for a later time.
 func (b *BucketInfo) waits() int64 { return max(b.Waiting+b.Later, 0) }

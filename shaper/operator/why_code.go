@@ -11,18 +11,18 @@ const (
 	WhyMissing      WhyCode = "missing"       // the flow has to exist, and has no settings: see [shaper.FlowSettings]
 	WhyClosed       WhyCode = "closed"        // the bucket is outside of its delivery windows
 	WhyBreaker      WhyCode = "breaker"       // a circuit breaker is open, or a probe is on its way
-	WhyHeld         WhyCode = "held"          // the receiver has asked for a wait, or the bucket changes its pool
+	WhyHeld         WhyCode = "held"          // the receiver asked for a wait, or the bucket changes its pool
 	WhyQuota        WhyCode = "quota"         // a quota is used up
 	WhyBudget       WhyCode = "budget"        // a budget has no room for the next job
 	WhyInFlight     WhyCode = "in-flight"     // as many requests are in flight as may be
-	WhyAdaptiveRate WhyCode = "adaptive-rate" // the receiver has asked for a lower rate
+	WhyAdaptiveRate WhyCode = "adaptive-rate" // the receiver asked for a lower rate
 	WhyHostFault    WhyCode = "host-fault"    // no host of its dispatchers can connect to receivers
 	WhyFailing      WhyCode = "failing"       // attempts fail, so jobs wait for their next one, or die
-	WhyLate         WhyCode = "late"          // permits come back unused
+	WhyLate         WhyCode = "late"          // permits are returned unused
 	WhyRate         WhyCode = "rate"          // they wait for their turn at the rate of the scope, which is kept
-	WhyStarting     WhyCode = "starting"      // departures have begun within the last half minute: too early to say
+	WhyStarting     WhyCode = "starting"      // departures began within the last half minute: too early to judge
 	WhySlow         WhyCode = "slow"          // fewer departures than the rate, and nothing known explains it
-	WhyLater        WhyCode = "later"         // they are delayed: their time has not come
+	WhyLater        WhyCode = "later"         // the jobs are delayed: they are not due yet
 	WhyEmpty        WhyCode = "empty"         // nothing waits. Only of a verdict
 	WhySends        WhyCode = "sends"         // deliveries succeed at the rate. Only of a verdict
 )
@@ -35,10 +35,10 @@ func WhyCodes() []WhyCode {
 	}
 }
 
-// needsAPerson reports whether nothing of the scope moves before somebody acts.
+// needsAPerson reports whether nothing of the scope moves before a person acts.
 func (c WhyCode) needsAPerson() bool {
 	return c == WhyPaused || c == WhyNoDispatcher || c == WhyDisabled || c == WhyMissing
 }
 
-// endsByItself reports whether jobs depart again at a time that is known.
+// endsByItself reports whether jobs depart again at a known time.
 func (c WhyCode) endsByItself() bool { return c == WhyHeld || c == WhyQuota || c == WhyBudget }

@@ -26,17 +26,17 @@ type Awaited struct {
 	name       string        // of both, as the messages name them
 	there      chan struct{} // its result may be there
 	tickets    chan string   // the newest ticket, of a job that this process sends itself; else nil
-	mayBeThere bool          // from the start, as the job was there before
-	polled     atomic.Bool   // the result was asked for
+	mayBeThere bool          // set from the start if the job may have ended already
+	polled     atomic.Bool   // the result was requested
 	sent       trace.SpanContext
 }
 
-// pollEvery is how long a result may be there without this process having heard of it: the message was lost, or the job ended in a way
-// of which there is none (it was cancelled, say), or another process waits for the same job too.
+// pollEvery is how long a result may be in Redis without a message to this process. The message was lost, or the job ended in a way without a message
+// (cancelled, for example), or another process waits for the same job too.
 const pollEvery = time.Second
 
-// Result waits for the job to end. Its errors are [shaper.ErrNoResult], where the result has the state in which the job is, and, when ctx ends
-// first, that of ctx. While Redis is away it waits on.
+// Result waits for the job to end. Its errors are [shaper.ErrNoResult], with the job's state in the result, and the error of ctx if that ends first.
+// While Redis is unavailable it keeps waiting.
 func (a *Awaited) Result(ctx context.Context) (Result, error) {
 	a.polled.Store(true)
 	for look := a.mayBeThere; ; look = true {
@@ -104,7 +104,7 @@ func (l *answers) await(a *Awaited, bucket, id string) {
 	}
 }
 
-// follow waits for the job of another id instead: the same job, enqueued by a program that knows no callers.
+// follow waits for the job of another id instead: the same job, enqueued by a program without support for callers.
 func (a *Awaited) follow(id string) {
 	a.answers.forget(a)
 	a.answers.await(a, a.bucket, id)
@@ -129,8 +129,8 @@ func (l *answers) forget(a *Awaited) (last bool) {
 	return before > 0 && len(others) == 0
 }
 
-// poll asks about once a second which of the awaited jobs may have ended, and wakes their waiters. That is one script for 500 jobs of a
-// bucket, however many waiters there are.
+// poll reads about once a second which of the awaited jobs may have ended, and wakes their waiters. It takes one script for 500 jobs of a bucket,
+// however many waiters there are.
 func (l *answers) poll(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -145,7 +145,7 @@ func (l *answers) poll(ctx context.Context) {
 	}
 }
 
-// polled are the awaited jobs, by their buckets.
+// polled returns the ids of the awaited jobs, by bucket.
 func (l *answers) polled() map[string][]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -180,7 +180,7 @@ func (l *answers) listen(ctx context.Context) {
 	}
 }
 
-// hear passes on a message. Of a job that this process sends, the newest ticket counts.
+// hear passes on a message. For a job that this process sends, the newest ticket counts.
 func (l *answers) hear(name, ticket string) {
 	if ticket == "" {
 		l.wake(name)

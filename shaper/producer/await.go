@@ -8,7 +8,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Result is how a job ended, and what was answered to it.
+// Result is how a job ended, and the response to it.
 type Result = shaper.JobResult
 
 // RefusedError says that a job was refused.
@@ -18,11 +18,11 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("job %q was refused (%s): %s", e.Receipt.ID, e.Receipt.Refusal.Reason, e.Receipt.Refusal.Detail)
 }
 
-// Do enqueues a job and waits until it has ended: done or dead. The result has what the downstream answered.
+// Do enqueues a job and waits until it has ended: done or dead. The result has the downstream's response.
 //
-// A job that is refused is a [*RefusedError]. When ctx ends the job stays where it is, and the error says so; [Client.Cancel] takes a job
-// back that has not left. In each case the result has the job's id. Do takes the round trips of an Enqueue and one more. All waiters of a
-// process share one round trip a second for each bucket.
+// A refused job is a [*RefusedError]. If ctx ends, the job continues, and the error says so; [Client.Cancel] cancels a job that has not been sent. In
+// each case the result has the job's id. Do takes the round trips of an Enqueue and one more. All waiters of a process share one round trip a second
+// for each bucket.
 func (c *Client) Do(ctx context.Context, job shaper.Job) (Result, error) {
 	receipt, awaited, err := c.Await(ctx, job)
 	if err != nil {
@@ -35,15 +35,15 @@ func (c *Client) Do(ctx context.Context, job shaper.Job) (Result, error) {
 	return awaited.Result(ctx)
 }
 
-// Await enqueues a job, as [Client.Enqueue] does, and returns what waits for its result. Its errors are those of Enqueue. The caller
-// calls [Awaited.Stop], also after a refusal.
+// Await enqueues a job, as [Client.Enqueue] does, and returns the handle that waits for its result. It returns the errors of Enqueue. The caller must
+// call [Awaited.Stop], also after a refusal.
 func (c *Client) Await(ctx context.Context, job shaper.Job) (shaper.Receipt, *Awaited, error) {
 	return c.await(ctx, &Awaited{answers: c.answers, there: make(chan struct{}, 1)}, job)
 }
 
-// AwaitTicket is [Client.Await] for a job that this process sends itself: what it returns waits for the job's ticket, see [Awaited.Ticket]. The
-// payload and the headers of the job stay here. It is for package dispatcher, whose Permits start the job by its ticket. The dispatchers of
-// the bucket have to know tickets: an older one would have its worker send the job as it is in Redis, without a body.
+// AwaitTicket is [Client.Await] for a job that this process sends itself: the handle waits for the job's ticket, see [Awaited.Ticket]. The payload
+// and the headers of the job stay in this process. It is for package dispatcher, whose Permits start the job by its ticket. The dispatchers of the
+// bucket have to support tickets: an older one would have its worker send the job as it is in Redis, without a body.
 func (c *Client) AwaitTicket(ctx context.Context, job shaper.Job) (shaper.Receipt, *Awaited, error) {
 	job.Payload = nil
 	return c.await(ctx, &Awaited{answers: c.answers, there: make(chan struct{}, 1), tickets: make(chan string, 1)}, job)

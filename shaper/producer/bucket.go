@@ -17,8 +17,8 @@ import (
 // producerBucket is a bucket as its producers see it.
 type producerBucket struct {
 	*store.Bucket
-	enqueueKeys func() []string          // the first ones of that script, made once, for the first job
-	force       atomic.Pointer[limitSet] // the limits in force; nil until they were read
+	enqueueKeys func() []string          // the first keys of that script, made once, for the first job
+	force       atomic.Pointer[limitSet] // the effective limits; nil until they were read
 	quotas      atomic.Bool              // the script wants the keys that buckets with quotas or a timetable need
 	refusals    refusals
 	spreads     admission.Spread
@@ -68,8 +68,7 @@ func (c *Client) bucket(name string) (*producerBucket, error) {
 	return nil, fmt.Errorf("%w %q", shaper.ErrUnknownBucket, name)
 }
 
-// flowsOfScript is how many flows one enqueue script has at most: half as many where each may
-// have a group of its own. With that no script runs for 5 ms.
+// flowsOfScript returns how many flows one enqueue script may have: half as many if each may have a group of its own. So no script runs for 5 ms.
 func flowsOfScript(levels int) int {
 	if levels == codec.LevelsGroups {
 		return enqueueBatchFlows / 2
@@ -77,7 +76,7 @@ func flowsOfScript(levels int) int {
 	return enqueueBatchFlows
 }
 
-// flowKind names a job's flow among those of its bucket.
+// flowKind returns the key of a job's flow among the flows of its bucket.
 func flowKind(levels int, job *shaper.Job) [2]string {
 	switch levels {
 	case codec.LevelsNone:

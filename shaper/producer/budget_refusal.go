@@ -11,7 +11,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// overBudget refuses a job that reserves more of a budget than there is. budget is how enqueue.lua names it.
+// overBudget refuses a job that reserves more than the whole of a budget. budget is the part of enqueue.lua's reply that names it.
 func overBudget(b *producerBucket, t *entry, budget string, reserves int64) *shaper.Refusal {
 	scope, text, _ := strings.Cut(budget, " ")
 	of := append(codec.ReadBudgets(text), admission.Rate{}) // there is one
@@ -35,7 +35,8 @@ func owner(b *producerBucket, t *entry, scope string) string {
 	return fmt.Sprintf("bucket %q", b.Name)
 }
 
-// heldByBudget says which budget makes a job wait for longer than it may. text is how enqueue.lua names it, behind the number of jobs ahead.
+// heldByBudget describes the budget that makes a job wait for longer than it may. text is the part of enqueue.lua's reply after the number of jobs
+// ahead.
 func heldByBudget(b *producerBucket, t *entry, text string, refusal *shaper.Refusal) string {
 	var ahead, amount, micros, free, reserves, alone int64
 	var scope, unit string

@@ -8,10 +8,10 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// OpenBundle opens a bundle in a bucket, or says more of one that is open: see [shaper.Bundle]. What is 0 or empty leaves what was said before;
-// to say the same again is harmless. [shaper.ErrBundleTaken] where another caller has a bundle of this id, [shaper.ErrBundleFinished] where it
-// has finished and this would change it, [shaper.ErrTooManyBundles] where the bucket has no room; faults of the bundle are [*shaper.FieldError]s,
-// joined. One round trip, and two more before the first one of a bucket.
+// OpenBundle opens a bundle in a bucket, or completes an open one: see [shaper.Bundle]. A field that is 0 or empty leaves the earlier value;
+// repeating a call is harmless. It returns [shaper.ErrBundleTaken] if another caller has a bundle of this id. It returns [shaper.ErrBundleFinished]
+// if the bundle has finished and would change, and [shaper.ErrTooManyBundles] if the bucket has no room. Faults of the bundle are
+// [*shaper.FieldError]s, joined. One round trip, and two more before the first one of a bucket.
 func (c *Client) OpenBundle(ctx context.Context, bucket string, bundle shaper.Bundle) (shaper.BundleInfo, error) {
 	if !c.open.Enter() {
 		return shaper.BundleInfo{}, shaper.ErrClosed
@@ -20,14 +20,14 @@ func (c *Client) OpenBundle(ctx context.Context, bucket string, bundle shaper.Bu
 	return c.store.OpenBundle(ctx, bucket, &bundle)
 }
 
-// Bundle returns what is known of a bundle, or [shaper.ErrUnknownBundle]. Its counts lag behind the ends of jobs by some milliseconds, and by
-// seconds where no dispatcher heard of them. One round trip.
+// Bundle returns the state of a bundle, or [shaper.ErrUnknownBundle]. Its counts lag behind the ends of jobs by some milliseconds, and by seconds if
+// no dispatcher got the message. One round trip.
 func (c *Client) Bundle(ctx context.Context, bucket, id string) (shaper.BundleInfo, error) {
 	return c.store.Bundle(ctx, bucket, id)
 }
 
-// refuseUnknownBundles refuses jobs of bundles that their callers do not have, and returns the others. Jobs without a bundle cost nothing, and
-// others one round trip for each bucket.
+// refuseUnknownBundles refuses jobs whose callers do not have the named bundle, and returns the others. It takes one round trip for each bucket with
+// such jobs.
 func (c *Client) refuseUnknownBundles(ctx context.Context, entries []*entry) ([]*entry, error) {
 	var asked map[*producerBucket]map[string]bool
 	for _, t := range entries {

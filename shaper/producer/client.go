@@ -1,8 +1,7 @@
-// Package producer enqueues jobs into buckets, and looks at and cancels single jobs.
+// Package producer enqueues jobs into buckets, and reads and cancels single jobs.
 //
-// A [Client] asks the limits and the bound of the bucket for each job, and puts the job into the bucket, in
-// one atomic step. An enqueue is one round trip, which concurrent calls share. When Redis is down, it returns an
-// error within [Config.Timeout].
+// A [Client] checks the limits and the bound of the bucket for each job, and puts the job into the bucket, in one atomic step. An enqueue is one
+// round trip, which concurrent calls share. When Redis is down, it returns an error within [Config.Timeout].
 package producer
 
 import (
@@ -29,27 +28,27 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/tracing"
 )
 
-// Sizes of one enqueue script: enough to make the round trip cheap, little
-// enough that the script takes about a millisecond.
+// Sizes of one enqueue script: large enough to make the round trip cheap, small enough that the script takes about a millisecond.
 const (
 	enqueueBatch      = 256
 	enqueueBatchBytes = 1 << 20
-	enqueueBatchFlows = 64 // each has lists, a turn and settings to look at: with 256 the script took 12 ms
+	enqueueBatchFlows = 64 // each has lists, a turn and settings to read: with 256 the script took 12 ms
 	enqueueTries      = 3
 )
 
-// Config is what a [Client] needs.
+// Config configures a [Client].
 type Config struct {
 	Redis redis.UniversalClient // made by redisconn.Connect
 
-	// Buckets are those that jobs go to. Dispatchers own their settings. The client makes what Redis does not have, which the next
-	// dispatcher replaces, and changes nothing that is there: it goes by what is in force, and logs once where these settings differ. Of
-	// a bucket whose settings a dispatcher has written, the name is enough: shaper.Bucket{Name: "webhooks"}.
+	// Buckets are the buckets that get jobs. Dispatchers write their settings. The client creates missing settings, which the next dispatcher
+	// replaces, and changes none that exist: it uses the effective ones, and logs once where these settings differ. If a dispatcher has written the
+	// settings of a bucket, its name is enough: shaper.Bucket{Name: "webhooks"}.
 	Buckets []shaper.Bucket
 	Timeout time.Duration // of one call; 0 means DefaultTimeout
 	Logger  *slog.Logger  // nil logs nothing
 
-	// DispatcherHere says that a dispatcher of this process has the same buckets, and logs where its settings are not those in force. So the client does not.
+	// DispatcherHere says that a dispatcher of this process has the same buckets, and logs where its settings are not effective. Then the client does
+	// not.
 	DispatcherHere bool
 
 	// Registerer is where the metrics go; nil counts nothing. Actors of one process may share it.
@@ -60,9 +59,8 @@ type Config struct {
 	// of the call's context is.
 	Tracer trace.TracerProvider
 
-	// Breaker, if not nil, makes Enqueue fail at once while Redis is known to be
-	// away, instead of after Timeout. Share it among all that ask this Redis. In a
-	// cluster each bucket has one of its own like it, as its node may be away alone.
+	// Breaker, if not nil, makes Enqueue fail at once while Redis is known to be unavailable, instead of after Timeout. Share it among all users of
+	// this Redis. In a cluster each bucket has a similar breaker of its own, because its node may fail alone.
 	Breaker *redisconn.Breaker
 }
 
@@ -83,14 +81,13 @@ type Client struct {
 	queued  sync.WaitGroup // calls with jobs in a queue, also those whose callers gave up
 	answers *answers
 	shadows shadowLog
-	looked  atomic.Int64        // when the client last looked at what is in force, in nanoseconds; 0 never
-	fullLog sometimes.Sometimes // of limits with as many keys as they may have
+	looked  atomic.Int64        // when the client last read the effective settings, in nanoseconds; 0 never
+	fullLog sometimes.Sometimes // for limits with MaxKeys keys
 }
 
-// Close waits until the calls of [Client.Enqueue] under way are answered, also those
-// whose callers gave up, which takes up to Config.Timeout. Every call after it
-// is [shaper.ErrClosed]. It may be called several times, also beside
-// other calls. The Redis client stays open: it belongs to the caller.
+// Close waits until the running calls of [Client.Enqueue] are answered, also those whose callers gave up, which takes up to Config.Timeout. Every
+// later call returns [shaper.ErrClosed]. It may be called several times, also concurrently with other calls. The Redis client stays open: it belongs
+// to the caller.
 func (c *Client) Close() {
 	c.open.Close()
 	c.queued.Wait()
@@ -99,8 +96,8 @@ func (c *Client) Close() {
 	c.answers.wakeAll() // to find that the client is closed
 }
 
-// New checks the buckets and returns a client. It does not talk to Redis
-// yet: the first call of a bucket finds out what is in force, or makes what is missing.
+// New checks the buckets and returns a client. It does not talk to Redis yet: the first call of a bucket reads the effective settings, or creates
+// missing ones.
 func New(cfg Config) (*Client, error) {
 	s, err := store.New(store.Guest, cfg.Redis, cfg.Buckets, cfg.Timeout, cfg.Logger, cfg.Registerer)
 	if err != nil {
@@ -117,8 +114,8 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Bucket returns the settings of a bucket as far as this client knows them, or [shaper.ErrUnknownBucket]. Before the first job they are
-// those of its configuration: see [Client.InForce].
+// Bucket returns the settings of a bucket as far as this client knows them, or [shaper.ErrUnknownBucket]. Before the first job they are the
+// configured ones: see [Client.InForce].
 func (c *Client) Bucket(name string) (shaper.Bucket, error) {
 	b, err := c.store.Bucket(name)
 	if err != nil {
@@ -144,10 +141,9 @@ func (c *Client) InForce(ctx context.Context, name string) (shaper.Bucket, error
 	return c.Bucket(name)
 }
 
-// Reconfigure replaces the buckets, as if the client had been made with these. A bucket that is not among them is unknown
-// from then on; its jobs stay in Redis. Settings that dispatchers have written stay as they are: see [Config]. What the buckets point
-// to is not to be changed afterwards. It changes nothing and returns an error if a bucket is not valid. It makes no round trip, and may
-// be called beside all other methods.
+// Reconfigure replaces the buckets, as if the client had been made with these. A bucket that is not among them is unknown from then on; its jobs stay
+// in Redis. Settings that dispatchers have written stay as they are: see [Config]. Do not change afterwards what the buckets point to. It changes
+// nothing and returns an error if a bucket is not valid. It makes no round trip, and may run concurrently with all other methods.
 func (c *Client) Reconfigure(buckets []shaper.Bucket) error {
 	c.changing.Lock()
 	defer c.changing.Unlock()
@@ -170,20 +166,16 @@ type JobError struct {
 func (e *JobError) Error() string { return fmt.Sprintf("job %d: %v", e.Index, e.Err) }
 func (e *JobError) Unwrap() error { return e.Err }
 
-// Enqueue asks for each job to be admitted to its bucket and returns a receipt
-// for each, in order. Limits, bound and push are one atomic step for a job;
-// the jobs of a call are decided one by one. A refusal is in the receipt.
+// Enqueue requests admission of each job to its bucket and returns a receipt for each, in order. For one job, limits, bound and push are one atomic
+// step; the jobs of a call are decided one by one. A refusal is in the receipt.
 //
-// A job without an id gets one. An invalid job or an unknown bucket is an
-// error ([JobError]) and nothing is sent. Any other error means that the
-// outcome of at least one job is unknown, as when Redis is down or too slow;
-// the receipts then hold no more than the ids: enqueue the same ids again, and
-// no job is doubled. [redisconn.Unavailable] tells whether that may help.
+// A job without an id gets one. An invalid job or an unknown bucket is an error ([JobError]) and nothing is sent. Any other error means that the
+// outcome of at least one job is unknown, for example because Redis is down or too slow. The receipts then hold only the ids: enqueue the same ids
+// again, and no job is duplicated. [redisconn.Unavailable] reports whether that may help.
 //
-// Concurrent calls for a bucket share round trips, and the callers of the jobs take turns; a call that is alone takes one round trip. When
-// Redis is down it takes at most Config.Timeout. A job that has waited for its turn for Config.Timeout is not stored: it is
-// refused with [shaper.ReasonOverloaded], or the call fails if Redis has answered nothing meanwhile. When ctx ends, jobs that wait for their
-// turn are not stored either.
+// Concurrent calls for a bucket share round trips, and the callers of the jobs take turns; a lone call takes one round trip. When Redis is down it
+// takes at most Config.Timeout. A job that has waited for its turn for Config.Timeout is not stored: it is refused with [shaper.ReasonOverloaded], or
+// the call fails if Redis has answered nothing meanwhile. If ctx ends, jobs that wait for their turn are not stored either.
 func (c *Client) Enqueue(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error) {
 	return c.enqueue(ctx, nil, jobs)
 }
@@ -223,7 +215,7 @@ func (c *Client) admit(ctx context.Context, awaited *Awaited, jobs []shaper.Job)
 		shared.mixed = shared.mixed || max(t.job.Cost, 1) != max(jobs[0].Cost, 1)
 		if err := c.prepare(t, awaited); err != nil {
 			c.release(shared)
-			if away != nil { // perhaps the fault is none by what is in force
+			if away != nil { // perhaps the effective settings allow it
 				return nil, away
 			}
 			return nil, &JobError{Index: i, Err: err}
@@ -262,7 +254,7 @@ func (c *Client) admit(ctx context.Context, awaited *Awaited, jobs []shaper.Job)
 	return receipts, nil
 }
 
-// onlyIDs makes the receipts of jobs whose outcome is unknown.
+// onlyIDs returns the receipts of jobs whose outcome is unknown.
 func onlyIDs(entries []entry) []shaper.Receipt {
 	receipts := make([]shaper.Receipt, len(entries))
 	for i := range entries {
@@ -303,9 +295,8 @@ func (c *Client) prepare(t *entry, awaited *Awaited) error {
 	return err
 }
 
-// newID is a UUID of version 7 (RFC 9562): the time in milliseconds, then randomness,
-// unpredictable though not for secrets. The library asks for a lock and a system call
-// of each, which is a twentieth of what enqueueing costs.
+// newID returns a UUID of version 7 (RFC 9562): the time in milliseconds, then randomness, unpredictable though not for secrets. The library takes a
+// lock and a system call for each, which is 5 % of the cost of an enqueue.
 func newID() string {
 	var id uuid.UUID
 	const millisecondsEnd = 16                                                                                              // bits
@@ -316,31 +307,28 @@ func newID() string {
 	return id.String()
 }
 
-// Job returns what is known of a job, or [shaper.ErrNotFound]. The bucket may be one that
-// has left the configuration, or is elsewhere; [shaper.ErrUnknownBucket] where Redis knows none either. One
-// round trip; one more where the bucket has flows, one where it is not used yet by this
-// client, and one where there is no such job.
+// Job returns the state of a job, or [shaper.ErrNotFound]. The bucket may have been removed from the configuration, or live elsewhere;
+// [shaper.ErrUnknownBucket] if Redis does not know it either. One round trip; one more if the bucket has flows, one if this client has not used it
+// yet, and one if there is no such job.
 func (c *Client) Job(ctx context.Context, bucket, id string) (shaper.JobInfo, error) {
 	return c.store.Job(ctx, bucket, id)
 }
 
-// Cancel cancels a job that waits and returns the state it is in now:
-// [shaper.StateCancelled] if that worked, now or before; any other state says why
-// not. [shaper.ErrNotFound] if there is no such job. One round trip; two where the bucket
-// has flows.
+// Cancel cancels a job that waits and returns its state afterwards: [shaper.StateCancelled] if that worked, now or earlier; any other state says why
+// not. [shaper.ErrNotFound] if there is no such job. One round trip; two if the bucket has flows.
 func (c *Client) Cancel(ctx context.Context, bucket, id string) (shaper.State, error) {
 	return c.store.Cancel(ctx, bucket, id, "")
 }
 
-// Ping asks Redis for a sign of life: of a cluster, one of any master. One round trip.
+// Ping checks that Redis responds: in a cluster, that any master does. One round trip.
 func (c *Client) Ping(ctx context.Context) error { return c.store.Ping(ctx) }
 
 // Probe finds out what is wrong with Redis: [redisconn.FailureOf] names it. It pings, and runs a script that writes. Two round trips.
 func (c *Client) Probe(ctx context.Context) error { return c.store.Probe(ctx) }
 
-// JoinPools has the client find out what is in force of every bucket, and where it lives. It makes buckets that Redis does not know, and
-// changes nothing of others: a bucket is brought into another pool by a dispatcher, see the method JoinPools of [dispatcher.Dispatcher]. The first use
-// of a bucket does the same. Each of its round trips takes at most Config.Timeout; a bucket that is there needs two.
+// JoinPools reads the effective settings of every bucket, and where it lives. It creates buckets that Redis does not know, and changes nothing of
+// others: a dispatcher moves a bucket to another pool, see the method JoinPools of [dispatcher.Dispatcher]. The first use of a bucket does the same.
+// Each round trip takes at most Config.Timeout; an existing bucket needs two.
 //
 // [dispatcher.Dispatcher]: https://pkg.go.dev/github.com/tundish-io/tundish/shaper/dispatcher#Dispatcher
 func (c *Client) JoinPools(ctx context.Context) error {
@@ -351,8 +339,8 @@ func (c *Client) JoinPools(ctx context.Context) error {
 	return err
 }
 
-// CheckPools reports the buckets that could not change their pool as these settings say, because they are not empty in a Redis Cluster, and the
-// buckets that Redis has under another first name: an [shaper.ErrTagChanged] that says which. It changes nothing.
+// CheckPools reports the buckets that cannot change their pool as these settings ask, because they are not empty in a Redis Cluster: an
+// [shaper.ErrTagChanged] that says what they hold. It changes nothing.
 func (c *Client) CheckPools(ctx context.Context, buckets []shaper.Bucket) error {
 	return c.store.CheckPools(ctx, buckets)
 }

@@ -27,7 +27,7 @@ func (c *Client) send(b *producerBucket, entries []*entry) (after func()) {
 	var r *lua.Reader
 	var err, lost error
 	for try := range enqueueTries {
-		// Safe to send again: an id that got in the first time is a duplicate.
+		// Safe to send again: an id that was admitted the first time is a duplicate.
 		err = b.breaker.Run(func() (err error) {
 			q, r, err = c.runScript(ctx, b, entries, try > 0)
 			return err
@@ -50,7 +50,7 @@ func (c *Client) send(b *producerBucket, entries []*entry) (after func()) {
 	if err != nil {
 		err = fmt.Errorf("enqueue into bucket %q: %w", b.Name, err)
 		if redisconn.Unavailable(err) {
-			// The jobs behind this batch would wait as long again.
+			// The jobs after this batch would wait as long again.
 			entries = append(entries, b.queue.Drain()...)
 		}
 	}
@@ -81,7 +81,7 @@ func (c *Client) runScript(ctx context.Context, b *producerBucket, entries []*en
 		if err != nil {
 			return nil, nil, err
 		}
-		if used.Levels() != b.Levels() { // the jobs are named and packed for those of before
+		if used.Levels() != b.Levels() { // the jobs are named and packed for the previous levels
 			return nil, nil, fmt.Errorf("bucket %q: %w", b.Name, store.ErrAdopted)
 		}
 		b = used
@@ -108,7 +108,7 @@ func (c *Client) runScript(ctx context.Context, b *producerBucket, entries []*en
 			b.Configured.Store(false)
 			b.force.Store(nil)
 		case status == enqueueStaleLimits:
-			b.Configured.Store(false) // what names flows, or callbacks, may have changed with them
+			b.Configured.Store(false) // the settings that name flows, or callbacks, may have changed with them
 			b.force.CompareAndSwap(set, nil)
 		case status == enqueueOtherFlows:
 			// A dispatcher has given the bucket other levels.
@@ -126,7 +126,7 @@ func (c *Client) runScript(ctx context.Context, b *producerBucket, entries []*en
 	return nil, nil, fmt.Errorf("bucket %q: %w", b.Name, store.ErrNotConfigured)
 }
 
-// Answers of enqueue.lua that decide nothing.
+// Replies of enqueue.lua that decide nothing.
 const (
 	enqueueNotConfigured = 1
 	enqueueStaleLimits   = 2
@@ -139,7 +139,7 @@ type scriptCall struct {
 	set     *limitSet
 	again   bool // the batch may have been decided before, and its reply was lost
 	start   time.Time
-	entries []*entry // in the order of the answers
+	entries []*entry // in the order of the replies
 	callers []string // for each: the keys under which it counts
 	traits  []traits // for each
 	flows   int      // how many there are
@@ -147,8 +147,7 @@ type scriptCall struct {
 	args    []any
 }
 
-// scriptCalls are used again: to make their slices anew would be a fifth of the
-// memory that enqueueing takes.
+// scriptCalls are reused: new slices would be 20 % of the memory of an enqueue.
 var scriptCalls = sync.Pool{New: func() any { return new(scriptCall) }}
 
 func (q *scriptCall) release() {
@@ -161,10 +160,8 @@ func (q *scriptCall) release() {
 	scriptCalls.Put(q)
 }
 
-// newScriptCall makes the script's keys and arguments. Jobs that are alike, as they
-// usually are, travel with less and are decided as one. A job gets its refusal
-// here if a limit wants to know more of its caller than is known, or if the caller
-// is known to be out of quota.
+// newScriptCall makes the script's keys and arguments. Jobs that are alike, the usual case, take fewer arguments and one decision. newScriptCall
+// refuses a job if a limit needs more of its caller's identity than is known, or if the caller is known to be out of quota.
 func newScriptCall(b *producerBucket, set *limitSet, batch []*entry, again bool) *scriptCall {
 	q := scriptCalls.Get().(*scriptCall) //nolint:forcetypeassert // nothing else is put there
 	q.set, q.again, q.start, q.keys = set, again, time.Now(), append(q.keys, b.enqueueKeys()...)
@@ -238,10 +235,10 @@ func (q *scriptCall) appendJobs(alike int) {
 	}
 }
 
-// traits are what the script wants to know of a job that most jobs of a batch share.
+// traits are properties of a job that most jobs of a batch share.
 type traits struct {
 	priority, flow int
-	keys           []int // for each limit, of the key under which it counts; 0 where it does not ask
+	keys           []int // for each limit, the number of the key under which it counts; 0 if it does not ask
 }
 
 func (t *traits) appendKeys(args []any) []any {
@@ -336,23 +333,22 @@ func sameIdentity(a, b *admission.Identity) bool {
 	return a.Caller == b.Caller && a.IP == b.IP && a.Flow == b.Flow && a.Tier == b.Tier && maps.Equal(a.Headers, b.Headers)
 }
 
-// How jobs of a batch are alike, as enqueue.lua is told.
+// How alike the jobs of a batch are: an argument of enqueue.lua.
 const (
 	unlike      = 0
 	alikeOnly   = 1
-	alikeAndNew = 2 // and their ids were made here
+	alikeAndNew = 2 // and this process generated their ids
 	unlikeNamed = 3 // unlike, and some have a former id
 
-	unlikeAgain      = 4 // unlike, of a batch that was sent before
-	unlikeNamedAgain = 5 // the same of unlikeNamed
+	unlikeAgain      = 4 // unlike, in a batch that is sent again
+	unlikeNamedAgain = 5 // unlikeNamed, in a batch that is sent again
 )
 
-// sentAgain is how jobs are alike that were sent before: they may be in.
+// sentAgain is the likeness of jobs that are sent again: Redis may have them already.
 var sentAgain = [...]int{unlike: unlikeAgain, alikeOnly: alikeOnly, alikeAndNew: alikeOnly, unlikeNamed: unlikeNamedAgain}
 
-// likeness tells whether no job of the batch needs a decision of its own:
-// none is delayed or costs more than 1, all have the same priority and keys,
-// and no id stands twice. named says that former ids count.
+// likeness returns how alike the jobs of a batch are. They are alike if none is delayed or costs more than 1, all have the same priority and keys,
+// and no id occurs twice. named says that former ids count.
 func likeness(batch []*entry, all []traits, named bool) int {
 	if named && slices.ContainsFunc(batch, func(t *entry) bool { return t.job.FormerID != "" }) {
 		return unlikeNamed
@@ -366,7 +362,7 @@ func likeness(batch []*entry, all []traits, named bool) int {
 			return unlike
 		}
 		if t.generated {
-			continue // ids that were made here differ
+			continue // ids that this process generated differ
 		}
 		alike = alikeOnly
 		if ids[job.ID] {
@@ -390,7 +386,7 @@ func dueArg(job *shaper.Job) string {
 	return ""
 }
 
-// maxWaitArg is how long a job may have to wait, in microseconds.
+// maxWaitArg returns how long a job may have to wait, in microseconds.
 func maxWaitArg(job *shaper.Job) string {
 	if job.MaxWait == 0 {
 		return ""

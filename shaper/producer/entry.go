@@ -19,15 +19,14 @@ type entry struct {
 	call      *call
 	receipt   *shaper.Receipt
 	turn      int64 // of its caller, among all that wait
-	answered  int64 // how many calls of its bucket Redis had answered when it came to the queue
+	answered  int64 // how many calls of its bucket Redis had answered when the job was queued
 
 	limits  []limitArgs // of the bucket, when the job was sent
 	counted string      // the keys by which these count it: see keyring
 }
 
-// call is one call of Enqueue: done tells when all its entries are answered.
-// One job, the usual case, needs no memory beside it, and the call is used again:
-// to make it anew would be most of the memory that enqueueing takes.
+// call is one call of Enqueue: done is called when all its entries are answered. One job, the usual case, needs no further memory. Calls are reused:
+// new ones would be most of the memory of an enqueue.
 type call struct {
 	entries  []entry
 	queued   []*entry
@@ -40,7 +39,7 @@ type call struct {
 	mu     sync.Mutex
 	spread map[string]time.Duration // how much later its refused jobs should return: see producerBucket.spread
 
-	mixed bool // the jobs differ in their costs: one may get in where a dearer one is refused
+	mixed bool // the jobs differ in their costs: a cheap one may be admitted while a dear one is refused
 
 	client *Client
 	ctx    context.Context //nolint:containedctx // for its values: the batch outlives the call
@@ -49,7 +48,7 @@ type call struct {
 	done   chan struct{}
 }
 
-// newCall takes a call that was answered, or makes one.
+// newCall reuses a call that was answered, or makes one.
 func (c *Client) newCall(ctx context.Context, jobs int) *call {
 	shared, ok := c.calls.Get().(*call)
 	if !ok {

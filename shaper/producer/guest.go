@@ -8,7 +8,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// use has the client obey the settings in force of a bucket, and returns the bucket at the keys where it lives.
+// use reads the effective settings of a bucket, and returns the bucket with the keys where it lives.
 func (c *Client) use(ctx context.Context, b *producerBucket) (*producerBucket, error) {
 	const tries = 8 // of a bucket that changes its place meanwhile
 	err := c.store.Configure(ctx, b.Bucket)
@@ -23,14 +23,14 @@ func (c *Client) use(ctx context.Context, b *producerBucket) (*producerBucket, e
 	return b, err
 }
 
-// meet reads the settings in force of a bucket before its first job is named: what names flows, and how large a payload may be. While
-// Redis does not answer, the settings of this client decide, and the call fails then as any other.
+// meet reads the effective settings of a bucket before its first job: they say what names flows, and how large a payload may be. If Redis does not
+// respond, the settings of this client decide, and the call then fails like any other.
 func (c *Client) meet(ctx context.Context, bucket string) error {
 	b, err := c.bucket(bucket)
 	if err != nil || b.Configured.Load() {
 		return nil //nolint:nilerr // prepare reports it, of the job
 	}
-	// A caller that gives up says nothing of Redis.
+	// A caller that gives up is no sign that Redis fails.
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.store.Timeout)
 	met := make(chan error, 1)
 	c.queued.Go(func() {

@@ -12,25 +12,23 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// limitSet is the limits of a bucket as they are in force: what the
-// configuration with the highest revision says, with the overrides of operators
-// over it. The enqueue script refuses to decide by another one than the conf
-// has (rev), and this process then reads the conf again.
+// limitSet is the effective limits of a bucket: those of the configuration with the highest revision, with the overrides of operators. The enqueue
+// script refuses to decide by a set with another rev than the conf has, and this process then reads the conf again.
 type limitSet struct {
 	rev    string
 	limits []limitArgs
 
-	// namedUntil is when former ids count no more, by the clock of Redis.
+	// namedUntil is when former ids stop counting, by the clock of Redis.
 	namedUntil time.Time
 }
 
-// clockMargin is how far the clock of this process may be from that of Redis, for which it asks with former ids longer.
+// clockMargin is how far this process's clock may differ from that of Redis. For this much longer, the process asks with former ids.
 const clockMargin = time.Hour
 
-// named reports whether former ids count now, or may do so.
+// named reports whether former ids count now, or may count.
 func (s *limitSet) named(now time.Time) bool { return now.Before(s.namedUntil.Add(clockMargin)) }
 
-// namedUntil reads when former ids count no more: see lua/lib/callers.lua. Where nothing is said, they count.
+// namedUntil reads when former ids stop counting: see lua/lib/callers.lua. Without a time, they count.
 func namedUntil(text string) time.Time {
 	_, till, _ := strings.Cut(text, " ")
 	micros, err := strconv.ParseInt(till, 10, 64)
@@ -40,7 +38,7 @@ func namedUntil(text string) time.Time {
 	return time.UnixMicro(micros)
 }
 
-// limitArgs is a limit and what the enqueue script wants to know of it.
+// limitArgs is a limit and its arguments of the enqueue script.
 type limitArgs struct {
 	admission.Limit
 	tiers map[string][]any // algorithm, a, b, full, max and life; "" is the limit itself
@@ -72,7 +70,7 @@ func (l *limitArgs) of(tier string) []any {
 	return l.tiers[""]
 }
 
-// tierOf is a tier of the limit, or "" for one that it does not have.
+// tierOf returns a tier of the limit, or "" if the limit does not have it.
 func (l *limitArgs) tierOf(tier string) string {
 	if _, ok := l.tiers[tier]; ok {
 		return tier
@@ -80,8 +78,7 @@ func (l *limitArgs) tierOf(tier string) string {
 	return ""
 }
 
-// noteOverflow counts what a bucket's limits decided by the key that callers above
-// MaxKeys share, and logs it now and then.
+// noteOverflow counts decisions of a bucket's limits by the key that callers above MaxKeys share, and sometimes logs them.
 func (c *Client) noteOverflow(ctx context.Context, receipt *shaper.Receipt) {
 	for i := range receipt.Decisions {
 		d := &receipt.Decisions[i]
@@ -95,8 +92,7 @@ func (c *Client) noteOverflow(ctx context.Context, receipt *shaper.Receipt) {
 	}
 }
 
-// inForce returns the limits of a bucket, which it reads from the conf unless
-// they are known.
+// inForce returns the effective limits of a bucket. It reads them from the conf unless they are known.
 func (c *Client) inForce(ctx context.Context, b *producerBucket) (*limitSet, error) {
 	if set := b.force.Load(); set != nil {
 		return set, nil

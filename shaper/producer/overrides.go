@@ -14,12 +14,10 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// OverrideLimit changes a limit in every bucket that names it, for all processes at
-// once, until [Client.ResetLimit]. It takes precedence over every configuration. The
-// limit keeps its state. A setting that an earlier override changed and patch does not
-// name stays changed. A patch that does not fit is an error and changes nothing; any
-// other error may leave it changed in some buckets: do it again. It takes
-// five round trips a bucket, and two more each time that others come between.
+// OverrideLimit changes a limit in every bucket that names it, for all processes at once, until [Client.ResetLimit]. It takes precedence over every
+// configuration. The limit keeps its state. A setting of an earlier override that patch does not name stays changed. A patch that does not fit is an
+// error and changes nothing. After any other error the limit may be changed in some buckets: call it again. It takes five round trips per bucket, and
+// two more for each concurrent change.
 func (c *Client) OverrideLimit(ctx context.Context, name string, patch admission.Patch) error {
 	return c.overrideLimit(ctx, name, func(before admission.Patch) admission.Patch { return before.Merge(patch) })
 }
@@ -52,8 +50,7 @@ func (c *Client) overrideLimit(ctx context.Context, name string, change func(adm
 	return errors.Join(errs...)
 }
 
-// overrideTries is how often a change is tried again because another change came between.
-// Each time, the other change got through.
+// overrideTries is how often a change is tried again because another change came first.
 const overrideTries = 20
 
 // overrideIn writes an override, if the bucket has such a limit.
@@ -75,8 +72,7 @@ func (c *Client) overrideIn(ctx context.Context, b *producerBucket, name string,
 	return fmt.Errorf("others changed it %d times meanwhile: change it again", overrideTries)
 }
 
-// overrideText makes the text of an override of the limits that have this number; ok is false
-// where the bucket has no such limit.
+// overrideText returns the text of an override of the limits that have this number; ok is false if the bucket has no such limit.
 func (c *Client) overrideText(ctx context.Context, b *producerBucket, name string, change func(admission.Patch) admission.Patch) (text, rev string, ok bool, err error) {
 	if err := c.store.Configure(ctx, b.Bucket); err != nil {
 		return "", "", false, err

@@ -14,8 +14,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// readReceipts reads the answer of enqueue.lua: one for all jobs that were
-// alike, or one for each.
+// readReceipts reads the reply of enqueue.lua: one for all jobs that were alike, or one for each.
 func readReceipts(b *producerBucket, q *scriptCall, r *lua.Reader) error {
 	batch, limits := q.entries, q.set.limits
 	if len(batch) == 0 {
@@ -28,7 +27,7 @@ func readReceipts(b *producerBucket, q *scriptCall, r *lua.Reader) error {
 			switch {
 			case t.receipt.Duplicate && !q.again:
 				refuseEnded(b, t.receipt)
-			case strings.HasPrefix(t.job.ID, shaper.ProxyID): // sent again: it is there because of the send whose reply was lost
+			case strings.HasPrefix(t.job.ID, shaper.ProxyID): // sent again: it exists because of the send whose reply was lost
 				t.receipt.Duplicate = false
 			}
 			switch refusal := t.receipt.Refusal; {
@@ -61,7 +60,7 @@ func readReceipts(b *producerBucket, q *scriptCall, r *lua.Reader) error {
 		*t.receipt = shaper.Receipt{
 			ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, Group: t.job.Group, State: shaper.StateQueued, Position: of.position, Decisions: decisions,
 		}
-		eta := max(of.eta+int64(of.later), now) // none leaves before that "now"
+		eta := max(of.eta+int64(of.later), now) // none departs before that "now"
 		if how == lua.EachEta {
 			eta = r.Int()
 		}
@@ -73,10 +72,10 @@ func readReceipts(b *producerBucket, q *scriptCall, r *lua.Reader) error {
 	return r.Err()
 }
 
-// departures says when the next job of a flow leaves, of those that are alike.
+// departures estimates when the next job of a flow departs, for jobs that are alike.
 type departures struct {
 	position        int64
-	eta             int64   // of the first job, 0 where it is not known
+	eta             int64   // of the first job, 0 if unknown
 	interval, later float64 // microseconds between two jobs, and from the first job to this one
 }
 
@@ -110,8 +109,7 @@ func readReceipt(b *producerBucket, limits []limitArgs, t *entry, now int64, r *
 		if wait != 0 {
 			receipt.ID = t.job.FormerID
 		}
-		// The id that this very call made can only be there because its reply
-		// was lost and it was sent again.
+		// An id that this call generated can only exist because the call was sent again after a lost reply.
 		receipt.State, receipt.Duplicate = codec.StateOf(position), !t.generated
 		receipt.ETA = time.UnixMicro(now)
 	default:
@@ -126,9 +124,8 @@ func readReceipt(b *producerBucket, limits []limitArgs, t *entry, now int64, r *
 // undelivered are the states of a job that ended and that no dispatcher will send any more.
 var undelivered = []shaper.State{shaper.StateDead, shaper.StateCancelled, shaper.StateDropped}
 
-// refuseEnded refuses a duplicate of a job that ended undelivered: to call it admitted
-// would promise a delivery that never comes. A batch that is sent again is not asked, as its
-// job may have ended since the send whose reply was lost.
+// refuseEnded refuses a duplicate of a job that ended undelivered: a receipt that admits it would promise a delivery that never happens. It is not
+// used for a batch that is sent again, because its job may have ended since the send whose reply was lost.
 func refuseEnded(b *producerBucket, receipt *shaper.Receipt) {
 	if !slices.Contains(undelivered, receipt.State) {
 		return
@@ -160,7 +157,7 @@ func keepOwnDuplicates(receipts []shaper.Receipt) {
 	}
 }
 
-// missing makes a refusal of a limit's demand to know more of the caller.
+// missing returns the refusal of a job whose identity lacks what a limit needs.
 func missing(err error) *shaper.Refusal {
 	refusal := &shaper.Refusal{Reason: shaper.ReasonIdentity, Detail: err.Error()}
 	if e, ok := errors.AsType[*admission.MissingIdentityError](err); ok {
@@ -169,9 +166,8 @@ func missing(err error) *shaper.Refusal {
 	return refusal
 }
 
-// refuse makes a refusal. If the bucket or the flow is full, held is the number of its jobs and bound the number at which
-// it refuses a job of this priority. If the bucket has too many flows, both count flows. There is no wait if the bucket or
-// the flow is paused.
+// refuse returns a refusal. If the bucket or the flow is full, held is the number of its jobs and bound the number at which it refuses a job of this
+// priority. If the bucket has too many flows, both count flows. There is no wait if the bucket or the flow is paused.
 func refuse(b *producerBucket, t *entry, code int64, wait time.Duration, decisions []admission.Decision, held, bound int64) *shaper.Refusal {
 	r := &refused{b: b, t: t, code: code, held: held, bound: bound}
 	refusal := &shaper.Refusal{Reason: codec.Refusals[code], RetryAfter: max(wait, -wait)}
@@ -203,8 +199,8 @@ type refused struct {
 	wait        time.Duration
 	by          []admission.Decision
 	held, bound int64
-	next        string // what to do
-	counted     string // what counts too
+	next        string // the advice
+	counted     string // text for what else counts, such as callbacks
 }
 
 // detail is the sentence for people.
@@ -236,7 +232,7 @@ func (r *refused) detail() string {
 	return r.flowDetail()
 }
 
-// flowDetail is the same of what a flow or a group refuses.
+// flowDetail explains a refusal by a flow or a group.
 func (r *refused) flowDetail() string {
 	b, t := r.b, r.t
 	switch r.code {

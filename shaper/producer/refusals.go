@@ -15,30 +15,27 @@ import (
 // Bounds of the memory of refusals.
 const (
 	maxRefusals = 16_384
-	// forgetAfter is how long a refusal is repeated at most before Redis is asked
-	// again: so long may it take until a limit that was raised is noticed.
+	// forgetAfter is how long a refusal is repeated before Redis is asked again. A limit that was raised is noticed within this time.
 	forgetAfter = time.Second
 )
 
-// refusals remembers which callers the limits refused. Until the time that such a caller was told, a job of the same
-// cost under the same keys would be refused again, so Redis is not asked. A job under these keys that gets in ends that: the others now
-// wait for longer. Only jobs whose id the client made are refused from memory: another id may be that of a job that is there, which is
-// answered whatever the limits say.
+// refusals remembers which callers the limits refused. Until such a caller may retry, a job of the same cost under the same keys would be refused
+// again, so the client does not ask Redis. An admitted job under these keys clears the entry. Only jobs whose id the client generated are refused
+// from memory: another id may belong to an existing job, and the reply to that does not depend on limits.
 //
-// The time is counted by our own monotonic clock from the start of the call, no
-// later than the instant at which Redis decided.
-// The zero value is ready: most buckets of a process refuse nothing, and a cache takes half a kilobyte.
+// The time is counted by our own monotonic clock from the start of the call, no later than the instant at which Redis decided. The zero value is
+// ready: most buckets of a process refuse nothing, and a cache takes half a kilobyte.
 type refusals struct {
 	first sync.Once
 	of    *lru.Cache[string, pastRefusal]
-	some  atomic.Bool // there was one: of is there
+	some  atomic.Bool // there was a refusal: of is set
 }
 
 type pastRefusal struct {
 	set     *limitSet
 	cost    int64
-	until   time.Time // the same answer is known to hold
-	told    time.Time // when the caller may come, at the latest
+	until   time.Time // until then the same answer holds
+	told    time.Time // when the caller may retry, at the latest
 	receipt shaper.Receipt
 }
 
@@ -52,14 +49,14 @@ func (r *refusals) remember(set *limitSet, caller string, cost int64, start time
 	r.some.Store(true)
 }
 
-// forget is told that a job got in.
+// forget removes the refusal of a caller: a job was admitted.
 func (r *refusals) forget(caller string) {
 	if r.some.Load() && r.of.Contains(caller) {
 		r.of.Remove(caller)
 	}
 }
 
-// recall returns the receipt of a job whose refusal is known to hold, with a place of its own among the refused ones.
+// recall returns the receipt of a job whose refusal is known to hold. The job gets its own position among the refused ones.
 func (b *producerBucket) recall(set *limitSet, t *entry, now time.Time) (shaper.Receipt, bool) {
 	receipt, ok := b.refusals.recall(set, t.counted, &t.job, now)
 	if !ok {
@@ -72,7 +69,7 @@ func (b *producerBucket) recall(set *limitSet, t *entry, now time.Time) (shaper.
 	return receipt, true
 }
 
-// recall makes the receipt of a job whose refusal is known to hold. The times in it are shorter by the time that has passed.
+// recall returns the receipt of a job whose refusal is known to hold. Its times are shorter by the time that has passed.
 func (r *refusals) recall(set *limitSet, caller string, job *shaper.Job, now time.Time) (shaper.Receipt, bool) {
 	if !r.some.Load() {
 		return shaper.Receipt{}, false

@@ -13,7 +13,7 @@ import (
 
 // sendSpans are the spans of one call of Enqueue: one for each job.
 type sendSpans struct {
-	jobs  []shaper.Job // those of the call, each with the context of its span in its headers
+	jobs  []shaper.Job // the jobs of the call, each with the context of its span in its headers
 	spans []trace.Span
 }
 
@@ -32,7 +32,7 @@ func (c *Client) startSends(ctx context.Context, jobs []shaper.Job) *sendSpans {
 	return s
 }
 
-// end ends the spans with the answer of the call. A refusal is no error.
+// end ends the spans with the result of the call. A refusal is no error.
 func (s *sendSpans) end(receipts []shaper.Receipt, err error) {
 	for i, span := range s.spans {
 		if span.IsRecording() {
@@ -60,5 +60,5 @@ func describe(span trace.Span, r *shaper.Receipt) {
 	}
 }
 
-// Sent is the span in which the job was enqueued; it is not valid without a tracer.
+// Sent returns the span of the job's enqueue; it is not valid without a tracer.
 func (a *Awaited) Sent() trace.SpanContext { return a.sent }

@@ -10,8 +10,8 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// shadowSample is how far apart log lines about one limit in shadow mode are: a sample
-// shows which callers would be refused, and a line for each job would be as much as the traffic.
+// shadowSample is the interval of log lines about one limit in shadow mode. A sample shows which callers would be refused; a line for each job would
+// be as much as the traffic.
 const shadowSample = 10 * time.Second
 
 // shadowLog logs a sample of what limits in shadow mode would have refused. The zero value is ready.
@@ -20,7 +20,7 @@ type shadowLog struct {
 	seen map[shadowOf]*shadowSeen
 }
 
-// shadowOf is a limit of a bucket. There are as many as the configuration has.
+// shadowOf is a limit of a bucket. There are as many as in the configuration.
 type shadowOf struct{ bucket, limit string }
 
 type shadowSeen struct {
@@ -49,7 +49,7 @@ func (s *shadowLog) note(ctx context.Context, log *slog.Logger, d *admission.Dec
 	seen.next, seen.since = now.Add(shadowSample), 0
 }
 
-// noteLimits logs and counts what limits said of a job.
+// noteLimits logs and counts the decisions of limits on a job.
 func (c *Client) noteLimits(ctx context.Context, t *entry) {
 	for i := range t.receipt.Decisions {
 		d := &t.receipt.Decisions[i]

@@ -9,8 +9,8 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// spread gives the caller of a refused job a time of its own to return: see [admission.Spread]. The jobs of one call return together,
-// so they have one place.
+// spread gives the caller of a refused job its own time to retry: see [admission.Spread]. The jobs of one call share one place, because they are
+// retried together.
 func (b *producerBucket) spread(t *entry, refusal *shaper.Refusal, by []admission.Decision) {
 	key, interval := b.lineOf(t, refusal, by)
 	if refusal.RetryAfter <= 0 || interval <= 0 {
@@ -29,8 +29,8 @@ func (b *producerBucket) spread(t *entry, refusal *shaper.Refusal, by []admissio
 	refusal.Spread = delay
 }
 
-// lineOf returns what a refused job waits for, with the other refused jobs, and in which time one of them gets in. It is 0 where that
-// is not known.
+// lineOf returns the key under which a refused job waits with other refused jobs, and the interval at which one of them is admitted. The interval is
+// 0 if unknown.
 func (b *producerBucket) lineOf(t *entry, refusal *shaper.Refusal, by []admission.Decision) (key string, interval time.Duration) {
 	settings := b.Settings.Load()
 	switch refusal.Reason {
@@ -46,7 +46,7 @@ func (b *producerBucket) lineOf(t *entry, refusal *shaper.Refusal, by []admissio
 	return "", 0
 }
 
-// slowest returns the time in which the slowest of the limits admits a job of a cost.
+// slowest returns the longest interval at which one of the limits admits a job of a cost.
 func slowest(cost int64, by []admission.Decision) (interval time.Duration) {
 	for _, d := range by {
 		interval = max(interval, time.Duration(cost)*d.Rate.Interval())

@@ -12,7 +12,7 @@ import (
 // EndedError says that a job has ended before this process could send it.
 type EndedError struct {
 	Bucket, ID string
-	State      shaper.State // "" where the bucket remembers no such job
+	State      shaper.State // "" if the bucket remembers no such job
 }
 
 func (e *EndedError) Error() string {
@@ -22,8 +22,8 @@ func (e *EndedError) Error() string {
 	return fmt.Sprintf("job %q of bucket %q has ended before it was sent: it is %s", e.ID, e.Bucket, e.State)
 }
 
-// Ticket waits for the next ticket of a job of [Client.AwaitTicket]: a dispatcher has given the job a slot. Its errors are [*EndedError] and, when
-// ctx ends first, that of ctx. While Redis is away it waits on.
+// Ticket waits for the next ticket of a job of [Client.AwaitTicket]: a dispatcher has given the job a slot. Its errors are [*EndedError] and the
+// error of ctx if that ends first. While Redis is unavailable it keeps waiting.
 func (a *Awaited) Ticket(ctx context.Context) (string, error) {
 	a.polled.Store(true)
 	for {

@@ -8,9 +8,9 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// sendInTime puts the jobs of a call into the queues of their buckets, and waits until each is answered. Jobs whose turn has not come within the
-// client's timeout are taken back: refused if Redis has answered others meanwhile, else they end with an error of Redis. An error says that ctx has
-// ended before.
+// sendInTime puts the jobs of a call into the queues of their buckets, and waits until each is answered. After the client's timeout it takes back
+// jobs whose turn has not come: they are refused if Redis has answered others meanwhile, else they end with an error of Redis. An error says that ctx
+// ended earlier.
 func (c *Client) sendInTime(ctx context.Context, shared *call) error {
 	var late <-chan time.Time
 	if queue(shared.queued) {
@@ -23,7 +23,7 @@ func (c *Client) sendInTime(ctx context.Context, shared *call) error {
 		case <-shared.done:
 			return nil
 		case <-late:
-			late = nil // what is under way has a timeout of its own
+			late = nil // calls under way have a timeout of their own
 			c.takeBack(shared)
 		case <-ctx.Done():
 			if all := len(shared.queued); c.takeBack(shared) == all {

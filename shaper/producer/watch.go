@@ -7,8 +7,8 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// WatchSettings looks every 10 s at what is in force of the buckets that the client has used, until ctx ends. It logs what dispatchers
-// and operators change, and where the settings of this client differ. Without it the client does so while jobs come.
+// WatchSettings reads the effective settings of the buckets that the client has used every 10 s, until ctx ends. It logs what dispatchers and
+// operators change, and where the settings of this client differ. Without it the client does so while jobs are enqueued.
 func (c *Client) WatchSettings(ctx context.Context) {
 	tick := time.NewTicker(store.WatchEvery)
 	defer tick.Stop()
@@ -22,7 +22,7 @@ func (c *Client) WatchSettings(ctx context.Context) {
 	}
 }
 
-// lookSometimes looks at what is in force beside the calls of the client, if it is time for that.
+// lookSometimes starts a read of the effective settings in the background, if it is time for that.
 func (c *Client) lookSometimes(ctx context.Context, now time.Time) {
 	last := c.looked.Load()
 	if last == 0 {

@@ -19,7 +19,7 @@ const (
 	maxAddress   = 60
 )
 
-// attempt is a line of lua/lib/outcomes.lua, which knows its first and its last field.
+// attempt is a line of lua/lib/outcomes.lua, which reads its first and its last field.
 type attempt struct {
 	At     int64  `json:"at"` // microseconds, by the clock of Redis
 	Number int    `json:"number"`
@@ -64,7 +64,7 @@ func AttemptLine(a shaper.JobAttempt) string {
 	return string(text)
 }
 
-// Attempts are those that Redis keeps of a job, the oldest first. A line that cannot be parsed is left out.
+// Attempts returns the attempts of a job that Redis keeps, oldest first. It skips a line that cannot be parsed.
 func Attempts(text string) []shaper.JobAttempt {
 	_, lines, _ := strings.Cut(text, "\n")
 	var attempts []shaper.JobAttempt
@@ -80,7 +80,7 @@ func Attempts(text string) []shaper.JobAttempt {
 	return attempts
 }
 
-// open is the attempt that a line is of. ok is false of a result that is none.
+// open converts a parsed line to an attempt. ok is false if the result is unknown.
 func (a *attempt) open() (one shaper.JobAttempt, ok bool) {
 	result := slices.IndexFunc(shaper.Results(), func(r shaper.Result) bool { return r.String() == a.Result })
 	if result < 0 {
@@ -114,12 +114,12 @@ func hiddenIn(detail, private string) (addresses []string) {
 	return addresses
 }
 
-// isOfAddress reports whether a character may be one of an IP address with its zone, port and brackets: none of those that JSON escapes.
+// isOfAddress reports whether r can occur in an IP address with its zone, port and brackets. JSON escapes none of these characters.
 func isOfAddress(r rune) bool {
 	return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune(".:%[]", r)
 }
 
-// shown returns detail with the addresses that it hides, "" if none are known.
+// shown returns detail with the hidden addresses put back, or "" if no addresses are known.
 func shown(detail string, addresses []string) string {
 	if len(addresses) == 0 {
 		return ""

@@ -10,10 +10,10 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// bundleNumbers are those of a bundle in Redis before its caller and its URL: see lua/lib/bundle.lua.
+// bundleNumbers is the number of fields of a bundle in Redis before its caller and URL: see lua/lib/bundle.lua.
 const bundleNumbers = 8
 
-// OpenBundle reads a bundle as scripts write it.
+// OpenBundle parses a bundle as the scripts write it.
 func OpenBundle(bucket, id, text string) (shaper.BundleInfo, error) {
 	b := shaper.BundleInfo{ID: id, Bucket: bucket}
 	parts := strings.SplitN(text, " ", bundleNumbers+2)
@@ -33,7 +33,7 @@ func OpenBundle(bucket, id, text string) (shaper.BundleInfo, error) {
 	return b, nil
 }
 
-// OpenFinished reads the callback of a bundle that has finished. ok says that the callback is one.
+// OpenFinished parses the callback of a finished bundle. ok reports whether the text is such a callback.
 func OpenFinished(bucket, name, text string) (b shaper.BundleInfo, at time.Time, ok bool, err error) {
 	stored, ok := strings.CutPrefix(text, "bundle\n\n")
 	if !ok {
@@ -56,13 +56,13 @@ func IsInBundle(line string) bool {
 	return len(words) == 4 && strings.HasSuffix(words[2], inBundle+"^")
 }
 
-// IsOnlyCounted reports whether nothing is told of the end of a job, by the first line of its body, but that its bundle counts it.
+// IsOnlyCounted reports, from the first line of a job's body, whether its end has no callback and is only counted by its bundle.
 func IsOnlyCounted(line string) bool {
 	words := strings.SplitN(line, " ", 4)
 	return len(words) == 4 && isOnlyCounted(strings.TrimSuffix(words[2], "^"))
 }
 
-// CountedLine is a first line that says of a job of a bundle no more than what counts it. Jobs of a flow and a bundle have the same.
+// CountedLine returns a first line with only what a bundle needs to count the job. It is the same for all jobs of a flow and bundle.
 func CountedLine(line string) string {
 	job, err := Open(line + "\n")
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// IsMade reports whether this program made the job of an id for a hook or a callback. Such a job has no callback, and that of a hook raises
+// IsMade reports whether this program generated the job of an id for a hook or a callback. Such a job has no callback, and a hook's job raises
 // no event: see lua/lib/outbox.lua.
 func IsMade(id string) bool {
 	return strings.HasPrefix(id, shaper.HookID) || strings.HasPrefix(id, shaper.CallbackID)
 }
 
-// Callback is the outcome of a job that is to be told.
+// Callback is the outcome of a job, to be delivered.
 type Callback struct {
 	At     time.Time // when the job ended, by the clock of Redis
 	Result shaper.JobResult
@@ -23,7 +23,7 @@ type Callback struct {
 	CallbackURL, FailureURL string // that the job names
 
 	Bundle      string // of the job, "" none
-	OnlyCounted bool   // there is nothing else to tell
+	OnlyCounted bool   // nothing but the bundle's count is to be updated
 	WasDead     bool   // the bundle has counted it as dead before
 }
 
@@ -55,8 +55,8 @@ func OpenCallback(bucket, name, text string) (Callback, error) {
 	return c, nil
 }
 
-// diedWaiting is the result of a job that became a dead letter while it waited. The answer is that of its last attempt, if it
-// had one, as far as it is kept.
+// diedWaiting returns the result of a job that became a dead letter while it waited. It has the response of the job's last attempt, if any, as
+// far as Redis keeps it.
 func diedWaiting(bucket, id string, job *Stored, metaText string) (shaper.JobResult, error) {
 	m, err := parseMeta(metaText)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// DownstreamRules is what scripts obey of a bucket's answers: see lua/lib/downstream.lua. A bucket without flows is one scope.
+// DownstreamRules returns the rules by which scripts react to responses of a bucket: see lua/lib/downstream.lua. A bucket without flows is one
+// scope.
 func DownstreamRules(b *shaper.Bucket) string {
 	scope := "n"
 	switch {
@@ -26,10 +27,10 @@ func DownstreamRules(b *shaper.Bucket) string {
 		b.Breaker.Failures, b.Breaker.OpenFor.Microseconds(), b.Breaker.MaxOpen.Microseconds(), b.Breaker.DisableAfter.Microseconds())
 }
 
-// noReason stands for a reason that is no word.
+// noReason replaces a reason that is not a valid word.
 const noReason = "-"
 
-// ReasonWord is a reason as the scripts keep it: a word of at most 40 small letters, digits and underscores, "-" where it is none.
+// ReasonWord returns a reason as the scripts keep it: at most 40 lowercase letters, digits and underscores. Any other reason becomes "-".
 func ReasonWord(reason string) string {
 	if reason == "" || len(reason) > 40 {
 		return noReason
@@ -42,15 +43,14 @@ func ReasonWord(reason string) string {
 	return reason
 }
 
-// downstreamNumbers are how many numbers the text of a scope begins with.
+// downstreamNumbers is how many numbers the text of a scope begins with.
 const downstreamNumbers = 13
 
-// Breakers of a scope's text, by their numbers in lua/lib/downstream.lua.
+// The breaker states in a scope's text, by their numbers in lua/lib/downstream.lua.
 var breakerStates = []shaper.BreakerState{shaper.BreakerClosed, shaper.BreakerOpen, shaper.BreakerHalfOpen}
 
-// ParseDownstream reads the text of a scope: see lua/lib/downstream.lua, which has its twin. offset is from the server's clock to that
-// of the text, microseconds; configured is the rate in force of the scope without its downstream, zero where that is not known. It returns nil
-// of any other text.
+// ParseDownstream parses the text of a scope, as lua/lib/downstream.lua does. offset is the difference from the server's clock to the text's, in
+// microseconds. configured is the scope's effective rate without its downstream, zero if unknown. It returns nil for any other text.
 func ParseDownstream(text string, offset int64, configured admission.Rate) *shaper.Downstream {
 	fields := strings.Split(text, ",")
 	if len(fields) < downstreamNumbers+1 {
@@ -81,7 +81,7 @@ func ParseDownstream(text string, offset int64, configured admission.Rate) *shap
 	if reason := ReasonWord(fields[last]); reason != noReason {
 		d.Reason = reason
 	}
-	// Scripts obey the adaptive rate only where it is the slower one.
+	// Scripts obey the adaptive rate only if it is the slower one.
 	adaptive := admission.Rate{Count: numbers[1], Per: lua.Microseconds(numbers[2]), Unit: admission.UnitRequests}
 	if adaptive.Count == 0 || adaptive.Per <= 0 {
 		return d

@@ -21,14 +21,20 @@ import (
 //
 //	base SP time SP mark index SP header LF payload
 //
-// Base plus index is the job's sequence number. Time is that of its enqueue, by the clock of Redis. The mark has 13 characters:
-// 11 of the fingerprint, one of the kind and one of the priority (k, h, n or l; f: critical, and before all others). The kind is c if the caller chose the id and
-// g if the client made it, in capitals if the job came with a delay. "~N" behind the index says that the job expires N
-// microseconds after its enqueue. Letters behind that name the caller (see shaper.CallerMark). "=M" says which jobs it can be in a
-// batch with (see lua/lib/codec.lua). Behind that, or behind "=" alone, "$" and units say what the job reserves of budgets, ">" that another
-// process than a dispatcher sends it, and "&" that it is in a bundle, "&&" that it was redriven since; "." before that says that it has no callback. "^" says that a script writes one
-// when it ends, for the URL or for the bundle. A ~
-// always stands before the letters and the =, for programs that know neither. The header is JSON, empty if the job has none of its fields. The scripts read no further than the index.
+// Base plus index is the job's sequence number. Time is its enqueue time by the clock of Redis. The mark has 13 characters: 11 of the
+// fingerprint, one for the kind and one for the priority (k, h, n or l; f: critical, and before all others). The kind is c if the caller chose
+// the id, g if the client generated it; it is a capital if the job came with a delay. After the index follow, in this order:
+//
+//	~N  the job expires N microseconds after its enqueue; then letters that name the caller (see shaper.CallerMark)
+//	=M  the jobs with which it can share a batch (see lua/lib/codec.lua); M may be empty
+//	$   and units: what the job reserves of budgets
+//	>   a process other than a dispatcher sends the job
+//	.   the job has no callback
+//	&   the job is in a bundle; && if it was redriven since
+//	^   a script writes a callback when the job ends, for the URL or for the bundle
+//
+// A ~ always precedes the letters and the =, for programs that know neither. The header is JSON, empty if the job has none of its fields. The
+// scripts read no further than the index.
 type envelope struct {
 	Flow        string              `json:"f,omitempty"`
 	Group       string              `json:"g,omitempty"`
@@ -36,8 +42,8 @@ type envelope struct {
 	Method      string              `json:"m,omitempty"`
 	Headers     map[string][]string `json:"h,omitempty"`
 	MaxAttempts int                 `json:"a,omitempty"`
-	Delay       int64               `json:"d,omitempty"` // microseconds, as asked
-	NotBefore   int64               `json:"n,omitempty"` // Unix microseconds, as asked
+	Delay       int64               `json:"d,omitempty"` // microseconds, as requested
+	NotBefore   int64               `json:"n,omitempty"` // Unix microseconds, as requested
 	Cost        int64               `json:"c,omitempty"`
 	Priority    shaper.Priority     `json:"p,omitempty"`
 	ExpiresIn   int64               `json:"e,omitempty"` // microseconds
@@ -61,15 +67,15 @@ const (
 // priorityLetters are the priorities in a mark, in the order of Priorities.
 const priorityLetters = "khnl"
 
-// letterFirst stands in the mark of a critical job instead of its priority, if it leaves before all others: see [shaper.Job].
+// letterFirst replaces the priority in the mark of a critical job that is sent before all others: see [shaper.Job].
 const letterFirst = 'f'
 
-// PriorityCode is a priority as the scripts have it, from 1 on; 0 for an unknown one.
+// PriorityCode returns a priority as the scripts number it, from 1 on, or 0 if it is unknown.
 func PriorityCode(p shaper.Priority) int {
 	return slices.Index(shaper.Priorities(), cmp.Or(p, shaper.PriorityNormal)) + 1
 }
 
-// Places in a sealed job: the mark, the index in three digits, what it expires after, whether it has a callback, a space.
+// Offsets in a sealed job: the mark, the index in three digits, its expiry, whether it has a callback, a space.
 const (
 	indexStart  = MarkLength
 	indexLength = 3
@@ -78,24 +84,21 @@ const (
 // Sealed is a job as it travels to the enqueue script.
 type Sealed []byte
 
-// MarshalBinary lets a pointer stand for the bytes among a command's arguments.
+// MarshalBinary lets a pointer to the bytes be an argument of a command.
 func (s *Sealed) MarshalBinary() ([]byte, error) { return *s, nil }
 
-// Sealing is what the text of a job says beside the job.
+// Sealing is what the text of a job holds in addition to the job.
 type Sealing struct {
 	IsGenerated bool   // the client made the id
 	Waiter      string // the channel of the process that waits for the result, "" if none does
-	Sender      string // the channel of the process that waits for the ticket, "" if a dispatcher has the job sent
-	HasCallback bool   // the end of the job is told to a URL: whether that is by its bucket is no content
-	HasBatches  bool   // the bucket has them: the job then tells which jobs it agrees with
+	Sender      string // the channel of the process that waits for the ticket, "" if a dispatcher sends the job
+	HasCallback bool   // a URL receives the outcome of the job; whether its bucket asks for that is not content
+	HasBatches  bool   // the bucket has batches: the text then names the jobs with which this one agrees
 }
 
-// Seal packs a job as it travels to the enqueue script: "mark index envelope",
-// the index still to be written (setIndex). The same content gives the same
-// mark but for the kind, which is how an id that is reused for other content
-// is found out. Neither the caller nor Trace Context nor who waits is content: a job that is sent again comes from
-// another request, and so with another trace, and another may wait for it. It takes the room of the one before, if
-// that is enough.
+// Seal packs a job as it travels to the enqueue script: "mark index envelope". SetIndex writes the index later. The same content gives the same
+// mark but for the kind, so a script detects an id that is reused for other content. Caller, Trace Context and waiter are not content: a retried
+// enqueue is another request, with another trace and perhaps another waiter. Seal reuses the memory of before if it is large enough.
 func Seal(before Sealed, job *shaper.Job, how Sealing) (Sealed, error) {
 	header := envelopeOf(job)
 	header.Waiter, header.Sender = how.Waiter, how.Sender
@@ -151,9 +154,9 @@ func Seal(before Sealed, job *shaper.Job, how Sealing) (Sealed, error) {
 	return packed, nil
 }
 
-// fingerprint is the hash of what of a job is content. packed is its header and payload as they travel, with all else. Of a job of the proxy the
-// headers, but for Content-Type, and the time that the client waits are none: clients of APIs say in headers which of their tries it is, and how
-// the last one went.
+// fingerprint returns the hash of a job's content. packed is its header and payload as they travel. Trace Context, waiter and sender are not
+// content. For a job of the proxy, neither are its expiry, its priority and its headers other than Content-Type: clients of APIs number their
+// retries in headers, and report how the previous one went.
 func fingerprint(job *shaper.Job, header envelope, packed []byte) (sum [sha256.Size]byte, err error) {
 	isOfProxy := strings.HasPrefix(job.ID, shaper.ProxyID)
 	headers := untraced(job.Headers)
@@ -197,8 +200,8 @@ func envelopeOf(job *shaper.Job) envelope {
 	return header
 }
 
-// agreementOf is what stands behind the caller in a job's head: where the bucket has batches, what the job has in common with others; what
-// it reserves of budgets; whether another process sends it; and whether it is in a bundle.
+// agreementOf returns the part of a job's head after the caller: what it has in common with the jobs of a batch, if the bucket has batches; what
+// it reserves of budgets; whether another process sends it; whether it is in a bundle.
 func agreementOf(job *shaper.Job, how Sealing) string {
 	agrees := ""
 	if how.HasBatches {
@@ -223,10 +226,10 @@ func agreementOf(job *shaper.Job, how Sealing) string {
 	return agrees
 }
 
-// goesAlone says that a job is in no batch with others.
+// goesAlone marks a job that shares no batch.
 const goesAlone = "=!"
 
-// agreement is the part of a job's head that jobs of a batch have in common, "" if the job names nothing of its own.
+// agreement returns the part of a job's head that all jobs of its batch have in common, or "" if the job sets nothing of its own.
 func agreement(job *shaper.Job) string {
 	if shaper.GoesAlone(job.Method) {
 		return goesAlone
@@ -239,7 +242,7 @@ func agreement(job *shaper.Job) string {
 	return "=" + base64.RawURLEncoding.EncodeToString(sum[:6]) // the dispatcher compares the texts: see its deliverBatch
 }
 
-// SetIndex says that a sealed job is the index-th of its batch, from 1 on.
+// SetIndex sets the position of a sealed job in its enqueue batch, from 1 on.
 func SetIndex(packed Sealed, index int) {
 	for i := indexLength - 1; i >= 0; i-- {
 		packed[indexStart+i] = byte('0' + index%10)
@@ -247,7 +250,7 @@ func SetIndex(packed Sealed, index int) {
 	}
 }
 
-// text is the header as JSON, empty if the job has none of its fields.
+// text returns the header as JSON, empty if the job has none of its fields.
 func (e envelope) text() ([]byte, error) {
 	if e.empty() {
 		return nil, nil
@@ -255,7 +258,7 @@ func (e envelope) text() ([]byte, error) {
 	return json.Marshal(e)
 }
 
-// untraced returns the headers without those of W3C Trace Context: the same map if it has none of them.
+// untraced returns the headers without the W3C Trace Context headers: the same map if it has none.
 func untraced(headers map[string][]string) map[string][]string {
 	for name := range headers {
 		if shaper.IsTraceHeader(name) {
@@ -273,31 +276,31 @@ func (e *envelope) empty() bool {
 		!e.Once && e.Waiter == "" && e.Sender == "" && e.CallbackURL == "" && e.FailureURL == "" && e.Bundle == ""
 }
 
-// What stands in a job's mark in Redis, before the "^" at its end, if it is in a bundle: see lua/lib/codec.lua.
+// Suffixes of a job's mark in Redis, before the "^" at its end, if the job is in a bundle: see lua/lib/codec.lua.
 const (
 	inBundle    = "&"
 	redriven    = "&&"
-	onlyCounted = "." // before these: it has no callback
+	onlyCounted = "." // before these: the job has no callback
 )
 
-// isOnlyCounted reports whether a mark without its "^" is that of a job of a bundle without a callback.
+// isOnlyCounted reports whether a mark without its "^" belongs to a job that is in a bundle and has no callback.
 func isOnlyCounted(mark string) bool {
 	return strings.HasSuffix(strings.TrimRight(mark, inBundle), onlyCounted)
 }
 
 // Stored is a job as Redis keeps it.
 type Stored struct {
-	Mark     string // as scripts want it: with that of the caller behind it
+	Mark     string // as the scripts need it: followed by the caller's mark
 	sequence int64
 	Enqueued int64 // Unix microseconds
 	envelope
 	Payload []byte
 
-	// Callback is, of a job that has a callback or is in a bundle, the body up to its payload: what OpenCallback reads; else "".
+	// Callback is the body up to its payload, which OpenCallback reads, if the job has a callback or is in a bundle; else "".
 	Callback string
 
-	OnlyCounted bool // it is in a bundle, and has no callback
-	WasDead     bool // of a job of a bundle: it was redriven since it came
+	OnlyCounted bool // the job is in a bundle, and has no callback
+	WasDead     bool // of a job of a bundle: it was redriven since its enqueue
 }
 
 var errBody = errors.New("shaper: a job's body in Redis is not one of ours")
@@ -333,16 +336,16 @@ func Open(body string) (Stored, error) {
 	return s, nil
 }
 
-// callerIn returns the letters of a caller, of what stands behind the ~ of a job.
+// callerIn returns the letters that name the caller, from the text after the ~ of a job.
 func callerIn(more string) string {
 	more, _, _ = strings.Cut(strings.TrimLeft(more, "0123456789"), "=")
 	return more
 }
 
-// Owner is the caller of the job.
+// Owner returns the caller of the job.
 func (s *Stored) Owner() shaper.Owner { return OwnerOf(s.Mark) }
 
-// OwnerOf is the caller of a job, by its mark.
+// OwnerOf returns the caller of the job with this mark.
 func OwnerOf(mark string) shaper.Owner { return shaper.Owner{Mark: mark[min(MarkLength, len(mark)):]} }
 
 func openEnvelope(text string) (e envelope, err error) {
@@ -350,7 +353,7 @@ func openEnvelope(text string) (e envelope, err error) {
 	return e, err
 }
 
-// meta is what Redis knows of a job that was claimed once; see claim.lua.
+// meta is what Redis keeps of a job after its first claim; see claim.lua.
 type meta struct {
 	epoch, attempts, lost, crashes int64
 	last                           shaper.LastResponse
@@ -378,7 +381,7 @@ func parseMeta(text string) (meta, error) {
 	return m, nil
 }
 
-// FillJob adds what the body and the meta of a job say.
+// FillJob adds the fields of the body and the meta of a job.
 func FillJob(j *shaper.JobInfo, body, metaText string) error {
 	job, err := Open(body)
 	if err != nil {

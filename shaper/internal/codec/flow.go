@@ -11,7 +11,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// QuotasText is what the scripts read: "count microseconds;" for each.
+// QuotasText returns quotas as the scripts read them: "count microseconds;" for each.
 func QuotasText(quotas []admission.Rate) string {
 	var text strings.Builder
 	for _, quota := range quotas {
@@ -20,7 +20,7 @@ func QuotasText(quotas []admission.Rate) string {
 	return text.String()
 }
 
-// BudgetsText is what the scripts read: "unit amount microseconds;" for each.
+// BudgetsText returns budgets as the scripts read them: "unit amount microseconds;" for each.
 func BudgetsText(budgets shaper.Budgets) string {
 	var text strings.Builder
 	for _, budget := range budgets {
@@ -42,7 +42,7 @@ func ReadBudgets(text string) shaper.Budgets {
 	return budgets
 }
 
-// ReadBudgetUse reads what lua/lib/allowance.lua says of budgets.
+// ReadBudgetUse parses the state of budgets that lua/lib/allowance.lua returns.
 func ReadBudgetUse(text string) []shaper.BudgetUse {
 	var uses []shaper.BudgetUse
 	for one := range strings.SplitSeq(text, ";") {
@@ -56,7 +56,7 @@ func ReadBudgetUse(text string) []shaper.BudgetUse {
 	return uses
 }
 
-// BatchText is what the scripts read: see lua/lib/batch.lua. It is "" without batches.
+// BatchText returns batch settings as the scripts read them: see lua/lib/batch.lua. It is "" without batches.
 func BatchText(s shaper.BatchSettings) string {
 	if !s.Has() {
 		return ""
@@ -64,7 +64,7 @@ func BatchText(s shaper.BatchSettings) string {
 	return fmt.Sprint(s.MaxSize, " ", s.MaxBytes, " ", s.MaxWait.Microseconds())
 }
 
-// FlowState is what Redis knows of a flow; see lua/lib/flow.lua.
+// FlowState is the state of a flow in Redis; see lua/lib/flow.lua.
 type FlowState struct {
 	Unfinished, Scheduled, InFlight int64
 
@@ -73,7 +73,7 @@ type FlowState struct {
 
 func (s FlowState) Waiting() int64 { return max(s.Unfinished+s.Scheduled-s.InFlight, 0) }
 
-// ParseFlowState reads the text of the hash flows: nothing of what is not ours.
+// ParseFlowState parses a value of the hash flows. It returns the zero value for a text that it does not know.
 func ParseFlowState(text string) FlowState {
 	var s FlowState
 	if said, found := strings.CutPrefix(text, "@"); found {
@@ -96,8 +96,8 @@ const (
 	LevelsGroups = lua.Groups // and its flows are in groups
 )
 
-// FlowPath is the one name that a flow has in Redis, in a bucket with groups: the length
-// of its group's name, a colon, the group's name and its own. See lua/lib/flow.lua.
+// FlowPath returns the name of a flow in Redis, in a bucket with groups: the length of its group's name, a colon, the group's name and its own. See
+// lua/lib/flow.lua.
 func FlowPath(group, flow string) string { return strconv.Itoa(len(group)) + ":" + group + flow }
 
 // SplitPath undoes flowPath.
@@ -110,7 +110,7 @@ func SplitPath(path string) (group, flow string, ok bool) {
 	return rest[:length], rest[length:], true
 }
 
-// PathOf is the name in Redis of a flow of a group, in a bucket of this number of levels.
+// PathOf returns the name in Redis of a flow of a group, in a bucket of this number of levels.
 func PathOf(levels int, group, flow string) string {
 	switch levels {
 	case LevelsNone:
@@ -149,7 +149,7 @@ func ReadQuotas(text string) []admission.Rate {
 	return quotas
 }
 
-// ReadQuotaUse reads what lua/lib/allowance.lua says of quotas.
+// ReadQuotaUse parses the state of quotas that lua/lib/allowance.lua returns.
 func ReadQuotaUse(text string) []shaper.QuotaUse {
 	var uses []shaper.QuotaUse
 	for one := range strings.SplitSeq(text, ";") {

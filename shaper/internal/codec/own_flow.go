@@ -14,17 +14,17 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// What one flow has of its own is a text in Redis: numbers in the first line, the note of its pause in the second, then a line of JSON for
-// each other setting. Scripts read of these the last two, which are those of budgets and of quotas. See lua/lib/own_settings.lua and lua/lib/flow.lua.
+// The own settings of a flow are a text in Redis: numbers in the first line, the note of its pause in the second, then a line of JSON for each
+// other setting. Of these lines scripts read only the last two, budgets and quotas. See lua/lib/own_settings.lua and lua/lib/flow.lua.
 const (
-	ownNumbers   = 6 // the places of settings that are numbers; those of lines follow
-	ownFirstLine = 2 // of those lines
+	ownNumbers   = 6 // the number of fields in the first line; settings in lines of their own follow
+	ownFirstLine = 2 // the index of the first of these lines
 
-	FlowUnset      = "-" // what there is not
-	FlowListChange = "~" // in front of a change of a list: see own_settings.change_list
+	FlowUnset      = "-" // a setting that the flow does not have
+	FlowListChange = "~" // prefix of a change of a list: see own_settings.change_list
 )
 
-// ownSetting is a setting of one flow, described by its tags. A rate has two places.
+// ownSetting is a setting of one flow, described by its tags. A rate has two fields.
 type ownSetting struct {
 	*setting.Key
 	place, size int
@@ -43,7 +43,7 @@ var ownSettings = func() (list []ownSetting) {
 	return list
 }()
 
-// OwnPlace returns a pointer to where a setting stands in own, nil if there is no such setting, and its place in [OwnFields].
+// OwnPlace returns a pointer to the field of a setting in own, and its index in [OwnFields]. The pointer is nil if there is no such setting.
 func OwnPlace(own *shaper.OwnFlow, name shaper.FlowSetting) (to any, place int) {
 	for _, s := range ownSettings {
 		if s.Path == string(name) {
@@ -53,7 +53,7 @@ func OwnPlace(own *shaper.OwnFlow, name shaper.FlowSetting) (to any, place int) 
 	return nil, 0
 }
 
-// OwnFields are the given settings as control_flow.lua takes them: "" leaves one as it is, and one that is zero is taken back.
+// OwnFields returns the given settings as control_flow.lua takes them: "" leaves a setting as it is, and a zero value removes it.
 func OwnFields(own *shaper.OwnFlow, given map[shaper.FlowSetting]bool) (fields []string) {
 	for _, s := range ownSettings {
 		values := make([]string, s.size)
@@ -98,7 +98,7 @@ func ReadFlowPause(since int64, note string) *shaper.Pause {
 		return nil
 	}
 	var n PauseNote
-	_ = json.Unmarshal([]byte(note), &n) // what is not there is not known
+	_ = json.Unmarshal([]byte(note), &n) // a missing field is not known
 	return ReadPause(since, n.By, n.Reason)
 }
 
@@ -143,7 +143,7 @@ func ParseOwnFlow(text string) (shaper.OwnFlow, error) {
 	return own, readOwnLines(&own, lines)
 }
 
-// ReadDisabled reads when and why a flow was disabled: see lua/lib/own_settings.lua. It returns nil of one that is not.
+// ReadDisabled parses when and why a flow was disabled: see lua/lib/own_settings.lua. It returns nil if the flow is enabled.
 func ReadDisabled(text string) *shaper.Disabled {
 	micros, reason, _ := strings.Cut(text, "/")
 	since, err := strconv.ParseInt(micros, 10, 64)
@@ -178,9 +178,8 @@ func readOwnLines(own *shaper.OwnFlow, lines []string) error {
 	return nil
 }
 
-// ParseOwnDelivery reads what claim.lua tells of a flow's settings: their text after
-// the first line. It returns nil of a flow that has nothing for its deliveries. The
-// error repeats nothing of the text.
+// ParseOwnDelivery parses the settings of a flow that claim.lua returns: their text after the first line. It returns nil if the flow has no
+// settings for deliveries. The error contains nothing of the text.
 func ParseOwnDelivery(text string) (*shaper.OwnDelivery, error) {
 	var own shaper.OwnFlow
 	if err := readOwnLines(&own, strings.Split("\n"+text, "\n")); err != nil {

@@ -5,7 +5,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Refusals are why a job did not get in, by the codes of enqueue.lua. Other codes are no refusals.
+// Refusals maps codes of enqueue.lua to the reasons of refusals. Other codes are no refusals.
 var Refusals = map[int64]shaper.Reason{
 	lua.IDReused:           shaper.ReasonIDReused,
 	lua.IDTaken:            shaper.ReasonIDTaken,

@@ -9,13 +9,13 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// resultHead is the first line of a result in Redis; the body of the answer follows it. See lua/lib/results.lua.
+// resultHead is the first line of a result in Redis; the body of the response follows it. See lua/lib/results.lua.
 type resultHead struct {
 	State    shaper.State        `json:"state"`
 	Flow     string              `json:"flow,omitempty"`
 	Group    string              `json:"group,omitempty"`
 	Caller   string              `json:"caller,omitempty"` // its mark
-	Status   int                 `json:"status,omitempty"` // of the answer; 0: there was none
+	Status   int                 `json:"status,omitempty"` // of the response; 0: there was none
 	Headers  map[string][]string `json:"headers,omitempty"`
 	Cut      bool                `json:"cut,omitempty"`
 	Broken   bool                `json:"broken,omitempty"`
@@ -24,13 +24,13 @@ type resultHead struct {
 	Reason   string              `json:"reason,omitempty"`
 	Detail   string              `json:"detail,omitempty"`
 	Attempts int                 `json:"attempts"`
-	Enqueued int64               `json:"enqueued,omitempty"` // this and those below: microseconds, by the clock of Redis
+	Enqueued int64               `json:"enqueued,omitempty"` // this field and the times below: microseconds, by the clock of Redis
 	Departed int64               `json:"departed,omitempty"`
 	Took     int64               `json:"took,omitempty"`
-	Tried    []attempt           `json:"tried,omitempty"` // before the last one; settle.lua adds it, and so it is the last field
+	Tried    []attempt           `json:"tried,omitempty"` // before the last attempt; settle.lua adds it, so it is the last field
 }
 
-// SealResult makes the two texts of a result that settle.lua wants.
+// SealResult returns the two texts of a result that settle.lua takes.
 func SealResult(r *shaper.JobResult) (head string, body []byte) {
 	h := resultHead{
 		State: r.State, Flow: r.Flow, Group: r.Group, Caller: r.Owner.Mark, Cause: r.Cause, Reason: cut(r.Reason, maxReason), Detail: cut(r.Detail, maxDetail), Attempts: r.Attempts,

@@ -17,7 +17,7 @@ func StateOf(code int64) shaper.State {
 	return StateCodes[code]
 }
 
-// CodeOf is the code of a state, "" for no state.
+// CodeOf returns the code of a state, "" for no state.
 func CodeOf(state shaper.State) string {
 	if state == "" {
 		return ""

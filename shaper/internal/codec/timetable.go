@@ -10,7 +10,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// ReadHours reads what timetable.view says in lua/lib/timetable.lua; nil if there is nothing.
+// ReadHours reads the reply of timetable.view in lua/lib/timetable.lua. It returns nil if the bucket has no timetable.
 func ReadHours(a *lua.Answer) *shaper.Hours {
 	if a.Int("timetable") == 0 {
 		return nil

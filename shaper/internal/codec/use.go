@@ -9,21 +9,21 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// UseKept is for how many days the use of models is kept, the day of today among them: see lua/lib/use.lua.
+// UseKept is the number of days for which the use of models is kept, including today: see lua/lib/use.lua.
 const UseKept = 31
 
 const (
 	useDay        = "20060102"
 	useOther      = "*" // see lua/lib/use.lua
-	useMore       = "+" // in front of a field: what its calls were charged beyond their tokens
-	useAsked      = ">" // between a model and the one that was asked in its place
+	useMore       = "+" // prefix of a field: the charge of its calls in excess of their tokens
+	useAsked      = ">" // between a model and the model that was requested in its place
 	maxModelBytes = 200 // of the name of a model, escaped
 )
 
 // UseDay names the day of an instant, by UTC.
 func UseDay(at time.Time) string { return at.UTC().Format(useDay) }
 
-// ParseUseDay is the beginning of a day of that name.
+// ParseUseDay returns the start of the day with that name.
 func ParseUseDay(day string) (time.Time, error) { return time.Parse(useDay, day) }
 
 // UseDays names the days from one to another one, both included.
@@ -38,8 +38,8 @@ func UseDays(from, to time.Time) []string {
 	}
 }
 
-// UseText is what settle.lua is told of what a job used, behind the day: "model input output", then what it was charged if that is not their sum, in
-// tokens. "" of a job that used no model.
+// UseText returns what a job used, as settle.lua takes it after the day: "model input output". The charge in tokens follows if it is not their
+// sum. It returns "" if the job used no model.
 func UseText(use *shaper.Use, charged int64) string {
 	if use == nil {
 		return ""
@@ -58,7 +58,8 @@ func UseText(use *shaper.Use, charged int64) string {
 // maxResponseBytes bounds the id of a response.
 const maxResponseBytes = 200
 
-// ResponseText is what settle.lua is told of the response to which a use belongs: "!kind id model", see lua/lib/responses.lua. "" of none.
+// ResponseText returns the response to which a use belongs, as settle.lua takes it: "!kind id model", see lua/lib/responses.lua. It returns ""
+// if there is none.
 func ResponseText(r *shaper.Response) string {
 	if r == nil || r.ID == "" || len(r.ID) > maxResponseBytes {
 		return ""
@@ -66,7 +67,7 @@ func ResponseText(r *shaper.Response) string {
 	return "!" + string(r.Role) + " " + url.QueryEscape(r.ID) + " " + escapeModel(r.Model)
 }
 
-// escapeModel has no space, no *, no @ and no >. A name that is too long is cut.
+// escapeModel escapes the name of a model, so that it has no space, *, @ or >. It cuts a name that is too long.
 func escapeModel(model string) string {
 	escaped := url.QueryEscape(model)
 	if len(escaped) <= maxModelBytes {
@@ -84,16 +85,16 @@ func escapeModel(model string) string {
 type Used struct {
 	Caller               string // its mark, "" without one
 	Model                string
-	Asked                string // the model that the callers asked, where Model answered in its place
+	Asked                string // the model that the caller requested, where Model responded in its place
 	Levels               int    // 0 in a bucket without flows: see LevelsNone
 	Group, Flow          string
-	OtherParts           bool // calls of other callers and flows: Caller, Group and Flow say nothing
-	OtherModels          bool // and of other models: Model says nothing too
+	OtherParts           bool // calls of other callers and flows: Caller, Group and Flow are empty
+	OtherModels          bool // and of other models: Model is empty too
 	Calls, Input, Output int64
-	Charged              int64 // tokens. Of a field that begins with + it is what is to be added to that of its row, and the numbers above are 0
+	Charged              int64 // tokens. In a field that begins with +, this is added to its row's Charged, and the numbers above are 0
 }
 
-// ReadUsed reads a field and its value. ok is false of what cannot be read.
+// ReadUsed parses a field and its value. ok is false if they cannot be parsed.
 func ReadUsed(field, value string) (used Used, ok bool) {
 	field, isMore := strings.CutPrefix(field, useMore)
 	caller, rest, ok1 := strings.Cut(field, " ")
@@ -114,7 +115,7 @@ func ReadUsed(field, value string) (used Used, ok bool) {
 		if err != nil {
 			return used, false
 		}
-		*one.to = strings.ToValidUTF8(name, "\uFFFD") // one that was cut may end within a character
+		*one.to = strings.ToValidUTF8(name, "\uFFFD") // a name that was cut may end within a character
 	}
 	if caller == useOther {
 		used.OtherParts = true

@@ -19,11 +19,11 @@ const (
 	ActionDrain   = "drain"   // started or stopped
 	ActionRelease = "release" // of a hold, a breaker and an adaptive rate
 	ActionEnable  = "enable"  // of a disabled flow
-	ActionRemove  = "remove"  // of a flow, with all that is kept of it
+	ActionRemove  = "remove"  // of a flow, with all its data
 
 	ActionRedrive  = "redrive"
-	ActionRetryNow = "retry_now" // of jobs that waited for another attempt
-	ActionDrop     = "drop"      // of dead letters
+	ActionRetryNow = "retry_now" // for jobs that waited for another attempt
+	ActionDrop     = "drop"      // for dead letters
 	ActionCancel   = "cancel"
 
 	ActionScheduleSet    = "schedule_set"
@@ -33,7 +33,7 @@ const (
 	ActionScheduleFire   = "schedule_fire"
 )
 
-// ScheduleBlocked is the label of an attempt to fire whose job did not get in.
+// ScheduleBlocked is the label of an attempt to fire whose job was not admitted.
 const ScheduleBlocked = "blocked"
 
 // CountSchedule counts fires of a schedule.
@@ -43,7 +43,7 @@ func (m *Metrics) CountSchedule(bucket, outcome string, n int) {
 	}
 }
 
-// ObserveScheduleLateness notes how long after its time the job of a fire got in.
+// ObserveScheduleLateness records how long after its time the job of a fire was enqueued.
 func (m *Metrics) ObserveScheduleLateness(bucket string, late time.Duration) {
 	if m != nil {
 		m.scheduleLateness.WithLabelValues(bucket).Observe(late.Seconds())

@@ -115,7 +115,7 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// The series of a bucket that are shown from the start, by their labels beside the bucket. All buckets share these.
+// The series of a bucket that exist from the start, as their labels other than "bucket". All buckets share these slices.
 var (
 	single    = [][]string{{}}
 	decided   = each(append([]string{decisionAdmitted, decisionDuplicate}, textsOf(shaper.Reasons())...)...)
@@ -143,7 +143,7 @@ func textsOf[T ~string](words []T) []string {
 	return texts
 }
 
-// AddBucket has the series of a bucket shown, at 0, but for those of attempts that failed.
+// AddBucket exposes the series of a bucket at 0, except the series of failed attempts.
 func (m *Metrics) AddBucket(b string) {
 	if m == nil {
 		return
@@ -161,7 +161,7 @@ func (m *Metrics) AddBucket(b string) {
 	m.duration.know(b, single...)
 }
 
-// RemoveBucket removes the series of a bucket. What is counted afterwards makes new ones.
+// RemoveBucket removes the series of a bucket. Later counts create new ones.
 func (m *Metrics) RemoveBucket(b string) {
 	if m == nil {
 		return
@@ -191,14 +191,14 @@ func (m *Metrics) CountReceipt(r *shaper.Receipt) {
 	m.decisions.WithLabelValues(r.Bucket, decision).Inc()
 }
 
-// What a limit says of a job that it does not allow. The words are those of tundish_limit_decisions_total.
+// Outcomes of a limit that does not allow a job: values of the label of tundish_limit_decisions_total.
 const (
 	limitRefused       = "refused"
 	limitImpossible    = "impossible"
 	limitShadowRefused = "shadow_refused"
 )
 
-// AddLimit has the series of a limit of a bucket shown, at 0.
+// AddLimit exposes the series of a limit of a bucket at 0.
 func (m *Metrics) AddLimit(bucket, limit string) {
 	if m == nil {
 		return
@@ -217,7 +217,7 @@ func (m *Metrics) RemoveLimit(bucket, limit string) {
 	m.overflow.forget(bucket, limit)
 }
 
-// RefusedCallers are those that limits have refused most, of each limit so many at most.
+// RefusedCallers returns the callers that each limit refused most often, at most this many per limit.
 func (m *Metrics) RefusedCallers(now time.Time, most int) map[string][]admission.RefusedCaller {
 	if m == nil {
 		return nil
@@ -225,7 +225,7 @@ func (m *Metrics) RefusedCallers(now time.Time, most int) map[string][]admission
 	return m.callers.Top(now, most)
 }
 
-// CountLimit counts a decision that does not allow a job of a caller, or would not.
+// CountLimit counts a limit's decision that refuses a job of a caller, or would in shadow mode.
 func (m *Metrics) CountLimit(bucket, caller string, d *admission.Decision) {
 	if m == nil {
 		return
@@ -249,7 +249,7 @@ func (m *Metrics) CountOverflow(bucket, limit string) {
 	}
 }
 
-// CountDeparture counts a request that left. traceID, if not "", is that of its sampled trace.
+// CountDeparture counts a request that was sent. traceID, if not "", is the id of its sampled trace.
 func (m *Metrics) CountDeparture(bucket string, late time.Duration, traceID string) {
 	if m == nil {
 		return
@@ -258,7 +258,7 @@ func (m *Metrics) CountDeparture(bucket string, late time.Duration, traceID stri
 	observe(m.lateness.WithLabelValues(bucket), max(late, 0), traceID)
 }
 
-// CountBatch counts the jobs of a batch that left.
+// CountBatch counts the jobs of a batch that was sent.
 func (m *Metrics) CountBatch(bucket string, jobs int) {
 	if m != nil {
 		m.batched.WithLabelValues(bucket).Add(float64(jobs))
@@ -272,7 +272,7 @@ func (m *Metrics) CountSucceeded(bucket string, requests int) {
 	}
 }
 
-// CountOutcome counts an attempt. result is what became of the job, outcome what the worker said. traceID is as in CountDeparture.
+// CountOutcome counts an attempt. result is what became of the job, outcome what the worker returned. traceID is as in CountDeparture.
 func (m *Metrics) CountOutcome(bucket string, result shaper.Result, outcome shaper.Outcome, took time.Duration, traceID string) {
 	if m == nil {
 		return
@@ -318,7 +318,7 @@ func (m *Metrics) CountSweep(bucket string, takenBack, poison, repaired int64) {
 	add(m.repaired, repaired, bucket)
 }
 
-// CountGivenUp counts dead letters that were made of jobs that waited, by their cause.
+// CountGivenUp counts waiting jobs that became dead letters, by their cause.
 func (m *Metrics) CountGivenUp(bucket, cause string, jobs int64) {
 	if m == nil {
 		return
@@ -342,7 +342,7 @@ func (m *Metrics) CountStep() {
 	}
 }
 
-// SetClockSkew notes by how much the clock of Redis is ahead.
+// SetClockSkew sets by how much the clock of Redis is ahead.
 func (m *Metrics) SetClockSkew(skew time.Duration) {
 	if m != nil {
 		m.skew.Set(skew.Seconds())

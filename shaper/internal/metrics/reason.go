@@ -7,24 +7,24 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// maxReasons is how many reasons of attempts are told apart. The workers here have fewer than three quarters as many.
+// maxReasons is the number of distinct reasons of attempts in the label. The workers of this module have fewer than 75 % of it.
 const maxReasons = 64
 
 const maxReasonBytes = 40
 
-// Labels of attempts whose reason is no word of a worker.
+// Labels of attempts whose reason is not a worker's word.
 const (
 	reasonNone  = "none"
-	reasonOther = "other" // too long, or one too many
+	reasonOther = "other" // too long, or above maxReasons
 )
 
-// reasons are those that were counted. They bound the label, whatever a worker says. The zero value is ready.
+// reasons is the set of reasons that were counted. It bounds the label, whatever a worker returns. The zero value is ready.
 type reasons struct {
 	mu   sync.Mutex
 	seen map[string]bool
 }
 
-// label is the reason of an outcome: the worker's word, else the class of the status.
+// label returns the reason of an outcome: the worker's word, else the class of the status.
 func (r *reasons) label(outcome shaper.Outcome) string {
 	reason := outcome.Reason
 	switch {
@@ -47,7 +47,7 @@ func (r *reasons) label(outcome shaper.Outcome) string {
 	return reason
 }
 
-// statusClass is the class of an HTTP status, such as "2xx".
+// statusClass returns the class of an HTTP status, such as "2xx".
 func statusClass(status int) string {
 	if class := status / 100; class >= 1 && class <= 5 {
 		return strconv.Itoa(class) + "xx"

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// registered returns the collector, or an equal one that is registered already. Else it adds to errs.
+// registered registers the collector and returns it, or the equal collector that is registered already. It appends a failure to errs.
 func registered[C prometheus.Collector](reg prometheus.Registerer, errs *[]error, c C) C {
 	err := reg.Register(c)
 	if already, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {

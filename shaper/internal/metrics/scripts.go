@@ -8,7 +8,7 @@ import (
 	"github.com/tundish-io/tundish/redisconn"
 )
 
-// scriptMetrics count runs of scripts, and what is wrong with Redis.
+// scriptMetrics counts runs of scripts, and failures of Redis.
 type scriptMetrics struct {
 	scripts  *prometheus.HistogramVec
 	errors   *prometheus.CounterVec

@@ -7,19 +7,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// series are those of a metric of buckets: "bucket" is the first label, and there are two more at most. M is what one of them is. A series
-// that is known and has counted nothing is shown at 0, so that its rate has a beginning, and takes no memory: a bucket has
-// about 45 of these.
+// series holds the series of a metric of buckets. "bucket" is the first label; there are at most two more. M is the type of one series. A known
+// series that has counted nothing is exposed at 0, so its rate has a beginning, and takes no memory: a bucket has about 45 of these.
 type series[M any] struct {
 	vec[M]
 	zero   func(labels []string) prometheus.Metric
-	others int // labels beside "bucket"
+	others int // number of labels other than "bucket"
 
 	mu    sync.RWMutex
 	known map[string][][]string             // bucket → the other labels of its series
 	made  map[string]map[[2]string]struct{} // bucket → series that have counted
 
-	reasons sync.Map // of attempts: bucket → reason of the last one that did not succeed. All who count in one registry share a series
+	reasons sync.Map // of attempts: bucket → reason of the last one that did not succeed. All users of a registry share a series
 }
 
 type (
@@ -27,7 +26,7 @@ type (
 	histograms = series[prometheus.Observer]
 )
 
-// vec makes and keeps what is not at 0.
+// vec creates and keeps the series that are not at 0.
 type vec[M any] interface {
 	prometheus.Collector
 	WithLabelValues(labels ...string) M
@@ -40,7 +39,7 @@ func newCounters(opts prometheus.CounterOpts, labels ...string) *counters {
 	})
 }
 
-// newHistograms are of one series a bucket: one takes a kilobyte.
+// newHistograms creates histograms with one series per bucket: each takes a kilobyte.
 func newHistograms(opts prometheus.HistogramOpts) *histograms {
 	empty := make(map[float64]uint64, len(opts.Buckets))
 	for _, bound := range opts.Buckets {
@@ -61,7 +60,7 @@ func newSeries[M any](of vec[M], others int, zero func(desc *prometheus.Desc, la
 	}
 }
 
-// know has series of a bucket shown, beside those that are known. The caller changes others no more: buckets may share them.
+// know exposes more series of a bucket. The caller must not change others afterwards: buckets may share them.
 func (c *series[M]) know(bucket string, others ...[]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,7 +125,7 @@ func add(c *counters, n int64, labels ...string) {
 	}
 }
 
-// Collect implements [prometheus.Collector]. No series is made meanwhile, or it would be there twice.
+// Collect implements [prometheus.Collector]. No series is created meanwhile, because it would be exposed twice.
 func (c *series[M]) Collect(ch chan<- prometheus.Metric) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -12,10 +12,10 @@ import (
 
 // Totals are what this process has counted of a bucket since it started.
 type Totals struct {
-	Arrived  int64 // jobs that were let in, and fires of schedules
+	Arrived  int64 // jobs that were admitted, and fires of schedules
 	Refused  int64
 	Departed int64 // requests: a batch is one
-	Failed   int64 // attempts whose job is tried again, or is dead
+	Failed   int64 // attempts whose job is retried, or dead
 	Late     Late  // permits that were returned unused
 
 	Succeeded    int64  // requests whose delivery succeeded: a batch is one
@@ -28,7 +28,7 @@ type Totals struct {
 // Late are counts of permits, in the order of [shaper.LateReasons].
 type Late [3]int64
 
-// Totals are those of all buckets that have counted something.
+// Totals returns the totals of all buckets that have counted something.
 func (m *Metrics) Totals() map[string]Totals {
 	if m == nil {
 		return nil
@@ -47,7 +47,7 @@ func (m *Metrics) Totals() map[string]Totals {
 	return all
 }
 
-// TotalsOf are those of one bucket.
+// TotalsOf returns the totals of one bucket.
 func (m *Metrics) TotalsOf(bucket string) (t Totals) {
 	if m == nil {
 		return t
@@ -61,18 +61,18 @@ func (m *Metrics) TotalsOf(bucket string) (t Totals) {
 	return t
 }
 
-// lastReason is why the last attempt of a bucket that did not succeed failed, "" before there was one.
+// lastReason returns the reason of a bucket's last unsuccessful attempt, "" if there was none.
 func (m *Metrics) lastReason(bucket string) string {
 	reason, _ := m.attempts.reasons.Load(bucket)
 	text, _ := reason.(string)
 	return text
 }
 
-// totalled is a metric that counts something of the totals.
+// totalled is a metric that contributes to the totals.
 type totalled struct {
 	*counters
 
-	add func(t *Totals, label string, n int64) // adds what a series has counted
+	add func(t *Totals, label string, n int64) // adds the count of a series
 }
 
 func (m *Metrics) totalled() []totalled {
@@ -131,10 +131,10 @@ func (c totalled) addTo(t *Totals, bucket string, made map[[2]string]struct{}) {
 	}
 }
 
-// Lateness is a histogram of how late departures were, of all buckets: how many so late at most, by the bound in seconds.
+// Lateness is a histogram of the lateness of departures, of all buckets: how many were at most so late, by the bound in seconds.
 type Lateness map[float64]uint64
 
-// Lateness is that of all departures since the process started.
+// Lateness returns the lateness of all departures since the process started.
 func (m *Metrics) Lateness() Lateness {
 	if m == nil {
 		return nil
@@ -155,8 +155,8 @@ func (m *Metrics) Lateness() Lateness {
 	return all
 }
 
-// P99 is a bound that 99 of 100 departures kept that came since an earlier Lateness: that of the histogram's bucket, in seconds. 0: none came. The
-// last bucket has no bound: then it is that of the one before.
+// P99 returns the 99th percentile of the lateness of departures since before, in seconds: the upper bound of its histogram bucket. It returns 0
+// without departures. The last bucket is unbounded: then P99 returns the bound of the previous bucket.
 func (l Lateness) P99(before Lateness) float64 {
 	all := l[math.Inf(1)] - before[math.Inf(1)]
 	if all == 0 {

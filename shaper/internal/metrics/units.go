@@ -2,7 +2,8 @@ package metrics
 
 import "github.com/tundish-io/tundish/shaper"
 
-// What became of units of budgets. What is reserved is used or given back in the end, or lost with a lease; what is owed was used beside it.
+// What became of units of budgets. Reserved units are used or given back in the end, or lost with a lease. Owed units were used in excess of the
+// reservation.
 const (
 	unitsReserved  = "reserved"
 	unitsUsed      = "used"
@@ -12,7 +13,7 @@ const (
 
 var unitKinds = []string{unitsReserved, unitsUsed, unitsGivenBack, unitsOwed}
 
-// AddUnit has the series of a unit that the bucket has budgets of shown, at 0.
+// AddUnit exposes the series of a budget unit of the bucket at 0.
 func (m *Metrics) AddUnit(bucket, unit string) {
 	if m == nil {
 		return
@@ -29,7 +30,7 @@ func (m *Metrics) RemoveUnit(bucket, unit string) {
 	}
 }
 
-// CountReserved counts what a departure charges. The units are those of budgets, so that callers cannot make series.
+// CountReserved counts what a departure charges. Only units of budgets are counted, so callers cannot create series.
 func (m *Metrics) CountReserved(bucket string, reserved shaper.Units) {
 	if m == nil {
 		return
@@ -39,13 +40,13 @@ func (m *Metrics) CountReserved(bucket string, reserved shaper.Units) {
 	}
 }
 
-// CountUsed counts what a departure has used of what it reserved, of the same units.
+// CountUsed counts what a departure used of its reservation, in the same units.
 func (m *Metrics) CountUsed(bucket string, reserved, used shaper.Units) {
 	if m == nil {
 		return
 	}
 	for unit, amount := range reserved {
-		n := max(used[unit], 0) // a worker of a program may say anything
+		n := max(used[unit], 0) // a worker of another program may return any number
 		add(m.units, n, bucket, unit, unitsUsed)
 		add(m.units, amount-n, bucket, unit, unitsGivenBack)
 		add(m.units, n-amount, bucket, unit, unitsOwed)

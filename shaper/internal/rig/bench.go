@@ -22,7 +22,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/producer"
 )
 
-// Bench is a bucket on a server whose clock stands still until the test sets it.
+// Bench is a bucket on a server whose clock stops until the test sets it.
 type Bench struct {
 	T      *testing.T
 	mini   *miniredis.Miniredis
@@ -72,7 +72,7 @@ func (s *Bench) WantState(want shaper.State, ids ...string) {
 	}
 }
 
-// NewFlowing is a bucket with flows; its jobs are placed by hand.
+// NewFlowing returns a bucket with flows; its jobs are placed by hand.
 func NewFlowing(t *testing.T) *Bench {
 	t.Helper()
 	b := Bucket("b", 100)
@@ -126,7 +126,7 @@ func (s *Bench) TurnOf(flow string) time.Duration {
 	return time.UnixMicro(int64(score)).Sub(s.Now.Truncate(time.Microsecond))
 }
 
-// NewGrouped is a bucket with groups on a server whose clock stands still.
+// NewGrouped returns a bucket with groups on a server whose clock stops.
 func NewGrouped(t *testing.T) *Bench {
 	t.Helper()
 	s := NewBench(t, Grouped("b", 100))
@@ -138,7 +138,7 @@ func (s *Bench) SubmitTo(group, flow string, ids ...string) {
 	s.T.Helper()
 	for _, id := range ids {
 		job := shaper.Job{Bucket: "b", ID: id, Flow: flow, Group: group, Payload: []byte("x")}
-		if group == "" { // a job has to name one: this is by hand
+		if group == "" { // a job has to name its group: this one is stored by hand
 			s.byHand(job)
 			continue
 		}

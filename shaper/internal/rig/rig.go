@@ -29,7 +29,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/producer"
 )
 
-// Scrape is what the series of a registry are, as "name{labels}" by those whose name begins so.
+// Scrape returns the values of a registry's series whose names have a prefix, as "name{labels}".
 func Scrape(t *testing.T, registry prometheus.Gatherer, prefix string) map[string]float64 {
 	t.Helper()
 	families := must.Get(registry.Gather())(t)
@@ -64,7 +64,7 @@ func MustPatch(t *testing.T, pairs ...string) operator.BucketPatch {
 	return p
 }
 
-// Waiting is a worker that says when it has begun and ends when it is told or cut off.
+// Waiting is a worker that signals when it has begun, and ends when the test sends an outcome or its context is cancelled.
 type Waiting struct {
 	Began chan *shaper.Attempt
 	End   chan shaper.Outcome
@@ -119,7 +119,7 @@ func Bucket(name string, rate int64) shaper.Bucket {
 	return b
 }
 
-// Patience bounds a call to Redis of a test that is not about slow calls: its server shares processors with compilers and other tests.
+// Patience bounds a call to Redis in a test that is not about slow calls: its server shares CPUs with compilers and other tests.
 const Patience = 20 * time.Second
 
 func Connect(t *testing.T, addr string) redis.UniversalClient {
@@ -129,7 +129,7 @@ func Connect(t *testing.T, addr string) redis.UniversalClient {
 	return client
 }
 
-// Flowing is a bucket whose flows are named by key.
+// Flowing returns a bucket whose flows are named by key.
 func Flowing(name, key string) shaper.Bucket {
 	b := Bucket(name, 1)
 	flow := shaper.DefaultFlowSettings()
@@ -138,7 +138,7 @@ func Flowing(name, key string) shaper.Bucket {
 	return b
 }
 
-// Grouped is a bucket whose flows are in groups, both named by the job.
+// Grouped returns a bucket whose flows are in groups, both named by the job.
 func Grouped(name string, rate int64) shaper.Bucket {
 	b := Bucket(name, rate)
 	flow, group := shaper.DefaultFlowSettings(), shaper.DefaultGroupSettings()
@@ -176,9 +176,8 @@ func Clients(t *testing.T, n int, b shaper.Bucket) []*Actors {
 	return all
 }
 
-// Admitted sends jobs of one caller and counts those that got in. Redis is
-// asked about each, unless their ids are to be made by the client: others may
-// be there already.
+// Admitted enqueues n jobs of one caller and returns how many were admitted. Redis looks up each id, unless job.ID is Generated: then the client
+// generates the ids, and the script looks up none.
 func Admitted(t *testing.T, c *Actors, n int, job shaper.Job) (in int, last shaper.Receipt) {
 	t.Helper()
 	job.Bucket, job.Payload = c.Buckets()[0], []byte("x")
@@ -207,7 +206,7 @@ var lastID atomic.Int64
 
 func Caller(name string) shaper.Job { return shaper.Job{Identity: admission.Identity{Caller: name}} }
 
-// TripHook does something at one of the round trips of a client. To load a library is none, nor a PING.
+// TripHook runs a function at one of the round trips of a client. Loading a library does not count, nor does a PING.
 type TripHook struct {
 	At   int
 	Do   func(trip func() error) error
@@ -269,8 +268,7 @@ type Actors struct {
 	log     *slog.Logger
 }
 
-// JoinPools does what a dispatcher does that starts with the buckets of the client: it writes their settings and brings them into
-// their pools.
+// JoinPools does what a starting dispatcher does with the buckets of the client: it writes their settings and moves them into their pools.
 func (a *Actors) JoinPools(ctx context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -281,7 +279,7 @@ func (a *Actors) JoinPools(ctx context.Context) error {
 	return owner.JoinPools(ctx)
 }
 
-// Reconfigure is that of the client.
+// Reconfigure reconfigures the client.
 func (a *Actors) Reconfigure(buckets []shaper.Bucket) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -292,7 +290,7 @@ func (a *Actors) Reconfigure(buckets []shaper.Bucket) error {
 	return err
 }
 
-// NewActors gives calls [Patience] where cfg has no other timeout.
+// NewActors gives calls the timeout [Patience] if cfg has no other.
 func NewActors(cfg producer.Config) (*Actors, error) {
 	cfg.Timeout = cmp.Or(cfg.Timeout, Patience)
 	client, err := producer.New(cfg)
@@ -315,7 +313,7 @@ func BubbleClient(t *testing.T, dial func() (net.Conn, error)) *redis.Client {
 		DisableIdentity:          true,
 		ContextTimeoutEnabled:    true,
 		ConnMaxIdleTime:          -1,
-		PoolSize:                 1000, // nothing waits for a connection: the timer of such a wait is of no bubble
+		PoolSize:                 1000, // nothing waits for a connection: the timer of such a wait belongs to no bubble
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	t.Cleanup(func() { _ = client.Close() })

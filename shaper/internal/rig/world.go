@@ -38,7 +38,7 @@ func (w *World) Submit(id string) {
 	}
 }
 
-// World is a bucket on a real server behind a proxy, with what came in and out.
+// World is a bucket on a real server behind a proxy, with a record of enqueued and delivered jobs.
 type World struct {
 	T       *testing.T
 	Server  *redistest.Server
@@ -65,7 +65,7 @@ func NewWorld(t *testing.T, b shaper.Bucket) *World {
 	return w
 }
 
-// Note records a delivery and answers as the downstream that took it.
+// Note records a delivery and responds like a downstream that accepted it.
 func (w *World) Note(_ context.Context, a *shaper.Attempt) shaper.Outcome {
 	w.History.Delivered(a.ID, a.Number, time.Now())
 	w.mu.Lock()
@@ -108,7 +108,7 @@ func (w *World) Await(n int) {
 	}
 }
 
-// WantClean fails unless every job came exactly once and nothing is left.
+// WantClean fails unless every job was delivered exactly once and nothing is left.
 func (w *World) WantClean() {
 	w.T.Helper()
 	result := w.History.Check()
@@ -131,7 +131,7 @@ func (w *World) SubmitTo(flow string, ids ...string) {
 	}
 }
 
-// AwaitDead waits until so many jobs are dead.
+// AwaitDead waits until n jobs are dead.
 func (w *World) AwaitDead(n int) {
 	w.T.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)

@@ -17,7 +17,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/metrics"
 )
 
-// New returns a store of these buckets. The role says once and for all whether it writes their settings.
+// New returns a store of these buckets. The role fixes whether the store writes their settings.
 func New(role Role, client redis.UniversalClient, buckets []shaper.Bucket, timeout time.Duration, log *slog.Logger, reg prometheus.Registerer) (*Store, error) {
 	if client == nil {
 		return nil, errors.New("shaper: no Redis client is given")
@@ -60,7 +60,8 @@ func newBucket(own *shaper.Bucket, k Keys) *Bucket {
 	return b
 }
 
-// countParts has metrics of a bucket, and of the limits and the units of budgets that it has now, and none of those that it had.
+// countParts exposes the metrics of a bucket, and of the limits and budget units that it has now. It removes the metrics of those that it no
+// longer has.
 func (s *Store) countParts(state *Bucket, now *shaper.Bucket) {
 	before := state.own.Load()
 	s.Metrics.AddBucket(state.Name)
@@ -110,7 +111,7 @@ func (s *Store) Reconfigure(buckets []shaper.Bucket) error {
 		}
 		after.renamed[b.KeyName()] = b.Name
 		state := before.byName[b.Name]
-		// Outcomes of jobs that are in flight would look for their places where there are none.
+		// Outcomes of jobs in flight would go to lists that do not exist.
 		if state != nil && levelsOf(state.own.Load()) != levelsOf(b) && s.Role == Owner {
 			return fmt.Errorf("bucket %q: flow: whether there are flows or groups cannot change while the bucket is in use: restart with it empty", b.Name)
 		}
@@ -124,7 +125,7 @@ func (s *Store) Reconfigure(buckets []shaper.Bucket) error {
 			state.joined.Store(false) // it may win back a bucket that another configuration has elsewhere
 		}
 		s.countParts(state, settings[i])
-		// A write wakes all dispatchers of a bucket, so that the settings that have not changed are not written again.
+		// A write wakes all dispatchers of a bucket, so settings that have not changed are not written again.
 		if before.byName[state.Name] != state || !reflect.DeepEqual(state.own.Load(), settings[i]) {
 			state.own.Store(settings[i])
 			state.Settings.Store(settings[i])

@@ -8,21 +8,22 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// fieldBudgets has the budgets of a bucket, or of a pool. fieldPartBudgets has the units of budgets that single flows and groups of a bucket
-// have of their own, a space behind each. Operators may change these, and not the budgets of all flows and groups.
+// fieldBudgets holds the budgets of a bucket or a pool. fieldPartBudgets holds the units of the own budgets of single flows and groups, each followed
+// by a space. Operators may change these, but not the budgets of all flows and groups.
 const (
 	fieldBudgets     = "budgets"
 	fieldPartBudgets = "own_budgets"
 )
 
-// seenBudgets are those of a bucket and of its pool, and the units of those of single flows and groups: as texts of Redis, and read.
+// seenBudgets holds the budgets of a bucket and its pool, as texts of Redis and parsed. It also holds the units of the budgets of single flows and
+// groups.
 type seenBudgets struct {
 	texts [3]string
 	both  [2]shaper.Budgets
 	parts []string
 }
 
-// ownBudgets are those of a configuration.
+// ownBudgets returns the budgets of a configuration.
 func ownBudgets(own *shaper.Bucket) *seenBudgets {
 	b := &seenBudgets{both: [2]shaper.Budgets{own.Budgets}}
 	if own.Pool != nil {
@@ -31,8 +32,8 @@ func ownBudgets(own *shaper.Bucket) *seenBudgets {
 	return b
 }
 
-// seeBudgets takes in which budgets are in force: the first watch is that of the bucket, the second one that of its pool, if it is in one.
-// A bucket that never has any keeps nothing.
+// seeBudgets stores the effective budgets that the watches have read. The first watch is the bucket's, the second its pool's, if it is in one. A
+// bucket that never had budgets stores nothing.
 func (b *Bucket) seeBudgets(watches []*settingsWatch) {
 	var texts [3]string
 	for i, w := range watches {
@@ -49,8 +50,8 @@ func (b *Bucket) seeBudgets(watches []*settingsWatch) {
 	b.budgets.Store(&seenBudgets{texts, [2]shaper.Budgets{codec.ReadBudgets(texts[0]), codec.ReadBudgets(texts[1])}, strings.Fields(texts[2])})
 }
 
-// BudgetUnits yields the units of the budgets of the bucket, its flows, its groups and its pool: of those in force, as far as Watch has seen
-// them, else of the configuration. A unit may come several times.
+// BudgetUnits yields the units of the budgets of the bucket, its flows, its groups and its pool. They are the effective budgets that Watch has
+// read, else those of the configuration. A unit may occur several times.
 func (b *Bucket) BudgetUnits() iter.Seq[string] {
 	own := b.own.Load()
 	seen := b.budgets.Load()
@@ -68,7 +69,7 @@ func (b *Bucket) HasBudgets() bool {
 	return false
 }
 
-// unitsOf yields the units of budgets of a bucket: those of its flows and its groups, and these others.
+// unitsOf yields the units of the budgets of a bucket's flows and groups, and the units of others.
 func unitsOf(own *shaper.Bucket, others *seenBudgets) iter.Seq[string] {
 	all := [4]shaper.Budgets{others.both[0], others.both[1]}
 	if own.Flow != nil {

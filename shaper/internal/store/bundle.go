@@ -15,7 +15,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// BundleTells says to scripts which bundles that finish are told by a callback.
+// BundleTells returns the argument by which scripts know which finished bundles get a callback.
 func BundleTells(c *shaper.Callbacks) string {
 	switch {
 	case c.Bucket == "":
@@ -26,7 +26,7 @@ func BundleTells(c *shaper.Callbacks) string {
 	return "all"
 }
 
-// Answers of open_bundle.lua but that it is done.
+// Replies of open_bundle.lua other than success.
 const (
 	bundleTaken    = 1
 	bundleFinished = 2
@@ -64,7 +64,7 @@ func (s *Store) OpenBundle(ctx context.Context, bucket string, bundle *shaper.Bu
 	return info, cmp.Or(r.Err(), err)
 }
 
-// Bundle returns what is known of a bundle, or [shaper.ErrUnknownBundle].
+// Bundle returns the state of a bundle, or [shaper.ErrUnknownBundle].
 func (s *Store) Bundle(ctx context.Context, bucket, id string) (shaper.BundleInfo, error) {
 	b, err := s.Readable(ctx, bucket)
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *Store) Bundle(ctx context.Context, bucket, id string) (shaper.BundleInf
 	return codec.OpenBundle(bucket, id, cmd.Val())
 }
 
-// BundleOwners returns the callers of those of these bundles that a bucket has.
+// BundleOwners returns the caller of each of these bundles, by id. It leaves out a bundle that the bucket does not have.
 func (s *Store) BundleOwners(ctx context.Context, bucket string, ids map[string]bool) (map[string]shaper.Owner, error) {
 	b, err := s.Readable(ctx, bucket)
 	if err != nil {

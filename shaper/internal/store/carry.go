@@ -12,7 +12,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Where one script may touch both places of a bucket, the bucket changes its pool with all that it holds: its keys are renamed.
+// If one script may touch both places of a bucket, the bucket changes its pool with all its data: its keys are renamed.
 
 // together reports whether one script may touch both places of a bucket. In a cluster it may not.
 func (s *Store) together(ctx context.Context, b *shaper.Bucket, from, to string) (bool, error) {
@@ -27,15 +27,15 @@ func (s *Store) together(ctx context.Context, b *shaper.Bucket, from, to string)
 	return true, nil
 }
 
-// Modes of a rename, where the new place has a key of that name: see lua/relocate.lua.
+// Modes of a rename to a key that exists at the new place: see lua/relocate.lua.
 const (
 	carryKeeps    = "keep"
 	carryReplaces = "replace"
 )
 
-// carry renames the keys of a bucket that has left its place. While no script obeys the bucket, nothing adds a flow or a group: those
-// that the two hashes name are all. The hashes go last, so that a process which completes the change finds what is left to do. Claims stay
-// behind: they repeat the replies for leases, and a bucket that moves has no lease that a dispatcher may ask for again.
+// carry renames the keys of a bucket that has moved. While no script obeys the bucket, nothing adds a flow or a group, so the two hashes name
+// all of them. The hashes go last, so a process that completes the change finds what is left to do. Claims stay behind: they repeat the replies
+// for leases, and a bucket that moves has no lease that a dispatcher may request again.
 func (s *Store) carry(ctx context.Context, b *shaper.Bucket, from, to string, generation int64) error {
 	old, now := TaggedKeys(from, b.KeyName()), TaggedKeys(to, b.KeyName())
 	rename := func(mode string, names []string) error {
@@ -121,7 +121,7 @@ func (s *Store) eachGroup(ctx context.Context, k Keys, do func(names []string) e
 	return s.eachField(ctx, k.Groups(), do)
 }
 
-// eachField calls do with the fields of a hash, some at a time. A field may come twice.
+// eachField calls do with the fields of a hash, some at a time. A field may occur twice.
 func (s *Store) eachField(ctx context.Context, key string, do func(names []string) error) error {
 	for cursor, first := uint64(0), true; first || cursor != 0; first = false {
 		fields, next, err := s.Redis.HScan(ctx, key, cursor, "", copiedAtOnce).Result()

@@ -7,7 +7,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// logOwnChange logs what this process has just changed of the settings in force.
+// logOwnChange logs how this process has just changed the effective settings.
 func (s *Store) logOwnChange(ctx context.Context, kind, name, key string) {
 	record, err := s.Redis.HGet(ctx, key, fieldChanges).Result()
 	if err != nil {
@@ -19,7 +19,7 @@ func (s *Store) logOwnChange(ctx context.Context, kind, name, key string) {
 	}
 }
 
-// changeAttributes are what a log tells of a change.
+// changeAttributes returns the log attributes of a change.
 func changeAttributes(c shaper.SettingsChange) []any {
 	args := []any{"changes", ChangesText(c.Changes), "by", c.By}
 	if c.Action != "" {

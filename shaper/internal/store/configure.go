@@ -10,9 +10,8 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// RunConfigured runs a script that answers {1} where the bucket's conf is
-// missing, writes the conf then, and runs it again. The answer has its first
-// item, 0, taken off. All of it takes at most the store's timeout.
+// RunConfigured runs a script that replies {1} if the bucket's conf is missing; it then writes the conf and runs the script again. It returns the
+// reply without its first item, 0. All of it takes at most the store's timeout.
 func (s *Store) RunConfigured(ctx context.Context, b *Bucket, script *lua.Script, keys []string, args ...any) (*lua.Reader, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
@@ -33,9 +32,9 @@ func (s *Store) RunConfigured(ctx context.Context, b *Bucket, script *lua.Script
 	return nil, fmt.Errorf("bucket %q: %w", b.Name, ErrNotConfigured)
 }
 
-// Configure writes what the scripts obey, once. Of a guest it writes what is missing, and finds out what is in force: the error
-// is [ErrAdopted] where the place or the levels differ from this Bucket; then [Store.Known] is another one.
-// Concurrent callers wait for the first, no longer than their own ctx and the store's timeout.
+// Configure writes the settings of a bucket for the scripts, once. A read-only process writes what is missing and reads the effective settings.
+// Its error is [ErrAdopted] if the place or the levels differ from this Bucket; then [Store.Known] returns another one. Concurrent callers wait
+// for the first, no longer than their own ctx and the store's timeout.
 func (s *Store) Configure(ctx context.Context, b *Bucket) error {
 	if b.lent || b.Configured.Load() {
 		return nil
@@ -45,7 +44,7 @@ func (s *Store) Configure(ctx context.Context, b *Bucket) error {
 	return s.configureOnce(ctx, b, false)
 }
 
-// configureOnce is configure, and changes the pool of the bucket first if it is to join: see join.
+// configureOnce configures a bucket, and changes its pool first if it is to join: see join.
 func (s *Store) configureOnce(ctx context.Context, b *Bucket, join bool) error {
 	select {
 	case b.turn <- struct{}{}:
@@ -85,14 +84,14 @@ func (s *Store) configureOnce(ctx context.Context, b *Bucket, join bool) error {
 		}
 		if written {
 			b.joined.Store(true)
-			b.Configured.Store(b.own.Load() == own) // else a reload came between: once more
+			b.Configured.Store(b.own.Load() == own) // else a reload came first: once more
 			return nil
 		}
 	}
 	return fmt.Errorf("bucket %q: %w", b.Name, errOvertaken)
 }
 
-// Use is Bucket, of a bucket whose settings are in Redis and that this process goes by.
+// Use returns a bucket whose settings are in Redis, and are those that this process obeys.
 func (s *Store) Use(ctx context.Context, name string) (*Bucket, error) {
 	b, err := s.Bucket(name)
 	for range poolChangeTries {
@@ -107,7 +106,7 @@ func (s *Store) Use(ctx context.Context, name string) (*Bucket, error) {
 	return b, err
 }
 
-// UseAny is Use. Where UsesAll is set it returns a bucket that is not configured here too, as Redis knows it.
+// UseAny is Use. If UsesAll is set, it also returns a bucket that is not configured here, as Redis knows it.
 func (s *Store) UseAny(ctx context.Context, name string) (*Bucket, error) {
 	b, err := s.Use(ctx, name)
 	if s.UsesAll && errors.Is(err, shaper.ErrUnknownBucket) {
@@ -116,9 +115,8 @@ func (s *Store) UseAny(ctx context.Context, name string) (*Bucket, error) {
 	return b, err
 }
 
-// Join configures a bucket. An owner brings it into the pool that its configuration says first, until
-// it has been there once. Afterwards, where another owner has it elsewhere, that process started later or has
-// a higher revision: it wins. A guest goes to where the bucket lives.
+// Join configures a bucket. The authoritative process moves it into the pool of its configuration, until it has been there once. Afterwards,
+// another authoritative process that moved it elsewhere wins: it started later or has a higher revision. A read-only process follows the bucket.
 func (s *Store) Join(ctx context.Context, b *Bucket) error {
 	if b.joined.Load() {
 		return s.Configure(ctx, b)
@@ -126,8 +124,8 @@ func (s *Store) Join(ctx context.Context, b *Bucket) error {
 	return s.configureOnce(ctx, b, true)
 }
 
-// JoinPools brings every bucket into the pool that the configuration of an owner says, or out of one. A guest finds out where it lives.
-// The buckets join side by side, and share round trips.
+// JoinPools moves every bucket into the pool of the configuration, or out of one, in an authoritative process. A read-only process finds out
+// where the buckets live. The buckets join concurrently and share round trips.
 func (s *Store) JoinPools(ctx context.Context) error {
 	all := s.All()
 	return s.forEach(len(all), func(s *Store, i int) error {
@@ -138,8 +136,8 @@ func (s *Store) JoinPools(ctx context.Context) error {
 	})
 }
 
-// CheckPools reports the buckets that could not change their pool as these settings say, in a cluster those that are not empty, and those that
-// Redis has under another first name. They share round trips.
+// CheckPools reports the buckets that cannot change their pool as these settings ask: in a cluster, every bucket that is not empty. The checks
+// share round trips.
 func (s *Store) CheckPools(ctx context.Context, buckets []shaper.Bucket) error {
 	return s.forEach(len(buckets), func(s *Store, i int) error {
 		b := &buckets[i]
@@ -158,8 +156,7 @@ func (s *Store) CheckPools(ctx context.Context, buckets []shaper.Bucket) error {
 	})
 }
 
-// forEach calls do for the numbers from 0 to n-1, side by side, with a store whose calls share round trips. It returns the errors in
-// order.
+// forEach calls do for the numbers from 0 to n-1, concurrently, with a store whose calls share round trips. It returns the errors in order.
 func (s *Store) forEach(n int, do func(s *Store, i int) error) error {
 	shared, errs := s.Sharing(), make([]error, n)
 	var all sync.WaitGroup

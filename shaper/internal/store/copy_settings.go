@@ -13,7 +13,7 @@ import (
 
 // In a cluster, the two places of a bucket that changes its pool are in two slots. So only an empty bucket moves, and its settings are copied.
 
-// copied is a key of an empty bucket whose contents go with it.
+// copied is a key of an empty bucket whose contents move with the bucket.
 type copied struct {
 	name   string // without the prefix of the place
 	isList bool
@@ -23,7 +23,7 @@ type copied struct {
 	ended  bool
 }
 
-// copySettings copies what goes with an empty bucket: each round trip reads, or writes, a part of every key.
+// copySettings copies the data that moves with an empty bucket: each round trip reads, or writes, a part of every key.
 func (s *Store) copySettings(ctx context.Context, b *shaper.Bucket, from, to string, generation int64) error {
 	source, target := TaggedKeys(from, b.KeyName()), TaggedKeys(to, b.KeyName())
 	var todo []*copied
@@ -42,7 +42,7 @@ func (s *Store) copySettings(ctx context.Context, b *shaper.Bucket, from, to str
 		}
 		var calls []lua.Call
 		for i, c := range todo {
-			// A hash may come in larger parts than it was asked for.
+			// A hash may arrive in larger parts than requested.
 			for texts := range slices.Chunk(parts[i].texts, 2*c.most) {
 				args := []any{"put", generation, "hash", 0, parts[i].expires.Milliseconds()}
 				if c.isList {
@@ -65,7 +65,7 @@ func (s *Store) copySettings(ctx context.Context, b *shaper.Bucket, from, to str
 	return nil
 }
 
-// part is some of the contents of a key.
+// part is a part of the contents of a key.
 type part struct {
 	texts   []string      // elements, or fields and values
 	expires time.Duration // 0 or less: never

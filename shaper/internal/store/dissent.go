@@ -15,17 +15,17 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// A process whose configuration differs from what is in force notes that beside the bucket, as long as it is so. Operators see from it
-// which processes disagree.
+// A process whose configuration differs from the effective settings records the differences in Redis for as long as they last. Operators see
+// there which processes disagree.
 
 const (
-	dissentMost  = 20 // differences that are noted of a bucket
+	dissentMost  = 20 // differences that are recorded for a bucket
 	dissentValue = 60 // bytes of each value
 	dissentKept  = 45 * time.Second
 )
 
-// noteDifferences notes where the configuration of this process differs, and takes back what does not differ any more. Of buckets without
-// a difference it sends nothing.
+// noteDifferences records where the configuration of this process differs, and removes a record that no longer holds. It sends nothing for
+// buckets without a difference.
 func (s *Store) noteDifferences(ctx context.Context, list []*watched) {
 	var calls []lua.Call
 	var of []*Bucket
@@ -56,7 +56,7 @@ func deref(text *string) string {
 	return *text
 }
 
-// dissentText is what is noted of differences.
+// dissentText returns the record of differences as JSON, shortened.
 func dissentText(list []shaper.Difference) string {
 	if len(list) == 0 {
 		return ""
@@ -79,7 +79,8 @@ func cut(text string) string {
 	return strings.ToValidUTF8(text[:dissentValue], "") + " …"
 }
 
-// Authorships returns them of buckets by their keys, in one pipeline, in a cluster one to each node. Those that cannot be read are left out.
+// Authorships returns the authorship of buckets by their keys, in one pipeline (in a cluster, one per node). It leaves out buckets that it
+// cannot read.
 func (s *Store) Authorships(ctx context.Context, keys []Keys, withChanges bool) map[string]shaper.Authorship {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()

@@ -14,8 +14,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// Fields of a bucket's settings that no script reads: a client that knows only the name of a bucket needs them, and flow_key and
-// group_key.
+// Fields of a bucket's settings that no script reads. A client that knows only the name of a bucket needs them, and flow_key and group_key.
 const (
 	fieldFlowKey         = "flow_key"
 	fieldDefaultURL      = "default_url"
@@ -37,15 +36,15 @@ const fieldInFlightRule = "in_flight_rule"
 // Fields that name the writer of settings: see lua/configure.lua.
 const (
 	fieldOwned   = "owned"
-	fieldCallers = "callers"  // since when callers are known: another value says that the settings were lost and made again
+	fieldCallers = "callers"  // since when callers are known: another value means that the settings were lost and made again
 	fieldLeftFor = "left_for" // where the bucket is now
 	fieldBy      = "by"
 	fieldStarted = "started"
 	fieldChanges = "changes"
 )
 
-// settingsOf are the fields of the hash settings, as the configuration of a bucket says, and their values. Its timetable is not among
-// them: it is computed from the plan.
+// settingsOf returns the fields of the hash settings and their values, from the configuration of a bucket. Its timetable is not among them: it
+// is computed from the plan.
 func settingsOf(own *shaper.Bucket) ([]any, error) {
 	limits, err := admission.EncodeLimits(own.Limits)
 	if err != nil {
@@ -71,7 +70,7 @@ func settingsOf(own *shaper.Bucket) ([]any, error) {
 		fieldCallbackOrigins, strings.Join(own.Callbacks.Origins, " ")), nil
 }
 
-// defaultURL is where jobs go that name no URL, as far as it names flows.
+// defaultURL returns the URL of jobs that name none, as far as it contains names of flows.
 func defaultURL(b *shaper.Bucket) string {
 	if b.Flow == nil {
 		return ""
@@ -79,8 +78,8 @@ func defaultURL(b *shaper.Bucket) string {
 	return b.Flow.DefaultURL
 }
 
-// inFlightRule lets scripts raise max_in_flight with an override of the rate (see lua/lib/in_flight.lua); "" where the configuration says
-// the number.
+// inFlightRule returns the rule by which scripts raise max_in_flight with an override of the rate (see lua/lib/in_flight.lua). It is "" if the
+// configuration sets the number.
 func inFlightRule(own *shaper.Bucket) string {
 	if own.MaxInFlight != 0 || own.DeliveryTimeout == 0 {
 		return ""
@@ -88,14 +87,14 @@ func inFlightRule(own *shaper.Bucket) string {
 	return fmt.Sprintf("%d %d", own.DeliveryTimeout.Microseconds(), own.EffectiveMaxInFlight())
 }
 
-// poolSettingsOf are the same of a pool.
+// poolSettingsOf returns the fields and values of a pool.
 func poolSettingsOf(p *shaper.Pool) []any {
 	effective := *p
 	effective.Burst, effective.BudgetBurst = poolBurst(p), cmp.Or(p.BudgetBurst, shaper.DefaultBudgetBurst)
 	return OfPools.Write(&effective)
 }
 
-// planText is the plan of a bucket, "" if it has none.
+// planText returns the plan of a bucket, "" if it has none.
 func planText(b *shaper.Bucket) (string, error) {
 	plan := b.Plan()
 	if plan.IsZero() {
@@ -105,7 +104,7 @@ func planText(b *shaper.Bucket) (string, error) {
 	return string(text), err
 }
 
-// described is a setting as people know it, with the fields that hold it.
+// described is a setting under its name for people, with the fields that hold it.
 type described struct {
 	name   shaper.Setting
 	fields []string
@@ -122,7 +121,7 @@ func address(name shaper.Setting, field string) described {
 
 var planTimes = regexp.MustCompile(`"(for|per)":(\d+)`)
 
-// planForPeople is a plan as it is stored, with its lengths of time as they are configured. It may be cut off.
+// planForPeople formats a stored plan, with its durations as they are configured. The result may be cut off.
 func planForPeople(values []string) string {
 	return planTimes.ReplaceAllStringFunc(values[0], func(text string) string {
 		parts := planTimes.FindStringSubmatch(text)
@@ -163,7 +162,7 @@ func (l StoredSettings) described() (list []described) {
 
 const longestValue = 200 // bytes of a value that is shown
 
-// valuesOf returns what a hash says of the fields of a setting. ok is false where it says nothing.
+// valuesOf returns the values that a hash has for the fields of a setting. ok is false if it has none of them.
 func (d *described) valuesOf(get func(field string) (string, bool)) (text string, values []string, ok bool) {
 	for _, field := range d.fields {
 		value, found := get(field)
@@ -177,8 +176,8 @@ func (d *described) valuesOf(get func(field string) (string, bool)) (text string
 	return text, values, ok
 }
 
-// differencesOf compares fields of a configuration with those in force, without what operators have overridden. What an older program
-// has not written is no difference.
+// differencesOf compares fields of a configuration with the effective ones, without what operators have overridden. A field that an older
+// program has not written is no difference.
 func differencesOf(prefix string, own []any, inForce map[string]string) []shaper.Difference {
 	here := make(map[string]string, len(own)/2)
 	for i := 0; i < len(own); i += 2 {
@@ -202,7 +201,7 @@ func differencesOf(prefix string, own []any, inForce map[string]string) []shaper
 	return list
 }
 
-// readChanges reads the record of changes, newest first. What is not ours is left out.
+// readChanges reads the record of changes, newest first. It skips entries that it cannot parse.
 func readChanges(prefix, record string) []shaper.SettingsChange {
 	var list []shaper.SettingsChange
 	for line := range strings.Lines(record) {
@@ -229,7 +228,7 @@ func readChanges(prefix, record string) []shaper.SettingsChange {
 	return list
 }
 
-// changeIn is the change of a setting among those of fields.
+// changeIn returns the change of a setting that the changed fields describe.
 func (d *described) changeIn(fields [][3]string) (shaper.Change, bool) {
 	side := func(at int) func(string) (string, bool) {
 		return func(field string) (string, bool) {
@@ -246,7 +245,7 @@ func (d *described) changeIn(fields [][3]string) (shaper.Change, bool) {
 	return shaper.Change{Setting: d.name, Before: before, After: after}, ok
 }
 
-// DifferencesText is what a process has otherwise than is in force, in a line.
+// DifferencesText formats the settings that differ from the effective ones, in a line.
 func DifferencesText(list []shaper.Difference) string {
 	texts := make([]string, len(list))
 	for i, d := range list {

@@ -7,8 +7,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// HaveJob returns those of these buckets that have a job of this id, or remember one. One round trip, and one more to find out where buckets
-// live that this process has not used.
+// HaveJob returns which of these buckets have a job of this id, or remember one. It takes one round trip, and one more if this process has not
+// used some of the buckets: it has to find out where they live.
 func (s *Store) HaveJob(ctx context.Context, id string, buckets ...string) ([]string, error) {
 	if err := s.IfClosed(); err != nil {
 		return nil, err

@@ -7,14 +7,13 @@ import (
 	"github.com/tundish-io/tundish/lua"
 )
 
-// FlowSet are the flows that one call of a script touches, in the order in
-// which their places are declared.
+// FlowSet is the set of flows that one script call touches, in the order in which their lists are declared.
 type FlowSet struct {
 	Names   []string
 	numbers map[string]int // from 1 on
 }
 
-// Number is which of the flows it is, which it becomes if it is not there yet.
+// Number returns the flow's number in the set. It adds the flow if it is missing.
 func (g *FlowSet) Number(flow string) int {
 	if n, ok := g.numbers[flow]; ok {
 		return n
@@ -27,7 +26,7 @@ func (g *FlowSet) Number(flow string) int {
 	return len(g.Names)
 }
 
-// Args are the names, as arguments of a script.
+// Args returns the names, as arguments of a script.
 func (g *FlowSet) Args() []any {
 	args := make([]any, len(g.Names))
 	for i, name := range g.Names {
@@ -39,14 +38,13 @@ func (g *FlowSet) Args() []any {
 // MaxFlowSet is how many flows one script touches at most.
 const MaxFlowSet = 256
 
-// Sizes of one question of which flow jobs are: the answer is in their bodies.
+// Limits of one script call that reads the flows of jobs: the flow is in the job's body.
 const (
 	flowsOfBatch = 500
 	flowsOfBytes = 1 << 20
 )
 
-// FlowsOf tells in which flows jobs are, as their headers say: "" of an id that
-// is no job. Where all lie in the same it asks no server.
+// FlowsOf returns the flow of each job, from its header, and "" for an id that has no job. It calls no server if the bucket has no flows.
 func (s *Store) FlowsOf(ctx context.Context, b *Bucket, ids ...string) ([]string, error) {
 	flows := make([]string, 0, len(ids))
 	if !b.HasFlows() {

@@ -18,19 +18,19 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// A guest obeys the settings in force: the place and the levels of a bucket are those that an owner wrote. See [Role].
+// A read-only process obeys the effective settings: the authoritative process writes the place and the levels of a bucket. See [Role].
 
-// ErrAdopted says that a bucket lives at another place, or has other levels, than this process knew. It knows now: the
-// caller asks [Store.Known] for the bucket again. It is an [shaper.ErrTagChanged].
+// ErrAdopted says that a bucket lives at another place, or has other levels, than this process knew. It knows now: the caller asks [Store.Known]
+// for the bucket again. It is an [shaper.ErrTagChanged].
 var ErrAdopted error = elsewhereError{"the bucket has changed its pool or its flows meanwhile: try again"}
 
-// inForce is what Redis holds of a bucket and of its pool.
+// inForce is the stored settings of a bucket and of its pool.
 type inForce struct {
 	keys       Keys
 	conf, pool map[string]string
 }
 
-// readInForce reads it, in one round trip, which it may share.
+// readInForce reads the settings of a bucket and its pool, in one round trip, which it may share.
 func (s *Store) readInForce(ctx context.Context, k Keys) (inForce, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
@@ -49,7 +49,7 @@ func (s *Store) readInForce(ctx context.Context, k Keys) (inForce, error) {
 // moves reports whether a bucket has left this place, or has come to it and is not configured yet: see lua/relocate.lua.
 func (f *inForce) moves() bool { return f.conf[FieldRateCount] == "" && f.conf["generation"] != "" }
 
-// meet has a guest make what is missing of a bucket, and find out what is in force.
+// meet creates the missing settings of a bucket for a read-only process, and adopts the effective ones.
 func (s *Store) meet(ctx context.Context, b *Bucket) error {
 	own := b.own.Load()
 	for range poolChangeTries {
@@ -69,7 +69,7 @@ func (s *Store) meet(ctx context.Context, b *Bucket) error {
 		if err != nil {
 			return fmt.Errorf("bucket %q: %w", b.Name, err)
 		}
-		// A bucket from before callers were known learns of them: see lua/lib/callers.lua.
+		// Settings without the field callers are not adopted but written, which adds it: see lua/lib/callers.lua.
 		if found.conf[FieldRateCount] != "" && found.conf["schema"] == strconv.Itoa(schemaVersion) && (found.conf[fieldCallers] != "" || isNamed(own)) {
 			return s.adopt(ctx, b, own, found)
 		}
@@ -90,7 +90,7 @@ func (s *Store) meet(ctx context.Context, b *Bucket) error {
 	return fmt.Errorf("bucket %q: %w", b.Name, errOvertaken)
 }
 
-// adopt goes by what is in force.
+// adopt makes the process obey the settings that were found.
 func (s *Store) adopt(ctx context.Context, b *Bucket, own *shaper.Bucket, found inForce) error {
 	settings, err := found.settings(own)
 	if err != nil {
@@ -101,14 +101,14 @@ func (s *Store) adopt(ctx context.Context, b *Bucket, own *shaper.Bucket, found 
 		b.Settings.Store(settings)
 		s.warnOnce(ctx, b, own, found)
 		b.joined.Store(true)
-		b.Configured.Store(b.own.Load() == own) // else a reload came between: once more
+		b.Configured.Store(b.own.Load() == own) // else a reload came first: once more
 		return nil
 	}
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	set := s.set.Load()
 	current := set.byName[b.Name]
-	if current == nil || current.own.Load() != own { // a reload came between
+	if current == nil || current.own.Load() != own { // a reload came first
 		return ErrAdopted
 	}
 	if current.Keys != k {
@@ -126,7 +126,7 @@ func (s *Store) adopt(ctx context.Context, b *Bucket, own *shaper.Bucket, found 
 	return ErrAdopted
 }
 
-// warnOnce logs where the configuration of this process differs from what is in force: once, until the differences are others.
+// warnOnce logs where the configuration of this process differs from the effective settings. It logs again only if the differences change.
 func (s *Store) warnOnce(ctx context.Context, b *Bucket, own *shaper.Bucket, found inForce) {
 	list := s.differences(own, found)
 	text, dissent := DifferencesText(list), dissentText(list)
@@ -153,7 +153,7 @@ func (f *inForce) writer(list []shaper.Difference) string {
 	return cmp.Or(by, "a program of an older version, which does not name itself")
 }
 
-// differences are those of a configuration. A bucket of which it has only the name has none.
+// differences returns where a configuration differs. A bucket that is given only by its name has none.
 func (s *Store) differences(own *shaper.Bucket, found inForce) []shaper.Difference {
 	if isNamed(own) {
 		return nil
@@ -163,7 +163,7 @@ func (s *Store) differences(own *shaper.Bucket, found inForce) []shaper.Differen
 		return nil
 	}
 	list := differencesOf("", fields, found.conf)
-	if own.MaxInFlight == 0 && own.DeliveryTimeout == 0 { // it says nothing of that
+	if own.MaxInFlight == 0 && own.DeliveryTimeout == 0 { // the configuration does not set it
 		list = slices.DeleteFunc(list, func(d shaper.Difference) bool { return d.Setting == shaper.SettingMaxInFlight })
 	}
 	if here := TaggedKeys(tagOf(own), own.KeyName()); here.Pool != found.keys.Pool {
@@ -175,11 +175,11 @@ func (s *Store) differences(own *shaper.Bucket, found inForce) []shaper.Differen
 	return list
 }
 
-// errOldSettings is the fault of settings in which a client does not find all that it needs.
+// errOldSettings reports stored settings without all that a client needs.
 var errOldSettings = errors.New("its settings in Redis were written by a program of an older version, which does not store all that a client needs: " +
 	"start a dispatcher of this version, or give the settings of the bucket here, not its name only")
 
-// settings are those of a bucket as a client goes by them: what is in force, and of the rest what its own configuration says.
+// settings returns a bucket's settings for a client: the effective ones, and its own configuration for the rest.
 func (f *inForce) settings(own *shaper.Bucket) (*shaper.Bucket, error) {
 	b := *own
 	levels, err := strconv.Atoi(cmp.Or(f.conf["flows"], "0"))
@@ -218,7 +218,7 @@ func (f *inForce) number(field string) int64 {
 	return n
 }
 
-// parts gives the bucket flows and groups, where it has such levels.
+// parts sets flows and groups of the bucket, if it has such levels.
 func (f *inForce) parts(b *shaper.Bucket, levels int) {
 	flow, group := b.Flow, b.Group
 	b.Flow, b.Group = nil, nil
@@ -245,7 +245,7 @@ func (f *inForce) parts(b *shaper.Bucket, levels int) {
 	}
 }
 
-// poolSettings are those of the pool, nil of a bucket in none. A pool whose settings were lost is as fast as the bucket.
+// poolSettings returns the settings of the pool, nil for a bucket in no pool. A pool whose settings were lost gets the rate of the bucket.
 func (f *inForce) poolSettings(b *shaper.Bucket) *shaper.Pool {
 	switch {
 	case f.keys.Pool == "":
@@ -272,7 +272,7 @@ func readBatch(text string) shaper.BatchSettings {
 	return shaper.BatchSettings{MaxSize: n[0], MaxBytes: n[1], MaxWait: lua.Microseconds(n[2])}
 }
 
-// ofGuest reports whether what is in force at a place was made by a guest, so that an owner replaces it.
+// ofGuest reports whether a read-only process wrote the settings at a place, so that an authoritative process replaces them.
 func (s *Store) ofGuest(ctx context.Context, k Keys) bool {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// Job returns what is known of a job. The bucket may be one that has left the configuration, or is elsewhere.
+// Job returns the state of a job. The bucket may have been removed from the configuration, or live elsewhere.
 func (s *Store) Job(ctx context.Context, bucket, id string) (shaper.JobInfo, error) {
 	info, err := s.lookAtJob(ctx, bucket, id)
 	if errors.Is(err, shaper.ErrNotFound) && s.Strayed(ctx, bucket) {
@@ -55,7 +55,7 @@ func (s *Store) lookAtJob(ctx context.Context, bucket, id string) (shaper.JobInf
 	return info, nil
 }
 
-// fillJob fills in what the script has answered of a job that is known.
+// fillJob sets the fields of a known job from the reply of the script.
 func fillJob(a *lua.Answer, b *Bucket, info *shaper.JobInfo) error {
 	info.State = codec.StateOf(a.Int("state"))
 	if a.Text("body") == "" {
@@ -104,14 +104,14 @@ func fillJob(a *lua.Answer, b *Bucket, info *shaper.JobInfo) error {
 	return nil
 }
 
-// Cancel runs cancel.lua: it cancels a job that waits or, where wanted is [shaper.StateDead], drops a dead letter. It
-// returns the state in which the job is then.
+// Cancel runs cancel.lua: it cancels a job that waits or, if wanted is [shaper.StateDead], drops a dead letter. It returns the state of the job
+// afterwards.
 func (s *Store) Cancel(ctx context.Context, bucket, id string, wanted shaper.State) (shaper.State, error) {
 	b, err := s.UseAny(ctx, bucket)
 	if err != nil {
 		return "", err
 	}
-	const otherFlow = -2 // the id became another job's between the two questions
+	const otherFlow = -2 // the id became another job's between the two calls
 	const notConfigured = -1
 	var reply any
 	for code, tries := int64(otherFlow), 0; code == otherFlow || code == notConfigured && tries < 2; {
@@ -145,8 +145,8 @@ func (s *Store) Cancel(ctx context.Context, bucket, id string, wanted shaper.Sta
 	return codec.StateOf(code), nil
 }
 
-// Probe finds out what is wrong with Redis, if anything: it pings, and runs a script that writes. A cluster of which a node answers is
-// there, although the script may not run on another node. Two round trips.
+// Probe finds out what is wrong with Redis, if anything: it pings, and runs a script that writes. A cluster counts as reachable if one node
+// responds, although the script may not run on another. Two round trips.
 func (s *Store) Probe(ctx context.Context) error {
 	if err := s.Ping(ctx); err != nil {
 		return err
@@ -162,11 +162,10 @@ func (s *Store) Probe(ctx context.Context) error {
 	return err
 }
 
-// probeKey is what a probe writes.
+// probeKey is the key that a probe writes.
 const probeKey = "tundish:{fleet}:probe"
 
-// Ping asks Redis for a sign of life: of a cluster, one of any master. One round
-// trip.
+// Ping checks that Redis responds: in a cluster, that any master does. One round trip.
 func (s *Store) Ping(ctx context.Context) error {
 	if err := s.IfClosed(); err != nil {
 		return err
@@ -193,7 +192,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// readJobFlow reads what inspect_job.lua says of the flow of a job, or of its group.
+// readJobFlow reads the state of a job's flow or group from the reply of inspect_job.lua.
 func readJobFlow(a *lua.Answer, prefix string) *shaper.JobFlow {
 	flow := &shaper.JobFlow{Disabled: codec.ReadDisabled(a.Text(prefix + "disabled")), Quotas: codec.ReadQuotaUse(a.Text(prefix + "quotas")), Budgets: codec.ReadBudgetUse(a.Text(prefix + "budgets"))}
 	codec.ReadAnswer(a, prefix, flow)
@@ -204,7 +203,7 @@ func readJobFlow(a *lua.Answer, prefix string) *shaper.JobFlow {
 	return flow
 }
 
-// downstreamIn reads what the script says of the downstream of a scope.
+// downstreamIn reads the downstream state of a scope from the reply of the script.
 func downstreamIn(a *lua.Answer, prefix string, offset int64) *shaper.Downstream {
 	rate := struct {
 		Rate admission.Rate `lua:"rate"`

@@ -18,17 +18,16 @@ import (
 // than their dispatchers may think.
 const WakeChannel = "tundish:wake"
 
-// WakePool and a pool's name stand there for all its buckets. No bucket's name has a colon.
+// WakePool and a pool's name mean, on this channel, all buckets of the pool. No bucket's name has a colon.
 const WakePool = "pool:"
 
-// WakeSchedules and a bucket's name stand there for those that fire its schedules.
+// WakeSchedules and a bucket's name wake the processes that fire its schedules.
 const WakeSchedules = "schedules:"
 
-// WakeOne stands there for one dispatcher of a bucket: the one that a claim names. No bucket's name has a space.
+// WakeOne returns the message that wakes one dispatcher of a bucket, which a claim names. No bucket's name has a space.
 func WakeOne(bucket, dispatcher string) string { return bucket + " " + dispatcher }
 
-// TagsKey is the index: the hash tag of every bucket there ever was, which is its name or that of its pool.
-// See lua/assign.lua.
+// TagsKey is the index: the hash tag of every bucket that ever existed, which is its name or the name of its pool. See lua/assign.lua.
 const TagsKey = "tundish:buckets"
 
 // A bucket that is renamed keeps its keys, which have its first name (see [shaper.Bucket.RenamedFrom]). So no key moves, and processes with
@@ -49,21 +48,19 @@ func firstName(entry string) (first string, ok bool) { return strings.CutPrefix(
 // unfinished, what is dead until an operator drops it, and ids that expire by
 // their dedupe window.
 //
-// A script on a bucket whose flows are in groups touches more keys, and so does one on
-// a bucket in a pool: so these know its levels and its pool.
+// A script touches more keys if the bucket's flows are in groups, or if it is in a pool. So Keys knows its levels and its pool.
 type Keys struct {
 	Prefix string
 	Name   string // in the keys: the first name of the bucket, see [shaper.Bucket.KeyName]. Scripts publish it
 	Levels int
-	Member string // what scripts are told: Name where the bucket is in a pool, else ""
+	Member string // argument of scripts: the bucket's name if it is in a pool, else ""
 	Pool   string // the pool's name, "" in none
 }
 
-// BucketKeys are those of a bucket that is in no pool.
+// BucketKeys returns the keys of a bucket that is in no pool.
 func BucketKeys(bucket string) Keys { return TaggedKeys(bucket, bucket) }
 
-// TaggedKeys are those of a bucket of that first name with that tag: the first name, or the name of its pool. A
-// bucket cannot be in a pool of its own name.
+// TaggedKeys returns the keys of a bucket with that tag: its own name, or the name of its pool. A bucket cannot be in a pool of its own name.
 func TaggedKeys(tag, bucket string) Keys {
 	k := Keys{Prefix: fmt.Sprintf("tundish:{%s}:b:%s:", tag, bucket), Name: bucket}
 	if tag != bucket {
@@ -83,13 +80,12 @@ func (k Keys) Tag() string { return cmp.Or(k.Pool, k.Name) }
 
 func PoolPrefix(pool string) string { return fmt.Sprintf("tundish:{%s}:p:%s:", pool, pool) }
 
-// PoolConf is what scripts obey of a pool.
+// PoolConf is the key of the settings of a pool.
 func PoolConf(pool string) string    { return PoolPrefix(pool) + "conf" }
 func poolPace(pool string) string    { return PoolPrefix(pool) + "pace" }
 func poolBuckets(pool string) string { return PoolPrefix(pool) + "buckets" }
 
-// InPool are keys of a script and, of a bucket in a pool, those of the pool, as
-// lua/lib/pool.lua wants them.
+// InPool appends the keys of the pool to names, if the bucket is in one, as lua/lib/pool.lua wants them.
 func (k Keys) InPool(names []string) []string {
 	if k.Pool == "" {
 		return names
@@ -100,13 +96,13 @@ func (k Keys) InPool(names []string) []string {
 
 func (k Keys) Conf() string { return k.Prefix + "settings" }
 
-// ConfBefore is the conf of a bucket whose data has schema 1. Since schema 2 it holds the schema alone: see lua/configure.lua.
+// ConfBefore is the key of the conf of a bucket whose data has schema 1. Since schema 2 it holds the schema alone: see lua/configure.lua.
 func (k Keys) ConfBefore() string { return k.Prefix + "conf" }
 
-// ConfAside is the conf of a bucket that changes its keys, while no script obeys it: see lua/relocate.lua.
+// ConfAside is the key of the conf of a bucket that changes its keys, while no script obeys it: see lua/relocate.lua.
 func (k Keys) ConfAside() string { return k.Prefix + "conf_aside" }
 
-// Differing are the processes whose configuration differs from the settings in force: see lua/note_differences.lua.
+// Differing is the key of the processes whose configuration differs from the effective settings: see lua/note_differences.lua.
 func (k Keys) Differing() string { return k.Prefix + "differing" }
 
 func (k Keys) Pace() string  { return k.Prefix + "pace" }
@@ -114,58 +110,58 @@ func (k Keys) Count() string { return k.Prefix + "count" }
 func (k Keys) Body() string  { return k.Prefix + "body" }
 func (k Keys) Meta() string  { return k.Prefix + "meta" }
 
-// Attempts are how the last deliveries of jobs ended: see lua/lib/outcomes.lua.
+// Attempts is the key of the outcomes of jobs' last deliveries: see lua/lib/outcomes.lua.
 func (k Keys) Attempts() string { return k.Prefix + "attempts" }
 
 func (k Keys) Leases() string { return k.Prefix + "leases" }
 func (k Keys) Claims() string { return k.Prefix + "claims" }
 
-// Riders are the jobs that are in flight with another one: see lua/lib/batch.lua.
+// Riders is the key of the batch members: jobs in flight with another job. See lua/lib/batch.lua.
 func (k Keys) Riders() string { return k.Prefix + "riders" }
 
 func (k Keys) Dead() string { return k.Prefix + "dead" }
 func (k Keys) Seen() string { return k.Prefix + "seen" }
 
-// SeenWindow and seenMinute are the ids in seen, oldest first: see lua/lib/dedupe.lua.
+// SeenWindow and seenMinute are the keys of the ids in seen, oldest first: see lua/lib/dedupe.lua.
 func (k Keys) SeenWindow() string { return k.Prefix + "seen_window" }
 func (k Keys) SeenMinute() string { return k.Prefix + "seen_minute" }
 
-// SeenUntil is what they were in data of schema 1: lua/sweep.lua empties it.
+// SeenUntil is the key of these ids in data of schema 1: lua/sweep.lua empties it.
 func (k Keys) SeenUntil() string { return k.Prefix + "seen_until" }
 
 func (k Keys) Flows() string        { return k.Prefix + "flows" }
 func (k Keys) FlowSettings() string { return k.Prefix + "flow_settings" }
 
-// Disabled are the disabled flows, and when lua/empty_disabled.lua is to look at them.
+// Disabled is the key of the disabled flows and when lua/empty_disabled.lua checks each.
 func (k Keys) Disabled() string { return k.Prefix + "disabled" }
 
 // Expiries are when jobs expire: see lua/lib/expiries.lua.
 func (k Keys) Expiries() string { return k.Prefix + "expiries" }
 
-// DisabledDeaths are the times at which letters of disabled flows died: see lua/disabled_deaths.lua.
+// DisabledDeaths is the key of the times at which dead letters of disabled flows died: see lua/disabled_deaths.lua.
 func (k Keys) DisabledDeaths() string { return k.Prefix + "disabled_deaths" }
 
-// Outbox and OutboxTexts are the events that hooks are to be told: see lua/lib/outbox.lua.
+// Outbox and OutboxTexts are the keys of the events for hooks: see lua/lib/outbox.lua.
 func (k Keys) Outbox() string      { return k.Prefix + "outbox" }
 func (k Keys) OutboxTexts() string { return k.Prefix + "outbox_texts" }
 
-// Callbacks are outcomes that are to be told, CallbackTexts what they hold, and CallbackCounts how many each flow and group
-// has: see lua/lib/callbacks.lua.
+// Callbacks is the key of the callbacks to be sent, CallbackTexts of their contents, and CallbackCounts of their number by flow and group: see
+// lua/lib/callbacks.lua.
 func (k Keys) Callbacks() string      { return k.Prefix + "callbacks" }
 func (k Keys) CallbackTexts() string  { return k.Prefix + "callback_texts" }
 func (k Keys) CallbackCounts() string { return k.Prefix + "callback_counts" }
 
-// Bundles are those of the bucket, bundleEnds when each is forgotten, and bundleCallers whose each is: see lua/lib/bundle.lua.
+// Bundles is the key of the bundles, bundleEnds of when each expires, and bundleCallers of the caller of each: see lua/lib/bundle.lua.
 func (k Keys) Bundles() string    { return k.Prefix + "bundles" }
 func (k Keys) bundleEnds() string { return k.Prefix + "bundle_ends" }
 
 func (k Keys) bundleCallers() string { return k.Prefix + "bundle_callers" }
 
-// FlowMakers are the callers that made flows: see lua/lib/makers.lua.
+// FlowMakers is the key of the callers that created flows: see lua/lib/makers.lua.
 func (k Keys) FlowMakers() string { return k.Prefix + "flow_makers" }
 
-// Results are what was answered to jobs that ended, and ResultEnds when each is dropped; Answer is where dispatchers of a version before
-// leave the result that a process waits for: see lua/lib/results.lua.
+// Results is the key of the responses to jobs that ended, and ResultEnds of when each is dropped. In Answer, dispatchers of the previous version
+// leave the result for which a process waits. See lua/lib/results.lua.
 func (k Keys) Results() string    { return k.Prefix + "results" }
 func (k Keys) ResultEnds() string { return k.Prefix + "result_ends" }
 func (k Keys) resultShares() []string {
@@ -173,8 +169,7 @@ func (k Keys) resultShares() []string {
 }
 func (k Keys) Answer(id string) string { return k.Prefix + "answer:" + id }
 
-// Schedules are the schedules of the bucket and their states, and ScheduleDue when there is something to do with each: see
-// lua/lib/schedule.lua.
+// Schedules is the key of the bucket's schedules and their states, and ScheduleDue of when each needs work: see lua/lib/schedule.lua.
 func (k Keys) Schedules() string   { return k.Prefix + "schedules" }
 func (k Keys) ScheduleDue() string { return k.Prefix + "schedule_due" }
 
@@ -184,13 +179,13 @@ func (k Keys) Idle() string { return k.Prefix + "idle" }
 func (k Keys) Groups() string        { return k.Prefix + "groups" }
 func (k Keys) GroupSettings() string { return k.Prefix + "group_settings" }
 
-// Due is the turn queue: flows that have something to send. Where they are in groups, each
-// group has one, and there is one of groups.
+// Due is the key of the turn queue: flows that have something to send. If flows are in groups, each group has a turn queue, and DueGroups is the turn
+// queue of groups.
 func (k Keys) Due() string                    { return k.Prefix + "due:" }
 func (k Keys) DueOfGroup(group string) string { return k.Prefix + "due:" + group }
 func (k Keys) DueGroups() string              { return k.Prefix + "due_groups" }
 
-// TurnQueue is the one that a claim begins with.
+// TurnQueue returns the key of the turn queue that a claim reads first.
 func (k Keys) TurnQueue() string {
 	if k.Levels == codec.LevelsGroups {
 		return k.DueGroups()
@@ -198,7 +193,7 @@ func (k Keys) TurnQueue() string {
 	return k.Due()
 }
 
-// DueOf is the turn queue in which a flow stands.
+// DueOf returns the key of the turn queue of a flow.
 func (k Keys) DueOf(flow string) string {
 	if k.Levels == codec.LevelsGroups {
 		group, _, _ := codec.SplitPath(flow)
@@ -207,24 +202,24 @@ func (k Keys) DueOf(flow string) string {
 	return k.Due()
 }
 
-// Departed are the times of departures, for the quotas: of a flow, or of the bucket.
+// Departed is the key of the times of the bucket's departures, for its quotas; FlowDeparted and GroupDeparted are the keys for a flow and a group.
 func (k Keys) Departed() string                  { return k.Prefix + "departed" }
 func (k Keys) FlowDeparted(flow string) string   { return k.Prefix + "departed:" + flow }
 func (k Keys) GroupDeparted(group string) string { return k.Prefix + "departed_group:" + group }
 
-// Charges are what departures charge to budgets: see lua/lib/charges.lua.
+// Charges is the key of what departures charge to budgets: see lua/lib/charges.lua.
 func (k Keys) Charges() string { return k.Prefix + "charges" }
 
-// Responses are those whose use several requests report: see lua/lib/responses.lua.
+// Responses is the key of the responses whose use several requests report: see lua/lib/responses.lua.
 func (k Keys) Responses() string { return k.Prefix + "responses" }
 
-// Lessons are what workers have learned: see lua/learn.lua.
+// Lessons is the key of the learned estimates: see lua/learn.lua.
 func (k Keys) Lessons() string { return k.Prefix + "lessons" }
 
-// Use is what calls of language models have used on a day: see lua/lib/use.lua.
+// Use is the key of the calls of language models on a day and their tokens: see lua/lib/use.lua.
 func (k Keys) Use(day string) string { return k.Prefix + "use:" + day }
 
-// WithUse puts the use of days into the keys of settle.lua, which is told of the first day as the last one: before those of the pool.
+// WithUse inserts the use keys of days into the keys of settle.lua, before the keys of the pool. The script takes the first day as its last one.
 func (k Keys) WithUse(keys, days []string) []string {
 	at := len(keys) - len(k.InPool(nil))
 	for _, day := range days {
@@ -233,7 +228,7 @@ func (k Keys) WithUse(keys, days []string) []string {
 	return keys
 }
 
-// Uses are the use of all days of which some may be kept. They expire.
+// Uses returns the use keys of all days that may exist. They expire.
 func (k Keys) Uses(now time.Time) []string {
 	days := codec.UseDays(now.AddDate(0, 0, -codec.UseKept), now.AddDate(0, 0, 1)) // the clock of Redis may be some hours away
 	for i, day := range days {
@@ -242,7 +237,7 @@ func (k Keys) Uses(now time.Time) []string {
 	return days
 }
 
-// OfEmpty are keys that an empty bucket may have, beside its conf. Keys of callers, flows, groups and days expire.
+// OfEmpty returns the keys that an empty bucket may have in addition to its conf. Keys of callers, flows, groups and days expire.
 func (k Keys) OfEmpty() []string {
 	return slices.Concat([]string{k.ConfAside(), k.Meta(), k.Attempts(), k.Pace(), k.Count(), k.Claims(), k.Seen(), k.SeenWindow(), k.SeenMinute(),
 		k.Flows(), k.FlowSettings(), k.Groups(), k.GroupSettings(), k.Due(), k.DueGroups(), k.Departed(), k.Charges(), k.Responses(), k.Lessons(), k.Idle(), k.Disabled(), k.DisabledDeaths(), k.Outbox(), k.OutboxTexts(),
@@ -250,20 +245,20 @@ func (k Keys) OfEmpty() []string {
 		k.Schedules(), k.ScheduleDue()}, k.resultShares(), k.Purged(), k.Places(""))
 }
 
-// ofBucket are all keys that a bucket may have, but its settings and the keys of flows, groups and callers.
+// ofBucket returns all keys that a bucket may have, except its settings and the keys of flows, groups and callers.
 func (k Keys) ofBucket(now time.Time) []string {
 	return slices.Concat(k.OfEmpty(), []string{k.Body(), k.Leases(), k.Dead(), k.SeenUntil()}, k.Uses(now))
 }
 
-// List has the jobs of a priority that wait. A bucket without flows has the flow "".
+// List is the key of the waiting jobs of a priority. A bucket without flows has the flow "".
 func (k Keys) List(priority shaper.Priority, flow string) string {
 	return k.Prefix + "q:" + string(priority) + ":" + flow
 }
 func (k Keys) Queue(flow string) string { return k.List(shaper.PriorityNormal, flow) }
 func (k Keys) Later(flow string) string { return k.Prefix + "later:" + flow }
 
-// Places are where jobs of a flow wait: a list for each priority, the most important
-// first, and later. It is what scripts mean by the keys of a flow.
+// Places returns the keys in which jobs of a flow wait: a list for each priority, most important first, and later. Scripts call them the keys of
+// a flow.
 func (k Keys) Places(flow string) []string {
 	places := make([]string, 0, len(shaper.Priorities())+1)
 	for _, priority := range shaper.Priorities() {
@@ -272,8 +267,7 @@ func (k Keys) Places(flow string) []string {
 	return append(places, k.Later(flow))
 }
 
-// Purged are the places of what a purge has taken from those of a flow, until it is
-// removed. A bucket purges one flow at a time.
+// Purged returns the keys to which a purge moves the jobs of a flow, until they are removed. A bucket purges one flow at a time.
 func (k Keys) Purged() []string {
 	places := make([]string, 0, len(shaper.Priorities())+1)
 	for _, priority := range shaper.Priorities() {
@@ -282,32 +276,29 @@ func (k Keys) Purged() []string {
 	return append(places, k.Prefix+"purged_later:")
 }
 
-// Limit is the state of a limit for one key, counted in this bucket. It has a
-// TTL, set by the script.
+// Limit is the key of the state of a limit for one key, counted in this bucket. It has a TTL, set by the script.
 func (k Keys) Limit(limit admission.Limit, key string) string {
 	return k.Prefix + "limit:" + limit.Name + ":" + key
 }
 
-// BesideLimit are the keys that enqueue.lua wants beside that: the count of the
-// limit's keys whose states live so long, and the state that callers of a tier
-// share above MaxKeys. No key of a caller has a colon.
+// BesideLimit returns two more keys that enqueue.lua needs for a limit: the count of the limit's keys whose states live this long, and the state
+// that callers of a tier share above MaxKeys. No key of a caller has a colon.
 func (k Keys) BesideLimit(limit admission.Limit, tier string, life int64) [2]string {
 	return [2]string{
 		k.Prefix + "limit_keys:" + limit.Name + ":" + strconv.FormatInt(life, 10), k.Prefix + "limit:" + limit.Name + ":overflow:" + tier,
 	}
 }
 
-// Of are the KEYS of a script, for the flows that it is told of. A bucket without flows has the flow "". The description of a
-// script in package lua says what they are. Keys of limits stand between the first ones and those of flows: for these there are
-// Fixed and More.
+// Of returns the KEYS of a script for these flows. A bucket without flows has the flow "". The script's description in package lua says what the
+// keys are. Keys of limits go between the first keys and the keys of flows: use Fixed and More for these.
 func (k Keys) Of(script *lua.Script, flows ...string) []string { return k.OfGroups(script, flows, nil) }
 
-// OfGroups is Of for a script that is told of groups, too.
+// OfGroups is Of for a script that takes groups, too.
 func (k Keys) OfGroups(script *lua.Script, flows, groups []string) []string {
 	return k.More(k.Fixed(make([]string, 0, 32+6*len(flows)+2*len(groups)), script, flows...), script, flows, groups)
 }
 
-// Fixed adds the first KEYS of a script to others. A key of one flow, or of one job, is that of the first.
+// Fixed appends the first KEYS of a script to others. A key of one flow, or of one job, belongs to the first of flows.
 func (k Keys) Fixed(others []string, script *lua.Script, flows ...string) []string {
 	for _, name := range script.FixedKeys() {
 		switch name {
@@ -324,7 +315,7 @@ func (k Keys) Fixed(others []string, script *lua.Script, flows ...string) []stri
 	return others
 }
 
-// More adds the KEYS of a script that follow its first ones to others.
+// More appends the KEYS of a script that follow its first ones to others.
 func (k Keys) More(others []string, script *lua.Script, flows, groups []string) []string {
 	for _, kind := range script.MoreKeys() {
 		others = k.more(kind, others, flows, groups)
@@ -383,8 +374,8 @@ func (k Keys) more(kind lua.Keys, keys, flows, groups []string) []string {
 	return keys
 }
 
-// ForEstimates adds the keys that enqueue.lua needs to tell when jobs of these flows leave: with quotas those of a bucket with quotas, budgets
-// or a timetable, and those of the pool. It also returns how the script is told of them.
+// ForEstimates appends the keys with which enqueue.lua estimates departures of these flows. With quotas, these are the keys of a bucket with
+// quotas, budgets or a timetable; a pool's keys follow. told is the argument by which the script knows which keys it got.
 func (k Keys) ForEstimates(keys, flows []string, quotas bool) (all []string, told string) {
 	if quotas {
 		told = "q"
@@ -403,7 +394,7 @@ func (k Keys) ForEstimates(keys, flows []string, quotas bool) (all []string, tol
 	return keys, told
 }
 
-// turnQueuesOfGroupsOf has each turn queue once.
+// turnQueuesOfGroupsOf returns each turn queue of these flows once.
 func (k Keys) turnQueuesOfGroupsOf(flows []string) []string {
 	var queues []string
 	seen := make(map[string]bool, 1)
@@ -416,13 +407,13 @@ func (k Keys) turnQueuesOfGroupsOf(flows []string) []string {
 	return queues
 }
 
-// OfGroup are the KEYS of control_flow.lua for a group.
+// OfGroup returns the KEYS of control_flow.lua for a group.
 func (k Keys) OfGroup(group string) []string {
 	return []string{k.Conf(), k.Pace(), k.Groups(), k.GroupSettings(), k.DueGroups(), k.Disabled(), k.Count(), k.Outbox(), k.OutboxTexts(),
 		k.DueOfGroup(group)}
 }
 
-// ForControlPool are the KEYS of control.lua for a pool.
+// ForControlPool returns the KEYS of control.lua for a pool.
 func ForControlPool(pool string) []string { return []string{PoolConf(pool), poolPace(pool)} }
 
 func ForInspectPool(pool string) []string {

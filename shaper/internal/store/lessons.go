@@ -14,7 +14,8 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Lessons returns what Redis keeps of lessons, by bucket. The buckets share round trips. What cannot be read is missing, and an error.
+// Lessons returns the learned estimates in Redis, by bucket. The buckets share round trips. It leaves out what it cannot read, and returns an
+// error.
 func (s *Store) Lessons(ctx context.Context, buckets ...string) (map[string]shaper.Lessons, error) {
 	read := make([]shaper.Lessons, len(buckets))
 	err := s.forEach(len(buckets), func(s *Store, i int) (err error) {
@@ -52,7 +53,7 @@ func (s *Store) lessonsOf(ctx context.Context, bucket string) (shaper.Lessons, e
 	return lessons, nil
 }
 
-// cutCaller takes the caller off the end of a stored lesson: see lua/learn.lua.
+// cutCaller splits the caller off the end of a stored estimate: see lua/learn.lua.
 func cutCaller(stored string) (text, caller string) {
 	at := strings.LastIndex(stored, " @")
 	if at < 0 {
@@ -61,7 +62,7 @@ func cutCaller(stored string) (text, caller string) {
 	return stored[:at], stored[at+2:]
 }
 
-// Learn has Redis keep lessons, by bucket: see lua/learn.lua. The buckets share round trips.
+// Learn stores learned estimates in Redis, by bucket: see lua/learn.lua. The buckets share round trips.
 func (s *Store) Learn(ctx context.Context, lessons map[string]shaper.Lessons) error {
 	buckets := slices.Sorted(maps.Keys(lessons))
 	return s.forEach(len(buckets), func(s *Store, i int) error {

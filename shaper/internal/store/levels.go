@@ -26,10 +26,10 @@ func levelsOf(b *shaper.Bucket) int {
 	}
 }
 
-// levelsText says it for people.
+// levelsText describes a number of levels for people.
 func levelsText(levels int) string {
 	return [...]string{"without flows", "with flows", "with flows in groups"}[levels]
 }
 
-// Levels is how many levels the bucket has, as this process knows it: it cannot change.
+// Levels returns the number of levels of the bucket, as this process knows it: it cannot change.
 func (b *Bucket) Levels() int { return b.Keys.Levels }

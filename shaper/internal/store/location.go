@@ -30,7 +30,7 @@ func elsewheref(format string, args ...any) error {
 	return elsewhereError{fmt.Sprintf(format, args...)}
 }
 
-// place is what the index says of a bucket. The zero value is that of a bucket that Redis does not know.
+// place is a bucket's entry in the index. The zero value means that Redis does not know the bucket.
 type place struct {
 	name       string // in the keys
 	tag        string
@@ -49,7 +49,7 @@ func (p place) number() int64 {
 	return n
 }
 
-// left is the tag that the bucket has left, while keys are still to be removed there; else "".
+// left returns the tag that the bucket had before, while keys are still to be removed there; else "".
 func (p place) left() string {
 	_, tag, _ := strings.Cut(p.generation, " ")
 	return tag
@@ -112,14 +112,14 @@ func (s *Store) placeOf(ctx context.Context, own *shaper.Bucket, before ...redis
 	return p, nil
 }
 
-// assign writes where a bucket lives, unless the index does not say old any more.
+// assign writes where a bucket lives, unless the index no longer says old.
 func (s *Store) assign(ctx context.Context, bucket string, old, now place) (written bool, err error) {
 	reply, err := s.Run(ctx, lua.Assign, []string{TagsKey}, bucket, old.tag, old.generation, now.tag, now.generation)
 	return reply == int64(1), err
 }
 
-// located reads where a bucket lives. A new bucket gets the place that its configuration says. The index is read
-// first: a Redis without memory refuses a new bucket, and a known one must still be drained.
+// located reads where a bucket lives. A new bucket gets the place of its configuration. The index is read first, because a Redis out of memory
+// refuses a new bucket, and a known one must still be drained.
 func (s *Store) located(ctx context.Context, b *shaper.Bucket) (place, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
@@ -144,7 +144,7 @@ func (s *Store) located(ctx context.Context, b *shaper.Bucket) (place, error) {
 	return now, err
 }
 
-// poolText is the pool of a bucket with that tag, in a sentence.
+// poolText describes the pool of a bucket with that tag, in a sentence.
 func poolText(tag, bucket string) string {
 	if tag == bucket {
 		return "no pool"
@@ -152,14 +152,14 @@ func poolText(tag, bucket string) string {
 	return fmt.Sprintf("pool %q", tag)
 }
 
-// livesElsewhere is the error of a bucket that is not where the configuration of this process has it.
+// livesElsewhere returns the error for a bucket that is not where the configuration of this process has it.
 func livesElsewhere(b *shaper.Bucket, tag string) error {
 	return elsewheref("bucket %q is in %s, but this configuration has it in %s: use the current configuration, or reload or restart this process, which moves the bucket",
 		b.Name, poolText(tag, b.KeyName()), poolText(tagOf(b), b.KeyName()))
 }
 
-// LiveKeys are the keys under which buckets live, whatever the configuration says. Of a bucket that Redis does not
-// know they are those of the configuration, or of a bucket in no pool.
+// LiveKeys returns the keys under which buckets live, whatever the configuration says. For a bucket that Redis does not know, they are the keys
+// of the configuration, or those of a bucket in no pool.
 func (s *Store) LiveKeys(ctx context.Context, buckets ...string) (map[string]Keys, error) {
 	live := make(map[string]Keys, len(buckets))
 	for _, name := range buckets {
@@ -199,9 +199,9 @@ func (s *Store) LiveKeys(ctx context.Context, buckets ...string) (map[string]Key
 	return live, nil
 }
 
-// Readable returns a bucket whose jobs may be looked at. It is in the configuration, or Redis knows it: it has left
-// the configuration, or lives in another pool than the configuration says. Of the latter it knows only what reading
-// takes: its name and its levels. Of a bucket that this process has not used yet, one round trip more.
+// Readable returns a bucket whose jobs can be read. It is in the configuration, or known to Redis: removed from the configuration, or in another
+// pool than the configuration says. Of the latter only name and levels are known. A bucket that this process has not used yet takes one more
+// round trip.
 func (s *Store) Readable(ctx context.Context, name string) (*Bucket, error) {
 	b, unknown := s.Bucket(name)
 	if unknown == nil && b.Configured.Load() || unknown != nil && !admission.ValidName(name) {
@@ -221,7 +221,7 @@ func (s *Store) Readable(ctx context.Context, name string) (*Bucket, error) {
 	return b, unknown
 }
 
-// unconfigured is a bucket as Redis knows it under these keys, nil if Redis does not.
+// unconfigured returns a bucket as Redis knows it under these keys, nil if Redis does not.
 func (s *Store) unconfigured(ctx context.Context, name string, k Keys) (*Bucket, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()

@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// isLost reports whether Redis has lost what was there before, also if a process has written it again since.
+// isLost reports whether Redis has lost the earlier settings, also if a process has written them again since.
 func isLost(before, now map[string]string) bool {
 	return before != nil && (now[FieldRateCount] == "" || before[fieldCallers] != "" && before[fieldCallers] != now[fieldCallers])
 }
 
-// lostNames is how many names of buckets a log line has.
+// lostNames bounds the names of buckets in a log line.
 const lostNames = 20
 
-// Loss is a loss of data of Redis: of which buckets the settings were gone, the first of them, and how many there are.
+// Loss is a loss of data in Redis: the first buckets whose settings are missing, and their number.
 type Loss struct {
 	At      time.Time
 	Buckets []string
 	Count   int
 }
 
-// reportLost logs and counts the buckets and pools of which Redis has lost the settings, in one line.
+// reportLost logs and counts the buckets and pools whose settings Redis has lost, in one line.
 func (s *Store) reportLost(ctx context.Context, list []*watched) {
 	var buckets, pools []string
 	for _, w := range list {
@@ -48,7 +48,7 @@ func (s *Store) reportLost(ctx context.Context, list []*watched) {
 		"buckets", namesText(buckets), "pools", namesText(pools), "count", len(buckets))
 }
 
-// namesText are the first names of a list, and how many more there are.
+// namesText returns the first names of a list, and how many more there are.
 func namesText(names []string) string {
 	if len(names) == 0 {
 		return "none"

@@ -7,7 +7,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// samePool reports whether two descriptions of a pool say the same.
+// samePool reports whether two descriptions of a pool are equal.
 func samePool(p, other *shaper.Pool) bool {
 	return p.Name == other.Name && p.Rate == other.Rate && poolBurst(p) == poolBurst(other) && p.MaxInFlight == other.MaxInFlight &&
 		p.Revision == other.Revision && slices.Equal(p.Quotas, other.Quotas) && slices.Equal(p.Budgets, other.Budgets) && p.BudgetBurst == other.BudgetBurst
@@ -31,7 +31,7 @@ func samePools(buckets []shaper.Bucket) error {
 	return nil
 }
 
-// tagOf is what the keys of a bucket have in common.
+// tagOf returns the hash tag of a bucket's keys by its configuration.
 func tagOf(b *shaper.Bucket) string {
 	if b.Pool != nil {
 		return b.Pool.Name

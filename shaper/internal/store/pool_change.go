@@ -9,23 +9,22 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// A bucket joins a pool, leaves one, or goes to another: it gets other keys. The steps are in lua/relocate.lua. Each may be
-// repeated, and a process that finds a change under way completes it. One write decides it (assign): before that write the
-// bucket lives at the old place, after it at the new one. carry.go moves all that a bucket holds; where that is impossible,
-// an empty bucket takes its settings along (copy_settings.go).
+// A bucket joins a pool, leaves one, or moves to another: it gets other keys. The steps are in lua/relocate.lua. Each may be repeated, and a process
+// that finds a change under way completes it. One write decides it (assign): before that write the bucket lives at the old place, after it at the new
+// one. carry.go moves all data of a bucket; if that is impossible, an empty bucket moves with its settings only (copy_settings.go).
 
 const (
-	poolChangeTries = 8   // of a change that other processes make, or get in the way of, at the same time
+	poolChangeTries = 8   // of a change that other processes also make, or interfere with
 	copiedAtOnce    = 200 // pairs of a hash or elements of a list in one script
 	schedulesCopied = 8   // pairs of the hash of schedules, whose definitions have up to 96 KiB
 	carriedAtOnce   = 200 // keys that one script renames, in 1 to 2 ms: all of ofBucket, which belong together
 
-	carryIdle = 100 * time.Millisecond // a process that renames keys and renames none for so long has died, or stands still
+	carryIdle = 100 * time.Millisecond // a process that renames no key for this long while it carries a bucket has died or stalls
 	carryPoll = 10 * time.Millisecond
 )
 
-// changePool begins the change of a bucket from p to where its configuration says, and completes it. Where some deliveries keep the
-// bucket, it sends nothing for 3 s, and the error is an [shaper.ErrMoves]: the caller tries again within that time.
+// changePool begins the move of a bucket from p to the place of its configuration, and completes it. If running deliveries prevent the move, the
+// bucket sends nothing for 3 s, and the error is an [shaper.ErrMoves]: the caller tries again within that time.
 func (s *Store) changePool(ctx context.Context, b *shaper.Bucket, p place) error {
 	next := p.number() + 1
 	if there, err := s.arrive(ctx, b, p, tagOf(b), "check", next); there || err != nil {
@@ -46,7 +45,7 @@ func (s *Store) changePool(ctx context.Context, b *shaper.Bucket, p place) error
 	return s.complete(ctx, b, p, r.Text(), next)
 }
 
-// complete brings a bucket that has left p to the place that it has left for.
+// complete moves a bucket that has left p to its new place.
 func (s *Store) complete(ctx context.Context, b *shaper.Bucket, p place, tag string, generation int64) error {
 	if there, err := s.arrive(ctx, b, p, tag, "begin", generation); there || err != nil {
 		return err
@@ -72,7 +71,7 @@ func (s *Store) complete(ctx context.Context, b *shaper.Bucket, p place, tag str
 	return nil
 }
 
-// decide is the one write that says where the bucket lives.
+// decide writes where the bucket lives. No other write does.
 func (s *Store) decide(ctx context.Context, b *shaper.Bucket, old, now place) error {
 	written, err := s.assign(ctx, b.KeyName(), old, now)
 	if err == nil && !written {
@@ -84,8 +83,8 @@ func (s *Store) decide(ctx context.Context, b *shaper.Bucket, old, now place) er
 	return nil
 }
 
-// arrive checks the place that a bucket comes to, or clears it. Where the bucket lives there already, a failover has
-// lost what the index said: arrive writes that again.
+// arrive checks the target place of a bucket, or clears it. If the bucket lives there already, a failover has lost the write of the index: arrive
+// repeats that.
 func (s *Store) arrive(ctx context.Context, b *shaper.Bucket, p place, tag, step string, generation int64) (there bool, err error) {
 	k := TaggedKeys(tag, b.KeyName())
 	r, err := s.relocate(ctx, b, p.tag, k, k.ofBucket(time.Now()), step, generation)
@@ -95,7 +94,7 @@ func (s *Store) arrive(ctx context.Context, b *shaper.Bucket, p place, tag, step
 	return false, err
 }
 
-// removeLeft removes the keys of the place that a bucket has left, and takes it off that pool.
+// removeLeft removes the keys of the place that a bucket has left, and removes the bucket from that pool.
 func (s *Store) removeLeft(ctx context.Context, b *shaper.Bucket, p place) error {
 	k := TaggedKeys(p.left(), b.KeyName())
 	remove := func(names []string) error {
@@ -120,8 +119,8 @@ func (s *Store) removeLeft(ctx context.Context, b *shaper.Bucket, p place) error
 	return s.decide(ctx, b, p, newPlace(p.tag, p.number(), ""))
 }
 
-// catchUp does what is left to do where configure.lua has found that the index is behind: the bucket has left this
-// place, whose process stopped then, or a failover has lost a write of the index.
+// catchUp completes a change for which configure.lua found that the index is behind. Either the bucket has moved, and the process that moved it
+// stopped then, or a failover has lost a write of the index.
 func (s *Store) catchUp(ctx context.Context, b *shaper.Bucket, p place, lowest int64, leftFor string) error {
 	switch {
 	case p.left() != "":

@@ -12,9 +12,9 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// One step of lua/relocate.lua, and what its replies mean.
+// One step of lua/relocate.lua, and the meaning of its replies.
 
-// Answers of relocate.lua.
+// Replies of relocate.lua.
 const (
 	relocateOvertook = 1
 	relocateHolds    = 2
@@ -27,16 +27,16 @@ const (
 // errOvertaken says that another process has changed where the bucket lives. It is an ErrTagChanged.
 var errOvertaken error = elsewhereError{"another process changes the pool of the bucket at the same time: try again"}
 
-// errLivesThere says that the bucket lives at the place that it was to come to.
+// errLivesThere says that the bucket lives at its target place already.
 var errLivesThere = errors.New("the bucket lives there")
 
-// relocate makes a step of relocate.lua on the keys of one place. from is the tag that the bucket has now.
+// relocate runs a step of relocate.lua on the keys of one place. from is the current tag of the bucket.
 func (s *Store) relocate(ctx context.Context, b *shaper.Bucket, from string, k Keys, more []string, step string, generation int64, args ...any) (*lua.Reader, error) {
 	reply, err := s.Run(ctx, lua.Relocate, append(k.Of(lua.Relocate), more...), append([]any{step, generation}, args...)...)
 	return readRelocate(b, from, k, step, reply, err)
 }
 
-// readRelocate makes an error of every answer but that the step is done.
+// readRelocate returns an error for every reply except that the step is done.
 func readRelocate(b *shaper.Bucket, from string, k Keys, step string, reply any, err error) (*lua.Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bucket %q: change its pool: %w", b.Name, err)
@@ -71,7 +71,7 @@ func readRelocate(b *shaper.Bucket, from string, k Keys, step string, reply any,
 	return r, r.Err()
 }
 
-// cannot says which change of pool is refused.
+// cannot describes which change of pool is refused.
 func cannot(b *shaper.Bucket, from string) string {
 	switch {
 	case from == b.KeyName():
@@ -91,7 +91,7 @@ func outside(b *shaper.Bucket) string {
 
 func sumOf(r *lua.Reader) int64 { return r.Int() + r.Int() + r.Int() }
 
-// readHoldings reads what a bucket holds, "" if it is empty.
+// readHoldings describes what a bucket holds, "" if it is empty.
 func readHoldings(r *lua.Reader) string {
 	var parts []string
 	add := func(n int64, one, many string) bool {

@@ -12,29 +12,29 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// What inspect_result.lua says of a job.
+// Replies of inspect_result.lua.
 const (
 	resultNotEnded = iota
 	resultNotKept
 	resultKept
 )
 
-// Result returns how a job ended. Its errors are [shaper.ErrNotFound] and, where the result has the state in which the job is,
-// [shaper.ErrNotEnded] and [shaper.ErrNoResult].
+// Result returns how a job ended. Its errors are [shaper.ErrNotFound] and, with the job's state in the result, [shaper.ErrNotEnded] and
+// [shaper.ErrNoResult].
 func (s *Store) Result(ctx context.Context, bucket, id string) (shaper.JobResult, error) {
 	return s.result(ctx, bucket, id, false)
 }
 
-// AwaitedResult is Result for a process that waits for it. Where the bucket keeps no results, this one is dropped soon after.
+// AwaitedResult is Result for a process that waits for it. If the bucket keeps no results, Redis drops this one soon after.
 func (s *Store) AwaitedResult(ctx context.Context, bucket, id string) (shaper.JobResult, error) {
 	return s.result(ctx, bucket, id, true)
 }
 
-// endedAtOnce is how many jobs one script looks at: that takes it a tenth of 5 ms.
+// endedAtOnce is the number of jobs that one script call checks, which takes it 0.5 ms.
 const endedAtOnce = 500
 
-// Ended calls ended with those of some jobs that may have ended, of which [Store.AwaitedResult] tells more. ids are by bucket. All of them
-// share a round trip, as long as they are 128 scripts at most, in a cluster one to each node. What is not answered has not ended.
+// Ended calls ended for each of these jobs that may have ended; [Store.AwaitedResult] returns the result. ids are by bucket. Up to 128 scripts
+// share a round trip, in a cluster one per node. A job without a reply counts as not ended.
 func (s *Store) Ended(ctx context.Context, ids map[string][]string, ended func(bucket, id string)) {
 	type part struct {
 		bucket string
@@ -113,8 +113,8 @@ func (s *Store) result(ctx context.Context, bucket, id string, waited bool) (sha
 	return result, err
 }
 
-// isOfEarlier reports whether a result is that of an earlier job of the same id, which only ids of the proxy can have: the last one has ended in a
-// state without a result of its own.
+// isOfEarlier reports whether a result belongs to an earlier job of the same id, which only ids of the proxy can have. The last job has then
+// ended in a state without a result of its own.
 func isOfEarlier(result *shaper.JobResult, state shaper.State) bool {
 	return strings.HasPrefix(result.ID, shaper.ProxyID) && result.State != state && (state == shaper.StateDead || state == shaper.StateCancelled)
 }

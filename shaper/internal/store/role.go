@@ -12,18 +12,18 @@ type Role int
 
 // The roles.
 const (
-	// Guest makes what is missing and changes nothing that exists: it goes by what is in force. Producers, operators and programs
-	// that use the library are guests.
+	// Guest is a read-only process: it creates what is missing, changes nothing that exists, and obeys the effective settings. Producers,
+	// operators and programs that use the library have this role.
 	Guest Role = iota
 
-	// Owner writes its configuration when it starts and when it reloads. A dispatcher is an owner.
+	// Owner writes its configuration when it starts and when it reloads. A dispatcher is an authoritative process.
 	Owner
 )
 
-// isNamed reports whether nothing of a bucket is given but its name: then Redis has to have its settings.
+// isNamed reports whether only the name of a bucket is given: then Redis has to have its settings.
 func isNamed(b *shaper.Bucket) bool { return reflect.DeepEqual(*b, shaper.Bucket{Name: b.Name}) }
 
-// poolStarts are the writes of this process of the settings of pools.
+// poolStarts records this process's writes of pool settings.
 type poolStarts struct {
 	mu      sync.Mutex
 	of      map[string]poolStart
@@ -42,7 +42,7 @@ type poolStart struct {
 	started  int64 // see lua/configure.lua; 0 none
 }
 
-// of a pool with these settings: 0 if this process has not written them yet.
+// get returns when this process wrote the settings of the pool, 0 if it has not written these settings yet.
 func (p *poolStarts) get(pool *shaper.Pool) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

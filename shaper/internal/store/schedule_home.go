@@ -21,13 +21,13 @@ type ScheduleHome struct {
 	Bucket   string
 	Keys     Keys
 	Orphaned bool                  // the configuration of this process does not have the bucket
-	Source   shaper.ScheduleSource // of the schedule that was looked for
+	Source   shaper.ScheduleSource // of the schedule that was requested
 }
 
-// HomeOf is a bucket of the configuration.
+// HomeOf returns the home for a bucket of the configuration.
 func HomeOf(b *Bucket) ScheduleHome { return ScheduleHome{Bucket: b.Name, Keys: b.Keys} }
 
-// ScheduleHomes are all buckets that Redis knows, where they live: those of the configuration in its order, then the others by name. One
+// ScheduleHomes returns all buckets that Redis knows and where they live: those of the configuration in its order, then the others by name. One
 // round trip.
 func (s *Store) ScheduleHomes(ctx context.Context) ([]ScheduleHome, error) {
 	known, err := s.Index(ctx)
@@ -93,7 +93,7 @@ type run struct {
 	Reason  string                 `json:"reason"`
 }
 
-// Codes of schedule_runs.lua that are no state of a job.
+// Codes of schedule_runs.lua that are not states of a job.
 const (
 	runHasNoJob      = -1
 	runJobRemembered = 1 // and all above
@@ -128,14 +128,14 @@ func (s *Store) ScheduleRuns(ctx context.Context, home ScheduleHome, name string
 }
 
 const (
-	schedulesAtOnce = 8 // definitions in one answer
+	schedulesAtOnce = 8 // definitions in one reply
 	nextFires       = 5
 
-	// schedulesMost are those of a bucket: of the configuration, and made through the API.
+	// schedulesMost bounds the schedules of a bucket, from the configuration and from the API.
 	schedulesMost = 2 * shaper.MaxSchedules
 )
 
-// AllSchedules returns the schedules of all buckets that Redis knows, by bucket and name. Two round trips, and one for each eight
+// AllSchedules returns the schedules of all buckets that Redis knows, by bucket and name. It takes two round trips, and one for each eight
 // schedules of a bucket.
 func (s *Store) AllSchedules(ctx context.Context) ([]shaper.ScheduleInfo, error) {
 	homes, err := s.ScheduleHomes(ctx)
@@ -165,7 +165,7 @@ func (s *Store) AllSchedules(ctx context.Context) ([]shaper.ScheduleInfo, error)
 	return all, nil
 }
 
-// Schedules returns those of the schedules of a bucket that are named. One round trip for each eight.
+// Schedules returns the named schedules of a bucket. It takes one round trip for each eight.
 func (s *Store) Schedules(ctx context.Context, home ScheduleHome, names ...string) ([]shaper.ScheduleInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
@@ -184,7 +184,7 @@ func (s *Store) Schedules(ctx context.Context, home ScheduleHome, names ...strin
 			for n := range texts {
 				texts[n], _ = values[4*i+n].(string)
 			}
-			if texts[0] == "" { // it went meanwhile
+			if texts[0] == "" { // it was removed meanwhile
 				continue
 			}
 			info, err := scheduleInfo(home, texts[0], texts[1])
@@ -225,19 +225,19 @@ func scheduleInfo(home ScheduleHome, definition, stateText string) (shaper.Sched
 	return info, nil
 }
 
-// ScheduleChange is what came of a change of a schedule: the answers of control_schedule.lua.
+// ScheduleChange is the result of a change of a schedule: a reply of control_schedule.lua.
 type ScheduleChange int64
 
-// What may come of it.
+// The results.
 const (
 	ScheduleUnchanged ScheduleChange = iota
 	ScheduleChanged
 	ScheduleUnknown
-	ScheduleConfigured // it is one of the configuration
+	ScheduleConfigured // the schedule is in the configuration
 	ScheduleTooMany
 )
 
-// ControlSchedule runs control_schedule.lua. It returns what came of the change, and when the fire that waits was asked for. The error is
+// ControlSchedule runs control_schedule.lua. It returns the result of the change, and when the waiting fire was requested. The error is
 // [shaper.ErrUnknownBucket] if the bucket does not live there. One round trip.
 func (s *Store) ControlSchedule(ctx context.Context, home ScheduleHome, name, action, by, text string) (change ScheduleChange, requested time.Time, err error) {
 	args := []any{WakeChannel, WakeSchedules + home.Keys.Name, name, action, by, text, strconv.Itoa(shaper.MaxSchedules)}

@@ -18,10 +18,10 @@ const (
 	definedBytes  = 512 << 10
 )
 
-// Answers of define_schedules.lua.
+// Replies of define_schedules.lua.
 const (
 	defineLeft = 2 // the bucket does not live there any more
-	defineMore = 3 // the same call goes on with what is left to do
+	defineMore = 3 // the same call continues with the rest
 )
 
 // defineSchedules writes which schedules a bucket has, to the place where its settings are. Up to 100 of at most 512 KiB are one script:
@@ -76,7 +76,7 @@ func (s *Store) define(ctx context.Context, b *Bucket, keys []string, args []any
 	}
 }
 
-// DefinitionText is a schedule as Redis has it. The first line is what its fire times are made from.
+// DefinitionText returns a schedule as Redis stores it. Its fire times depend only on the first line.
 func DefinitionText(s *shaper.Schedule) (string, error) {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -117,10 +117,10 @@ func (m *micros) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// notComputed stands for the due time of a schedule that is new, or was resumed.
+// notComputed is the due time of a schedule that is new, or was resumed.
 const notComputed = "0"
 
-// ScheduleState is what Redis knows of a schedule: see lua/lib/schedule.lua.
+// ScheduleState is the state of a schedule in Redis: see lua/lib/schedule.lua.
 type ScheduleState struct {
 	Version int64  `json:"v"`
 	Due     string `json:"due"` // text, to compare; notComputed, or "" for none
@@ -138,17 +138,17 @@ type ScheduleState struct {
 	Skipped      int64  `json:"skipped"`
 }
 
-// NextDue is the fire that is due next; false if it is not computed yet. The time is zero where there is none.
+// NextDue returns the next fire; known is false if it is not computed yet. The time is zero if there is none.
 func (s *ScheduleState) NextDue() (due time.Time, known bool) {
 	return timeOf(s.Due), s.Due != notComputed
 }
 
-// wrongClock is how far ahead of the clock the last fire is where the clock was wrong then.
+// wrongClock is how far ahead of the clock the last fire must be to prove that the clock was wrong.
 const wrongClock = 24 * time.Hour
 
-// From is the time after which the first fire of a schedule is to be that is not computed yet. It counts since it was defined or resumed,
-// so that no fire is lost before a dispatcher has seen it; but not back to a fire that was already, where the clock was set back by
-// less than a day. A fire further ahead is that of a clock that was wrong: it counts no more.
+// From returns the time after which a schedule first fires, if that is not computed yet. It counts from the definition or the resumption, so no
+// fire is lost before a dispatcher sees the schedule. It does not go back to an earlier fire if the clock was set back by less than a day. An
+// earlier fire further ahead came from a wrong clock and is ignored.
 func (s *ScheduleState) From(now time.Time) time.Time {
 	from := now
 	if !s.Since.IsZero() && s.Since.Before(now) {
@@ -160,7 +160,7 @@ func (s *ScheduleState) From(now time.Time) time.Time {
 	return from
 }
 
-// Requested is when an operator asked for a fire; zero: none did.
+// Requested returns when an operator requested a fire; zero if none did.
 func (s *ScheduleState) Requested() time.Time { return timeOf(s.Manual) }
 
 func timeOf(text string) time.Time {
@@ -179,7 +179,7 @@ func ReadScheduleState(text string) (s ScheduleState, err error) {
 	return s, err
 }
 
-// Fire is a fire of a schedule as the scripts want it: see lua/lib/schedule.lua.
+// Fire is a fire of a schedule, as an argument of scripts: see lua/lib/schedule.lua.
 type Fire struct {
 	Name    string `json:"name"`
 	Version int64  `json:"v"`
@@ -194,17 +194,17 @@ type Fire struct {
 	First   micros `json:"first"`
 }
 
-// FireOf is a fire that is due by a state.
+// FireOf returns the fire that is due by a state.
 func FireOf(name string, s *ScheduleState, by string) *Fire {
 	return &Fire{Name: name, Version: s.Version, Due: s.Due, By: by}
 }
 
-// SetTimes says which fire it is, which comes next, and which are given up.
+// SetTimes sets the time of the fire, the time of the next one, and the fires that were missed.
 func (f *Fire) SetTimes(at, next time.Time, missed int, first time.Time) {
 	f.At, f.Next, f.Missed, f.First = micros{at}, micros{next}, missed, micros{first}
 }
 
-// Text is the fire as an argument of a script.
+// Text returns the fire as an argument of a script.
 func (f *Fire) Text() (string, error) {
 	text, err := json.Marshal(f)
 	return string(text), err

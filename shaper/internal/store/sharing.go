@@ -9,11 +9,11 @@ import (
 	"github.com/tundish-io/tundish/lua/coalesce"
 )
 
-// sharedAtMost is how many calls share a round trip. So many scripts of 5 ms end within the time that one call may take.
+// sharedAtMost is how many calls share a round trip. This many scripts of 5 ms end within the timeout of one call.
 const sharedAtMost = 128
 
-// sharing runs commands so that concurrent callers share round trips. One pipeline is under way at a time, in a cluster one to each
-// node. What comes meanwhile leaves with the next one.
+// sharing runs commands so that concurrent callers share round trips. One pipeline is under way at a time, in a cluster one per node. Commands
+// that arrive meanwhile go into the next one.
 type sharing struct {
 	redis.UniversalClient
 	queue coalesce.Queue[*sharedCall]
@@ -25,7 +25,7 @@ type sharedCall struct {
 	done chan struct{}
 }
 
-// Sharing is the store, whose concurrent scripts share round trips: for what is done for many buckets, side by side.
+// Sharing returns a store whose concurrent scripts share round trips. Use it for work on many buckets at once.
 func (s *Store) Sharing() *Store {
 	c := &sharing{UniversalClient: s.Redis}
 	c.queue.Max = sharedAtMost
@@ -54,7 +54,7 @@ func (s *Store) Sharing() *Store {
 	return &other
 }
 
-// keyOf is the first key of a command: a run of a script has the script and the number of keys before it.
+// keyOf returns the first key of a command: a run of a script has the script and the number of keys before it.
 func keyOf(cmd redis.Cmder) string {
 	args, at := cmd.Args(), 1
 	if lua.ScriptOf(cmd) != nil {

@@ -1,4 +1,4 @@
-// Package store knows where the keys of a bucket are, keeps its configuration in Redis, and runs scripts.
+// Package store knows where the keys of a bucket are, stores its configuration in Redis, and runs scripts.
 package store
 
 import (
@@ -17,16 +17,13 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/metrics"
 )
 
-// schemaVersion is that of the data in Redis. A bucket with a newer one is
-// left alone.
+// schemaVersion is the version of the data in Redis. The store does not touch a bucket with a newer one.
 const schemaVersion = 2
 
-// ErrNotConfigured is the scripts' answer when a bucket's conf is missing: it
-// is new, or Redis was flushed.
+// ErrNotConfigured is the reply of scripts for a bucket without conf: it is new, or Redis was flushed.
 var ErrNotConfigured = errors.New("shaper: the bucket is not configured in Redis")
 
-// Store runs scripts with a deadline and sees to it that a bucket's conf is
-// in Redis before the first of them.
+// Store runs scripts with a deadline. It writes a bucket's conf to Redis before its first script runs.
 type Store struct {
 	Redis   redis.UniversalClient
 	Timeout time.Duration
@@ -34,18 +31,18 @@ type Store struct {
 	Metrics *metrics.Metrics
 	Role    Role
 	By      string                      // names this process where settings are written
-	Quiet   bool                        // another store of this process logs and notes where settings differ
-	UsesAll bool                        // of an operator, which acts on any bucket that Redis knows
+	Quiet   bool                        // another store of this process logs and records where settings differ
+	UsesAll bool                        // set by an operator, which acts on any bucket that Redis knows
 	OnLost  func(context.Context, Loss) // is called when Redis has lost settings; nil: nothing is
 	sharing *sharing                    // nil: each call has a round trip of its own
 	*known
 }
 
-// known is what a store knows, which it has in common with its copies.
+// known is the state that a store shares with its copies.
 type known struct {
-	closed atomic.Bool // of a client: no call goes to Redis any more
+	closed atomic.Bool // by its client: no call goes to Redis any more
 
-	changing sync.Mutex                // of a change of the set
+	changing sync.Mutex                // held during a change of the set
 	set      atomic.Pointer[bucketSet] // replaced by a reload
 
 	starts  poolStarts
@@ -59,28 +56,28 @@ type bucketSet struct {
 	renamed map[string]string // the names of buckets by their first names
 }
 
-// Bucket is a bucket as this process sees it. A bucket that changes its pool, or leaves the configuration and comes back, is
-// another Bucket from then on.
+// Bucket is a bucket as this process sees it. A bucket that changes its pool, or is removed from the configuration and added again, becomes another
+// Bucket.
 type Bucket struct {
 	Name string
 	Keys Keys
 
-	own        atomic.Pointer[shaper.Bucket] // of the configuration, replaced by a reload
-	Settings   atomic.Pointer[shaper.Bucket] // by which this process goes: of a guest those in force, as far as it knows
+	own        atomic.Pointer[shaper.Bucket] // the configuration, replaced by a reload
+	Settings   atomic.Pointer[shaper.Bucket] // the settings that this process obeys: in a read-only process the effective ones, as far as it knows them
 	started    atomic.Int64                  // of the last write since a start or a reload, see lua/configure.lua; 0 none
 	warned     atomic.Pointer[string]        // differences that were logged
-	dissent    atomic.Pointer[string]        // the same, as operators are told
-	noted      atomic.Bool                   // they were told
-	lent       bool                          // this process has no configuration of it, and writes none
+	dissent    atomic.Pointer[string]        // the same differences, as operators see them
+	noted      atomic.Bool                   // the differences were recorded
+	lent       bool                          // this process has no configuration of the bucket, and writes none
 	turn       chan struct{}                 // held by the goroutine that writes the conf
 	Configured atomic.Bool
-	joined     atomic.Bool // it is, or was, in the pool that the configuration says: see join
-	planned    atomic.Bool // what is in force has a plan, as last seen by Watch
+	joined     atomic.Bool // it is, or was, in the pool of its configuration: see join
+	planned    atomic.Bool // the effective settings have a plan, as last seen by Watch
 
-	budgets atomic.Pointer[seenBudgets] // that are in force, as last seen by Watch; nil: not seen yet
+	budgets atomic.Pointer[seenBudgets] // the effective budgets, as last seen by Watch; nil: not seen yet
 }
 
-// Lent is a bucket as a process sees it that has no configuration. Settings are those that outcomes are settled by.
+// Lent returns a bucket for a process without its configuration. Outcomes are settled by settings.
 func Lent(settings *shaper.Bucket, keys Keys) *Bucket {
 	b := &Bucket{Name: settings.Name, Keys: keys, lent: true}
 	b.own.Store(settings)
@@ -88,10 +85,10 @@ func Lent(settings *shaper.Bucket, keys Keys) *Bucket {
 	return b
 }
 
-// Own are the settings of the configuration.
+// Own returns the settings of the configuration.
 func (b *Bucket) Own() *shaper.Bucket { return b.own.Load() }
 
-// HasPlan reports whether the bucket has windows or a calendar, by its configuration or by what is in force.
+// HasPlan reports whether the bucket has windows or a calendar, by its configuration or by the effective settings.
 func (b *Bucket) HasPlan() bool { return b.planned.Load() || !b.own.Load().Plan().IsZero() }
 
 // IsLent reports whether this process has no configuration of the bucket.
@@ -169,7 +166,6 @@ func (s *Store) Run(ctx context.Context, script *lua.Script, keys []string, args
 	return script.Run(ctx, s.Redis, s.Metrics.ObserveScript, keys, args...)
 }
 
-// ErrOtherFlows says that the configuration in force parts the bucket into flows or groups,
-// and that of this process does not, or the other way round.
+// ErrOtherFlows says that the effective configuration has other levels of flows and groups than this process's configuration.
 var ErrOtherFlows = errors.New("another configuration is in force, which is not the same about its flows: " +
 	"give all processes the same [buckets.flow] and [buckets.group]")

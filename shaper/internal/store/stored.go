@@ -29,13 +29,13 @@ type Stored struct {
 	form form
 }
 
-// The settings that are stored as they are. What follows from several of them is in settingsOf.
+// The settings that are stored as they are. settingsOf has the fields that follow from several of them.
 var (
 	OfBuckets = storedOf(reflect.TypeFor[shaper.Bucket]())
 	OfPools   = storedOf(reflect.TypeFor[shaper.Pool]())
 )
 
-// StoredSettings are those of a type.
+// StoredSettings lists the settings of a type that are stored in Redis.
 type StoredSettings []Stored
 
 func storedOf(t reflect.Type) (list StoredSettings) {
@@ -48,7 +48,7 @@ func storedOf(t reflect.Type) (list StoredSettings) {
 	return list
 }
 
-// Changeable are those that an operator may change.
+// Changeable returns the settings that an operator may change.
 func (l StoredSettings) Changeable() StoredSettings {
 	return slices.DeleteFunc(slices.Clone(l), func(s Stored) bool { return !s.key.Change })
 }
@@ -61,7 +61,7 @@ func (l StoredSettings) Find(name shaper.Setting) *Stored {
 	return nil
 }
 
-// Fields are those of all settings.
+// Fields returns the hash fields of all settings.
 func (l StoredSettings) Fields() (names []string) {
 	for i := range l {
 		names = append(names, l[i].Fields...)
@@ -69,7 +69,7 @@ func (l StoredSettings) Fields() (names []string) {
 	return names
 }
 
-// Write returns the fields of an object and their values. What a table that is not there would say is zero, so that it is taken back.
+// Write returns the fields of an object and their values. A missing table is written as zero, so that its settings are removed.
 func (l StoredSettings) Write(object any) (args []any) {
 	root := reflect.ValueOf(object).Elem()
 	for i := range l {
@@ -82,7 +82,7 @@ func (l StoredSettings) Write(object any) (args []any) {
 	return args
 }
 
-// Read sets what the fields of a hash say.
+// Read sets the object's settings from the fields of a hash.
 func (l StoredSettings) Read(object any, hash map[string]string) {
 	root := reflect.ValueOf(object).Elem()
 	for i := range l {
@@ -96,7 +96,7 @@ func (l StoredSettings) Read(object any, hash map[string]string) {
 	}
 }
 
-// Value is one of a setting.
+// Value is a value of a setting.
 type Value struct{ of reflect.Value }
 
 // IsZero reports whether it is the zero of its type.
@@ -114,7 +114,7 @@ func (s *Stored) SetOn(object any, value Value) {
 	v.Set(value.of.Convert(v.Type()))
 }
 
-// Args are field, value, ... of a value.
+// Args returns field, value, ... for a value.
 func (s *Stored) Args(value Value) (args []any) {
 	for i, v := range s.form.write(value.of) {
 		args = append(args, s.Fields[i], v)
@@ -122,7 +122,7 @@ func (s *Stored) Args(value Value) (args []any) {
 	return args
 }
 
-// Text is the setting as in the configuration, from the fields of a hash.
+// Text formats the setting as in the configuration, from the fields of a hash.
 func (s *Stored) Text(hash map[string]string) string { return s.form.text(s.valuesIn(hash)) }
 
 func (s *Stored) valuesIn(hash map[string]string) []string {
@@ -133,7 +133,7 @@ func (s *Stored) valuesIn(hash map[string]string) []string {
 	return values
 }
 
-// form is how values of a type are kept.
+// form is how values of a type are stored.
 type form struct {
 	fields func(name string) []string
 	write  func(v reflect.Value) []any
@@ -175,7 +175,7 @@ func writeRate(v reflect.Value) []any {
 }
 
 func readRateFields(values []string) (reflect.Value, bool) {
-	count, _ := strconv.ParseInt(values[0], 10, 64) // what is no number becomes 0
+	count, _ := strconv.ParseInt(values[0], 10, 64) // a text that is no number becomes 0
 	per, _ := strconv.ParseInt(values[1], 10, 64)
 	return reflect.ValueOf(admission.Rate{Count: count, Per: time.Duration(per) * time.Microsecond, Unit: admission.UnitRequests}), true
 }

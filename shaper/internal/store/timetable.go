@@ -15,18 +15,18 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Fields of a bucket's settings: its plan, as JSON, the stretches that are computed from it (see lua/lib/timetable.lua), and the kinds of events
-// that hooks ask for.
+// Fields of a bucket's settings: its plan, as JSON, the stretches that are computed from it (see lua/lib/timetable.lua), and the kinds of events to
+// which hooks subscribe.
 const (
 	FieldPlan      = "plan"
 	FieldTimetable = "timetable"
 	FieldEvents    = "events"
 )
 
-// renewAt is how much of a timetable has to be left: it is computed anew before.
+// renewAt is the least remaining length of a timetable: below it, the timetable is computed again.
 const renewAt = 2 * 24 * time.Hour
 
-// timetableField is the timetable of a bucket now. Of a bucket without a plan it is empty, and costs no round trip.
+// timetableField returns the current timetable of a bucket. Without a plan it is empty, and costs no round trip.
 func (s *Store) timetableField(ctx context.Context, b *shaper.Bucket) (string, error) {
 	plan := b.Plan()
 	if plan.IsZero() {
@@ -39,7 +39,7 @@ func (s *Store) timetableField(ctx context.Context, b *shaper.Bucket) (string, e
 	return timetableOf(b.Name, plan, now.Val())
 }
 
-// timetableOf is the text of the stretches from a time on.
+// timetableOf returns the text of the stretches from a time on.
 func timetableOf(bucket string, plan schedule.Plan, now time.Time) (string, error) {
 	table, err := plan.Timetable(bucket, schedule.Rate{})
 	if err != nil {
@@ -74,7 +74,7 @@ func microsOf(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// timetableEnds reports whether a timetable has to be computed anew: little of it is left, or the clock of Redis has left it.
+// timetableEnds reports whether a timetable has to be computed again: little of it remains, or the clock of Redis is outside of it.
 func timetableEnds(text string, now int64) bool {
 	entries := strings.Split(strings.TrimSuffix(text, ";"), ";")
 	first, last := strings.Fields(entries[0]), strings.Fields(entries[len(entries)-1])
@@ -89,9 +89,8 @@ func timetableEnds(text string, now int64) bool {
 	return last[1] == "x" && end-now < min(renewAt.Microseconds(), (end-from)/2) //nolint:mnd // half of it
 }
 
-// RenewTimetable computes the timetable of a bucket anew if that is needed. plan and text are the fields of its settings, now the clock
-// of Redis. It is made from the plan that is in force: so it does not matter which configuration this process has. It costs no round trip if
-// nothing is to be done, else one.
+// RenewTimetable computes the timetable of a bucket again if needed. plan and text are fields of its settings, now is the clock of Redis. It
+// uses the effective plan, so the configuration of this process does not matter. It costs one round trip, or none if nothing is to be done.
 func (s *Store) RenewTimetable(ctx context.Context, b *Bucket, plan, text string, now int64) error {
 	if plan == "" || !timetableEnds(text, now) {
 		return nil

@@ -16,24 +16,24 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// WatchEvery is how far apart two looks at what is in force are. A dispatcher replaces what another process has made within the next
-// one, a producer notices changes.
+// WatchEvery is the interval at which processes check the effective settings. Within it, a dispatcher replaces what another process has written,
+// and a producer notices changes.
 const WatchEvery = 10 * time.Second
 
-// settingsWatch notices that what is in force of a bucket or a pool is not what this process saw before. Operators and other processes
-// change it in Redis, so that without this the log would not say why the pace is another now.
+// settingsWatch detects changes of the effective settings of a bucket or a pool. Operators and other processes make them in Redis. Without it,
+// the log would not explain why the pace has changed.
 type settingsWatch struct {
 	*watchedKind
 	log    *slog.Logger
-	key    string            // of what scripts obey
+	key    string            // of the effective settings
 	last   map[string]string // nil until it was seen
 	read   bool              // its record of changes was read
-	newest int64             // time of the newest change in the record that is known
-	found  []foundChange     // what looks found, before the record says more
-	lost   bool              // Redis had lost what was there, as this look found
+	newest int64             // time of the newest known change in the record
+	found  []foundChange     // changes that were detected, until the record explains them
+	lost   bool              // Redis had lost the settings, as the current check found
 }
 
-// watchedKind is what is looked at of all buckets, or of all pools.
+// watchedKind is what Watch reads of all buckets, or of all pools.
 type watchedKind struct {
 	name     string // in the log
 	settings StoredSettings
@@ -54,47 +54,47 @@ func newWatchedKind(name string, all StoredSettings) *watchedKind {
 	return k
 }
 
-// foundChange is a setting that is not as it was before. A program of an older version leaves no more traces than these.
+// foundChange is a setting that has changed. A program of an older version leaves no other traces.
 type foundChange struct {
 	shaper.Change
 	byOperator bool
 	by         string // "" not known
 }
 
-// watches are those of the buckets and pools of a store, by their keys.
+// watches holds the watches of a store's buckets and pools, by their keys.
 type watches struct {
 	mu sync.Mutex
 	of map[string]*settingsWatch
 }
 
-// watched is a bucket that is looked at.
+// watched is a bucket that Watch checks.
 type watched struct {
 	b       *Bucket
-	watches []*settingsWatch // its own, and that of its pool
-	news    bool             // something is not as it was
+	watches []*settingsWatch // the bucket's, and its pool's
+	news    bool             // something has changed
 }
 
-// markFields name the writer of settings; and operators give single flows and groups budgets.
+// markFields name the writer of settings, and the units of budgets that operators gave to single flows and groups.
 var markFields = []string{fieldOwned, fieldStarted, "revision", fieldPartBudgets}
 
-// The fields that say of a bucket that it is paused; pools have none of these.
+// The fields of a bucket's pause; pools have none of these.
 var pauseFields = []string{"paused", "paused_by", "paused_reason"}
 
-// The fields that tell settings that were lost and written again from those that were there all the time; pools have none of these.
+// The fields that distinguish settings that were lost and written again from settings that were never lost; pools have none of these.
 var originFields = []string{fieldCallers, fieldLeftFor}
 
-// ownMaxInFlight is the configured max_in_flight where the one in force follows an override of the rate: then it has no author.
+// ownMaxInFlight marks the configured max_in_flight if the effective one follows an override of the rate: then it has no author.
 const ownMaxInFlight = "own:max_in_flight"
 
-// Watch looks at what is in force of all buckets, of a guest those that it has used: in one round trip, in a cluster one to each node,
-// and more where something has changed. It logs changes, has an owner write its settings again where they were replaced by what it
-// comes before, and notes for operators where a configuration differs. It returns the buckets that are to be written again.
-// What cannot be seen is looked at the next time.
+// Watch reads the effective settings of all buckets, in a read-only process of the buckets that it has used. It takes one round trip (in a
+// cluster one per node), and more if something has changed. It logs changes, records for operators where a configuration differs, and returns
+// the buckets to be written again: an authoritative process writes its settings again if lesser ones replaced them. The next call retries what
+// it could not read.
 func (s *Store) Watch(ctx context.Context) (again []*Bucket) {
 	return s.WatchSome(ctx, func(*Bucket) bool { return true })
 }
 
-// WatchSome is Watch of those buckets that need a look. It asks of each bucket once.
+// WatchSome is Watch for the buckets for which needsLook returns true. It calls needsLook once for each bucket.
 func (s *Store) WatchSome(ctx context.Context, needsLook func(b *Bucket) bool) (again []*Bucket) {
 	s.watches.mu.Lock()
 	defer s.watches.mu.Unlock()
@@ -108,7 +108,7 @@ func (s *Store) WatchSome(ctx context.Context, needsLook func(b *Bucket) bool) (
 		}
 	}
 	if s.lookAt(ctx, looked) {
-		s.lookAt(ctx, rest) // of all that was lost together there is one line
+		s.lookAt(ctx, rest) // one log line for all that was lost together
 		looked = list
 		s.reportLost(ctx, list)
 	}
@@ -133,7 +133,7 @@ func (s *Store) WatchSome(ctx context.Context, needsLook func(b *Bucket) bool) (
 // watchedAtOnce is how many buckets are read in two round trips: their settings have up to 30 KB.
 const watchedAtOnce = 50
 
-// watchedBuckets are those to look at, with what was seen before. What is watched no more is forgotten.
+// watchedBuckets returns the buckets to check, with what was seen before. It forgets buckets that are no longer watched.
 func (s *Store) watchedBuckets() []*watched {
 	known := s.watches.of
 	s.watches.of = make(map[string]*settingsWatch, len(known))
@@ -160,7 +160,7 @@ func (s *Store) watchedBuckets() []*watched {
 	return list
 }
 
-// lookAt looks at the settings of all, each once. It reports whether Redis has lost some of them.
+// lookAt reads the settings of all, each once. It reports whether Redis has lost some of them.
 func (s *Store) lookAt(ctx context.Context, list []*watched) (lost bool) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
@@ -186,9 +186,9 @@ func (s *Store) lookAt(ctx context.Context, list []*watched) (lost bool) {
 	for _, w := range list {
 		for i, watch := range w.watches {
 			cmd := found[at[watch]]
-			// A hook of the client that does not let the question through leaves no error here, and no answer.
+			// A hook of the client that does not let the command through leaves no error here, and no reply.
 			if values := cmd.Val(); cmd.Err() == nil && len(values) == len(watch.fields) {
-				if i > 0 && w.watches[0].lost { // the pool's were lost with those of its bucket
+				if i > 0 && w.watches[0].lost { // the pool's settings were lost with its bucket's
 					watch.last = nil
 				}
 				changed[watch] = watch.see(ctx, values) || changed[watch]
@@ -200,8 +200,8 @@ func (s *Store) lookAt(ctx context.Context, list []*watched) (lost bool) {
 	return lost
 }
 
-// isReplaced reports whether an owner is to write its settings again. It is if a guest wrote those in force, a program that leaves no mark,
-// an owner of a lower revision, or an owner of the same revision that started earlier.
+// isReplaced reports whether an authoritative process is to write its settings again. It is if a read-only process wrote the effective ones. It also is
+// if their writer has a lower revision, or the same revision and an earlier start, or leaves no mark and has no higher revision.
 func (s *Store) isReplaced(w *watched) bool {
 	if s.Role == Guest {
 		return false
@@ -227,10 +227,10 @@ func (s *Store) isReplaced(w *watched) bool {
 	return len(w.watches) > 1 && own.Pool != nil && own.Pool.Name == w.b.Keys.Pool && older(w.watches[1].last, s.starts.get(own.Pool), own.Pool.Revision)
 }
 
-// readNews reads all that is in force of some buckets, logs what has changed, and goes by it.
+// readNews reads all effective settings of some buckets, logs what has changed, and adopts it.
 func (s *Store) readNews(ctx context.Context, some []*watched) {
 	read := make([]inForce, len(some))
-	_ = s.forEach(len(some), func(s *Store, i int) (err error) { // what is not read is empty
+	_ = s.forEach(len(some), func(s *Store, i int) (err error) { // a bucket that cannot be read is empty
 		read[i], err = s.readInForce(ctx, some[i].b.Keys)
 		return err
 	})
@@ -256,7 +256,7 @@ func (s *Store) readNews(ctx context.Context, some []*watched) {
 	}
 }
 
-// startOfPool is when this process wrote the settings of a bucket's pool, 0 if it did not.
+// startOfPool returns when this process wrote the settings of a bucket's pool, 0 if it did not.
 func (s *Store) startOfPool(b *Bucket) int64 {
 	if pool := b.own.Load().Pool; pool != nil && s.Role == Owner {
 		return s.starts.get(pool)
@@ -295,7 +295,7 @@ func (s *Store) logChanges(ctx context.Context, w *settingsWatch, conf map[strin
 	w.logFound(ctx, told)
 }
 
-// logFound logs what looks found and the record does not tell: a program of an older version has changed it.
+// logFound logs the detected changes that the record does not have: a program of an older version made them.
 func (w *settingsWatch) logFound(ctx context.Context, told map[shaper.Setting]bool) {
 	var strange, operators []shaper.Change
 	var by []string
@@ -320,7 +320,7 @@ func (w *settingsWatch) logFound(ctx context.Context, told map[shaper.Setting]bo
 	}
 }
 
-// know takes over the settings that were read with the record of changes: they may be later than the look that led there, and are told.
+// know takes over the settings that were read with the record of changes. They may be newer than the check, and the record explains them.
 func (w *settingsWatch) know(conf map[string]string) {
 	if w.last == nil {
 		return
@@ -337,7 +337,7 @@ func (w *settingsWatch) know(conf map[string]string) {
 	}
 }
 
-// see finds what is not as it was the last time, logs pauses, and reports whether there is more to read.
+// see compares the settings with the previous ones, logs pauses, and reports whether there is more to read.
 func (w *settingsWatch) see(ctx context.Context, values []any) (news bool) {
 	now := make(map[string]string) // without room for all fields: most buckets have few of them, and this stays for each bucket
 	for i, name := range w.fields {

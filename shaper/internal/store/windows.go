@@ -17,13 +17,13 @@ import (
 // windowsAtOnce is how many windows one call reports that closed while no dispatcher ran.
 const windowsAtOnce = 64
 
-// CloseWindows reports drain windows of a bucket that have closed, as events window.closed, and keeps the tally of the next window. plan and
-// events are fields of its settings, tally is a field of its counts (see lua/lib/window_tally.lua), emptied the opening of the last window that
-// closed because the bucket was empty, and now the clock of Redis. Where no hook asks for the event, the tally goes. Where nothing is to be
-// done it costs no round trip, else one for each window. Any number of dispatchers may call it: each window is reported once.
+// CloseWindows reports drain windows of a bucket that have closed, as events window.closed, and maintains the tally of the next window. plan and
+// events are fields of its settings; tally is a field of its counts (see lua/lib/window_tally.lua). emptied is the opening of the last window
+// that closed because the bucket was empty, and now the clock of Redis. If no hook subscribes to the event, the tally is removed. It costs one
+// round trip for each window to close, or none. Any number of dispatchers may call it: each window is reported once.
 //
-// The tally may come from an earlier plan. Only the first window of the plan in force that has not ended is waited for: a window to come gives way
-// to an earlier one, and an open window that the plan does not have, or has with an end that has passed, closes now.
+// The tally may come from an earlier plan. Only the first window of the effective plan that has not ended is tallied. A future window in the
+// tally gives way to an earlier one. An open window closes now if the plan does not have it, or has it with a past end.
 func (s *Store) CloseWindows(ctx context.Context, b *Bucket, plan, events, tally string, emptied, now int64) error {
 	wants := slices.Contains(strings.Fields(events), string(shaper.EventWindowClosed))
 	if tally == "" && (!wants || plan == "") {
@@ -58,8 +58,8 @@ func (s *Store) CloseWindows(ctx context.Context, b *Bucket, plan, events, tally
 	return nil
 }
 
-// NoteLate notes that jobs will be left at a finish, by the clock of Redis, as the event finish.late. why are words with spaces between. A finish is
-// reported once, whichever dispatchers foresee it. One round trip.
+// NoteLate reports that jobs will be left at a finish, by the clock of Redis, as the event finish.late. why has words separated by spaces. A finish
+// is reported once, whichever dispatchers foresee it. One round trip.
 func (s *Store) NoteLate(ctx context.Context, b *Bucket, finish time.Time, left int64, why, sentence string) error {
 	const most = 4000 // bytes
 	if len(sentence) > most {
@@ -71,7 +71,7 @@ func (s *Store) NoteLate(ctx context.Context, b *Bucket, finish time.Time, left 
 	return nil
 }
 
-// windowsOf compiles a plan; of none, or where no hook asks, there are no windows.
+// windowsOf compiles a plan. Without a plan, or a hook that subscribes, there are no windows.
 func windowsOf(bucket, plan string, wants bool) (*schedule.Timetable, error) {
 	var read schedule.Plan
 	if plan != "" && wants {

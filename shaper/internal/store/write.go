@@ -8,8 +8,8 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// writeConf writes what the scripts obey to the place where a bucket lives. It returns false if the bucket does not
-// live there any more, or if another process was first and this one is a guest: then the caller has to look again.
+// writeConf writes the settings for the scripts to the place where a bucket lives. It returns false if the bucket no longer lives there, or if
+// another process was first and this one is read-only: then the caller looks up the place again.
 func (s *Store) writeConf(ctx context.Context, b *Bucket, own *shaper.Bucket, p place) (written bool, err error) {
 	k := TaggedKeys(p.tag, own.KeyName())
 	if k.Pool == tagOf(own) {
@@ -61,7 +61,7 @@ func (s *Store) writeConf(ctx context.Context, b *Bucket, own *shaper.Bucket, p 
 	return err == nil, err
 }
 
-// obey logs that another configuration is in force.
+// obey logs that another configuration is effective.
 func (s *Store) obey(ctx context.Context, kind, name string, own, revision int64) {
 	log := s.Log.With(kind, name, "own_revision", own, "revision", revision)
 	if own == revision {

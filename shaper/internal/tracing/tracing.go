@@ -1,4 +1,4 @@
-// Package tracing has what producers and dispatchers share of their spans: the attributes, and the Trace Context in the headers of a job.
+// Package tracing has the parts of spans that producers and dispatchers share: the attributes, and the Trace Context in the headers of a job.
 package tracing
 
 import (
@@ -45,7 +45,7 @@ func Tracer(provider trace.TracerProvider) trace.Tracer {
 	return provider.Tracer("github.com/tundish-io/tundish/shaper")
 }
 
-// Attributes are those of each span of a bucket, with room for more.
+// Attributes returns the attributes of each span of a bucket, with room for more.
 func Attributes(operation, bucket string) []attribute.KeyValue {
 	const most = 12
 	return append(make([]attribute.KeyValue, 0, most),
