@@ -9,7 +9,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// batchResults are what an answer says of the jobs of a batch. What it says of other jobs is counted, and not kept.
+// batchResults holds the results that a response has for the jobs of a batch. Results for other jobs are only counted.
 type batchResults struct {
 	ofJobs map[string]*itemResult // of each job of the batch; nil: the answer does not name it
 	err    error                  // the first fault of an item
@@ -35,7 +35,7 @@ func resultsFor(batch *shaper.Batch) *batchResults {
 	return r
 }
 
-// add takes in the nth item of an answer, which names a job.
+// add adds the nth item of a response, which names a job.
 func (r *batchResults) add(id string, item itemResult) {
 	before, isOurs := r.ofJobs[id]
 	switch {
@@ -60,7 +60,7 @@ func (r *batchResults) fail(err error) {
 	}
 }
 
-// fault is the first fault of an item, else that of items whose ids are of no job of the batch.
+// fault returns the first fault of an item, otherwise an error if items have ids of no job of the batch.
 func (r *batchResults) fault() error {
 	if r.err != nil || r.foreign == 0 {
 		return r.err
@@ -68,7 +68,7 @@ func (r *batchResults) fault() error {
 	return fmt.Errorf("item %d of the results in the answer to the batch names job %q, which is not in the batch; %d items do so", r.nthForeign, r.firstForeign, r.foreign)
 }
 
-// readRule takes in the items that a rule points at: by their ids, or in the order of the jobs.
+// readRule reads the items that a rule points at: by their ids, or in the order of the jobs.
 func (r *batchResults) readRule(batch *shaper.Batch, rule *Rule, body []byte) {
 	if rule.ItemID == "" {
 		status, _ := parsePointer(rule.ItemStatus) // Validate has seen both pointers
@@ -87,7 +87,7 @@ func (r *batchResults) readRule(batch *shaper.Batch, rule *Rule, body []byte) {
 	}))
 }
 
-// readInOrder takes in items that stand in the order of the jobs, where there are as many.
+// readInOrder reads items that are in the order of the jobs, if their number is the same.
 func (r *batchResults) readInOrder(batch *shaper.Batch, each func(add func(text []byte)) error, status func(text []byte) int) {
 	nth := 0
 	err := each(func(text []byte) {

@@ -13,12 +13,12 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Outcomes says how a batch ended for each of its jobs, by the outcome of its request. The answer is for all jobs, unless it is a 2xx with
-// a status for each: JSON of the form {"results":[{"id":…,"status":…}]}, the items that a rule points at, or those of a 207 or of
-// "errors": true. Then each status is judged by the policy, as if it were the answer to the job
-// alone, but says nothing of the downstream: the request was accepted. Only items that ask for less slow it, where the form of the response
-// is the API's. A job that the results do not name, or name twice, is tried
-// again, and so are all if the answer says that it is JSON and cannot be parsed. Faults of the answer become the batch's.
+// Outcomes returns the outcome of each job of a batch, by the outcome of its request. The response is for all jobs, unless it is a 2xx with a status for
+// each: JSON of the form {"results":[{"id":…,"status":…}]}, the items that a rule points at, or those of a 207 or of "errors": true.
+//
+// The policy then judges each status as if it were the response to the job alone. The downstream is not slowed, because it accepted the request. The
+// exception is an item that asks for less in a response of the API's own form. A job that the results don't name, or name twice, is retried. All jobs
+// are retried if the response claims to be JSON and cannot be parsed. Faults of the response become the batch's.
 func (p Policy) Outcomes(batch *shaper.Batch, request shaper.Outcome, now time.Time) []shaper.Outcome {
 	outcomes := make([]shaper.Outcome, len(batch.Attempts))
 	results, isOfAPI, err := p.resultsOf(batch, request)
@@ -69,7 +69,7 @@ func (p Policy) outcomeOf(a *shaper.Attempt, said *itemResult, request *shaper.O
 		return unnamed(said.fault.Error())
 	}
 	item := Response{Status: said.status, Header: http.Header{}, At: now}
-	if asksForLess(said.status) { // the time that the header names is that of these items
+	if asksForLess(said.status) { // the time in the header is that of these items
 		item.Header = request.Answer.Headers
 	}
 	outcome := p.byStatus(&item)

@@ -14,10 +14,10 @@ type host struct {
 	faults map[string]*span // by the reason
 }
 
-// span is a time in which a fault came again and again.
+// span is the time over which a fault was repeated.
 type span struct{ first, last time.Time }
 
-// thisHost is the one of this process: its resolver and its descriptors are those of all workers.
+// thisHost is the host of this process: all workers share its resolver and its descriptors.
 var thisHost host
 
 // lasts returns for how long a fault has lasted that has just come. One that has not come for a while begins again.

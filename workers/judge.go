@@ -29,7 +29,7 @@ func (p Policy) Judge(response *Response) shaper.Outcome {
 	return p.byStatus(r)
 }
 
-// BodyBytes returns how many bytes of the body of a response the policy looks at, by its head and the beginning of its body.
+// BodyBytes returns how many bytes of a response's body the policy reads, by its head and the beginning of its body.
 func (p Policy) BodyBytes(response *Response) int64 {
 	judged := *response
 	r := &judged

@@ -8,8 +8,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// The reasons of outcomes, apart from those of HTTP statuses. Every
-// reason is one of [Reasons], so that it can label a metric.
+// The reasons of outcomes, except HTTP statuses. Every reason is one of [Reasons], so that it can label a metric.
 const (
 	ReasonTimeout        = "timeout"         // no answer within the attempt's time
 	ReasonConnection     = "connection"      // not connected, cut off, or not HTTP

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// JudgedBytes is how much of the body of a response a [Policy] looks at. What follows says nothing.
+// JudgedBytes is how many bytes of a response's body a [Policy] reads. The rest is ignored.
 const JudgedBytes = 64 << 10
 
 // Response is the response to an attempt, as far as a [Policy] judges it. The body is foreign: nothing is decoded but the values that
@@ -22,7 +22,7 @@ type Response struct {
 	Broke  bool   // the connection broke before the end of the body
 	At     time.Time
 
-	// Number is that of the attempt: see [shaper.Attempt]. 0 counts as 1.
+	// Number is the number of the attempt: see [shaper.Attempt]. 0 counts as 1.
 	Number int
 
 	// InDoubt says that an earlier attempt of the job, with the same idempotency key, may have taken effect.

@@ -36,8 +36,8 @@ const (
 	DefaultRuleWait = time.Second
 )
 
-// Rule judges the responses that it fits: those with one of the statuses, the header, and the value in the JSON body. What a rule does not
-// name fits all. Keys are those of [[buckets.responses]].
+// Rule judges the responses that it fits: those with one of its statuses, its header, and its value in the JSON body. A condition that the rule does not
+// set fits all. Keys are those of [[buckets.responses]].
 type Rule struct {
 	Status      []string `setting:"status"`       // statuses such as "200", and classes such as "4xx"
 	Header      string   `setting:"header"`       // the name of a header that is there
@@ -59,7 +59,7 @@ type Rule struct {
 // DefaultRule returns the defaults of a rule.
 func DefaultRule() Rule { return Rule{WaitUnit: WaitSeconds, WaitDefault: DefaultRuleWait} }
 
-// Rules are those of a bucket. The first one that fits decides.
+// Rules are the rules of a bucket. The first one that fits decides.
 type Rules []Rule
 
 var anyStatusOrClass = regexp.MustCompile(`^[1-5]([0-9][0-9]|xx)$`)
@@ -189,7 +189,7 @@ func (rule *Rule) fitsBody(body []byte) bool {
 	return found
 }
 
-// isLike reports whether a text is as the pattern says, in which "*" stands for any text.
+// isLike reports whether a text matches the pattern, in which "*" stands for any text.
 func isLike(text, pattern string) bool {
 	first, rest, hasAny := strings.Cut(pattern, "*")
 	text, ok := strings.CutPrefix(text, first)

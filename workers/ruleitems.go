@@ -11,8 +11,8 @@ import (
 
 // responseItem is one item of a response, as its API has it.
 type responseItem struct {
-	id     string // "": the API tells none
-	status int    // 0: it tells none
+	id     string // "": the item has none
+	status int    // 0: the item has none
 	text   []byte // a part of the response
 }
 

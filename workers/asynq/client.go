@@ -24,8 +24,8 @@ type Client struct {
 // NewClient returns a client that enqueues by jobs. [Dial] makes all that a client needs.
 func NewClient(jobs *producer.Client) *Client { return &Client{jobs: jobs} }
 
-// RefusedError says that Tundish does not let a task in: the bucket is full, or a limit is exceeded. asynq has no such error. With
-// errors.As it tells how long to wait.
+// RefusedError says that Tundish rejected a task: the bucket is full, or a limit is exceeded. asynq has no such error. errors.As gives access to its
+// Retry-After time.
 type RefusedError struct {
 	Bucket  string
 	Refusal shaper.Refusal

@@ -14,19 +14,19 @@ import (
 	"github.com/tundish-io/tundish/workers"
 )
 
-// Middleware wraps the handlers of an asynq server so that they settle the jobs of buckets whose worker is asynq. Tasks that no
-// bucket handed over pass through unchanged:
+// Middleware wraps the handlers of an asynq server so that they settle the jobs of buckets whose worker is asynq. Tasks that no bucket handed over pass
+// through unchanged:
 //
 //	mux := asynq.NewServeMux()
 //	mux.Use(tundishasynq.Middleware(leases))
 //
-// Before the handler, the middleware marks the start of the job in Redis, once an epoch. A task of an old epoch, or one that was started
-// before, is revoked unrun. While the handler runs, its lease is extended. The context of the handler ends when the lease is lost. What the
-// handler returns ends the job: see [OutcomeOf].
+// Before the handler, the middleware marks the start of the job in Redis, once an epoch. A task of an old epoch, or one that was started before, is
+// revoked without running. While the handler runs, the middleware extends its lease. The handler's context ends when the lease is lost. The handler's
+// error decides the outcome: see [OutcomeOf].
 //
-// To asynq the middleware answers nil or an error that wraps [asynq.RevokeTask]. So asynq neither retries nor archives the task, and an
-// asynq.ErrorHandler still sees the handler's error. There is one exception: while the Redis of Tundish is unavailable, the
-// start waits, and when the task's time is over asynq retries the task, which has not run.
+// The middleware returns nil or an error that wraps [asynq.RevokeTask] to asynq. So asynq neither retries nor archives the task, and an
+// asynq.ErrorHandler still sees the handler's error. There is one exception: while the Redis of Tundish is unavailable, the start waits, and when the
+// task's time is over asynq retries the task, which has not run.
 func Middleware(leases *dispatcher.Leases) asynq.MiddlewareFunc {
 	return func(next asynq.Handler) asynq.Handler {
 		return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {

@@ -28,7 +28,7 @@ func (f flowOption) String() string       { return fmt.Sprintf("Flow(%q)", strin
 func (flowOption) Type() asynq.OptionType { return -1 }
 func (f flowOption) Value() any           { return string(f) }
 
-// options are those of one Enqueue.
+// options are the options of one Enqueue.
 type options struct {
 	queue       string
 	id          string
@@ -82,7 +82,7 @@ func readOptions(opts []asynq.Option) (*options, error) {
 		default:
 			if flow, ok := opt.(flowOption); ok {
 				o.flow = string(flow)
-			} // asynq ignores what it does not know
+			} // asynq ignores unknown options
 		}
 		if err != nil {
 			return nil, err

@@ -20,7 +20,7 @@ const (
 	HeaderMaxRetry = "Asynq-Max-Retry" // of asynq; with SettleHandover only, at least 1
 )
 
-// Headers of each task, beside those of its job.
+// Headers of each task, in addition to the job's.
 const (
 	HeaderJob     = "tundish-job"     // the job's id
 	HeaderBucket  = "tundish-bucket"  // the job's bucket
@@ -36,7 +36,7 @@ type spec struct {
 	name     string
 	timeout  time.Duration // 0: none
 	deadline time.Time     // zero: none
-	maxRetry int           // -1: that of asynq
+	maxRetry int           // -1: asynq's default
 	headers  map[string]string
 }
 
@@ -130,7 +130,7 @@ func (c Config) task(a *shaper.Attempt, lease string) (*asynq.Task, spec, error)
 	return asynq.NewTaskWithHeaders(s.name, a.Payload, s.headers), s, nil
 }
 
-// options are those of a task, but for its id.
+// options returns the options of a task, except its id.
 func (c Config) options(s spec) []asynq.Option {
 	opts := []asynq.Option{asynq.Queue(c.Queue), asynq.Timeout(s.timeout)}
 	if !s.deadline.IsZero() {

@@ -12,10 +12,10 @@ import (
 	"github.com/tundish-io/tundish/workers"
 )
 
-// Reasons of outcomes of this worker and its middleware, beside those of package workers.
+// Reasons of outcomes of this worker and its middleware, in addition to those of package workers.
 const (
 	ReasonUnavailable  = "asynq_unavailable" // the Redis of asynq did not take the task
-	ReasonNeverStarted = "never_started"     // the task left asynq, and no Middleware had started it
+	ReasonNeverStarted = "never_started"     // asynq no longer has the task, and no Middleware started it
 	ReasonDeadline     = "deadline"          // the deadline of the job's header passed before a handler started the attempt
 	ReasonHandler      = "handler_error"     // the handler returned an error
 	ReasonPanic        = "panic"             // the handler panicked
@@ -143,7 +143,7 @@ func tooLate(deadline time.Time, attempt int) shaper.Outcome {
 		deadline.UTC().Format(time.RFC3339), attempt))
 }
 
-// left reports whether a task has left the queue without a start, or cannot start any more. Only the dispatcher asks, until a process has
+// left reports whether a task is gone from the queue without a start, or cannot start any more. Only the dispatcher calls it, until a process has
 // started the job. One round trip.
 func (w *Worker) left(id string, attempt int) func(context.Context) (shaper.Outcome, bool, error) {
 	return func(ctx context.Context) (shaper.Outcome, bool, error) {

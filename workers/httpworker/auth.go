@@ -36,9 +36,9 @@ type Basic struct{ User, Password string }
 // Header is a header of any name, such as X-API-Key.
 type Header struct{ Name, Value string }
 
-// OAuth2 are client credentials (RFC 6749, 4.4): the worker fetches a token, uses it for all requests, and fetches the next one while it is
-// still good. A token that the API answers with 401 is replaced, at most every 30 seconds. A request that had to wait for a token, and would
-// leave late for that, gives its permit back.
+// OAuth2 are client credentials (RFC 6749, 4.4). The worker fetches a token, uses it for all requests, and fetches the next one while it is still good.
+// A token that the API rejects with 401 is replaced, at most every 30 seconds. A request that would depart late because it waited for a token gives its
+// permit back.
 type OAuth2 struct {
 	TokenURL, ClientID, ClientSecret string
 
@@ -126,7 +126,7 @@ func (a Auth) validate(table string, sending outgoing.Config, fail func(key, for
 	}
 }
 
-// Headers are the names that the credentials take, in small letters.
+// Headers returns the names of the headers that the credentials use, in lower case.
 func (a Auth) Headers() []string {
 	switch {
 	case a.Header != (Header{}):
@@ -162,7 +162,7 @@ type tokens struct {
 	rejectedAt time.Time // when the API last had a token replaced
 }
 
-// tokenRequest is a request for a token, for all that wait. What it brought stays with it: the API may reject the token before they look.
+// tokenRequest is one request for a token, on behalf of all requests that wait. It keeps its result: the API may reject the token before they read it.
 type tokenRequest struct {
 	done  chan struct{}
 	token *oauth2.Token
@@ -171,7 +171,7 @@ type tokenRequest struct {
 
 const (
 	tokenTimeout = 10 * time.Second // of a request for a token
-	tokenLeft    = 30 * time.Second // a token that ends sooner is not used any more, or a quarter of its life where that is shorter,
+	tokenLeft    = 30 * time.Second // a token with less time left is not used any more, or with less than 25 % of its life if that is shorter,
 	leastLeft    = 5 * time.Second  // but not a shorter time than this. The next one is asked for as long before that
 	tokenPause   = time.Second      // after a try that failed: its waiters do not try one after the other. Doubled with each further failure,
 	longestPause = time.Minute      // up to this

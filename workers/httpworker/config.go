@@ -15,7 +15,7 @@ import (
 
 // Config says which API the jobs of a bucket go to, and within which bounds.
 type Config struct {
-	// Table is that of the worker in the configuration, which faults name; "" is "http".
+	// Table is the worker's table in the configuration, which faults name; "" is "http".
 	Table string
 
 	BaseURL string            // that the paths of jobs go below
@@ -23,7 +23,7 @@ type Config struct {
 	Headers map[string]string // the same
 	Files   Files             // from which secrets in Auth and Headers come
 
-	// Reserved are headers that no job can set, in small letters, beside those of Auth. Headers may have them.
+	// Reserved are headers that no job can set, in lower case, in addition to those of Auth. Headers may have them.
 	Reserved []string
 
 	// AllowInPath is what the paths of jobs may hold though some servers read a way out of the base URL in it: see [PathParts].
@@ -40,7 +40,7 @@ type Config struct {
 	// server too.
 	AllowNetworks []netip.Prefix
 
-	// Concurrency is how many deliveries are under way at a time at most: so many connections to one host are kept.
+	// Concurrency is the highest number of concurrent deliveries: as many connections to one host are kept.
 	Concurrency int
 
 	// Batch is how a batch of jobs is sent: see [Worker.DeliverBatch]. "" is an array.
@@ -55,11 +55,11 @@ type Config struct {
 	ConnectionMaxAge time.Duration
 
 	// Read by New.
-	home     own      // of flows that have nothing: its base is that of BaseURL
+	home     own      // of flows without settings of their own: its base is that of BaseURL
 	reserved []string // what notOfJobs returns
 }
 
-// DefaultStatuses are the answers after which a job is tried again, where nothing else is said. Others are the API's answer.
+// DefaultStatuses returns the statuses after which a job is retried by default. Any other status is the API's final response.
 func DefaultStatuses() []string { return []string{"408", "425", "429", "5xx"} }
 
 // DefaultConfig returns the defaults: 30 s, another try after [DefaultStatuses], the public internet only, no credentials.

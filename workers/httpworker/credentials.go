@@ -12,8 +12,8 @@ import (
 	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
-// Files are the files that secrets of a [Config] were read from; "" for a secret that is in no file. The worker looks at a file before each
-// request, and again after a 401, so that a request has the secret that is there now.
+// Files are the files that hold the secrets of a [Config]; "" for a secret that is in no file. The worker checks a file before each request, and again
+// after a 401, so each request uses the current secret.
 type Files struct {
 	Bearer, BasicUser, BasicPassword, HeaderValue, ClientSecret string
 
@@ -62,7 +62,7 @@ func newCredentials(c *Config) *credentials {
 	return all
 }
 
-// now returns the credentials as they are now. A file that cannot be read, or that no header can hold, leaves the secret as it was.
+// now returns the current credentials. If a file cannot be read, or no header can hold its content, the secret stays as it was.
 func (c *credentials) now() sent { return c.read((*outgoing.SecretFile).Read) }
 
 // again returns the credentials after it has read each file, whether or not the file seems to have changed.
@@ -117,7 +117,7 @@ func (w *Worker) judge(outcome shaper.Outcome, s *sent, attempt *shaper.Attempt)
 	return outcome
 }
 
-// replaced returns the outcome of a 401 to credentials of which the worker has new ones by now.
+// replaced returns the outcome of a 401 to credentials that have been replaced since.
 func replaced() shaper.Outcome {
 	return shaper.Outcome{
 		Result: shaper.ResultHeld, Reason: workers.ReasonCredentials, Status: http.StatusUnauthorized,

@@ -50,9 +50,9 @@ const (
 // PathParts are what [Config.AllowInPath] may name.
 func PathParts() []string { return []string{EmptyParts, Backslashes} }
 
-// staysBelow wants that no reading of a path leaves the base URL. Servers differ: some decode a path twice, cut its parts at a ";", trim them, or read
-// a backslash as a slash. So no part may be "." or ".." in any reading. Else a part may hold whatever encodeURIComponent of JavaScript makes, a URL
-// too, but for backslashes.
+// staysBelow returns an error if a path leaves the base URL in any reading. Servers differ: some decode a path twice, cut its parts at a ";", trim them,
+// or read a backslash as a slash. So no part may be "." or ".." in any reading. Otherwise a part may hold anything that JavaScript's encodeURIComponent
+// returns, a URL too, except backslashes.
 func staysBelow(path string, allowed []string) error {
 	if strings.Contains(path, "//") && !slices.Contains(allowed, EmptyParts) {
 		return errors.New("has an empty part between two slashes: where the API wants that, set allow_in_path = [\"//\"]")

@@ -10,11 +10,11 @@ import (
 	"github.com/tundish-io/tundish/workers"
 )
 
-// refused decides whose fault a 401 is: that of the credentials, which the worker sets itself, or that of the job. It is safe for concurrent use. The
-// zero value is ready.
+// refused decides whether a 401 is the fault of the credentials, which the worker sets itself, or of the job. It is safe for concurrent use. The zero
+// value is ready.
 //
-// While another job is accepted, a 401 is about its job. While the API answers 401 to several jobs and accepts none, it is about the credentials.
-// Of the first 401 nobody knows yet, so its job is tried again. The credentials wait for as long as it takes: a job dies of its max_age only.
+// While another job is accepted, a 401 is about its job. While the API answers 401 to several jobs and accepts none, it is about the credentials. The
+// first 401 is ambiguous, so its job is retried. With bad credentials jobs are retried as long as it takes: only max_age makes a job a dead letter.
 type refused struct {
 	open atomic.Bool // there was a 401 since the last job that was accepted
 
@@ -84,7 +84,7 @@ func (w *Worker) holdsSecret(s *sent) bool {
 	return s.token != nil || s.auth.Bearer != "" || s.auth.Basic != Basic{} || s.auth.Header != Header{} || len(w.credentials.files) > 0
 }
 
-// noteStatus takes in the status of a response to a request with credentials. A fault of the server is no word on them.
+// noteStatus records the status of a response to a request with credentials. A server error says nothing about them.
 func (w *Worker) noteStatus(status int) {
 	if status >= http.StatusOK && status < http.StatusInternalServerError && status != http.StatusUnauthorized {
 		w.refused.accepts()

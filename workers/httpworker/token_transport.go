@@ -11,7 +11,7 @@ const maxTokenAnswer = 64 << 10
 
 var errTokenAnswer = errors.New("it answers with more than 64 KiB")
 
-// tokenTransport bounds the answers to requests for tokens. Of one that is no success, the beginning is read, so that its status is told.
+// tokenTransport bounds the responses to token requests. Of an error response it reads only the beginning, so the fault can name its status.
 type tokenTransport struct{ next http.RoundTripper }
 
 func (t tokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -159,7 +159,7 @@ func (c *Config) ownOf(flow *shaper.OwnDelivery) (*own, error) {
 	return o, nil
 }
 
-// request makes the request of an attempt. credentials is nil for one that goes to another origin than that of the base URL.
+// request builds the request of an attempt. credentials is nil for a request to another origin than the base URL's.
 func (c *Config) request(attempt *shaper.Attempt, own *own, credentials *sent) (*outgoing.Request, error) {
 	if err := checkRequest(attempt.Method, attempt.Headers, attempt.Payload, c.reserved); err != nil {
 		return nil, err

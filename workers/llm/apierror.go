@@ -11,7 +11,7 @@ import (
 	"github.com/tundish-io/tundish/workers"
 )
 
-// statusOverloaded is what a provider answers that is overloaded, and finds no fault with the request.
+// statusOverloaded is the status of a provider that is overloaded. The request itself is fine.
 const statusOverloaded = 529
 
 // apiError is an error as the APIs have it, in words. Members that are no text or number say nothing.
@@ -20,7 +20,7 @@ type apiError struct {
 	detail             string // the error_code of its details
 }
 
-// The members of an error, of its details, and that of an answer which is its error.
+// The members of an error, of its details, and of a response that is itself an error.
 var (
 	errorNames  = namesOf([]string{"type", "code", "status", "details"}) //nolint:gochecknoglobals // a constant
 	detailNames = namesOf([]string{"error_code"})                        //nolint:gochecknoglobals // a constant

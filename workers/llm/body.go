@@ -10,7 +10,7 @@ import (
 // Body is the body of a request to the API, read once. It is not changed.
 type Body struct {
 	text   []byte
-	object map[string]json.RawMessage // what is read of it; nil: it is no JSON object
+	object map[string]json.RawMessage // the members that were read; nil: it is no JSON object
 	twice  string                     // a member that is there twice; "" none is
 }
 
@@ -58,7 +58,7 @@ func (b *Body) askForUsage() (asking []byte, isOurs bool) {
 	return withMember(b.text, usageOption, withMember(options, "include_usage", json.RawMessage("true"))), true
 }
 
-// maxOptions bounds the options of a stream that are added to, in bytes. Those of the API are some 50.
+// maxOptions bounds, in bytes, the stream options that Tundish adds to. The API's own options take about 50.
 const maxOptions = 4 << 10
 
 var usageNames = namesOf([]string{"include_usage"}) //nolint:gochecknoglobals // a constant

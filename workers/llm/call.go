@@ -44,17 +44,17 @@ type Call struct {
 	idle    *time.Timer
 
 	stream *stream // reads an answer that streams; else nil
-	whole  []byte  // of another one: what is read for its usage, or to judge an error
-	unread []byte  // of an error answer: what is still to be passed on
+	whole  []byte  // of a response that doesn't stream: what is parsed for its usage or its error
+	unread []byte  // of an error response: what is still to be passed on
 	buffer []byte
 	isCut  bool  // the answer is longer than whole, and no more of it is kept
 	begun  bool  // something of the answer came
 	broken error // why it broke off; io.EOF: it did not
 }
 
-// Open makes one attempt at an ask, and returns when the API begins to answer. The payload of the attempt is that of the ask. Where the call is nil,
-// the outcome says why there is no answer. Of an error answer the outcome says what becomes of the job, and the call has the answer: pass it on, or
-// try again later. Else the outcome has no result, and [Call.Close] tells it.
+// Open makes one attempt at an ask, and returns when the API begins to respond. The ask is the payload of the attempt. If the call is nil, the outcome
+// says why there is no response. After an error response, the outcome says what becomes of the job, and the call holds the response: pass it on, or try
+// again later. Otherwise the outcome has no result yet: [Call.Close] returns it.
 func (w *Worker) Open(ctx context.Context, attempt *shaper.Attempt, ask *Ask) (*Call, shaper.Outcome) {
 	within, cancel := context.WithCancelCause(ctx)
 	ask.request.isOf(w.config, attempt)
@@ -99,8 +99,8 @@ func isReplaced(o shaper.Outcome) bool { return o.Reason == workers.ReasonCreden
 // Attempt returns the attempt to which the call is the answer.
 func (c *Call) Attempt() *shaper.Attempt { return c.attempt }
 
-// Next returns what is to be passed on to the client, as soon as it has come; [io.EOF] behind the last of it. Another error says why the answer
-// broke off. What it returns is good until the next call of it.
+// Next returns the next bytes for the client as soon as they arrive, and [io.EOF] after the last. Another error says why the response broke off. The
+// bytes are valid until the next call of Next.
 func (c *Call) Next() ([]byte, error) {
 	if len(c.unread) > 0 {
 		part := c.unread
@@ -125,7 +125,7 @@ func (c *Call) Next() ([]byte, error) {
 	return nil, c.broken
 }
 
-// pass takes in a part of the answer, and returns what is to be passed on.
+// pass reads a part of the response, and returns the bytes to pass on.
 func (c *Call) pass(part []byte) []byte {
 	if c.stream == nil {
 		c.keep(part)
@@ -158,7 +158,7 @@ func (c *Call) keep(part []byte) {
 	c.whole = append(c.whole, part[:need-len(c.whole)]...)
 }
 
-// Close ends the call and returns its outcome, with what it has used. A call that is closed before the end of its answer is cancelled.
+// Close ends the call and returns its outcome, with its usage. If the response has not ended, Close cancels the call.
 func (c *Call) Close() shaper.Outcome {
 	c.idle.Stop()
 	cause := context.Cause(c.ctx)
@@ -193,10 +193,10 @@ func (c *Call) Close() shaper.Outcome {
 	return outcome
 }
 
-// Reasons of answers that streamed, beside those of package workers.
+// Reasons of streamed responses, in addition to those of package workers.
 const (
 	ReasonCut         = "answer_cut"   // it broke off
-	ReasonStreamError = "stream_error" // it told an error once it had begun
+	ReasonStreamError = "stream_error" // an error event in a stream that had begun
 )
 
 // judge is the outcome of a whole answer that its status calls a success. One that is none has used nothing. What a request gets that asks for nothing,

@@ -69,7 +69,7 @@ func (e endpoint) withModel(address, model string) string {
 // googleMethods are the methods of models, behind their name. The name of a fine-tuned model of OpenAI has colons, too.
 var googleMethods = []string{"generateContent", "streamGenerateContent", "rawPredict", "streamRawPredict", "predict", "embedContent", "batchEmbedContents", "countTokens"}
 
-// short is a name of a model, cut to the longest that is told apart.
+// short returns a model's name, cut to maxModelBytes.
 func short(model string) string { return model[:min(len(model), maxModelBytes)] }
 
 // isEmbedding reports whether the API returns vectors, and no text.

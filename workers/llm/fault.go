@@ -16,12 +16,12 @@ var noMoney = []string{
 	"enforced_spend_limit_reached", // Anthropic, 429: the code in its details
 }
 
-// A provider that is overloaded answers 529, finds no fault with the request, and often names no time. The scope then waits for overloadedHold:
-// an hour of that would spend the attempts of a whole backlog.
+// An overloaded provider responds with 529, doesn't blame the request, and often names no time. The scope then waits for overloadedHold: without it, an
+// hour of overload would spend the attempts of a whole backlog.
 const overloadedHold = time.Second
 
-// noMoneyIn returns the word in the body of an error by which a provider says that the account is out of credit, "" if none is there. The body is
-// {"error": {…}}, alone or, as Gemini answers in the form of OpenAI, as the first of a list.
+// noMoneyIn returns the word in an error body by which a provider says that the account is out of credit, "" if there is none. The body is {"error":
+// {…}}, alone or, as in Gemini's OpenAI-compatible API, the first element of a list.
 func noMoneyIn(body []byte) string {
 	said := errorIn(body)
 	if said == nil {

@@ -13,7 +13,7 @@ type input int
 // The kinds. Of a request of several kinds, the last one counts.
 const (
 	inputText       input = iota // all of it is in the body: text, and images
-	inputDocuments               // it has documents, whose tokens their bytes do not tell
+	inputDocuments               // it has documents, whose tokens don't follow from their bytes
 	inputReferences              // the provider has part of it: earlier responses, a conversation, a stored prompt, a thread
 	inputSearches                // tools that the provider runs add to it: web search, file search, connectors
 

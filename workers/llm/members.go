@@ -6,9 +6,9 @@ import (
 	"github.com/tundish-io/tundish/internal/jsonscan"
 )
 
-// Bodies are bytes of others. What is read of them are parts of the body, found by [jsonscan]: no tree of values is made of one.
+// Bodies are bytes from callers and providers. [jsonscan] finds the parts that are read: no tree of values is built.
 
-// maxWord bounds a name, a type, a code or an id in a body, in bytes. What is behind that says nothing.
+// maxWord bounds a name, a type, a code or an id in a body, in bytes. The rest is cut.
 const maxWord = 256
 
 // names are the names of the members that are read of an object, by themselves.

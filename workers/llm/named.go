@@ -13,8 +13,8 @@ import (
 	"github.com/tundish-io/tundish/workers"
 )
 
-// faultIn returns the fault of an answer that its status calls a success: the status that it names instead, and what it says. It is 0 of a real
-// success. The answer may have been cut.
+// faultIn returns the fault of a response whose status is a success: the status and the message in its body. The status is 0 for a real success. The
+// response may have been cut.
 func faultIn(header http.Header, body []byte) (status int, said string) {
 	text := bytes.TrimSpace(body)
 	switch {
@@ -50,7 +50,7 @@ var (
 	faultNames  = namesOf(outputNames, []string{"type", "status", "error"}) //nolint:gochecknoglobals // a constant
 )
 
-// faultOfChoices is the fault of an answer of which every choice is an error. It names the last one.
+// faultOfChoices returns the fault of a response in which every choice is an error. It names the last one.
 func faultOfChoices(choices json.RawMessage) (status int, said string) {
 	var last json.RawMessage
 	areErrors := jsonscan.Elements(choices, func(choice []byte) bool {

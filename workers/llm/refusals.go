@@ -32,7 +32,7 @@ func (l *Learned) refusesUsage(model string, now time.Time) bool {
 	}
 	switch {
 	case l.models[model] != nil:
-	case l.of(model) != &l.others: // nothing is known of it, and it may get a lesson of its own
+	case l.of(model) != &l.others: // no estimate yet, and it may get its own
 		return false
 	default:
 		model = otherModels

@@ -37,7 +37,7 @@ const (
 
 const unbounded = -1
 
-// form is what the request of an API looks like.
+// form describes the request of an API.
 type form struct {
 	wanted   string   // for errors
 	required []string // members: one of them must be there
@@ -74,7 +74,7 @@ var requestNames = func() names { //nolint:gochecknoglobals // a constant
 	return all
 }()
 
-// parse reads a request by its path and its body. It returns what it could read beside the faults; nil if the body is no object.
+// parse reads a request by its path and its body. With the faults it returns the part that it could read; nil if the body is no object.
 func parse(api API, path endpoint, body *Body) (*request, error) {
 	form := forms[api]
 	object, twice := body.object, body.twice
@@ -127,7 +127,7 @@ func (p *parsing) fail(field, reason string) {
 	p.errs = append(p.errs, &shaper.FieldError{Field: field, Reason: reason})
 }
 
-// model is the model that the body names, else that of the base URL. A stored prompt and an assistant have their own.
+// model returns the model that the body names, otherwise that of the base URL. A stored prompt and an assistant have their own.
 func (p *parsing) model(base string) (model string) {
 	model = textOf(p.object["model"])
 	isGiven := isGiven(p.object["model"]) && string(p.object["model"]) != `""`

@@ -15,10 +15,10 @@ import (
 // comes.
 const maxEvent = 1 << 20
 
-// firstEvent is the room for events that every stream has.
+// firstEvent is the buffer for events that every stream has, in bytes.
 const firstEvent = 4 << 10
 
-// stream reads what an answer that streams has used, while the answer passes. It is an SSE stream (WHATWG HTML, 9.2) of OpenAI's chat completions,
+// stream reads the usage of a streaming response while the response passes. It is an SSE stream (WHATWG HTML, 9.2) of OpenAI's chat completions,
 // completions or responses, or of Anthropic's messages. It is not safe for concurrent use.
 type stream struct {
 	api   API
@@ -31,13 +31,13 @@ type stream struct {
 	isBlind bool // an event was too long, and nothing is read from there on
 
 	told    told      // what the first event with an id says of the answer
-	usage   counts    // what was told so far: later words replace earlier ones; nil: nothing was
+	usage   counts    // reported so far: later numbers replace earlier ones; nil: none
 	text    int64     // bytes of the output so far
 	isEnded bool      // the last event of an answer came
-	fault   *apiError // that an event told; nil: none did
+	fault   *apiError // the error of an event; nil: none
 }
 
-// pass takes in what came, and returns what is to be passed on at once. Where the usage is hidden, that is whole events.
+// pass reads the bytes that arrived, and returns the bytes to pass on at once. If the usage is hidden, it returns whole events only.
 func (s *stream) pass(came []byte) []byte {
 	var passed []byte
 	for rest := came; len(rest) > 0 && !s.isBlind; {
@@ -77,7 +77,7 @@ func (s *stream) hasRoom(n int) bool {
 	return true
 }
 
-// rest returns what is to be passed on when the stream has ended: an event that did not end.
+// rest returns the bytes to pass on when the stream has ended: an incomplete event.
 func (s *stream) rest() []byte {
 	if !s.hides {
 		return nil
@@ -115,7 +115,7 @@ func (s *stream) read(event []byte) (hidden bool) {
 	return len(data) > 0 && s.readData(data) && s.hides
 }
 
-// chunk is what is read of an event, of any of the APIs.
+// chunk holds the parsed members of an event, of any of the APIs.
 type chunk struct {
 	report
 
@@ -134,7 +134,7 @@ var chunkNames = func() names { //nolint:gochecknoglobals // a constant
 	return all
 }()
 
-// readData reads what an event says. It reports whether that only tells the usage of a chat.
+// readData parses the data of an event. It reports whether the event only has the usage of a chat.
 func (s *stream) readData(data []byte) (onlyUsage bool) {
 	if string(data) == "[DONE]" {
 		s.isEnded = true
@@ -162,7 +162,7 @@ func (s *stream) readData(data []byte) (onlyUsage bool) {
 	return c.counts != nil && !hasAny(c.choices) && c.kind == ""
 }
 
-// fault is the error that an event tells, nil if it tells none.
+// fault returns the error in an event, nil if there is none.
 func (c *chunk) fault() (e *apiError) {
 	switch c.kind {
 	case "response.failed":
@@ -184,7 +184,7 @@ func (c *chunk) fault() (e *apiError) {
 	return e
 }
 
-// Names of the members in which a model's output is, as texts: of a choice and its delta, of a call of a tool in it, and of a delta of Anthropic.
+// Names of the members that hold a model's output as text: of a choice and its delta, of its tool calls, and of a delta of Anthropic.
 var (
 	choiceTexts = namesOf([]string{"text"})                                    //nolint:gochecknoglobals // a constant
 	deltaTexts  = namesOf([]string{"content", "refusal", "reasoning_content"}) //nolint:gochecknoglobals // a constant
@@ -230,7 +230,7 @@ func textsIn(object []byte, texts names, name string, of func(value []byte) int6
 	return n
 }
 
-// tell takes in what an event says of the usage. Anthropic tells the input first and the output last, and each word is of the answer so far.
+// tell reads the usage in an event. Anthropic reports the input first and the output last, each as the total so far.
 func (s *stream) tell(said *report) {
 	if s.told.id == "" {
 		s.told = said.told
@@ -241,16 +241,16 @@ func (s *stream) tell(said *report) {
 	maps.Copy(s.usage, said.counts)
 }
 
-// tokens are those that the stream has told. ok is false where the answer is not whole, or tells none.
+// tokens returns the reported usage. ok is false if the response is incomplete or reports none.
 func (s *stream) tokens() (t tokens, ok bool) {
 	if s.usage == nil {
 		return t, false
 	}
 	t, ok = s.usage.read(s.api)
-	return t, ok && (s.isEnded || s.api == OpenAI && !s.isBlind) // OpenAI tells them once, at the end
+	return t, ok && (s.isEnded || s.api == OpenAI && !s.isBlind) // OpenAI reports them once, at the end
 }
 
-// soFar are those that it has told of an answer that is not whole.
+// soFar returns the reported usage of an incomplete response.
 func (s *stream) soFar() (t tokens, ok bool) {
 	if s.usage == nil {
 		return t, false
@@ -258,8 +258,8 @@ func (s *stream) soFar() (t tokens, ok bool) {
 	return s.usage.read(s.api)
 }
 
-// chargeStream is charge of an answer that streamed. Of one that was cut, the input counts as told or estimated, and the output by the text that
-// came, at least as much as was told. One with an event that is too long is charged what was reserved.
+// chargeStream is charge for a streaming response. If the stream was cut, input is what was reported or estimated. Output is computed from the text that
+// arrived, and is at least what was reported. A stream with an event that is too long is charged what was reserved.
 func (c Config) chargeStream(r *request, answer *stream, learned *Learned) (s spent) {
 	s.told = answer.told
 	s.isOpen = !answer.isEnded // a response in the background goes on, and is asked for again

@@ -26,7 +26,7 @@ const referenceType = "item_reference"
 // sourceTypes are types of sources of documents that are text.
 var sourceTypes = []string{"text", "content"}
 
-// contentTypes are all types that say what is text.
+// contentTypes are all known types of content.
 var contentTypes = namesOf(imageTypes, documentTypes, sourceTypes, []string{referenceType}) //nolint:gochecknoglobals // a constant
 
 // maxNesting is how deep in a body a type counts. All below that is text.

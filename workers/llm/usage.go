@@ -26,8 +26,8 @@ var (
 	cachedNames = namesOf([]string{"cached_tokens"}) //nolint:gochecknoglobals // a constant
 )
 
-// countsIn reads the numbers of a member "usage", nil if that is no object. What is no number is not there; of details, that is the input that was read
-// from the cache, as OpenAI reports it.
+// countsIn reads the numbers of a member "usage", nil if that is no object. Members that are no numbers are left out. Of the details it reads only the
+// input from the cache, as OpenAI reports it.
 func countsIn(usage json.RawMessage) counts {
 	object, _ := members(usage, countNames)
 	if object == nil {
@@ -57,7 +57,7 @@ func Usage(api API, answer []byte) (used shaper.Units, ok bool) {
 	return t.counted(api), true
 }
 
-// tokens are those of a request and its answer, each in one number.
+// tokens are the tokens of a request and its response, each as one number.
 type tokens struct {
 	input  int64 // but for what was read from the provider's cache
 	cached int64
@@ -101,11 +101,11 @@ func (r report) usage(api API) (t tokens, ok bool) {
 	return r.counts.read(api)
 }
 
-// told is what a response says of itself, besides its usage.
+// told is what a response reports about itself, besides its usage.
 type told struct {
 	id     string // "" none
 	model  string // "" none
-	object string // what it is; "" it does not say
+	object string // its type; "" if it names none
 	isOpen bool   // the model still works, and the usage comes later
 	isSync bool   // it says that its request waited for it
 }
@@ -125,7 +125,7 @@ func (t told) isOfItself() bool { return t.object == "response" || t.object == "
 // pending are the statuses of responses and runs whose model still works.
 var pending = []string{"queued", "in_progress", "requires_action", "cancelling"}
 
-// read reads the numbers as an API means them; ok is false where the input is not told.
+// read returns the numbers as an API means them; ok is false if there is no input.
 func (c counts) read(api API) (t tokens, ok bool) {
 	if api == Anthropic {
 		t.input, ok = c.first(inputTokens, bedrockInput)
@@ -158,12 +158,12 @@ type spent struct {
 	tokens
 	told
 
-	reported bool         // the answer told the tokens; else they are estimated
+	reported bool         // the response reported the tokens; otherwise they are estimated
 	charged  shaper.Units // nil: as much as was reserved
 }
 
-// charge takes the usage that an answer tells, and learns from it. Without usage it estimates. An answer that was cut before its usage, or whose
-// usage comes later, is charged what was reserved.
+// charge returns the usage that a response reports, and adds it to the learned estimates. Without usage it estimates. A response that was cut before its
+// usage, or whose usage comes later, is charged what was reserved.
 func (c Config) charge(r *request, answer *shaper.Answer, learned *Learned) (s spent) {
 	said := readReport(answer.Body)
 	s.told = said.told
@@ -188,7 +188,7 @@ func (c Config) charge(r *request, answer *shaper.Answer, learned *Learned) (s s
 	return s
 }
 
-// teach has learned take in the usage, unless it is of a batch: that is of many requests.
+// teach adds the usage to the learned estimates, except for a batch, whose usage is of many requests.
 func (s *spent) teach(r *request, learned *Learned) {
 	if !s.isBatch() {
 		learned.note(r, s.charged)
@@ -204,8 +204,8 @@ func (s spent) use(api API, model string) *shaper.Use {
 // answerNames are the members of an answer that have what a model made.
 var answerNames = namesOf([]string{"choices", "output", "content", "data"}) //nolint:gochecknoglobals // a constant
 
-// answerText is how many bytes of an answer are text that a model wrote: all of an answer that is not JSON of the APIs, and nothing
-// of the vectors that an embedding answers.
+// answerText returns how many bytes of a response a model wrote: all of a response that is not JSON of the APIs, and nothing of the vectors of an
+// embedding.
 func answerText(answer []byte) int64 {
 	object, _ := members(answer, answerNames)
 	if object == nil {

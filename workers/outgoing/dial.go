@@ -33,7 +33,7 @@ func (d *dialer) proxyOf(r *http.Request) (*url.URL, error) {
 	return d.proxy, nil
 }
 
-// dial connects to an address: that of the receiver, or of the proxy.
+// dial connects to the address of the receiver or of the proxy.
 func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	w := ctx.Value(wireKey{}).(*wire)
 	if d.proxy != nil {

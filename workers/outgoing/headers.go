@@ -26,8 +26,8 @@ func CheckMethod(method string, allowed ...string) error {
 	return &shaper.FieldError{Field: "method", Reason: "want one of " + strings.Join(allowed, ", ")}
 }
 
-// CheckHeaders reports every fault of the headers of a job, joined, each a [*shaper.FieldError]. reserved are further names that
-// the worker writes, in small letters; of a prefix, which ends in "-", all that begin with it.
+// CheckHeaders returns every fault of a job's headers, joined, each a [*shaper.FieldError]. reserved are further names that the worker writes, in lower
+// case. A name that ends in "-" reserves all names with that prefix.
 func CheckHeaders(headers map[string][]string, reserved ...string) error {
 	if len(headers) == 0 {
 		return nil

@@ -38,8 +38,7 @@ func newPool(concurrency int, maxAge time.Duration, transport func() *http.Trans
 	}
 }
 
-// get returns a connection with room for one request, and whether it was kept
-// from before. Give it back by put, release or discard.
+// get returns a connection with room for one request, and whether it is reused. Give it back by put, release or discard.
 func (p *pool) get(ctx context.Context, o shaper.Origin) (c *conn, reused bool, err error) {
 	if c := p.take(o); c != nil {
 		return c, true, nil

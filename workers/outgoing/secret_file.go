@@ -14,7 +14,7 @@ import (
 type SecretFile struct {
 	path string
 
-	// Accepts reports whether a text can be the secret: nil accepts any. Another text leaves the secret as it was. Set it before the first use.
+	// Accepts reports whether a text can be the secret: nil accepts any. After any other text the secret stays as it was. Set it before the first use.
 	Accepts func(text string) bool
 
 	mu   sync.Mutex

@@ -37,7 +37,7 @@ func NewSender(config Config) (*Sender, error) {
 // delivery ends.
 func (s *Sender) Close() { s.conns.close() }
 
-// Transport is that of the connections, for tests that trust their own server.
+// Transport returns the transport of the connections, for tests that trust their own server.
 func (s *Sender) Transport() *http.Transport { return s.conns.transport() }
 
 // Kept returns how many connections are kept, and to how many origins.
@@ -80,7 +80,7 @@ func (s *Sender) Open(ctx context.Context, attempt *shaper.Attempt, req *Request
 
 // Close ends the answer. The connection is used again if the body was read to its end.
 func (a *Answer) Close() {
-	_ = a.Body.Close() // what is not read is not wanted
+	_ = a.Body.Close() // the rest is discarded
 	a.cancel()
 	a.sender.conns.put(a.conn)
 }

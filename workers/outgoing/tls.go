@@ -19,8 +19,8 @@ type TLS struct {
 // ErrTLSFiles marks a fault of the files: an operator can mend it, so the job is not lost.
 var ErrTLSFiles = errors.New("the files for TLS cannot be used, so nothing is sent")
 
-// Check reads the files by readFile and reports every fault, joined. Each begins with the key of the configuration: that of the
-// table of the worker, such as "webhook", and the rest.
+// Check reads the files by readFile and returns every fault, joined. Each begins with its key in the configuration: the worker's table, such as
+// "webhook", and the rest.
 func (t TLS) Check(table string, readFile func(string) ([]byte, error)) error {
 	var errs []error
 	fail := func(key, file string, err error) {

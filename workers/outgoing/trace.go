@@ -24,7 +24,7 @@ func sendOn(c *conn, req *http.Request) (*http.Response, error) {
 	return traced.RoundTrip(req.WithContext(context.WithValue(ctx, connKey{}, c)))
 }
 
-// traced makes the spans. The metrics of requests are those of the dispatcher, so that it counts none.
+// traced makes the spans. It counts no metrics: the dispatcher counts requests.
 var traced = otelhttp.NewTransport(overConn{},
 	otelhttp.WithPropagators(propagation.TraceContext{}),
 	otelhttp.WithMeterProvider(noop.NewMeterProvider()),

@@ -59,13 +59,13 @@ func transportOf(d *dialer) *http.Transport {
 	}
 }
 
-// healthChecks has a connection of HTTP/2 send a PING when it is silent. A receiver that is slow answers that, and one that is gone does not.
+// healthChecks makes HTTP/2 connections send a PING when they are silent. A slow receiver answers it, and one that is gone does not.
 func healthChecks() *http.HTTP2Config {
 	return &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
 }
 
-// guardedDialTimeout bounds how long a [GuardedTransport] needs for a connection. It is shorter than the time of the requests, so that their
-// errors tell a resolver that does not answer from a server that does not.
+// guardedDialTimeout bounds how long a [GuardedTransport] takes to connect. It is shorter than the requests' timeout, so errors distinguish a resolver
+// that does not answer from a server that does not.
 const guardedDialTimeout = 5 * time.Second
 
 // GuardedTransport returns a transport that connects only where [workers.Guard] lets it, without a proxy: for requests that are no

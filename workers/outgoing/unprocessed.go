@@ -12,7 +12,7 @@ import (
 	"github.com/tundish-io/tundish/workers"
 )
 
-// fate is what is known of a request that got no response.
+// fate is what is known about a request without a response.
 type fate int
 
 const (

@@ -49,8 +49,8 @@ type CloudEvents struct {
 	// Source is the attribute source: a URI-reference, in ASCII. It is required.
 	Source string
 
-	// Type is the attribute type of jobs that have no header ce-type: printable ASCII without blanks, quotation
-	// marks and percent signs. "" means [DefaultEventType].
+	// Type is the attribute type of jobs that have no header ce-type: printable ASCII without spaces, quotation marks and percent signs. "" means
+	// [DefaultEventType].
 	Type string
 }
 
@@ -163,7 +163,7 @@ type event struct {
 	DataContentType string `json:"datacontenttype"`
 }
 
-// body returns the body of an attempt. It brings the headers into the format: h holds those of the job and its flow.
+// body returns the body of an attempt. It brings the headers into the format: h holds the headers of the job and its flow.
 func (c *Config) body(attempt *shaper.Attempt, h http.Header) ([]byte, error) {
 	if !c.Format.makesEvents() {
 		return attempt.Payload, nil
@@ -227,7 +227,7 @@ func (e *event) structured(payload []byte, h http.Header) ([]byte, error) {
 // headerText percent-encodes what the HTTP binding does, of visible ASCII.
 var headerText = strings.NewReplacer("%", "%25", `"`, "%22")
 
-// setHeaders writes the attributes as headers. Those of the job stay as they are.
+// setHeaders writes the attributes as headers. The job's headers stay as they are.
 func (e *event) setHeaders(h http.Header) {
 	h.Set("Ce-Specversion", e.SpecVersion)
 	h.Set("Ce-Id", headerText.Replace(e.ID))
@@ -259,8 +259,8 @@ func (e *event) with(payload []byte) ([]byte, error) {
 	return append(body, '}'), nil
 }
 
-// isJSON leaves out types such as application/vnd.acme+json. The SDK for Go reads no JSON object as data of such a type, and
-// every SDK reads data_base64. That SDK compares types with capitals as they are.
+// isJSON excludes types such as application/vnd.acme+json. The Go SDK reads no JSON object as data of such a type, and every SDK reads data_base64. The
+// Go SDK compares types case-sensitively.
 func isJSON(contentType string) bool {
 	media, _, _ := strings.Cut(contentType, ";")
 	media = strings.TrimSpace(media)

@@ -12,7 +12,7 @@ import (
 	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
-// table is that of the worker in the configuration.
+// table is the worker's table in the configuration.
 const table = "webhook"
 
 // Config says where the jobs of a bucket go, and within which bounds.
@@ -25,7 +25,7 @@ type Config struct {
 	// needed here.
 	FlowURLs bool
 
-	// JobURL says whether a job may name its own URL. That of a flow is an operator's.
+	// JobURL says whether a job may name its own URL. An operator sets the URL of a flow.
 	JobURL bool
 
 	// Timeout is for all of an attempt: to resolve, connect, send, and read
@@ -69,7 +69,7 @@ type Config struct {
 	ConnectionMaxAge time.Duration
 
 	// Read by New.
-	home    own      // of flows that have nothing: its target is that of URL
+	home    own      // of flows without settings of their own: its target is that of URL
 	signers []signer // of Secrets
 }
 

@@ -66,16 +66,16 @@ func (o *own) trusts(to shaper.Origin) bool {
 	return o.OwnDelivery != nil && o.target.Is(to)
 }
 
-// setHeaders writes the flow's headers over those of the job.
+// setHeaders writes the flow's headers over the job's.
 func (o *own) setHeaders(h http.Header) {
 	for name, value := range o.Headers {
 		h.Set(name, value)
 	}
 }
 
-// signersFor returns the signers of a delivery to an origin: those of the flow, or those of the bucket if the flow has none.
-// A flow's signers are used only towards the origin that its credentials are for. The bucket's signers are used only towards
-// the origin of the bucket's URL. Any other receiver could pass the signed request on to that origin, which trusts the secret.
+// signersFor returns the signers of a delivery to an origin: the flow's, or the bucket's if the flow has none. A flow's signers are used only towards
+// the origin that its credentials are for. The bucket's signers are used only towards the origin of the bucket's URL. Any other receiver could pass the
+// signed request on to that origin, which trusts the secret.
 func (c *Config) signersFor(own *own, to shaper.Origin) []signer {
 	switch {
 	case len(own.signers) == 0 && c.home.target.Is(to):

@@ -56,13 +56,13 @@ func (c *Config) checkedTarget(attempt *shaper.Attempt, own *own) (outgoing.Targ
 
 func invalid(err error) error { return fmt.Errorf("%w: %w", workers.ErrInvalid, err) }
 
-// header returns the headers of an attempt: the defaults, the job's over them,
-// ours over both. The caller writes those of its flow over the job's, see own.
+// header returns the headers of an attempt: the defaults, overridden by the job's, then by ours. The caller overrides the job's with its flow's, see
+// own.
 func header(attempt *shaper.Attempt, id string, hasBody bool, now time.Time) http.Header {
 	const own = 5
 	h := make(http.Header, len(attempt.Headers)+own)
 	values := make([]string, 0, own)
-	set := func(canonical, value string) { // Set would spell the name anew and make a slice
+	set := func(canonical, value string) { // Set would spell the name again and make a slice
 		values = append(values, value)
 		h[canonical] = values[len(values)-1 : len(values) : len(values)]
 	}
