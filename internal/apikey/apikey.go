@@ -34,7 +34,7 @@ const AllBuckets = "*"
 type Key struct {
 	Name string // names the key in logs and messages
 
-	// Caller is the caller for whom the key enqueues, and by which limits count it; "" means its name. Several keys may be of one caller.
+	// Caller is the caller for which the key enqueues, and by which limits count it; "" means its name. Several keys may have the same caller.
 	Caller string
 
 	Roles []Role // roles of the key; without one it may do only what is open to all
@@ -48,8 +48,8 @@ type Key struct {
 	// bucket that names it, so it needs [AllBuckets].
 	Buckets []string
 
-	// Flows and Groups bind RoleEnqueue: the key puts jobs into these only, and looks at and
-	// cancels no others. Empty means all. They say nothing of a bucket without flows or groups.
+	// Flows and Groups restrict RoleEnqueue: the key enqueues into these only, and reads and cancels no jobs of others. Empty means all. They do not
+	// apply to a bucket without flows or groups.
 	Flows, Groups []string
 
 	sameBounds bool              // see SharesBounds
@@ -64,7 +64,7 @@ func (k *Key) MayEnqueue(bucket *shaper.Bucket, group, flow string) bool {
 	return (bucket.Flow == nil || among(k.Flows, flow)) && (bucket.Group == nil || among(k.Groups, group))
 }
 
-// Owner is the caller of the key, "" without a key.
+// Owner returns the caller of the key, "" without a key.
 func (k *Key) Owner() string {
 	if k == nil {
 		return ""

@@ -18,11 +18,11 @@ type asynqWorker struct{ *asynq.Worker }
 // closed when nothing refers to the worker any more.
 func (asynqWorker) Close() {}
 
-// asynqSettings are those of a worker of the kind asynq.
+// asynqSettings are the settings of a worker of the kind asynq.
 type asynqSettings struct {
 	asynq.Config
 
-	url     string // of a Redis of its own, "" for that of Tundish
+	url     string // of a Redis of its own, "" for Tundish's
 	options redisconn.Options
 }
 

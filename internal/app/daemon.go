@@ -51,14 +51,13 @@ type daemon struct {
 	source  *source
 	targets []target // what follows a changed configuration
 
-	// places brings buckets into their pools: the dispatcher, and where there is none the client, which finds out where they are.
+	// places moves buckets into their pools: the dispatcher or, without one, the client, which looks up their pools.
 	places places
 }
 
-// newDaemon wires a daemon on the Redis at url. It does not dial.
-// Requests that come while the daemon stops are answered too, so only the values of ctx are
-// used. A daemon that takes jobs in has a limiter, and short timeouts for its callers. Where a dispatcher is beside the client, that
-// one writes the settings of buckets.
+// newDaemon wires a daemon on the Redis at url. It does not dial. Requests during the shutdown are served too, so only the values of ctx are used. A
+// daemon that enqueues has a limiter, and short timeouts for its callers. With dispatches, the dispatcher writes the settings of buckets, not the
+// client.
 func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.Logger, url string, takesIn, dispatches bool) (*daemon, error) {
 	conn, err := Connect(cfg, url, log)
 	if err != nil {
@@ -173,13 +172,13 @@ func (d *daemon) reloadRefused() string {
 	return ""
 }
 
-// watchStage logs what changes of the settings in force.
+// watchStage logs changes of the effective settings.
 func (d *daemon) watchStage(ctx context.Context) error {
 	d.client.WatchSettings(ctx)
 	return nil
 }
 
-// exchange shares what models have taught, as far as this process reads it.
+// exchange shares the learned estimates of models, as far as this process needs them.
 func (d *daemon) exchange() *lessonExchange {
 	return &lessonExchange{known: &d.lessons, buckets: func() []string { return llmBuckets(d.inForce.Load().Config) }, from: d.client, log: d.log}
 }
@@ -280,9 +279,8 @@ func (d *daemon) proxy(bucket string) (httpapi.ProxySettings, bool) {
 	return settings, true
 }
 
-// greet looks at Redis once. It brings buckets into their pools and warns of settings of Redis that would
-// lose jobs. If Redis fails, it says that the daemon goes on trying, and reports false. After an error the daemon must not start: Redis
-// refuses its user or its password, say.
+// greet probes Redis once. It moves buckets into their pools, and warns of settings of Redis that would lose jobs. If Redis fails, it logs that the
+// daemon keeps trying, and reports false. After an error the daemon must not start: Redis refuses its user or its password, for example.
 func (d *daemon) greet(ctx context.Context) (answers bool, err error) {
 	err = d.client.Probe(ctx)
 	switch redisconn.FailureOf(err) {
@@ -310,7 +308,7 @@ func (d *daemon) examine(ctx context.Context) {
 		switch {
 		case c.Status == doctor.StatusFail:
 			d.log.ErrorContext(ctx, "redis is not fit to keep jobs, see `dispatcher doctor`", "check", c.Name, "finding", c.Text, "next", c.Next)
-		case c.Status == doctor.StatusWarn && c.Next != "": // of what is unknown there is nothing to do
+		case c.Status == doctor.StatusWarn && c.Next != "": // an unknown check needs no action
 			d.log.WarnContext(ctx, "redis could be set up better, see `dispatcher doctor`", "check", c.Name, "finding", c.Text, "next", c.Next)
 		}
 	}
@@ -336,7 +334,7 @@ func (d *daemon) examineStage(answers bool) stage {
 // totals sums the counters of a daemon's work.
 func (d *daemon) totals() []any {
 	sums := map[string]float64{}
-	families, _ := d.registry.Gather() // what Redis should have told is missing when it is down
+	families, _ := d.registry.Gather() // metrics that come from Redis are missing while it is down
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			key := family.GetName()

@@ -20,7 +20,7 @@ import (
 	"github.com/tundish-io/tundish/internal/telemetry"
 )
 
-// Options are those of a daemon.
+// Options are the options of a daemon.
 type Options struct {
 	Config     config.Options
 	Stderr     io.Writer // of its log
@@ -28,7 +28,7 @@ type Options struct {
 	Version    string    // for the log
 }
 
-// open reads the configuration, and logs what it is warned of.
+// open reads the configuration, and logs its warnings.
 func (o Options) open() (*source, *config.Config, *slog.Logger, error) {
 	src := &source{options: o.Config}
 	cfg, err := src.load(true)
@@ -141,7 +141,7 @@ func (d *daemon) dispatch(ctx context.Context) error {
 	return err
 }
 
-// sayDispatching logs that the dispatcher works, or will as soon as Redis answers.
+// sayDispatching logs that the dispatcher works, or will as soon as Redis responds.
 func (d *daemon) sayDispatching(ctx context.Context, answers bool, where []any) {
 	if answers {
 		d.log.InfoContext(ctx, "dispatcher lets jobs out", where...)
@@ -173,7 +173,7 @@ func (d *daemon) console() *httpapi.Pages {
 // opsShutdownTimeout is how long a scrape may take when all else has stopped.
 const opsShutdownTimeout = 2 * time.Second
 
-// rates says how fast each bucket leaks: "webhooks at 50/s".
+// rates returns the rate of each bucket: "webhooks at 50/s".
 func rates(cfg *config.Config) []string {
 	list := make([]string, len(cfg.Buckets))
 	for i, b := range cfg.Buckets {

@@ -17,15 +17,15 @@ import (
 	"github.com/tundish-io/tundish/workers/webhook"
 )
 
-// dispatching is the dispatcher with a worker for each bucket. A reload makes anew the workers whose settings have changed. A closed worker
-// finishes its deliveries, also tasks that wait in asynq, and closes each connection after the last one.
+// dispatching is the dispatcher with a worker for each bucket. A reload replaces the workers whose settings have changed. A closed worker finishes its
+// deliveries, also tasks that wait in asynq, and closes each connection after the last one.
 type dispatching struct {
 	*dispatcher.Dispatcher
 	lease time.Duration
 	known *lessons
 	redis redis.UniversalClient  // of Tundish
 	open  map[string]builtWorker // by the name of the bucket
-	next  map[string]builtWorker // those of the configuration that is being applied
+	next  map[string]builtWorker // of the configuration that is being applied
 
 	metrics *llm.Metrics
 }
@@ -134,7 +134,7 @@ func (f *dispatching) workers() map[string]shaper.Worker {
 	return workers
 }
 
-// newWorker makes the worker of a bucket with these settings. The lease is that of the process: a reload may find another one in the file.
+// newWorker makes the worker of a bucket with these settings. The lease is the process's: a reload may find another one in the file.
 func (f *dispatching) newWorker(bucket string, settings checker) (closer, error) {
 	var timeout time.Duration
 	var worker closer

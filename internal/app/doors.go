@@ -16,8 +16,8 @@ import (
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
-// doors are those of the producer's API, with a worker for each bucket behind one. A reload makes anew those whose settings have changed; a closed
-// worker finishes its calls.
+// doors are the proxy routes of the producer's API, with a worker for each of their buckets. A reload replaces the workers whose settings have changed;
+// a closed worker finishes its calls.
 type doors struct {
 	permits *dispatcher.Permits
 	leases  *dispatcher.Leases
@@ -26,7 +26,7 @@ type doors struct {
 
 	mu     sync.Mutex
 	open   map[string]doorWorker           // by the name of the bucket
-	byDoor map[string][]httpapi.DoorBucket // a bucket of a door is one by its own name, too
+	byDoor map[string][]httpapi.DoorBucket // a bucket of a route is also a route by its own name
 }
 
 type doorWorker struct {
@@ -34,7 +34,7 @@ type doorWorker struct {
 	settings llm.Config
 }
 
-// openDoors makes the doors of the configuration, which follow it from then on.
+// openDoors opens the proxy routes of the configuration, and follows its reloads.
 func (d *daemon) openDoors() error {
 	metrics, err := d.llmMetrics()
 	if err != nil {
@@ -52,7 +52,7 @@ func (d *daemon) openDoors() error {
 	return d.doors.follow(d.config)
 }
 
-// follow takes over the doors of a configuration, or none of them if one cannot be opened.
+// follow applies the proxy routes of a configuration, or none of them if one cannot be opened.
 func (s *doors) follow(cfg *config.Config) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,13 +90,13 @@ func (s *doors) follow(cfg *config.Config) error {
 		byDoor[door] = append(byDoor[door], bucket)
 		alone[b.Name] = []httpapi.DoorBucket{bucket}
 	}
-	maps.Copy(alone, byDoor) // a door goes before a bucket of its name
+	maps.Copy(alone, byDoor) // a route takes precedence over a bucket with its name
 	closeDoors(s.open, open)
 	s.open, s.byDoor = open, alone
 	return nil
 }
 
-// isFallback reports whether a bucket behind a door falls back on this one.
+// isFallback reports whether a bucket of a proxy route falls back on this one.
 func isFallback(cfg *config.Config, bucket string) bool {
 	return slices.ContainsFunc(cfg.Buckets, func(b config.Bucket) bool { return b.LLM != nil && b.LLM.ServeProxy && b.LLM.Fallback == bucket })
 }
@@ -119,7 +119,7 @@ func closeDoors(some, stay map[string]doorWorker) {
 	}
 }
 
-// behind are the buckets behind a door.
+// behind returns the buckets of a proxy route.
 func (s *doors) behind(door string) []httpapi.DoorBucket {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 // fileStamps are files as they were at an instant. A link stands for the file behind it: Kubernetes turns a link to another version of all files at once.
 type fileStamps map[string]os.FileInfo
 
-// note takes in how a file is now.
+// note records the current state of a file.
 func (s fileStamps) note(path string) {
 	info, err := os.Stat(path)
 	if err != nil {

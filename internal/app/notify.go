@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// notifier tells systemd how the daemon is, as a unit of Type=notify or notify-reload wants it (sd_notify(3)). Without NOTIFY_SOCKET it sends nothing.
+// notifier reports the state of the daemon to systemd, for a unit of Type=notify or notify-reload (sd_notify(3)). Without NOTIFY_SOCKET it sends
+// nothing.
 type notifier struct {
 	socket string
 	every  time.Duration // between two signs of life; 0: systemd wants none
@@ -36,7 +37,7 @@ func newNotifier(environ []string, log *slog.Logger) *notifier {
 	return n
 }
 
-// tell sends a state. What systemd does not hear it finds out by its timeouts, so the daemon goes on.
+// tell sends a state. If systemd misses one, its timeouts find out, so the daemon goes on.
 func (n *notifier) tell(ctx context.Context, state string) {
 	if n == nil || n.socket == "" {
 		return

@@ -8,12 +8,12 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// places is what brings buckets into their pools.
+// places moves buckets into their pools.
 type places interface {
 	JoinPools(ctx context.Context) error
 }
 
-// poolOf is the pool in which the configuration has a bucket, "" if in none.
+// poolOf returns the configured pool of a bucket, "" if it is in none.
 func poolOf(b config.Bucket) string {
 	if b.Pool == nil {
 		return ""

@@ -78,7 +78,7 @@ type reloader struct {
 	reloads *prometheus.CounterVec
 	stale   prometheus.Gauge
 	records *audit.Log              // nil records nothing
-	notify  *notifier               // nil tells nobody
+	notify  *notifier               // nil notifies nobody
 	refused *atomic.Pointer[string] // the first fault of the last reload, nil: it was applied
 }
 
@@ -163,7 +163,7 @@ func (r *reloader) record(ctx context.Context, cfg *config.Config) (end func(err
 	}
 }
 
-// apply has every part follow cfg. If one cannot, all go back to the configuration in force.
+// apply makes every part follow cfg. If one cannot, all return to the effective configuration.
 func (r *reloader) apply(ctx context.Context, cfg *config.Config) error {
 	for i, t := range r.targets {
 		err := t.apply(ctx, r.running(cfg))
@@ -188,7 +188,7 @@ func (r *reloader) running(cfg *config.Config) *config.Config {
 	return &now
 }
 
-// maxRefusedText is how long a fault is that the fleet is told.
+// maxRefusedText bounds the text of a fault in the fleet's report, in bytes.
 const maxRefusedText = 300
 
 func (r *reloader) refuse(ctx context.Context, err error) {
@@ -208,7 +208,7 @@ func (r *reloader) refuse(ctx context.Context, err error) {
 	}
 }
 
-// tell logs the changes that are followed from now on, and those that wait for a restart.
+// tell logs the changes that take effect now, and those that wait for a restart.
 func (r *reloader) tell(ctx context.Context, cfg *config.Config) {
 	changed := slices.DeleteFunc(config.Changes(r.inForce, cfg), func(c config.Change) bool { return !r.follows(c) })
 	waiting := slices.DeleteFunc(config.Changes(r.started, cfg), r.follows)

@@ -12,7 +12,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// settleTime is how long a file must be left alone to count as written.
+// settleTime is how long a file must be unchanged to count as written.
 const settleTime = 250 * time.Millisecond
 
 // run reloads at SIGHUP and when the file or a file of a secret was changed, until ctx ends.
@@ -36,7 +36,7 @@ func (r *reloader) run(ctx context.Context) error {
 	return nil
 }
 
-// pollEvery is how often the files of secrets are looked at. A change has been the same at two looks before it is read: it may be written in parts.
+// pollEvery is the interval at which the files of secrets are checked. A change is read when two checks found the same file: it may be written in parts.
 const pollEvery = 500 * time.Millisecond
 
 // watchFile watches the directory of a file: editors, and Kubernetes for a

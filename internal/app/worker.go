@@ -32,8 +32,8 @@ func newApplied(cfg *config.Config) *applied {
 	return a
 }
 
-// CheckFlow returns a check of a flow's own settings for deliveries, by the worker of the flow's bucket. Those of a
-// bucket that the configuration does not have are checked as those of a webhook.
+// CheckFlow returns a check of a flow's own delivery settings, by the worker of the flow's bucket. Settings for a bucket outside of the configuration
+// are checked as a webhook's.
 func CheckFlow(cfg *config.Config) func(bucket string, own *shaper.OwnDelivery) error {
 	a := sync.OnceValue(func() *applied { return newApplied(cfg) })
 	return func(bucket string, own *shaper.OwnDelivery) error { return a().checkFlow(bucket, own) }
@@ -92,7 +92,7 @@ type checker interface {
 	CheckFlow(own *shaper.OwnDelivery) error
 }
 
-// anyJob is what is known here of the worker in a program of the user's: nothing, so it takes any job.
+// anyJob stands for the worker in a user's program, which is not known here: it accepts any job.
 type anyJob struct{}
 
 func (anyJob) CheckJob(*shaper.Job) error          { return nil }

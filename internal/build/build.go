@@ -7,7 +7,7 @@ import (
 	"runtime/debug"
 )
 
-// What a build without git is told: -ldflags "-X github.com/tundish-io/tundish/internal/build.version=v1.2.3", and commit and date as well.
+// Set in a build without git: -ldflags "-X github.com/tundish-io/tundish/internal/build.version=v1.2.3", and commit and date as well.
 var version, commit, date string
 
 // Build describes a program as it was built.

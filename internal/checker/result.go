@@ -25,10 +25,8 @@ type Result struct {
 	// never known.
 	Recovered []string
 
-	// Duplicated holds the jobs that were delivered more than once, with the
-	// number of deliveries beyond the first, and Extra is their sum. A retry
-	// that the downstream asked for is among them. Repeated counts those of
-	// Extra that had the attempt number of an earlier delivery: one attempt was
+	// Duplicated holds the jobs that were delivered more than once, with the number of deliveries beyond the first, and Extra is their sum. A retry that
+	// the downstream asked for is among them. Repeated counts the deliveries of Extra with the attempt number of an earlier delivery: one attempt was
 	// sent twice, which no retry explains.
 	Duplicated map[string]int
 	Extra      int
@@ -168,9 +166,8 @@ func (r Result) String() string {
 		r.Admitted, r.Refused, r.Delivered, number(r.Rate), r.Dead, len(r.Lost), len(r.Unexpected), len(r.Duplicated), len(r.Recovered))
 }
 
-// MostIn returns the largest number of deliveries in any window of that length,
-// wherever it begins. It is exact, not binned. A window holds its begin and
-// not its end, so that of deliveries at 0 s and 1 s a window of 1 s holds one.
+// MostIn returns the largest number of deliveries in any window of that length, wherever it begins. It is exact, not binned. A window holds its begin
+// and not its end, so a window of 1 s holds only one of two deliveries at 0 s and 1 s.
 func (r Result) MostIn(window time.Duration) int {
 	most, first := 0, 0
 	for i, at := range r.departures {

@@ -25,12 +25,12 @@ import (
 )
 
 const (
-	operatorTimeout = 60 * time.Second // a server answers a purge within 20 s
+	operatorTimeout = 60 * time.Second // a server responds to a purge within 20 s
 	maxView         = 256 << 20        // bytes of one answer
 	pageOfJobs      = 200              // jobs in one answer, whose payloads may be large
 )
 
-// api calls the operator's API: that of a server, or that of this process on the Redis of the configuration.
+// api calls the operator's API: a server's, or this process's on the Redis of the configuration.
 type api struct {
 	http   *http.Client
 	server string
@@ -73,8 +73,8 @@ func (a *invocation) withAPI(ctx context.Context, do func(ctx context.Context, c
 	return a.onServer(ctx, a.serverURL, do)
 }
 
-// onDispatcher runs what calls the operator's API of the dispatcher that the configuration names, as this process lacks secrets of it. Only
-// that of an embedded store is certain to be the right one: another may run here for another Redis.
+// onDispatcher runs do with the operator's API of the configured dispatcher, because this process lacks secrets of the configuration. Only the
+// dispatcher of an embedded store is certain to be the right one: another may run here for another Redis.
 func (a *invocation) onDispatcher(ctx context.Context, lacks error, do func(ctx context.Context, c *api) error) error {
 	cfg, err := a.addresses()
 	if err != nil || !cfg.Redis.URL.Embedded() {
@@ -145,7 +145,7 @@ func (p *problem) Error() string {
 
 func (p *problem) Unwrap() error { return p.cause }
 
-// exitCode is that of the status, but a bucket without flows or groups is wrong usage.
+// exitCode returns the exit code of the status, except that a bucket without flows or groups is wrong usage.
 func (p *problem) exitCode() int {
 	switch p.Code {
 	case "no-flows", "no-groups", "too-large", "unsupported-media-type":
@@ -154,7 +154,7 @@ func (p *problem) exitCode() int {
 	return p.answer.exitCode()
 }
 
-// call carries out an operation, and returns what it answers. An answer that is an error is a [*problem].
+// call carries out an operation, and returns its response. An error response is a [*problem].
 func call[In, Out any](ctx context.Context, c *api, op *httpapi.Operation[In, *Out], in In) (*Out, error) {
 	target, body, err := op.Request(&in)
 	if err != nil {
@@ -170,8 +170,8 @@ const (
 	retryEvery  = time.Second
 )
 
-// send sends a request and reads the answer into view. body is nil where there is none. A server waits for Redis as long as a daemon does, which is
-// short on a busy machine: a request that it answers 503 for that is sent again, as its response says.
+// send sends a request and reads the response into view. body is nil for a request without one. A server waits for Redis as long as a daemon does, which
+// is short on a busy machine: after a 503 for that, send repeats the request at the time in the response.
 func (c *api) send(ctx context.Context, method, target, contentType string, body []byte, view any) error {
 	for began := time.Now(); ; {
 		err := c.sendOnce(ctx, method, target, contentType, body, view)
@@ -267,7 +267,7 @@ func (c *api) unreachable(ctx context.Context, method string, err error) error {
 	return fail(exitUnreachable, "%s gave no answer (%w): %s", c.server, err, next)
 }
 
-// buckets looks at all buckets.
+// buckets reads all buckets.
 func (c *api) buckets(ctx context.Context) ([]*opsview.Bucket, error) {
 	list, err := call(ctx, c, httpapi.ListBuckets, httpapi.BucketsQuery{})
 	if err != nil {
@@ -276,12 +276,12 @@ func (c *api) buckets(ctx context.Context) ([]*opsview.Bucket, error) {
 	return list.Buckets, nil
 }
 
-// bucket looks at one bucket.
+// bucket reads one bucket.
 func (c *api) bucket(ctx context.Context, name string) (*opsview.Bucket, error) {
 	return call(ctx, c, httpapi.ShowBucket, httpapi.BucketName{Bucket: name})
 }
 
-// named says of which object something is not valid. Other errors stay as they are.
+// named adds to a validation error which object is not valid. Other errors stay as they are.
 func named(err error, what, name string) error {
 	p, ok := errors.AsType[*problem](err)
 	if !ok || p.Code != "invalid" {

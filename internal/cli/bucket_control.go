@@ -107,7 +107,7 @@ func releasedText(o opsview.Outcome, name string) string {
 	return "released: " + name
 }
 
-// settingFlags are the flags of `bucket set`, and poolFlags those of `pool set`: the settings whose tags say that an operator may change them.
+// settingFlags are the flags of `bucket set`, and poolFlags the flags of `pool set`: the settings whose tags say that an operator may change them.
 var (
 	settingFlags = setting.Changes(reflect.TypeFor[shaper.Bucket]())
 	poolFlags    = setting.Changes(reflect.TypeFor[shaper.Pool]())

@@ -65,7 +65,7 @@ func (a *invocation) purge(cmd *cobra.Command, flags purgeFlags, what, bucket, n
 	})
 }
 
-// askPurge asks for a purge, or for what it would drop.
+// askPurge requests a purge, or a dry run of it.
 type askPurge func(ctx context.Context, c *api, request httpapi.PurgeRequest) (*opsview.Purge, error)
 
 func (a *invocation) purgeBy(ctx context.Context, c *api, flags purgeFlags, what, bucket, name string, ask askPurge) error {

@@ -79,7 +79,7 @@ func (c *api) handsToAsynq(bucket string) bool {
 	return c.config != nil && slices.ContainsFunc(c.config.Buckets, func(b config.Bucket) bool { return b.Name == bucket && b.Asynq != nil })
 }
 
-// hours writes when a bucket may send, and what of it has to leave by when.
+// hours writes when a bucket may send, and its finish.
 func (r rows) hours(v *opsview.Bucket) {
 	if h := v.Hours; h != nil {
 		hours, late := h.Text(r.now), lateText(h.Late)
@@ -99,7 +99,7 @@ func (r rows) hours(v *opsview.Bucket) {
 	}
 }
 
-// jobsOf writes what waits in a bucket, and what is in flight.
+// jobsOf writes the number of waiting jobs of a bucket, and of jobs in flight.
 func (r rows) jobsOf(v *opsview.Bucket) {
 	among := ""
 	if v.Flows != nil {
@@ -173,7 +173,7 @@ func actionText(action string) string {
 	return " (" + action + ")"
 }
 
-// lateText says why jobs will be left at a finish.
+// lateText returns why jobs will remain at a finish.
 func lateText(late string) string {
 	switch shaper.Late(late) {
 	case shaper.LateRate:
@@ -185,7 +185,7 @@ func lateText(late string) string {
 	}
 }
 
-// deadOf says how many dead letters a bucket has, and how many there may be.
+// deadOf returns how many dead letters a bucket has, and its bound.
 func deadOf(v *opsview.Bucket) string {
 	text := fmt.Sprint(v.Dead)
 	if v.DeadCapacity > 0 {
@@ -201,7 +201,7 @@ func deadOf(v *opsview.Bucket) string {
 	return text
 }
 
-// drainTime says when the last job leaves that waits now, and where that is a bound.
+// drainTime returns when the last of the waiting jobs is sent, and whether that is a bound.
 func drainTime(v *opsview.Bucket) string {
 	switch {
 	case v.Waiting == 0:

@@ -21,7 +21,7 @@ import (
 	"github.com/tundish-io/tundish/workers"
 )
 
-// deadFilter are the flags that say which dead letters are meant.
+// deadFilter holds the flags that filter dead letters.
 type deadFilter struct {
 	operator.DeadFilter
 
@@ -43,8 +43,8 @@ func (f *deadFilter) flags(cmd *cobra.Command) {
 	flags.StringVar(&f.Text, "text", "", "those with this `text` in the id, or in the detail or the body of the last response")
 }
 
-// read turns the flags into the filter, and reports whether there is any. Flags with nothing in them, as of a variable that is empty,
-// would mean all dead letters: they are refused.
+// read turns the flags into the filter, and reports whether there is any. Empty flags, as of an empty variable, would match all dead letters: they are
+// refused.
 func (f *deadFilter) read(cmd *cobra.Command) (given bool, err error) {
 	if cmd.Flags().Changed("flow") {
 		f.Flow = &f.flow
@@ -88,7 +88,7 @@ func (a *invocation) hintAtCause(filter *operator.DeadFilter, matched int) {
 	}
 }
 
-// deadFind lists the dead letters that a filter means, the newest first.
+// deadFind lists the dead letters that a filter matches, the newest first.
 func (a *invocation) deadFind(ctx context.Context, c *api, bucket string, filter operator.DeadFilter, cursor string, limit int) error {
 	letters, query := []*opsview.Job{}, httpapi.DeadQuery{BucketName: httpapi.BucketName{Bucket: bucket}, DeadFilter: filter}
 	for next := cursor; ; {
@@ -119,15 +119,15 @@ func (a *invocation) deadFind(ctx context.Context, c *api, bucket string, filter
 // deadChanges are what a filter can be asked for.
 type deadChanges func(ctx context.Context, filter operator.DeadFilter, cursor string, dryRun bool) (operator.DeadChange, error)
 
-// How long a change waits where nothing can be moved for now: twice as long where nothing was moved since the last time, else half as long;
-// and at least as long as it looked at letters since then.
+// The wait of a change while nothing can be moved. It doubles if nothing was moved since the last wait, otherwise it halves. It is at least the time
+// that the reads since the last wait took.
 const (
 	placesLeast = 100 * time.Millisecond
 	placesMost  = 10 * time.Second
 )
 
-// deadChange makes a change of all dead letters that a filter means, and tells how far it is. With wait it goes on until none is left that
-// could be moved.
+// deadChange changes all dead letters that a filter matches, and shows the progress. With wait it goes on until no dead letter is left that could be
+// moved.
 func (a *invocation) deadChange(ctx context.Context, filter operator.DeadFilter, dryRun, wait bool, change deadChanges) (sum operator.DeadChange, err error) {
 	var line atomic.Value
 	line.Store(deadLine(sum, false))
@@ -153,7 +153,7 @@ func (a *invocation) deadChange(ctx context.Context, filter operator.DeadFilter,
 		if !part.Waiting {
 			continue
 		}
-		if part.Full == 0 { // the next round has those again that this one has left dead
+		if part.Full == 0 { // the next round reads the dead letters again that this one could not move
 			disabled, sum.Disabled = max(sum.Disabled, disabled), 0
 		}
 		sum.Full, sum.FlowFull, sum.GroupFull = 0, 0, 0
@@ -171,7 +171,7 @@ func (a *invocation) deadChange(ctx context.Context, filter operator.DeadFilter,
 	}
 }
 
-// deadLine is how far a change of dead letters is.
+// deadLine returns the progress of a change of dead letters.
 func deadLine(sum operator.DeadChange, waiting bool) string {
 	text := fmt.Sprintf("%s looked at, %d redriven, %d dropped", opsview.Count(sum.Looked, "dead letter"), sum.Moved, sum.Dropped)
 	if waiting {

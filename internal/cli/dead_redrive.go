@@ -107,7 +107,7 @@ func (a *invocation) deadRedrive(ctx context.Context, c *api, bucket string, ids
 	return nil
 }
 
-// printRedriven says what became of dead letters that were to be redriven: named by their ids, or not.
+// printRedriven prints the result of a redrive of dead letters. named says that they were chosen by id.
 func (a *invocation) printRedriven(bucket string, redriven operator.Redriven, err error, named bool) error {
 	if err != nil {
 		if redriven.Moved > 0 {

@@ -18,7 +18,7 @@ import (
 // drainPoll is how often a drain that is watched is looked at.
 const drainPoll = time.Second
 
-// drainFlags are those of the command drain.
+// drainFlags are the flags of the command drain.
 type drainFlags struct {
 	rate             string
 	most             int64
@@ -26,7 +26,7 @@ type drainFlags struct {
 	watch            bool
 }
 
-// formerDrainCommand is the name of the command of before, which goes on working.
+// formerDrainCommand returns the command under its previous name, which still works.
 func (a *invocation) formerDrainCommand() *cobra.Command {
 	cmd := a.serverFlags(a.bucketDrainCommand())
 	cmd.Hidden = true

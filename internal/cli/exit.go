@@ -43,8 +43,8 @@ func fail(code int, format string, args ...any) error {
 // silent exits with a code and says nothing more.
 func silent(code int) error { return &exitError{code: code} }
 
-// codeOf returns the exit code of an error: its own, or that of its kind. An unreachable
-// server is no kind of its own: the code that called the server marks it with fail.
+// codeOf returns the exit code of an error: its own, or that of its kind. There is no kind for an unreachable server: the code that called the server
+// marks the error with fail.
 func codeOf(err error) int {
 	var exit *exitError
 	var faults config.Faults

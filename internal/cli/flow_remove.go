@@ -45,7 +45,7 @@ run it again.`),
 	return cmd
 }
 
-// removeFlow removes a flow, after what is kept of it was counted and confirmed.
+// removeFlow removes a flow, after it has counted the flow's stored data and the user has confirmed.
 func (a *invocation) removeFlow(ctx context.Context, c *api, of httpapi.FlowName, yes, dryRun bool) error {
 	if dryRun || !yes {
 		counted, err := a.removal(ctx, c, httpapi.FlowRemove{FlowName: of, DryRun: true})

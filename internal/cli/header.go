@@ -70,7 +70,7 @@ func (s *secrets) headers(cmd *cobra.Command, of string, flags []string) (map[st
 	return headers, nil
 }
 
-// single are headers of which each has one value, as those of a flow have.
+// single reads headers with one value each, as a flow has them.
 func (s *secrets) single(cmd *cobra.Command, flags []string) (map[string]string, error) {
 	lists, err := s.headers(cmd, "header", flags)
 	if err != nil || len(lists) == 0 {

@@ -224,7 +224,7 @@ func (i *importer) sendBatch(ctx context.Context, batch []sourceJob) (left []sou
 			i.sum.Admitted++
 		case a.Status == http.StatusTooManyRequests, a.Status == http.StatusServiceUnavailable:
 			left = append(left, job)
-			// What is told of the last job holds for all, as they come in order.
+			// The wait of the last job holds for all, as they come in order.
 			wait = min(max(wait, time.Duration(a.RetryAfter)*time.Second, time.Second), time.Minute)
 		default:
 			i.reject(job, a.refusal())
@@ -238,7 +238,7 @@ func (i *importer) reject(job sourceJob, reason string) {
 	i.rejects.add(job, reason)
 }
 
-// progress tells people how far the import is, about each second.
+// progress shows the progress of the import, about every second.
 func (i *importer) progress() {
 	if !isTerminal(i.app.err) || time.Since(i.told) < time.Second {
 		return
@@ -260,7 +260,7 @@ func (i *importer) progress() {
 func (a *invocation) warnOfWindow(bucket string, i *importer) {
 	cfg, err := a.load()
 	if err != nil {
-		return // there is no configuration here to tell
+		return // no configuration to ask
 	}
 	for _, b := range cfg.Buckets {
 		line := i.source.lineBytes()

@@ -135,7 +135,7 @@ func (s *jobSource) withID(text []byte) ([]byte, error) {
 	return append([]byte(`{"id":"`+id+`"`), rest...), nil
 }
 
-// lineBytes is how long a line is, by the first ones of the file; 0 if there are none, or if that cannot be told.
+// lineBytes returns the mean length of a line in bytes, from the beginning of the file; 0 if it has no line, or if the input is no file.
 func (s *jobSource) lineBytes() float64 {
 	file, ok := s.read.Reader.(*os.File)
 	if !ok {
@@ -150,7 +150,7 @@ func (s *jobSource) lineBytes() float64 {
 	return float64(n) / float64(lines)
 }
 
-// importState is how far an import came, in a file beside the input.
+// importState is the progress of an import, in a file next to the input.
 type importState struct {
 	path   string    // "": it is not kept
 	Bucket string    `json:"bucket"`
@@ -177,7 +177,7 @@ func (s *importState) read() error {
 	return nil
 }
 
-// write replaces the file whole: a process that dies leaves this state or the one before.
+// write replaces the file whole: a process that dies leaves this state or the previous one.
 func (s *importState) write() error {
 	if s.path == "" {
 		return nil

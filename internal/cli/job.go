@@ -81,8 +81,8 @@ func (r rows) attempts(v *opsview.Job) {
 	}
 }
 
-// attemptsText says how many attempts a job has spent, and of its other deliveries why they spent none, as far as that is known. Those before
-// a redrive are told apart.
+// attemptsText returns how many attempts a job has spent, and why its other deliveries spent none, as far as that is known. It lists attempts before a
+// redrive separately.
 func attemptsText(v *opsview.Job) string {
 	before := deref(v.BeforeRedrive).Deliveries
 	others, next := v.Lost-before, before+1 // the delivery behind the last one whose outcome may have been dropped
@@ -170,7 +170,7 @@ func theJob(bucket, id string) httpapi.JobName {
 	return httpapi.JobName{BucketName: httpapi.BucketName{Bucket: bucket}, ID: id}
 }
 
-// job looks at a job.
+// job reads a job.
 func (c *api) job(ctx context.Context, bucket, id string) (*opsview.Job, error) {
 	return call(ctx, c, httpapi.ShowJob, theJob(bucket, id))
 }

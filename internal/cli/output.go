@@ -33,7 +33,7 @@ func writeJSON(w io.Writer, v any) error {
 	return encoder.Encode(v)
 }
 
-// highlighted makes lines stand out on a terminal that shows colours, and leaves them as they are in a pipe or a file, and where NO_COLOR is set.
+// highlighted highlights lines on a terminal that shows colours. In a pipe or a file, and where NO_COLOR is set, it returns them unchanged.
 func (a *invocation) highlighted(lines string) string {
 	plain := slices.ContainsFunc(a.env, func(v string) bool {
 		return strings.HasPrefix(v, "NO_COLOR=") && v != "NO_COLOR=" || v == "TERM=dumb"

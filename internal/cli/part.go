@@ -40,7 +40,7 @@ type parts[N httpapi.PartName, V any, P viewOf[V], S any] struct {
 	narrowed              func() string // what the flags ask of those that are listed, "" nothing
 }
 
-// text is a help, in which $ stands for the kind.
+// text returns a help text, in which $ stands for the kind.
 func (p *parts[N, V, P, S]) text(help string) string { return strings.ReplaceAll(help, "$", p.kind) }
 
 // arg is the argument that names one.
@@ -226,7 +226,7 @@ func (p *parts[N, V, P, S]) printOne(v opsview.View) error {
 	})
 }
 
-// unknownText says of a flow or group of which Redis holds nothing that it is idle, or that its name is wrong: nothing tells which.
+// unknownText returns a note for a flow or group without anything in Redis: it is idle, or its name is wrong, which Redis cannot distinguish.
 func (p *parts[N, V, P, S]) unknownText(v opsview.View) string {
 	names := namesOf(v)
 	return fmt.Sprintf("%s %s has no jobs and no settings of its own: either its last job has left, as an idle %s is forgotten, or the name is not right", p.kind, quoted(names[len(names)-1][1]), p.kind)

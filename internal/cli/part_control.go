@@ -40,7 +40,7 @@ func onPart[N httpapi.PartName, V any, P viewOf[V], S, In any](p *parts[N, V, P,
 	}
 }
 
-// told prints what a change came to, or as JSON the flow or group after it.
+// told prints the result of a change, or as JSON the changed flow or group.
 func (p *parts[N, V, P, S]) told(view P, said string) error {
 	if p.json {
 		return p.printOne(view)

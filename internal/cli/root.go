@@ -90,7 +90,7 @@ Flags of every command:
 Run "{{.CommandPath}} COMMAND --help" for its examples and flags.{{end}}
 `
 
-// examples are those of a command that both programs have, for this one.
+// examples returns the examples of a command that both programs have, for this program.
 func (a *invocation) examples(text string) string {
 	return strings.NewReplacer("  producer ", "  "+a.program+" ", "  dispatcher ", "  "+a.program+" ").Replace(text)
 }

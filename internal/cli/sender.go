@@ -46,8 +46,8 @@ type jobRequest struct {
 	ContentType string `json:"content_type,omitempty"`
 }
 
-// pack writes the request. The payload is not for the encoder, which would drop its blanks and
-// escape characters of HTML: receivers check signatures over these bytes.
+// pack writes the request. It does not encode the payload as JSON again, which would drop its spaces and escape characters of HTML: receivers check
+// signatures over these bytes.
 func (j jobRequest) pack() ([]byte, error) {
 	payload := j.Payload
 	j.Payload = nil
@@ -136,7 +136,7 @@ func (a *answer) line(now time.Time) string {
 	case !a.ETA.IsZero():
 		leaves := relative(later(a.ETA, now), now)
 		if leaves == relative(now, now) {
-			leaves += " at the earliest" // it may wait for others of its batch, which the receipt does not tell
+			leaves += " at the earliest" // it may wait for others of its batch, which the receipt does not have
 		}
 		if a.Position > 0 { // what jobs ahead of it take is computed, not known
 			leaves = strings.Replace(leaves, "in ", "in about ", 1)
@@ -240,7 +240,7 @@ func (s *sender) post(ctx context.Context, id string, body []byte) (*answer, err
 	return s.postTo(ctx, "/jobs", "application/json", id, body)
 }
 
-// postTo posts to an address of the bucket. id is that of the job, "" of several.
+// postTo posts to an address of the bucket. id is the job's, "" for several jobs.
 func (s *sender) postTo(ctx context.Context, path, kind, id string, body []byte) (*answer, error) {
 	target := s.server + "/v1/buckets/" + url.PathEscape(s.bucket) + path
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))

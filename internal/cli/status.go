@@ -17,7 +17,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/fleet"
 )
 
-// statusEvery is how often a status that is watched is drawn anew.
+// statusEvery is the interval at which a watched status is drawn again.
 const statusEvery = 2 * time.Second
 
 func (a *invocation) statusCommand() *cobra.Command {
@@ -158,7 +158,7 @@ func statusTable(w io.Writer, buckets []*opsview.Bucket, seen map[string]*httpap
 	}
 }
 
-// seenOf are the rate of a bucket that was seen, and a picture of its last minute. A bucket of which no process tells has none.
+// seenOf returns the observed rate of a bucket and a picture of its last minute. Both are "" if no process reports the bucket.
 func seenOf(v *opsview.Bucket, t *httpapi.Traffic) (rate, minute string) {
 	if t == nil {
 		return "-", "-"

@@ -62,7 +62,7 @@ func (a *invocation) watch(ctx context.Context, c *api, lasts time.Duration, buc
 	}
 	name := strings.Join(bucket, "") // "" of none
 	if name == "" {
-		// A stream of all buckets begins without Redis, and would tell nothing.
+		// A stream of all buckets begins without Redis, and would be empty.
 		if _, err := c.buckets(ctx); err != nil {
 			return err
 		}

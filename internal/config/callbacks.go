@@ -9,7 +9,7 @@ import (
 	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
-// callbackSettings say where the outcomes of a bucket's jobs are told.
+// callbackSettings say where the callbacks of a bucket's jobs go.
 type callbackSettings struct {
 	Bucket     string    `setting:"bucket"`
 	URL        SecretURL `setting:"url"`

@@ -53,7 +53,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// webhookURL wants an absolute URL of HTTP without a secret in its authority.
+// webhookURL requires an absolute HTTP URL without credentials in its authority.
 func (l *loader) webhookURL(p place, text string) {
 	u, err := url.Parse(text)
 	shown := literal(SecretURL(text))

@@ -58,7 +58,7 @@ type Redis struct {
 	Files RedisFiles `setting:"-"`
 }
 
-// Address is where other programs reach it: of the embedded store, that of the running dispatcher. It reveals a password of the URL.
+// Address returns the address for other programs: for the embedded store, that of the running dispatcher. It reveals a password of the URL.
 func (r Redis) Address() string {
 	if r.URL.Embedded() {
 		return "redis://" + r.EmbeddedListen
@@ -66,7 +66,7 @@ func (r Redis) Address() string {
 	return r.URL.Reveal()
 }
 
-// Options are those of a connection. They reveal the passwords. A nil log logs nothing.
+// Options returns the options of a connection. They reveal the passwords. A nil log logs nothing.
 func (r Redis) Options(log *slog.Logger) redisconn.Options {
 	options := redisconn.Options{Timeout: r.commandTimeout(), PoolSize: r.PoolSize, NoFunctions: !r.Functions, Logger: log}
 	if !r.URL.Embedded() { // that one has no password
@@ -98,7 +98,7 @@ type Producer struct {
 	TrustedProxies   Networks      `setting:"trusted_proxies"`    // proxies whose header names the client's address
 	ForwardedHeader  string        `setting:"forwarded_header"`   // where they put it: x-forwarded-for, forwarded
 	IPv6Prefix       int           `setting:"ipv6_prefix"`        // bits of an IPv6 address that are one client
-	RateLimitHeaders string        `setting:"rate_limit_headers"` // headers that tell clients of limits: both, standard, legacy
+	RateLimitHeaders string        `setting:"rate_limit_headers"` // headers that report limits to clients: both, standard, legacy
 	BodyMemory       int64         `setting:"body_memory,bytes"`  // bytes of the bodies of all requests together
 	MaxConnections   int           `setting:"max_connections"`    // at a time
 	OperatorAPI      bool          `setting:"operator_api"`       // served too
@@ -119,7 +119,7 @@ type Dispatcher struct {
 // automaticConcurrency bounds the workers of a bucket where the configuration does not: the memory of the process, at some 20 KB each.
 const automaticConcurrency = 10_000
 
-// Workers is how many workers a bucket has in this process at most. Unset, it leaves the bound to max_in_flight of each bucket.
+// Workers returns the highest number of workers of a bucket in this process. Without the setting, max_in_flight of each bucket is the bound.
 func (d Dispatcher) Workers() int {
 	if d.Concurrency == 0 {
 		return automaticConcurrency
@@ -144,7 +144,7 @@ const (
 	relationParent = "parent"
 )
 
-// SendIsParent reports whether the span of the enqueue is the parent of those of attempts.
+// SendIsParent reports whether the spans of attempts are children of the span of the enqueue.
 func (t Tracing) SendIsParent() bool { return t.Relation == relationParent }
 
 // Bucket is a bucket and the settings of its worker.
@@ -155,7 +155,7 @@ type Bucket struct {
 	PoolName   string   `setting:"pool"`
 	Worker     string   `setting:"worker"` // the kind that delivers: "webhook", "http", "llm", "asynq" or "program"
 
-	Statuses    []string            `setting:"retry.statuses"` // the answers after which a job is tried again, see workers.Policy
+	Statuses    []string            `setting:"retry.statuses"` // the statuses after which a job is retried, see workers.Policy
 	BatchFormat workers.BatchFormat `setting:"batch.format"`   // how a request carries the jobs of a batch
 	Responses   workers.Rules       `setting:"responses"`      // what the responses of the downstream mean, before all else
 

@@ -13,7 +13,7 @@ type hookSettings struct {
 	URL    SecretURL `setting:"url"`
 }
 
-// Hook is where dispatchers tell of events in buckets.
+// Hook is a URL to which dispatchers send the events of buckets.
 type Hook struct {
 	Events []shaper.Event
 	Bucket string // that delivers the jobs of the hook
@@ -70,7 +70,7 @@ func (l *loader) hookURL(p place, text string) {
 	}
 }
 
-// eventsOf are all kinds that some hook wants to hear of.
+// eventsOf returns all kinds of events that some hook subscribes to.
 func eventsOf(hooks []hookSettings) []shaper.Event {
 	var events []shaper.Event
 	for _, h := range hooks {

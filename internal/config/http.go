@@ -138,7 +138,7 @@ func (l *loader) http(p place, b Bucket, d Dispatcher) {
 // ProxyFirst is the priority of requests of clients that leave before all queued jobs of their flow, for as long as they wait.
 const ProxyFirst = "first"
 
-// priorities are the words for the priorities of requests of clients: some, then those of jobs.
+// priorities returns the words for the priorities of clients' requests: some, then those of jobs.
 func priorities(some ...string) []string {
 	for _, priority := range shaper.Priorities() {
 		some = append(some, string(priority))
@@ -169,7 +169,7 @@ func (b *Bucket) defaultURL() string {
 	return b.Webhook.URL.Reveal()
 }
 
-// timeout is that of one attempt, with its key; 0 if no worker of the dispatcher waits for it.
+// timeout returns the timeout of one attempt, with its key; 0 if no worker of the dispatcher waits for it.
 func (b *Bucket) timeout() (key string, timeout time.Duration) {
 	switch {
 	case b.Asynq != nil:

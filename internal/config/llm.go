@@ -27,11 +27,11 @@ type LLMSettings struct {
 	IdleTimeout    time.Duration     `setting:"idle_timeout"`
 	ServeProxy     bool              `setting:"serve_proxy"`
 	Door           string            `setting:"door"`          // "": the name of the bucket
-	ProxyTimeout   time.Duration     `setting:"proxy_timeout"` // how long a client of the door waits until its request is sent
+	ProxyTimeout   time.Duration     `setting:"proxy_timeout"` // how long a client of the route waits until its request is sent
 	ProxyPriority  string            `setting:"proxy_priority"`
 	Fallback       string            `setting:"fallback"` // the bucket for a request that would wait longer than FallbackAfter; "": none
 	FallbackAfter  time.Duration     `setting:"fallback_after"`
-	FallbackModels map[string]string `setting:"fallback_models"` // by models of this bucket: the model of the fallback that answers instead
+	FallbackModels map[string]string `setting:"fallback_models"` // by models of this bucket: the model of the fallback to use instead
 	AllowNetworks  []netip.Prefix    `setting:"allow_networks"`
 	EgressProxy    Secret            `setting:"egress_proxy"`
 	Headers        map[string]Secret `setting:"headers"` // of each request
@@ -56,7 +56,7 @@ func (s LLMSettings) Worker(concurrency int) llm.Config {
 	}
 }
 
-// DoorOf is the door of the bucket of that name.
+// DoorOf returns the proxy route of the bucket with that name.
 func (s LLMSettings) DoorOf(bucket string) string { return cmp.Or(s.Door, bucket) }
 
 // llm checks the settings of the worker of the bucket at p, and reads the files that they name.
@@ -74,7 +74,7 @@ func (l *loader) llm(p place, b Bucket) {
 	inRange(l, p.key("llm").key("fallback_after"), b.LLM.FallbackAfter, time.Millisecond, httpbound.MaxWait)
 }
 
-// doors wants that the buckets of a door have one API, and that no other bucket has its path.
+// doors requires that the buckets of a proxy route have one API, and that no other bucket has its path.
 func (l *loader) doors(s *settings) {
 	first := map[string]*Bucket{}
 	for i := range s.Buckets {
@@ -124,7 +124,7 @@ func (l *loader) fallback(p place, s *settings, b *Bucket) {
 // maxModelBytes bounds the name of a model that a fallback is asked: it is in a header of the response.
 const maxModelBytes = 200
 
-// fallbackModels wants names of models, not patterns, of which this bucket takes the one and its fallback the other.
+// fallbackModels requires names of models, not patterns. This bucket has to accept the model that is mapped, and its fallback the other.
 func (l *loader) fallbackModels(p place, s *settings, b *Bucket) {
 	at := slices.IndexFunc(s.Buckets, func(other Bucket) bool { return other.Name == b.LLM.Fallback && other.LLM != nil })
 	if len(b.LLM.FallbackModels) > 0 && b.LLM.Fallback == "" {

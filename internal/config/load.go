@@ -31,8 +31,7 @@ type Options struct {
 	// ReadFile reads the file and the files of secrets. Nil means from disk.
 	ReadFile func(path string) ([]byte, error)
 
-	// SecretsElsewhere takes a secret that cannot be read here for granted: of such a configuration only what is no secret may be used,
-	// such as addresses.
+	// SecretsElsewhere accepts a configuration with secrets that cannot be read here. Use only its settings that are no secrets, such as addresses.
 	SecretsElsewhere bool
 }
 
@@ -80,7 +79,7 @@ func (l *loader) read(path string) {
 	}
 }
 
-// reason leaves the path out of an error that names it in front.
+// reason returns the text of an error without the path that it begins with.
 func reason(err error) string {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err.Error()

@@ -83,8 +83,7 @@ func (f leaf) literal() string {
 	return literal(f.value.Interface())
 }
 
-// leaves goes through the keys of a struct and of all tables in it, in order. there says of an optional table that is no pointer whether
-// it is there.
+// leaves calls do with the keys of a struct and of all tables in it, in order. there reports whether an optional table that is no pointer is set.
 func leaves(keys []*setting.Key, root reflect.Value, p place, header string, there func(place) bool, do func(leaf)) {
 	for _, k := range keys {
 		here := p.key(k.Name)
@@ -130,5 +129,5 @@ func unindexed(path string) string { return index.ReplaceAllString(path, "") }
 
 var indexOfNamed = regexp.MustCompile(`\[\d+\] "`)
 
-// byNames leaves out the numbers of tables that have a name.
+// byNames drops the numbers of tables that have a name.
 func byNames(shown string) string { return indexOfNamed.ReplaceAllString(shown, ` "`) }

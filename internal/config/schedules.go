@@ -110,7 +110,7 @@ func warnOfCron(warn func(string, ...any), p place, b Bucket) {
 	}
 }
 
-// pathAsURL tells the faults of a path as those of url, the key in which a schedule has it.
+// pathAsURL reports the faults of a path as faults of url, the key in which a schedule has it.
 func pathAsURL(err error) error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var errs []error

@@ -30,7 +30,7 @@ func (c *Config) Warnings() []string {
 	return warnings
 }
 
-// Advice lists what is as it has to be and could be better: keys that few know of, and defaults that do not suit everybody.
+// Advice lists valid settings that could be better: keys that few know of, and defaults that do not suit everybody.
 func (c *Config) Advice() []string {
 	_, advice := c.notices()
 	return advice
@@ -125,7 +125,7 @@ func warnOfRetry(warn func(string, ...any), p place, r shaper.RetryPolicy) {
 
 // level is a bound of a bucket, or of each of its groups or flows.
 type level struct {
-	of    string  // the owner of the bound
+	of    string  // the object with the bound
 	key   string  // with the table
 	value float64 // 0 if there is none
 	text  string
@@ -143,8 +143,7 @@ func boundsOf(of, table string, rate admission.Rate, inFlight, capacity int64) [
 // aboveMeans explains, in the order of boundsOf, a bound that is above the one of the bucket or the group.
 var aboveMeans = [...]string{"no %s ever reaches it in %s", "one %s may hold all deliveries of %s", "one %s may fill %s"}
 
-// warnOfFlows tells which bounds of a group or a flow are never met, as those above them
-// are lower.
+// warnOfFlows warns of bounds of a group or a flow that never take effect, because those above them are lower.
 func warnOfFlows(warn func(string, ...any), p place, b Bucket) {
 	f, g := b.Flow, b.Group
 	if f == nil {
@@ -191,7 +190,7 @@ func adviseOnFlows(advise func(string, ...any), p place, b Bucket) {
 // swiftPayload is the size up to which no script takes 5 ms (docs/guarantees.md).
 const swiftPayload = 3 << 19
 
-// flowShare is how many flows in trouble a bucket bears with the bounds that an advice names.
+// flowShare is how many failing flows a bucket tolerates with the bounds that an advice names.
 const flowShare = 10
 
 // senderNames reports whether the sender of a job chooses the key of its flow or group.

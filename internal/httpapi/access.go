@@ -113,8 +113,8 @@ func authenticate(ring apikey.Ring, w http.ResponseWriter, r *http.Request) (*ap
 // keyHeaders are where the client of an API puts its key.
 var keyHeaders = []string{"Tundish-Key", "Authorization", "X-Api-Key", "Api-Key"}
 
-// authenticateClient finds the key of a client of the proxy: in Tundish-Key, or in any header in which an unchanged client of an API sends the key
-// that it was given, which is one of this server then.
+// authenticateClient returns the key of a proxy client. It reads the key from Tundish-Key, or from any header in which an unchanged API client sends the
+// key that it was given.
 func authenticateClient(ring apikey.Ring, w http.ResponseWriter, r *http.Request) (*apikey.Key, *fault) {
 	for _, name := range keyHeaders {
 		for _, value := range r.Header.Values(name) {
@@ -191,8 +191,7 @@ func authorize(key *apikey.Key, needs rights, bucket string) *fault {
 	return newFault(codeForbidden, "key %q lacks %s", key.Name, missing)
 }
 
-// bound answers 403 for a job that the caller's key may not put into its flow or its group. Names
-// that are not valid are for [producer.decode] to find.
+// bound returns a 403 fault if the caller's key may not enqueue into the job's flow or group. [producer.decode] reports invalid names.
 func bound(r *http.Request, bucket *shaper.Bucket, job *shaper.Job) *fault {
 	key := keyOf(r)
 	if key == nil || !key.IsBound() {
@@ -236,8 +235,8 @@ func (a *access) identity(r *http.Request, names []string) admission.Identity {
 // errRevoked is the cause for which the context of a lasting request ends.
 var errRevoked = errors.New("the key of the request is not known any more, or has fewer rights")
 
-// lasting are the requests under way that last: streams and waits. Each ends when its key leaves the configuration or loses a right. It is safe for
-// concurrent use.
+// lasting holds the long requests under way: streams and waits. Each ends when its key is removed from the configuration or loses a right. It is safe
+// for concurrent use.
 type lasting struct {
 	mu   sync.Mutex
 	live map[*lastingRequest]struct{}

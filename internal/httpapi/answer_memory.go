@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// smallAnswer is how many bytes an answer may have without counting: the bound of requests bounds small answers.
+// smallAnswer is the largest response, in bytes, that is not counted: the bound of requests bounds small responses.
 const smallAnswer = 4 << 10
 
 // takeAnswer takes the bytes of an answer.

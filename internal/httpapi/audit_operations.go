@@ -32,7 +32,7 @@ type AuditPage struct {
 	Next string `json:"next,omitempty"`
 }
 
-// ShowAudit lists who has changed what.
+// ShowAudit lists the recorded changes with their authors.
 var ShowAudit = &Operation[AuditQuery, *AuditPage]{
 	ID: "showAudit", Method: "GET", Path: "/v1/audit", Roles: []apikey.Role{apikey.RoleRead}, Faults: []code{codeForbidden},
 	Answer:   "Some of the records.",

@@ -43,10 +43,8 @@ type result struct {
 	*fault
 }
 
-// enqueueBatch decides the jobs of a batch one by one:
-// POST /v1/buckets/{bucket}/jobs/batch. It answers 200 when at least one got
-// in; 429 or 503 when all were refused for now, 400 when all were refused for good,
-// and 200 when it was some of both.
+// enqueueBatch decides the jobs of a batch one by one: POST /v1/buckets/{bucket}/jobs/batch. It responds with 200 if at least one job was admitted.
+// Otherwise it responds with 429 or 503 if all were rejected for now, 400 if all were rejected for good, and 200 if some of both.
 func (p *producer) enqueueBatch(w http.ResponseWriter, r *http.Request) {
 	bucket, f := p.bucket(r)
 	var kind string

@@ -20,7 +20,7 @@ type BucketList struct {
 	// The cursor of the next page. Absent behind the last one, and without a limit.
 	Next string `json:"next,omitempty"`
 
-	// Of all buckets that q leaves. Only with a limit.
+	// Of all buckets that q matches. Only with a limit.
 	Totals *BucketTotals `json:"totals,omitempty"`
 }
 
@@ -88,8 +88,8 @@ type BucketPause struct {
 type BucketRelease struct {
 	BucketName
 
-	// `true` releases every flow of the bucket too, within 20 seconds. If `more` is true in the answer, send the request again for the flows that are
-	// left. Disabled flows stay disabled. A bucket without flows is answered 409 `no-flows`.
+	// `true` also releases every flow of the bucket, within 20 seconds. If `more` is true in the response, send the request again for the remaining
+	// flows. Disabled flows stay disabled. For a bucket without flows the response is 409 `no-flows`.
 	AllFlows bool `json:"all_flows" in:"query"`
 }
 
@@ -97,7 +97,7 @@ type BucketRelease struct {
 type BucketDrain struct {
 	BucketName
 
-	// Slower than the rate in force. A faster one changes nothing.
+	// Slower than the effective rate. A faster one changes nothing.
 	Rate admission.Rate `json:"rate,omitzero"`
 
 	// Departures after which it ends: retries count, and what was given back unsent.

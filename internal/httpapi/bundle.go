@@ -19,11 +19,11 @@ type BundleName struct {
 type BundleChange struct {
 	BundleName
 
-	// How many jobs the bundle has. It has finished when so many of its jobs have ended. Absent: it is said later.
+	// The number of jobs of the bundle. It has finished when this many of its jobs have ended. Absent: a later request sets it.
 	Size int64 `json:"size,omitempty" jsonschema:"minimum=1,maximum=1000000000"`
 
-	// Where the end is told, as a job of the bucket that `[buckets.callbacks]` names; its origin has to be allowed there. Absent: the url of that
-	// table, and without one the end is only there to look at.
+	// Where the callback goes, as a job of the bucket that `[buckets.callbacks]` names; its origin has to be allowed there. Absent: the url of that
+	// table. Without one, no callback is sent.
 	CallbackURL string `json:"callback_url,omitempty"`
 }
 

@@ -23,9 +23,8 @@ type Limits interface {
 	ResetOverride(ctx context.Context, name string) (admission.Limit, error)
 }
 
-// Headers by which a gateway asks a check. It must not pass on those of
-// its clients. An empty header counts as missing: some gateways can set a
-// header to nothing, but not remove it.
+// Headers by which a gateway asks for a check. It must not pass on its clients' headers of these names. An empty header counts as missing: some gateways
+// can set a header to nothing, but not remove it.
 const (
 	headerKey  = "X-Tundish-Key"
 	headerCost = "X-Tundish-Cost"

@@ -11,9 +11,9 @@ import (
 // spareConnections are beyond the bound of requests, for probes and for requests that are refused.
 const spareConnections = 64
 
-// connections bounds the connections of a listener. A connection beyond the bound replaces the one that has been idle for longest, and
-// waits only while none is idle. A connection is active while its request has a place among the bounds of requests. It is idle before and after, also
-// while a probe or a refused request is answered: a client that reads no answer keeps nobody out.
+// connections bounds the connections of a listener. A connection beyond the bound replaces the one that has been idle for longest, and waits only while
+// none is idle. A connection is active while its request counts against the bound of requests. It is idle before and after, also during the response to
+// a probe or a refused request. So a client that doesn't read its response can't block others.
 //
 //	Accept ──► idle ◄──► active      as bounds.place tells
 //	             └─────────┴──► Close
@@ -95,7 +95,7 @@ func (c *connections) follow(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// occupy adds places to those that the requests of a connection have.
+// occupy adds places to the number that the requests of a connection occupy.
 func (c *connections) occupy(conn *connection, places int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,13 +15,10 @@ import (
 // bodyField stands in a fault for the body as a whole.
 const bodyField = "body"
 
-// decodeJob reads a job, strictly. A field that is unknown, given twice or of
-// another type is an error, and every such error is reported, joined, each a
-// [*shaper.FieldError]. Names are compared exactly; null counts as a missing
-// field. The payload keeps its bytes as they were sent.
+// decodeJob reads a job, strictly. A field that is unknown, given twice or of another type is an error. All such errors are returned joined, each a
+// [*shaper.FieldError]. Names are compared exactly; null counts as a missing field. The payload keeps its bytes.
 //
-// [shaper.Job.Validate] checks the bounds of values. Here is checked what it cannot
-// see: whether a given value was empty.
+// [shaper.Job.Validate] checks the bounds of values. decodeJob checks whether a given value was empty, which Validate cannot see.
 func decodeJob(data []byte) (shaper.Job, error) {
 	if err := checkJSON(data); err != nil {
 		return shaper.Job{}, err

@@ -10,8 +10,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// payload reads what is delivered: payload is JSON, which keeps its bytes; body is text; body_base64 is any bytes. A job has one of
-// them, or none.
+// payload reads the payload: payload is JSON, which keeps its bytes; body is text; body_base64 is any bytes. A job has at most one of them.
 func (d *jobDecoder) payload(field string, value []byte) {
 	if isNull(value) {
 		return

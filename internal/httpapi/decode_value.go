@@ -12,7 +12,7 @@ import (
 )
 
 func (d *jobDecoder) fail(field, reason string) {
-	if len(field) > 64 { // an unknown one: as much as tells which
+	if len(field) > 64 { // an unknown one: its beginning is enough
 		field = field[:64] + "..."
 	}
 	d.errs = append(d.errs, &shaper.FieldError{Field: field, Reason: reason})

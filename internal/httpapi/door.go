@@ -11,7 +11,7 @@ import (
 // maxDoorRequest bounds the body of a request, as Anthropic does.
 const maxDoorRequest = 32 << 20
 
-// door serves a request to a door.
+// door serves a request to a proxy route.
 func (p *producer) door(w http.ResponseWriter, r *http.Request, buckets []DoorBucket) {
 	v := &visit{producer: p, w: w, r: r, began: time.Now(), DoorBucket: buckets[0], address: addressOf(r)}
 	if r.Header.Get("Upgrade") != "" {

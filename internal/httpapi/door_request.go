@@ -11,7 +11,7 @@ import (
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
-// visit is a request to a door, from its arrival to the last byte of its answer.
+// visit is a request to a proxy route, from its arrival to the last byte of its response.
 type visit struct {
 	*producer
 	DoorBucket
@@ -29,7 +29,7 @@ type visit struct {
 
 func (v *visit) left() time.Duration { return v.timeout - time.Since(v.began) }
 
-// choose takes the first bucket of the door that takes the model and that the key of the client may use.
+// choose selects the first bucket of the route that accepts the model and that the client's key may use.
 func (v *visit) choose(buckets []DoorBucket, model string) *fault {
 	var lacks *fault
 	for _, b := range buckets {
@@ -87,8 +87,8 @@ func (v *visit) job() (shaper.Job, *fault) {
 	return job, bound(v.r, &settings, &light)
 }
 
-// fallBack makes the job of a request anew, for the bucket that takes it if the first one would have it wait for too long. It reports whether there is
-// one for this model, or the model that it is mapped to, and for this client.
+// fallBack builds the job again for the fallback bucket, which gets the request if it would wait too long in the first one. It reports whether there is
+// a fallback for this model, or the model that it is mapped to, and for this client.
 func (v *visit) fallBack() (job shaper.Job, isThere bool) {
 	to := v.Fallback
 	if to == nil || v.mayUse(to.API.Bucket) != nil {

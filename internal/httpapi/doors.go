@@ -7,16 +7,16 @@ import (
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
-// Doors names the buckets behind a door to the APIs of language models, in the order of the configuration; none of a door that there is not. A door is a
-// path of the proxy whose answers pass to the client as they come. In between a request waits as a job for its slot. The process that took it calls
-// the API itself, by the permit of the job: see [llm.Transport].
+// Doors returns the buckets of a proxy route to the APIs of language models, in the order of the configuration; none for an unknown route. A proxy route
+// streams responses to the client. Before, a request waits as a job for its slot. The process that accepted it calls the API itself, by the permit of
+// the job: see [llm.Transport].
 //
 //	client ──► door ──► bucket ──► dispatcher
 //	             │ ◄──── ticket ─────┘
 //	       ◄───► └──────────────────────────────► API
 type Doors func(door string) []DoorBucket
 
-// DoorBucket is a bucket behind a door.
+// DoorBucket is a bucket of a proxy route.
 type DoorBucket struct {
 	API      *llm.Transport
 	Priority shaper.Priority
@@ -25,6 +25,6 @@ type DoorBucket struct {
 	Fallback      *DoorBucket
 	FallbackAfter time.Duration
 
-	// FallbackModels says which model of the fallback answers for a model of this bucket. A model that it does not have is asked by its own name.
+	// FallbackModels maps models of this bucket to models of the fallback. A model that is not in it keeps its name.
 	FallbackModels map[string]string
 }

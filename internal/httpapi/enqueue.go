@@ -145,8 +145,8 @@ type sender struct {
 	caller string // "" without a key
 }
 
-// sender is the caller that enqueues into a bucket, with the headers that name its limits' keys, its
-// flow and its group. Its flow is that of the job: the client of package producer sets it.
+// sender returns the caller that enqueues into a bucket, with the headers that hold its limits' keys, its flow and its group. The client of package
+// producer sets its flow to the job's.
 func (p *producer) sender(r *http.Request, bucket string) sender {
 	names := p.jobs.LimitHeaders(bucket)
 	if names == nil {

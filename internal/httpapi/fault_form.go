@@ -9,7 +9,7 @@ import (
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
-// write answers a fault, in the form that the clients of the path know.
+// write responds with a fault, in the form that the clients of the path expect.
 func (f *fault) write(w http.ResponseWriter, r *http.Request) {
 	if api, isDoor := r.Context().Value(doorKey{}).(llm.API); isDoor {
 		f.writeAs(api, false, w)
@@ -30,10 +30,11 @@ type doorFaultError struct {
 	Code    code   `json:"code"`
 }
 
-// doorKey is the key of the API of the door which a request is for, in its context.
+// doorKey is the context key of the API of a request's proxy route.
 type doorKey struct{}
 
-// inFormOfDoors has all faults of requests to a door answered in the form of its API, also those which the door itself never sees, of an unknown key, say.
+// inFormOfDoors makes all faults of requests to proxy routes have the form of the route's API, also those outside of the route's handler, such as an
+// unknown key.
 func inFormOfDoors(doors Doors, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if path, isProxied := strings.CutPrefix(r.URL.EscapedPath(), proxyPath); isProxied {
@@ -46,11 +47,11 @@ func inFormOfDoors(doors Doors, next http.Handler) http.Handler {
 	})
 }
 
-// faultType tells the faults of this server from those of a provider.
+// faultType distinguishes the faults of this server from a provider's.
 const faultType = "tundish"
 
-// writeAs writes a fault in the form of an API. The providers' clients try again after most errors. Once the API was called they are told not to:
-// that would cost as much again.
+// writeAs writes a fault in the form of an API. The providers' clients retry after most errors. Once the API was called, a header stops the retry, which
+// would cost as much again.
 func (f *fault) writeAs(api llm.API, wasSent bool, w http.ResponseWriter) {
 	answer := doorFault{Error: doorFaultError{Message: f.Detail, Type: faultType, Code: f.Code}}
 	if len(f.Errors) > 1 { // there is no other place for them

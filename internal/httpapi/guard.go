@@ -34,8 +34,8 @@ func (a *access) guard(next http.Handler) http.Handler {
 	})
 }
 
-// allow serves a request whose key has the rights that the route needs. It answers 401 to a
-// request without a known key, and 403 to a key without the rights.
+// allow serves a request whose key has the rights that the route needs. It responds with 401 to a request without a known key, and with 403 to a key
+// without the rights.
 func (a *access) allow(needs rights, serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if needs.clientKey && a.foreign(r, http.MethodPost) { // the proxy: a GET uses the API with its credentials

@@ -62,7 +62,7 @@ func newHandler(routes []route, elsewhere map[string][]route, a *access, b *boun
 	mux := http.NewServeMux()
 	for _, r := range routes {
 		serve := r.serve
-		if r.path != livePath && r.path != readyPath { // probes are answered also where all places are taken
+		if r.path != livePath && r.path != readyPath { // probes are served even at the bound of requests
 			serve = b.place(serve)
 		}
 		mux.HandleFunc(strings.TrimLeft(r.method+" "+r.path, " "), a.allow(r.needs, serve))
@@ -123,9 +123,8 @@ func (h headerOnly) WriteHeader(int)             {}
 
 var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9_.:/+=-]{1,128}$`)
 
-// observe gives every request an id: the client's if it is a sane one, else a new one. It logs the
-// request at level debug and answers a panic with 500. The text of a panic goes to the
-// log only.
+// observe gives every request an id: the client's if it is valid, otherwise a new one. It logs the request at level debug and responds to a panic with
+// 500. The text of a panic goes to the log only.
 func observe(log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		started := time.Now()

@@ -18,7 +18,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Places of a field of the input of an [Operation], by its tag in. Without a tag it is a member of the body.
+// The part of a request that holds a field of the input of an [Operation], by its tag in. Without a tag it is a member of the body.
 const (
 	inPath  = "path"
 	inQuery = "query"
@@ -26,8 +26,8 @@ const (
 	inLines = "lines" // it is the body: lines of JSON, which its function reads
 )
 
-// field is a field of the input of an operation. Its name is that of its json tag. The tag jsonschema has its bounds, as in
-// openapi.yaml: minimum, maximum, minItems and maxItems of a number or a list; and required.
+// field is a field of the input of an operation, named by its json tag. Its tag jsonschema has its bounds, as in openapi.yaml: minimum, maximum,
+// minItems and maxItems of a number or a list; and required.
 type field struct {
 	name, in string
 	index    []int
@@ -117,7 +117,7 @@ func takesBody(fields []field) bool {
 	return slices.ContainsFunc(fields, func(f field) bool { return f.in != inPath && f.in != inQuery })
 }
 
-// readMembers reads a body of at most so many bytes, strictly: the faults are those of all its members.
+// readMembers reads a body of at most most bytes, strictly, and returns the faults of all its members.
 func readMembers(w http.ResponseWriter, r *http.Request, fields []field, in reflect.Value, most int64) *fault {
 	if at := slices.IndexFunc(fields, func(f field) bool { return f.in == inLines }); at >= 0 {
 		_, f := mediaType(r, typeNDJSON)
@@ -237,7 +237,7 @@ type requestWriter struct {
 	raw     []byte
 }
 
-// fields writes the input of an operation. What is zero is left out, but in a path.
+// fields writes the input of an operation. Zero values are left out, except in a path.
 func (w *requestWriter) fields(fields []field, of reflect.Value) error {
 	w.query = url.Values{}
 	for i := range fields {

@@ -75,7 +75,7 @@ func (j oneJob) faultOf(r *http.Request, err error) *fault {
 	return j.fault(r, err)
 }
 
-// look looks at a job. Its bucket may have left the configuration.
+// look reads a job. Its bucket may have been removed from the configuration.
 func (j oneJob) look(ctx context.Context, in *JobName) (shaper.JobInfo, error) {
 	if !shaper.ValidID(in.ID) {
 		return shaper.JobInfo{}, shaper.ErrNotFound
@@ -83,7 +83,7 @@ func (j oneJob) look(ctx context.Context, in *JobName) (shaper.JobInfo, error) {
 	return j.job(ctx, in.Bucket, in.ID)
 }
 
-// show answers a job, with its headers to readers.
+// show returns a job, with its headers for keys with the role read.
 func (j oneJob) show(r *http.Request, in *JobName) (*opsview.Job, error) {
 	info, err := j.look(r.Context(), in)
 	key := keyOf(r)
@@ -112,7 +112,7 @@ func (j oneJob) addEnd(r *http.Request, info *shaper.JobInfo) {
 	}
 }
 
-// attempts answers how the last attempts of a job ended.
+// attempts returns the outcomes of a job's last attempts.
 func (j oneJob) attempts(r *http.Request, in *JobName) (*AttemptList, error) {
 	info, err := j.look(r.Context(), in)
 	if err == nil && info.State == shaper.StateDone {
@@ -150,8 +150,8 @@ func (j oneJob) mayKnow(r *http.Request, in *JobName) error {
 	return err
 }
 
-// isKnownOf is isOf for a job by what is known of it. Of a job that has ended that is no flow. Then it is in one of the key's if
-// its caller has no key for others.
+// isKnownOf is isOf for a job by its stored state. A job that has ended has no flow there. It counts as in the key's flows if it is of the key's caller,
+// and all keys of that caller are for the same flows and groups.
 func (j oneJob) isKnownOf(key *apikey.Key, info *shaper.JobInfo) bool {
 	if !info.Enqueued.IsZero() || !key.IsBound() {
 		return j.isOf(key, info.Owner, info.Bucket, info.Group, info.Flow)
@@ -171,7 +171,7 @@ func (j oneJob) isOf(key *apikey.Key, owner shaper.Owner, bucketName, group, flo
 	return err == nil && key.MayEnqueue(&bucket, group, flow)
 }
 
-// result answers how a job ended.
+// result returns how a job ended.
 func (j oneJob) result(r *http.Request, in *JobName) (*opsview.Result, error) {
 	if !shaper.ValidID(in.ID) {
 		return nil, shaper.ErrNotFound

@@ -38,7 +38,7 @@ type JobQuery struct {
 	Page
 }
 
-// JobRetry says which jobs are to be tried again now: those of a flow, or all.
+// JobRetry selects the jobs to retry now: those of a flow, or all.
 type JobRetry struct {
 	BucketName
 
@@ -54,7 +54,7 @@ type JobRetry struct {
 
 // Page says how much a list of jobs has.
 type Page struct {
-	// Tell the payloads, too.
+	// Include the payloads.
 	Payload bool `json:"payload" in:"query"`
 
 	// How many at most.
@@ -69,18 +69,17 @@ type AttemptList struct {
 	Attempts []opsview.Attempt `json:"attempts"`
 }
 
-// DeadQuery says which dead letters a list has.
+// DeadQuery selects the dead letters of a list.
 type DeadQuery struct {
 	BucketName
 	operator.DeadFilter `in:"query"`
 	Page
 
-	// Leave out so many of the newest; with no filter and no cursor. The answer then has no next: go on with the offset and the number of those in
-	// it.
+	// Skip this many of the newest; with no filter and no cursor. The response then has no next: add the number of its dead letters to the offset.
 	Offset *int `json:"offset" in:"query" jsonschema:"minimum=0"`
 }
 
-// DeadReasonsQuery says of which dead letters the reasons are summed up.
+// DeadReasonsQuery selects the dead letters whose reasons are counted.
 type DeadReasonsQuery struct {
 	BucketName
 	operator.DeadFilter `in:"query"`
@@ -90,13 +89,13 @@ type DeadReasonsQuery struct {
 
 // DeadReasons are why jobs died.
 type DeadReasons struct {
-	// Those of most letters first.
+	// The most frequent first.
 	Reasons []operator.DeadReason `json:"reasons"`
 	Looked  int                   `json:"looked_at"`
 	Next    string                `json:"next,omitempty"` // the cursor to go on with; none at the end
 }
 
-// DeadChoice says which dead letters are to be changed: those of ids, those that the filter means, or all.
+// DeadChoice selects the dead letters to change: by ids, by a filter, or all.
 type DeadChoice struct {
 	BucketName
 
@@ -112,15 +111,15 @@ type DeadChoice struct {
 	// Only count; not with ids.
 	DryRun bool `json:"dry_run,omitempty"`
 
-	// The bucket's name. To drop letters it is required, but with ids and with dry_run.
+	// The bucket's name. Required to drop dead letters, except with ids and with dry_run.
 	Confirm string `json:"confirm,omitempty"`
 }
 
-// DeadRedrive says which dead letters are to be redriven.
+// DeadRedrive selects the dead letters to redrive.
 type DeadRedrive struct {
 	DeadChoice
 
-	// With all: redrive so many at most; without a cursor, and the answer has no next.
+	// With all: the highest number to redrive; without a cursor, and the response has no next.
 	Limit int `json:"limit,omitempty" jsonschema:"minimum=1,maximum=1000"`
 }
 

@@ -36,11 +36,11 @@ type LimitView struct {
 	Override *admission.Patch `json:"override,omitempty"`
 }
 
-// LimitRefusals is whom a limit refuses.
+// LimitRefusals lists the callers that a limit refuses.
 type LimitRefusals struct {
 	Limit string `json:"limit"`
 
-	// A caller is that of an API key (key:NAME), an address (addr:ADDRESS), or the key that the limit counts by.
+	// A caller is an API key (key:NAME), an address (addr:ADDRESS), or the key that the limit counts by.
 	Callers []fleet.Refusals `json:"callers"`
 
 	// How often others were refused.

@@ -146,7 +146,7 @@ func (l limitOps) override(r *http.Request, name string, c limitChange) (*LimitV
 	return &LimitView{Name: name, InForce: &inForce}, nil
 }
 
-// showRefusals answers whom a limit refused. A limit that only buckets of other configurations name is known by its refusals.
+// showRefusals returns the callers that a limit refused. A limit that is only in other configurations is known by its refusals.
 func (o *ops) showRefusals(r *http.Request, in *LimitName) (*LimitRefusals, error) {
 	s, err := o.buckets.Fleet().Look(r.Context())
 	if err != nil {

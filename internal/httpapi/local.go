@@ -31,8 +31,8 @@ func NewLocal(cfg OpsConfig, author string) Local {
 	return Local{newHandler(routes, nil, a, newBounds("", 0, 0, a.address), draining, log)}
 }
 
-// RoundTrip answers a request. It returns no error. An answer that is flushed is a stream: the handler goes on until its reader closes it, or the
-// request's context ends.
+// RoundTrip serves a request. It returns no error. A flushed response is a stream: the handler goes on until the reader closes it, or the request's
+// context ends.
 func (l Local) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	in := r.Clone(ctx)
@@ -110,8 +110,8 @@ func (w *memoryAnswer) FlushError() error {
 
 type causeKey struct{}
 
-// WithCause returns a context for requests to a [Local], and where it leaves the error of Redis that a request was answered 500 or
-// 503 for. A server elsewhere leaves none there.
+// WithCause returns a context for requests to a [Local], and a pointer to the Redis error behind a response of 500 or 503. A remote server sets no
+// error.
 func WithCause(ctx context.Context) (context.Context, *error) {
 	var err error
 	return context.WithValue(ctx, causeKey{}, &err), &err

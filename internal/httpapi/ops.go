@@ -50,7 +50,7 @@ type OpsConfig struct {
 	Exemplars bool
 	Logger    *slog.Logger // nil logs nothing
 
-	// Pools are those of the configuration, also those that no bucket names.
+	// Pools are the pools of the configuration, also those that no bucket names.
 	Pools []shaper.Pool
 
 	// CheckCallbacks, Limits and BucketLimits are as of [ProducerConfig].
@@ -64,7 +64,7 @@ type OpsConfig struct {
 	WrongKeys prometheus.Counter
 	Sessions  *session.Store
 
-	// Pages, if not nil, are served beside the API.
+	// Pages, if not nil, are served in addition to the API.
 	Pages *Pages
 
 	// Sink adds POST /sink, a receiver to try things out with: it logs what
@@ -152,7 +152,7 @@ func (o *ops) configured(name string) *shaper.Bucket {
 	return &b
 }
 
-// poolsOf looks at the pools of buckets.
+// poolsOf reads the pools of buckets.
 func (o *ops) poolsOf(ctx context.Context, infos []operator.BucketInfo) (map[string]*operator.PoolDetails, error) {
 	var names []string
 	for _, info := range infos {

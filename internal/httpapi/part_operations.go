@@ -58,13 +58,15 @@ type FlowQuery struct {
 	// Only flows that have this in their name.
 	Q string `json:"q" in:"query"`
 
-	// `true` lists only flows whose receiver keeps them from sending (disabled, held, or with a circuit breaker that is not closed), or fails: its last answer was a 5xx, a timeout or no connection. A receiver that answers 401, 403 or 404 works.
+	// `true` lists only flows that send nothing because of their receiver (disabled, held, or with a circuit breaker that is not closed), or whose
+	// receiver fails: its last response was a 5xx, a timeout or no connection. A receiver that responds with 401, 403 or 404 works.
 	Failing bool `json:"failing" in:"query"`
 
-	// With `waiting`, the flows with the most waiting jobs come first, and those without any are left out. Each page looks at all flows.
+	// With `waiting`, the flows with the most waiting jobs come first, and flows without any are left out. Each page reads all flows.
 	Sort string `json:"sort" in:"query" jsonschema:"enum=waiting"`
 
-	// With `sort`: each page looks at about so many flows alone, the next ones, and has the fullest of these. The answer says how many in `looked_at`.
+	// With `sort`: each page reads only about this many flows, the next ones, and lists the fullest of these. The response has their number in
+	// `looked_at`.
 	Look int `json:"look" in:"query" jsonschema:"minimum=1,maximum=20000"`
 }
 
@@ -130,7 +132,7 @@ type PartPurge[N PartName] struct {
 type FlowEnable struct {
 	FlowName
 
-	// `true` also puts its dead letters with the cause `flow-disabled` back in the queue.
+	// `true` also redrives its dead letters with the cause `flow-disabled`.
 	Redrive bool `json:"redrive" in:"query"`
 }
 
@@ -163,7 +165,7 @@ type PartOperations[N PartName, V, S any] struct {
 var (
 	partFaults = []code{codeNoFlows, codeNoGroups}
 
-	// FlowOperations are those of flows, beside ListFlows, ReleaseFlow, EnableFlow and RemoveFlow.
+	// FlowOperations are the operations of flows, in addition to ListFlows, ReleaseFlow, EnableFlow and RemoveFlow.
 	FlowOperations = partOperations[FlowName, opsview.Flow, opsview.Settings]("flow", "A flow without jobs has zeros: any name may be that of a flow.",
 		"As for a bucket: its jobs are admitted, and other flows are not delayed.", "As for a bucket.",
 		`Secrets are never shown, only their number and their fingerprints. Headers are shown by name only, and the URL by its origin only: `+"`/***`"+`
@@ -175,7 +177,7 @@ Jobs of the flow that name no URL go to `+"`url`"+`, before the bucket's. A job 
 bucket has one. `+"`headers` replace those of a job, and `secrets` sign (Standard Webhooks, `webhook-signature`)"+`. Both are
 sent only to the origin of `+"`url`"+` or, without one, of the bucket's URL: no other receiver sees them.`)
 
-	// GroupOperations are those of groups, beside ListGroups.
+	// GroupOperations are the operations of groups, in addition to ListGroups.
 	GroupOperations = partOperations[GroupName, opsview.Group, shaper.OwnBounds]("group",
 		"Its waiting jobs and its jobs in flight are those of all its flows. A group without jobs has zeros: any name may be that of a group.",
 		"As for a bucket, for all its flows: their jobs are admitted, and other groups are not delayed.", "As for a bucket, flow by flow.",

@@ -96,7 +96,7 @@ func (p *parts[N, V, P, S]) routes(ops PartOperations[N, V, S]) []route {
 	}
 }
 
-// formerRoutes are those of the settings by their paths of the version before, which this version still answers.
+// formerRoutes returns the routes of the settings by their deprecated paths.
 func (p *parts[N, V, P, S]) formerRoutes(ops PartOperations[N, V, S]) []route {
 	list := []route{bind(p.fault, ops.ShowSettings, p.showSettings), bind(p.fault, ops.Replace, p.replace), bind(p.fault, ops.Reset, p.reset)}
 	for i, verb := range []string{"show", "put", "delete"} {
@@ -164,7 +164,7 @@ func (o *ops) showGroup(r *http.Request, of *GroupName) (*opsview.Group, error) 
 	return opsview.GroupOf(&info), err
 }
 
-// change makes the change of an operator, and answers the flow or group after it.
+// change makes an operator's change, and returns the changed flow or group.
 func (p *parts[N, V, P, S]) change(r *http.Request, of N, do func(ctx context.Context, part partControl) (opsview.Outcome, error)) (*V, error) {
 	bucket, _ := of.part()
 	var before *V
@@ -236,7 +236,7 @@ func (o *ops) releaseFlow(r *http.Request, in *FlowName) (*opsview.Flow, error) 
 	})
 }
 
-// enableFlow lets a disabled flow run again, and redrives its dead letters, if that is asked.
+// enableFlow enables a disabled flow, and redrives its dead letters if requested.
 func (o *ops) enableFlow(r *http.Request, in *FlowEnable) (*opsview.EnabledFlow, error) {
 	answer := &opsview.EnabledFlow{}
 	return change(r, func(ctx context.Context) (opsview.Outcome, error) {
@@ -306,7 +306,7 @@ func (p *parts[N, V, P, S]) replace(r *http.Request, in *PartReplacement[N]) (*V
 	})
 }
 
-// showSettings answers a flow's or group's own settings.
+// showSettings returns the own settings of a flow or group.
 func (p *parts[N, V, P, S]) showSettings(r *http.Request, of *N) (*S, error) {
 	view, err := p.show(r, of)
 	return p.own(view), err

@@ -66,14 +66,13 @@ func (e *scrapeErrors) Println(v ...any) {
 	e.sometimes.Do(func() { e.log.Warn("a scrape of /metrics failed", "error", strings.TrimSpace(fmt.Sprintln(v...))) })
 }
 
-// livez answers as long as the process does. It does not ask Redis: a restart of this
-// process does not bring Redis back.
+// livez responds with 200 while the process runs. It does not ask Redis: a restart of this process does not bring Redis back.
 func livez(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") }
 
-// readyz responds 200 if the process can do some of what it is asked, and does not stop. A process that Redis fails is not ready, with two
-// exceptions: limits that are open or local while Redis fails are served here, and a Redis that is full still has jobs looked at and
-// delivered. Every process has these alike, so taking them all out of service would help nobody. The body names the failure.
-// The result of a probe is kept for pulseAge. With ?verbose the body lists the checks.
+// readyz responds with 200 if the process can do part of its work, and does not stop. If Redis fails, the process is not ready, with two exceptions: it
+// still serves limits that are open or local while Redis fails, and with a full Redis jobs can still be read and delivered. Every process is in the same
+// state then, so taking all of them out of service would not help. The body names the failure. The result of a probe is kept for pulseAge. With ?verbose
+// the body lists the checks.
 func (p *probes) readyz(w http.ResponseWriter, r *http.Request) {
 	var list strings.Builder
 	status, degraded := http.StatusOK, ""

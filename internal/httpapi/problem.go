@@ -15,7 +15,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// code names a kind of problem; clients tell problems apart by it.
+// code names a kind of problem, by which clients distinguish problems.
 type code string
 
 const (
@@ -195,11 +195,11 @@ type problem struct {
 	State     shaper.State `json:"state,omitempty"`   // of the job, in a conflict
 	Purged    int64        `json:"purged,omitempty"`  // of a purge that failed half way: the jobs that it has dropped
 	Moved     int          `json:"moved,omitempty"`   // of a redrive that failed half way
-	Dropped   int          `json:"dropped,omitempty"` // of dead letters, when that failed half way
+	Dropped   int          `json:"dropped,omitempty"` // dead letters dropped before a drop failed
 	IDs       []string     `json:"ids,omitempty"`     // of jobs whose outcome is unknown: send them again under these ids
 	*tally                 // of a batch without an admitted job
 
-	// For clients of the proxy: those of many APIs look for one of the two, and take an error without them for a success.
+	// For clients of the proxy: clients of many APIs expect one of the two, and treat an error without them as a success.
 	Message   string      `json:"message,omitempty"`
 	ForClient *proxyFault `json:"error,omitempty"`
 }

@@ -29,7 +29,7 @@ func passHeaders(h, answer http.Header) {
 			h[name] = values
 		}
 	}
-	h.Add("Content-Security-Policy", "sandbox") // beside those of the API: a browser obeys all of them
+	h.Add("Content-Security-Policy", "sandbox") // in addition to the API's: a browser obeys all of them
 	if h.Get("Content-Type") == "" {
 		h["Content-Type"] = nil // net/http would guess one
 	}
@@ -42,8 +42,8 @@ func nameWait(refusal *shaper.Refusal, timeout time.Duration) {
 	}
 }
 
-// isOurs reports whether a header of an answer is this server's: what the API says in it would be taken for ours. An API that lets web
-// pages of any origin read its answers says so of itself, not of this server. A cookie of the API would be one of this host, and would never go back.
+// isOurs reports whether only this server may set a response header: the client would take the API's value for this server's. An API that lets web pages
+// of any origin read its responses grants that for itself, not for this server. A cookie of the API would be set for this host, and would never go back.
 func isOurs(name string) bool {
 	return name == "X-Request-Id" || name == "X-Content-Type-Options" || name == "Set-Cookie" || strings.HasPrefix(name, "Tundish-") || strings.HasPrefix(name, "Access-Control-")
 }
@@ -53,7 +53,7 @@ var ofConnection = []string{
 	"Connection", "Content-Length", "Expect", "Host", "Http2-Settings", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-// endToEnd are headers without those of the connection, which it may name itself.
+// endToEnd returns the headers without those of the connection, including those that Connection names.
 func endToEnd(h http.Header) http.Header {
 	kept := h.Clone()
 	for _, line := range h.Values("Connection") {

@@ -17,7 +17,8 @@ import (
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
-// Headers of answers, beside [llm.HeaderJob]: the bucket and the flow of the request, the flow percent-encoded, and how many seconds it waited.
+// Headers of responses, in addition to [llm.HeaderJob]: the bucket and the flow of the request, the flow percent-encoded, and how many seconds it
+// waited.
 const (
 	headerBucket = "Tundish-Bucket"
 	headerFlow   = "Tundish-Flow"
@@ -37,11 +38,11 @@ type proxyVisit struct {
 
 func (v *proxyVisit) left() time.Duration { return v.settings.Timeout - time.Since(v.began) }
 
-// serve has the job of a request done, and answers what the API answers.
+// serve runs the request as a job, and returns the API's response.
 //
-// An Idempotency-Key names what the client wants done. Its requests share one that is under way, and one that was done (2xx). A request that joined
-// one which was not done is sent itself then: the job is enqueued again, for as long as this client waits. That is so, too, where the other client
-// took its request back, or it expired.
+// An Idempotency-Key identifies the client's operation. A request shares the response of an earlier request with the same key that is under way or
+// succeeded (2xx). If the earlier request did not succeed, was cancelled by its client, or expired, the job is enqueued again, for as long as this
+// client waits.
 func (v *proxyVisit) serve(job shaper.Job) {
 	for n := 1; ; n++ {
 		receipt, awaited, err := v.await(job)
@@ -92,7 +93,7 @@ func isUndone(result *shaper.JobResult, err error) bool {
 	return (err == nil || errors.Is(err, shaper.ErrNoResult)) && result.State == shaper.StateDropped
 }
 
-// name says in headers which job is answered, and in which bucket and flow it is.
+// name sets the headers that name the job, its bucket and its flow.
 func (v *proxyVisit) name(receipt *shaper.Receipt) {
 	v.w.Header().Set(llm.HeaderJob, receipt.ID)
 	nameWay(v.w.Header(), receipt.Bucket, receipt.Flow)
@@ -212,7 +213,7 @@ func localFault(job string, retryAfter int64) *fault {
 	return f
 }
 
-// answer answers what the API has answered.
+// answer writes the API's response.
 func (v *proxyVisit) answer(result *shaper.JobResult) {
 	a, h := result.Answer, v.w.Header()
 	if !result.Departed.IsZero() && !result.Enqueued.IsZero() {
@@ -241,7 +242,7 @@ func (v *proxyVisit) answer(result *shaper.JobResult) {
 	case len(a.Body) > 0:
 		h.Set("Content-Length", strconv.Itoa(len(a.Body)))
 	case v.r.Method == http.MethodHead && length != "":
-		h.Set("Content-Length", length) // that of the body which HEAD leaves out
+		h.Set("Content-Length", length) // the length of the body that HEAD leaves out
 	}
 	v.w.WriteHeader(max(a.Status, http.StatusOK))
 	_, _ = v.w.Write(a.Body) // fails only when the client is gone

@@ -17,7 +17,7 @@ const (
 	pulseAge = 200 * time.Millisecond
 )
 
-// Prober finds out what is wrong with Redis: [redisconn.FailureOf] names it.
+// Prober checks Redis: [redisconn.FailureOf] names its error.
 type Prober interface {
 	Probe(ctx context.Context) error
 }
@@ -39,8 +39,8 @@ func newPulse(store Prober) *pulse {
 	return p
 }
 
-// check returns what is wrong with Redis, now or a pulseAge ago. An error of this program's own counts as unreachable. Callers
-// wait up to pingTimeout for the caller that asks Redis. The end of ctx ends their wait only.
+// check returns the failure of Redis, now or up to pulseAge ago. An error of this program's own counts as unreachable. Callers wait up to pingTimeout
+// for the caller that asks Redis. The end of ctx ends only their wait.
 func (p *pulse) check(ctx context.Context) redisconn.Failure {
 	patience, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// purgeOf is what is to be purged.
+// purgeOf says what to purge.
 type purgeOf struct {
 	PurgeRequest
 	view    opsview.Purge

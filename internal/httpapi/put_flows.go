@@ -28,7 +28,7 @@ type FlowLines struct {
 type FlowsPut struct {
 	Bucket string `json:"bucket"`
 
-	// Flows whose settings are written: those of the first lines.
+	// Flows whose settings are written: the flows of the first lines.
 	Flows int `json:"flows"`
 
 	// `true` if the others were not written, because it took longer than a request may. Send the others, or all again.

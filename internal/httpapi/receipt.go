@@ -62,8 +62,8 @@ func (p *producer) tellReceipt(w http.ResponseWriter, r *http.Request, receipt *
 	return true
 }
 
-// unknownOutcome answers where jobs may or may not be in. Sent again under the
-// same ids, none is doubled, so the ids that were made here are told.
+// unknownOutcome returns the problem for jobs that may or may not be enqueued. A repeat with the same ids enqueues no job twice, so the problem lists
+// the ids that were generated here.
 func (p *producer) unknownOutcome(r *http.Request, receipts []shaper.Receipt, err error) *problem {
 	f := p.store.of(r, err)
 	switch failure := redisconn.FailureOf(err); {

@@ -24,7 +24,7 @@ type recorder struct {
 	address func(r *http.Request) string
 	log     *slog.Logger
 
-	// tell tells hooks that an operation has changed something of a bucket.
+	// tell notifies hooks that an operation has changed something of a bucket.
 	tell func(r *http.Request, bucket, operation string) error
 
 	// knows returns an error of a bucket that does not exist, which has no list of records.
@@ -61,7 +61,7 @@ func newRecorder(o *ops, records *audit.Log, author string, address func(r *http
 
 type recorderKey struct{}
 
-// routes has operations that change something be recorded: those of operators, and with all those that clients have, too.
+// routes makes routes record changes: operators' routes, and with all also clients' routes.
 func (rec *recorder) routes(routes []route, all bool) []route {
 	if rec == nil {
 		return routes
@@ -99,7 +99,7 @@ func changedFrom(r *http.Request, before, after any) {
 	}
 }
 
-// membersOf are the members of what is an object as JSON; of anything else there are none.
+// membersOf returns the members of a value that is an object in JSON; none for any other value.
 func membersOf(view any) (members map[string]json.RawMessage) {
 	text, err := json.Marshal(view)
 	if err == nil {
@@ -117,7 +117,7 @@ func plain(value json.RawMessage) string {
 	return string(value)
 }
 
-// isRecorded reports whether somebody wants to know what a request changes.
+// isRecorded reports whether a request's changes are recorded.
 func isRecorded(r *http.Request) bool { return r.Context().Value(recordKey{}) != nil }
 
 // recorded carries out an operation, and records it if it changes something. Without a record, which Redis has to take, nothing is changed.
@@ -255,7 +255,7 @@ func (rec *recorder) recordOf(r *http.Request, d *Described, in any) *audit.Reco
 	return record
 }
 
-// ask notes what is asked for, and reports whether it is meant: a dry run is not.
+// ask records the input, and reports whether the request changes anything: a dry run does not.
 func ask(record *audit.Record, before string, fields []field, in reflect.Value) bool {
 	for i := range fields {
 		f := &fields[i]

@@ -32,7 +32,7 @@ func preferredWait(h http.Header) (time.Duration, *fault) {
 	return 0, nil
 }
 
-// enqueueAndWait lets one job in and answers how it ended, if that is there in time; else the state in which it is then.
+// enqueueAndWait enqueues one job and responds with its result if it ends in time, otherwise with its state.
 func (p *producer) enqueueAndWait(w http.ResponseWriter, r *http.Request, job shaper.Job, wait time.Duration) {
 	receipt, awaited, err := p.jobs.Await(context.WithoutCancel(r.Context()), job)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// listSchedules answers the schedules of the buckets of the caller's key.
+// listSchedules returns the schedules of the buckets of the caller's key.
 func (o *ops) listSchedules(r *http.Request, _ *struct{}) (*ScheduleList, error) {
 	all, err := o.buckets.Schedules(r.Context())
 	if key := keyOf(r); key != nil {
@@ -26,7 +26,7 @@ func (o *ops) listSchedules(r *http.Request, _ *struct{}) (*ScheduleList, error)
 	return list, err
 }
 
-// schedule looks at a schedule. To a key that is not for its bucket there is none.
+// schedule reads a schedule. For a key that is not for its bucket, the schedule does not exist.
 func (o *ops) schedule(r *http.Request, name string) (shaper.ScheduleInfo, error) {
 	info, err := o.buckets.Schedule(name).Info(r.Context())
 	if err == nil && isForeign(r, info.Bucket) {
@@ -41,7 +41,7 @@ func (o *ops) showSchedule(r *http.Request, in *ScheduleName) (*opsview.Schedule
 	return &view, err
 }
 
-// showScheduleRuns answers what became of the last fires.
+// showScheduleRuns returns the outcomes of the last fires.
 func (o *ops) showScheduleRuns(r *http.Request, in *ScheduleName) (*ScheduleRuns, error) {
 	info, err := o.schedule(r, in.Schedule)
 	if err != nil {
@@ -102,7 +102,7 @@ func (o *ops) fireSchedule(r *http.Request, in *ScheduleName) (*opsview.Schedule
 // maxScheduleBytes bounds a request: its payload may be base64.
 const maxScheduleBytes = 256 << 10
 
-// readSchedule reads a schedule: the keys of the configuration, and the body of a job as that of an enqueue.
+// readSchedule reads a schedule: the keys of the configuration, and the body of a job as in an enqueue.
 func readSchedule(body []byte) (bucket string, s shaper.Schedule, dryRun bool, f *fault) {
 	f = readBytesBy(body, func(d *jobDecoder, body []byte) bool {
 		isObject := d.object(body, func(d *jobDecoder, name string, value []byte) {
@@ -212,7 +212,7 @@ func ruleOf(info shaper.ScheduleInfo) scheduleRule {
 	return scheduleRule{info.Bucket, info.Cron, info.Timezone, info.CatchUp, info.Overlap}
 }
 
-const nextFires = 5 // that a dry run tells
+const nextFires = 5 // in the response to a dry run
 
 // removeSchedule removes a schedule that was made through the API.
 func (o *ops) removeSchedule(r *http.Request, in *ScheduleRemoval) (*RemovedSchedule, error) {

@@ -37,10 +37,8 @@ func Listen(ctx context.Context, addr, key string) (net.Listener, error) {
 	return listener, nil
 }
 
-// Serve serves handler on listener until ctx ends. Then /readyz turns to 503, and the listener
-// takes no new connections. Requests that are under way have shutdownTimeout
-// to end before they are cut off, which is an error. It closes the listener
-// and leaves no goroutine.
+// Serve serves handler on listener until ctx ends. Then /readyz responds with 503, and the listener accepts no new connections. Requests under way have
+// shutdownTimeout to end before they are cut off, which is an error. Serve closes the listener and leaves no goroutine behind.
 func Serve(ctx context.Context, listener net.Listener, handler *Handler, shutdownTimeout time.Duration, log *slog.Logger) error {
 	values := context.WithoutCancel(ctx) // requests outlive ctx
 	limited := limitConnections(listener, handler.connections+spareConnections)

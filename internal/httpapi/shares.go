@@ -8,8 +8,8 @@ import (
 	"github.com/tundish-io/tundish/internal/httpbound"
 )
 
-// shares divides what all callers use at a time, such as bytes. No caller takes more than it leaves free for the others: one caller
-// alone gets half, and two that want all get a third each. It is safe for concurrent use.
+// shares divides a resource among all concurrent callers, such as bytes. No caller gets more than it leaves free for the others: one caller alone gets
+// half, and two that want all get a third each. It is safe for concurrent use.
 type shares struct {
 	total int64
 
@@ -88,8 +88,8 @@ func (b *bounds) place(serve http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// lastUnlessPlaced has the connection close after an answer to a request without a place, as one without a key: requests that a client sends ahead, and
-// whose answers it does not read, are not answered one by one. Probes may share a connection.
+// lastUnlessPlaced closes the connection after the response to a request that has no place, such as one without a key. So requests that a client sends
+// ahead, without reading the responses, are not served one by one. Probes may share a connection.
 func lastUnlessPlaced(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != livePath && r.URL.Path != readyPath {
@@ -99,8 +99,8 @@ func lastUnlessPlaced(next http.Handler) http.Handler {
 	})
 }
 
-// callerOf names whose shares a request uses: of a user of the console whom a trusted proxy names, else of the caller of its key; "" of no key. All
-// such users have one key, and none of them takes what the others need.
+// callerOf returns the owner of the shares that a request uses: the user of the console whom a trusted proxy names, otherwise the caller of its key; ""
+// without a key. All such users have one key, but each has a share of its own.
 func callerOf(r *http.Request) string {
 	if user := visitor(r).User; user != "" {
 		return "user " + user
@@ -148,7 +148,7 @@ func (u *usage) takeBody(n int64) bool {
 	return true
 }
 
-// takeRest is takeBody for what comes on top of a body that may have all memory: what is more than all memory takes all of it.
+// takeRest is takeBody for memory in addition to a body that may have all memory: if together they need more, it takes all.
 func (u *usage) takeRest(n int64) bool { return u.takeBody(min(n, u.of.bodies.total-u.body)) }
 
 // noMemory refuses a request whose bytes takeBody did not take. what begins the sentence.

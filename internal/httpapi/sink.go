@@ -12,9 +12,8 @@ import (
 // SinkPath is where the sink listens.
 const SinkPath = "/sink"
 
-// sink is a receiver to try things out with: it logs what arrives, with the
-// time since the arrival before, and answers 200 with the method and the path. It is for programs of this
-// machine: deliveries show no key.
+// sink is a receiver for trying things out. It logs each request with the time since the previous one, and responds with 200, the method and the path.
+// It is for programs of this machine: deliveries show no key.
 type sink struct {
 	log *slog.Logger
 

@@ -8,9 +8,9 @@ import (
 	"github.com/tundish-io/tundish/redisconn"
 )
 
-// Status is what all buckets tell at a glance.
+// Status summarizes all buckets.
 type Status struct {
-	// Buckets that the caller's key is for, also those that left the configuration.
+	// Buckets that the caller's key is for, also those removed from the configuration.
 	Buckets int64 `json:"buckets"`
 
 	// Their unfinished jobs: those that wait, also for their time, and those in flight.
@@ -20,10 +20,10 @@ type Status struct {
 	// Their dead letters.
 	Dead int64 `json:"dead"`
 
-	// What is wrong with Redis, such as that it is out of memory. Absent if nothing is.
+	// What is wrong with Redis, such as that it is out of memory. Absent if it works.
 	Redis string `json:"redis,omitempty"`
 
-	// Those of the buckets that people should look at.
+	// Buckets that need attention.
 	Notes []BucketNotes `json:"notes"`
 }
 

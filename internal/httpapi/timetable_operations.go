@@ -12,7 +12,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// TimetableQuery says of which time a timetable is.
+// TimetableQuery selects the time of a timetable.
 type TimetableQuery struct {
 	BucketName
 
@@ -40,13 +40,13 @@ type OpenStretch struct {
 	Until time.Time `json:"until"`
 	Open  bool      `json:"open"`
 
-	// That of the calendar, or the bucket's own. Absent while it is closed.
+	// The rate of the calendar, or the bucket's own. Absent while it is closed.
 	Rate string `json:"rate,omitempty"`
 
 	// It closes earlier, once the bucket is empty. Absent otherwise.
 	UntilEmpty bool `json:"until_empty,omitempty"`
 
-	// By which all jobs are to have left. Absent if the window names none.
+	// When all jobs are to be sent. Absent if the window names no finish.
 	Finish *time.Time `json:"finish,omitempty"`
 }
 

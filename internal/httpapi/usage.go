@@ -22,7 +22,8 @@ type UsageQuery struct {
 	// The last day, included. Without it, today.
 	To string `json:"to" in:"query" jsonschema:"format=date"`
 
-	// By what the rows are told apart: some of `day`, `model`, `flow` (with its group), `group` and `caller`, with commas between them. Without it, by day and model.
+	// The dimensions of the rows: some of `day`, `model`, `flow` (with its group), `group` and `caller`, with commas between them. Without it, by day and
+	// model.
 	By string `json:"by" in:"query"`
 
 	// Calls of jobs of this flow.

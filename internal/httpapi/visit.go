@@ -109,8 +109,8 @@ func (v *visit) wayBack(own *shaper.OwnDelivery) *wayBack {
 	return v.access.wayBack(v.r, base, v.pathBack())
 }
 
-// pathBack returns the path below which a request without a model reaches the API of this visit: that of the route, or that of its bucket where the
-// route has several APIs.
+// pathBack returns the path on this server by which a request without a model reaches the API of this visit: the path of the route, or that of its
+// bucket if the route has several APIs.
 func (v *visit) pathBack() string {
 	home, alone := DoorBucket{}, v.doors(v.API.Bucket)
 	for _, b := range v.doors(strings.TrimPrefix(v.r.URL.Path, proxyPath)) {
@@ -132,7 +132,7 @@ func (v *visit) patience(wait time.Duration) {
 	_ = control.SetWriteDeadline(time.Now().Add(wait + writeTimeout))
 }
 
-// giveUp answers a request that gets no permit in time, or none at all.
+// giveUp responds to a request that gets no permit in time, or none at all.
 func (v *visit) giveUp(err error) {
 	var refusal *client.RefusedError
 	var ended *client.EndedError

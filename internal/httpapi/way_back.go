@@ -11,9 +11,9 @@ import (
 	"github.com/tundish-io/tundish/admission/httplimit"
 )
 
-// wayBack leads the addresses of an API in the headers of its answers back to the proxy, or to an LLM route: a client that follows them is paced, and
-// its key stays here. An address of the API's host that is not below the base URL leads past the proxy, and a client that follows it sends its key to
-// the vendor: it does not pass. Addresses of other hosts and in bodies stay as they are, but for redirects that would carry the client's key.
+// wayBack rewrites the API's addresses in response headers to the proxy, or to an LLM route. So a client that follows them is paced, and its key stays
+// here. An address of the API's host outside of the base URL would bypass the proxy, and a client that follows it would send its key to the vendor: it
+// is removed. Addresses of other hosts and in bodies stay as they are, except redirects that would carry the client's key.
 type wayBack struct {
 	base *url.URL // of the API; nil leads nothing back
 	path string   // of it, without a slash at its end
@@ -22,8 +22,8 @@ type wayBack struct {
 	carriesKey bool // to another host, where the client follows a redirect
 }
 
-// wayBack returns the one for a response to r. base is the URL below which the request went. path is that of this server below which the client
-// reaches the same URL. credentials are the headers, in small letters, in which a client sends what it takes for the API's key, beside keyHeaders.
+// wayBack returns the rewriter for a response to r. base is the URL below which the request went. path is the path of this server by which the client
+// reaches the same URL. credentials are the headers, in lower case, in which a client sends its key, in addition to keyHeaders.
 func (a *access) wayBack(r *http.Request, base, path string, credentials ...string) *wayBack {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" {
@@ -124,7 +124,7 @@ func (b *wayBack) links(value string) (led string, stays bool) {
 		start := strings.IndexByte(value, '<')
 		end := strings.IndexByte(value, '>')
 		if start < 0 || end < start || strings.Trim(value[:start], " \t,") != "" {
-			kept = append(kept, strings.TrimLeft(value, ",")) // it is no list of links: what is left stays
+			kept = append(kept, strings.TrimLeft(value, ",")) // it is no list of links: the rest stays
 			break
 		}
 		rest := endOfLink(value[end:])
@@ -221,7 +221,7 @@ func climbs(path string) bool {
 	return strings.Contains(path, `\`)
 }
 
-// query is that of an address without what the base URL adds to each request, which may be a secret.
+// query returns an address's query without the part that the base URL adds to each request, which may be a secret.
 func (b *wayBack) query(text string) string {
 	if b.base.RawQuery == "" {
 		return text

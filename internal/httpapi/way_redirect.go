@@ -10,8 +10,8 @@ import (
 // droppedElsewhere are the headers that clients leave out where they follow a redirect to another host.
 var droppedElsewhere = []string{"Authorization", "Cookie", "Proxy-Authorization"}
 
-// redirectsCarryKey reports whether the client of a request with these headers sends a key to another host where it follows a redirect. credentials
-// are further headers, in small letters, that have one.
+// redirectsCarryKey reports whether a client with these headers sends a key to another host when it follows a redirect. credentials are further headers,
+// in lower case, that hold a key.
 func (a *access) redirectsCarryKey(h http.Header, credentials []string) bool {
 	ring := a.ring()
 	for name, values := range h {

@@ -29,7 +29,7 @@ type Attempt struct {
 	Result string `json:"result" jsonschema:"enum=retry,enum=dead,enum=held,enum=done"`
 }
 
-// Attempts are the views of attempts for those who may read the bucket, in their order; never nil.
+// Attempts returns the views of attempts for clients that may read the bucket, in their order; never nil.
 func Attempts(list []shaper.JobAttempt) []Attempt {
 	views := make([]Attempt, len(list))
 	for i, a := range list {

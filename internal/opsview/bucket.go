@@ -45,14 +45,14 @@ type Bucket struct {
 	OldestAge float64    `json:"oldest_age_seconds"`
 	LastSlot  *time.Time `json:"last_slot,omitempty"`
 
-	// When the last job leaves that waits now, at the earliest: as `eta` of a receipt, without the bounds of single flows and groups. Absent: none
+	// When the last of the waiting jobs is sent, at the earliest: as `eta` of a receipt, without the bounds of single flows and groups. Absent: none
 	// waits, or the time is not known, as while flows are blocked: `empty_unknown` of the verdict says why.
 	Empty *time.Time `json:"empty,omitempty"`
 
 	// The results of ended jobs: the log of deliveries. Absent of a bucket that keeps none.
 	Results *KeptResults `json:"results,omitempty"`
 
-	// Callbacks that wait for the bucket that delivers them. They count against the capacity, beside unfinished jobs. Absent if there are none.
+	// Callbacks that wait for the bucket that delivers them. They count against the capacity, in addition to unfinished jobs. Absent if there are none.
 	Callbacks *Callbacks `json:"callbacks,omitempty"`
 
 	// Only of a bucket with flows. The bucket's `waiting` then counts all waiting jobs, and `later` is 0.
@@ -74,9 +74,9 @@ type Bucket struct {
 	// Settings that an operator changed, if they differ from the configuration.
 	Overrides []Override `json:"overrides"`
 
-	Downstream *Downstream `json:"downstream,omitempty"` // what the answers to it have changed; none if nothing
+	Downstream *Downstream `json:"downstream,omitempty"` // the effect of its responses; none without one
 
-	// Whether the bucket leaks now. Absent of a bucket that leaks at all times at its rate.
+	// Whether the bucket dispatches now. Absent for a bucket that always dispatches at its rate.
 	Hours *Hours `json:"hours,omitempty"`
 
 	// The last drain that an operator has asked for. Absent if there was none.
@@ -85,13 +85,13 @@ type Bucket struct {
 	// What people should know.
 	Notes []string `json:"notes"`
 
-	// For each of the notes the command that helps, without the name of the program; "" where there is none. The status tells it, if it is asked.
+	// For each of the notes the command that helps, without the name of the program; "" where there is none. Only set for status.
 	Help []string `json:"-"`
 
 	// Settings that differ from the configuration of this process or of another running one, also of the bucket's pool.
 	Differences []Difference `json:"differences"`
 
-	// The process that wrote the settings in force. Absent if none has, or a program of an older version.
+	// The process that wrote the effective settings. Absent if none has, or an older version wrote them.
 	Written *Written `json:"written,omitempty"`
 
 	// The last changes of settings by dispatchers and operators, newest first: up to 20 of the bucket and of its pool. Absent if there are none,
@@ -112,9 +112,9 @@ type Batch struct {
 	RequestsInFlight int64 `json:"requests_in_flight"`
 }
 
-// Callbacks are those of a bucket that wait for the bucket that delivers them.
+// Callbacks are a bucket's callbacks that wait for the bucket that delivers them.
 type Callbacks struct {
-	Waiting   int64   `json:"waiting"` // they count against the capacity, beside unfinished jobs
+	Waiting   int64   `json:"waiting"` // they count against the capacity, in addition to unfinished jobs
 	OldestAge float64 `json:"oldest_age_seconds"`
 }
 
@@ -139,7 +139,7 @@ type PartCounts struct {
 	Disabled int64 `json:"disabled,omitempty"`
 }
 
-// Outcome is what a change came to, beside the object after it.
+// Outcome is the result of a change, next to the changed object.
 type Outcome struct {
 	// Only in the answer to a change: there was something to resume, release, enable or delete.
 	Changed *bool `json:"changed,omitempty"`
@@ -233,7 +233,7 @@ func (v *Bucket) count(info *operator.BucketInfo) {
 	}
 }
 
-// breakersText tells how many flows send nothing because of their receivers, "" if none.
+// breakersText returns how many flows send nothing because of their receivers, "" if none.
 func breakersText(f *PartCounts) string {
 	if f == nil {
 		return ""
@@ -254,7 +254,7 @@ func breakersText(f *PartCounts) string {
 	return strings.Join(list, ", ")
 }
 
-// leftLately reports whether a job left a bucket in the last minute, or in the last two intervals of its rate: a dispatcher delivers its jobs.
+// leftLately reports whether a bucket sent a job in the last minute, or in the last two intervals of its rate: a dispatcher delivers its jobs.
 func leftLately(info *operator.BucketInfo) bool {
 	within := time.Minute
 	if perSecond := info.Rate.PerSecond(); perSecond > 0 {
@@ -346,7 +346,7 @@ func (v *Bucket) noteBounds(list *noteList, info *operator.BucketInfo) {
 		switch {
 		case d.Reason == shaper.ReasonMoves:
 			help = ""
-		case d.Breaker != shaper.BreakerClosed: // what is released fails again and spends attempts: why they fail helps
+		case d.Breaker != shaper.BreakerClosed: // a released job would fail again and spend attempts: the reason of the failures helps
 			help = "job list BUCKET --state later"
 		}
 		list.add(help, "%s", d.Text)
@@ -370,7 +370,7 @@ func (v *Bucket) noteBounds(list *noteList, info *operator.BucketInfo) {
 	}
 }
 
-// noteState notes what is unusual of the bucket and of its settings.
+// noteState notes the unusual state and settings of the bucket.
 func (v *Bucket) noteState(list *noteList, info *operator.BucketInfo, configured *shaper.Bucket) {
 	if v.Purging > 0 {
 		list.add("", "a purge has %d left to remove", v.Purging)

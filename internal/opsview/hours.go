@@ -10,7 +10,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Hours is whether a bucket leaks now, and when that changes.
+// Hours says whether a bucket dispatches now, and when that changes.
 type Hours struct {
 	Open bool `json:"open"`
 
@@ -26,17 +26,18 @@ type Hours struct {
 	// The `empty` of the bucket.
 	Empty *time.Time `json:"empty,omitempty"`
 
-	// Why jobs will be left at the finish, as `left_at_finish` of the verdict says: the needed rate is above the allowed rate, or something keeps jobs, which `blocked` names. Absent: none will.
+	// Why jobs will remain at the finish, as `left_at_finish` of the verdict says: the needed rate is above the allowed rate, or something keeps jobs,
+	// which `blocked` names. Absent: none will.
 	Late string `json:"late,omitempty" jsonschema:"enum=rate,enum=behind"`
 
-	// By which jobs are to have left, of a closed bucket in its next window.
+	// When jobs are to be sent, of a closed bucket in its next window.
 	Finish *time.Time `json:"finish,omitempty"`
 
 	// Jobs that are to leave by then.
 	FinishJobs int64 `json:"finish_jobs,omitempty"`
 }
 
-// HoursOf shows the hours of a bucket, nil where it has none.
+// HoursOf returns the view of a bucket's delivery windows, nil if it has none.
 func HoursOf(h *shaper.Hours) *Hours {
 	if h == nil {
 		return nil
@@ -47,8 +48,8 @@ func HoursOf(h *shaper.Hours) *Hours {
 	}
 }
 
-// rateText writes a rate as it is configured. An even rate until a finish is of odd periods, and is written with the shortest unit in which
-// it is one or more.
+// rateText formats a rate as in the configuration. An even rate until a finish has odd periods: it uses the shortest unit in which the rate is one or
+// more.
 func rateText(r admission.Rate) string {
 	for _, unit := range []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour} {
 		if r.Per == unit {
@@ -71,7 +72,7 @@ func rateText(r admission.Rate) string {
 // rounded is a number with two digits behind the point at most.
 func rounded(x float64) string { return strconv.FormatFloat(math.Round(x*100)/100, 'f', -1, 64) }
 
-// Text says in one line whether the bucket leaks.
+// Text returns one line that says whether the bucket dispatches.
 func (h *Hours) Text(now time.Time) string {
 	switch {
 	case h.Open && h.Until != nil && h.Finish != nil && h.Finish.Equal(*h.Until):

@@ -11,8 +11,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Job is a job as JSON shows it. Fields that do not apply to its state are left out. Of a settled job
-// only id, bucket and state are known.
+// Job is a job as JSON shows it. Fields that do not apply to its state are left out. Of a settled job only id, bucket and state are known.
 type Job struct {
 	ID     string  `json:"id"`
 	Bucket string  `json:"bucket"`
@@ -58,7 +57,7 @@ type Job struct {
 	URL    string `json:"url,omitempty"`
 	Method string `json:"method,omitempty"`
 
-	// Credentials, as far as the names tell, are ***. Only for the role read.
+	// Credentials, recognised by name, are ***. Only for the role read.
 	Headers      map[string][]string  `json:"headers,omitempty"`
 	LastResponse *shaper.LastResponse `json:"last_response,omitempty"`
 	Payload      json.RawMessage      `json:"payload,omitempty"`
@@ -109,7 +108,7 @@ func JobOf(info *shaper.JobInfo) *Job {
 	return view
 }
 
-// staysJSON reports whether a payload is JSON inside of an answer, too. Readers such as that of Go refuse more than 10,000 levels, and an answer adds some.
+// staysJSON reports whether a payload is still JSON inside of a response. Readers such as Go's refuse more than 10,000 levels, and a response adds some.
 func staysJSON(payload []byte) bool {
 	const most, added = 10_000, 8
 	if !json.Valid(payload) {
@@ -121,7 +120,7 @@ func staysJSON(payload []byte) bool {
 	return json.Valid(slices.Concat(bytes.Repeat([]byte("["), added), payload, bytes.Repeat([]byte("]"), added)))
 }
 
-// addEnd adds what is kept of how a settled job ended; nil is nothing.
+// addEnd adds the stored result of a settled job; nil is none.
 func (j *Job) addEnd(r *shaper.JobResult) {
 	if r == nil {
 		return
@@ -137,7 +136,7 @@ func (j *Job) addEnd(r *shaper.JobResult) {
 	}
 }
 
-// urlOf is the URL of a job as it is shown. Those of hooks, schedules and callbacks are secrets of the configuration, or of another job.
+// urlOf returns the URL of a job as it is shown. URLs of hooks, schedules and callbacks are secrets of the configuration, or of another job.
 func urlOf(info *shaper.JobInfo) string {
 	for _, beginning := range []string{shaper.HookID, shaper.ScheduleID, shaper.CallbackID} {
 		if strings.HasPrefix(info.ID, beginning) {
@@ -168,7 +167,7 @@ func JobForOperators(info *shaper.JobInfo) *Job {
 // credentialMarks are parts of the names of headers that hold credentials.
 var credentialMarks = []string{"auth", "cookie", "token", "secret", "passw", "key", "credential", "session", "signature", "jwt"}
 
-// isCredential reports whether a header holds a credential, as far as its name tells.
+// isCredential reports whether a header holds a credential, judged by its name.
 func isCredential(name string) bool {
 	name = strings.ToLower(name)
 	return name != "idempotency-key" && slices.ContainsFunc(credentialMarks, func(mark string) bool { return strings.Contains(name, mark) })

@@ -7,7 +7,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Pause is that of a bucket, a group or a flow.
+// Pause is the pause of a bucket, a group or a flow.
 type Pause struct {
 	Since  time.Time `json:"since"`
 	By     string    `json:"by"`

@@ -52,7 +52,7 @@ type Schedule struct {
 	// Fires that were given up.
 	Missed int64 `json:"missed"`
 
-	// Fires that were skipped because the job of the one before was unfinished.
+	// Fires that were skipped because the previous job was unfinished.
 	Skipped int64 `json:"skipped"`
 
 	// Only in the answer to a change: it was not so before.
@@ -113,7 +113,7 @@ type ScheduleRun struct {
 	// The operator that asked for it.
 	AskedBy string `json:"asked_by,omitempty"`
 
-	// The id of its job; of a skipped fire that of the unfinished one.
+	// The id of its job; for a skipped fire the id of the unfinished job.
 	Job string `json:"job,omitempty"`
 
 	// Of a fire that fired: the state of its job now. `unknown`: the job has ended, and how is no longer known, as the bucket has forgotten its id

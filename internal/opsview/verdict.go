@@ -22,7 +22,7 @@ type Verdict struct {
 	// For people, in one line.
 	Sentence string `json:"sentence" jsonschema:"example=Sends 0 of 60/s. 1\\,018 wait\\, the oldest 31 min: 1\\,018 of endpoint-2 (breaker\\, http_500\\, since 21:12\\, next probe 21:44)"`
 
-	// When what keeps most jobs may end, by the clock of Redis. Absent: not known, or not before somebody acts.
+	// When the most frequent blocker may end, by the clock of Redis. Absent: not known, or only when an operator acts.
 	Until *time.Time `json:"until,omitempty"`
 
 	// People should look at the bucket: jobs are due and not delivered as its rate says, and the cause is neither its timetable nor a rate that is
@@ -56,7 +56,7 @@ type Verdict struct {
 	// Reason of the last one that did not succeed.
 	Reason string `json:"reason,omitempty" jsonschema:"example=http_401"`
 
-	// Why it is not known when the last of the waiting jobs leaves. Absent where `empty` of the bucket is known, and where nothing waits.
+	// Why it is not known when the last of the waiting jobs is sent. Absent if `empty` of the bucket is known, and if nothing waits.
 	EmptyUnknown string `json:"empty_unknown,omitempty" jsonschema:"example=4 flows are blocked"`
 
 	// By how many jobs a second the backlog grows. Absent if it does not.
@@ -65,7 +65,7 @@ type Verdict struct {
 	// When the bucket is full at that pace.
 	Full *time.Time `json:"full,omitempty"`
 
-	// Jobs that will be left at the `finish` of the delivery window as it goes now. Absent if none will.
+	// Jobs that will remain at the `finish` of the delivery window at the current pace. Absent if none will.
 	Left int64 `json:"left_at_finish,omitempty"`
 }
 
@@ -90,7 +90,7 @@ type Blocked struct {
 	// Absent: not known.
 	Since *time.Time `json:"since,omitempty"`
 
-	// When it ends at the earliest. Absent: not known, or not before somebody acts.
+	// When it ends at the earliest. Absent: not known, or only when an operator acts.
 	Until *time.Time `json:"until,omitempty"`
 
 	// Of a receiver's response.
