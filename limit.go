@@ -11,7 +11,7 @@ import (
 	"github.com/tundish-io/tundish/redisconn"
 )
 
-// Limit is a limit on its own, beside any bucket: what is above it is refused, or waits in the program that asks. Nothing is queued in Redis.
+// Limit is a limit on its own, without a bucket: a call above it is refused, or waits in the calling program. Nothing is queued in Redis.
 type Limit struct {
 	client *Client
 	name   string
@@ -61,15 +61,14 @@ func (l *Limit) Allow(ctx context.Context, key string) (admission.Decision, erro
 	return l.client.limiter.AskKey(ctx, l.name, "", key, 1)
 }
 
-// Wait waits until one more may pass for a key: call it before each call that is to be paced. See [admission.Limiter.Wait]: those that wait
-// are let through in no promised order, and at most one in a round trip for each process and key. Its errors are that of ctx, and those
-// of Allow.
+// Wait waits until the limit allows one more call for a key: use it before each call that is to be paced. See [admission.Limiter.Wait]: waiting calls
+// pass in no promised order, at most one for each round trip, process and key. Wait returns the error of ctx, or an error of Allow.
 func (l *Limit) Wait(ctx context.Context, key string) error {
 	return l.client.limiter.Wait(ctx, l.name, key, 1)
 }
 
-// Middleware answers requests above the limit with 429, Retry-After and the rate-limit headers, and lets the others pass. It counts by the
-// client's address; [httplimit.Middleware] does so behind proxies, or by a header, and takes [Client.Limiter].
+// Middleware responds to requests above the limit with 429, Retry-After and the rate-limit headers, and passes the others on. It counts by the client's
+// address; [httplimit.Middleware] does so behind proxies, or by a header, and takes [Client.Limiter].
 func (l *Limit) Middleware(next http.Handler) http.Handler {
 	return httplimit.Middleware(l.client.limiter, httplimit.Policy{Limit: l.name, Logger: l.client.cfg.Log})(next)
 }

@@ -1,24 +1,22 @@
-// Package tundish puts jobs into a bucket, and works them off at an even rate, over all programs that share a Redis.
+// Package tundish enqueues jobs into a bucket, and works them at an even rate over all programs that share a Redis.
 //
 // A bucket has a name, and its jobs carry one type:
 //
 //	var letters = tundish.Define[Letter]("letters")
 //
-// Any program puts jobs in:
+// Any program can enqueue jobs:
 //
 //	t, err := tundish.Open("redis://localhost:6379/0")
 //	receipt, err := letters.Enqueue(ctx, t, Letter{To: "ada"})
 //	receipts, err := t.Enqueue(ctx, jobs...) // many at once, each of letters.Job(payload)
 //
-// The program that works them off says the rate, and owns the other settings of the bucket too. Run it as often as you like: the
-// rate is that of all together.
+// The program that works the jobs sets the rate and the other settings of the bucket. Run any number of copies: all together keep the rate.
 //
 //	t.Handle(letters.Work(tundish.Settings{Rate: "20/s"}, send)) // send: func(context.Context, Letter) error
 //	err = t.Run(ctx)                                              // until ctx ends
 //
-// An error of send means that the job is tried again later, with growing waits. [RetryIn], [Hold], [Dead] and [Skip] say something else. A
-// job is delivered at least once: again if the program dies in between. So send does the same when it gets the same job twice, by
-// the ID of [AttemptOf].
+// If send returns an error, the job is retried later, with growing waits. [RetryIn], [Hold], [Dead] and [Skip] choose another outcome. A job is
+// delivered at least once, and again if the program dies meanwhile. So send has to be idempotent: the ID of [AttemptOf] identifies the job.
 //
 // A limit paces calls that a program makes itself, and requests that it serves:
 //
@@ -26,10 +24,9 @@
 //	err = api.Wait(ctx, "")          // before each call
 //	handler = api.Middleware(handler) // 429 above the limit, for each client
 //
-// Everything else is in the packages that this one wraps: what a bucket can be told is [shaper.Bucket], and [Settings] changes it; those
-// that enqueue, work and look at buckets are packages producer, dispatcher and operator below shaper; limits are package admission; workers
-// that send webhooks, call HTTP APIs or feed asynq are below workers, and [Deliver] takes them. Package tundishfile loads the
-// configuration of the programs, and tundishtest is for tests.
+// Everything else is in the packages that this one wraps. [shaper.Bucket] has all settings of a bucket, and [Settings] changes them. Packages producer,
+// dispatcher and operator below shaper enqueue, work and inspect. Package admission has limits. Workers that send webhooks, call HTTP APIs or feed asynq
+// are below workers, and [Deliver] takes them. Package tundishfile loads the configuration of the programs, and tundishtest is for tests.
 package tundish
 
 import (
@@ -106,7 +103,7 @@ func Open(url string) (*Client, error) {
 func New(cfg Config) (*Client, error) {
 	c := &Client{cfg: cfg, buckets: map[string]shaper.Bucket{}, handlers: map[string]Handler{}}
 	if cfg.Registerer == nil {
-		c.cfg.Registerer = prometheus.NewRegistry() // the fleet is told what it counts
+		c.cfg.Registerer = prometheus.NewRegistry() // the fleet needs its counts
 	}
 	if c.cfg.Log == nil {
 		c.cfg.Log = slog.New(slog.DiscardHandler)
@@ -180,7 +177,7 @@ func (c *Client) Enqueue(ctx context.Context, jobs ...Job) ([]Receipt, error) {
 	return c.producer.Enqueue(ctx, jobs...)
 }
 
-// know tells the producer of a bucket. Of one that this program does not work the name is enough: its settings are in Redis.
+// know adds a bucket to the producer. For a bucket that this program does not work, the name is enough: its settings are in Redis.
 func (c *Client) know(bucket string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,8 +197,8 @@ func (c *Client) tell(bucket shaper.Bucket) error {
 	return nil
 }
 
-// Handle adds what [Client.Run] works: one handler for each bucket. Call it before Run, and before this program enqueues into the
-// bucket. What is wrong with a handler is the error of Run.
+// Handle adds handlers for [Client.Run], one for each bucket. Call it before Run, and before this program enqueues into the bucket. Run returns an error
+// for an invalid handler.
 func (c *Client) Handle(handlers ...Handler) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -225,9 +222,8 @@ func (c *Client) Handle(handlers ...Handler) {
 	}
 }
 
-// Run works the jobs of all handlers, each bucket at its rate, until ctx ends. Then it claims no more, waits for what is under way (30 s
-// at most), and returns nil. Redis being away is no end: it goes on when Redis is back. An error says what is wrong with a handler, and
-// nothing was worked then.
+// Run works the jobs of all handlers, each bucket at its rate, until ctx ends. Then it claims no more, waits for deliveries under way (30 s at most),
+// and returns nil. While Redis is away, Run waits and goes on when Redis is back. An error means an invalid handler: no job was worked.
 func (c *Client) Run(ctx context.Context) error {
 	d, err := c.dispatcher()
 	if err != nil {

@@ -1,4 +1,4 @@
-// Program embedded has everything in one process: it puts letters in, and sends them at an even rate. Start it twice: the rate is that of both.
+// Program embedded has everything in one process: it enqueues letters, and sends them at an even rate. Start it twice: both together keep the rate.
 package main
 
 import (

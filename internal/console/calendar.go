@@ -51,7 +51,7 @@ type stretchRow struct {
 	Fires []httpapi.ScheduleFire
 }
 
-// calendarPage shows the hours and the schedules of a bucket, from a day on that the address names; else from today.
+// calendarPage shows the delivery windows and the schedules of a bucket, from a day on that the address names, or from today.
 func calendarPage(v *visit) {
 	name := httpapi.BucketName{Bucket: v.r.PathValue("bucket")}
 	from := time.Now().UTC().Truncate(24 * time.Hour)
@@ -139,7 +139,7 @@ func firesBetween(fires []httpapi.ScheduleFire, from, until time.Time) (list []h
 	return list
 }
 
-// State is what the bucket leaks at, or that it is closed.
+// State returns the bucket's rate, or that it is closed.
 func (r stretchRow) State() string {
 	text := cmp.Or(r.Rate, "closed")
 	if r.UntilEmpty {

@@ -39,7 +39,7 @@ type visit struct {
 	r       *http.Request
 	visitor httpapi.Visitor
 	session string
-	request string // the id of the requests to the API; "": that of the page's own
+	request string // the id of the requests to the API; "": the page's own
 	part    string // the token of the last part of an operation that is made in several
 }
 

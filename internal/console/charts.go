@@ -52,7 +52,7 @@ type bar struct {
 	Number int64
 }
 
-// age is a number of a time that is over, so many seconds ago.
+// age labels a past time: this many seconds ago.
 type age struct {
 	Ago    int
 	Number int64

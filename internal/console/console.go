@@ -24,7 +24,7 @@ var assets embed.FS
 type Config struct {
 	Redis   redis.UniversalClient
 	Name    string // of this installation, such as "production"
-	Colour  string // of the mark beside the name: red, orange, green, blue; "" has none
+	Colour  string // of the mark next to the name: red, orange, green, blue; "" has none
 	Version string
 	Logger  *slog.Logger
 	Audit   *audit.Log // where logins are recorded; nil records none
@@ -32,7 +32,7 @@ type Config struct {
 	// Proxies are believed on their client's address, and on its user.
 	Proxies httplimit.Proxies
 
-	// UserHeader is the header in which a trusted proxy names its user, who has the rights of the key UserKey; "" asks everybody for a key.
+	// UserHeader is the header in which a trusted proxy names its user, who has the rights of the key UserKey; "" asks every visitor for a key.
 	UserHeader, UserKey string
 
 	// Origin is where browsers ask for the console, such as "https://ops.example.com", if a proxy rewrites Host.
@@ -70,7 +70,7 @@ func origins(cfg *Config) *http.CrossOriginProtection {
 	return protection
 }
 
-// forVisitors are the pages and actions for which the console has to know who looks.
+// forVisitors are the pages and actions that need a known visitor.
 var forVisitors = []struct {
 	pattern string
 	serve   func(v *visit)
@@ -106,7 +106,7 @@ var forVisitors = []struct {
 	{"POST /console/logout", logout},
 }
 
-// forAll is what everybody gets whom the server lets through.
+// forAll is served to every client that the server accepts.
 var forAll = []struct {
 	pattern string
 	serve   func(c *console, w http.ResponseWriter, r *http.Request)

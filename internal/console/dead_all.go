@@ -12,8 +12,8 @@ import (
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
-// deadRun is a change of all dead letters that a filter means. The page makes it step by step, and each step looks at 2000: what there is to know of it is in
-// the page, and nothing goes on when it is closed.
+// deadRun is a change of all dead letters that a filter matches. The page makes it step by step, and each step reads 2000 dead letters. All its state is
+// in the page, so it stops when the page is closed.
 type deadRun struct {
 	*deadChosen
 
@@ -21,7 +21,7 @@ type deadRun struct {
 	Cursor string // from where the next step goes on; "" at the first and after the last
 	Run    string // the id of all its requests
 	Part   string // the token of the last step, so that the audit has one record of them
-	Done   int    // letters that were changed until now
+	Done   int    // dead letters changed so far
 	Looked int
 	Step   *opsview.DeadChange // what the last step has done; nil: none yet
 	Count  *opsview.DeadChange // before the first step: what the filter means
@@ -71,7 +71,7 @@ func askDead(v *visit) {
 	v.render(http.StatusOK, "deadall", run.title(), run)
 }
 
-// stepDead makes one step. A step that is sent again, as by a reload, changes what the first one has left.
+// stepDead makes one step. A step that is sent again, as by a reload, changes the rest of the first one.
 func stepDead(v *visit) {
 	run, err := deadRunOf(v)
 	if err != nil {

@@ -78,7 +78,7 @@ func cancelJob(v *visit) {
 	v.acted("../../../jobs?"+query("id", name.ID), actionCancel, err, func() bool { return true })
 }
 
-// timeline is what is known of the life of a job, the earliest first. Where the time of an event is not known, its place tells the order.
+// timeline returns the known events of a job, the earliest first. An event without a known time is placed by its order.
 func timeline(job *opsview.Job) []moment {
 	var list []moment
 	add := func(at *time.Time, what, detail string) { list = append(list, moment{at, what, detail}) }

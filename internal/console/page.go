@@ -32,7 +32,7 @@ var pages = func() map[string]*template.Template {
 	return all
 }()
 
-// functions are those of the templates.
+// functions are the functions of the templates.
 var functions = template.FuncMap{
 	"spark":  spark,
 	"bars":   bars,
@@ -89,7 +89,7 @@ func payloadText(job *opsview.Job) string {
 	return text
 }
 
-// wholeRunes is a text that was cut, without what is left of a character at its end.
+// wholeRunes returns a text that was cut, without a partial character at its end.
 func wholeRunes(cut []byte) []byte {
 	for n := 1; n < utf8.UTFMax && n <= len(cut); n++ {
 		if end := cut[len(cut)-n:]; utf8.RuneStart(end[0]) {
@@ -128,13 +128,13 @@ func deref(text *string) string {
 // layout is what every page shows.
 type layout struct {
 	Title, Name, Version string
-	Colour               string // of the mark beside the name
+	Colour               string // of the mark next to the name
 	Root                 string // the way from the page to the first one: "" or "../"
 	Visitor              string // the name of its key; "" there are none
-	User                 string // whom a proxy has found the visitor to be; "" it has logged in itself
+	User                 string // the user that a proxy authenticated; "": the visitor has logged in
 	MayOperate, MayAdmin bool
 	PayloadsHidden       bool
-	Bare                 bool   // it leads nowhere: nobody has logged in yet
+	Bare                 bool   // it has no links: the visitor has not logged in yet
 	Said                 string // what the last action has done
 	Now                  time.Time
 	Content              any

@@ -14,7 +14,7 @@ func (v *visit) may(roles ...apikey.Role) bool {
 // hidesPayloads reports whether the visitor must not see payloads.
 func (v *visit) hidesPayloads() bool { return v.cfg.HidePayloads && !v.may(apikey.RoleOperate) }
 
-// withoutPayloads takes the payloads out of an answer of the API. All answers pass it, so that no page has to think of it.
+// withoutPayloads removes the payloads from a response of the API. All responses pass through it, so no page has to do it.
 func withoutPayloads(answer any) {
 	var jobs []*opsview.Job
 	switch answer := answer.(type) {

@@ -51,7 +51,7 @@ func stream(v *visit) {
 	}
 }
 
-// loginEvery is how often a stream looks whether its login still holds.
+// loginEvery is how often a stream checks whether its login is still valid.
 const loginEvery = 2 * time.Second
 
 // watchLogin calls ended when the login of the visitor has ended, or has fewer rights. While Redis does not answer, no session can be ended.

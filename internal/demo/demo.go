@@ -10,8 +10,8 @@ import (
 	"github.com/tundish-io/tundish/internal/checker"
 )
 
-// Bounds of the options. Above the rate the embedded store becomes what is
-// shown; below the factor there may be no backlog, and so no rate to see.
+// Bounds of the options. Above the highest rate the demo would show the limits of the embedded store. Below the lowest factor there may be no backlog,
+// and so no rate to see.
 const (
 	MaxRate    = 500
 	MinSeconds = 1
@@ -73,7 +73,7 @@ func Run(ctx context.Context, opts Options, stdout, stderr io.Writer) error {
 	}
 	defer s.close()
 	running, stop := s.run(ctx)
-	defer func() { _ = stop() }() // where it has not been asked before, another error is told
+	defer func() { _ = stop() }() // unless it was called before, another error is returned
 	seen, err := s.play(ctx, stderr, stop)
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
@@ -94,7 +94,7 @@ func Run(ctx context.Context, opts Options, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// tell writes the report, and says whether the promise was broken.
+// tell writes the report, and returns an error if the promise was broken.
 func tell(r report, result checker.Result, opts Options, stdout io.Writer) (err error) {
 	if opts.JSON {
 		err = r.writeJSON(stdout)

@@ -12,14 +12,11 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// lateness measures how far arrivals at the receiver are off their slots, for
-// slots obey the rate exactly and arrivals only as exactly as this machine
+// lateness measures how far arrivals at the receiver are off their slots. Slots obey the rate exactly, and arrivals only as exactly as this machine
 // keeps time: in a window W arrive at most rate × (W + spread) + 1.
 //
-// It learns the slots as a wrapper of the worker, and as a hook of the
-// dispatchers' connections the longest round trip: a dispatcher turns slots
-// into its own clock no more exactly than that. The zero value is ready for
-// use; it is safe for concurrent use.
+// It wraps the worker to read the slots, and hooks the dispatchers' connections to measure the longest round trip: a dispatcher converts slots to its
+// own clock no more exactly than that. The zero value is ready for use; it is safe for concurrent use.
 type lateness struct {
 	mu        sync.Mutex
 	slots     map[string]time.Time // of jobs on their way, by id

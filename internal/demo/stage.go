@@ -35,7 +35,7 @@ const (
 
 	lineEvery  = 2 * time.Second
 	drainCheck = 50 * time.Millisecond
-	drainSpare = 3 * time.Second // beyond twice what it should take to drain
+	drainSpare = 3 * time.Second // in addition to twice the expected time of the drain
 	lookTime   = 10 * time.Second
 
 	// The store is in this process: it is slow where all of the machine is.
@@ -110,7 +110,7 @@ func (s *stage) connect(url string) (redis.UniversalClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.onClose(func() { _ = connection.Close() }) // nothing is left to lose
+	s.onClose(func() { _ = connection.Close() }) // no state is lost
 	return connection, nil
 }
 
@@ -196,7 +196,7 @@ func (s *stage) run(ctx context.Context) (running context.Context, stop func() e
 	})
 }
 
-// play pushes, drains, and stops the dispatchers in that order, but not those of a demo that stays.
+// play pushes, drains, and stops the dispatchers in that order. A demo that stays does not stop them.
 func (s *stage) play(ctx context.Context, stderr io.Writer, stop func() error) (seen, error) {
 	var showing errgroup.Group
 	watched, hide := context.WithCancel(ctx)

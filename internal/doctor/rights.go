@@ -28,8 +28,8 @@ func Commands() []string {
 	return strings.Fields(strings.Join([]string{keyCommands, channelCommands, plainCommands, clusterCommands, scriptCommands}, " "))
 }
 
-// rightsScript returns those of the commands in ARGV that the user may not send. It sends none of them, so each argument is the key: some commands take
-// all of theirs as keys or channels.
+// rightsScript returns the commands in ARGV that the user may not send. It sends none of them. Each of their arguments is the key: some commands take
+// all arguments as keys or channels.
 const rightsScript = `
 local missing = {}
 for i = 1, #ARGV do
@@ -40,7 +40,7 @@ for i = 1, #ARGV do
 end
 return missing`
 
-// ownKey is the key of which the rights are looked at, and the channel: it begins as all of ours do, and is never written.
+// ownKey is the key, and the channel, for which the rights are checked: it begins as all of ours do, and is never written.
 const ownKey = "tundish:{doctor}:rights"
 
 // rights are the commands that the user may not send, or why they are not known.

@@ -11,8 +11,8 @@ import (
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
-// server holds the answers of Redis about itself. Managed servers forbid CONFIG, and the
-// embedded store knows little of INFO: each missing answer has a reason.
+// server holds what Redis reports about itself. Managed servers forbid CONFIG, and the embedded store supports little of INFO: each missing value has a
+// reason.
 type server struct {
 	info      map[string]string
 	config    map[string]string

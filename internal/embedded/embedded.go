@@ -12,11 +12,9 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// Store is an in-process Redis (miniredis) on a TCP port, so that a producer
-// and a dispatcher on one machine can share it. It keeps everything in memory
-// only: what is in it is lost when the process ends. It has no password, no
-// replicas and a fraction of the speed of Redis. Use it for trying things out
-// and for tests of Go code, never for jobs that matter.
+// Store is an in-process Redis (miniredis) on a TCP port, so that a producer and a dispatcher on one machine can share it. It keeps everything in
+// memory: all data is lost when the process ends. It has no password, no replicas and a fraction of the speed of Redis. Use it to try things out and to
+// test Go code, never for jobs that matter.
 type Store struct {
 	server   *miniredis.Miniredis
 	listener net.Listener
@@ -24,9 +22,8 @@ type Store struct {
 	close    sync.Once
 }
 
-// Start listens on addr, a host and a port. Port 0 takes a free one, which
-// [Store.Addr] tells. Listen on a loopback address: every program that reaches
-// the port may read and change everything.
+// Start listens on addr, a host and a port. Port 0 chooses a free one, which [Store.Addr] returns. Listen on a loopback address: every program that
+// reaches the port may read and change everything.
 func Start(addr string) (*Store, error) {
 	listener, err := net.Listen("tcp", addr) //nolint:noctx // listening on an address takes no time
 	if err != nil {

@@ -12,8 +12,7 @@ type drop struct {
 	done  chan struct{}
 }
 
-// SetDelay makes every byte arrive half of roundTrip later, in each direction.
-// It costs time and not throughput: what is sent meanwhile travels behind.
+// SetDelay makes every byte arrive half of roundTrip later, in each direction. It costs time, not throughput: later bytes don't wait for earlier ones.
 func (p *Proxy) SetDelay(roundTrip time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

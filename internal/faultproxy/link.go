@@ -104,8 +104,7 @@ func (l *link) wait(d time.Duration) bool {
 	}
 }
 
-// watch returns a function that looks for the request whose reply is to be
-// lost. It keeps the end of what it saw: a match may lie across two chunks.
+// watch returns a function that searches for the request whose reply is to be lost. It keeps the end of the last chunk: a match may span two chunks.
 func (l *link) watch() func([]byte) {
 	const longest = 256
 	var tail []byte
@@ -133,7 +132,7 @@ func (l *link) keepReply() bool {
 			break
 		}
 	}
-	// Redis reads to the end before it answers the close with its own.
+	// Redis reads to the end before it closes its side.
 	_ = l.server.CloseWrite()
 	_ = l.server.SetReadDeadline(time.Now().Add(farewell))
 	_, _ = io.Copy(io.Discard, l.server)
@@ -148,8 +147,7 @@ type chunk struct {
 	due  time.Time
 }
 
-// pipe is an unbounded queue of chunks: what is on its way. It holds at most
-// what one delay lets in.
+// pipe is an unbounded queue of chunks in transit. It holds at most the chunks of one delay.
 type pipe struct {
 	mu     sync.Mutex
 	chunks []chunk

@@ -1,5 +1,5 @@
-// Package hostile helps to test that bytes of others cost no more than they should: JSON that costs a careless reader many times its bytes, and what a
-// reader takes of the heap. Its test lists all places of the project that read bytes of others.
+// Package hostile helps to test that untrusted bytes cost no more than they should: JSON that costs a careless reader many times its bytes, and the heap
+// that a reader uses. Its test lists all places of the project that read untrusted bytes.
 package hostile
 
 import (

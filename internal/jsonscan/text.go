@@ -99,7 +99,7 @@ func inQuotes(value []byte) (inside []byte, ok bool) {
 	return value[1 : len(value)-1], true
 }
 
-// isPlain reports whether the inside of a text says what it is.
+// isPlain reports whether the inside of a text needs no decoding.
 func isPlain(inside []byte) bool { return bytes.IndexByte(inside, '\\') < 0 && utf8.Valid(inside) }
 
 var escaped = [256]rune{'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'} //nolint:gochecknoglobals // a constant

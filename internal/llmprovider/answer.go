@@ -9,7 +9,7 @@ import (
 // mostWords bounds the text of an answer, which has a word for each token.
 const mostWords = 4096
 
-// write answers a call as a whole.
+// write writes the whole response to a call.
 func (p *Provider) write(w http.ResponseWriter, c *Call) {
 	text := strings.TrimSpace(strings.Repeat("word ", int(min(c.Output, mostWords))))
 	var body object
@@ -44,7 +44,7 @@ func completion(c *Call, text string) object {
 	}
 }
 
-// response is a response of OpenAI. The usage is that of what has come.
+// response is a response of OpenAI. Its usage covers the text so far.
 func response(c *Call, text, status string) object {
 	return object{
 		"id": "resp_" + c.name(), "object": "response", "created_at": c.At.Unix(), "model": c.Model, "status": status, "error": nil,

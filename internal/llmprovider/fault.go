@@ -23,13 +23,13 @@ func (f *Fault) write(w http.ResponseWriter) {
 	_, _ = w.Write([]byte(f.Body)) // the client may be gone
 }
 
-// InsufficientQuota is OpenAI's answer to an account without credit. Nothing but its body tells it from a rate limit.
+// InsufficientQuota is OpenAI's response for an account without credit. Only its body distinguishes it from a rate limit.
 func InsufficientQuota() Fault {
 	return Fault{Status: http.StatusTooManyRequests, Body: `{"error":{"message":"You exceeded your current quota, please check your plan and billing details.",` +
 		`"type":"insufficient_quota","param":null,"code":"insufficient_quota"}}`}
 }
 
-// SpendCap is Anthropic's answer to an organization that has spent what it may in this month.
+// SpendCap is Anthropic's response for an organization that has reached its spend limit of the month.
 func SpendCap() Fault {
 	return Fault{Status: http.StatusTooManyRequests, Body: `{"type":"error","error":{"type":"rate_limit_error",` +
 		`"message":"You have reached your specified API usage limits.","details":{"error_code":"enforced_spend_limit_reached"}}}`}

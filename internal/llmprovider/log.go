@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Call is a request of which a provider has taken note.
+// Call is a request that a provider has recorded.
 type Call struct {
 	At        time.Time // its arrival
 	ID        string    // its Idempotency-Key
@@ -42,7 +42,7 @@ func (c *Call) Used() int64 {
 // Log is calls in the order of their arrival.
 type Log []*Call
 
-// Only are the calls of which something is true.
+// Only returns the calls for which is returns true.
 func (l Log) Only(is func(c *Call) bool) Log {
 	var some Log
 	for _, c := range l {
@@ -67,7 +67,7 @@ func (l Log) Answered() map[string]int {
 	return times
 }
 
-// charges are those of all calls, the first one first.
+// charges returns the charges of all calls, the first one first.
 func (l Log) charges() []Charge {
 	var all []Charge
 	for _, c := range l {

@@ -33,7 +33,7 @@ type meter struct {
 	charges []Charge // that are in the window, or still to come
 }
 
-// sum is what a window has that ends at now. It forgets what has left it.
+// sum returns the sum of a window that ends at now. It drops charges that are older than the window.
 func (m *meter) sum(now time.Time) (sum int64) {
 	m.charges = slices.DeleteFunc(m.charges, func(c Charge) bool { return now.Sub(c.At) >= m.Window })
 	for _, c := range m.charges {
@@ -44,8 +44,7 @@ func (m *meter) sum(now time.Time) (sum int64) {
 	return sum
 }
 
-// frees is how long it takes until an amount fits, if nothing else comes than what is charged; for an amount above the limit, until all
-// has left.
+// frees returns how long it takes until an amount fits, if nothing else is charged; for an amount above the limit, until the window is empty.
 func (m *meter) frees(now time.Time, amount int64) time.Duration {
 	sum := m.sum(now)
 	byTime := slices.SortedFunc(slices.Values(m.charges), func(a, b Charge) int { return a.At.Compare(b.At) })

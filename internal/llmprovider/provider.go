@@ -55,7 +55,7 @@ func (p *Provider) Log() Log {
 	return calls
 }
 
-// ServeHTTP answers a call after its time, or an error at once.
+// ServeHTTP responds to a call after its time, or with an error at once.
 func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if id, ok := responseOf(r); ok {
 		p.poll(w, id)
@@ -95,9 +95,10 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// admit logs a call and charges it. It sets the headers of the answer, and returns what refuses the call, nil if nothing does.
+// admit logs a call and charges it. It sets the headers of the response, and returns the function that writes the refusal, nil if nothing refuses the
+// call.
 //
-// The time of arrival is read under the lock: the order of calls in the log is that of their times.
+// The time of arrival is read under the lock: the calls in the log are in the order of their times.
 func (p *Provider) admit(id string, r request, header http.Header) (*Call, func(w http.ResponseWriter)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

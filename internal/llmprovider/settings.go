@@ -66,7 +66,7 @@ type Limit struct {
 	Window time.Duration
 }
 
-// Settings say how a provider behaves. The zero value is OpenAI without limits, whose answers have 500 tokens and take no time.
+// Settings describe a provider. The zero value is OpenAI without limits, whose responses have 500 tokens and take no time.
 type Settings struct {
 	API    API
 	Limits []Limit
@@ -74,7 +74,7 @@ type Settings struct {
 	// CallTime is how long a call takes from its arrival to its answer. An error is answered at once.
 	CallTime time.Duration
 
-	// Input is how many tokens the request of a job has. Nil: a quarter of the bytes of its text.
+	// Input returns the input tokens of a job's request. Nil: 25 % of the bytes of its text.
 	Input func(id string) int64
 
 	// Unseen is how many tokens more the input of a request has that names an earlier response, a conversation or a stored prompt, or a tool that
@@ -109,7 +109,7 @@ func (s *Settings) output(id string, r request) int64 {
 	return min(max(int64(share*float64(r.maxOutput)), 1), r.maxOutput)
 }
 
-// chance is a number from 0 to 1 that looks random and is the same for an id each time.
+// chance returns a number from 0 to 1 that looks random and is always the same for an id.
 func chance(id string) float64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(id)) // a hash takes everything

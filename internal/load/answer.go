@@ -69,8 +69,7 @@ func (a *answer) detail() string {
 	return text
 }
 
-// maxAnswer bounds what is read of an answer; one to the largest batch is some
-// hundred kilobytes.
+// maxAnswer bounds, in bytes, how much of a response is read; the response to the largest batch is some hundred kilobytes.
 const maxAnswer = 16 << 20
 
 // readAnswers returns an answer for each of the n jobs of a request. The body
@@ -85,7 +84,7 @@ func readAnswers(resp *http.Response, n int, now time.Time) ([]answer, error) {
 		answer
 		Results []answer `json:"results"`
 	}
-	// What is not JSON has no code and no results: the status says enough.
+	// A response that is not JSON has no code and no results: the status is enough.
 	_ = json.Unmarshal(body, &message)
 	after := retryAfter(resp.Header, now)
 	if len(message.Results) == n {

@@ -28,7 +28,7 @@ const (
 	envelopeBytes  = 128     // of a job in a batch, its payload and url apart
 )
 
-// lineEvery is how often progress is told where it cannot be drawn in place.
+// lineEvery is how often progress is printed when it cannot be drawn in place.
 const lineEvery = 5 * time.Second
 
 // ErrUnreachable says that the server never answered.

@@ -12,10 +12,10 @@ import (
 type Options struct {
 	Server string // base URL of the API, such as http://127.0.0.1:8080
 	Bucket string
-	URL    string // where the jobs are to be delivered; "" leaves that to the bucket
+	URL    string // the URL that jobs are delivered to; "": the bucket's
 	Key    string // API key; "" sends none
 
-	Priority string // of all jobs; "" leaves it to the server
+	Priority string // of all jobs; "": the server's default
 	Flow     string // of all jobs; "" names none
 	Flows    int    // of this many flows, whose names are Flow with -1, -2 and so on, in turn; 0 is Flow alone
 

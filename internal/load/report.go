@@ -18,7 +18,7 @@ type Report struct {
 	Refused    map[string]int `json:"refused"`    // answered 429, by the code of the answer
 	Failed     map[string]int `json:"failed"`     // by status or error, after all tries
 
-	// Details say why jobs were refused or failed, for each reason that the server explained: those of the first such job.
+	// Details explain why jobs were refused or failed, by reason: the detail of the first such job that the server explained.
 	Details map[string]string `json:"details"`
 
 	Elapsed float64 `json:"elapsed_seconds"`

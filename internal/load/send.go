@@ -31,8 +31,7 @@ type job struct {
 	Flow     string `json:"flow,omitempty"`
 }
 
-// sender sends jobs and tells a tally what became of them. It is safe for
-// concurrent use.
+// sender sends jobs and counts the results in a tally. It is safe for concurrent use.
 type sender struct {
 	opts    Options
 	client  *http.Client
@@ -53,8 +52,7 @@ func newSender(opts Options, transport http.RoundTripper, t *tally, giveUp conte
 	}
 }
 
-// send sends n new jobs in one request, and again those that the answer leaves
-// open, until every one has an answer that counts.
+// send sends n new jobs in one request, and repeats those without a final result, until every job has one.
 func (s *sender) send(ctx context.Context, n int, intended time.Time) {
 	jobs := make([]job, n)
 	for i := range jobs {

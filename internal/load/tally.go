@@ -11,10 +11,10 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// longest is the longest latency that is told apart; three digits are kept.
+// longest is the longest latency that is recorded; three digits are kept.
 const longest = time.Hour
 
-// tally counts answers and latencies. It is safe for concurrent use.
+// tally counts results and latencies. It is safe for concurrent use.
 type tally struct {
 	mu         sync.Mutex
 	start      time.Time
@@ -23,7 +23,7 @@ type tally struct {
 	duplicates int
 	refused    map[string]int
 	failed     map[string]int
-	details    map[string]string // by the same reasons: that of the first answer
+	details    map[string]string // by the same reasons: the detail of the first response
 	answered   bool              // the server has answered something
 	latency    *hdrhistogram.Histogram
 }

@@ -71,7 +71,7 @@ func (p Program) Output(t testing.TB, file string, env ...string) []byte {
 	return out
 }
 
-// rootOf is the folder of the repository, in which the test is.
+// rootOf returns the root folder of the repository that holds the test.
 func rootOf(t testing.TB) string {
 	t.Helper()
 	at, err := os.Getwd()

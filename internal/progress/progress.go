@@ -49,8 +49,7 @@ func columns(fd int) int {
 	return 80
 }
 
-// inPlace needs no escape sequences: it overwrites with blanks, so that it
-// works on every terminal. A line as wide as the terminal would wrap.
+// inPlace needs no escape sequences: it overwrites with spaces, so it works on every terminal. A line as wide as the terminal would wrap.
 func inPlace(ctx context.Context, w io.Writer, width func() int, text func() string) {
 	drawn := 0
 	draw := func(line string) {

@@ -148,7 +148,7 @@ func (s *Server) running() bool {
 	return s.process != nil
 }
 
-// role is that of the server, "" if it does not answer.
+// role returns the role of the server, "" if it does not respond.
 func (s *Server) role(ctx context.Context) string {
 	answer, err := s.ask(ctx, "ROLE")
 	if err != nil || len(answer) == 0 {
@@ -169,8 +169,7 @@ func (s *Server) linked(ctx context.Context) error {
 	return nil
 }
 
-// ask returns the answer of a command as texts; those of a nested array follow
-// one after the other.
+// ask returns the reply to a command as texts; those of a nested array follow one after the other.
 func (s *Server) ask(ctx context.Context, words ...any) ([]string, error) {
 	answer, err := s.admin().Do(ctx, words...).Result()
 	return texts(answer), err

@@ -57,10 +57,9 @@ type Server struct {
 	signalled bool // killed or stopped, once at least
 }
 
-// Run starts a server that keeps its files in dir; "" is a temporary directory, in
-// memory if possible, that [Server.Close] removes. Persistence is off unless args, which come last
-// on the command line, say otherwise, such as "--appendonly", "yes".
-// It is in a session of its own, as a daemon is. Run returns when the server answers. In tests use [Start].
+// Run starts a server that keeps its files in dir. "" is a temporary directory, in memory if possible, that [Server.Close] removes. Persistence is off
+// unless args, which are last on the command line, turn it on, such as "--appendonly", "yes". The server is in a session of its own, as a daemon is. Run
+// returns when the server responds. In tests use [Start].
 func Run(dir string, args ...string) (*Server, error) {
 	return run(&Server{dir: dir, args: args, session: true})
 }
@@ -177,8 +176,7 @@ func newClient(network, addr string) *redis.Client {
 	})
 }
 
-// Kill sends SIGKILL and waits until the process is gone. A server that does
-// not run is left as it is.
+// Kill sends SIGKILL and waits until the process is gone. A server that does not run stays as it is.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,8 +191,8 @@ func (s *Server) killLocked() {
 	}
 }
 
-// Restart kills the server if it runs, starts it anew with the same directory,
-// port and arguments, and returns when it answers and has loaded its data.
+// Restart kills the server if it runs, starts it again with the same directory, port and arguments, and returns when it responds and has loaded its
+// data.
 func (s *Server) Restart() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -271,9 +269,9 @@ type process struct {
 	exited        chan struct{}
 }
 
-// startProcess starts the server so that an interrupt from the terminal is ours alone. Linux shares the processors among sessions. A bench
-// whose Redis has one measures it beside a load as large as that is. Beside tests that fill the processors such a Redis stands still for
-// seconds: up to 6.6 s, on Linux 6.18 with one of two cores busy. In our session it does not.
+// startProcess starts the server so that an interrupt from the terminal reaches only this process. Linux shares the CPUs among sessions. In a session of
+// its own, a bench measures Redis next to a load as large as that session. Next to tests that fill the CPUs, such a Redis stands still for seconds: up
+// to 6.6 s, on Linux 6.18 with one of two cores busy. In our session it does not.
 func (s *Server) startProcess(logPath string, args []string) (*process, error) {
 	log, err := os.Create(logPath)
 	if err != nil {
@@ -317,8 +315,7 @@ func (p *process) kill() {
 	<-p.exited
 }
 
-// waitReady asks every millisecond until the server answers something other
-// than that it is loading. It asks on the socket, which no other server has.
+// waitReady asks every millisecond until the server replies anything other than that it is loading. It asks on the socket, which no other server has.
 func waitReady(socket string, exited <-chan struct{}) error {
 	timeout := time.After(readyWithin)
 	tick := time.NewTicker(time.Millisecond)

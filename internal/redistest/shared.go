@@ -85,8 +85,8 @@ func (s *Server) handled() bool {
 	return s.signalled || s.closed
 }
 
-// lasting are the commands whose effect [Server.clean] does not undo. A library of functions that was loaded stays: it has one name for each
-// text, and the next test would load it again. A test of libraries removes what it loaded.
+// lasting are the commands whose effect [Server.clean] does not undo. A loaded library of functions stays: it has one name for each text, and the next
+// test would load it again. A test of libraries removes the ones that it loaded.
 var lasting = []string{
 	"acl", "bgrewriteaof", "bgsave", "client|no-evict", "client|pause", "cluster", "config|rewrite", "config|set", "debug", "failover",
 	"function|delete", "function|flush", "function|restore", "replicaof", "save", "shutdown", "slaveof", "swapdb",
@@ -94,7 +94,7 @@ var lasting = []string{
 
 var errLasting = errors.New("the test has changed the server")
 
-// clean removes what a test has left: connections, keys, scripts, statistics.
+// clean removes what a test left behind: connections, keys, scripts, statistics.
 func (s *Server) clean() error {
 	ctx, cancel := context.WithTimeout(context.Background(), readyWithin)
 	defer cancel()

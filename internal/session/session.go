@@ -1,5 +1,5 @@
-// Package session keeps the logins of the console in Redis, so that any process knows them. A session is bound to the digest of the secret with which
-// it began: it ends where the key leaves the configuration, or has another secret.
+// Package session keeps the logins of the console in Redis, so that any process can read them. A session is bound to the digest of the secret with which
+// it began: it ends when the key is removed from the configuration, or has another secret.
 package session
 
 import (
@@ -40,7 +40,7 @@ func New(client redis.UniversalClient) *Store { return &Store{client} }
 
 // Session is a session as operators see it.
 type Session struct {
-	// Names the session. Nobody can log in with it.
+	// Identifies the session. It cannot be used to log in.
 	ID string `json:"id"`
 
 	// The name of the API key.

@@ -3,8 +3,8 @@
 //	DeadBytes int64       `setting:"dead_bytes,bytes"`
 //	Retry     RetryPolicy `setting:"retry"`
 //
-// The first part is the key in TOML. A struct whose fields have tags is a table, and a slice of such structs an array of tables. A key with
-// a dot stands in the table before the dot. "-" is no setting. After the key come options:
+// The first part is the key in TOML. A struct whose fields have tags is a table, and a slice of such structs an array of tables. A key with a dot stands
+// in the table before the dot. "-" is no setting. After the key come options:
 //
 //	squash    the keys of this struct stand in the table around it
 //	optional  this table need not be there: its defaults hold only where it is
@@ -15,7 +15,7 @@
 //	change    an operator may change it while the bucket runs, as one value, also if it is a map; a tag help says what it is, for the
 //	          command line: the first part of it in quotes is the value
 //
-// Nothing is read but types: the package imports none of those that it describes.
+// The package reads only types, and imports none of the packages that it describes.
 package setting
 
 import (
@@ -158,7 +158,7 @@ func (k *Key) within(keys []*Key) []*Key {
 	return keys
 }
 
-// isTable tells a table from a value that happens to be a struct, such as a rate: a field of it has a tag.
+// isTable reports whether a struct is a table: one of its fields has a tag. Other structs are values, such as a rate.
 func isTable(t reflect.Type) bool {
 	if t.Kind() != reflect.Struct {
 		return false

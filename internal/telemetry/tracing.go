@@ -93,7 +93,7 @@ func (t *Tracing) Provider() trace.TracerProvider {
 	return t.provider
 }
 
-// Close exports what is left, for 3 s at most. Call it once, after the last span has ended.
+// Close exports the remaining spans, for 3 s at most. Call it once, after the last span has ended.
 func (t *Tracing) Close() {
 	if t == nil {
 		return

@@ -22,7 +22,7 @@ import (
 
 const module = "github.com/tundish-io/tundish"
 
-// described are the packages whose comments describe what the API takes and answers.
+// described are the packages whose comments describe the requests and responses of the API.
 var described = []string{"admission", "internal/httpapi", "internal/opsview", "shaper", "shaper/operator"}
 
 // named are the names of types in the document, where they are others than in Go.
@@ -32,7 +32,7 @@ var named = map[string]string{
 	"opsview.Pool": "BucketPool", "admission.Patch": "LimitPatch",
 }
 
-// schemas are those of the document: some of them by hand, the others made of Go's types.
+// schemas are the schemas of the document: some written by hand, the others generated from Go's types.
 type schemas struct {
 	reflector jsonschema.Reflector
 	into      *yaml.Node      // components/schemas
@@ -74,7 +74,7 @@ func newSchemas(into *yaml.Node) (*schemas, error) {
 		if t.Kind() != reflect.String || t.PkgPath() == "" {
 			return nil
 		}
-		if t == reflect.TypeFor[shaper.Setting]() { // also those of flows, groups and pools, by their paths
+		if t == reflect.TypeFor[shaper.Setting]() { // also settings of flows, groups and pools, by their paths
 			return &jsonschema.Schema{Type: "string", Examples: []any{"rate", "pool.rate", "flow.quotas"}}
 		}
 		if s.byHand[nameOf(t)] {
@@ -129,7 +129,7 @@ func nameOf(t reflect.Type) string {
 	return name
 }
 
-// comment is that of a field.
+// comment returns the comment of a field.
 func (s *schemas) comment(t reflect.Type, field string) string {
 	name, _, _ := strings.Cut(t.Name(), "[")
 	return sentence(s.reflector.CommentMap[t.PkgPath()+"."+name+"."+field])

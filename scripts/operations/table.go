@@ -22,7 +22,7 @@ type table struct {
 	rows func() string
 }
 
-// tables are those of the page of operators.
+// tables are the tables of the operators' page.
 var tables = []table{
 	{"| setting | of a | is |\n|---|---|---|\n", changeable},
 	{"| command | endpoint below `/v1` | role |\n|---|---|---|\n", rows},

@@ -31,7 +31,7 @@ func (c *counter) note() {
 	}
 }
 
-// Deliver makes the counter a worker that does nothing else. What is reserved of budgets it uses half.
+// Deliver makes the counter a worker that does nothing else. It uses half of the reserved budgets.
 func (c *counter) Deliver(_ context.Context, a *shaper.Attempt) shaper.Outcome {
 	c.note()
 	outcome := shaper.Done(200)

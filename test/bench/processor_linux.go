@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onOneProcessor has this process and that of Redis share one processor until undo. A call then takes the work of both,
-// and no time in which an idle processor wakes: that differs from run to run by more than the work of two limiters.
+// onOneProcessor makes this process and Redis share one CPU until undo. The time of a call is then the work of both, without the time in which an idle
+// CPU wakes. That time differs from run to run by more than the work of two limiters.
 func onOneProcessor(redisPID int) (undo func(), err error) {
 	var all, one unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &all); err != nil {

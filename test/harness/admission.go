@@ -48,7 +48,7 @@ func LimitTable(name, algorithm, limit string, more ...string) string {
 // Asker asks the check endpoint over connections that it keeps.
 type Asker struct{ client *http.Client }
 
-// NewAsker returns one with so many connections.
+// NewAsker returns an Asker with this many connections.
 func NewAsker(t *testing.T, connections int) *Asker {
 	transport := &http.Transport{MaxIdleConns: connections, MaxIdleConnsPerHost: connections,
 		DialContext: (&net.Dialer{}).DialContext}

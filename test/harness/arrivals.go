@@ -116,7 +116,7 @@ func (a *ArrivalLog) ByFlow() map[string][]time.Time {
 	return flows
 }
 
-// ByGroup are those of each group.
+// ByGroup returns the arrivals of each group.
 func (a *ArrivalLog) ByGroup() map[string][]time.Time {
 	groups := map[string][]time.Time{}
 	for flow, times := range a.ByFlow() {
@@ -129,9 +129,8 @@ func (a *ArrivalLog) ByGroup() map[string][]time.Time {
 	return groups
 }
 
-// Ahead is by how much the worst window of any length has more in it than a rate explains: as many as
-// there are in it beyond the first could have come so much earlier. What departs evenly and arrives
-// at most so much late is never ahead by more than that.
+// Ahead returns by how much time the worst window of any length is ahead of a rate. A window with n arrivals beyond the first is ahead by the time of n
+// at that rate, less its length. Departures that are even and arrive at most d late are never ahead by more than d.
 func Ahead(times []time.Time, perSecond float64) (worst time.Duration) {
 	if len(times) == 0 {
 		return 0

@@ -76,7 +76,7 @@ func (u *AsynqUnder) StartServer(path string) *Process {
 	return StartAsynq(u.T, p)
 }
 
-// AwaitMore waits until n more tasks have started, and looks at how many leases there are.
+// AwaitMore waits until n more tasks have started, and checks the number of leases.
 func (u *AsynqUnder) AwaitMore(n int) {
 	u.T.Helper()
 	before := u.History.Check().Delivered
@@ -98,7 +98,7 @@ func (u *AsynqUnder) Sample() {
 	}
 }
 
-// End waits for all jobs, and wants that none is lost, dead or left over.
+// End waits for all jobs, and requires that none is lost, dead or left over.
 func (u *AsynqUnder) End() (duplicates int) {
 	u.T.Helper()
 	u.AwaitDelivered(2 * time.Minute)

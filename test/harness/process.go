@@ -101,11 +101,10 @@ func (p *Process) Kill() {
 	<-p.Done
 }
 
-// Patience is how much longer than on a machine that has nothing else to do
-// something may take until a test gives up. It is no bound of what is promised.
+// Patience is the factor by which a test waits longer than on an idle machine before it gives up. It is no bound of what is promised.
 const Patience = 3
 
-// BesideOthers lets a test run beside others, but in a soak, where its times are figures, alone.
+// BesideOthers lets a test run in parallel with others. A soak, whose times are figures, runs alone.
 func BesideOthers(t *testing.T) {
 	t.Helper()
 	if !redistest.Soak {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Dipped says that some window has less than 98 % of what is due in it, "" if none
-// has. It may be short by as long as the machine stood still.
+// Dipped returns a fault if some window has less than 98 % of its due departures, otherwise "". A window may be short by as long as the machine stood
+// still.
 func (w *StallWatch) Dipped(what string, s Slots, rate int, window time.Duration) string {
 	if got, want := s.Fewest(window), .98*float64(rate)*(window-w.Cost()).Seconds(); float64(got) < want {
 		return fmt.Sprintf("%d %s in some %s, want at least %.0f", got, what, window, want)
@@ -135,8 +135,8 @@ func (w *StallWatch) Crowded(most func(time.Duration) int, rate int, spread time
 	return ""
 }
 
-// Slow says that a rate is below a share of what is due, "" if it is not. The
-// last departure may be as late as the machine was, or as all grave stalls took.
+// Slow returns a fault if a rate is below a share of the due rate, otherwise "". The last departure may be as late as the machine was, or as all grave
+// stalls took.
 func (w *StallWatch) Slow(seen float64, rate, jobs int, share float64) string {
 	due := float64(jobs) / float64(rate)
 	if want := share * float64(jobs) / (due + max(w.SoFar(), time.Duration(w.total.Load())).Seconds()); seen < want {

@@ -35,7 +35,7 @@ type Plan struct {
 	More        string        // at the end of the configuration
 	Asynq       string        // the worker is asynq: the keys of its table
 	Hold        time.Duration // how long the receiver takes to answer
-	Timeout     time.Duration // of a delivery; 0 means nine tenths of the lease, and at most 10 s
+	Timeout     time.Duration // of a delivery; 0 means 90 % of the lease, and at most 10 s
 	RedisURL    string        // what the programs use, if not the server itself
 	Redis       string        // more keys of the table redis
 	Retry       string        // more keys of the bucket's table retry
@@ -45,7 +45,7 @@ type Plan struct {
 	Revision int  // of the configuration
 	Patient  bool // the producer waits 10 s for Redis, so that a busy machine is no failure of the store
 
-	// respond answers instead of a 200 after hold.
+	// respond, if set, replaces the 200 after hold.
 	Respond func(w http.ResponseWriter, r *http.Request, id string, attempt int)
 }
 
@@ -105,7 +105,7 @@ func Start(t *testing.T, server *redistest.Server, p Plan) *System {
 	return s
 }
 
-// complete gives what a plan leaves open its default.
+// complete sets the defaults of a plan.
 func (p *Plan) complete(server *redistest.Server) {
 	if p.Respond == nil {
 		hold := p.Hold
@@ -290,8 +290,7 @@ func (s *System) Key(name string) string {
 	return "tundish:{" + BucketName + "}:b:" + BucketName + ":" + name
 }
 
-// Skip leaves a test out where the machine lacks something; in CI that is a
-// failure.
+// Skip skips a test if the machine lacks something; in CI that is a failure.
 func Skip(t *testing.T, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("CI") != "" {
@@ -300,7 +299,7 @@ func Skip(t *testing.T, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
-// OnlyInCI leaves a test out where no CI runs it: it takes half a minute or more, and a shorter one holds what users are promised.
+// OnlyInCI skips a test outside of CI: it takes half a minute or more, and a shorter test covers what users are promised.
 func OnlyInCI(t *testing.T) {
 	t.Helper()
 	if os.Getenv("CI") == "" && !redistest.Soak {

@@ -36,7 +36,7 @@ type Stream struct {
 	answers map[int]int
 }
 
-// Load sends so many jobs a second until end.
+// Load sends perSecond jobs a second until end.
 func (s *System) Load(prefix string, perSecond int) *Stream {
 	const callers = 10
 	l := &Stream{s: s, stop: make(chan struct{}), answers: map[int]int{}}
@@ -67,8 +67,7 @@ func (l *Stream) End() map[int]int {
 	return l.answers
 }
 
-// AwaitMore waits until so many more jobs have arrived, and returns how long
-// that took.
+// AwaitMore waits until jobs more jobs have arrived, and returns how long that took.
 func (s *System) AwaitMore(limit time.Duration, jobs int, what string) time.Duration {
 	s.T.Helper()
 	began, before := time.Now(), s.History.Check().Delivered
@@ -87,9 +86,8 @@ func (s *System) Judge(stall *StallWatch, rate int, answers map[int]int, failove
 	Report(s.T, rate, r)
 	s.T.Logf("answers by status: %v", answers)
 	for _, id := range r.Lost {
-		// A master that dies between its answer and the replica's copy takes the
-		// write with it: then no trace of the job is left. One that is known, in
-		// whatever state, is our loss.
+		// A master that dies between its reply and the replica's copy takes the write with it: then no trace of the job remains. A job that is still
+		// known, in any state, is our loss.
 		status, answer := s.Request(http.MethodGet, "/v1/buckets/"+BucketName+"/jobs/"+id, "", nil)
 		s.T.Logf("job %s was answered 202 and did not arrive; the store says %d %s", id, status, answer)
 		if status != http.StatusNotFound || failovers == 0 {

@@ -1,4 +1,4 @@
-// Program vendor plays the API of somebody else: it wants a token, and refuses more than 20 calls in a second or 100 in a minute.
+// Program vendor plays the API of a vendor: it requires a token, and refuses more than 20 calls in a second or 100 in a minute.
 package main
 
 import (
