@@ -44,13 +44,12 @@ func (a *access) setKeys(keys []apikey.Key) {
 
 func (a *access) ring() apikey.Ring { return *a.keys.Load() }
 
-// rights are the roles that a route needs of a key. The zero value is open to every
-// request that guard lets through.
+// rights are the roles of a key that a route needs. The zero value is open to every request that guard accepts.
 type rights struct {
 	roles      []apikey.Role // one of these, or RoleAdmin
 	allBuckets bool          // and be for all buckets
 	local      bool          // no key, but be a program of this machine
-	clientKey  bool          // the key stands where the client of an API puts its own
+	clientKey  bool          // the key is in the header where an API client sends its own
 	anyBucket  bool          // the handler finds out which bucket it is, and whether the key may use that
 }
 
@@ -69,7 +68,7 @@ func (n rights) String() string {
 
 type keyContext struct{}
 
-// keyOf is the key of the caller, nil where the server has none or needs none.
+// keyOf returns the key of the caller, nil if the server has no keys or the route needs none.
 func keyOf(r *http.Request) *apikey.Key {
 	key, _ := r.Context().Value(keyContext{}).(*apikey.Key)
 	return key
@@ -110,7 +109,7 @@ func authenticate(ring apikey.Ring, w http.ResponseWriter, r *http.Request) (*ap
 	return nil, newFault(codeUnauthorized, "this server does not know the API key: %s, or add it to [[keys]]", how)
 }
 
-// keyHeaders are where the client of an API puts its key.
+// keyHeaders are the headers in which an API client sends its key.
 var keyHeaders = []string{"Tundish-Key", "Authorization", "X-Api-Key", "Api-Key"}
 
 // authenticateClient returns the key of a proxy client. It reads the key from Tundish-Key, or from any header in which an unchanged API client sends the
@@ -135,7 +134,7 @@ func authenticateClient(ring apikey.Ring, w http.ResponseWriter, r *http.Request
 		"send one as Tundish-Key, or give the client one instead of the API's (in Authorization, x-api-key or any other header)")
 }
 
-// keyIn returns the key of this server that the value of a header is, or holds: alone, behind a scheme, or as the user or the password of Basic.
+// keyIn returns the key of this server in the value of a header: alone, after a scheme, or as the user or the password of Basic.
 func keyIn(ring apikey.Ring, value string) *apikey.Key {
 	if len(ring) == 0 {
 		return nil
@@ -148,10 +147,10 @@ func keyIn(ring apikey.Ring, value string) *apikey.Key {
 	return nil
 }
 
-// maxKey bounds what may be a key: longer values are other things, and are not hashed.
+// maxKey bounds the length of a possible key in bytes: longer values are no keys, and are not hashed.
 const maxKey = 1024
 
-// secretsIn are what may be a key in the value of a header.
+// secretsIn returns the possible keys in the value of a header.
 func secretsIn(value string) []string {
 	value = strings.TrimSpace(value)
 	if value == "" || len(value) > maxKey {
@@ -211,8 +210,7 @@ func bound(r *http.Request, bucket *shaper.Bucket, job *shaper.Job) *fault {
 // address names the address of a request's client, or the network that counts as one.
 func (a *access) address(r *http.Request) string { return a.proxies.Name(a.proxies.ClientAddr(r)) }
 
-// identity is the caller of a request: by its key, else by its address. names selects the headers
-// by which limits count; nil takes all.
+// identity returns the caller of a request: by its key, otherwise by its address. names selects the headers by which limits count; nil selects all.
 func (a *access) identity(r *http.Request, names []string) admission.Identity {
 	id := admission.Identity{IP: a.address(r)}
 	id.Caller = admission.AddrCaller(id.IP)
@@ -258,7 +256,7 @@ func (a *access) lasts(r *http.Request) (*http.Request, func()) {
 	}
 	l.live[one] = struct{}{}
 	l.mu.Unlock()
-	a.endRevoked() // the keys may have changed since the request was let in
+	a.endRevoked() // the keys may have changed since the request was authorized
 	return r.WithContext(ctx), func() {
 		l.mu.Lock()
 		delete(l.live, one)

@@ -9,7 +9,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/audit"
 )
 
-// AuditQuery says which records a list has.
+// AuditQuery selects the records of a list.
 type AuditQuery struct {
 	// Only operations on this bucket. Required of a key that is not for all buckets.
 	Bucket string `json:"bucket" in:"query"`
@@ -20,7 +20,7 @@ type AuditQuery struct {
 	// How many at most.
 	Limit int `json:"limit" in:"query" jsonschema:"minimum=1,maximum=1000,default=100"`
 
-	// The next of the answer before.
+	// The `next` of the previous response.
 	Cursor string `json:"cursor" in:"query"`
 }
 

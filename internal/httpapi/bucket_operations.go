@@ -13,11 +13,11 @@ type BucketName struct {
 	Bucket string `json:"bucket" in:"path"`
 }
 
-// BucketList are buckets: the configured ones in the order of the configuration, then the orphaned ones, unless another order was asked for.
+// BucketList lists buckets. By default the configured ones come first, in the order of the configuration, then the orphaned ones.
 type BucketList struct {
 	Buckets []*opsview.Bucket `json:"buckets"`
 
-	// The cursor of the next page. Absent behind the last one, and without a limit.
+	// The cursor of the next page. Absent on the last one, and without a limit.
 	Next string `json:"next,omitempty"`
 
 	// Of all buckets that q matches. Only with a limit.
@@ -33,22 +33,22 @@ type BucketTotals struct {
 	InFlight   int64 `json:"in_flight"`
 	Dead       int64 `json:"dead"`
 
-	// Buckets that people should look at.
+	// Buckets that need attention.
 	Noted int64 `json:"noted"`
 }
 
-// BucketsQuery says which buckets a list has.
+// BucketsQuery selects the buckets of a list.
 type BucketsQuery struct {
 	// Part of their names.
 	Q string `json:"q" in:"query"`
 
-	// By name, or those with the most first; with `notes` those that people should look at first. Absent: as the configuration has them.
+	// By name, or those with the most first; with `notes` those that need attention first. Absent: as the configuration has them.
 	Sort string `json:"sort" in:"query" jsonschema:"enum=name,enum=waiting,enum=in_flight,enum=dead,enum=oldest,enum=notes"`
 
 	// How many at most. Absent: all.
 	Limit int `json:"limit" in:"query" jsonschema:"minimum=1,maximum=1000"`
 
-	// The next of the answer before.
+	// The `next` of the previous response.
 	Cursor string `json:"cursor" in:"query"`
 }
 
@@ -100,7 +100,7 @@ type BucketDrain struct {
 	// Slower than the effective rate. A faster one changes nothing.
 	Rate admission.Rate `json:"rate,omitzero"`
 
-	// Departures after which it ends: retries count, and what was given back unsent.
+	// Departures after which it ends: retries count, and jobs returned unsent.
 	Max        int64 `json:"max,omitempty" jsonschema:"minimum=1,maximum=100000000"`
 	UntilEmpty bool  `json:"until_empty,omitempty"`
 }
@@ -110,7 +110,7 @@ type PurgeRequest struct {
 	// The name of the bucket, the flow or the group. Required unless dry_run is true.
 	Confirm *string `json:"confirm,omitempty"`
 
-	// Leave delayed jobs and retries.
+	// Keep delayed jobs and retries.
 	KeepLater bool `json:"keep_later,omitempty"`
 
 	// Only count.

@@ -15,7 +15,7 @@ type BundleName struct {
 	Bundle string `json:"bundle" in:"path"`
 }
 
-// BundleChange says more of a bundle, or opens it.
+// BundleChange opens a bundle, or changes it.
 type BundleChange struct {
 	BundleName
 
@@ -79,7 +79,7 @@ func (b bundles) routes() []route {
 	return []route{bind(b.faultOf, OpenBundle, b.put), bind(b.faultOf, ShowBundle, b.show)}
 }
 
-// faultOf makes a fault of the error of an operation on a bundle.
+// faultOf returns the fault of an error of an operation on a bundle.
 func (b bundles) faultOf(r *http.Request, err error) *fault {
 	bundle, bucket := r.PathValue("bundle"), r.PathValue("bucket")
 	if _, bad := errors.AsType[*shaper.FieldError](err); bad {

@@ -15,7 +15,7 @@ func (o *ops) as(r *http.Request) operator.Author {
 	return o.buckets.As(authorOf(r, o.author))
 }
 
-// HeaderUser names the user of a command line. A server without keys believes it, as all programs of its machine may do everything there.
+// HeaderUser names the user of a command line. A server without keys trusts it, because all programs of its machine may do everything there.
 const HeaderUser = "Tundish-User"
 
 var userPattern = regexp.MustCompile(`^[A-Za-z0-9_.@\\-]{1,64}$`)
@@ -62,8 +62,8 @@ func change[Done, Out any](r *http.Request, do func(ctx context.Context) (Done, 
 // dispatcher finishes a longer purge.
 const patience = 20 * time.Second
 
-// patient is the context of a change that goes on if the client does not wait for it, within bounds. A command that is its own
-// server has all the time, and stops when it is interrupted.
+// patient returns the context of a change that goes on, within bounds, if the client does not wait for it. In a command that is its own server, the
+// change has no bound, and stops when the command is interrupted.
 func (o *ops) patient(r *http.Request) (context.Context, context.CancelFunc) {
 	if o.local {
 		return context.WithCancel(r.Context())

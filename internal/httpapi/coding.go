@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// TakesGzip reports whether a client takes gzip. One that says with which weight does too, unless it is 0.
+// TakesGzip reports whether a client accepts gzip, with any weight except 0.
 func TakesGzip(accepted string) bool {
 	for coding := range strings.SplitSeq(accepted, ",") {
 		name, weight, _ := strings.Cut(strings.TrimSpace(coding), ";")

@@ -70,7 +70,7 @@ func (c *connections) Close() error {
 	return c.Listener.Close()
 }
 
-// drop takes a connection out of the count.
+// drop removes a connection from the count.
 func (c *connections) drop(conn *connection) {
 	if conn.gone {
 		return
@@ -88,7 +88,7 @@ func (c *connections) leaveIdle(conn *connection) {
 	}
 }
 
-// follow is the ConnState of the server. A connection is idle for as long as since its last answer was sent.
+// follow is the ConnState hook of the server. A connection is idle since its last response was sent.
 func (c *connections) follow(conn net.Conn, state http.ConnState) {
 	if mine, ok := conn.(*connection); ok && state == http.StateIdle {
 		c.occupy(mine, 0)
@@ -117,7 +117,7 @@ func withConnection(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, conn)
 }
 
-// occupyConnection makes the connection of a request active until release. A request without a connection has none to make so.
+// occupyConnection makes the connection of a request active until release. It does nothing for a request without a connection.
 func occupyConnection(r *http.Request) (release func()) {
 	mine, ok := r.Context().Value(connectionKey{}).(*connection)
 	if !ok {

@@ -36,7 +36,7 @@ func (d *jobDecoder) payload(field string, value []byte) {
 	d.job.Payload = bytes
 }
 
-// addQuery reads the query of a request: a text as it is sent, or an object of names, each with a text or a list of texts.
+// addQuery reads the query of a request: its text, or an object of names, each with a text or a list of texts.
 func (d *jobDecoder) addQuery(field string, value []byte) {
 	switch {
 	case isNull(value):
@@ -54,7 +54,7 @@ func (d *jobDecoder) addQuery(field string, value []byte) {
 	}
 }
 
-// compose makes of path, query and content_type what a job has.
+// compose builds the job's URL and headers from path, query and content_type.
 func (d *jobDecoder) compose() {
 	if d.path != "" || d.query != "" {
 		switch {

@@ -20,10 +20,10 @@ type visit struct {
 	r       *http.Request
 	began   time.Time
 	timeout time.Duration // that the client waits until its request is sent
-	address string        // what the API is asked: see addressOf
+	address string        // path and query of the API: see addressOf
 	body    *llm.Body
 
-	asked, sent string // the model that the client asked, and the one that a fallback is asked in its place; "" where it is the same
+	asked, sent string // the model of the request, and the fallback's model in its place; "" if it is the same
 	ask         *llm.Ask
 }
 
@@ -57,7 +57,7 @@ func (v *visit) mayUse(bucket string) *fault {
 	return nil
 }
 
-// job makes the job of a request. Its payload stays here.
+// job builds the job of a request. The payload stays in this process.
 func (v *visit) job() (shaper.Job, *fault) {
 	v.ask = v.API.Worker.AskOf(v.address, v.body)
 	v.ask.Asked = v.asked

@@ -21,7 +21,7 @@ type DoorBucket struct {
 	API      *llm.Transport
 	Priority shaper.Priority
 
-	// Fallback is the bucket for a request that would wait longer than FallbackAfter; nil there is none. It has none itself.
+	// Fallback is the bucket for a request that would wait longer than FallbackAfter; nil without one. A fallback has no fallback itself.
 	Fallback      *DoorBucket
 	FallbackAfter time.Duration
 

@@ -22,7 +22,7 @@ import (
 const (
 	inPath  = "path"
 	inQuery = "query"
-	inBody  = "body"  // it is the body: a json.RawMessage, and its function knows the members
+	inBody  = "body"  // it is the body: a json.RawMessage, whose members its function reads
 	inLines = "lines" // it is the body: lines of JSON, which its function reads
 )
 
@@ -79,7 +79,7 @@ func inputOf(t reflect.Type) []field {
 	return fields
 }
 
-// readParameters reads what stands in the path and in the query. strict: a parameter of the query that no field has is a fault.
+// readParameters reads the parameters in the path and in the query. With strict, an unknown parameter of the query is a fault.
 func readParameters(r *http.Request, fields []field, in reflect.Value, strict bool) *fault {
 	var d jobDecoder // for its readers of values
 	query := r.URL.Query()
@@ -112,7 +112,7 @@ func readParameters(r *http.Request, fields []field, in reflect.Value, strict bo
 	return nil
 }
 
-// takesBody reports whether some of the fields stand in a body.
+// takesBody reports whether some of the fields are in a body.
 func takesBody(fields []field) bool {
 	return slices.ContainsFunc(fields, func(f field) bool { return f.in != inPath && f.in != inQuery })
 }

@@ -34,7 +34,7 @@ func (p *producer) oneJob() oneJob {
 	}
 }
 
-// fault makes a fault of the error of an operation.
+// fault returns the fault of an error of an operation.
 func (p *producer) fault(r *http.Request, err error) *fault {
 	if errors.Is(err, shaper.ErrUnknownBucket) {
 		return newFault(codeUnknownBucket, "bucket %q is not configured", r.PathValue("bucket"))
@@ -67,7 +67,7 @@ func (j oneJob) routes() []route {
 	}
 }
 
-// faultOf makes a fault of the error of an operation on a job.
+// faultOf returns the fault of an error of an operation on a job.
 func (j oneJob) faultOf(r *http.Request, err error) *fault {
 	if errors.Is(err, shaper.ErrNotFound) {
 		return newFault(codeUnknownJob, "no such job: %q: bucket %q has none of this id, and remembers none", r.PathValue("id"), r.PathValue("bucket"))
@@ -101,7 +101,7 @@ func (j oneJob) show(r *http.Request, in *JobName) (*opsview.Job, error) {
 	return nil, shaper.ErrNotFound
 }
 
-// addEnd adds how a job ended, where its bucket keeps that and the key may know it.
+// addEnd adds how a job ended, if its bucket keeps that and the key may see it.
 func (j oneJob) addEnd(r *http.Request, info *shaper.JobInfo) {
 	if b, err := j.bucket(info.Bucket); err == nil && b.Results.Retention == 0 {
 		return
@@ -134,7 +134,7 @@ func (j oneJob) drop(r *http.Request, in *JobName) (*opsview.Job, error) {
 	return &opsview.Job{ID: in.ID, Bucket: in.Bucket, State: state}, err
 }
 
-// mayKnow returns [shaper.ErrNotFound] of a job that the key of a request may know nothing of.
+// mayKnow returns [shaper.ErrNotFound] for a job that the key of a request may not see.
 func (j oneJob) mayKnow(r *http.Request, in *JobName) error {
 	if !shaper.ValidID(in.ID) {
 		return shaper.ErrNotFound
@@ -200,7 +200,7 @@ func (j oneJob) result(r *http.Request, in *JobName) (*opsview.Result, error) {
 	return nil, problem
 }
 
-// whyNoResult says of a job that has ended why it has no result.
+// whyNoResult returns why a job that has ended has no result.
 func (j oneJob) whyNoResult(ctx context.Context, bucket, id string, state shaper.State) string {
 	kept := "the bucket keeps results for result_retention, and no more than results_max and results_bytes"
 	switch state {

@@ -15,7 +15,7 @@ type JobName struct {
 	ID string `json:"id" in:"path"`
 }
 
-// JobQuery says which jobs a list has.
+// JobQuery selects the jobs of a list.
 type JobQuery struct {
 	BucketName
 
@@ -48,11 +48,11 @@ type JobRetry struct {
 	// The group of the flow, in a bucket with groups.
 	Group *string `json:"group,omitempty"`
 
-	// All jobs of the bucket that wait for another attempt. It goes with no flow and no group.
+	// All jobs of the bucket that wait for another attempt. It excludes flow and group.
 	All bool `json:"all,omitempty"`
 }
 
-// Page says how much a list of jobs has.
+// Page selects a page of a list of jobs.
 type Page struct {
 	// Include the payloads.
 	Payload bool `json:"payload" in:"query"`
@@ -60,11 +60,11 @@ type Page struct {
 	// How many at most.
 	Limit int `json:"limit" in:"query" jsonschema:"minimum=1,maximum=1000,default=100"`
 
-	// The next of the answer before.
+	// The `next` of the previous response.
 	Cursor string `json:"cursor" in:"query"`
 }
 
-// AttemptList is how the last attempts of a job ended.
+// AttemptList lists the outcomes of a job's last attempts.
 type AttemptList struct {
 	Attempts []opsview.Attempt `json:"attempts"`
 }
@@ -84,7 +84,7 @@ type DeadReasonsQuery struct {
 	BucketName
 	operator.DeadFilter `in:"query"`
 
-	Cursor string `json:"cursor" in:"query"` // next of an answer
+	Cursor string `json:"cursor" in:"query"` // `next` of a response
 }
 
 // DeadReasons are why jobs died.
@@ -101,10 +101,10 @@ type DeadChoice struct {
 
 	IDs []string `json:"ids,omitempty" jsonschema:"minItems=1,maxItems=200"`
 
-	// All that is given has to hold.
+	// Conditions are combined with AND.
 	Filter operator.DeadFilter `json:"filter,omitzero"`
 
-	// Every dead letter. An empty filter does not mean that, but with dry_run.
+	// Every dead letter. An empty filter means that only with dry_run.
 	All    bool   `json:"all,omitempty"`
 	Cursor string `json:"cursor,omitempty"`
 

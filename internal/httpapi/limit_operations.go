@@ -24,11 +24,11 @@ type LimitList struct {
 	Limits []*LimitView `json:"limits"`
 }
 
-// LimitView is a limit. A change is answered without configured and override.
+// LimitView is a limit. The response to a change has neither configured nor override.
 type LimitView struct {
 	Name string `json:"name"`
 
-	// In the configuration of this process. Not in the answer to a change.
+	// In the configuration of this process. Not in the response to a change.
 	Configured *admission.Limit `json:"configured,omitempty"`
 	InForce    *admission.Limit `json:"in_force"`
 

@@ -27,7 +27,7 @@ func (p *Page) limit() int {
 	return p.Limit
 }
 
-// Asked says for people which jobs a query means, of those in its state; "" if it means all.
+// Asked describes for people the jobs of their state that a query selects; "" if it selects all.
 func (q *JobQuery) Asked() string {
 	var asked strings.Builder
 	add := func(given bool, format string, args ...any) {

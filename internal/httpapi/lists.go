@@ -13,7 +13,7 @@ const (
 	listWait    = 10 * time.Second // for those before
 )
 
-// lists has each caller list a few times at a time. Further lists wait. It is safe for concurrent use.
+// lists bounds the concurrent lists of each caller. Further lists wait. It is safe for concurrent use.
 type lists struct {
 	mu    sync.Mutex
 	lanes map[string]*lane // of callers that list now

@@ -12,12 +12,11 @@ import (
 	"github.com/tundish-io/tundish/internal/apikey"
 )
 
-// Local is an [http.RoundTripper] that has the operator's API answer in this process, whatever the address of a request. No
-// request is refused for its caller.
+// Local is an [http.RoundTripper] that serves requests by the operator's API in this process, whatever their address. It accepts every caller.
 type Local struct{ handler http.Handler }
 
-// NewLocal returns the operator's API of a configuration, without its metrics and logs. author is the author of every change. The keys name
-// callers, and none is asked for. A purge and a release of all flows take as long as they take.
+// NewLocal returns the operator's API of a configuration, without its metrics and logs. author is the author of every change. The keys name callers, and
+// requests need none. A purge and a release of all flows have no time bound.
 func NewLocal(cfg OpsConfig, author string) Local {
 	log := slog.New(slog.DiscardHandler)
 	draining := newDraining()
@@ -62,7 +61,7 @@ func (l Local) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// streamBody is the body of an answer whose handler goes on.
+// streamBody is the body of a response whose handler goes on.
 type streamBody struct {
 	*io.PipeReader
 
@@ -77,14 +76,14 @@ func (b streamBody) Close() error {
 	return err
 }
 
-// memoryAnswer is an answer that stays in memory, until it is flushed.
+// memoryAnswer is a response that stays in memory until it is flushed.
 type memoryAnswer struct {
 	header  http.Header
 	status  int
 	body    bytes.Buffer
 	flushed chan struct{}
 	reader  *io.PipeReader
-	stream  *io.PipeWriter // of what comes after the first flush, nil before
+	stream  *io.PipeWriter // of the bytes after the first flush, nil before
 }
 
 func (w *memoryAnswer) Header() http.Header    { return w.header }
@@ -97,7 +96,7 @@ func (w *memoryAnswer) Write(b []byte) (int, error) {
 	return w.body.Write(b)
 }
 
-// FlushError has what was written so far read, and what comes from now on.
+// FlushError makes the bytes so far, and all later ones, available to the reader.
 func (w *memoryAnswer) FlushError() error {
 	if w.stream != nil {
 		return nil

@@ -31,14 +31,14 @@ type Operation[In, Out any] struct {
 	Faults       []code // the faults that it returns, besides those of its parameters and its body, of keys, and of a store that fails
 	OptionalBody bool   // may be missing
 	MaxBody      int64  // bytes; 0 is maxControlBytes
-	StrictQuery  bool   // a parameter that it does not know is a fault
+	StrictQuery  bool   // an unknown parameter is a fault
 	Events       bool   // the response is server-sent events, whose data are Out
 	InParts      bool   // clients make it in several requests, which have one record in the audit
 }
 
 const maxControlBytes = 64 << 10
 
-// Described is what an [Operation] says of itself, for openapi.yaml and the docs.
+// Described is the description of an [Operation], for openapi.yaml and the docs.
 type Described struct {
 	ID, Method, Path, Summary, Description, Answer string
 
@@ -68,7 +68,7 @@ func (op *Operation[In, Out]) described() *Described {
 	return d
 }
 
-// bind makes the route of an operation. do carries it out. Its error is a *fault or a *problem; of makes a fault of any other one.
+// bind returns the route of an operation. do carries it out. Its error is a *fault or a *problem; of returns the fault of any other error.
 func bind[In, Out any](of func(r *http.Request, err error) *fault, op *Operation[In, Out], do func(r *http.Request, in *In) (Out, error)) route {
 	d := op.described()
 	serve := func(w http.ResponseWriter, r *http.Request) {
@@ -86,7 +86,7 @@ func bind[In, Out any](of func(r *http.Request, err error) *fault, op *Operation
 		if answer, ok := any(out).(interface{ Status() int }); ok {
 			status = answer.Status()
 		}
-		if r.Method != http.MethodGet { // a change has been made: its answer is written in any case
+		if r.Method != http.MethodGet { // a change has been made: its response is written in any case
 			writeJSON(w, status, out)
 		} else if f := usageOf(r).answer(w, status, out); f != nil {
 			f.write(w, r)
@@ -125,7 +125,7 @@ func (op *Operation[In, Out]) ContentType() string {
 	return typeJSON
 }
 
-// Request makes the request of an operation: its path with the query, and its body, nil if it has none.
+// Request builds the request of an operation: its path with the query, and its body, nil if it has none.
 func (op *Operation[In, Out]) Request(in *In) (target string, body []byte, err error) {
 	w := requestWriter{path: op.Path}
 	if err := w.fields(inputOf(reflect.TypeFor[In]()), reflect.ValueOf(in).Elem()); err != nil {

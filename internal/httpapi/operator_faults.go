@@ -12,7 +12,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// fault makes a fault of the error of an operation.
+// fault returns the fault of an error of an operation.
 func (o *ops) fault(r *http.Request, err error) *fault {
 	if bad, ok := errors.AsType[*operator.InvalidChangeError](err); ok {
 		return invalid(patchFaults(bad.Err))

@@ -17,21 +17,21 @@ type Pages struct {
 	Origins *http.CrossOriginProtection
 }
 
-// PagesHost is what a server gives its pages.
+// PagesHost is the part of a server that its pages use.
 type PagesHost struct {
 	// API serves requests in this process. Their context is one of [AsVisitor]; a server without keys needs none.
 	API http.RoundTripper
 
-	// Keys are the keys of the server now; none: programs of this machine may do everything, and no others reach the pages.
+	// Keys returns the current keys of the server; without keys, programs of this machine may do everything, and no others reach the pages.
 	Keys func() apikey.Ring
 
-	// WrongKey counts a key from an address that the server does not know.
+	// WrongKey counts an unknown key from an address.
 	WrongKey func(address string)
 }
 
 // Visitor is the user or key that opens a page.
 type Visitor struct {
-	Key     *apikey.Key // that it has shown before, or whose rights User has; nil where the server has none
+	Key     *apikey.Key // the key that it has shown, or whose rights User has; nil if the server has none
 	User    string      // the user that a trusted proxy authenticated, "" without one
 	Address string
 }

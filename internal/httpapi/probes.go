@@ -19,7 +19,7 @@ import (
 //go:embed openapi.yaml
 var openAPI []byte
 
-// Where load balancers and the like ask whether a server works.
+// The paths at which load balancers probe a server.
 const (
 	livePath  = "/livez"
 	readyPath = "/readyz"
@@ -56,7 +56,7 @@ func (p *probes) routes() []route {
 	}
 }
 
-// scrapeErrors logs what goes wrong with scrapes, once a minute: a scraper that has hung up is an error of each metric.
+// scrapeErrors logs the errors of scrapes, once a minute: a scraper that has hung up causes an error of each metric.
 type scrapeErrors struct {
 	log       *slog.Logger
 	sometimes rate.Sometimes

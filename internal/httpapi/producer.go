@@ -47,26 +47,25 @@ type ProducerConfig struct {
 	// Proxy returns how the shaping proxy serves a bucket, and whether it does. nil serves none.
 	Proxy func(bucket string) (ProxySettings, bool)
 
-	// HostFault reports whether no dispatcher of a bucket can connect to its API, as the hosts of all have a fault. It is asked where a client of the
-	// proxy waited in vain. nil means no.
+	// HostFault reports whether no dispatcher of a bucket can connect to its API because of faults of their hosts. It is called if a client of the proxy
+	// waited in vain. nil means no.
 	HostFault func(ctx context.Context, bucket string) bool
 
 	// Doors returns the buckets of proxy routes to the APIs of language models. nil serves none.
 	Doors Doors
 
-	// Limits are the limits of /v1/limits: the check asks them. BucketLimits are the
-	// same limits as the buckets count them. nil means that there are none.
+	// Limits are the limits of /v1/limits, which checks use. BucketLimits are the same limits as the buckets count them. nil means that there are none.
 	Limits       Limits
 	BucketLimits BucketLimits
 
-	// ServesAlone reports whether this process has something to serve while Redis fails: a limit that is open or local then. nil means no.
+	// ServesAlone reports whether this process can serve something while Redis fails: a limit that is open or local then. nil means no.
 	ServesAlone func() bool
 
 	// Operator, if not nil, serves the routes of the operator's API too. Pools are the configured pools, for these routes.
 	Operator Buckets
 	Pools    []shaper.Pool
 
-	// Audit is where changes of limits are recorded; nil records none. The operator's API has its own.
+	// Audit records changes of limits; nil records none. The operator's API has its own.
 	Audit *audit.Log
 
 	// Keys are the API keys. Without any, only programs of this machine are
@@ -97,14 +96,14 @@ type ProducerConfig struct {
 	// DefaultBodyMemory.
 	BodyMemory int64
 
-	Metrics prometheus.Gatherer // what /metrics shows; nil shows none
+	Metrics prometheus.Gatherer // the metrics of /metrics; nil has none
 
-	// Exemplars has /metrics show trace ids, to a scraper that asks for OpenMetrics. All others get the text format.
+	// Exemplars adds trace ids to /metrics, for a scraper that requests OpenMetrics. All others get the text format.
 	Exemplars bool
 	Logger    *slog.Logger // nil logs nothing
 }
 
-// producer serves the routes by which jobs come in.
+// producer serves the routes that enqueue jobs.
 type producer struct {
 	jobs      Jobs
 	checkJob  func(bucket string, job *shaper.Job) error

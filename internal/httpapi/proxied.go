@@ -10,18 +10,18 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// proxied is what a client asks of the API: a path and a query below the base URL of the bucket, as they were spelled.
+// proxied is the target of a client's request: a path and a query below the base URL of the bucket, as they were spelled.
 type proxied struct{ bucket, address string }
 
 type proxiedKey struct{}
 
-// addressOf is what the API is asked: a path and a query below its base URL.
+// addressOf returns the path and query of the API, below its base URL.
 func addressOf(r *http.Request) string {
 	asked, _ := r.Context().Value(proxiedKey{}).(proxied)
 	return asked.address
 }
 
-// passHeaders passes on the headers of an answer of the API.
+// passHeaders passes on the headers of an API response.
 func passHeaders(h, answer http.Header) {
 	h.Del("Cache-Control") // the API's counts
 	for name, values := range endToEnd(answer) {
@@ -35,7 +35,7 @@ func passHeaders(h, answer http.Header) {
 	}
 }
 
-// nameWait names a time for a refusal that knows none, as the bucket is paused: that which the client would have waited.
+// nameWait sets the wait of a refusal without one, such as that of a paused bucket: the time that the client would have waited.
 func nameWait(refusal *shaper.Refusal, timeout time.Duration) {
 	if refusal.Reason == shaper.ReasonWaitTooLong && refusal.RetryAfter == 0 {
 		refusal.RetryAfter = timeout
@@ -72,10 +72,10 @@ func endToEnd(h http.Header) http.Header {
 	return kept
 }
 
-// keptHere are headers that are for this server, or that name its client.
+// keptHere are headers for this server, or headers that name its client.
 var keptHere = append([]string{"Cookie", "Forwarded", "Via", "X-Real-Ip", "Prefer", "Traceparent", "Tracestate"}, keyHeaders...)
 
-// forwarded are the headers that go to the API. A key of this server is in none of them, whatever header it came in.
+// forwarded returns the headers that go to the API. It removes keys of this server from all of them.
 func (a *access) forwarded(h http.Header, credentials []string) map[string][]string {
 	kept := endToEnd(h)
 	narrowCoding(kept)
@@ -94,7 +94,7 @@ func (a *access) forwarded(h http.Header, credentials []string) map[string][]str
 	return kept
 }
 
-// withoutKeys is what the API is asked, without the parameters of the query that are keys of this server.
+// withoutKeys returns the address without the query parameters that are keys of this server.
 func (a *access) withoutKeys(address string) string {
 	path, query, hasQuery := strings.Cut(address, "?")
 	if !hasQuery || len(a.ring()) == 0 {

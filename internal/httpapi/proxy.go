@@ -18,7 +18,7 @@ import (
 
 // ProxySettings say how the shaping proxy serves a bucket.
 type ProxySettings struct {
-	// Timeout is how long a client waits for its answer.
+	// Timeout is how long a client waits for its response.
 	Timeout time.Duration
 
 	// Priority is the priority of clients' requests. First makes them depart before all other jobs of their flow, whatever their priority and age.
@@ -41,7 +41,7 @@ type ProxySettings struct {
 const (
 	proxyPath = "/v1/proxy/"
 
-	// proxyTries is how many jobs may have one Idempotency-Key; all but the last were taken back unsent.
+	// proxyTries bounds the jobs of one Idempotency-Key; all but the last were cancelled unsent.
 	proxyTries = 16
 )
 

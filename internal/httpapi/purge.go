@@ -44,7 +44,7 @@ func (o *ops) purgeBucket(r *http.Request, in *BucketPurge) (*opsview.Purge, err
 	})
 }
 
-// purge drops jobs, or counts them. A purge has to confirm the name of its object.
+// purge drops jobs, or counts them. A purge has to repeat the name of its object.
 func (o *ops) purge(r *http.Request, of purgeOf) (*opsview.Purge, error) {
 	if of.DryRun {
 		n, err := of.waiting(r.Context(), of.KeepLater)

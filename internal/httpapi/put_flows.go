@@ -24,7 +24,7 @@ type FlowLines struct {
 	Lines []byte `json:"-" in:"lines" schema:"FlowLine"`
 }
 
-// FlowsPut is what became of the lines.
+// FlowsPut is the result of the lines.
 type FlowsPut struct {
 	Bucket string `json:"bucket"`
 

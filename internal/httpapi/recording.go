@@ -27,15 +27,15 @@ type recorder struct {
 	// tell notifies hooks that an operation has changed something of a bucket.
 	tell func(r *http.Request, bucket, operation string) error
 
-	// knows returns an error of a bucket that does not exist, which has no list of records.
+	// knows returns an error for a bucket that does not exist, which has no list of records.
 	knows func(ctx context.Context, bucket string) error
 }
 
-// HeaderPart has the token by which the next request of an operation that a client makes in parts joins the record of the first one: a response has it,
-// and the next request repeats it.
+// HeaderPart holds a token of an operation that a client makes in several requests. A response has the token, and the next request repeats it to join
+// the record of the first one.
 const HeaderPart = "Tundish-Audit-Part"
 
-// newRecorder returns a recorder, or nil where nothing is to be recorded.
+// newRecorder returns a recorder, or nil if nothing is to be recorded.
 func newRecorder(o *ops, records *audit.Log, author string, address func(r *http.Request) string, log *slog.Logger) *recorder {
 	if records == nil {
 		return nil
@@ -82,7 +82,7 @@ func (rec *recorder) routes(routes []route, all bool) []route {
 
 type recordKey struct{}
 
-// changedFrom notes what a change has made of settings: each from what to what. Both are as any reader sees them.
+// changedFrom records the changed settings, each with its old and new value. Both are as any reader sees them.
 func changedFrom(r *http.Request, before, after any) {
 	record, _ := r.Context().Value(recordKey{}).(*audit.Record)
 	if record == nil {
@@ -120,7 +120,7 @@ func plain(value json.RawMessage) string {
 // isRecorded reports whether a request's changes are recorded.
 func isRecorded(r *http.Request) bool { return r.Context().Value(recordKey{}) != nil }
 
-// recorded carries out an operation, and records it if it changes something. Without a record, which Redis has to take, nothing is changed.
+// recorded carries out an operation, and records it if it changes something. If Redis does not accept the record, nothing is changed.
 func recorded[In, Out any](of func(r *http.Request, err error) *fault, d *Described, w http.ResponseWriter, r *http.Request, in *In, do func(r *http.Request, in *In) (Out, error)) (out Out, err error) {
 	rec, _ := r.Context().Value(recorderKey{}).(*recorder)
 	if rec == nil {
@@ -154,7 +154,7 @@ func recorded[In, Out any](of func(r *http.Request, err error) *fault, d *Descri
 	return out, err
 }
 
-// asFault is an error as [writeFault] takes it. of is asked once: it may log.
+// asFault converts an error for [writeFault]. It calls of once: of may log.
 func asFault(r *http.Request, err error, of func(r *http.Request, err error) *fault) error {
 	switch err.(type) { //nolint:errorlint // both are made here, and never wrapped
 	case *fault, *problem:
@@ -163,7 +163,7 @@ func asFault(r *http.Request, err error, of func(r *http.Request, err error) *fa
 	return of(r, err)
 }
 
-// judge notes why an operation was not carried out.
+// judge records why an operation was not carried out.
 func judge(record *audit.Record, err error) {
 	status := http.StatusInternalServerError
 	switch err := err.(type) { //nolint:errorlint // see asFault
@@ -179,7 +179,7 @@ func judge(record *audit.Record, err error) {
 	}
 }
 
-// took notes what an operation has come to.
+// took records the result of an operation.
 func took(record *audit.Record, out any) {
 	record.Outcome = audit.Done
 	nothing := func(changed *bool) {
@@ -230,7 +230,7 @@ func took(record *audit.Record, out any) {
 	}
 }
 
-// objects are the parameters that say what an operation changes.
+// objects are the parameters that name the object of a change.
 var objects = []string{"bucket", "flow", "group", "pool", "schedule", "limit", "id", "bundle"}
 
 // recordOf is the record of an operation before it begins, or nil if it is only tried.

@@ -51,7 +51,7 @@ func (o *ops) showScheduleRuns(r *http.Request, in *ScheduleName) (*ScheduleRuns
 	return &ScheduleRuns{opsview.ScheduleRunsOf(runs)}, err
 }
 
-// scheduleChange is what a change of a schedule came to.
+// scheduleChange is the result of a change of a schedule.
 type scheduleChange struct {
 	changed bool
 	job     string // of a fire
@@ -67,7 +67,7 @@ func (o *ops) changeSchedule(r *http.Request, name string, do func(ctx context.C
 		})
 }
 
-// scheduleAfter is a schedule, and what a change of it came to.
+// scheduleAfter returns a schedule with the result of its change.
 func (o *ops) scheduleAfter(r *http.Request, name string, done scheduleChange) (*opsview.Schedule, error) {
 	info, err := o.buckets.Schedule(name).Info(r.Context())
 	view := opsview.ScheduleOf(info)
@@ -83,7 +83,7 @@ func (o *ops) pauseSchedule(r *http.Request, in *SchedulePause) (*opsview.Schedu
 	})
 }
 
-// resumeSchedule has a schedule fire again.
+// resumeSchedule ends the pause of a schedule.
 func (o *ops) resumeSchedule(r *http.Request, in *ScheduleName) (*opsview.Schedule, error) {
 	return o.changeSchedule(r, in.Schedule, func(ctx context.Context, s operator.ScheduleControl) (done scheduleChange, err error) {
 		done.changed, err = s.Resume(ctx)
@@ -91,7 +91,7 @@ func (o *ops) resumeSchedule(r *http.Request, in *ScheduleName) (*opsview.Schedu
 	})
 }
 
-// fireSchedule asks for a fire now.
+// fireSchedule requests a fire now.
 func (o *ops) fireSchedule(r *http.Request, in *ScheduleName) (*opsview.Schedule, error) {
 	return o.changeSchedule(r, in.Schedule, func(ctx context.Context, s operator.ScheduleControl) (done scheduleChange, err error) {
 		done.job, done.changed, err = s.Fire(ctx)
@@ -149,14 +149,14 @@ func readSchedule(body []byte) (bucket string, s shaper.Schedule, dryRun bool, f
 	return bucket, s, dryRun, f
 }
 
-// noReference refuses what the same key of the configuration reads from elsewhere: here it would be sent as it is.
+// noReference refuses a reference, which the same key of the configuration would resolve: here it would be sent as it is.
 func noReference(d *jobDecoder, field, text string) {
 	if setting.IsReference(text) {
 		d.fail(field, "begins with env:, file: or cred:, which is read in the configuration only: give the value itself")
 	}
 }
 
-// setSchedule makes a schedule, or changes one that was made so.
+// setSchedule creates a schedule, or changes one that the API created.
 func (o *ops) setSchedule(r *http.Request, in *ScheduleDefinition) (*opsview.Schedule, error) {
 	name := in.Schedule
 	bucket, s, dryRun, f := readSchedule(in.Definition)
@@ -199,7 +199,7 @@ func (o *ops) setSchedule(r *http.Request, in *ScheduleDefinition) (*opsview.Sch
 	return &view, nil
 }
 
-// scheduleRule is what the audit shows of a schedule, and nothing of its job.
+// scheduleRule is the part of a schedule that the audit shows, without its job.
 type scheduleRule struct {
 	Bucket   string           `json:"bucket"`
 	Cron     string           `json:"cron"`

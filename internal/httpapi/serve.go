@@ -23,8 +23,7 @@ const (
 	maxHeaderBytes    = 16 << 10
 )
 
-// Listen listens on addr, a host and a port. key is the one of the configuration that addr comes from, such
-// as "producer.listen": the error names it.
+// Listen listens on addr, a host and a port. key is the configuration key of addr, such as "producer.listen": the error names it.
 func Listen(ctx context.Context, addr, key string) (net.Listener, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", addr)

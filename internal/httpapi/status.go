@@ -27,16 +27,16 @@ type Status struct {
 	Notes []BucketNotes `json:"notes"`
 }
 
-// BucketNotes are what people should know of a bucket.
+// BucketNotes are the notes on a bucket that needs attention.
 type BucketNotes struct {
 	Bucket string   `json:"bucket"`
 	Notes  []string `json:"notes"`
 
-	// For each of them the command that helps, without the name of the program; "" where there is none. Only where it was asked for.
+	// For each of them the command that helps, without the name of the program; "" where there is none. Only on request.
 	Help []string `json:"help,omitempty" jsonschema:"example=bucket resume webhooks"`
 }
 
-// StatusQuery says what a status has.
+// StatusQuery selects the parts of a status.
 type StatusQuery struct {
 	// `true` adds to each note the command that helps.
 	Help bool `json:"help" in:"query"`

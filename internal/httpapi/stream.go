@@ -18,7 +18,7 @@ const (
 	maxStreams  = 200              // of all callers: see shares
 )
 
-// StreamQuery says what a stream has.
+// StreamQuery selects the parts of a stream.
 type StreamQuery struct {
 	// Adds the bins of 100 ms of this bucket.
 	Bucket string `json:"bucket" in:"query"`

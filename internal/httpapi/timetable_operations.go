@@ -23,12 +23,12 @@ type TimetableQuery struct {
 	Until time.Time `json:"until" in:"query"`
 }
 
-// Timetable is when a bucket is open and at which rate, and when its schedules fire.
+// Timetable lists when a bucket is open and at which rate, and when its schedules fire.
 type Timetable struct {
 	Bucket string    `json:"bucket"`
 	From   time.Time `json:"from"`
 
-	// How far it reaches: less far than asked if there would be more than 1000 stretches or fires.
+	// The end of the timetable: earlier than requested if there would be more than 1000 stretches or fires.
 	Until     time.Time      `json:"until"`
 	Stretches []OpenStretch  `json:"stretches"`
 	Fires     []ScheduleFire `json:"fires"`
@@ -102,7 +102,7 @@ func (o *ops) showTimetable(r *http.Request, in *TimetableQuery) (*Timetable, er
 	return t, o.addFires(r, t)
 }
 
-// addPlan adds the stretches of a plan. own is the rate where the calendar names none.
+// addPlan adds the stretches of a plan. own is the rate when the calendar names none.
 func (t *Timetable) addPlan(plan schedule.Plan, own admission.Rate) error {
 	table, err := plan.Timetable(t.Bucket, schedule.Rate{})
 	if err != nil {

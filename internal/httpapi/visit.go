@@ -15,7 +15,7 @@ import (
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
-// serve has the request sent at its slot, and passes on the answer.
+// serve sends the request at its slot, and passes on the response.
 func (v *visit) serve(job shaper.Job) {
 	v.patience(v.left())
 	var ended func()
@@ -36,8 +36,8 @@ func (v *visit) serve(job shaper.Job) {
 	v.relay(answer, began)
 }
 
-// sendSoonest sends a request that would wait in its bucket for longer than fallback_after: by the fallback if that sends it sooner, else by the
-// bucket after all.
+// sendSoonest sends a request that would wait in its bucket for longer than fallback_after. It uses the fallback if that sends it sooner, otherwise the
+// bucket.
 func (v *visit) sendSoonest(ctx, waits context.Context, job shaper.Job, refusal *shaper.Refusal) (answer *llm.Answer, err error) {
 	here, isFull := *v, refusal.Reason == shaper.ReasonBucketFull
 	if there, isThere := v.fallBack(); isThere {
@@ -54,7 +54,7 @@ func (v *visit) sendSoonest(ctx, waits context.Context, job shaper.Job, refusal 
 	return v.API.Send(ctx, waits, job, v.ask)
 }
 
-// tooLong returns the refusal of a job that would wait for too long, or has no place to wait in; else nil.
+// tooLong returns the refusal of a job that would wait for too long, or finds no capacity; otherwise nil.
 func tooLong(err error) *shaper.Refusal {
 	refused, ok := errors.AsType[*client.RefusedError](err)
 	if ok && (refused.Receipt.Refusal.Reason == shaper.ReasonWaitTooLong || refused.Receipt.Refusal.Reason == shaper.ReasonBucketFull) {
@@ -63,10 +63,10 @@ func tooLong(err error) *shaper.Refusal {
 	return nil
 }
 
-// relay passes an answer on as it comes. One that breaks off breaks off for the client, too. The request came when the visit began.
+// relay streams a response to the client. If the response breaks off, it breaks off for the client, too. The request arrived when the visit began.
 func (v *visit) relay(answer *llm.Answer, began time.Time) {
 	v.body = nil
-	usageOf(v.r).keepOneBody() // that which was sent: net/http keeps it until the answer has ended
+	usageOf(v.r).keepOneBody() // the copy that was sent: net/http keeps it until the response has ended
 	err := v.pass(answer, began)
 	_ = answer.Close() // it returns nil
 	if !errors.Is(err, io.EOF) {
@@ -74,7 +74,7 @@ func (v *visit) relay(answer *llm.Answer, began time.Time) {
 	}
 }
 
-// pass passes an answer on, and returns why it has ended: [io.EOF] at its end.
+// pass passes a response on, and returns why it has ended: [io.EOF] at its end.
 func (v *visit) pass(answer *llm.Answer, began time.Time) error {
 	control := http.NewResponseController(v.w)
 	attempt := answer.Attempt()
@@ -92,7 +92,7 @@ func (v *visit) pass(answer *llm.Answer, began time.Time) error {
 		if err != nil {
 			return err
 		}
-		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a connection that has no deadlines ends by others
+		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a connection without deadlines ends by others
 		if _, err = v.w.Write(part); err != nil {
 			return err
 		}
@@ -125,7 +125,7 @@ func (v *visit) pathBack() string {
 	return v.r.URL.Path
 }
 
-// patience gives the connection the time that the client waits.
+// patience extends the connection's deadline by the time that the client waits.
 func (v *visit) patience(wait time.Duration) {
 	control := http.NewResponseController(v.w)
 	_ = control.SetReadDeadline(time.Time{}) // a read only notices that the client disconnects
@@ -141,7 +141,7 @@ func (v *visit) giveUp(err error) {
 	switch {
 	case isRevoked(v.r):
 		newFault(codeUnauthorized, "the key of the request was removed, or lost a right, while the request waited").write(v.w, v.r)
-	case v.r.Context().Err() != nil: // no client reads an answer
+	case v.r.Context().Err() != nil: // no client reads a response
 	case errors.As(err, &refusal):
 		nameWait(refusal.Receipt.Refusal, v.timeout)
 		v.headers.Set(v.w.Header(), refusal.Receipt.Decisions, time.Now())

@@ -8,8 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// wrongKeys counts API keys that a server does not know, and logs them: the first one at once, then one line for each minute that had any. It is safe
-// for concurrent use.
+// wrongKeys counts unknown API keys, and logs them: the first one at once, then one line for each minute that had any. It is safe for concurrent use.
 type wrongKeys struct {
 	log     *slog.Logger
 	counter prometheus.Counter // nil: there is none
@@ -36,7 +35,7 @@ func (k *wrongKeys) note(address string) {
 	}
 }
 
-// write writes the line of what was counted. Its caller holds the mutex.
+// write logs the count. Its caller holds the mutex.
 func (k *wrongKeys) write() {
 	k.waits = k.count > 0
 	if k.count == 0 {

@@ -22,8 +22,8 @@ type Purge struct {
 	// Entries that were moved out and are not removed yet.
 	Left int64 `json:"left"`
 
-	// Only with dry_run: how many jobs a purge would drop now. Of a flow, a group and a bucket with flows, delayed jobs and retries are among
-	// them, also with keep_later.
+	// Only with dry_run: how many jobs a purge would drop now. For a flow, a group and a bucket with flows, delayed jobs and retries are included, also
+	// with keep_later.
 	Matched *int64 `json:"matched,omitempty"`
 
 	Unfinished bool `json:"-"` // the sweeper removes the rest
@@ -36,7 +36,7 @@ type Retried struct {
 	// Jobs that are due now.
 	Jobs int64 `json:"jobs"`
 
-	// True if the time was up before all jobs were looked at: send the request again. Absent otherwise.
+	// True if the time ran out before all jobs were read: send the request again. Absent otherwise.
 	More bool `json:"more,omitempty"`
 }
 
@@ -48,7 +48,7 @@ func (p *Purge) Status() int {
 	return http.StatusOK
 }
 
-// JobPage are some jobs of a list.
+// JobPage is one page of jobs.
 type JobPage struct {
 	Jobs   []*Job `json:"jobs"`
 	Looked int    `json:"looked_at"`
@@ -64,7 +64,7 @@ type DeadPage struct {
 
 // DeadChange is the result of a change to dead letters.
 type DeadChange struct {
-	// That the filter means, of those that were looked at.
+	// Dead letters that the filter matched, of those that were read.
 	Matched int `json:"matched"`
 	Looked  int `json:"looked_at"`
 
@@ -103,7 +103,7 @@ type NotDead struct {
 	State shaper.State `json:"state,omitempty"` // none of an unknown job
 }
 
-// RemovedFlow says what a removal of a flow has dropped or, with dry_run, would drop.
+// RemovedFlow lists what the removal of a flow has dropped or, with dry_run, would drop.
 type RemovedFlow struct {
 	Bucket string  `json:"bucket"`
 	Group  *string `json:"group,omitempty"`
@@ -118,7 +118,7 @@ type RemovedFlow struct {
 	// Kept results.
 	Results int `json:"results"`
 
-	// What the flow had of its own: `settings`, `pause`, `disabled`, `hold` (also an open circuit breaker and an adaptive rate). In the last answer.
+	// The own state of the flow: `settings`, `pause`, `disabled`, `hold` (also an open circuit breaker and an adaptive rate). In the last response.
 	Own []string `json:"own"`
 
 	// Jobs in flight, which are kept and end as usual. In the last response.

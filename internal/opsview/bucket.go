@@ -14,13 +14,13 @@ import (
 type Bucket struct {
 	Name string `json:"name"`
 
-	// Redis knows it, the configuration does not.
+	// It is in Redis and not in the configuration.
 	Orphaned bool `json:"orphaned"`
 
-	// Of an orphaned bucket: its jobs leave, as a program with another configuration delivers them. Absent otherwise.
+	// Of an orphaned bucket: its jobs are sent, because a program with another configuration delivers them. Absent otherwise.
 	DeliveredElsewhere bool `json:"delivered_elsewhere,omitempty"`
 
-	// Whether its jobs are delivered, and what keeps those that wait.
+	// Whether its jobs are delivered, and what blocks those that wait.
 	Verdict *Verdict `json:"verdict"`
 
 	operator.BucketNumbers
@@ -41,7 +41,7 @@ type Bucket struct {
 	// All dead letters ever dropped because dead_retention had ended or there were too many.
 	DeadDropped int64 `json:"dead_dropped"`
 
-	// Of the oldest job at the head of a list. Of a bucket with flows dispatchers look for it about every 30 seconds; 0 until they have.
+	// Age of the oldest job at the head of a list. In a bucket with flows dispatchers update it about every 30 seconds; 0 until then.
 	OldestAge float64    `json:"oldest_age_seconds"`
 	LastSlot  *time.Time `json:"last_slot,omitempty"`
 
@@ -79,10 +79,10 @@ type Bucket struct {
 	// Whether the bucket dispatches now. Absent for a bucket that always dispatches at its rate.
 	Hours *Hours `json:"hours,omitempty"`
 
-	// The last drain that an operator has asked for. Absent if there was none.
+	// The last drain that an operator started. Absent if there was none.
 	Drain *Drain `json:"drain,omitempty"`
 
-	// What people should know.
+	// What needs attention.
 	Notes []string `json:"notes"`
 
 	// For each of the notes the command that helps, without the name of the program; "" where there is none. Only set for status.
@@ -94,8 +94,8 @@ type Bucket struct {
 	// The process that wrote the effective settings. Absent if none has, or an older version wrote them.
 	Written *Written `json:"written,omitempty"`
 
-	// The last changes of settings by dispatchers and operators, newest first: up to 20 of the bucket and of its pool. Absent if there are none,
-	// and where several buckets are listed.
+	// The last changes of settings by dispatchers and operators, newest first: up to 20 of the bucket and of its pool. Absent if there are none, and in a
+	// list of several buckets.
 	SettingChanges []shaper.SettingsChange `json:"setting_changes,omitempty"`
 
 	Outcome
@@ -108,7 +108,7 @@ type Batch struct {
 	MaxBytes int64   `json:"max_bytes"`
 	MaxWait  float64 `json:"max_wait_seconds"`
 
-	// What max_in_flight bounds: in_flight counts the jobs in them.
+	// The requests that max_in_flight bounds: in_flight counts the jobs in them.
 	RequestsInFlight int64 `json:"requests_in_flight"`
 }
 
@@ -120,7 +120,7 @@ type Callbacks struct {
 
 // PartCounts are the flows or the groups of a bucket in numbers.
 type PartCounts struct {
-	// Flows that have jobs, or had some lately. A list of flows also has those with settings alone.
+	// Flows that have jobs, or had some lately. A list of flows also has those with only settings.
 	Known int64 `json:"known"`
 
 	// Flows that have something to send, now or later. Absent in a bucket with groups, which does not count them.
@@ -141,23 +141,23 @@ type PartCounts struct {
 
 // Outcome is the result of a change, next to the changed object.
 type Outcome struct {
-	// Only in the answer to a change: there was something to resume, release, enable or delete.
+	// Only in the response to a change: there was something to resume, release, enable or delete.
 	Changed *bool `json:"changed,omitempty"`
 
-	// Only in the answer to a change of settings.
+	// Only in the response to a change of settings.
 	Changes []shaper.Change `json:"changes,omitempty"`
 }
 
-// ReleasedFlows is what a release of all flows of a bucket came to.
+// ReleasedFlows is the result of a release of all flows of a bucket.
 type ReleasedFlows struct {
-	// Only in the answer to a release with all_flows=true: how many flows had something to release.
+	// Only in the response to a release with all_flows=true: how many flows had something to release.
 	FlowsReleased *int64 `json:"flows_released,omitempty"`
 
-	// True if the time of that release was up before it had looked at all flows. Absent otherwise.
+	// True if the time of that release ran out before it had read all flows. Absent otherwise.
 	More bool `json:"more,omitempty"`
 }
 
-// OutcomeOf is the outcome of a change that may have had nothing to do.
+// OutcomeOf returns the outcome of a change that may have had nothing to do.
 func OutcomeOf(changed bool) Outcome { return Outcome{Changed: &changed} }
 
 // Written is the writer of the settings of a bucket.
@@ -172,8 +172,8 @@ type Written struct {
 	Provisional bool `json:"provisional,omitempty"`
 }
 
-// BucketOf shows a bucket, with the verdict on it. configured is the bucket as the configuration here has it, nil if it has none; hasConfiguration
-// says whether it has any bucket: a command may have read no file. pool is the bucket's pool, nil if it is in none.
+// BucketOf returns the view of a bucket, with its verdict. configured is the bucket in the configuration here, nil if it has none. hasConfiguration says
+// whether the configuration has any bucket: a command may have read no file. pool is the bucket's pool, nil if it is in none.
 func BucketOf(info operator.BucketInfo, verdict *operator.Verdict, configured *shaper.Bucket, hasConfiguration bool, pool *operator.PoolDetails, author shaper.Authorship) *Bucket {
 	info.Empty = verdict.Empty
 	view := &Bucket{Verdict: VerdictOf(verdict), Name: info.Name, Orphaned: configured == nil, Unused: configured != nil && !info.Configured && info.Move == nil}
@@ -263,8 +263,8 @@ func leftLately(info *operator.BucketInfo) bool {
 	return !info.LastSlot.IsZero() && info.Now.Sub(info.LastSlot) < within
 }
 
-// orphanText says of a bucket that the configuration here does not have, which process wrote its settings, as far as that is known. That is no fault
-// where a Go program did: it declares its buckets itself. A dispatcher did by another configuration, which may be gone.
+// orphanText returns, for a bucket outside of the configuration here, which process wrote its settings, as far as that is known. That is no fault if a
+// Go program did: it declares its buckets itself. A dispatcher did by another configuration, which may be gone.
 func (v *Bucket) orphanText(info *operator.BucketInfo) string {
 	by := ""
 	if v.Written != nil && !v.Written.Provisional {
@@ -291,7 +291,7 @@ func (v *Bucket) orphanText(info *operator.BucketInfo) string {
 	return "orphaned: not in the configuration, and empty"
 }
 
-// note fills in the notes, and what helps.
+// note fills in the notes, with the commands that help.
 func (v *Bucket) note(info *operator.BucketInfo, configured *shaper.Bucket, hasConfiguration bool) {
 	list := noteList{bucket: v.Name, notes: []string{}}
 	v.noteWaits(&list, info)
@@ -314,7 +314,7 @@ type noteList struct {
 	notes, help []string
 }
 
-// add adds a note, and the command on the bucket that helps: "" where there is none.
+// add adds a note, and the command on the bucket that helps: "" without one.
 func (l *noteList) add(command, format string, args ...any) {
 	if command != "" {
 		command = strings.Replace(command, "BUCKET", l.bucket, 1)
@@ -322,14 +322,14 @@ func (l *noteList) add(command, format string, args ...any) {
 	l.notes, l.help = append(l.notes, fmt.Sprintf(format, args...)), append(l.help, command)
 }
 
-// noteWaits notes what keeps jobs from leaving.
+// noteWaits notes what blocks the jobs.
 func (v *Bucket) noteWaits(list *noteList, info *operator.BucketInfo) {
 	if v.Pause != nil {
 		list.add("bucket resume BUCKET", "%s", v.Pause.Text(info.Now))
 	}
 	isTold := v.Verdict.Code == operator.WhyPaused && v.Pause != nil || v.Verdict.Code == operator.WhyNoDispatcher && v.Orphaned // by another note
 	if v.Verdict.Problem && !isTold {
-		list.add(v.Verdict.help(), "%s", v.Verdict.Sentence) // it names what the following notes do
+		list.add(v.Verdict.help(), "%s", v.Verdict.Sentence) // it includes what the following notes say
 	} else {
 		v.noteBounds(list, info)
 	}
@@ -338,8 +338,7 @@ func (v *Bucket) noteWaits(list *noteList, info *operator.BucketInfo) {
 	}
 }
 
-// noteBounds notes what would keep jobs, or keeps some of them, of a bucket whose verdict is no problem. A closed bucket is as its timetable
-// says.
+// noteBounds notes blockers, present or possible, of a bucket whose verdict is no problem. A closed bucket follows its timetable.
 func (v *Bucket) noteBounds(list *noteList, info *operator.BucketInfo) {
 	if d := v.Downstream; d != nil && d.Text != "" {
 		help := "bucket release BUCKET"

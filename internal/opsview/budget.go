@@ -11,7 +11,7 @@ import (
 type Budget struct {
 	Budget string `json:"budget" jsonschema:"example=90000 tokens/m"`
 
-	// In its window until now: what jobs that are not settled reserve, and what the others used.
+	// In its window until now: the reservations of jobs that are not settled, and the usage of the others.
 	Charged int64 `json:"charged"`
 
 	// Of that, reserved by jobs that are not settled.
@@ -56,7 +56,7 @@ func (b *Budget) Text() string {
 	return text
 }
 
-// budgetNote says which budget holds longest; "" if none does.
+// budgetNote returns the budget that holds longest; "" if none does.
 func budgetNote(uses []shaper.BudgetUse, now time.Time) string {
 	held := shaper.HoldingBudget(uses, now)
 	if held == nil {

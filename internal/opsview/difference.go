@@ -24,7 +24,7 @@ type Difference struct {
 	InForce    string `json:"in_force"`
 	Why        string `json:"why"`
 
-	// Whose configuration says so, every 10 seconds as long as it runs. Absent: the one of this process.
+	// The process with that configuration, which reports it every 10 seconds as long as it runs. Absent: this process.
 	Process string     `json:"process,omitempty"`
 	By      string     `json:"by,omitempty"`
 	At      *time.Time `json:"at,omitempty"`
@@ -32,7 +32,7 @@ type Difference struct {
 
 // Text returns the effective value, and why.
 func (d *Difference) Text() string {
-	if d.InForce == d.Configured { // an override that the configuration has caught up with
+	if d.InForce == d.Configured { // an override that the configuration now agrees with
 		return fmt.Sprintf("%s stays %s, whatever the configuration says: %s", d.Setting, d.InForce, d.Why)
 	}
 	return fmt.Sprintf("%s is %s, not %s: %s", d.Setting, d.InForce, cmp.Or(d.Configured, "-"), d.Why)
@@ -106,7 +106,7 @@ func (v *Bucket) differsHere() (n int) {
 	return n
 }
 
-// dissenters are the other processes that have other settings.
+// dissenters returns the other processes that have other settings.
 func (v *Bucket) dissenters() (names []string) {
 	for _, d := range v.Differences {
 		if d.Process != "" && !slices.Contains(names, d.Process) {
@@ -124,8 +124,8 @@ func othersText(names []string) string {
 	return strings.Join(names, ", ") + " have other settings"
 }
 
-// poolDifferences lists the settings of a pool that differ from the configuration here, which has the pool as
-// configured, nil if it has none. bucket is a bucket of the pool that reports them, or "".
+// poolDifferences lists the settings of a pool that differ from the configuration here. configured is the pool there, nil if it has none. bucket is a
+// bucket of the pool that reports them, or "".
 func poolDifferences(bucket string, there *operator.PoolDetails, configured *shaper.Pool, revision int64) []Difference {
 	list := []Difference{}
 	inForce := &shaper.Pool{Rate: there.Rate, Burst: there.Burst, MaxInFlight: there.MaxInFlight}

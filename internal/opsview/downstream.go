@@ -24,10 +24,10 @@ type Downstream struct {
 	// When the breaker opened. Absent if it is closed.
 	OpenSince *time.Time `json:"open_since,omitempty"`
 
-	// Reason of the last answer that changed something.
+	// Reason of the last response that changed something.
 	Reason string `json:"reason,omitempty" jsonschema:"example=http_429"`
 
-	// When that answer came.
+	// When that response arrived.
 	Heard *time.Time `json:"heard,omitempty"`
 
 	// The same for people. Absent if there are but failures in a row.

@@ -6,8 +6,8 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// EarliestBecause says why the time at which a bucket is empty is the earliest one and no estimate; nothing of an estimate. A circuit breaker
-// stays open if its probe fails, and the end of a request in flight is not known.
+// EarliestBecause returns why the time at which a bucket is empty is the earliest one and no estimate; nothing for an estimate. A circuit breaker stays
+// open if its probe fails, and the end of a request in flight is not known.
 func (v *Bucket) EarliestBecause() []string {
 	var reasons []string
 	requests := v.InFlight

@@ -14,7 +14,7 @@ import (
 type Hours struct {
 	Open bool `json:"open"`
 
-	// That holds now or, of a closed bucket, when it opens.
+	// The rate now or, of a closed bucket, when it opens.
 	Rate string `json:"rate"`
 
 	// When that changes. Absent if it does not.
@@ -33,7 +33,7 @@ type Hours struct {
 	// When jobs are to be sent, of a closed bucket in its next window.
 	Finish *time.Time `json:"finish,omitempty"`
 
-	// Jobs that are to leave by then.
+	// Jobs that are to be sent by then.
 	FinishJobs int64 `json:"finish_jobs,omitempty"`
 }
 
@@ -69,7 +69,7 @@ func rateText(r admission.Rate) string {
 	return rounded(perSecond*day) + "/d"
 }
 
-// rounded is a number with two digits behind the point at most.
+// rounded formats a number with at most two decimals.
 func rounded(x float64) string { return strconv.FormatFloat(math.Round(x*100)/100, 'f', -1, 64) }
 
 // Text returns one line that says whether the bucket dispatches.
@@ -101,7 +101,7 @@ func (h *Hours) PausedText(now time.Time) string {
 	return text
 }
 
-// Drain is a drain that an operator has asked for.
+// Drain is a drain that an operator started.
 type Drain struct {
 	ID    string     `json:"id"`
 	By    string     `json:"by"`
@@ -118,7 +118,7 @@ type Drain struct {
 	UntilEmpty bool  `json:"until_empty"`
 }
 
-// DrainOf shows a drain, nil where there was none.
+// DrainOf returns the view of a drain, nil without one.
 func DrainOf(d *shaper.DrainRun) *Drain {
 	if d == nil {
 		return nil
@@ -132,7 +132,7 @@ func DrainOf(d *shaper.DrainRun) *Drain {
 	return view
 }
 
-// Text says a drain in one line, safe to show.
+// Text describes a drain in one line, safe to show.
 func (d *Drain) Text(now time.Time) string {
 	text := fmt.Sprintf("%s, %d departed, asked for %s by %s", d.State, d.Departed, Relative(d.Since, now), d.By)
 	if d.Max > 0 {

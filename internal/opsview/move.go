@@ -7,7 +7,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// PlannedMove says of a bucket that is Elsewhere what a dispatcher with this configuration does with it, and what would keep it now.
+// PlannedMove returns, for a bucket that is Elsewhere, what a dispatcher with this configuration does with it, and what would block it now.
 func PlannedMove(info *operator.BucketInfo, configured *shaper.Bucket) string {
 	text := fmt.Sprintf("it is in %s, and the configuration here has it in %s: a dispatcher that starts with this configuration, or reloads it, moves it",
 		poolName(livePool(info)), poolName(poolNameOf(configured)))
@@ -20,7 +20,7 @@ func PlannedMove(info *operator.BucketInfo, configured *shaper.Bucket) string {
 	return text
 }
 
-// moveText says how far a move is that has begun.
+// moveText returns the progress of a move.
 func moveText(info *operator.BucketInfo) string {
 	return fmt.Sprintf("it moves from %s to %s, and %s moved so far: it sends nothing, and the next process that uses it completes the move",
 		poolName(livePool(info)), poolName(info.Move.To), Count(info.Move.Keys, "key"))

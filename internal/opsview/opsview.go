@@ -18,10 +18,10 @@ type View interface {
 	Alike() *Common
 	Names() (group, flow *string) // nil for the one it does not have
 	Own() Settings
-	Notes() []string // on what keeps it from sending, besides a pause
+	Notes() []string // what keeps it from sending, besides a pause
 }
 
-// Common is what flows and groups show alike.
+// Common is the part that flows and groups have in common.
 type Common struct {
 	operator.FlowNumbers
 
@@ -37,11 +37,11 @@ type Common struct {
 	// The quotas that apply to it alone, with what remains of each: those of all flows of its bucket, or its own. Absent without quotas.
 	Quotas []Quota `json:"quotas,omitempty"`
 
-	// Nothing is known of it: no job of it waits or is in flight, it has no settings, no pause, no charge of a budget and no departure of a quota. It is idle, or its name
-	// is wrong. Absent of the others.
+	// Redis has nothing of it: no job of it waits or is in flight, it has no settings, no pause, no charge of a budget and no departure of a quota. It is
+	// idle, or its name is wrong. Absent otherwise.
 	Unknown bool `json:"unknown,omitempty"`
 
-	// Only in the answer to a change: there was something to resume, release, enable or delete.
+	// Only in the response to a change: there was something to resume, release, enable or delete.
 	Changed *bool `json:"changed,omitempty"`
 }
 
@@ -51,7 +51,7 @@ func (c *Common) Alike() *Common { return c }
 // Left returns what remains of the most used quota or budget, such as "2 of 10/m"; "" without any.
 func (c *Common) Left() string { return leastLeft(c.Quotas, c.Budgets) }
 
-// AllowanceNote says which quota or budget holds it longest; "" if none does.
+// AllowanceNote returns the quota or budget that holds it longest; "" if none does.
 func (c *Common) AllowanceNote() string {
 	var longest time.Time
 	note := ""
@@ -100,7 +100,7 @@ func (f *Flow) Names() (group, flow *string) { return f.Group, &f.Flow }
 // Own are its own settings.
 func (f *Flow) Own() Settings { return f.Settings }
 
-// Notes are on what keeps it from sending, besides a pause.
+// Notes returns what keeps the flow from sending, besides a pause.
 func (f *Flow) Notes() (notes []string) {
 	if f.Missing {
 		notes = append(notes, "has no settings of its own, which flow.must_exist asks for: it takes and sends no jobs until `flow set` gives it one")
@@ -137,7 +137,7 @@ func (g *Group) Names() (group, flow *string) { return &g.Group, nil }
 // Own are its own settings.
 func (g *Group) Own() Settings { return Settings{OwnBounds: g.Settings} }
 
-// Notes are none: a group is only ever paused.
+// Notes returns none: a group is only ever paused.
 func (*Group) Notes() []string { return nil }
 
 // Settings are the own settings of a flow; a group has only bounds. They show the origin of a URL, the names of headers, and the number and the
@@ -154,7 +154,7 @@ type Settings struct {
 	// The number of its secrets.
 	Secrets int `json:"secrets_count,omitempty"`
 
-	// Of each secret the first 12 hex digits of its SHA-256. The newest secret comes first.
+	// The first 12 hex digits of the SHA-256 of each secret. The newest secret comes first.
 	SecretFingerprints []string `json:"secret_fingerprints,omitempty"`
 }
 
@@ -182,7 +182,7 @@ func GroupOf(info *operator.GroupInfo) *Group {
 
 func commonOf(info *operator.PartInfo) Common {
 	common := Common{FlowNumbers: info.FlowNumbers, Pause: PauseOf(info.Own.Pause), Budgets: BudgetsOf(info.Budgets, time.Time{}), Quotas: QuotasOf(info.Quotas, time.Time{}), Unknown: !info.Known}
-	if info.Own.Pause == nil && info.Own.Disabled == nil { // a turn may stand until a claim sees that
+	if info.Own.Pause == nil && info.Own.Disabled == nil { // a turn may remain until a claim sees that
 		common.Turn = instant(info.Turn)
 	}
 	return common

@@ -8,8 +8,8 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// Pool is the pool of a bucket, which others are in too, and the bucket's share of it. What
-// the scripts obey is absent of an orphaned bucket that nothing has used.
+// Pool is the pool of a bucket, which others share, and the bucket's share of it. The effective settings are absent for an orphaned bucket that nothing
+// has used.
 type Pool struct {
 	Name  string `json:"name"`
 	Rate  string `json:"rate,omitempty"`

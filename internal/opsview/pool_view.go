@@ -12,7 +12,7 @@ import (
 type PoolView struct {
 	Name string `json:"name"`
 
-	// Redis knows a bucket in it, and the configuration has no such pool.
+	// A bucket in Redis names it, and the configuration has no such pool.
 	Orphaned bool `json:"orphaned"`
 
 	// Nothing has used it yet: its settings are those of the configuration. Absent otherwise.
@@ -47,7 +47,7 @@ type PoolView struct {
 
 	Downstream *Downstream `json:"downstream,omitempty"` // the effect of responses to its buckets; none without one
 
-	// What people should know.
+	// What needs attention.
 	Notes []string `json:"notes"`
 
 	// The differences from the configuration of this process.

@@ -15,7 +15,7 @@ type Quota struct {
 	// Departures in its window until now.
 	Used int64 `json:"used"`
 
-	// How many may leave now.
+	// How many jobs may depart now.
 	Left int64 `json:"left"`
 
 	// Nothing is sent before. Absent if it lets a job depart now.
@@ -73,7 +73,7 @@ func leastLeft(quotas []Quota, budgets []Budget) string {
 // Left returns what remains of the bucket's own most used quota or budget; "" without any.
 func (v *Bucket) Left() string { return leastLeft(v.Quotas, v.Budgets) }
 
-// quotaNote says which quota holds longest; "" if none does.
+// quotaNote returns the quota that holds longest; "" if none does.
 func quotaNote(uses []shaper.QuotaUse, now time.Time) string {
 	held := shaper.HoldingQuota(uses, now)
 	if held == nil {

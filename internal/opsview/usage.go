@@ -7,7 +7,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// Usage is what calls of language models have used.
+// Usage is the usage of calls of language models.
 type Usage struct {
 	Bucket string `json:"bucket"`
 
@@ -26,7 +26,7 @@ type Usage struct {
 	// The sum of all that was requested, also of rows that are left out.
 	Total operator.UsageSum `json:"total"`
 
-	// There are more than 1,000 rows: ask for fewer days, or filter.
+	// There are more than 1,000 rows: request fewer days, or filter.
 	More bool `json:"more,omitempty"`
 }
 
@@ -46,7 +46,7 @@ type UsageRow struct {
 	Caller *string `json:"caller,omitempty"`
 	Model  *string `json:"model,omitempty"`
 
-	// The model that the calls asked, where a fallback answered with `model` in its place (`fallback_models`). Else absent.
+	// The model that the calls named, if a fallback used `model` in its place (`fallback_models`). Absent otherwise.
 	Asked *string `json:"asked,omitempty"`
 
 	// The row has calls above the bound of a day. They have no caller and flow of their own, and no model if it is absent.
