@@ -11,7 +11,7 @@ import (
 
 // batchResults holds the results that a response has for the jobs of a batch. Results for other jobs are only counted.
 type batchResults struct {
-	ofJobs map[string]*itemResult // of each job of the batch; nil: the answer does not name it
+	ofJobs map[string]*itemResult // of each job of the batch; nil: the response does not name it
 	err    error                  // the first fault of an item
 
 	foreign      int    // how many items name other jobs
@@ -19,9 +19,9 @@ type batchResults struct {
 	nthForeign   int    // which item that is
 }
 
-// itemResult is what an answer says of a job.
+// itemResult is the result that a response has for a job.
 type itemResult struct {
-	nth    int // in the answer, from 1 on
+	nth    int // in the response, from 1 on
 	status int
 	text   []byte
 	fault  error
@@ -53,7 +53,7 @@ func (r *batchResults) add(id string, item itemResult) {
 	r.ofJobs[id] = &item
 }
 
-// fail keeps the first fault: the message is short where many items have one.
+// fail keeps the first fault: the message is short if many items have one.
 func (r *batchResults) fail(err error) {
 	if r.err == nil {
 		r.err = err
@@ -71,7 +71,7 @@ func (r *batchResults) fault() error {
 // readRule reads the items that a rule points at: by their ids, or in the order of the jobs.
 func (r *batchResults) readRule(batch *shaper.Batch, rule *Rule, body []byte) {
 	if rule.ItemID == "" {
-		status, _ := parsePointer(rule.ItemStatus) // Validate has seen both pointers
+		status, _ := parsePointer(rule.ItemStatus) // Validate has checked both pointers
 		list, _ := parsePointer(rule.Items)
 		r.readInOrder(batch, func(add func(text []byte)) error { return eachItemAt(body, list, add) }, func(text []byte) int {
 			said, _ := find(text, status, nil)
@@ -114,8 +114,8 @@ func onlyStatusIn(text []byte) int {
 	return 0
 }
 
-// eachPositioned calls add with the items of a response that says of itself that it is partial, and that no rule reads: the elements of its list
-// "items" (of Elasticsearch's _bulk), "responses", "value" or "data", or of the list that it is. Each has one status, wherever.
+// eachPositioned calls add with the items of a response that declares itself partial, and that no rule reads. They are the elements of its list "items"
+// (of Elasticsearch's _bulk), "responses", "value" or "data", or of the list that is the body. Each has one status, at any place.
 func eachPositioned(body []byte, add func(text []byte)) error {
 	lists := []pointer{{"items"}, {"responses"}, {"value"}, {"data"}}
 	if bytes.HasPrefix(bytes.TrimSpace(body), []byte("[")) {

@@ -54,7 +54,7 @@ func asksForLessOf(outcome shaper.Outcome) bool {
 	return outcome.Result == shaper.ResultHeld || asksForLess(outcome.Status)
 }
 
-// unnamed is the outcome of a job that was sent and that the answer does not name.
+// unnamed returns the outcome of a job that was sent and that the response does not name.
 func unnamed(detail string) shaper.Outcome {
 	outcome := shaper.Retry(ReasonBatchAnswer, Snippet([]byte(detail)))
 	outcome.Signal = shaper.SignalAccepted
@@ -84,7 +84,7 @@ func (p Policy) outcomeOf(a *shaper.Attempt, said *itemResult, request *shaper.O
 	return outcome
 }
 
-// answerTo is what a job gets of the answer, if it wants some: its own result, or the whole.
+// answerTo returns a job's part of the response, if it wants one: its own result, or the whole.
 func answerTo(a *shaper.Attempt, whole *shaper.Answer, said *itemResult, status int) *shaper.Answer {
 	if whole == nil || a.AnswerBytes == 0 {
 		return nil
@@ -99,8 +99,8 @@ func answerTo(a *shaper.Attempt, whole *shaper.Answer, said *itemResult, status 
 	return &own
 }
 
-// resultsOf reads what a response says of each job. The results are nil where it says nothing of that, and err is why it cannot be read. isOfAPI says
-// that the form is not our own.
+// resultsOf reads the results of the jobs in a response. The results are nil if the response has none, and err says why they cannot be read. isOfAPI
+// says that the form is not our own.
 func (p Policy) resultsOf(batch *shaper.Batch, request shaper.Outcome) (results *batchResults, isOfAPI bool, err error) {
 	answer := request.Answer
 	if request.Result != shaper.ResultDone || answer == nil {
@@ -142,7 +142,7 @@ func ownResults(batch *shaper.Batch, answer *shaper.Answer) (*batchResults, erro
 		return nil, fmt.Errorf("the answer to the batch cannot be read, so all its jobs are tried again: %s", reason)
 	}
 	var list []byte
-	jsonscan.Members(text, func(name, value []byte) { // any other JSON is an answer to all
+	jsonscan.Members(text, func(name, value []byte) { // any other JSON is a response to all
 		if jsonscan.Is(name, "results") {
 			list = value
 		}
@@ -169,7 +169,7 @@ func ownResults(batch *shaper.Batch, answer *shaper.Answer) (*batchResults, erro
 
 var errNoArray = errors.New(`the answer to the batch has "results" that are no array, so all its jobs are tried again: want [{"id":"…","status":200}]`)
 
-// readItem reads what an item says of its job; ok is false where it names none, or its status is no whole number.
+// readItem reads the result of a job in an item; ok is false if it names no job, or its status is no whole number.
 func readItem(item []byte) (id string, status int, ok bool) {
 	ok = true
 	jsonscan.Members(item, func(name, value []byte) {

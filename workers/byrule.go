@@ -43,7 +43,7 @@ func (p Policy) byRule(rule *Rule, r *Response) shaper.Outcome {
 	return outcome
 }
 
-// name is what a rule fits, for people.
+// name describes the responses that a rule fits, for people.
 func (rule *Rule) name() string {
 	var parts []string
 	if len(rule.Status) > 0 {

@@ -42,7 +42,7 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	if err == nil || attempt.reached {
 		h.routes.worked(name)
 	}
-	if err == nil || errors.Is(ctx.Err(), context.Canceled) { // which says nothing
+	if err == nil || errors.Is(ctx.Err(), context.Canceled) { // a cancelled dial proves nothing
 		return conn, err
 	}
 	return nil, attempt.fault(h, err)
@@ -54,13 +54,13 @@ type dialAttempt struct {
 
 	mu       sync.Mutex
 	resolved bool
-	reached  bool // a packet had a way to some address
+	reached  bool // a packet had a route to some address
 	errs     []failedConnect
 }
 
 type failedConnect struct {
 	err    error
-	reason string // of this host; "" where it is not
+	reason string // of this host; "" if the fault is elsewhere
 }
 
 func (a *dialAttempt) trace() *httptrace.ClientTrace {
@@ -97,7 +97,7 @@ func (a *dialAttempt) fault(h *host, err error) error {
 		switch {
 		case errors.Is(one.err, ErrBlockedAddress):
 		case one.reason == "":
-			return one.err // of an address to which packets have a way
+			return one.err // of an address to which packets have a route
 		case local == nil:
 			local = &a.errs[i]
 		}

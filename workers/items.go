@@ -11,8 +11,8 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// isPartial reports whether a 2xx response says of itself that it may not hold for all of the request: 207 (RFC 4918), or JSON with
-// "errors": true, as bulk APIs have it.
+// isPartial reports whether a 2xx response declares that it may not hold for the whole request: 207 (RFC 4918), or JSON with "errors": true, as bulk
+// APIs have it.
 func (r *Response) isPartial() bool {
 	if r.Status/100 != 2 {
 		return false
@@ -75,7 +75,7 @@ func rankOf(outcome shaper.Outcome) int {
 	}
 }
 
-// maxNesting is how deep in a body a status counts.
+// maxNesting is the depth in a body down to which a status counts.
 const maxNesting = 128
 
 // statusesIn returns the statuses of the parts in a JSON body: the HTTP statuses in members named "status". It is empty if the body is incomplete.

@@ -14,8 +14,8 @@ import (
 // Any in [Policy.Statuses] is every status but 2xx and 410.
 const Any = "any"
 
-// Policy says what becomes of a job after each response of its receiver: [Policy.Judge] decides that for all workers. docs/webhooks.md and
-// docs/responses.md have the whole tables. Errors need no policy: see [ClassifyError]. The zero value is not valid; see [DefaultPolicy].
+// Policy decides what becomes of a job after each response of its receiver, by [Policy.Judge], for all workers. docs/webhooks.md and docs/responses.md
+// have the whole tables. Errors need no policy: see [ClassifyError]. The zero value is not valid; see [DefaultPolicy].
 type Policy struct {
 	// Rules judge the responses that they fit, in their order, before all else.
 	Rules Rules
@@ -24,12 +24,12 @@ type Policy struct {
 	// status but 2xx the job is dead. After 410 it always is.
 	Statuses []string
 
-	// Hold says whether a response from 400 on that names a time is a [shaper.ResultHeld], whatever Statuses are: it finds no fault with
-	// the job. Without Hold it is judged by Statuses, like any other.
+	// Hold says whether a response from 400 on that names a time is a [shaper.ResultHeld], whatever Statuses are: it does not blame the job. Without Hold
+	// it is judged by Statuses, like any other.
 	Hold bool
 
-	// HoldAtZero says whether a 2xx that says that nothing of a rate limit remains, and when it is reset, holds the scope until then: its
-	// job is done, with a RetryAfter.
+	// HoldAtZero says whether a 2xx holds the scope if it reports an exhausted rate limit and its reset: its job is done, with a RetryAfter until the
+	// reset.
 	HoldAtZero bool
 }
 

@@ -49,8 +49,8 @@ func (r *Response) clock() time.Time {
 	return date
 }
 
-// Text returns the beginning of the body as it was before it was compressed, JudgedBytes at most. Of another coding than gzip it returns the body
-// as it came, and of a broken one what can be read.
+// Text returns the beginning of the decompressed body, JudgedBytes at most. For another coding than gzip it returns the body unchanged, and for a broken
+// one the part that can be read.
 func (r *Response) Text() []byte {
 	body := r.Body[:min(len(r.Body), JudgedBytes)]
 	if coding := headerValue(r.Header, "Content-Encoding"); !strings.EqualFold(coding, "gzip") && !strings.EqualFold(coding, "x-gzip") {

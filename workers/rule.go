@@ -30,7 +30,7 @@ const (
 	WaitMillis  = "ms"
 )
 
-// MaxRules is how many rules a bucket has at most, and DefaultRuleWait how long a hold lasts whose response names no time.
+// MaxRules bounds the rules of a bucket, and DefaultRuleWait is the length of a hold whose response names no time.
 const (
 	MaxRules        = 32
 	DefaultRuleWait = time.Second
@@ -47,7 +47,7 @@ type Rule struct {
 
 	Outcome string `setting:"outcome"`
 
-	Wait        string        `setting:"wait"`         // of retry and hold: a JSON pointer or a header that names the time; "": the headers that all responses have it in
+	Wait        string        `setting:"wait"`         // of retry and hold: a JSON pointer or a header that names the time; "": the standard headers
 	WaitUnit    string        `setting:"wait_unit"`    // of a plain number there
 	WaitDefault time.Duration `setting:"wait_default"` // of a hold whose response names no time
 
@@ -206,7 +206,7 @@ func isLike(text, pattern string) bool {
 	return strings.HasSuffix(text, last)
 }
 
-// wait is how long a response asks to wait by the rule, 0 if it names no time. Absolute times are of the clock of the response.
+// wait returns how long a response asks to wait by the rule, 0 if it names no time. Absolute times are of the clock of the response.
 func (rule *Rule) wait(r *Response) time.Duration {
 	text := ""
 	switch {

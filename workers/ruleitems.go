@@ -16,7 +16,7 @@ type responseItem struct {
 	text   []byte // a part of the response
 }
 
-// eachItem calls add with the items that a rule points at, in order. The error says that the list is not there, or not whole.
+// eachItem calls add with the items that a rule points at, in order. It returns an error if the list is missing or incomplete.
 func (rule *Rule) eachItem(body []byte, add func(item responseItem)) error {
 	list, err := parsePointer(rule.Items)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// maxHeaderValue is how many bytes of a header's value are looked at.
+// maxHeaderValue is how many bytes of a header's value are parsed.
 const maxHeaderValue = 1 << 10
 
 // parseWait reads a wait as receivers write it: a number of seconds, which may have a fraction; a time in

@@ -30,7 +30,7 @@ const (
 	MaxTimeout     = 30 * 24 * time.Hour
 )
 
-// Config says which asynq queue the jobs of a bucket go to.
+// Config selects the asynq queue of a bucket's jobs.
 type Config struct {
 	Queue string // of asynq; required
 

@@ -52,7 +52,7 @@ func Middleware(leases *dispatcher.Leases) asynq.MiddlewareFunc {
 	}
 }
 
-// errEnded is what a handler returns that does not return: it called runtime.Goexit.
+// errEnded stands for the error of a handler that does not return: it called runtime.Goexit.
 var errEnded = errors.New("the handler ended its goroutine, and returned nothing")
 
 // panicked is the error of a handler that panicked.
@@ -87,14 +87,14 @@ func (e *retryAfter) Error() string {
 
 func (e *retryAfter) Unwrap() error { return e.err }
 
-// RetryAfter is how long no job of the flow is to leave.
+// RetryAfter is how long the flow sends no job.
 func (e *retryAfter) RetryAfter() time.Duration { return e.wait }
 
 // Hold wraps a handler's error to say that its downstream asks to wait. The flow of the job (or its bucket or pool, see
 // buckets.adapt.scope) sends nothing for that time, at most buckets.adapt.max_hold, and the job spends no attempt.
 func Hold(wait time.Duration, err error) error { return &retryAfter{wait: wait, err: err} }
 
-// OutcomeOf says what becomes of a job by what its handler returned:
+// OutcomeOf returns the outcome of a job by the error of its handler:
 //
 //	nil                                       done
 //	[asynq.RevokeTask]                        dropped: no dead letter

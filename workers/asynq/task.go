@@ -31,7 +31,7 @@ const (
 
 const ownPrefix = "tundish-"
 
-// spec is what a job says of its task.
+// spec holds the settings of a task from its job.
 type spec struct {
 	name     string
 	timeout  time.Duration // 0: none
@@ -91,13 +91,13 @@ func (c Config) specOf(jobURL, method string, headers map[string][]string) (spec
 		fail("headers."+HeaderTask, "is missing, and the bucket names no asynq.task: say which type of task the job becomes")
 	}
 	if !s.deadline.IsZero() && !timed {
-		s.timeout = 0 // as asynq has it: its default holds only where neither is given
+		s.timeout = 0 // as in asynq: its default applies only if neither is given
 	}
 	return s, errors.Join(errs...)
 }
 
-// CheckJob reports every fault of a job for this worker, joined, each a [*shaper.FieldError]; or nil. Enqueue calls it, and Deliver
-// checks again, because the settings may have changed since.
+// CheckJob returns every fault of a job for this worker, joined, each a [*shaper.FieldError]; or nil. Enqueue calls it, and Deliver checks again,
+// because the settings may have changed since.
 func (c Config) CheckJob(job *shaper.Job) error {
 	_, err := c.specOf(job.URL, job.Method, job.Headers)
 	return err
@@ -114,7 +114,7 @@ func (c Config) CheckFlow(own *shaper.OwnDelivery) error {
 	return errors.Join(errs...)
 }
 
-// task makes the task of an attempt, and returns what the job says of it.
+// task builds the task of an attempt, and returns the job's settings for it.
 func (c Config) task(a *shaper.Attempt, lease string) (*asynq.Task, spec, error) {
 	s, err := c.specOf(a.URL, a.Method, a.Headers)
 	if err != nil {

@@ -13,27 +13,26 @@ import (
 	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
-// Config says which API the jobs of a bucket go to, and within which bounds.
+// Config selects the API of a bucket's jobs, and the bounds of requests.
 type Config struct {
 	// Table is the worker's table in the configuration, which faults name; "" is "http".
 	Table string
 
 	BaseURL string            // that the paths of jobs go below
-	Auth    Auth              // what requests to its origin carry
+	Auth    Auth              // the credentials of requests to its origin
 	Headers map[string]string // the same
-	Files   Files             // from which secrets in Auth and Headers come
+	Files   Files             // the sources of secrets in Auth and Headers
 
 	// Reserved are headers that no job can set, in lower case, in addition to those of Auth. Headers may have them.
 	Reserved []string
 
-	// AllowInPath is what the paths of jobs may hold though some servers read a way out of the base URL in it: see [PathParts].
+	// AllowInPath are parts that the paths of jobs may hold although some servers read a way out of the base URL in them: see [PathParts].
 	AllowInPath []string
 
-	// Timeout is for all of an attempt: to get a token, resolve, connect, send, and read the answer. The lease must
-	// be at least as long.
+	// Timeout bounds an attempt: to get a token, resolve, connect, send, and read the response. The lease must be at least as long.
 	Timeout time.Duration
 
-	// Policy says what becomes of a job after each answer.
+	// Policy decides what becomes of a job after each response.
 	Policy workers.Policy
 
 	// AllowNetworks are the networks beyond the public internet that may be called; see [workers.Guard]. They hold for the OAuth
@@ -56,7 +55,7 @@ type Config struct {
 
 	// Read by New.
 	home     own      // of flows without settings of their own: its base is that of BaseURL
-	reserved []string // what notOfJobs returns
+	reserved []string // the result of notOfJobs
 }
 
 // DefaultStatuses returns the statuses after which a job is retried by default. Any other status is the API's final response.

@@ -20,7 +20,7 @@ type Files struct {
 	Headers map[string]string // name of a header → file
 }
 
-// credentials are the credentials and the headers of a configuration, with those in files as they are now.
+// credentials are the credentials and the headers of a configuration, with the current content of files.
 type credentials struct {
 	auth    Auth
 	headers map[string]string
@@ -85,7 +85,7 @@ func (s *sent) differ(from *sent) bool {
 	return s.auth.Bearer != from.auth.Bearer || s.auth.Basic != from.auth.Basic || s.auth.Header != from.auth.Header || !maps.Equal(s.headers, from.headers)
 }
 
-// renewed reports whether the next request has other credentials than the one that was sent, which the API answered with 401.
+// renewed reports whether the next request has other credentials than the sent one, which the API answered with 401.
 func (w *Worker) renewed(s *sent) bool {
 	if s.token != nil {
 		return w.tokens.reject(s.token)
@@ -98,7 +98,7 @@ func (w *Worker) renewed(s *sent) bool {
 }
 
 // judge judges the outcome of a request by its credentials. A job whose credentials were replaced meanwhile waits for its next slot, and spends no
-// attempt: the API has not looked at it. Each renewal excuses the requests under way, so a 401 to the new credentials counts.
+// attempt: the API has not processed it. Each renewal excuses the requests under way, so a 401 to the new credentials counts.
 //
 // While the API refuses credentials that are still the same to several jobs, and accepts none, the jobs wait: see [refused].
 func (w *Worker) judge(outcome shaper.Outcome, s *sent, attempt *shaper.Attempt) shaper.Outcome {

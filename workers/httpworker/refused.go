@@ -24,20 +24,20 @@ type refused struct {
 	several  bool      // and another job too
 	probes   int       // that were refused since
 	nextTry  time.Time
-	doubtful map[string]bool // jobs that were tried again after the first 401
+	doubtful map[string]bool // jobs that were retried after the first 401
 }
 
 const (
 	refusedPause = time.Second      // before the first probe; doubled with each probe that is refused,
 	longestProbe = 30 * time.Second // up to this
 
-	// refusedAlone is how long a job is tried again that is the only one. Kubernetes takes up to two minutes to replace the file of a secret.
+	// refusedAlone is how long a job is retried if it is the only one. Kubernetes takes up to two minutes to replace the file of a secret.
 	refusedAlone = 3 * time.Minute
 
 	mostDoubtful = 1000
 )
 
-// accepts notes that the API did not refuse the credentials of a request.
+// accepts records that the API did not refuse the credentials of a request.
 func (r *refused) accepts() {
 	if !r.open.Load() {
 		return
@@ -48,7 +48,7 @@ func (r *refused) accepts() {
 	r.several, r.probes = false, 0
 }
 
-// refuses decides what becomes of a job after a 401: a hold of that length, ok is true; else a retry, or the end of the job.
+// refuses decides what becomes of a job after a 401: with ok, a hold of that length; otherwise a retry, or the end of the job.
 func (r *refused) refuses(job string, now time.Time) (result shaper.Result, hold time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,7 +62,7 @@ func (r *refused) refuses(job string, now time.Time) (result shaper.Result, hold
 	}
 	r.several = r.several || job != r.job
 	if r.several {
-		if !now.Before(r.nextTry) { // else it was under way with the probe
+		if !now.Before(r.nextTry) { // otherwise it was under way with the probe
 			r.nextTry = now.Add(min(refusedPause<<min(r.probes, 5), longestProbe))
 			r.probes++
 		}
@@ -91,8 +91,8 @@ func (w *Worker) noteStatus(status int) {
 	}
 }
 
-// judgeRefused is the outcome of a 401 to credentials that are still the same. A status for which the bucket has a rule, or that names a time, was
-// judged before. A client that waits for its answer gets the 401 at once: other jobs wait.
+// judgeRefused returns the outcome of a 401 to credentials that are still the same. A status for which the bucket has a rule, or that names a time, was
+// judged before. A client that waits for its response gets the 401 at once: other jobs wait.
 func (w *Worker) judgeRefused(outcome shaper.Outcome, attempt *shaper.Attempt) shaper.Outcome {
 	if outcome.Result != shaper.ResultDead || outcome.Reason != "http_401" {
 		return outcome
@@ -103,7 +103,7 @@ func (w *Worker) judgeRefused(outcome shaper.Outcome, attempt *shaper.Attempt) s
 	}
 	outcome.Result = result
 	if result == shaper.ResultHeld {
-		// The API neither took the request nor asks for less, so the rate stays: an accepted outcome would not hold the scope.
+		// The API neither accepted the request nor asks for less, so the rate stays: an accepted outcome would not hold the scope.
 		outcome.Reason, outcome.RetryAfter, outcome.Signal, outcome.Used = workers.ReasonCredentials, hold, shaper.SignalNone, shaper.Units{}
 		outcome.Detail = "the receiver answers 401 to each job: replace the credentials of the bucket"
 	}

@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// maxTokenAnswer bounds the answer of an OAuth server, in bytes. Package oauth2 makes a tree of values of it, and of up to 1 MiB.
+// maxTokenAnswer bounds the response of an OAuth server, in bytes. Package oauth2 would build a tree of values from up to 1 MiB.
 const maxTokenAnswer = 64 << 10
 
 var errTokenAnswer = errors.New("it answers with more than 64 KiB")

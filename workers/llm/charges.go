@@ -30,7 +30,7 @@ func (b *begun) set(id, caller string, r *request) {
 	b.byID[id] = r
 }
 
-// makeRoom forgets the oldest id of a caller that has its share, and of the one that has most where none is free.
+// makeRoom drops the oldest id of a caller that has its share, and of the caller with the most if none is free.
 func (b *begun) makeRoom(caller string) {
 	free, held := rememberedIDs-len(b.byID), len(b.ids[caller])
 	if mayHave(free, held) {
@@ -69,7 +69,7 @@ func (l *Learned) ends(id, caller string) (r *request, isFirst bool) {
 	return r, !known || r != nil
 }
 
-// roleOf is what a request has to do with the response that reports its usage, or is open: nil if the usage is of that request alone.
+// roleOf returns the relation of a request to the response that reports its usage, or is open: nil if the usage is of that request alone.
 func (w *Worker) roleOf(r *request, s *spent, model string) *shaper.Response {
 	of := &shaper.Response{ID: s.id}
 	switch {

@@ -40,7 +40,7 @@ const (
 	maxModelBytes = 200 // of a model's name
 )
 
-// Config says which API the jobs of a bucket go to, and how their tokens are counted.
+// Config selects the API of a bucket's jobs, and how their tokens are counted.
 type Config struct {
 	API API
 
@@ -63,11 +63,11 @@ type Config struct {
 	// request only.
 	IncludeUsage bool
 
-	// CountMaxTokens says that the provider counts the maximum that a request names when it takes the request in, whatever the answer has. The
-	// request reserves that maximum, and its charge is no lower. A request without a maximum has no such bound.
+	// CountMaxTokens says that the provider counts the maximum that a request names when it accepts the request, whatever the response has. The request
+	// reserves that maximum, and its charge is no lower. A request without a maximum has no such bound.
 	CountMaxTokens bool
 
-	// IdleTimeout is how long an answer that passes to a client may stand still: see [Worker.Open]. 0 means DefaultIdleTimeout.
+	// IdleTimeout is how long a response that is streamed to a client may stand still: see [Worker.Open]. 0 means DefaultIdleTimeout.
 	IdleTimeout time.Duration
 }
 
@@ -164,7 +164,7 @@ func (c Config) read(method, address string, payload []byte) (*request, error) {
 // Takes reports whether jobs may name the model.
 func (c Config) Takes(model string) bool {
 	return len(c.Models) == 0 || slices.ContainsFunc(c.Models, func(pattern string) bool {
-		matches, _ := path.Match(pattern, model) // Validate has seen the pattern
+		matches, _ := path.Match(pattern, model) // Validate has checked the pattern
 		return matches
 	})
 }

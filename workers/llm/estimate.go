@@ -6,7 +6,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// How many tokens are expected where nothing else is known.
+// The expected tokens where nothing else is known.
 const (
 	tokensPerByte = 0.3
 	tokensPerFile = 1600
@@ -57,5 +57,5 @@ func (c Config) unknown(kind input) expectation {
 	return e
 }
 
-// wholeTokens is the next whole number, within the bounds of a budget.
+// wholeTokens rounds up to a whole number, within the bounds of a budget.
 func wholeTokens(n float64) int64 { return int64(math.Ceil(min(max(n, 0), shaper.MaxBudgetAmount))) }

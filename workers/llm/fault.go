@@ -9,7 +9,7 @@ import (
 	"github.com/tundish-io/tundish/workers"
 )
 
-// noMoney are the words by which providers say that an account is out of credit or over its limit of spending. Only people can change that.
+// noMoney are the words by which providers report that an account is out of credit or over its spending limit. Only an operator can change that.
 var noMoney = []string{
 	"insufficient_quota",           // OpenAI, 429: the type and the code of the error
 	"billing_error",                // Anthropic, 402: its type
@@ -35,10 +35,10 @@ func noMoneyIn(body []byte) string {
 	return ""
 }
 
-// judge changes the outcome of an error answer by what its body says beyond [workers.Policy.Judge].
+// judge changes the outcome of an error response by the details in its body that [workers.Policy.Judge] does not read.
 //
-// Without money the scope is held for as long as its bucket permits, whatever the policy says of holds: each job would fail, and spend its
-// attempts. An overload that names no time holds for a short time. A rule of the bucket has decided already.
+// Without money the scope is held for as long as its bucket permits, whatever the policy says of holds: each job would fail, and spend its attempts. An
+// overload that names no time holds for a short time. A rule of the bucket has decided already.
 func judge(policy workers.Policy, outcome shaper.Outcome, body []byte) shaper.Outcome {
 	if outcome.Reason == workers.ReasonRule {
 		return outcome

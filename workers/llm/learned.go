@@ -39,7 +39,7 @@ type Learned struct {
 // otherModels is the name of all models without an estimate of their own.
 const otherModels = "other"
 
-// unknownModel is the name of the model of requests that name none, where the response names none either.
+// unknownModel is the name of the model if neither the request nor the response names one.
 const unknownModel = "unknown"
 
 // mostPerByte is the highest number of tokens for a byte of text: tokenizers begin with bytes and merge them. Tokens above it are counted as input

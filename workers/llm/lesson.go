@@ -20,7 +20,7 @@ type lesson struct {
 
 const noRoom = math.MaxInt64
 
-// use is what requests of a kind use: input that is not in the body, of each part, and output. Each answer is in output.
+// use is the usage of requests of a kind: input outside of the body, of each part, and output. Each response counts in output.
 type use struct{ unseen, output average }
 
 // answers returns the number of responses of the estimate.
@@ -104,7 +104,7 @@ func (l *lesson) write() shaper.Lesson {
 	return shaper.Lesson{Answers: l.answers(), Text: b.String(), Caller: l.caller}
 }
 
-// readLesson reads what write has written. ok is false of anything else, such as what a newer program has written.
+// readLesson reads the format of write. ok is false for anything else, such as the format of a newer program.
 func readLesson(stored shaper.Lesson) (l lesson, ok bool) {
 	r := &lessonReader{words: strings.Fields(stored.Text)}
 	texts := &l.kinds[inputText]

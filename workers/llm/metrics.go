@@ -100,7 +100,7 @@ func (m *Metrics) count(bucket, model, asked string, s spent, reserved shaper.Un
 	})
 }
 
-// firstByte notes that an answer to a client begins.
+// firstByte records that a response to a client begins.
 func (m *Metrics) firstByte(a *shaper.Attempt) {
 	m.note(a.Bucket, func() { m.first.WithLabelValues(a.Bucket).Observe(time.Since(a.Slot()).Seconds()) })
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// request is what the worker knows of a request.
+// request is the worker's view of a request.
 type request struct {
 	content
 
@@ -20,8 +20,8 @@ type request struct {
 	sentBy  sender
 	asks    asks
 	input   input
-	choices int64 // outputs that are asked for, of all prompts together, 1 or more
-	vectors bool  // no text is asked for
+	choices int64 // requested outputs, of all prompts together, 1 or more
+	vectors bool  // no text is requested
 	maximum int64 // of the output tokens of all choices together; unbounded: the request names none
 	streams bool
 }
@@ -31,8 +31,8 @@ type asks int
 
 const (
 	asksModel   asks = iota // a model is to work
-	asksUnknown             // that cannot be read, or says nothing of a model
-	asksNothing             // it has no body, or its path is none of a model
+	asksUnknown             // it cannot be read, or names no model
+	asksNothing             // it has no body, or its path asks no model
 )
 
 const unbounded = -1
@@ -43,7 +43,7 @@ type form struct {
 	required []string // members: one of them must be there
 	text     []string // members whose content becomes input tokens
 	maxima   []string // members that bound the output tokens of a choice
-	choices  []string // members that say how many choices are made
+	choices  []string // members with the number of choices
 }
 
 var forms = map[API]form{
@@ -173,5 +173,5 @@ func amount(value json.RawMessage) (int64, bool) {
 	return int64(min(n, shaper.MaxBudgetAmount)), true
 }
 
-// atMost is n within the bounds of a budget.
+// atMost returns n within the bounds of a budget.
 func atMost(n int64) int64 { return min(max(n, 0), shaper.MaxBudgetAmount) }

@@ -18,7 +18,7 @@ var _ http.RoundTripper = (*Transport)(nil)
 // HeaderJob is the response header that names the job.
 const HeaderJob = "Tundish-Job"
 
-// ExpiryMargin is how much later than its caller gives up a job expires. Only where the process that takes it back has died does it become a dead letter.
+// ExpiryMargin is how much later a job expires than its caller gives up. The job becomes a dead letter only if the process that cancels it has died.
 const ExpiryMargin = time.Second
 
 // RoundTrip waits for a permit, sends the request and returns the API's response, whose header Tundish-Job names the job. Its errors are those of
@@ -96,7 +96,7 @@ func (w *Worker) passedOn(h http.Header) map[string][]string {
 	return passed
 }
 
-// answerBody reads an answer.
+// answerBody reads a response.
 type answerBody struct {
 	answer *Answer
 	part   []byte

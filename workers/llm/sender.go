@@ -12,12 +12,12 @@ type sender struct {
 	isUnlisted bool   // the settings do not list the model: it counts as one of the others
 }
 
-// isOf notes whose a request is. The caller of a request is known once it is delivered.
+// isOf sets the sender of a request. The caller of a request is known once it is delivered.
 func (r *request) isOf(c Config, attempt *shaper.Attempt) {
 	r.sentBy = sender{attempt.Caller, r.model != "" && !c.Takes(r.model)}
 }
 
-// subject is what the answer to a request teaches of.
+// subject returns the model whose estimate the response to a request updates.
 func (r *request) subject() string {
 	if r.sentBy.isUnlisted {
 		return otherModels

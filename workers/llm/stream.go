@@ -11,8 +11,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// maxEvent bounds an event of a stream with all its lines, in bytes. Behind one that is longer nothing is read: the rest of the stream passes on as it
-// comes.
+// maxEvent bounds an event of a stream with all its lines, in bytes. After a longer event nothing is parsed: the rest of the stream passes on unchanged.
 const maxEvent = 1 << 20
 
 // firstEvent is the buffer for events that every stream has, in bytes.
@@ -22,18 +21,18 @@ const firstEvent = 4 << 10
 // completions or responses, or of Anthropic's messages. It is not safe for concurrent use.
 type stream struct {
 	api   API
-	hides bool           // the chunk with the usage: the client has not asked for it
-	takes func(int) bool // takes memory for events; nil: there is always some
+	hides bool           // the chunk with the usage: the client has not requested it
+	takes func(int) bool // reserves memory for events; nil: there is always some
 
-	event []byte // its lines so far, as they came
-	line  int    // where the last of them begins in event
+	event []byte // its lines so far, unchanged
+	line  int    // where its last line begins in event
 
 	isBlind bool // an event was too long, and nothing is read from there on
 
-	told    told      // what the first event with an id says of the answer
+	told    told      // the metadata of the first event with an id
 	usage   counts    // reported so far: later numbers replace earlier ones; nil: none
 	text    int64     // bytes of the output so far
-	isEnded bool      // the last event of an answer came
+	isEnded bool      // the last event of a response arrived
 	fault   *apiError // the error of an event; nil: none
 }
 
@@ -92,7 +91,7 @@ func (s *stream) endLine() bool {
 	return len(bytes.TrimRight(line, "\r\n")) == 0
 }
 
-// read reads an event, and reports whether it is hidden. The data of most is one line, which is read where it is.
+// read reads an event, and reports whether it is hidden. Most events have one line of data, which is read in place.
 func (s *stream) read(event []byte) (hidden bool) {
 	var data []byte
 	lines := 0
@@ -192,7 +191,7 @@ var (
 	blockTexts  = namesOf([]string{"text", "thinking", "partial_json"})        //nolint:gochecknoglobals // a constant
 )
 
-// output is how many bytes of output an event has.
+// output returns the bytes of output in an event.
 func (c *chunk) output() (n int64) {
 	jsonscan.Elements(c.choices, func(choice []byte) bool {
 		n += textsIn(choice, choiceTexts, "delta", func(delta []byte) int64 {
@@ -217,7 +216,7 @@ func outputOfCalls(calls []byte) (n int64) {
 	return n
 }
 
-// textsIn is how many bytes the texts among the members of an object have, and what of finds in the member of a name.
+// textsIn returns the bytes of the texts among the members of an object, plus the result of of for the member name.
 func textsIn(object []byte, texts names, name string, of func(value []byte) int64) (n int64) {
 	jsonscan.Members(object, func(quoted, value []byte) {
 		switch {
@@ -262,7 +261,7 @@ func (s *stream) soFar() (t tokens, ok bool) {
 // arrived, and is at least what was reported. A stream with an event that is too long is charged what was reserved.
 func (c Config) chargeStream(r *request, answer *stream, learned *Learned) (s spent) {
 	s.told = answer.told
-	s.isOpen = !answer.isEnded // a response in the background goes on, and is asked for again
+	s.isOpen = !answer.isEnded // a background response goes on, and is polled
 	if s.tokens, s.reported = answer.tokens(); s.reported {
 		s.charged = s.counted(c.API)
 		s.teach(r, learned)

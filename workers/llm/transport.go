@@ -21,20 +21,20 @@ type Transport struct {
 	Worker  *Worker // it sends the calls; a Worker may serve several Transports
 	Bucket  string
 
-	// Wait is how long a call waits until it is sent, if its context says no less. 0 means [DefaultWait].
+	// Wait is how long a call waits until it is sent, unless its context ends earlier. 0 means [DefaultWait].
 	Wait time.Duration
 
-	// Prepare, if it is set, completes the job of a request before it waits: its flow, say, or its priority.
+	// Prepare, if set, completes the job of a request before it waits, for example with its flow or its priority.
 	Prepare func(*http.Request, *shaper.Job)
 }
 
-// DefaultWait is how long a call waits until it is sent, where nothing says it.
+// DefaultWait is how long a call waits until it is sent by default.
 const DefaultWait = time.Minute
 
-// holdUnnamed is how long the bucket is held after an answer that asks for less and names no time.
+// holdUnnamed is how long the bucket is held after a response that asks for less and names no time.
 const holdUnnamed = time.Second
 
-// NoAnswerError says that a call was sent, and that no answer came. The provider may count it.
+// NoAnswerError says that a call was sent and got no response. The provider may count it.
 type NoAnswerError struct {
 	JobID   string
 	Outcome shaper.Outcome
@@ -115,7 +115,7 @@ func unsent(outcome shaper.Outcome) shaper.Outcome {
 	return dropped
 }
 
-// waitsAfter reports whether a call is to wait for another slot after an error answer: the API asks for less, and there is time.
+// waitsAfter reports whether a call is to wait for another slot after an error response: the API asks for less, and there is time.
 func waitsAfter(waits context.Context, outcome *shaper.Outcome) bool {
 	if outcome.Signal != shaper.SignalThrottled {
 		return false
@@ -138,7 +138,7 @@ func (t *Transport) open(ctx context.Context, permit *dispatcher.Permit, ask *As
 	return &Answer{Call: call, JobID: permit.Receipt().ID, permit: permit, cancel: cancel, stop: stop}, outcome
 }
 
-// Answer is an answer of the API to a call that had a permit. It is not safe for concurrent use.
+// Answer is the API's response to a call that had a permit. It is not safe for concurrent use.
 type Answer struct {
 	*Call
 
@@ -150,7 +150,7 @@ type Answer struct {
 	isOver bool
 }
 
-// end ends the call, and returns what became of it.
+// end ends the call, and returns its outcome.
 func (a *Answer) end() shaper.Outcome {
 	a.isOver = true
 	if a.broken == nil {
@@ -171,7 +171,7 @@ func (a *Answer) Close() error {
 	outcome := a.end()
 	go func() {
 		a.permit.Settle(outcome)
-		a.permit.Cancel() // a job that is held, and whose client has its answer
+		a.permit.Cancel() // a job that is held, and whose client has its response
 	}()
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// counts are the numbers of tokens in an answer, by the names that the APIs give them. Each API has some of them.
+// counts are the numbers of tokens in a response, by their names in the APIs. Each API has some of them.
 type counts map[string]int64
 
 // Names of counts.
@@ -46,7 +46,7 @@ func countsIn(usage json.RawMessage) counts {
 	return c
 }
 
-// Usage returns what an answer says of the tokens that count against the provider's limits; ok is false if it says nothing.
+// Usage returns the tokens of a response that count against the provider's limits; ok is false if it reports none.
 //
 // OpenAI counts input that it has cached as any other. Anthropic counts input that it writes into its cache, and none that it reads there.
 func Usage(api API, answer []byte) (used shaper.Units, ok bool) {
@@ -59,12 +59,12 @@ func Usage(api API, answer []byte) (used shaper.Units, ok bool) {
 
 // tokens are the tokens of a request and its response, each as one number.
 type tokens struct {
-	input  int64 // but for what was read from the provider's cache
+	input  int64 // without the part that was read from the provider's cache
 	cached int64
 	output int64
 }
 
-// counted are those that count against the limits of an API.
+// counted returns the tokens that count against the limits of an API.
 func (t tokens) counted(api API) shaper.Units {
 	input := t.input
 	if api == OpenAI {
@@ -73,7 +73,7 @@ func (t tokens) counted(api API) shaper.Units {
 	return shaper.Units{shaper.UnitInput: atMost(input), shaper.UnitOutput: t.output}
 }
 
-// report is what a response, or an event of a stream, says of itself.
+// report is the metadata of a response, or of an event of a stream.
 type report struct {
 	counts counts // nil: it reports no usage
 	told   told
@@ -107,14 +107,14 @@ type told struct {
 	model  string // "" none
 	object string // its type; "" if it names none
 	isOpen bool   // the model still works, and the usage comes later
-	isSync bool   // it says that its request waited for it
+	isSync bool   // the response says that its request waited for it
 }
 
 // isBatch reports whether it is a batch of OpenAI, which has limits of its own.
 func (t told) isBatch() bool { return t.object == "batch" }
 
-// isPolled reports whether another request than the first may be the one that reports the usage. Others, such as a stored chat, have reported it
-// before they are read.
+// isPolled reports whether a later request may be the one that reports the usage. Other responses, such as a stored chat, have reported it before they
+// are read.
 func (t told) isPolled() bool {
 	return !t.isSync && (t.object == "" || t.isOfItself())
 }
@@ -153,7 +153,7 @@ func (c counts) first(names ...string) (n int64, ok bool) {
 	return 0, false
 }
 
-// spent is what a request with a good answer has used.
+// spent is the usage of a request with a good response.
 type spent struct {
 	tokens
 	told
@@ -195,13 +195,13 @@ func (s *spent) teach(r *request, learned *Learned) {
 	}
 }
 
-// use is what a request has used of its model. A maximum that is charged was not used.
+// use returns a request's use of its model. A maximum that is charged was not used.
 func (s spent) use(api API, model string) *shaper.Use {
 	used := s.counted(api)
 	return &shaper.Use{Model: model, Input: used[shaper.UnitInput], Output: used[shaper.UnitOutput]}
 }
 
-// answerNames are the members of an answer that have what a model made.
+// answerNames are the members of a response that hold a model's output.
 var answerNames = namesOf([]string{"choices", "output", "content", "data"}) //nolint:gochecknoglobals // a constant
 
 // answerText returns how many bytes of a response a model wrote: all of a response that is not JSON of the APIs, and nothing of the vectors of an

@@ -10,8 +10,8 @@ import (
 	"github.com/tundish-io/tundish/workers/httpworker"
 )
 
-// maxAnswer is how many bytes of an answer are read for its usage, whether a client wants the answer or not. The usage stands at the end,
-// so a longer answer is charged what was reserved. It is as much as a result may have.
+// maxAnswer is how many bytes of a response are read for its usage, whether a client wants the response or not. The usage is at the end, so a longer
+// response is charged what was reserved. It is the bound of a result.
 const maxAnswer = shaper.MaxResultBody
 
 // Worker is the [shaper.Worker] of the kind "llm": a worker http that reads the token usage of responses. It is safe for concurrent use.
@@ -43,7 +43,7 @@ func New(config Config, learned *Learned, metrics *Metrics) (*Worker, error) {
 // API is the form of the requests.
 func (w *Worker) API() API { return w.config.API }
 
-// BaseURL returns the URL below which the calls go, unless their flow has one of its own. Its query may hold a secret.
+// BaseURL returns the URL below which the calls go, unless their flow has its own. Its query may hold a secret.
 func (w *Worker) BaseURL() string { return w.config.HTTP.BaseURL }
 
 // Credentials returns the headers that a call cannot set, in lower case: those of the worker's credentials, and those that name the account that pays.
@@ -54,7 +54,7 @@ func (w *Worker) Credentials() []string {
 // CheckCall returns the faults in the path, method and headers of a call as joined errors, each a [*shaper.FieldError]. The API validates the body.
 func (w *Worker) CheckCall(job *shaper.Job) error { return w.config.http().CheckJob(job) }
 
-// Takes reports whether the worker takes requests to a model.
+// Takes reports whether the worker accepts requests to a model.
 func (w *Worker) Takes(model string) bool { return w.config.Takes(model) }
 
 // Close closes the connections that are kept; those in use close when their delivery ends.
@@ -100,7 +100,7 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 	return outcome
 }
 
-// wanted is the answer with as much of its body as is wanted, nil if none is.
+// wanted returns the response with at most most bytes of its body, nil if none is wanted.
 func wanted(answer *shaper.Answer, most int64) *shaper.Answer {
 	if most <= 0 {
 		return nil

@@ -26,7 +26,7 @@ type conn struct {
 	origin  shaper.Origin
 	wire    *wire
 	isHTTP2 bool
-	expires time.Time // it takes no request from then on; zero: never
+	expires time.Time // it gets no request from then on; zero: never
 
 	hasResponded atomic.Bool // to a request
 	hasFaulted   atomic.Bool // it failed its requests, and one of them reports that
@@ -34,7 +34,7 @@ type conn struct {
 	// Guarded by pool.mu.
 	users   int // deliveries that hold it
 	listed  bool
-	retired bool        // takes no more of them
+	retired bool        // gets no more requests
 	isUsed  bool        // it has carried a request
 	idle    *time.Timer // closes it; nil before the first rest
 }

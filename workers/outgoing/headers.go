@@ -77,7 +77,7 @@ func checkHeaders(headers map[string][]string, reserved []string) error {
 	return errors.Join(errs...)
 }
 
-// isOneOf takes a "_" for a "-": servers that make variables of headers read both as the same name.
+// isOneOf treats "_" as "-": servers that turn headers into variables read both as the same name.
 func isOneOf(name string, names []string) bool {
 	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
 	return slices.ContainsFunc(names, func(reserved string) bool {

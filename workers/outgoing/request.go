@@ -8,7 +8,7 @@ import (
 	"net/http"
 )
 
-// Request is what a worker sends for an attempt.
+// Request is the request that a worker sends for an attempt.
 type Request struct {
 	Method string // "" is POST
 	To     Target

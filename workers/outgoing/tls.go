@@ -8,9 +8,8 @@ import (
 	"os"
 )
 
-// TLS are the certificates of connections to receivers, as names of PEM files. The zero value trusts the system's
-// authorities and has no client certificate. The files are read again for each new connection, so that they can be
-// renewed while the worker runs.
+// TLS are the certificates of connections to receivers, as names of PEM files. The zero value trusts the system's CAs and has no client certificate. The
+// files are read again for each new connection, so they can be renewed while the worker runs.
 type TLS struct {
 	CA        string // authorities to trust instead of the system's, for all receivers
 	Cert, Key string // client certificate, both or none. It is shown only to the origin of the bucket's URL

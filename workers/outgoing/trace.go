@@ -12,8 +12,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// sendOn sends a request over a connection. If its context has a span, the request gets a span of its own below that one, of the kind client
-// and by the same tracer. That span is the request's traceparent, and ends with the body of the answer.
+// sendOn sends a request over a connection. If its context has a span, the request gets a span of its own below that one, of the kind client and by the
+// same tracer. That span is the request's traceparent, and ends with the body of the response.
 //
 // The span begins after the permit was used, and waits for nothing: it moves a departure by some microseconds.
 func sendOn(c *conn, req *http.Request) (*http.Response, error) {

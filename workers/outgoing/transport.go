@@ -13,7 +13,7 @@ import (
 	"github.com/tundish-io/tundish/workers"
 )
 
-// maxAnswerHeader bounds the headers of an answer.
+// maxAnswerHeader bounds the headers of a response.
 const maxAnswerHeader = 64 << 10
 
 // newTransport returns what makes the transport of the connections, at the first use: with its guard it takes 2 KB, and most of many buckets
@@ -43,9 +43,8 @@ func newTransport(config Config) (func() *http.Transport, error) {
 	}), nil
 }
 
-// transportOf returns the transport that makes its connections by d. It reads no proxy from the environment: with one the guard would see
-// the proxy's address. Nothing is decompressed: a small answer could become an endless one. Times are bounded by the
-// context.
+// transportOf returns the transport that makes its connections by d. It reads no proxy from the environment: with one the guard would see the proxy's
+// address. Nothing is decompressed: a small response could become an endless one. Times are bounded by the context.
 func transportOf(d *dialer) *http.Transport {
 	return &http.Transport{
 		DialContext:            d.dial,
@@ -68,8 +67,8 @@ func healthChecks() *http.HTTP2Config {
 // that does not answer from a server that does not.
 const guardedDialTimeout = 5 * time.Second
 
-// GuardedTransport returns a transport that connects only where [workers.Guard] lets it, without a proxy: for requests that are no
-// job's, such as those for tokens.
+// GuardedTransport returns a transport that connects only to addresses that [workers.Guard] allows, without a proxy: for requests that are no job's,
+// such as those for tokens.
 func GuardedTransport(allowed []netip.Prefix) *http.Transport {
 	dialer := workers.Dialer{Allowed: allowed}
 	return &http.Transport{

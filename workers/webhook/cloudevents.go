@@ -54,7 +54,7 @@ type CloudEvents struct {
 	Type string
 }
 
-// DefaultEventType is the attribute type where neither job nor settings name one.
+// DefaultEventType is the attribute type if neither job nor settings name one.
 const DefaultEventType = "tundish.job"
 
 // Headers of a job that name attributes of its event. Their values are as in the HTTP binding of CloudEvents:
@@ -69,7 +69,7 @@ const (
 	typeEventBatch = "application/cloudevents-batch+json"
 )
 
-// uriReference has the characters of RFC 3986. Its syntax is for net/url to judge.
+// uriReference matches the characters of RFC 3986. net/url checks the syntax.
 var uriReference = regexp.MustCompile(`^(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})+$`)
 
 func (c CloudEvents) checkSource() error {
@@ -139,7 +139,7 @@ func checkEventHeader(canonical string, values []string) error {
 	return nil
 }
 
-// checkDataType wants the media type of a payload, which becomes an attribute of the event.
+// checkDataType requires the media type of a payload, which becomes an attribute of the event.
 func checkDataType(values []string) error {
 	for _, value := range values {
 		switch media := mediaType(value); {
@@ -152,7 +152,7 @@ func checkDataType(values []string) error {
 	return nil
 }
 
-// event has the attributes of an event as JSON names them.
+// event holds the attributes of an event by their JSON names.
 type event struct {
 	SpecVersion     string `json:"specversion"`
 	ID              string `json:"id"`
@@ -176,7 +176,7 @@ func (c *Config) body(attempt *shaper.Attempt, h http.Header) ([]byte, error) {
 	return e.structured(attempt.Payload, h)
 }
 
-// eventOf is the event of a job, but for the attributes that its headers name.
+// eventOf returns the event of a job, without the attributes that its headers name.
 func (c *Config) eventOf(attempt *shaper.Attempt, h http.Header) *event {
 	e := event{
 		SpecVersion: "1.0", ID: attempt.ID, Source: c.CloudEvents.Source, Type: cmp.Or(c.CloudEvents.Type, DefaultEventType),
@@ -188,7 +188,7 @@ func (c *Config) eventOf(attempt *shaper.Attempt, h http.Header) *event {
 	return &e
 }
 
-// eventsOf makes the events of a batch, in the JSON batch format of CloudEvents. The jobs agree in the headers that name attributes.
+// eventsOf returns the events of a batch, in the JSON batch format of CloudEvents. The jobs agree in the headers that name attributes.
 func (c *Config) eventsOf(batch *shaper.Batch) bodyMaker {
 	return func(_ *shaper.Attempt, h http.Header) ([]byte, error) {
 		body := []byte{'['}

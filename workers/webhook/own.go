@@ -41,8 +41,8 @@ func (c *Config) readFlow(own *shaper.OwnDelivery) (t outgoing.Target, signers [
 
 // own are the checked settings of a flow for deliveries, for the bucket of a Config.
 type own struct {
-	*shaper.OwnDelivery                 // nil where it has nothing
-	target              outgoing.Target // where jobs go that name none, zero for nowhere
+	*shaper.OwnDelivery                 // nil if it has none
+	target              outgoing.Target // the target of jobs that name none, zero for none
 	signers             []signer        // of its secrets
 }
 

@@ -13,10 +13,10 @@ import (
 	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
-// bodyMaker makes the body of an attempt. It brings the headers into the format: those that it gets are of the job and its flow.
+// bodyMaker makes the body of an attempt. It brings the headers of the job and its flow, in h, into the format.
 type bodyMaker func(attempt *shaper.Attempt, h http.Header) ([]byte, error)
 
-// request makes the request of an attempt at now. Its error is a [workers.ErrInvalid], or an errFlow.
+// request builds the request of an attempt at now. Its error is a [workers.ErrInvalid], or an errFlow.
 func (c *Config) request(attempt *shaper.Attempt, now time.Time, bodyOf bodyMaker) (*outgoing.Request, error) {
 	own, err := c.ownOf(attempt.Own)
 	if err != nil {

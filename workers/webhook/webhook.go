@@ -33,7 +33,7 @@ type Worker struct {
 
 var _ shaper.BatchWorker = (*Worker)(nil)
 
-// New makes a worker, or returns what [Config.Validate] and [outgoing.TLS.Check] say of config.
+// New makes a worker, or returns the error of [Config.Validate] or [outgoing.TLS.Check].
 func New(config Config) (*Worker, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (w *Worker) DeliverBatch(ctx context.Context, batch *shaper.Batch) []shaper
 	return w.config.Policy.Outcomes(batch, outcome, time.Now())
 }
 
-// noRequest is the outcome of an attempt that makes no valid request.
+// noRequest returns the outcome of an attempt whose request is not valid.
 func noRequest(err error) shaper.Outcome {
 	if errors.Is(err, errFlow) {
 		return shaper.Retry(shaper.ReasonFlowSettings, workers.Snippet([]byte(err.Error())))
