@@ -1,5 +1,5 @@
-// Package app is the two daemons: what `dispatcher run` and `producer serve` run, follow and stop. It wires the other packages together, and
-// has no rules of its own.
+// Package app is the two daemons: it runs, reloads and stops `dispatcher run` and `producer serve`. It wires the other packages together, and has no
+// rules of its own.
 package app
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
-// daemon is what `producer serve` and `dispatcher run` have in common.
+// daemon is the common part of `producer serve` and `dispatcher run`.
 type daemon struct {
 	config   *config.Config          // with which it started
 	inForce  atomic.Pointer[applied] // the one that its buckets have
@@ -37,8 +37,8 @@ type daemon struct {
 	registry *prometheus.Registry
 	client   *producer.Client
 	operator *operator.Operator
-	limiter  *admission.Limiter     // of a process that takes no jobs in, to look at limits and to change them
-	doors    *doors                 // nil where no jobs are taken in
+	limiter  *admission.Limiter     // of a process that enqueues nothing, to show and change limits
+	doors    *doors                 // nil in a process that does not enqueue
 	refused  atomic.Pointer[string] // see reloader
 	lessons  lessons
 	models   *llm.Metrics // see llmMetrics
@@ -49,7 +49,7 @@ type daemon struct {
 	version string
 	notify  *notifier
 	source  *source
-	targets []target // what follows a changed configuration
+	targets []target // the parts that follow a changed configuration
 
 	// places moves buckets into their pools: the dispatcher or, without one, the client, which looks up their pools.
 	places places
@@ -148,7 +148,7 @@ func (d *daemon) followLimits(ctx context.Context, cfg *config.Config) error {
 	return err
 }
 
-// followKeys has an API follow the keys, and the pools that it shows.
+// followKeys makes an API follow the keys, and the pools that it shows.
 func (d *daemon) followKeys(api *httpapi.Handler) {
 	d.targets = append(d.targets, target{[]string{"keys"}, func(_ context.Context, cfg *config.Config) error {
 		api.SetKeys(cfg.Keys)
@@ -198,8 +198,7 @@ func (d *daemon) close() error {
 	return nil
 }
 
-// producerStage listens on producer.listen and returns what serves the
-// producer's API there, and its address.
+// producerStage listens on producer.listen and returns the stage that serves the producer's API there, and its address.
 func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, err error) {
 	if err := d.openDoors(); err != nil {
 		return nil, "", err
@@ -239,7 +238,7 @@ func servesAlone(cfg *config.Config) bool {
 	})
 }
 
-// checkJob has the bucket's worker check a job before it is enqueued.
+// checkJob checks a job by the bucket's worker before it is enqueued.
 func (d *daemon) checkJob(bucket string, job *shaper.Job) error {
 	b := d.inForce.Load().buckets[bucket]
 	if b == nil {
@@ -248,7 +247,7 @@ func (d *daemon) checkJob(bucket string, job *shaper.Job) error {
 	return errors.Join(b.worker.CheckJob(job), d.checkCallbacks(bucket, job))
 }
 
-// checkCallbacks has the worker of the bucket that delivers callbacks check the URLs that a job or a bundle names for them.
+// checkCallbacks checks the callback URLs of a job or a bundle, by the worker of the bucket that delivers callbacks.
 func (d *daemon) checkCallbacks(bucket string, job *shaper.Job) error {
 	return d.inForce.Load().checkCallbacks(bucket, job)
 }
@@ -263,7 +262,7 @@ func (d *daemon) hostFault(ctx context.Context, bucket string) bool {
 	return isAll
 }
 
-// proxy says how the shaping proxy serves a bucket.
+// proxy returns how the shaping proxy serves a bucket, and whether it does.
 func (d *daemon) proxy(bucket string) (httpapi.ProxySettings, bool) {
 	b := d.inForce.Load().buckets[bucket]
 	if b == nil || b.HTTP == nil || !b.HTTP.ServeProxy {
@@ -314,7 +313,7 @@ func (d *daemon) examine(ctx context.Context) {
 	}
 }
 
-// examineStage examines a Redis that did not answer at the start, once it does.
+// examineStage examines a Redis that did not respond at the start, once it does.
 func (d *daemon) examineStage(answers bool) stage {
 	return func(ctx context.Context) error {
 		for known := answers; !known && ctx.Err() == nil; {

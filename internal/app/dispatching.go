@@ -65,8 +65,8 @@ func (d *daemon) dispatching() (*dispatching, error) {
 		return nil, err
 	}
 	f.open, f.next = f.next, nil
-	// Workers are made first, as nothing else depends on files and addresses; they deliver when the buckets are there. The dispatcher
-	// writes the settings before the client goes by them.
+	// Workers are made first, because nothing else depends on files and addresses; they deliver once the buckets exist. The dispatcher writes the
+	// settings before the client uses them.
 	d.places = f.Dispatcher
 	d.targets = slices.Insert(d.targets, 0, target{nil, func(_ context.Context, cfg *config.Config) error { return f.openWorkers(cfg) }},
 		target{bucketPaths, func(ctx context.Context, cfg *config.Config) error {
@@ -81,7 +81,7 @@ func (d *daemon) dispatching() (*dispatching, error) {
 	return f, nil
 }
 
-// openWorkers makes the workers of a configuration whose settings differ from the open ones.
+// openWorkers makes the workers of a configuration whose settings differ from the current ones.
 func (f *dispatching) openWorkers(cfg *config.Config) error {
 	f.closeWorkers(f.next, f.open) // of a configuration that was not applied
 	f.next = make(map[string]builtWorker, len(cfg.Buckets))
@@ -105,7 +105,7 @@ func (f *dispatching) openWorkers(cfg *config.Config) error {
 	return nil
 }
 
-// follow has the dispatcher drain the buckets of a configuration with the workers that were made for it.
+// follow makes the dispatcher work the buckets of a configuration, with the workers that were made for it.
 func (f *dispatching) follow(cfg *config.Config) error {
 	if err := f.Reconfigure(dispatched(cfg), f.workers(), hooksOf(cfg)); err != nil {
 		return err

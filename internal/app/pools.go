@@ -21,9 +21,9 @@ func poolOf(b config.Bucket) string {
 	return b.Pool.Name
 }
 
-// joinPools has a dispatcher write the settings of all buckets and bring them into the pools that the configuration says; a producer finds
-// out where they are. The error is of a bucket that cannot move: the daemon does not start then. A Redis that does not answer is no
-// error, and neither is a bucket that moves once its deliveries have ended: the first use joins.
+// joinPools makes a dispatcher write the settings of all buckets and move them into their configured pools; a producer looks up where they are. It
+// returns an error for a bucket that cannot move: the daemon does not start then. It returns none if Redis does not respond, or if a bucket moves after
+// its deliveries have ended: the first use joins.
 func (d *daemon) joinPools(ctx context.Context) error {
 	return d.laterUnlessRefused(ctx, d.places.JoinPools(ctx))
 }

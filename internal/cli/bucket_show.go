@@ -74,7 +74,7 @@ func (a *invocation) bucketShow(ctx context.Context, c *api, name string) error 
 	})
 }
 
-// handsToAsynq reports whether the configuration says so of a bucket. With --server it is not known.
+// handsToAsynq reports whether the configuration has a worker of the kind asynq for a bucket. With --server that is not known.
 func (c *api) handsToAsynq(bucket string) bool {
 	return c.config != nil && slices.ContainsFunc(c.config.Buckets, func(b config.Bucket) bool { return b.Name == bucket && b.Asynq != nil })
 }
@@ -126,7 +126,7 @@ func (r rows) jobsOf(v *opsview.Bucket) {
 	}
 	if v.Flows == nil {
 		r.row("later", "%d: %d scheduled (at most %d), retries: %d", v.Later, v.Scheduled, v.ScheduledCapacity, max(v.Later-v.Scheduled, 0))
-	} else { // retries are not counted apart
+	} else { // retries are not counted separately
 		r.row("scheduled", "%d delayed jobs (at most %d)", v.Scheduled, v.ScheduledCapacity)
 	}
 }
@@ -149,7 +149,7 @@ func (r rows) partsOf(v *opsview.Bucket) {
 	}
 }
 
-// settings writes whose settings a bucket obeys, and where they differ.
+// settings writes the source of a bucket's effective settings, and the differences.
 func (r rows) settings(v *opsview.Bucket) {
 	r.row("revision", "%d", v.Revision)
 	if w := v.Written; w != nil && w.At != nil {
@@ -161,11 +161,11 @@ func (r rows) settings(v *opsview.Bucket) {
 		}
 	}
 	r.differences(slices.DeleteFunc(slices.Clone(v.Differences), func(d opsview.Difference) bool {
-		return d.Setting == "paused" // a note says it
+		return d.Setting == "paused" // a note covers it
 	}))
 }
 
-// actionText says what an operator did to a setting, "" of a configuration.
+// actionText describes an operator's change of a setting, "" for a configuration.
 func actionText(action string) string {
 	if action == "" {
 		return ""
@@ -218,7 +218,7 @@ func drainTime(v *opsview.Bucket) string {
 	return "the last leaves " + relative(*v.Empty, time.Now()) + bound
 }
 
-// earliestText says of a time at which a bucket is empty that it is a bound, and why; "" of an estimate.
+// earliestText explains why the time at which a bucket is empty is a bound; "" for an estimate.
 func earliestText(v *opsview.Bucket) string {
 	reasons := v.EarliestBecause()
 	if len(reasons) == 0 {
@@ -227,7 +227,7 @@ func earliestText(v *opsview.Bucket) string {
 	return " at the earliest, as " + strings.Join(reasons, " and ")
 }
 
-// partsText says how many flows or groups a bucket has. A list of them has more: those with settings alone.
+// partsText returns how many flows or groups a bucket has. A list of them has more: those with only settings.
 func partsText(c *opsview.PartCounts, name string) string {
 	text := fmt.Sprintf("%s with jobs, or with jobs lately", opsview.Count(c.Known, name))
 	if c.Waiting != nil {

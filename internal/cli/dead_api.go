@@ -49,14 +49,14 @@ func deadChange(view *opsview.DeadChange, bucket string, err error) (operator.De
 	}}, view.NotDead, named(err, "bucket", bucket)
 }
 
-// redriveFound makes of requests what [operator.DeadControl.RedriveFound] does.
+// redriveFound does [operator.DeadControl.RedriveFound] by requests.
 func (c *api) redriveFound(bucket string) deadChanges {
 	return func(ctx context.Context, filter operator.DeadFilter, cursor string, dryRun bool) (operator.DeadChange, error) {
 		return c.redrive(ctx, httpapi.DeadRedrive{DeadChoice: deadChoice(bucket, &filter, cursor, dryRun)})
 	}
 }
 
-// dropFound makes of requests what [operator.DeadControl.DropFound] does.
+// dropFound does [operator.DeadControl.DropFound] by requests.
 func (c *api) dropFound(bucket string) deadChanges {
 	return func(ctx context.Context, filter operator.DeadFilter, cursor string, dryRun bool) (operator.DeadChange, error) {
 		change, _, err := c.drop(ctx, deadChoice(bucket, &filter, cursor, dryRun))

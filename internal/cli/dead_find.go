@@ -72,7 +72,7 @@ func (f *deadFilter) read(cmd *cobra.Command) (given bool, err error) {
 	return given, nil
 }
 
-// isDeathReason reports whether a word is a reason that a worker of this program gives.
+// isDeathReason reports whether a word is a reason of the workers of this program.
 func isDeathReason(word string) bool {
 	return slices.Contains(workers.Reasons(), word) || statusReason.MatchString(word)
 }
@@ -80,8 +80,8 @@ func isDeathReason(word string) bool {
 // statusReason is the reason of a status of HTTP.
 var statusReason = regexp.MustCompile(`^http_[1-5][0-9][0-9]$`)
 
-// hintAtCause says of a filter that means no letter that its reason is the word of a cause. Workers of a program may give any reason, so it
-// is not refused.
+// hintAtCause prints a hint if a filter matches nothing because its reason is the word of a cause. Workers of a program may use any reason, so it is not
+// refused.
 func (a *invocation) hintAtCause(filter *operator.DeadFilter, matched int) {
 	if matched == 0 && slices.Contains(shaper.Causes(), filter.Reason) && !isDeathReason(filter.Reason) {
 		a.note("%q is the word of a cause, and --reason means that of the last response: did you mean --cause %[1]s?", filter.Reason)
@@ -116,7 +116,7 @@ func (a *invocation) deadFind(ctx context.Context, c *api, bucket string, filter
 	return nil
 }
 
-// deadChanges are what a filter can be asked for.
+// deadChanges is a change of all dead letters that a filter matches.
 type deadChanges func(ctx context.Context, filter operator.DeadFilter, cursor string, dryRun bool) (operator.DeadChange, error)
 
 // The wait of a change while nothing can be moved. It doubles if nothing was moved since the last wait, otherwise it halves. It is at least the time

@@ -72,7 +72,7 @@ to confirm, unless --yes is given.`,
 	return cmd
 }
 
-// deadRedriveFound redrives what a filter means, after it has asked if it is to ask.
+// deadRedriveFound redrives the dead letters that a filter matches, after a confirmation if one is needed.
 func (a *invocation) deadRedriveFound(ctx context.Context, c *api, bucket string, filter operator.DeadFilter, dryRun, ask, wait bool) error {
 	redrive := c.redriveFound(bucket)
 	if ask {

@@ -60,8 +60,7 @@ func (a *invocation) doctor(ctx context.Context, s *station) error {
 	return err
 }
 
-// examineAll makes every check there is. When Redis does not answer, that is
-// the only finding.
+// examineAll makes every check. If Redis does not respond, that is the only finding.
 func (s *station) examineAll(ctx context.Context) []doctor.Check {
 	if err := s.operator.Ping(ctx); err != nil {
 		next := "look at the log of Redis, and try again"

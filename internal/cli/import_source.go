@@ -18,11 +18,11 @@ import (
 
 // sourceJob is a job of a file.
 type sourceJob struct {
-	line  int64  // of the file, or the row of a table, from 1 on: what --resume counts
+	line  int64  // of the file, or the row of a table, from 1 on: the unit of --resume
 	at    int64  // the line of the file, as an editor counts
 	text  []byte // the job as JSON, with an id
 	fault string // why it is none, and was not sent
-	raw   []byte // what the file has
+	raw   []byte // the bytes in the file
 }
 
 // jobSource reads jobs from a file.
@@ -78,7 +78,7 @@ func newJobSource(file io.Reader, flags importFlags) (*jobSource, error) {
 	return s, nil
 }
 
-// batch returns the jobs of the next lines behind a line that was answered already; none at the end.
+// batch returns the jobs of the next lines after the line answered, which has its result; none at the end.
 func (s *jobSource) batch(answered int64) ([]sourceJob, error) {
 	var jobs []sourceJob
 	for size := 0; len(jobs) < importJobs && size < importBytes; {
@@ -154,7 +154,7 @@ func (s *jobSource) lineBytes() float64 {
 type importState struct {
 	path   string    // "": it is not kept
 	Bucket string    `json:"bucket"`
-	Line   int64     `json:"line"` // the last one that was answered
+	Line   int64     `json:"line"` // the last one with a result
 	Sum    importSum `json:"sum"`
 }
 
@@ -222,7 +222,7 @@ func (r *rejects) add(job sourceJob, reason string) {
 	r.text.WriteByte('\n')
 }
 
-// flush writes what was added.
+// flush writes the buffered lines.
 func (r *rejects) flush() (err error) {
 	if r.text.Len() == 0 {
 		return nil

@@ -153,7 +153,7 @@ func waitingJobs(w io.Writer, jobs []*opsview.Job, now time.Time) {
 	}
 }
 
-// noneDone says why no job that is done was found.
+// noneDone explains why no done job was found.
 func (a *invocation) noneDone(ctx context.Context, c *api, query *httpapi.JobQuery) error {
 	bucket, err := call(ctx, c, httpapi.ShowBucket, query.BucketName)
 	if err != nil {
@@ -190,7 +190,7 @@ func instantOf(at time.Time) *time.Time {
 	return &at
 }
 
-// atAndSince is a time in UTC and how long ago it was: "14:03:12Z, 2m ago". It has the date where it is more than half a day away.
+// atAndSince formats a time in UTC and how long ago it was: "14:03:12Z, 2m ago". It has the date if it is more than half a day away.
 func atAndSince(t *time.Time, now time.Time) string {
 	if t == nil {
 		return "-"

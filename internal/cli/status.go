@@ -170,7 +170,7 @@ func seenOf(v *opsview.Bucket, t *httpapi.Traffic) (rate, minute string) {
 	return fmt.Sprintf("%.3g/s", t.Rate), "|" + picture(t.Minute, 2*asked) + "|" //nolint:mnd // see the help
 }
 
-// laterOf is how many jobs wait for their time: delayed ones, and retries. Of a bucket with flows they are among those that wait.
+// laterOf returns how many jobs wait for their time: delayed ones, and retries. A bucket with flows counts them among those that wait.
 func laterOf(v *opsview.Bucket) string {
 	if v.Flows != nil {
 		return "-"
@@ -178,7 +178,7 @@ func laterOf(v *opsview.Bucket) string {
 	return fmt.Sprint(v.Later)
 }
 
-// failing is how many flows send nothing because of their receivers.
+// failing returns how many flows send nothing because of their receivers.
 func failing(v *opsview.Bucket) string {
 	if v.Flows == nil {
 		return "-"

@@ -17,8 +17,7 @@ func wrongUsage(cmd *cobra.Command, format string, args ...any) error {
 		path(cmd), fmt.Sprintf(format, args...), cmd.UseLine(), cmd.CommandPath())
 }
 
-// path returns the name of a command without the name of the program, which report puts
-// in front.
+// path returns the name of a command without the name of the program, which report adds.
 func path(cmd *cobra.Command) string {
 	return strings.TrimSpace(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()))
 }

@@ -31,7 +31,7 @@ type printed struct {
 // markSeed makes marks, valid in this process, that reveal nothing of a secret.
 var markSeed = maphash.MakeSeed()
 
-// markOf differs where secrets differ. It is 0 of a value without secrets.
+// markOf returns a number that differs if secrets differ. It is 0 for a value without secrets.
 func markOf(value any) uint64 {
 	switch v := value.(type) {
 	case Secret:
@@ -89,14 +89,14 @@ func (s *settings) printed(from sources) []printed {
 	return list
 }
 
-// sources say where settings come from.
+// sources finds the sources of settings.
 type sources struct {
 	file      string
 	lines     map[string]int    // of the file, by path
 	variables map[string]string // that set a key, by path
 }
 
-// has reports whether the file or a variable says something at a key.
+// has reports whether the file or a variable sets a key.
 func (s *sources) has(p place) bool { return s.of(p) != sourceDefault }
 
 func (s *sources) of(p place) string {

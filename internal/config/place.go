@@ -11,8 +11,7 @@ import (
 	"github.com/tundish-io/tundish/internal/setting"
 )
 
-// place is where a key stands: its path, such as buckets[0].rate, and how it is
-// shown, such as `buckets[0] "webhooks".rate`.
+// place is the place of a key: its path, such as buckets[0].rate, and its text, such as `buckets[0] "webhooks".rate`.
 type place struct{ path, shown string }
 
 func at(path string) place { return place{path, path} }
@@ -41,7 +40,7 @@ func (p place) element(i int, name string) place {
 	return e
 }
 
-// bareKey reports whether TOML wants no quotes around a key.
+// bareKey reports whether a key needs no quotes in TOML.
 func bareKey(key string) bool {
 	for _, c := range []byte(key) {
 		if c != '_' && c != '-' && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
@@ -113,7 +112,7 @@ func leaves(keys []*setting.Key, root reflect.Value, p place, header string, the
 	}
 }
 
-// nameOf is "" for a table whose kind has no names, such as a line of a calendar.
+// nameOf returns the name of a table, "" for a table whose kind has no names, such as a line of a calendar.
 func nameOf(table reflect.Value) string {
 	if name := table.FieldByName("Name"); name.IsValid() {
 		return name.String()

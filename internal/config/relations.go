@@ -60,7 +60,7 @@ func (l *loader) buckets(s *settings) {
 	for i, written := range s.Buckets {
 		p := at("buckets").element(i, written.Name)
 		l.unique(p, written.Name, names)
-		l.callbacks(s, p, written) // it says more than the bucket
+		l.callbacks(s, p, written) // its faults are more precise than the bucket's
 		l.failAll(p, besidePool(written.Validate()))
 		l.oneOf(p.key("worker"), written.Worker, workerKinds()...)
 		l.scope(p.key("adapt").key("scope"), written)
@@ -107,7 +107,7 @@ func (l *loader) proxy(p place, b Bucket) {
 	}
 }
 
-// scope wants that jobs of one scope go to one receiver.
+// scope requires that jobs of one scope go to one receiver.
 func (l *loader) scope(p place, b Bucket) {
 	scope := b.Adapt.Scope
 	l.oneOf(p, string(scope), string(shaper.ScopeFlow), string(shaper.ScopeBucket), string(shaper.ScopePool))

@@ -14,14 +14,13 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// guarded are networks that a job should not reach where it matters: this
-// machine, and the metadata service of clouds.
+// guarded are networks that a job should not reach: this machine, and the metadata service of clouds.
 var guarded = []netip.Prefix{
 	netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128"),
 	netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fe80::/10"),
 }
 
-// loopback is where a proxy calls from that a server without keys serves.
+// loopback are the addresses from which a proxy calls a server without keys.
 var loopback = guarded[:2]
 
 // Warnings lists settings that contradict each other, or do less or more than they seem to.
@@ -99,7 +98,7 @@ func (c *Config) notices() (warnings, advice []string) {
 	return warnings, advice
 }
 
-// warnOfTime warns of a rate that deliveries hold back if each takes as long as it may.
+// warnOfTime warns of a rate that deliveries cannot reach if each takes as long as it may.
 func (c *Config) warnOfTime(warn func(string, ...any), p place, b Bucket) {
 	rate, of := fastest(b)
 	key, timeout := b.timeout()
@@ -233,8 +232,7 @@ func (c *Config) warnOfUnbound(warn func(string, ...any), p place, b Bucket) {
 	}
 }
 
-// warnOfLimit warns of settings of a limit that have no effect where it is used. users are
-// the buckets that name it.
+// warnOfLimit warns of settings of a limit that have no effect where it is used. users are the buckets that name it.
 func (c *Config) warnOfLimit(warn func(string, ...any), p place, limit admission.Limit, users []string) {
 	names := strings.Join(users, ", ")
 	checked := slices.ContainsFunc(c.Keys, func(k apikey.Key) bool {
@@ -257,7 +255,7 @@ func (c *Config) warnOfLimit(warn func(string, ...any), p place, limit admission
 	}
 }
 
-// adviseOnLimit names a limit whose keys its callers make: one of them may use them all up.
+// adviseOnLimit names a limit whose keys its callers choose: one of them may use up all keys.
 func adviseOnLimit(advise func(string, ...any), p place, limit admission.Limit) {
 	made := slices.IndexFunc(limit.Per, func(per string) bool { return per == admission.PerFlow || admission.HeaderOf(per) != "" })
 	if made >= 0 {

@@ -20,7 +20,7 @@ type bucketContent struct {
 	Late    float64 // of the process that is worst, how late 99 of 100 departures of the last minute were at most, in seconds
 	PerSec  float64 // its rate in departures a second, for the line in the picture
 	History []hour
-	Flows   []*opsview.Flow // the fullest of those that were looked at
+	Flows   []*opsview.Flow // the fullest of those that were read
 	Looked  int
 	Records []audit.Record
 }

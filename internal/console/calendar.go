@@ -15,7 +15,7 @@ const (
 	dayFormat    = "2006-01-02"
 )
 
-// calendarContent is when a bucket is open in a week, in UTC.
+// calendarContent holds when a bucket is open in a week, in UTC.
 type calendarContent struct {
 	*httpapi.Timetable
 
@@ -44,7 +44,7 @@ type dayMark struct {
 	Text string
 }
 
-// stretchRow is a row of the table that says the same as the pictures.
+// stretchRow is a row of the table with the content of the pictures.
 type stretchRow struct {
 	httpapi.OpenStretch
 
@@ -106,7 +106,7 @@ func dayOf(at time.Time, table *httpapi.Timetable) day {
 	fires := firesBetween(table.Fires, at, end)
 	for _, fire := range fires {
 		x := minute(fire.At)
-		if n := len(d.Fires); n > 0 && d.Fires[n-1].X == x { // a picture has no more room
+		if n := len(d.Fires); n > 0 && d.Fires[n-1].X == x { // the picture has no more room
 			d.Fires[n-1].Text += ", " + fire.Schedule
 			continue
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/tundish-io/tundish/internal/httpapi"
 )
 
-// compressors are used again: each has buffers of a megabyte.
+// compressors are reused: each has buffers of a megabyte.
 var compressors = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
 // compressed compresses next's pages and files for clients that accept gzip. The stream is not compressed: it is sent second by second.
@@ -29,11 +29,11 @@ func compressed(next http.Handler) http.Handler {
 	})
 }
 
-// compressor compresses an answer that has a body.
+// compressor compresses a response that has a body.
 type compressor struct {
 	http.ResponseWriter
 
-	gzip  *gzip.Writer // nil: the answer is none to compress
+	gzip  *gzip.Writer // nil: the response is not compressed
 	begun bool
 }
 
@@ -64,7 +64,7 @@ func (c *compressor) Write(text []byte) (int, error) {
 // end writes the rest.
 func (c *compressor) end() {
 	if c.gzip != nil {
-		_ = c.gzip.Close() // a visitor that has gone needs no page
+		_ = c.gzip.Close() // a visitor that has disconnected needs no page
 		c.gzip.Reset(nil)
 		compressors.Put(c.gzip)
 	}

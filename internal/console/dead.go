@@ -80,7 +80,7 @@ func (d *deadChosen) query() string {
 	return values.Encode()
 }
 
-// All reports whether the filter means every dead letter.
+// All reports whether the filter matches every dead letter.
 func (d *deadChosen) All() bool { return d.filter == operator.DeadFilter{} }
 
 // Command returns the command that changes all these dead letters.

@@ -9,7 +9,7 @@ import (
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
-// poolsContent are all pools, and what the visitor may do with them. A pool is changed with a key for all buckets alone.
+// poolsContent holds all pools, and the actions that the visitor may take. Only a key for all buckets may change a pool.
 type poolsContent struct {
 	Pools           []opsview.PoolView
 	Changed         []poolOverride

@@ -6,7 +6,7 @@ import (
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
-// may reports whether the visitor may do what one of the roles may do. It only hides what the API would refuse.
+// may reports whether the visitor has one of the roles. It only hides actions that the API would refuse.
 func (v *visit) may(roles ...apikey.Role) bool {
 	return v.visitor.Key == nil || v.visitor.Key.Has(roles)
 }

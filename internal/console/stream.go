@@ -45,7 +45,7 @@ func stream(v *visit) {
 				return
 			}
 		}
-		if err != nil { // its end, or the visitor has gone
+		if err != nil { // its end, or the visitor has disconnected
 			return
 		}
 	}
@@ -54,7 +54,7 @@ func stream(v *visit) {
 // loginEvery is how often a stream checks whether its login is still valid.
 const loginEvery = 2 * time.Second
 
-// watchLogin calls ended when the login of the visitor has ended, or has fewer rights. While Redis does not answer, no session can be ended.
+// watchLogin calls ended when the login of the visitor has ended, or has fewer rights. While Redis does not respond, no session can be ended.
 func (v *visit) watchLogin(ctx context.Context, ended func()) {
 	every := time.NewTicker(loginEvery)
 	defer every.Stop()

@@ -41,7 +41,7 @@ func (c *console) user(r *http.Request) (string, error) {
 	return "", &apiError{Status: http.StatusBadRequest, Detail: fmt.Sprintf("the request names no user: its header %s %s", http.CanonicalHeaderKey(c.cfg.UserHeader), fault)}
 }
 
-// address is the address of the client of a request, also behind trusted proxies.
+// address returns the address of the client of a request, also behind trusted proxies.
 func (c *console) address(r *http.Request) string {
 	return c.cfg.Proxies.Name(c.cfg.Proxies.ClientAddr(r))
 }
