@@ -17,10 +17,9 @@ type Limit struct {
 	name   string
 }
 
-// Limit returns a limit such as "10/s" or "100/h" for each key, over all programs that name it. A function may change it, such as its
-// algorithm or its burst; without one it is a token bucket, which lets as many through at once as the rate says. The program that says it
-// owns it; an operator may override it. A rate of "" means a limit that this client knows already. It takes up to three round trips. While
-// Redis is down the first question makes up for them.
+// Limit returns a limit such as "10/s" or "100/h" for each key, over all programs that name it. A function may change it, such as its algorithm or its
+// burst; without one it is a token bucket, whose burst is the count of the rate. The program that sets the rate owns the limit; an operator may override
+// it. A rate of "" means a limit that this client knows already. It takes up to three round trips. If Redis is down, the first check makes them instead.
 func (c *Client) Limit(name, rate string, change ...func(*admission.Limit)) (*Limit, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,12 +50,12 @@ func (c *Client) Limit(name, rate string, change ...func(*admission.Limit)) (*Li
 	return &Limit{c, name}, nil
 }
 
-// Evenly makes a limit let one through at a time, at intervals: for [Limit.Wait] in front of an API that dislikes bursts.
+// Evenly makes a limit allow one call at a time, at intervals: for [Limit.Wait] before an API that dislikes bursts.
 func Evenly(l *admission.Limit) { l.Burst = 1 }
 
-// Allow asks whether one more may pass for a key now, and counts it if so. The key is any text; "" counts everybody together. A refusal
-// is a decision, with the time after which to come again, and no error. It is one round trip, which concurrent questions
-// share. While Redis is down it is an error, after 250 ms at most, unless the limit says otherwise (OnStoreFailure).
+// Allow checks whether one more call for a key is within the limit now, and counts it if so. The key is any text; "" counts all callers together. A
+// refusal is a decision, with the time after which to retry, and no error. It is one round trip, which concurrent checks share. While Redis is down it
+// is an error, after 250 ms at most, unless the limit says otherwise (OnStoreFailure).
 func (l *Limit) Allow(ctx context.Context, key string) (admission.Decision, error) {
 	return l.client.limiter.AskKey(ctx, l.name, "", key, 1)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Schedule is a schedule of a bucket, for [Settings]. Its Timezone is UTC until it is set; CatchUp and Overlap say what becomes of fires that were
-// missed, and of those that come while the last job is still there.
+// Schedule is a schedule of a bucket, for [Settings]. Its Timezone is UTC until it is set; CatchUp and Overlap decide what becomes of missed fires, and
+// of fires while the last job is unfinished.
 type Schedule struct {
 	shaper.Schedule
 	err error

@@ -54,11 +54,11 @@ import (
 type (
 	// Job is one unit of work to enqueue.
 	Job = shaper.Job
-	// Receipt is the answer for one job.
+	// Receipt is the response for one job.
 	Receipt = shaper.Receipt
 	// Attempt is one delivery of a job.
 	Attempt = shaper.Attempt
-	// RefusedError says that a job was not let in, and why.
+	// RefusedError says that a job was refused, and why.
 	RefusedError = producer.RefusedError
 )
 
@@ -78,13 +78,13 @@ type Client struct {
 	runs     bool
 }
 
-// Config is what a [Client] needs: a Redis, or the URL of one.
+// Config holds what a [Client] needs: a Redis, or the URL of one.
 type Config struct {
 	Redis      redis.UniversalClient // made by [redisconn.Connect]; it stays the caller's to close
-	URL        string                // where Redis is nil: see [redisconn.Connect]
+	URL        string                // if Redis is nil: see [redisconn.Connect]
 	Connection redisconn.Options     // to URL
 	Log        *slog.Logger          // nil logs nothing
-	Registerer prometheus.Registerer // where the metrics go; nil shows none
+	Registerer prometheus.Registerer // receives the metrics; nil shows none
 
 	// Producer, Dispatcher and Limiter change any setting of those, right before they are made. Each may be nil.
 	Producer   func(*producer.Config)
@@ -92,14 +92,14 @@ type Config struct {
 	Limiter    func(*admission.LimiterConfig)
 }
 
-// Open returns a client for the Redis at a URL of [redisconn.Connect], which logs to [slog.Default]. It makes no round trip: that Redis is
-// down is an error of the first call. Close the client at the end.
+// Open returns a client for the Redis at a URL of [redisconn.Connect], which logs to [slog.Default]. It makes no round trip: if Redis is down, the first
+// call returns the error. Close the client at the end.
 func Open(url string) (*Client, error) {
 	log := slog.Default()
 	return New(Config{URL: url, Connection: redisconn.Options{Logger: log}, Log: log})
 }
 
-// New is [Open] with everything that can be said. It makes no round trip.
+// New is [Open] with all options. It makes no round trip.
 func New(cfg Config) (*Client, error) {
 	c := &Client{cfg: cfg, buckets: map[string]shaper.Bucket{}, handlers: map[string]Handler{}}
 	if cfg.Registerer == nil {
@@ -124,7 +124,7 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// open makes the clients on the connection.
+// open opens the clients on the connection.
 func (c *Client) open() (err error) {
 	cfg := &c.cfg
 	breaker := redisconn.NewBreaker(redisconn.BreakerConfig{Logger: cfg.Log})
@@ -157,17 +157,17 @@ func (c *Client) Close() error {
 	return c.cfg.Redis.Close()
 }
 
-// Producer is the client that enqueues, for what this package has no name for: results, cancelling, looking at a job. It knows
-// the buckets that were used or handled.
+// Producer returns the client that enqueues, for functions that this package lacks: results, cancelling, reading a job. It knows the buckets that were
+// used or handled.
 func (c *Client) Producer() *producer.Client { return c.producer }
 
 // Redis is the connection, for package operator.
 func (c *Client) Redis() redis.UniversalClient { return c.cfg.Redis }
 
-// Limiter asks the limits of [Client.Limit] by their names, for what this package has no name for.
+// Limiter returns the limiter of all limits of [Client.Limit], by their names, for functions that this package lacks.
 func (c *Client) Limiter() *admission.Limiter { return c.limiter }
 
-// Enqueue puts jobs in, of any buckets: see [producer.Client.Enqueue], and [Bucket.Job], which makes one. A refusal is in the receipt here.
+// Enqueue enqueues jobs, of any buckets: see [producer.Client.Enqueue], and [Bucket.Job], which builds one. A refusal is in the receipt here.
 func (c *Client) Enqueue(ctx context.Context, jobs ...Job) ([]Receipt, error) {
 	for i := range jobs {
 		if err := c.know(jobs[i].Bucket); err != nil {

@@ -39,8 +39,8 @@ func Load(path string) (*File, error) {
 	return &File{cfg}, nil
 }
 
-// Open returns a client for the Redis of the file, which knows its buckets and limits, and logs to [slog.Default]. Of the embedded store,
-// that is the one in the dispatcher that runs on this machine. It makes no round trip.
+// Open returns a client for the Redis of the file, which knows the file's buckets and limits, and logs to [slog.Default]. For the embedded store, that
+// is the Redis in the dispatcher that runs on this machine. It makes no round trip.
 func (f *File) Open() (*tundish.Client, error) {
 	log, cfg := slog.Default(), f.cfg
 	return tundish.New(tundish.Config{

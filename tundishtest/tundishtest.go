@@ -33,7 +33,7 @@ import (
 // connections is high enough that nothing waits for a connection: the timer of such a wait belongs to no bubble.
 const connections = 1000
 
-// Open returns a client on a store of its own, both of which end with the test. It logs nothing; change changes its configuration.
+// Open returns a client on a store of its own, both of which end with the test. It logs nothing; the change functions edit its configuration.
 func Open(t testing.TB, change ...func(*tundish.Config)) *tundish.Client {
 	t.Helper()
 	mini := miniredis.NewMiniRedis()
@@ -104,7 +104,7 @@ func Info(t testing.TB, c *tundish.Client, bucket string) operator.BucketInfo {
 // Store is a Redis inside the process, on a port of this machine.
 type Store struct{ store *embedded.Store }
 
-// StartStore starts a store, for examples and tests that want an address. Close it at the end.
+// StartStore starts a store, for examples and tests that need an address. Close it at the end.
 func StartStore() (*Store, error) {
 	store, err := embedded.Start("127.0.0.1:0")
 	if err != nil {
@@ -113,8 +113,8 @@ func StartStore() (*Store, error) {
 	return &Store{store}, nil
 }
 
-// URL is what [tundish.Open] takes.
+// URL returns the URL for [tundish.Open].
 func (s *Store) URL() string { return s.store.URL() }
 
-// Close stops the store, and forgets what was in it.
+// Close stops the store, and drops its data.
 func (s *Store) Close() { s.store.Close() }

@@ -1,6 +1,6 @@
-// Package bounds lists what grows by what callers send: each thing with its bound, what one caller takes of it at most, and what happens when it is
-// full. The tests hold the list against the code: a map, a cache, a list that outlives a call or a key of Redis
-// that is not in it fails. The table of docs/guarantees.md is made of it by scripts/operations.
+// Package bounds lists everything that grows with the input of callers, with its bound, the highest share of one caller, and what happens when it is
+// full. The tests compare the list with the code: they fail on a map, a cache, a list that outlives a call or a key of Redis that is missing.
+// scripts/operations generates the table of docs/guarantees.md from it.
 package bounds
 
 import (
@@ -13,10 +13,10 @@ import (
 type Bound struct {
 	Name  string
 	What  string // is counted
-	Most  int64  // of it, or the default of the setting; 0: as Where says
-	Where string // the number is, as "file: constant", or the setting that says it
+	Most  int64  // the bound, or the default of the setting; 0: see Where
+	Where string // the place of the number, as "file: constant", or its setting
 	Of    string // what the bound holds for: a process, a bucket
-	Share string // what one caller takes at most; one of the texts below where it is a rule
+	Share string // the highest share of one caller; one of the texts below if it is a rule
 	Full  string // what happens when it is full
 }
 

@@ -15,7 +15,7 @@ func newBucket(opts Options) shaper.Bucket {
 	b := shaper.DefaultBucket()
 	b.Name, b.Rate = bucketName, rate
 	b.Capacity = ceil(capacitySecs * float64(opts.Rate))
-	b.Shed = shaper.NoShedding // one priority: all of the bucket is for it
+	b.Shed = shaper.NoShedding // one priority: it may use the whole bucket
 	b.Limits = []admission.Limit{{
 		Name: "per-caller", Per: []string{admission.PerCaller},
 		Limit: admission.Rate{Count: rate.Count, Per: 2 * rate.Per, Unit: rate.Unit}, Burst: ceil(0.8 * float64(opts.Rate)),

@@ -26,7 +26,7 @@ type lateness struct {
 	roundTrip time.Duration
 }
 
-// watch notes the slot of each attempt, then has next deliver it.
+// watch records the slot of each attempt, then calls next to deliver it.
 func (l *lateness) watch(next shaper.Worker) shaper.Worker {
 	return shaper.WorkerFunc(func(ctx context.Context, attempt *shaper.Attempt) shaper.Outcome {
 		l.expect(attempt.ID, attempt.Slot())
@@ -58,19 +58,19 @@ func (l *lateness) arrived(id string, at time.Time) {
 	l.least, l.most = min(l.least, late), max(l.most, late)
 }
 
-// spread is by how much two arrivals may be closer than their slots.
+// spread returns by how much two arrivals may be closer than their slots.
 func (l *lateness) spread() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.most - l.least + l.roundTrip
 }
 
-// DialHook lets connections be made as ever.
+// DialHook leaves connections unchanged.
 func (l *lateness) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
 }
 
-// ProcessHook times the scripts, by which slots are claimed.
+// ProcessHook times the scripts that claim slots.
 func (l *lateness) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		start := time.Now()
@@ -84,7 +84,7 @@ func (l *lateness) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// ProcessPipelineHook lets pipelines pass: none claims.
+// ProcessPipelineHook leaves pipelines unchanged: none claims.
 func (l *lateness) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error { return next(ctx, cmds) }
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
-// The commands that Tundish sends, by what they name. deploy/redis/users.acl has the same ones; a test compares them. The rights to run scripts and
-// functions are looked at by ExamineScripts, and INFO is missed by the other checks.
+// The commands that Tundish sends, by the type of their arguments. deploy/redis/users.acl has the same ones; a test compares them. ExamineScripts checks
+// the rights to run scripts and functions, and the other checks fail without INFO.
 const (
 	keyCommands = "del exists get hdel hexists hget hgetall hincrby hkeys hlen hmget hrandfield hscan hset hsetnx hstrlen hvals lindex llen lmove lpop lpos lpush " +
 		"lrange lrem lset ltrim pexpire pttl rename rpop rpush set type unlink zadd zcard zcount zmscore zrange zrangebyscore zrem zremrangebyrank zremrangebyscore " +

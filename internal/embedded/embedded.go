@@ -34,7 +34,7 @@ func Start(addr string) (*Store, error) {
 		return nil, fmt.Errorf("embedded: cannot listen on %q, check redis.embedded_listen: %w", addr, err)
 	}
 	s := &Store{server: miniredis.NewMiniRedis(), listener: listener}
-	s.server.ClockTTL(true)       // else keys never expire
+	s.server.ClockTTL(true)       // otherwise keys never expire
 	first, err := s.server.Dial() // starts it without a listener of its own
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("embedded: %w", err), listener.Close())
@@ -60,7 +60,7 @@ func (s *Store) Addr() string { return s.listener.Addr().String() }
 // URL returns the address as redis://host:port.
 func (s *Store) URL() string { return "redis://" + s.Addr() }
 
-// Close stops the store and forgets what was in it. Closing twice is harmless.
+// Close stops the store and drops its data. Closing twice is harmless.
 func (s *Store) Close() {
 	s.close.Do(func() {
 		_ = s.listener.Close()

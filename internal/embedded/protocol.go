@@ -13,8 +13,8 @@ const (
 	maxArgument  = 512 << 20 // bytes
 )
 
-// checkedConn hands requests to miniredis only as far as they follow the protocol of Redis: miniredis panics at a request without arguments
-// and at a length that no memory can hold. A fault is answered with an error, and the connection ends.
+// checkedConn passes requests to miniredis only if they follow the protocol of Redis: miniredis panics at a request without arguments and at a length
+// that no memory can hold. The reply to a fault is an error, and the connection ends.
 type checkedConn struct {
 	net.Conn
 	in        *bufio.Reader

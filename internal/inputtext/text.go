@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// bom is the byte order mark of UTF-8, which says nothing about the text.
+// bom is the byte order mark of UTF-8, which is no part of the text.
 var bom = []byte("\xef\xbb\xbf")
 
 // ErrUTF16 is the fault of a text that begins with the byte order mark of UTF-16 or UTF-32.

@@ -11,7 +11,7 @@ import (
 // maxDepth is how deep values may be nested, as in encoding/json.
 const maxDepth = 10_000
 
-// Cursor stands in front of a value of a JSON text, which may end anywhere. After a fault it reads nothing more. It is not safe for concurrent use.
+// Cursor is a position before a value of a JSON text, which may end anywhere. After a fault it reads nothing more. It is not safe for concurrent use.
 type Cursor struct {
 	text []byte
 	at   int
@@ -24,7 +24,8 @@ func New(text []byte) *Cursor { return &Cursor{text: text} }
 // Err returns why the cursor reads nothing more: [io.ErrUnexpectedEOF] if the text ends too early, or the fault and its byte. It is nil before that.
 func (c *Cursor) Err() error { return c.err }
 
-// Kind returns what the next value is: '{' an object, '[' a list, '"' a text, 't' or 'f' a truth value, 'n' null, '0' a number. It is 0 where none is.
+// Kind returns the kind of the next value: '{' an object, '[' a list, '"' a text, 't' or 'f' a truth value, 'n' null, '0' a number. It is 0 if there is
+// none.
 func (c *Cursor) Kind() byte {
 	switch b := c.peek(); b {
 	case '{', '[', '"', 't', 'f', 'n':
@@ -101,7 +102,7 @@ func (c *Cursor) peek() byte {
 	return 0
 }
 
-// fail notes the fault at the place of the cursor.
+// fail records the fault at the position of the cursor.
 func (c *Cursor) fail(reason string) bool {
 	switch {
 	case c.err != nil:
@@ -148,7 +149,7 @@ func (c *Cursor) nested() bool {
 		} else if !c.scalar(open) {
 			return false
 		}
-		for { // behind a value
+		for { // after a value
 			if depth == 0 {
 				return true
 			}
@@ -174,7 +175,7 @@ func (c *Cursor) nested() bool {
 	}
 }
 
-// name reads the name of a member and the colon behind it, and returns the name in its quotes, nil after a fault.
+// name reads the name of a member and the colon after it, and returns the name in its quotes, nil after a fault.
 func (c *Cursor) name() []byte {
 	if c.peek() != '"' {
 		c.fail("want the name of a member")

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// mostWords bounds the text of an answer, which has a word for each token.
+// mostWords bounds the text of a response, which has a word for each token.
 const mostWords = 4096
 
 // write writes the whole response to a call.
@@ -25,7 +25,7 @@ func (p *Provider) write(w http.ResponseWriter, c *Call) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if json.NewEncoder(w).Encode(body) != nil {
-		return // the client is gone
+		return // the client has disconnected
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,7 +72,7 @@ func message(c *Call, text string) object {
 	}
 }
 
-// ended says why an answer has ended.
+// ended returns the reason for the end of a response.
 func ended(c *Call, byItself, byMaximum string) string {
 	if c.Output == c.MaxOutput {
 		return byMaximum

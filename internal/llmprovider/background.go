@@ -13,7 +13,7 @@ import (
 // queue responds to a call that goes on in the background.
 func (p *Provider) queue(w http.ResponseWriter, c *Call) { p.tell(w, c, "queued") }
 
-// responseOf is the id of the response that a request asks for.
+// responseOf returns the id of the response that a request polls.
 func responseOf(r *http.Request) (id string, ok bool) {
 	_, id, ok = strings.Cut(r.URL.Path, string(responses)+"/resp_")
 	return id, ok && r.Method == http.MethodGet
@@ -42,5 +42,5 @@ func (p *Provider) tell(w http.ResponseWriter, c *Call, status string) {
 	body := response(c, "", status)
 	body["usage"], body["output"], body["background"] = nil, []object{}, true
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(body) // the client may be gone
+	_ = json.NewEncoder(w).Encode(body) // the client may have disconnected
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Fault is an error that has nothing to do with the limits: see [Provider.Fail].
+// Fault is an error that does not depend on the limits: see [Provider.Fail].
 type Fault struct {
 	Status int
 	Header map[string]string
@@ -20,7 +20,7 @@ func (f *Fault) write(w http.ResponseWriter) {
 		w.Header().Set(name, value)
 	}
 	w.WriteHeader(f.Status)
-	_, _ = w.Write([]byte(f.Body)) // the client may be gone
+	_, _ = w.Write([]byte(f.Body)) // the client may have disconnected
 }
 
 // InsufficientQuota is OpenAI's response for an account without credit. Only its body distinguishes it from a rate limit.
@@ -35,7 +35,7 @@ func SpendCap() Fault {
 		`"message":"You have reached your specified API usage limits.","details":{"error_code":"enforced_spend_limit_reached"}}}`}
 }
 
-// BillingError is Anthropic's answer to an account without credit.
+// BillingError is Anthropic's response for an account without credit.
 func BillingError() Fault {
 	return Fault{Status: http.StatusPaymentRequired,
 		Body: `{"type":"error","error":{"type":"billing_error","message":"Your credit balance is too low to access the API."}}`}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Charge is what counts against limits at a time.
+// Charge is an amount that counts against limits at a time.
 type Charge struct {
 	At       time.Time
 	Requests int64
@@ -30,7 +30,7 @@ func (c Charge) Of(unit Unit) int64 {
 // meter sums the last window of a limit.
 type meter struct {
 	Limit
-	charges []Charge // that are in the window, or still to come
+	charges []Charge // that are in the window, or later
 }
 
 // sum returns the sum of a window that ends at now. It drops charges that are older than the window.
@@ -59,7 +59,7 @@ func (m *meter) frees(now time.Time, amount int64) time.Duration {
 	return wait
 }
 
-// resets is how long it takes until nothing is charged.
+// resets returns how long it takes until nothing is charged.
 func (m *meter) resets(now time.Time) time.Duration {
 	m.sum(now)
 	wait := time.Duration(0)

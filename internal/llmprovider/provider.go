@@ -19,7 +19,7 @@ type Provider struct {
 	log         Log
 }
 
-// New makes a provider to which nothing is charged yet.
+// New makes a provider without any charges.
 func New(settings Settings) *Provider {
 	settings.API = cmp.Or(settings.API, OpenAI)
 	p := &Provider{settings: settings}
@@ -29,7 +29,7 @@ func New(settings Settings) *Provider {
 	return p
 }
 
-// Fail has every call that comes from now on answered by a fault, until [Provider.Heal].
+// Fail makes every call from now on get a fault, until [Provider.Heal].
 func (p *Provider) Fail(f Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -43,7 +43,7 @@ func (p *Provider) Heal() {
 	p.fault = nil
 }
 
-// Log is what has come until now.
+// Log returns the calls so far.
 func (p *Provider) Log() Log {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,10 +130,10 @@ func (p *Provider) admit(id string, r request, header http.Header) (*Call, func(
 	return c, nil
 }
 
-// pieces is in how many parts the output of a call counts that counts as it comes.
+// pieces is the number of parts of an output that counts as it is produced.
 const pieces = 20
 
-// charges are what a call counts, the first one when it comes.
+// charges returns the charges of a call, the first one at its arrival.
 func (s *Settings) charges(c *Call) []Charge {
 	first := Charge{At: c.At, Requests: 1, Input: c.Input}
 	if s.API == OpenAI {

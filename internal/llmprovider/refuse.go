@@ -16,10 +16,10 @@ func (p *Provider) refuse(w http.ResponseWriter, status int, kind, code, message
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the client may be gone
+	_ = json.NewEncoder(w).Encode(body) // the client may have disconnected
 }
 
-// exceeds is the refusal of a call for which a limit has no room.
+// exceeds returns the refusal of a call for which a limit has no room.
 func (p *Provider) exceeds(m *meter, c *Call, amount int64, header http.Header) func(w http.ResponseWriter) {
 	used, wait := m.sum(c.At), m.frees(c.At, amount)
 	p.settings.API.tell(header, m, c.At)

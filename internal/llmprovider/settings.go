@@ -48,7 +48,7 @@ func deploymentOf(path string) string {
 	return name
 }
 
-// Unit is what a limit counts.
+// Unit is the unit of a limit.
 type Unit string
 
 // The units.
@@ -71,30 +71,29 @@ type Settings struct {
 	API    API
 	Limits []Limit
 
-	// CallTime is how long a call takes from its arrival to its answer. An error is answered at once.
+	// CallTime is the time from the arrival of a call to its response. An error is returned at once.
 	CallTime time.Duration
 
 	// Input returns the input tokens of a job's request. Nil: 25 % of the bytes of its text.
 	Input func(id string) int64
 
-	// Unseen is how many tokens more the input of a request has that names an earlier response, a conversation or a stored prompt, or a tool that
-	// searches.
+	// Unseen is the additional input of a request that names an earlier response, a conversation or a stored prompt, or a tool that searches, in tokens.
 	Unseen int64
 
 	// IsStrict refuses stream_options, as some servers with OpenAI's API do.
 	IsStrict bool
 
-	// UsedFrom and UsedTo bound how much output an answer has, as a share of the max_tokens of its request, or of ExpectedOutput where it names
-	// none. The id decides where between them an answer lies, so an id has the same answer each time. Zero of both: all of it.
+	// UsedFrom and UsedTo bound the output of a response, as a share of the max_tokens of its request, or of ExpectedOutput without it. The id chooses a
+	// point between them, so an id always gets the same response. Zero of both: all of it.
 	UsedFrom, UsedTo float64
 
-	// ExpectedOutput is the output of an answer to a request without max_tokens, times its share; 0 is 500.
+	// ExpectedOutput is the output of a response to a request without max_tokens, before its share; 0 is 500.
 	ExpectedOutput int64
 }
 
 const defaultOutput = 500
 
-// output is how many tokens the answer to a request has.
+// output returns the tokens of the response to a request.
 func (s *Settings) output(id string, r request) int64 {
 	if r.kind == embeddings {
 		return 0

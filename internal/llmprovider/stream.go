@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// StreamFault is what goes wrong in a stream, behind some of its pieces: see [Provider.FailStreams].
+// StreamFault is a fault of a stream after some of its pieces: see [Provider.FailStreams].
 type StreamFault struct {
 	After int // pieces
 	Kind  FaultKind
@@ -20,12 +20,12 @@ type FaultKind int
 // The ways.
 const (
 	StreamCut        FaultKind = iota + 1 // the connection breaks
-	StreamHangs                           // nothing more comes
+	StreamHangs                           // no more bytes are sent
 	StreamOverloaded                      // an error event, as Anthropic's 529 once the response has begun
-	UsageTwice                            // the usage comes before the end, too
+	UsageTwice                            // the usage is also sent before the end
 )
 
-// FailStreams has every stream that begins from now on go wrong; the zero fault heals them.
+// FailStreams makes every stream that begins from now on fail; the zero fault heals them.
 func (p *Provider) FailStreams(f StreamFault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,7 +99,7 @@ func (e *events) fail(r *http.Request, kind FaultKind) bool {
 func (e *events) write(name string, body any) {
 	text, _ := json.Marshal(body) // texts and numbers always marshal
 	if name != "" {
-		_, _ = fmt.Fprintf(e.w, "event: %s\n", name) // the client may be gone
+		_, _ = fmt.Fprintf(e.w, "event: %s\n", name) // the client may have disconnected
 	}
 	_, _ = fmt.Fprintf(e.w, "data: %s\n\n", text)
 	_ = http.NewResponseController(e.w).Flush()

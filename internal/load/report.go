@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// Report says how the jobs were answered. Sent is Admitted and all of Refused
-// and Failed.
+// Report counts the results of the jobs. Sent is the sum of Admitted, Refused and Failed.
 type Report struct {
 	Sent       int            `json:"sent"`
 	Admitted   int            `json:"admitted"`   // answered 202
@@ -26,8 +25,7 @@ type Report struct {
 	Latency Latency `json:"latency"`
 }
 
-// Latency is of requests, from the instant at which one should have started to
-// its last answer: retries and waits are in it.
+// Latency is of requests, from the instant at which one should have started to its last response: it includes retries and waits.
 type Latency struct {
 	P50  Millis `json:"p50_ms"`
 	P90  Millis `json:"p90_ms"`

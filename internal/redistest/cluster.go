@@ -15,7 +15,7 @@ import (
 // Cluster is a Redis Cluster: masters, each with one replica.
 type Cluster struct{ Nodes []*Server }
 
-// slots is how many a cluster has.
+// slots is the number of slots of a cluster.
 const slots = 16384
 
 // masters of a cluster. Fewer cannot elect one.
@@ -151,8 +151,7 @@ func (c *Cluster) KillMaster(t testing.TB, key string) *Server {
 	return old
 }
 
-// AwaitFailover waits until another node has the slot of a key, and takes
-// writes.
+// AwaitFailover waits until another node has the slot of a key, and accepts writes.
 func (c *Cluster) AwaitFailover(t testing.TB, key string, old *Server) *Server {
 	t.Helper()
 	var found *Server

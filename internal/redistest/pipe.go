@@ -15,7 +15,7 @@ type roomy struct {
 	once   sync.Once
 }
 
-// WithRoom gives the connection of a dial room for what was written and not read yet.
+// WithRoom adds a buffer for unread bytes to the connection of a dial.
 func WithRoom(conn net.Conn, err error) (net.Conn, error) {
 	if err != nil {
 		return nil, err

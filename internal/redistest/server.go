@@ -28,10 +28,10 @@ import (
 const (
 	readyWithin   = 30 * time.Second // machines are busy
 	logTail       = 4 << 10          // bytes of the log shown when a start fails
-	maxSocketPath = 103              // what every Unix takes
+	maxSocketPath = 103              // the bound of every Unix
 )
 
-// errPortTaken says that another process was faster to bind the port.
+// errPortTaken says that another process bound the port first.
 var errPortTaken = errors.New("port is taken")
 
 // Server is one redis-server process with its own directory, unix socket and
@@ -79,10 +79,8 @@ func run(s *Server) (*Server, error) {
 	return s, nil
 }
 
-// tempDir makes a directory, in memory where the system has room for it: a server
-// stands still until the disk has each change of its cluster's or its sentinels'
-// configuration and each copy of its master's data, and that took half a
-// minute at times. The long names of t.TempDir do not fit into a socket's path.
+// tempDir makes a directory, in memory if the system has room for it. A server stands still until the disk has each change of its cluster or sentinel
+// configuration and each copy of its master's data, which took up to half a minute. The long names of t.TempDir do not fit into a socket's path.
 func tempDir() (string, error) {
 	const memory, room, pattern = "/dev/shm", 1 << 30, "redistest-"
 	var fs syscall.Statfs_t
@@ -151,8 +149,7 @@ func (s *Server) Socket() string { return filepath.Join(s.dir, "redis.sock") }
 // Dir returns the directory in which the server keeps its files and redis.log.
 func (s *Server) Dir() string { return s.dir }
 
-// Client returns a new client on the unix socket, which Close closes. It never
-// retries, so that a test sees what happened, and obeys the context's deadline;
+// Client returns a new client on the unix socket; close it by Close. It never retries, so a test sees each failure, and obeys the context's deadline;
 // without one it waits for as long as a busy machine may take.
 func (s *Server) Client() *redis.Client {
 	client := newClient("unix", s.Socket())
@@ -287,7 +284,7 @@ func (s *Server) startProcess(logPath string, args []string) (*process, error) {
 	}
 	go func() {
 		defer close(p.exited)
-		_ = p.server.Wait() // it is killed, so its status says nothing
+		_ = p.server.Wait() // it was killed, so its status has no meaning
 	}()
 	// The guard reads from a pipe whose other end closes with our process.
 	p.guard = exec.Command("sh", "-c", `read -r _; kill -9 "$1"`, "guard", strconv.Itoa(p.server.Process.Pid))
@@ -354,5 +351,5 @@ func ping(socket string) error {
 	if strings.HasPrefix(answer, "-LOADING") {
 		return errors.New(strings.TrimSpace(answer))
 	}
-	return nil // also an error such as NOAUTH comes from a server that is up
+	return nil // an error such as NOAUTH also means that the server is up
 }

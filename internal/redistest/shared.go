@@ -12,14 +12,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A server takes longer to start than most tests run. So in a package whose
-// TestMain uses [Main], a server that a test has done with is handed to another
-// test: at any time it is the server of one test alone, and what was there of the
-// test before is removed. There are as many as tests run at the same time.
+// A server takes longer to start than most tests run. So in a package whose TestMain uses [Main], tests reuse servers: at any time a server belongs to
+// one test, and the data of the previous test is removed. There are as many as tests run at the same time.
 //
-// Prefixes of keys would not keep tests apart: some names are the same for all
-// programs of a server (tundish:buckets, the channel tundish:wake), and tests look
-// at all keys, at memory, and at what commands were called.
+// Prefixes of keys would not keep tests apart: some names are the same for all programs of a server (tundish:buckets, the channel tundish:wake), and
+// tests check all keys, at memory, and at what commands were called.
 var shared struct {
 	sync.Mutex
 	on   bool

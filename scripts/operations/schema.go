@@ -25,7 +25,7 @@ const module = "github.com/tundish-io/tundish"
 // described are the packages whose comments describe the requests and responses of the API.
 var described = []string{"admission", "internal/httpapi", "internal/opsview", "shaper", "shaper/operator"}
 
-// named are the names of types in the document, where they are others than in Go.
+// named are the names of types in the document, if they differ from Go's.
 var named = map[string]string{
 	"opsview.Job": "JobView", "opsview.PoolView": "Pool", "opsview.Attempt": "AttemptView",
 	"opsview.Settings": "FlowSettings", "shaper.OwnBounds": "GroupSettings", "shaper.ResultJSON": "JobResult", "opsview.Quota": "QuotaUse", "opsview.Batch": "BucketBatch",
@@ -135,7 +135,7 @@ func (s *schemas) comment(t reflect.Type, field string) string {
 	return sentence(s.reflector.CommentMap[t.PkgPath()+"."+name+"."+field])
 }
 
-// of is the schema of a type: a reference, where it has a name.
+// of returns the schema of a type: a reference, if the type has a name.
 func (s *schemas) of(t reflect.Type) (*yaml.Node, error) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -171,7 +171,7 @@ func (s *schemas) field(t reflect.Type, f *reflect.StructField) (*yaml.Node, err
 	return s.convert(schema)
 }
 
-// convert makes YAML of a schema, and keeps those that it refers to.
+// convert converts a schema to YAML, and keeps the schemas that it refers to.
 func (s *schemas) convert(schema *jsonschema.Schema) (*yaml.Node, error) {
 	for name, definition := range schema.Definitions {
 		if s.byHand[name] || s.made[name] != nil {
@@ -199,7 +199,7 @@ func (s *schemas) convert(schema *jsonschema.Schema) (*yaml.Node, error) {
 	return tidy(doc.Content[0]), nil
 }
 
-// tidy has a schema of JSON read well as YAML of this document.
+// tidy makes a JSON schema read well as YAML of this document.
 func tidy(n *yaml.Node) *yaml.Node {
 	n.Style = 0
 	if n.Kind == yaml.ScalarNode && strings.HasPrefix(n.Value, "#/$defs/") {

@@ -54,7 +54,7 @@ func withTables(page string, tables ...table) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// rows has a row for each command, and for each endpoint without one.
+// rows returns a row for each command, and for each endpoint without one.
 func rows() string {
 	type row struct {
 		command   string

@@ -54,12 +54,12 @@ func (c *counter) wait(ctx context.Context) error {
 	}
 }
 
-// rate is how many there were a second.
+// rate returns the number of deliveries a second.
 func (c *counter) rate() float64 {
 	return float64(c.to-c.from) / time.Duration(c.ended.Load()-c.begun.Load()).Seconds()
 }
 
-// within is how many a second there are for a while, after a time to warm up.
+// within returns the number of deliveries a second over a length of time, after a warm-up.
 func (c *counter) within(ctx context.Context, warmUp, length time.Duration) (float64, error) {
 	if err := sleep(ctx, warmUp); err != nil {
 		return 0, err

@@ -29,7 +29,7 @@ func onOneProcessor(redisPID int) (undo func(), err error) {
 	return undo, nil
 }
 
-// runOn has all threads of the processes run on the processors of a set. Threads that they make run there too.
+// runOn restricts all threads of the processes to the CPUs of a set, also threads that they start later.
 func runOn(set *unix.CPUSet, pids ...int) error {
 	for _, pid := range pids {
 		threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))

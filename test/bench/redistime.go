@@ -45,10 +45,10 @@ const (
 	onePlain = "plain, one departure a claim"
 )
 
-// tokens are what each job of a bucket with budgets reserves. It uses half of them.
+// tokens is the reservation of each job of a bucket with budgets. It uses half of it.
 var tokens = shaper.Units{shaper.UnitInput: 60, shaper.UnitOutput: 40}
 
-// job is the i-th job for the bucket: its flows take turns.
+// job returns the i-th job for the bucket: its flows take turns.
 func (s shape) job(i int) shaper.Job {
 	j := shaper.Job{Bucket: s.bucket.Name, Payload: payload, Units: s.units}
 	if s.flows > 0 {
@@ -176,7 +176,7 @@ func redisTimeOf(ctx context.Context, store redis.UniversalClient, counts func(c
 	return min(commandsAfter-commands, processorAfter-processor), err
 }
 
-// spentOn is what Redis has spent on commands of a kind, and its thread in all, in microseconds.
+// spentOn returns the time that Redis has spent on commands of a kind, and the CPU time of its thread, in microseconds.
 func spentOn(ctx context.Context, store redis.UniversalClient, counts func(command string) bool) (commands, processor float64, err error) {
 	info, err := store.Info(ctx, "commandstats", "cpu").Result()
 	if err != nil {
@@ -243,7 +243,7 @@ func stock(ctx context.Context, store redis.UniversalClient) (*baskets, error) {
 	return b, err
 }
 
-// time is the time in microseconds that Redis spends on a basket, in a round of some thousands.
+// time returns the time in microseconds that Redis spends on a basket, in a round of some thousands.
 func (b *baskets) time(ctx context.Context) (float64, error) {
 	micros, err := redisTimeOf(ctx, b.store, isTransaction, func() error {
 		for range basketJobs / basketBatch {

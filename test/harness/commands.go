@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Rewritten is the configuration of the producer with some text replaced, as a file.
+// Rewritten returns a file with the configuration of the producer, with some text replaced.
 func (s *System) Rewritten(name string, oldnew ...string) (path string) {
 	s.T.Helper()
 	text, err := os.ReadFile(s.Config)

@@ -51,7 +51,7 @@ func Monitor(t *testing.T, server *redistest.Server) *SlotMonitor {
 	return m
 }
 
-// CommandsOf has read take in each command that a server gets, in its order, until the test ends.
+// CommandsOf calls read with each command that a server gets, in its order, until the test ends.
 func CommandsOf(t *testing.T, server *redistest.Server, read func(line string)) {
 	t.Helper()
 	conn, err := net.Dial("unix", server.Socket())
@@ -78,7 +78,7 @@ func CommandsOf(t *testing.T, server *redistest.Server, read func(line string)) 
 	})
 }
 
-// Read notes what a line of MONITOR says.
+// Read records the commands in a line of MONITOR.
 func (m *SlotMonitor) Read(line string) {
 	if !strings.Contains(line, `:claims" `) && !strings.Contains(line, `:leases" `) {
 		return

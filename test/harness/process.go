@@ -29,7 +29,7 @@ func Run(t *testing.T, url, name string, args ...string) *Process {
 	return RunCommand(t, url, exec.Command(filepath.Join(Programs, name), args...))
 }
 
-// RunCommand starts a program as a command says, such as one that puts it into a namespace of its own, and waits until it is ready.
+// RunCommand starts a program by a command, such as one that puts it into a namespace of its own, and waits until it is ready.
 func RunCommand(t *testing.T, url string, cmd *exec.Cmd) *Process {
 	t.Helper()
 	name := strings.Join(cmd.Args, " ")

@@ -21,12 +21,12 @@ const (
 	lostWrites     = 100 * time.Millisecond // of a master that is killed: loopback is fast
 )
 
-// mostAfterLoss is how many may arrive in a window around a failover.
+// mostAfterLoss returns how many jobs may arrive in a window around a failover.
 func mostAfterLoss(window time.Duration, rate int, stall time.Duration) int {
 	return MostIn(window, rate, PermitTTL+stall) + int(float64(rate)*lostWrites.Seconds()) + 1
 }
 
-// Stream is a steady load of single jobs, and what was answered.
+// Stream is a steady load of single jobs, with the results.
 type Stream struct {
 	s    *System
 	stop chan struct{}
@@ -60,7 +60,7 @@ func (s *System) Load(prefix string, perSecond int) *Stream {
 	return l
 }
 
-// End stops the load and returns how often each status was the answer.
+// End stops the load and returns how often each status was returned.
 func (l *Stream) End() map[int]int {
 	close(l.stop)
 	l.all.Wait()
@@ -75,7 +75,7 @@ func (s *System) AwaitMore(limit time.Duration, jobs int, what string) time.Dura
 	return time.Since(began)
 }
 
-// Judge waits for the last job and holds the whole run to the promises.
+// Judge waits for the last job and checks the whole run against the promises.
 func (s *System) Judge(stall *StallWatch, rate int, answers map[int]int, failovers int) (r checker.Result, fault string) {
 	s.T.Helper()
 	deadline := time.Now().Add(Patience * 40 * time.Second)
