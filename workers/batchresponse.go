@@ -69,7 +69,7 @@ func (p Policy) outcomeOf(a *shaper.Attempt, said *itemResult, request *shaper.O
 		return unnamed(said.fault.Error())
 	}
 	item := Response{Status: said.status, Header: http.Header{}, At: now}
-	if asksForLess(said.status) { // the time in the header is that of these items
+	if asksForLess(said.status) { // the header's time is for these items
 		item.Header = request.Answer.Headers
 	}
 	outcome := p.byStatus(&item)

@@ -52,8 +52,8 @@ func fits(step string, name []byte, i int) bool {
 	return string(strconv.AppendInt(room[:0], int64(i), 10)) == step
 }
 
-// eachAt calls found for each value at a pointer, in their order, with the cursor in front of it, until found returns false. The text may end anywhere:
-// the error of the cursor says that it has.
+// eachAt calls found for each value at a pointer, in their order, with the cursor before it, until found returns false. The text may end anywhere: then
+// the cursor has an error.
 func eachAt(text *jsonscan.Cursor, at pointer, found func() bool) bool {
 	if len(at) == 0 {
 		return found()

@@ -24,7 +24,7 @@ const (
 	RuleItems = "items" // each item has a status of its own
 )
 
-// The units of the wait that a [Rule] points at, where it is a plain number.
+// The units of the wait that a [Rule] points at, if it is a plain number.
 const (
 	WaitSeconds = "s"
 	WaitMillis  = "ms"

@@ -112,7 +112,7 @@ func (a *invocation) drain(ctx context.Context, c *api, bucket string, flags dra
 	return a.watchDrain(ctx, c, view)
 }
 
-// asks reports whether a drain is the one that the flags request: they set nothing else.
+// asks reports whether a drain is the one that the flags request: each flag is unset, or has the drain's value.
 func (f *drainFlags) asks(d *opsview.Drain) bool {
 	if f.rate == "" && f.most == 0 && !f.untilEmpty {
 		return true

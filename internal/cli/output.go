@@ -67,7 +67,7 @@ func stamp(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
-// deref is what p points to, zero if it points to nothing.
+// deref returns the value that p points to, zero if p is nil.
 func deref[T any](p *T) (v T) {
 	if p != nil {
 		v = *p

@@ -29,7 +29,7 @@ type Options struct {
 	Seconds int     // of pushing, 1 or more; the drain takes a few more
 	Factor  float64 // jobs pushed, as a multiple of the rate: 2 to 20
 	JSON    bool    // one JSON object on stdout in place of the report
-	Stay    bool    // after the report the traffic goes on, with the console, until ctx ends
+	Stay    bool    // the traffic goes on after the report, with the console, until ctx ends
 	Version string  // of this program, for the console
 	Width   int     // columns of the report's charts; 0 means 80
 }

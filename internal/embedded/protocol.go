@@ -18,7 +18,7 @@ const (
 type checkedConn struct {
 	net.Conn
 	in        *bufio.Reader
-	head      []byte // of what was checked: the rest of a line, which is handed over first
+	head      []byte // the rest of a checked line, which is passed on first
 	body      int    // bytes of an argument that follow
 	arguments int    // that follow in this request
 }

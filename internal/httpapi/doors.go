@@ -11,8 +11,8 @@ import (
 // streams responses to the client. Before, a request waits as a job for its slot. The process that accepted it calls the API itself, by the permit of
 // the job: see [llm.Transport].
 //
-//	client ──► door ──► bucket ──► dispatcher
-//	             │ ◄──── ticket ─────┘
+//	client ──► route ──► bucket ──► dispatcher
+//	             │ ◄───── ticket ─────┘
 //	       ◄───► └──────────────────────────────► API
 type Doors func(door string) []DoorBucket
 

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Bounds of what the lists of jobs of one caller may take: each costs Redis some milliseconds and this process some mebibytes.
+// Bounds of the concurrent lists of jobs of one caller: each costs Redis some milliseconds and this process some mebibytes.
 const (
 	listsAtOnce = 4
 	listWait    = 10 * time.Second // for those before

@@ -245,5 +245,5 @@ func (v *proxyVisit) answer(result *shaper.JobResult) {
 		h.Set("Content-Length", length) // the length of the body that HEAD leaves out
 	}
 	v.w.WriteHeader(max(a.Status, http.StatusOK))
-	_, _ = v.w.Write(a.Body) // fails only when the client is gone
+	_, _ = v.w.Write(a.Body) // fails only when the client has disconnected
 }

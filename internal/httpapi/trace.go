@@ -22,7 +22,7 @@ var (
 
 // traceContext is the Trace Context of a request that enqueues. It travels with the jobs to their deliveries, so a trace spans from the producer to the
 // receiver.
-type traceContext struct{ parent, state string } // each "" where there is none
+type traceContext struct{ parent, state string } // each "" if there is none
 
 // traceContextOf reads the Trace Context of a request. An invalid header is ignored, as the standard requires: a tracer's fault must cost no job.
 func traceContextOf(h http.Header) traceContext {

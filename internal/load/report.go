@@ -12,9 +12,9 @@ import (
 // Report counts the results of the jobs. Sent is the sum of Admitted, Refused and Failed.
 type Report struct {
 	Sent       int            `json:"sent"`
-	Admitted   int            `json:"admitted"`   // answered 202
+	Admitted   int            `json:"admitted"`   // status 202
 	Duplicates int            `json:"duplicates"` // of these, jobs that were there before: none of ours should
-	Refused    map[string]int `json:"refused"`    // answered 429, by the code of the answer
+	Refused    map[string]int `json:"refused"`    // status 429, by the code of the response
 	Failed     map[string]int `json:"failed"`     // by status or error, after all tries
 
 	// Details explain why jobs were refused or failed, by reason: the detail of the first such job that the server explained.

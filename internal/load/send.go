@@ -64,7 +64,7 @@ func (s *sender) send(ctx context.Context, n int, intended time.Time) {
 		answers := s.post(ctx, jobs)
 		var again []job
 		var after time.Duration
-		failed, lost := false, false // lost is what counts against tries
+		failed, lost := false, false // lost requests count against tries
 		for i, a := range answers {
 			open := s.open(&a)
 			final := !open

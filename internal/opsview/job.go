@@ -147,7 +147,7 @@ func urlOf(info *shaper.JobInfo) string {
 }
 
 // SentWithin returns the deliveries of a listed job that departed at since or later and before until, the oldest first. A zero time is no bound. A list
-// of done jobs was found by them.
+// of done jobs matches by them.
 func (j *Job) SentWithin(since, until time.Time) []Attempt {
 	return slices.DeleteFunc(slices.Clone(j.LastAttempts), func(a Attempt) bool {
 		return !since.IsZero() && a.At.Before(since) || !until.IsZero() && !a.At.Before(until)

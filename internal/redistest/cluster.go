@@ -76,8 +76,7 @@ func (c *Cluster) meet(t testing.TB) {
 	}
 }
 
-// AwaitReady waits until every node says that the cluster is well and every
-// master has a replica with its data, so that it may be killed.
+// AwaitReady waits until every node reports that the cluster is well and every master has a replica with its data, so that a master may be killed.
 func (c *Cluster) AwaitReady(t testing.TB) {
 	t.Helper()
 	awaitReady(t, "the cluster is well", func(ctx context.Context) error {

@@ -223,11 +223,10 @@ func (s *Server) Restart() error {
 	return nil
 }
 
-// Stop halts the process with SIGSTOP: connections stay open and nothing is
-// answered until [Server.Cont].
+// Stop halts the process with SIGSTOP: connections stay open and get no replies until [Server.Cont].
 func (s *Server) Stop() { s.signal(syscall.SIGSTOP) }
 
-// Cont lets a stopped process go on, with SIGCONT.
+// Cont resumes a stopped process, with SIGCONT.
 func (s *Server) Cont() { s.signal(syscall.SIGCONT) }
 
 func (s *Server) signal(sig syscall.Signal) {
@@ -266,9 +265,9 @@ type process struct {
 	exited        chan struct{}
 }
 
-// startProcess starts the server so that an interrupt from the terminal reaches only this process. Linux shares the CPUs among sessions. In a session of
-// its own, a bench measures Redis next to a load as large as that session. Next to tests that fill the CPUs, such a Redis stands still for seconds: up
-// to 6.6 s, on Linux 6.18 with one of two cores busy. In our session it does not.
+// startProcess starts the server so that an interrupt from the terminal reaches only this process. Linux shares the CPUs among sessions. A bench whose
+// Redis has a session of its own measures Redis next to an equally large load. Next to tests that fill the CPUs, such a Redis stands still for seconds:
+// up to 6.6 s, on Linux 6.18 with one of two cores busy. In our session it does not.
 func (s *Server) startProcess(logPath string, args []string) (*process, error) {
 	log, err := os.Create(logPath)
 	if err != nil {

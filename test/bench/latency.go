@@ -17,8 +17,7 @@ import (
 
 const latencyTries = 40
 
-// latency measures the time from enqueue to arrival while nothing else is to
-// be done.
+// latency measures the time from enqueue to arrival on an idle system.
 func latency(ctx context.Context, server *redistest.Server) ([]string, error) {
 	client, err := connect(server)
 	if err != nil {

@@ -135,7 +135,7 @@ func Ahead(times []time.Time, perSecond float64) (worst time.Duration) {
 	if len(times) == 0 {
 		return 0
 	}
-	var least time.Duration // of what a departure is ahead of those that the rate allows since the first
+	var least time.Duration // the least lead of an earlier departure over the rate since the first
 	for i, at := range times {
 		due := time.Duration(float64(i) / perSecond * float64(time.Second))
 		now := due - at.Sub(times[0])

@@ -38,7 +38,7 @@ type AsynqUnder struct {
 	Caught      atomic.Int64 // the number of requests there
 }
 
-// StartAsynqUnder starts two asynq servers, in processes of their own, behind a bucket with such a lease. A handler takes hold.
+// StartAsynqUnder starts two asynq servers, in processes of their own, behind a bucket with the given lease. A handler takes hold.
 func StartAsynqUnder(t *testing.T, lease time.Duration, hold time.Duration) *AsynqUnder {
 	t.Helper()
 	const perSecond, maxInFlight = 200, 100

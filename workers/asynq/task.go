@@ -15,7 +15,7 @@ import (
 // Headers of a job that this worker reads. They are not passed on.
 const (
 	HeaderTask     = "Asynq-Task"      // the type name of the task
-	HeaderTimeout  = "Asynq-Timeout"   // how long the handler may run, in whole seconds, such as "90s"; "0s" is what asynq makes of it: 30 minutes
+	HeaderTimeout  = "Asynq-Timeout"   // how long the handler may run, in whole seconds, such as "90s"; "0s" becomes asynq's default of 30 minutes
 	HeaderDeadline = "Asynq-Deadline"  // when the handler must have ended, RFC 3339
 	HeaderMaxRetry = "Asynq-Max-Retry" // of asynq; with SettleHandover only, at least 1
 )

@@ -31,7 +31,7 @@ func (t tokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// endOf is the end of a body, or an error if something more comes.
+// endOf returns the end of a body, or an error if there are more bytes.
 type endOf struct{ body io.Reader }
 
 func (e endOf) Read(part []byte) (int, error) {

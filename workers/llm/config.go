@@ -47,9 +47,9 @@ type Config struct {
 	// HTTP are the settings of the requests, as of the worker http. Its Table is ignored.
 	HTTP httpworker.Config
 
-	// Models are patterns of the models that jobs may name, as [path.Match] reads them: "gpt-4o-mini*". A * matches no slash, so "*/*"
-	// matches "meta/llama". Empty: any model. The name is the deployment in the path, else the model in the body. A client's request that
-	// names neither is not bounded by them.
+	// Models are patterns of the models that jobs may name, as [path.Match] reads them: "gpt-4o-mini*". A * matches no slash, so "*/*" matches
+	// "meta/llama". Empty: any model. The name is the deployment in the path, otherwise the model in the body. A client's request that names neither is
+	// not bounded by them.
 	Models []string
 
 	// ExpectedOutput is the expected number of output tokens of a response, until [Learned] has an estimate.

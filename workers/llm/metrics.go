@@ -34,7 +34,7 @@ const (
 	byUs       = "us"
 )
 
-// Metrics count the tokens of good answers, and how they compare with the reservations. Workers of any number of buckets share one. The label "model"
+// Metrics count the tokens of good responses, and how they compare with the reservations. Workers of any number of buckets share one. The label "model"
 // has the models with an estimate of their own in the worker's [Learned], so callers cannot create unbounded series. A nil *Metrics counts nothing.
 // Metrics are safe for concurrent use.
 type Metrics struct {

@@ -59,7 +59,7 @@ func (e *LocalFaultError) Error() string {
 // the API refuses stream_options that Tundish added, the call waits for another slot, too, and is sent without them. A call whose credentials were
 // replaced meanwhile also waits for another slot, once.
 //
-// waits bounds the waiting only, and must end with ctx. When ctx ends, the call is cancelled and charged for what arrived. The job is that of the ask:
+// waits bounds the waiting only, and must end with ctx. When ctx ends, the call is cancelled and charged for what arrived. The job belongs to the ask:
 // it has its Units, and no other payload than its Body. Its Headers, with canonical names, belong to Send.
 //
 // A [*NoAnswerError] means that the call was sent, a [*LocalFaultError] that this host could not send it. All other errors are those of

@@ -67,7 +67,7 @@ func (p *pool) take(o shaper.Origin) *conn {
 		if c.isOld() || c.isSilent() || c.Reserve() != nil { // the last: dead, retired by the receiver, or full
 			p.unlist(c)
 			if c.users == 0 {
-				go c.Close() // may take a while: says goodbye to a peer that does not listen
+				go c.Close() // may take a while: the peer may not read
 			}
 			continue
 		}

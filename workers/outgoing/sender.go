@@ -42,8 +42,8 @@ func (s *Sender) Transport() *http.Transport { return s.conns.transport() }
 // Kept returns how many connections are kept, and to how many origins.
 func (s *Sender) Kept() (connections, origins int) { return s.conns.kept() }
 
-// Send makes one attempt: the receiver processes one request at most, and none if Send returns [shaper.ResultReturned]. The policy judges the
-// response by its head and by as much of its body as came in time, even if that never ends: see [workers.Policy.Judge].
+// Send makes one attempt: the receiver processes one request at most, and none if Send returns [shaper.ResultReturned]. The policy judges the response
+// by its head and by the part of its body that arrived in time, even if the body never ends: see [workers.Policy.Judge].
 func (s *Sender) Send(ctx context.Context, attempt *shaper.Attempt, req *Request) shaper.Outcome {
 	limit := newTimeLimit(ctx, s.config.Timeout)
 	defer func() { limit.cancel() }()

@@ -31,7 +31,7 @@ const (
 
 // Errors of net/http, which exports none of them. Tests hold these texts against frames of a receiver.
 const (
-	textUnusable   = "http2: client conn not usable"                                 // a GOAWAY or an end came before the request
+	textUnusable   = "http2: client conn not usable"                                 // a GOAWAY or an end preceded the request
 	textGoAway     = "http2: Transport received Server's graceful shutdown GOAWAY"   // the request is above the last stream id
 	textGoAwayCode = "http2: Transport received GOAWAY from server ErrCode:"         // the same, of the first stream, with an error code
 	textClosed     = "http2: server sent GOAWAY and closed the connection; LastStre" // the request is not above the last stream id

@@ -21,8 +21,7 @@ func (c Config) CheckFlow(own *shaper.OwnDelivery) error {
 	return err
 }
 
-// readFlow is CheckFlow. It returns the target of the flow's URL, zero where it has none, and the
-// signers of its secrets.
+// readFlow is CheckFlow. It also returns the target of the flow's URL, zero without one, and the signers of its secrets.
 func (c *Config) readFlow(own *shaper.OwnDelivery) (t outgoing.Target, signers []signer, err error) {
 	var errs []error
 	if own.URL != "" {
