@@ -97,7 +97,7 @@ func (p *parts[N, V, P, S]) nameRemoved(cmd *cobra.Command, args []string, own *
 	return nil
 }
 
-// settings are those that a flow or group has of its own.
+// shownSettings returns the own settings of a flow or a group.
 func (p *parts[N, V, P, S]) shownSettings(cmd *cobra.Command, bucket, name string) (*opsview.Settings, error) {
 	var view *V
 	err := p.withAPI(cmd.Context(), func(ctx context.Context, c *api) (err error) {

@@ -7,7 +7,7 @@ import (
 )
 
 // These secrets are read again while a program runs: the password of Redis for each connection, and the credentials of requests before each one. All
-// other secrets follow the files at the next reload, which a change of any of these files triggers.
+// other secrets follow the files at the next reload, which a change of any file that was read triggers.
 
 // httpFiles are the files of the secrets of a worker whose table is at p.
 func (l *loader) httpFiles(p place) httpworker.Files {

@@ -68,9 +68,9 @@ func keys(n int, form string) string {
 // Factor is the ratio of the sizes of the two bodies whose times are compared.
 const Factor = 8
 
-// Growth returns how many times longer the work takes with Factor times the bytes; took is the time for the small body. It is Factor if the time is
-// linear, and its square if each byte is read again for each other one. It repeats a measurement that is too high, as another program may have had the
-// CPU.
+// Growth returns how many times longer the work takes with Factor times the bytes; took is the measured time for the large body. It is Factor if the
+// time is linear, and its square if each byte is read again for each other one. It repeats a measurement that is too high, as another program may have
+// had the CPU.
 func Growth(took time.Duration, small, large func()) (times float64, isLinear bool) {
 	const tries, most = 10, 4 * Factor
 	of := func(do func()) time.Duration {

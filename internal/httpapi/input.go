@@ -117,7 +117,7 @@ func takesBody(fields []field) bool {
 	return slices.ContainsFunc(fields, func(f field) bool { return f.in != inPath && f.in != inQuery })
 }
 
-// readMembers reads a body of at most most bytes, strictly, and returns the faults of all its members.
+// readMembers reads a body of up to most bytes, strictly, and returns the faults of all its members.
 func readMembers(w http.ResponseWriter, r *http.Request, fields []field, in reflect.Value, most int64) *fault {
 	if at := slices.IndexFunc(fields, func(f field) bool { return f.in == inLines }); at >= 0 {
 		_, f := mediaType(r, typeNDJSON)

@@ -71,7 +71,7 @@ func (t *tally) took(d time.Duration) {
 	_ = t.latency.RecordValue(min(max(d, time.Microsecond), longest).Microseconds())
 }
 
-// unanswered returns the last failure if the server has never responded, otherwise "".
+// unanswered returns a failure if the server has never responded, otherwise "".
 func (t *tally) unanswered() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

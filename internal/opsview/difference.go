@@ -19,7 +19,7 @@ type Difference struct {
 	Bucket  string `json:"bucket,omitempty"`
 	Setting string `json:"setting"`
 
-	// In the configuration of this process. For a removed setting: its last place.
+	// In the configuration of this process. For a bucket or a pool that was removed from it: the last configured value.
 	Configured string `json:"configured"`
 	InForce    string `json:"in_force"`
 	Why        string `json:"why"`
@@ -124,7 +124,7 @@ func othersText(names []string) string {
 	return strings.Join(names, ", ") + " have other settings"
 }
 
-// poolDifferences lists the settings of a pool that differ from the configuration here. configured is the pool there, nil if it has none. bucket is a
+// poolDifferences lists the settings of a pool that differ from the configuration here. configured is the pool in it, nil if it has none. bucket is a
 // bucket of the pool that reports them, or "".
 func poolDifferences(bucket string, there *operator.PoolDetails, configured *shaper.Pool, revision int64) []Difference {
 	list := []Difference{}

@@ -197,7 +197,7 @@ func (c *Cluster) Migrate(t testing.TB, key string) *Migration {
 	return m
 }
 
-// Step moves up to keys keys and returns how many it moved.
+// Step moves at most the given number of keys and returns how many it moved.
 func (m *Migration) Step(t testing.TB, keys int) int {
 	t.Helper()
 	names := m.c.must(t, m.from, "CLUSTER", "GETKEYSINSLOT", m.slot, keys)

@@ -48,7 +48,7 @@ func (r *refused) accepts() {
 	r.several, r.probes = false, 0
 }
 
-// refuses decides what becomes of a job after a 401: with ok, a hold of that length; otherwise a retry, or the end of the job.
+// refuses returns the result of a job after a 401: a hold of the returned length, a retry, or dead.
 func (r *refused) refuses(job string, now time.Time) (result shaper.Result, hold time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -118,8 +118,8 @@ func (l *Learned) make(model, caller string) *lesson {
 	return &l.others
 }
 
-// hasRoom reports whether a caller may add an entry, of at most most: a caller has no more entries than it leaves free. "" is no caller and has no
-// share.
+// hasRoom reports whether a caller may add an entry, where most is the bound of all: a caller has no more entries than it leaves free. "" is no caller
+// and has no share.
 func hasRoom[T any](all map[string]T, callerOf func(T) string, most int, caller string) bool {
 	free, held := most-len(all), 0
 	for _, one := range all {

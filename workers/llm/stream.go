@@ -216,7 +216,7 @@ func outputOfCalls(calls []byte) (n int64) {
 	return n
 }
 
-// textsIn returns the bytes of the texts among the members of an object, plus the result of of for the member name.
+// textsIn returns the bytes of the texts among the members of an object. For the member name it adds what of returns.
 func textsIn(object []byte, texts names, name string, of func(value []byte) int64) (n int64) {
 	jsonscan.Members(object, func(quoted, value []byte) {
 		switch {

@@ -100,7 +100,7 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 	return outcome
 }
 
-// wanted returns the response with at most most bytes of its body, nil if none is wanted.
+// wanted returns the response with the first most bytes of its body, nil if none is wanted.
 func wanted(answer *shaper.Answer, most int64) *shaper.Answer {
 	if most <= 0 {
 		return nil

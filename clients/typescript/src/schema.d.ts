@@ -2869,7 +2869,7 @@ export interface components {
             /** @description Not of a pool that is shown on its own. */
             bucket?: string;
             setting: string;
-            /** @description In the configuration of this process. For a removed setting: its last place. */
+            /** @description In the configuration of this process. For a bucket or a pool that was removed from it: the last configured value. */
             configured: string;
             in_force: string;
             why: string;
